@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 import sawlog
-from sawlog.leveldb_log import layout
+from sawlog.leveldb.log import layout
 
 SEED = 7
 CHUNK = 16 << 20

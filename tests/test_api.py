@@ -249,7 +249,7 @@ import sys, sawlog
 assert "sawlog.deephaven_log" not in sys.modules
 assert sawlog.deephaven_log.Logger.__name__ == "Logger"
 assert "Logger" in dir(sawlog.deephaven_log)
-assert sawlog.filodb_record.RecordBuilder and sawlog.leveldb_log and sawlog.deephaven_table and sawlog.milvus_binlog
+assert sawlog.filodb_record.RecordBuilder and sawlog.leveldb and sawlog.deephaven_table and sawlog.milvus_binlog
 assert not hasattr(sawlog, "nothing")
 """
     subprocess.run([sys.executable, "-c", code], check=True)

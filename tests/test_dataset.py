@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 import sawlog
 from sawlog.dataset import exported
 from sawlog.errors import SchemaError
-from sawlog.leveldb_log.payloads.writes import WriteRange
+from sawlog.leveldb.records.writes import WriteRange
 from sawlog.query import And, bind, choose, conditions
 from tests.samples import samples
 

@@ -14,9 +14,9 @@ from sawlog.cli import main
 from sawlog.damage import Damage, Findings
 from sawlog.errors import ChangedError, InternalError, StorageError
 from sawlog.guard import Undecodable, decode_by
-from sawlog.leveldb_log import format as leveldb
-from sawlog.leveldb_log.dataset import LogContents
-from sawlog.leveldb_log.walk import LogRange
+from sawlog.leveldb.log import format as leveldb
+from sawlog.leveldb.log.dataset import LogContents
+from sawlog.leveldb.log.walk import LogRange
 
 RECORDS = [b"%d" % n * 2000 for n in range(40)]
 
@@ -40,7 +40,7 @@ def broken(error: Callable[[], BaseException], after: int = 1) -> Callable[..., 
 
 @pytest.fixture
 def log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr("sawlog.leveldb_log.walk.BATCH_ROWS", 8)
+    monkeypatch.setattr("sawlog.leveldb.log.walk.BATCH_ROWS", 8)
     path = tmp_path / "1.log"
     sawlog.write(pa.table({"record": pa.array(RECORDS, pa.binary())}), path, format="leveldb_log")
     return path

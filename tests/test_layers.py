@@ -24,7 +24,7 @@ GROUPS = ("sawlog.formats", "sawlog.commands", "sawlog.spark")
 def format_packages() -> set[str]:
     """Packages that belong to a format, as their entry points say."""
     found = {one.value.split(":")[0].split(".")[1] for group in GROUPS for one in entry_points(group=group)}
-    assert found >= {"leveldb_log", "deephaven_import"}
+    assert found >= {"leveldb", "deephaven_import"}
     return found
 
 

@@ -31,7 +31,7 @@ def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     for place in (
         "deephaven_table.dataset.DeephavenTableContents",
         "filodb_record.dataset.ContainerContents",
-        "leveldb_database.dataset.DatabaseContents",
+        "leveldb.database.dataset.DatabaseContents",
     ):
         monkeypatch.setattr(f"sawlog.{place}.shared", True)
 
@@ -52,7 +52,7 @@ def test_threads_deliver_what_one_thread_delivers(samples: dict[str, Path], name
 def test_reading_counting_and_checking_are_the_work_of_all_threads(
     samples: dict[str, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from sawlog.leveldb_log.walk import LogRange
+    from sawlog.leveldb.log.walk import LogRange
 
     workers: set[str] = set()
     whole = LogRange.decode

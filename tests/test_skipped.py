@@ -101,7 +101,7 @@ def test_foreign_files_are_told_by_every_format_that_goes_by_names(format: str, 
 
 
 def test_packages_are_attributes_after_import_sawlog() -> None:
-    script = "import sawlog; print(sawlog.spark.register, sawlog.leveldb_log)"
+    script = "import sawlog; print(sawlog.spark.register, sawlog.leveldb)"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
 

@@ -23,8 +23,8 @@ from threading import Thread
 from sawlog.deephaven_log import layout as deephaven_log
 from sawlog.deephaven_table import layout as deephaven_table
 from sawlog.filodb_record import layout as filodb
-from sawlog.leveldb_log import layout as leveldb_log
-from sawlog.leveldb_table import layout as leveldb_table
+from sawlog.leveldb.log import layout as leveldb_log
+from sawlog.leveldb.table import layout as leveldb_table
 from sawlog.milvus_binlog import layout as milvus
 
 ROOT = Path(__file__).resolve().parents[1]

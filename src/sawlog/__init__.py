@@ -10,9 +10,7 @@ if TYPE_CHECKING:
     from sawlog import deephaven_table as deephaven_table
     from sawlog import duckdb as duckdb
     from sawlog import filodb_record as filodb_record
-    from sawlog import leveldb_database as leveldb_database
-    from sawlog import leveldb_log as leveldb_log
-    from sawlog import leveldb_table as leveldb_table
+    from sawlog import leveldb as leveldb
     from sawlog import milvus_binlog as milvus_binlog
     from sawlog import polars as polars
     from sawlog import spark as spark

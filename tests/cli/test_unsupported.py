@@ -13,7 +13,7 @@ import sawlog
 from sawlog.cli import main
 from sawlog.damage import UNSUPPORTED, Damage, DamageWarning, Findings
 from sawlog.errors import UnsupportedError
-from sawlog.leveldb_log.walk import LogRange
+from sawlog.leveldb.log.walk import LogRange
 
 
 @pytest.fixture

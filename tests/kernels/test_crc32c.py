@@ -108,7 +108,7 @@ def test_machine_code(monkeypatch: pytest.MonkeyPatch, triple: str, feature: str
 
 def test_tables_serve_where_numba_is_told_to_compile_for_a_plain_cpu() -> None:
     script = (
-        "from sawlog.kernels import crc32c; from sawlog.leveldb_log.kernels import masked_checksum;"
+        "from sawlog.kernels import crc32c; from sawlog.leveldb.log.kernels import masked_checksum;"
         "print(crc32c.INSTRUCTIONS, hex(masked_checksum(b'foo')))"
     )
     environment = {**os.environ, "NUMBA_CPU_NAME": "generic", "SAWLOG_KERNELS": "jit"}

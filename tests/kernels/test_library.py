@@ -84,7 +84,7 @@ def test_no_library_is_no_library(table: dict[str, Any], monkeypatch: pytest.Mon
 
 def test_every_file_with_a_kernel_and_every_layout_is_among_the_sources() -> None:
     found = build.sources()
-    assert {"sawlog/kernels/memory.py", "sawlog/chain/kernels.py", "sawlog/leveldb_log/layout.py"} <= set(found)
+    assert {"sawlog/kernels/memory.py", "sawlog/chain/kernels.py", "sawlog/leveldb/log/layout.py"} <= set(found)
     assert all(path and digest for path, digest in found.items())
 
 

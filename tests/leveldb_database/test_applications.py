@@ -19,9 +19,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import sawlog
-from sawlog.leveldb_database.applications import application
-from sawlog.leveldb_database.applications.script_values import decode_script_value, property_name
-from sawlog.leveldb_database.applications.view import Entry, Home, UnknownBytesError
+from sawlog.leveldb.applications import application
+from sawlog.leveldb.applications.script_values import decode_script_value, property_name
+from sawlog.leveldb.applications.view import Entry, Home, UnknownBytesError
 from sawlog.storage import Storage
 
 from . import test_bedrock, test_bitcoin

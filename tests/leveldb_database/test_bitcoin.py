@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 import sawlog
-from sawlog.leveldb_database.applications.bitcoin import amount, script, varint
-from sawlog.leveldb_database.applications.cursor import Cursor
+from sawlog.leveldb.applications.bitcoin import amount, script, varint
+from sawlog.leveldb.applications.cursor import Cursor
 
 KEY = bytes.fromhex("b12dcefd8f872536")
 OBFUSCATION = {b"\x0e\0obfuscate_key": b"\x08" + KEY}

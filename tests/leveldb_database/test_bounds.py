@@ -16,8 +16,8 @@ import zstandard
 from rocksdict import DBCompressionType, Options, Rdict
 
 import sawlog
-from sawlog.leveldb_table import layout
-from sawlog.leveldb_table.pebble import BlockLayer
+from sawlog.leveldb.table import layout
+from sawlog.leveldb.table.pebble import BlockLayer
 from sawlog.varints import encode_varint
 from tests.leveldb_log.fragments import masked
 

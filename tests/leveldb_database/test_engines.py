@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import sawlog
-from sawlog.leveldb_table.layout import RANGE_DELETES_NAMES
+from sawlog.leveldb.table.layout import RANGE_DELETES_NAMES
 from tests.leveldb_database.test_pebble import answers, live
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "leveldb_database"

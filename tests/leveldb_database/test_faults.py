@@ -9,9 +9,9 @@ import pytest
 
 import sawlog
 from sawlog.errors import InternalError
-from sawlog.leveldb_database.value_files import ValueFile
-from sawlog.leveldb_database.value_records import RecordFile
-from sawlog.leveldb_table import meta, pebble
+from sawlog.leveldb.database.value_files import ValueFile
+from sawlog.leveldb.database.value_records import RecordFile
+from sawlog.leveldb.table import meta, pebble
 
 from .test_blobs import database
 

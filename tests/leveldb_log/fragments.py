@@ -11,7 +11,7 @@ import crc32c
 
 import sawlog
 from sawlog.damage import Account, Damage, Findings, Tail
-from sawlog.leveldb_log.layout import Kind
+from sawlog.leveldb.log.layout import Kind
 from sawlog.testing.outcome import misaccounted
 
 BLOCK = 32768

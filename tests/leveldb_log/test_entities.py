@@ -21,8 +21,8 @@ from hypothesis import strategies as st
 import sawlog
 from sawlog.damage import DamageWarning, Findings
 from sawlog.errors import DamageError, FormatError, SchemaError
-from sawlog.leveldb_log.datastore.plain import PlainEntities
-from sawlog.leveldb_log.datastore.values import EntityDecoder, json_encoder, key_path
+from sawlog.leveldb.datastore.plain import PlainEntities
+from sawlog.leveldb.datastore.values import EntityDecoder, json_encoder, key_path
 
 from .datastore import (
     Blob,
@@ -325,7 +325,7 @@ def test_typed_columns_are_what_the_library_gives(records: list[bytes]) -> None:
         path.write_bytes(write(*records, *records[:1]))
         found = sawlog.read(path, view="entities", properties="infer")
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("sawlog.leveldb_log.datastore.entities.MAX_BYTES", -1)
+            patch.setattr("sawlog.leveldb.datastore.entities.MAX_BYTES", -1)
             expected = sawlog.read(path, view="entities", properties="infer")
     assert found.schema.equals(expected.schema, check_metadata=True)
     assert [str(row) for row in found.to_pylist()] == [str(row) for row in expected.to_pylist()]
@@ -468,8 +468,8 @@ def test_splits(tmp_path: Path, task_bytes: int | None) -> None:
 
 def test_typed_columns_take_room_as_the_entities_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each entity takes room in every column: properties are few, and a batch has a bounded number of values."""
-    monkeypatch.setattr("sawlog.leveldb_log.datastore.typed.MAX_FIELDS", 50)
-    monkeypatch.setattr("sawlog.leveldb_log.datastore.entities.CELLS", 1000)
+    monkeypatch.setattr("sawlog.leveldb.datastore.typed.MAX_FIELDS", 50)
+    monkeypatch.setattr("sawlog.leveldb.datastore.entities.CELLS", 1000)
     path = save(tmp_path, *(entity({f"p{i % 49}": i, "r": ALICE if i % 9 == 0 else None}) for i in range(300)))
     batches = list(sawlog.open(path, view="entities", properties="infer").to_batches())
     assert sum(batch.num_rows for batch in batches) == 300

@@ -82,7 +82,7 @@ def test_a_recycled_log_that_is_overwritten(tmp_path: Path) -> None:
 
 
 def test_a_large_backlog_is_cut_into_ranges(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr("sawlog.leveldb_log.dataset.TASK_BYTES", 2 * BLOCK)
+    monkeypatch.setattr("sawlog.leveldb.log.dataset.TASK_BYTES", 2 * BLOCK)
     path = tmp_path / "1.log"
     first = write(*RECORDS[:10])
     path.write_bytes(first)

@@ -214,8 +214,8 @@ def test_a_limit_that_arrow_cannot_hold_is_an_error(limit: int, tmp_path: Path) 
 
 
 def test_batches_end_anywhere(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sawlog.leveldb_log.walk.BATCH_BYTES", 64)
-    monkeypatch.setattr("sawlog.leveldb_log.walk.BATCH_ROWS", 3)
+    monkeypatch.setattr("sawlog.leveldb.log.walk.BATCH_BYTES", 64)
+    monkeypatch.setattr("sawlog.leveldb.log.walk.BATCH_ROWS", 3)
     monkeypatch.setattr("sawlog.chain.walk.EVENT_ROOM", 3)
     monkeypatch.setattr("sawlog.chain.walk.WINDOW_BYTES", BLOCK)
     rng = random.Random(3)
@@ -235,7 +235,7 @@ def test_a_hostile_file_of_damage_alone_is_counted_not_hoarded() -> None:
 
 
 def test_what_many_damages_say_is_put_into_words_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from sawlog.leveldb_log.walk import Walk
+    from sawlog.leveldb.log.walk import Walk
 
     path = tmp_path / "000001.log"
     kinds = [(fragment(LAST, b""), 1300), (fragment(77, b""), 1300), (fragment(MIDDLE, b"x"), 1300)]

@@ -20,8 +20,8 @@ ACROSS = write(b"a" * (BLOCK - 60), b"b" * 90, b"", b"c")
 @pytest.fixture(autouse=True)
 def narrow(monkeypatch: pytest.MonkeyPatch) -> None:
     """Batches, events and windows so small that they run out everywhere."""
-    monkeypatch.setattr("sawlog.leveldb_log.walk.BATCH_BYTES", 50)
-    monkeypatch.setattr("sawlog.leveldb_log.walk.BATCH_ROWS", 2)
+    monkeypatch.setattr("sawlog.leveldb.log.walk.BATCH_BYTES", 50)
+    monkeypatch.setattr("sawlog.leveldb.log.walk.BATCH_ROWS", 2)
     monkeypatch.setattr("sawlog.chain.walk.EVENT_ROOM", 3)
     monkeypatch.setattr("sawlog.chain.walk.WINDOW_BYTES", BLOCK)
 
@@ -94,7 +94,7 @@ def test_records_in_pieces_outgrow_every_buffer() -> None:
 
 
 def test_frames_are_measured_within_their_bounds() -> None:
-    from sawlog.leveldb_log.compression import BROKEN, measure_frames
+    from sawlog.leveldb.log.compression import BROKEN, measure_frames
 
     rng = random.Random(4)
     for content in (b"", b"abc", b"abc" * 100, bytes(70_000)):

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from sawlog.leveldb_log.datastore.layout import ENTITY_DAMAGE
-from sawlog.leveldb_log.payloads.layout import EDIT_DAMAGE, BatchKind
+from sawlog.leveldb.datastore.layout import ENTITY_DAMAGE
+from sawlog.leveldb.records.layout import EDIT_DAMAGE, BatchKind
 from sawlog.testing import Exemption, Laws, Sample, Span
 
 from .datastore import entity

@@ -21,8 +21,8 @@ pytestmark = pytest.mark.filterwarnings("ignore:overflow encountered:RuntimeWarn
 @pytest.fixture(autouse=True)
 def narrow(monkeypatch: pytest.MonkeyPatch) -> None:
     """Batches and events so small that they run out everywhere."""
-    monkeypatch.setattr("sawlog.leveldb_log.payloads.writes.BATCH_ROWS", 3)
-    monkeypatch.setattr("sawlog.leveldb_log.payloads.writes.EVENT_ROOM", 2)
+    monkeypatch.setattr("sawlog.leveldb.records.writes.BATCH_ROWS", 3)
+    monkeypatch.setattr("sawlog.leveldb.records.writes.EVENT_ROOM", 2)
 
 
 def model(record: bytes) -> tuple[list[tuple], bool]:

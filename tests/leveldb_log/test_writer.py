@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import sawlog
 from sawlog.errors import OptionError, SchemaError
-from sawlog.leveldb_log.options import WriteOptions
+from sawlog.leveldb.log.options import WriteOptions
 from sawlog.recognition import get_format
 from sawlog.storage import Storage
 

@@ -353,7 +353,7 @@ def test_latest_knows_prepared_transactions(tmp_path: Path) -> None:
 
 
 def test_latest_folds_in_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from sawlog.leveldb_log.payloads import fold
+    from sawlog.leveldb.records import fold
 
     operations = [("put", b"%d" % (i * 7919 % 500), b"%d" % i) for i in range(20_000)]
     path = tmp_path / "000001.log"
@@ -446,7 +446,7 @@ def test_latest_is_what_rocksdb_holds_under_every_policy_for_transactions(policy
 
 
 def test_latest_looks_each_range_up_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from sawlog.leveldb_log.payloads import fold
+    from sawlog.leveldb.records import fold
 
     rng = random.Random(5)
     done, truth = [], {}

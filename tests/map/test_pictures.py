@@ -12,7 +12,7 @@ import pytest
 
 import sawlog
 from sawlog.errors import FormatError
-from sawlog.leveldb_log.dataset import LogContents
+from sawlog.leveldb.log.dataset import LogContents
 from sawlog.map import render, survey
 from sawlog.map.content import Column
 from sawlog.pictures import BUCKETS, MOST_BOXES, MOST_LANES, Box, KeySpan, Picture, Rates, Sums, key_text, over_keys

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 import pyarrow as pa
 
-from sawlog.leveldb_database.applications.view import ApplicationView, Entry, Home, UnknownBytesError
+from sawlog.leveldb.applications.view import ApplicationView, Entry, Home, UnknownBytesError
 
 
 class Counters(ApplicationView):

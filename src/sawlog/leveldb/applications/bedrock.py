@@ -1,0 +1,271 @@
+"""Worlds of Minecraft's Bedrock Edition: chunks, actors, players. See "Bedrock Edition level format" in its wiki."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from sawlog.leveldb.applications.cursor import Cursor, columns_of, text
+from sawlog.leveldb.applications.script_values import MAX_DEPTH, number, to_json
+from sawlog.leveldb.applications.view import ApplicationView, Entry, UnknownBytesError
+
+CHUNK_SIZES = (9, 10, 13, 14)
+"""Of keys of chunks: x and z, then the dimension if it is not the overworld, a tag, and the height of a subchunk."""
+SUBCHUNK = 47
+ACTOR, DIGEST = b"actorprefix", b"digp"
+"""How keys of actors begin, before a number of 8 bytes, and of lists of a chunk's actors, before its place."""
+ACTOR_SIZE = 8
+BLOCKS = 16**3
+WORD_BITS = 32
+WORLD_CHUNKS = 30_000_000 // 16
+"""How far from its middle a world has chunks: 30 million blocks."""
+
+NUMBERS = {1: "b", 2: "<h", 3: "<i", 4: "<q", 5: "<f", 6: "<d"}
+"""Tags of NBT that are numbers, as `struct` has them."""
+BYTES, TEXT, LIST, COMPOUND = 7, 8, 9, 10
+ARRAYS = {BYTES: "b", 11: "<i", 12: "<q"}
+"""Tags of NBT that are a count and numbers."""
+NAMES = frozenset(
+    {
+        "~local_player",
+        "AutonomousEntities",
+        "BiomeData",
+        "BiomeIdsTable",
+        "LevelChunkMetaDataDictionary",
+        "Nether",
+        "Overworld",
+        "TheEnd",
+        "game_flatworldlayers",
+        "mVillages",
+        "mobevents",
+        "portals",
+        "schedulerWT",
+        "scoreboard",
+    }
+)
+"""Keys of what is not of a chunk."""
+PREFIXES = ("player_", "map_", "VILLAGE_", "tickingarea_", "structuretemplate_", "dimension")
+
+
+class Place(NamedTuple):
+    """What a key of a chunk says; `dimension` is 0 for the overworld, `subchunk` is there for subchunks."""
+
+    x: int
+    z: int
+    dimension: int
+    tag: int
+    subchunk: int | None
+
+
+def _tag(cursor: Cursor, kind: int, depth: int = 0) -> Any:
+    """The payload of a tag of NBT, little endian."""
+    if depth > MAX_DEPTH:
+        raise UnknownBytesError(f"tags in tags, deeper than {MAX_DEPTH}")
+    if kind in NUMBERS:
+        return number(struct.unpack(NUMBERS[kind], cursor.take(struct.calcsize(NUMBERS[kind]), "number"))[0])
+    if kind in ARRAYS:
+        width = struct.calcsize(ARRAYS[kind])
+        return np.frombuffer(cursor.take(width * _length(cursor), "array"), ARRAYS[kind]).tolist()
+    if kind == TEXT:
+        return _text(cursor)
+    if kind == LIST:
+        inner, length = cursor.byte(), _length(cursor)
+        if length > cursor.left:
+            raise UnknownBytesError(f"a list of {length} tags in {cursor.left} bytes, at byte {cursor.at}")
+        return [_tag(cursor, inner, depth + 1) for _ in range(length)]
+    if kind != COMPOUND:
+        raise UnknownBytesError(f"tag {kind} of NBT, before byte {cursor.at}")
+    found: dict[str, Any] = {}
+    while kind := cursor.byte():
+        name = _text(cursor)
+        if name in found:
+            raise UnknownBytesError(f"a second tag {name[:40]!r}, before byte {cursor.at}")
+        found[name] = _tag(cursor, kind, depth + 1)
+    return found
+
+
+def _length(cursor: Cursor) -> int:
+    """A count, which is not negative."""
+    found = cursor.little(4)
+    if found >> 31:
+        raise UnknownBytesError(f"a negative count, before byte {cursor.at}")
+    return found
+
+
+def _text(cursor: Cursor) -> str:
+    try:
+        return cursor.take(cursor.little(2), "text").decode("utf-8", "surrogatepass")
+    except UnicodeDecodeError as error:
+        raise UnknownBytesError(f"a text that is not UTF-8, before byte {cursor.at}") from error
+
+
+def _roots(cursor: Cursor) -> list[Any]:
+    """Tags with names, one after the other."""
+    found = []
+    while cursor.left:
+        kind, _ = cursor.byte(), _text(cursor)
+        found.append(_tag(cursor, kind))
+    return found
+
+
+def _root(cursor: Cursor) -> Any:
+    """One tag, or several as a list."""
+    found = _roots(cursor)
+    return found[0] if len(found) == 1 else found
+
+
+def _number(cursor: Cursor) -> Any:
+    """An integer of all bytes."""
+    if not 0 < cursor.left <= 8:
+        raise UnknownBytesError(f"an integer of {cursor.left} bytes")
+    return cursor.little(cursor.left)
+
+
+def _subchunk(cursor: Cursor) -> Any:
+    """Layers of 16 by 16 by 16 blocks: the kinds of blocks, and how many there are of each."""
+    version = cursor.byte()
+    if version not in (1, 8, 9):
+        raise UnknownBytesError(f"version {version} of a subchunk")
+    layers = 1 if version == 1 else cursor.byte()
+    found: dict[str, Any] = {"version": version}
+    if version == 9:
+        found["y"] = struct.unpack("b", cursor.take(1, "height"))[0]
+    found["layers"] = [_layer(cursor) for _ in range(layers)]
+    return found
+
+
+def _layer(cursor: Cursor) -> list[Any]:
+    """Numbers of blocks, packed into words of 32 bits, then what they stand for."""
+    bits = cursor.byte() >> 1
+    if bits not in (0, 1, 2, 3, 4, 5, 6, 8, 16):
+        raise UnknownBytesError(f"{bits} bits per block, before byte {cursor.at}")
+    counts = np.array([BLOCKS])
+    size = 1
+    if bits:
+        each = WORD_BITS // bits
+        words = np.frombuffer(cursor.take(-(-BLOCKS // each) * 4, "blocks"), "<u4")
+        numbers = words[:, None] >> np.arange(each, dtype=np.uint32) * np.uint32(bits) & np.uint32((1 << bits) - 1)
+        counts = np.bincount(numbers.reshape(-1)[:BLOCKS].astype(np.int64))
+        size = _length(cursor)
+    if len(counts) > size or size > cursor.left:
+        raise UnknownBytesError(f"{size} kinds of blocks, where block {len(counts) - 1} is used, at byte {cursor.at}")
+    palette = []
+    for place in range(size):
+        kind, _ = cursor.byte(), _text(cursor)
+        palette.append({"block": _tag(cursor, kind), "count": int(counts[place]) if place < len(counts) else 0})
+    return palette
+
+
+def _unknown(cursor: Cursor) -> Any:
+    raise UnknownBytesError(f"{cursor.left} bytes of a kind that is not decoded")
+
+
+TAGS: Mapping[int, tuple[str, Callable[[Cursor], Any]]] = {
+    43: ("Data3D", _unknown),
+    44: ("Version", _number),
+    45: ("Data2D", _unknown),
+    46: ("Data2DLegacy", _unknown),
+    SUBCHUNK: ("SubChunkPrefix", _subchunk),
+    48: ("LegacyTerrain", _unknown),
+    49: ("BlockEntity", _roots),
+    50: ("Entity", _roots),
+    51: ("PendingTicks", _roots),
+    52: ("LegacyBlockExtraData", _unknown),
+    53: ("BiomeState", _unknown),
+    54: ("FinalizedState", _number),
+    55: ("ConversionData", _unknown),
+    56: ("BorderBlocks", _unknown),
+    57: ("HardcodedSpawners", _unknown),
+    58: ("RandomTicks", _roots),
+    59: ("Checksums", _unknown),
+    60: ("GenerationSeed", _number),
+    61: ("GeneratedPreCavesAndCliffsBlending", _number),
+    62: ("BlendingBiomeHeight", _unknown),
+    63: ("MetaDataHash", _number),
+    64: ("BlendingData", _unknown),
+    65: ("ActorDigestVersion", _number),
+    118: ("LegacyVersion", _number),
+}
+"""What is kept of a chunk, by its tag, and how the value is read."""
+
+
+def place_of(key: bytes) -> Place | None:
+    """What the key of a chunk says; `None` for other keys."""
+    if len(key) not in CHUNK_SIZES:
+        return None
+    x, z = struct.unpack_from("<ii", key)
+    at = 8 if len(key) < CHUNK_SIZES[2] else 12
+    dimension = int.from_bytes(key[8:at], "little", signed=True)
+    subchunk = struct.unpack_from("b", key, at + 1)[0] if len(key) > at + 1 else None
+    if key[at] not in TAGS or (key[at] == SUBCHUNK) != (subchunk is not None):
+        return None
+    return Place(x, z, dimension, key[at], subchunk)
+
+
+def _within(place: Place | None) -> bool:
+    """Whether a chunk is inside of a world, which few other keys of the same length say."""
+    return place is not None and max(abs(place.x), abs(place.z)) <= WORLD_CHUNKS
+
+
+class Bedrock(ApplicationView):
+    """One row per part of a chunk, actor, player or other thing of a world."""
+
+    title = "Minecraft Bedrock's worlds: kind, x, z, dimension, subchunk, name, value (JSON)"
+    columns: ClassVar = pa.schema(
+        [
+            ("kind", pa.string()),
+            *((name, pa.int32()) for name in ("x", "z", "dimension", "subchunk")),
+            ("name", pa.string()),
+            ("value", pa.string()),
+        ]
+    )
+
+    def recognizes(self, path: str, comparator: str, keys: Sequence[bytes]) -> bool:
+        """By its keys: at least half of the first ones are of chunks, actors or by names."""
+        del path, comparator
+        known = sum(_named(key) is not None or _within(place_of(key)) for key in keys)
+        return bool(keys) and 2 * known >= len(keys)
+
+    def decode(self, entry: Entry, context: Any) -> Mapping[str, Any]:
+        """The place of a chunk, or a name; values are NBT for the most part."""
+        del context
+        read: Callable[[Cursor], Any]
+        if (named := _named(entry.key)) is not None:
+            row, read = named
+        elif (place := place_of(entry.key)) is not None:
+            kind, read = TAGS[place.tag]
+            row = {"kind": kind, "x": place.x, "z": place.z, "dimension": place.dimension, "subchunk": place.subchunk}
+        else:
+            raise UnknownBytesError(f"a key of {len(entry.key)} bytes that is neither of a chunk nor a known name")
+
+        def decoded(data: bytes) -> dict[str, Any]:
+            cursor = Cursor(data)
+            found = read(cursor)
+            cursor.end()
+            return {"value": to_json(found)}
+
+        return row | columns_of(entry.value, decoded)
+
+
+def _named(key: bytes) -> tuple[dict[str, Any], Callable[[Cursor], Any]] | None:
+    """What a key says that is not of a chunk, and how its value is read; `None` for unknown ones."""
+    rest = key.removeprefix(ACTOR)
+    if rest != key and len(rest) == ACTOR_SIZE:
+        return {"kind": "actor", "name": rest.hex()}, _root
+    rest = key.removeprefix(DIGEST)
+    if rest != key and len(rest) in (8, 12):
+        x, z = struct.unpack_from("<ii", rest)
+        return {"kind": "actors", "x": x, "z": z, "dimension": int.from_bytes(rest[8:], "little", signed=True)}, _actors
+    name, wrong = text(key, "utf-8")
+    if name in NAMES or name.startswith(PREFIXES):
+        return {"kind": "named", "name": name, "reason": wrong}, _root
+    return None
+
+
+def _actors(cursor: Cursor) -> Any:
+    """The numbers of actors, as their keys have them."""
+    return [cursor.take(ACTOR_SIZE, "number of an actor").hex() for _ in range(-(-cursor.left // ACTOR_SIZE))]

@@ -1,0 +1,240 @@
+"""Databases of Bitcoin Core: the chainstate (unspent outputs), the index of blocks, and that of transactions.
+
+See `txdb.cpp`, `coins.h`, `compressor.cpp`, `chain.h` and `dbwrapper.cpp` in its source.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import cycle
+from typing import Any, ClassVar
+
+import pyarrow as pa
+
+from sawlog.leveldb.applications.cursor import Cursor, columns_of
+from sawlog.leveldb.applications.view import ApplicationView, Entry, Home, UnknownBytesError
+
+OBFUSCATION = b"\x0e\0obfuscate_key"
+"""The key of what all other values are XORed with."""
+HASH_SIZE = 32
+P2PKH, P2SH, P2PK, UNCOMPRESSED = 0, 1, (2, 3), (4, 5)
+"""How a script is compressed; from `SPECIAL` on, by its size and that."""
+SPECIAL = 6
+FIELD = 2**256 - 2**32 - 977
+"""The prime of secp256k1, whose points are y * y = x * x * x + 7."""
+MOST_SCRIPT = 10_000
+"""Longer scripts cannot be spent: they are not in a chainstate."""
+HAVE_DATA, HAVE_UNDO = 8, 16
+"""Bits of a block's status: it is in a file, and so is what undoes it."""
+
+
+def varint(cursor: Cursor) -> int:
+    """Seven bits per byte, high ones first; every byte but the last adds one, so that there is one encoding only."""
+    start, value = cursor.at, 0
+    while True:
+        byte = cursor.byte()
+        value = value << 7 | byte & 127
+        if value >> 63:
+            raise UnknownBytesError(f"varint of more than 63 bits at byte {start}")
+        if byte < 128:
+            return value
+        value += 1
+
+
+def amount(code: int) -> int:
+    """Satoshis of a compressed amount."""
+    if code == 0:
+        return 0
+    code, exponent = divmod(code - 1, 10)
+    if exponent < 9:
+        code, digit = divmod(code, 9)
+        code = code * 10 + digit
+    found: int = (code + 1) * 10**exponent
+    if found >> 63:
+        raise UnknownBytesError(f"an amount of {found} satoshis")
+    return found
+
+
+def script(cursor: Cursor) -> tuple[str, bytes]:
+    """The kind and the bytes of a compressed script."""
+    size = varint(cursor)
+    if size == P2PKH:
+        return "p2pkh", b"\x76\xa9\x14" + cursor.take(20, "hash") + b"\x88\xac"
+    if size == P2SH:
+        return "p2sh", b"\xa9\x14" + cursor.take(20, "hash") + b"\x87"
+    if size in P2PK:
+        return "p2pk", b"\x21" + bytes([size]) + cursor.take(32, "public key") + b"\xac"
+    if size in UNCOMPRESSED:
+        x = cursor.take(32, "public key")
+        return "p2pk", b"\x41\x04" + x + _y(int.from_bytes(x, "big"), size & 1) + b"\xac"
+    if size - SPECIAL > MOST_SCRIPT:
+        raise UnknownBytesError(f"a script of {size - SPECIAL} bytes, of which {MOST_SCRIPT} are allowed")
+    return "other", cursor.take(size - SPECIAL, "script")
+
+
+def _y(x: int, odd: int) -> bytes:
+    """The other coordinate of a public key."""
+    square = (pow(x, 3, FIELD) + 7) % FIELD
+    y = pow(square, (FIELD + 1) // 4, FIELD)
+    if x >= FIELD or y * y % FIELD != square:
+        raise UnknownBytesError("a public key that is not on the curve")
+    return (y if y & 1 == odd else FIELD - y).to_bytes(32, "big")
+
+
+def block_hash(cursor: Cursor) -> str:
+    """A hash as people write it: the last byte first."""
+    return cursor.take(HASH_SIZE, "hash")[::-1].hex()
+
+
+def _coin(cursor: Cursor) -> dict[str, Any]:
+    code = varint(cursor)
+    satoshis = amount(varint(cursor))
+    kind, stored = script(cursor)
+    return {
+        "height": code >> 1,
+        "coinbase": bool(code & 1),
+        "amount": satoshis,
+        "script_type": kind,
+        "script": stored,
+    }
+
+
+def _heads(cursor: Cursor) -> dict[str, Any]:
+    """Blocks between which the chainstate is while it is written."""
+    return {"blocks": [block_hash(cursor) for _ in range(_count(cursor))]}
+
+
+def _count(cursor: Cursor) -> int:
+    count = cursor.byte()
+    if count * HASH_SIZE > cursor.left:
+        raise UnknownBytesError(f"{count} hashes in {cursor.left} bytes")
+    return count
+
+
+def _block(cursor: Cursor) -> dict[str, Any]:
+    """What is known of a block, then its header."""
+    varint(cursor)  # the version that wrote it
+    row: dict[str, Any] = {"height": varint(cursor), "status": varint(cursor), "transactions": varint(cursor)}
+    if row["status"] & (HAVE_DATA | HAVE_UNDO):
+        row["file"] = varint(cursor)
+    if row["status"] & HAVE_DATA:
+        row["offset"] = varint(cursor)
+    if row["status"] & HAVE_UNDO:
+        row["undo_offset"] = varint(cursor)
+    row["version"] = int.from_bytes(cursor.take(4, "version"), "little", signed=True)
+    row |= {"previous": block_hash(cursor), "merkle_root": block_hash(cursor)}
+    return row | {"time": cursor.little(4), "bits": cursor.little(4), "nonce": cursor.little(4)}
+
+
+def _file(cursor: Cursor) -> dict[str, Any]:
+    names = ("blocks", "size", "undo_size", "first_height", "last_height", "first_time", "last_time")
+    return {name: varint(cursor) for name in names}
+
+
+def _transaction(cursor: Cursor) -> dict[str, Any]:
+    return {name: varint(cursor) for name in ("file", "offset", "transaction_offset")}
+
+
+class Bitcoin(ApplicationView):
+    """What both databases have in common: values may be obfuscated."""
+
+    names: ClassVar = (OBFUSCATION, OBFUSCATION + b"\0")
+    kinds: ClassVar[Mapping[bytes, tuple[str, Callable[[Cursor], dict[str, Any]], Callable[[Cursor], dict[str, Any]]]]]
+    """By the first byte of keys: what they are of, and how the rest of the key and the value are read."""
+
+    def context(self, entries: Iterable[Entry], home: Home) -> bytes:
+        """What values are XORed with."""
+        del home
+        newest = next((entry.value for entry in entries if entry.value), b"\0")
+        return newest[1:] if newest[:1] == bytes([len(newest) - 1]) else b""
+
+    def decode(self, entry: Entry, context: bytes) -> Mapping[str, Any]:
+        """The key by its first byte; the value, after its obfuscation is undone."""
+        if entry.key == OBFUSCATION:
+            return {"kind": "obfuscation"}
+        if entry.key[:1] not in self.kinds:
+            raise UnknownBytesError(f"a key that begins with {entry.key[:1]!r}")
+        kind, key, value = self.kinds[entry.key[:1]]
+        row = {"kind": kind} | _whole(entry.key[1:], key)
+
+        def plain(data: bytes) -> dict[str, Any]:
+            return _whole(bytes(one ^ other for one, other in zip(data, cycle(context or b"\0"), strict=False)), value)
+
+        return row | columns_of(entry.value, plain)
+
+
+def _whole(data: bytes, read: Callable[[Cursor], dict[str, Any]]) -> dict[str, Any]:
+    """What all of the bytes say."""
+    cursor = Cursor(data)
+    found = read(cursor)
+    cursor.end()
+    return found
+
+
+class Chainstate(Bitcoin):
+    """One row per unspent output."""
+
+    title = "Bitcoin's chainstate: txid, output, height, amount, script of unspent outputs"
+    columns: ClassVar = pa.schema(
+        [
+            ("kind", pa.string()),
+            ("txid", pa.string()),
+            ("output", pa.int64()),
+            ("height", pa.int64()),
+            ("coinbase", pa.bool_()),
+            ("amount", pa.int64()),
+            ("script_type", pa.string()),
+            ("script", pa.binary()),
+            ("blocks", pa.list_(pa.string())),
+        ]
+    )
+    kinds: ClassVar = {
+        b"C": ("coin", lambda key: {"txid": block_hash(key), "output": varint(key)}, _coin),
+        b"B": ("best_block", lambda key: {}, lambda value: {"blocks": [block_hash(value)]}),
+        b"H": ("head_blocks", lambda key: {}, _heads),
+    }
+
+    def recognizes(self, path: str, comparator: str, keys: Sequence[bytes]) -> bool:
+        """By its directory, or by its coins."""
+        del comparator
+        return path.endswith("/chainstate") or any(key[:1] == b"C" and 34 <= len(key) <= 38 for key in keys)
+
+
+class BlockIndex(Bitcoin):
+    """One row per block, file of blocks, or transaction."""
+
+    title = "Bitcoin's index of blocks and transactions: hash, height, file, offset, header"
+    columns: ClassVar = pa.schema(
+        [
+            ("kind", pa.string()),
+            ("hash", pa.string()),
+            *((name, pa.int64()) for name in ("height", "status", "transactions", "file", "offset", "undo_offset")),
+            ("transaction_offset", pa.int64()),
+            ("version", pa.int64()),
+            ("previous", pa.string()),
+            ("merkle_root", pa.string()),
+            *((name, pa.int64()) for name in ("time", "bits", "nonce", "blocks", "size", "undo_size")),
+            *((name, pa.int64()) for name in ("first_height", "last_height", "first_time", "last_time")),
+            ("name", pa.string()),
+            ("value", pa.string()),
+        ]
+    )
+    kinds: ClassVar = {
+        b"b": ("block", lambda key: {"hash": block_hash(key)}, _block),
+        b"f": ("file", lambda key: {"file": key.little(4)}, _file),
+        b"l": ("last_file", lambda key: {}, lambda value: {"file": value.little(4)}),
+        b"t": ("transaction", lambda key: {"hash": block_hash(key)}, _transaction),
+        b"F": (
+            "flag",
+            lambda key: {"name": key.take(key.byte(), "name").decode("ascii", "backslashreplace")},
+            lambda value: {"value": value.rest().decode("ascii", "backslashreplace")},
+        ),
+        b"R": ("reindexing", lambda key: {}, lambda value: {"value": value.rest().decode("ascii", "backslashreplace")}),
+        b"B": ("best_block", lambda key: {}, lambda value: {"value": value.rest().hex()}),
+    }
+
+    def recognizes(self, path: str, comparator: str, keys: Sequence[bytes]) -> bool:
+        """By its directory, or by its keys of blocks, files or transactions."""
+        del comparator
+        named = path.endswith(("/blocks/index", "/indexes/txindex"))
+        return named or any(key[:1] in (b"b", b"t") and len(key) == 1 + HASH_SIZE for key in keys)

@@ -1,0 +1,114 @@
+"""Entries of a database, decoded by an application's view."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pyarrow as pa
+
+from sawlog.arrow import array_of, batch_of
+from sawlog.damage import Findings
+from sawlog.format import Fragment
+from sawlog.leveldb.applications import application
+from sawlog.leveldb.applications.view import ApplicationView, Entry, Home, UnknownBytesError
+from sawlog.leveldb.database.fragments import STATE_SCHEMA, KeyRange
+from sawlog.scan import Projection
+
+RAW = {"raw_key": "key", "raw_value": "value"}
+"""Columns of stored bytes, and what they are in the view `live`."""
+REASON = pa.field("reason", pa.string())
+DELETIONS = frozenset({"delete", "single_delete", "delete_sized", "delete_range"})
+BATCH_BYTES = 8 << 20
+"""Decoded text that makes a batch, at most, unless one value has more."""
+
+
+def schema_of(view: ApplicationView, entries: pa.Schema) -> pa.Schema:
+    """Columns of a view, given those of the entries that it decodes."""
+    raw = [entries.field(name).with_name(new) for new, name in RAW.items()]
+    return pa.schema([*view.columns, REASON, *raw, *(field for field in entries if field.name not in RAW.values())])
+
+
+@dataclass(frozen=True)
+class Decoded(Fragment):
+    """What an application's view makes of the entries of a range of keys.
+
+    Attributes:
+        entries: The range, as `live` or `all` reads it.
+        whole: All keys, in view `all`.
+        home: Where the database is.
+    """
+
+    entries: KeyRange
+    whole: KeyRange
+    home: Home
+
+    def decode(self, schema: pa.Schema, findings: Findings) -> Iterator[pa.RecordBatch]:
+        """Decode the entries; columns of bytes only are passed on."""
+        view = application(self.scan.view)
+        assert view is not None
+        wanted = [field for field in schema if field.name in view.columns.names or field.name == REASON.name]
+        stored = [field.with_name(RAW.get(field.name, field.name)) for field in schema if field not in wanted]
+        missing = [field for field in STATE_SCHEMA if wanted and field.name not in {one.name for one in stored}]
+        context = view.context(self._names(view), self.home) if wanted else None
+        for batch in self.entries.decode(pa.schema([*stored, *missing]), findings):
+            first = 0
+            nothing: list[list[Mapping[str, Any]]] = [[{}] * batch.num_rows]
+            for rows in _stretches(view, context, batch) if wanted else nothing:
+                part, first = batch.slice(first, len(rows)), first + len(rows)
+                arrays = [
+                    _column(rows, field) if field in wanted else part.column(RAW.get(field.name, field.name))
+                    for field in schema
+                ]
+                yield batch_of(arrays, schema, len(rows))
+
+    def _names(self, view: ApplicationView) -> Iterator[Entry]:
+        """The entries that explain others. What is damaged among them is reported where they are read as rows."""
+        if view.names is None:
+            return
+        low, high = view.names
+        bytewise = self.whole.version.bytewise
+        some = replace(self.whole, low=low, high=high) if bytewise else self.whole
+        for batch in some.decode(STATE_SCHEMA, Findings("skip", drained=True)):
+            for entry in _entries(batch):
+                if low <= entry.key and (high is None or entry.key < high):
+                    yield entry
+
+
+def entries_of(one: KeyRange, view: str) -> KeyRange:
+    """A range of keys, to be read by another view, with all of its columns and rows."""
+    scan = replace(one.scan, view=view, columns=None, filters=(), expression=None, schema=None)
+    return replace(one, scan=scan, projection=Projection.of(STATE_SCHEMA, scan))
+
+
+def _entries(batch: pa.RecordBatch) -> Iterator[Entry]:
+    names = ("key", "value", "sequence", "operation")
+    for key, value, sequence, operation in zip(*(batch.column(name).to_pylist() for name in names), strict=True):
+        yield Entry(key, None if operation in DELETIONS else value, sequence)
+
+
+def _stretches(view: ApplicationView, context: Any, batch: pa.RecordBatch) -> Iterator[list[Mapping[str, Any]]]:
+    """Decoded rows, cut where there is much text: a compressed value expands."""
+    rows: list[Mapping[str, Any]] = []
+    size = 0
+    for entry in _entries(batch):
+        try:
+            row = view.decode(entry, context)
+        except UnknownBytesError as unknown:
+            row = {REASON.name: str(unknown)}
+        rows.append(row)
+        size += sum(len(value) for value in row.values() if isinstance(value, str | bytes))
+        if size > BATCH_BYTES:
+            yield rows
+            rows, size = [], 0
+    if rows:
+        yield rows
+
+
+def _column(rows: Sequence[Mapping[str, Any]], field: pa.Field) -> pa.Array:
+    """One column of decoded rows; times are numbers of their unit."""
+    values = [row.get(field.name) for row in rows]
+    if pa.types.is_timestamp(field.type):
+        return array_of(values, pa.int64()).view(field.type)
+    return array_of(values, field.type)

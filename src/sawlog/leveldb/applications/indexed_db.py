@@ -1,0 +1,436 @@
+"""Chromium's IndexedDB. See `content/browser/indexed_db/docs/leveldb_coding_scheme.md` in Chromium's source."""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, ClassVar, NamedTuple
+
+import pyarrow as pa
+
+from sawlog.guard import Undecodable, decode_by
+from sawlog.leveldb.applications.cursor import Cursor, columns_of, text
+from sawlog.leveldb.applications.script_values import (
+    MAX_DEPTH,
+    VERSION_TAG,
+    binary,
+    date,
+    decode_script_value,
+    number,
+    to_json,
+)
+from sawlog.leveldb.applications.view import ApplicationView, Entry, Home, UnknownBytesError
+
+COMPARATOR = "idb_cmp1"
+DATABASE_SUFFIX, BLOB_SUFFIX = ".leveldb", ".blob"
+"""How the directory ends, and the one next to it that has the blobs."""
+
+RECORD, EXISTS, EXTERNAL_OBJECTS, FIRST_INDEX = 1, 2, 3, 30
+"""What the index ID of a key stands for; from `FIRST_INDEX` on, it is that of an index."""
+
+WRAPPED = 17
+"""In place of Blink's version: the value is not here as it is."""
+IN_BLOB, IN_SNAPPY = 1, 2
+"""What follows: size and number of the blob that has the value, or the compressed value."""
+SNAPPY_RATIO = 22
+"""Snappy cannot expand a byte to more: three say where 64 are copied from."""
+WRAPPINGS = 3
+"""A value can be compressed, and that in a blob: what is wrapped more often is not decoded."""
+
+BLOB, FILE, HANDLE = 0, 1, 2
+"""Types of external objects."""
+
+
+class Place(NamedTuple):
+    """What a key begins with.
+
+    Attributes:
+        database: ID of the database; 0 for what belongs to none.
+        store: ID of the object store; 0 for metadata.
+        index_id: ID of the index, or what is below `FIRST_INDEX`.
+    """
+
+    database: int
+    store: int
+    index_id: int
+
+
+@dataclass
+class Names:
+    """What the metadata of all databases say.
+
+    Attributes:
+        home: Where blobs are.
+        databases: Origin and name, by ID.
+        stores: Names of object stores, by the IDs of database and store.
+        indexes: Names of indexes, by the three IDs.
+        external: Lists of external objects with their sequence numbers, by the place and the bytes of the record's key.
+    """
+
+    home: Home
+    databases: dict[int, tuple[str, str]] = field(default_factory=dict)
+    stores: dict[tuple[int, int], str] = field(default_factory=dict)
+    indexes: dict[Place, str] = field(default_factory=dict)
+    external: dict[tuple[int, int, bytes], list[tuple[int, bytes]]] = field(default_factory=dict)
+
+
+def _int(cursor: Cursor) -> Any:
+    """All bytes that are left, little endian."""
+    if cursor.left > 8:
+        raise UnknownBytesError(f"an integer of {cursor.left} bytes")
+    return cursor.little(cursor.left)
+
+
+def _string(cursor: Cursor) -> str:
+    """All bytes that are left, in UTF-16."""
+    if cursor.left & 1:
+        raise UnknownBytesError(f"a text of UTF-16 with {cursor.left} bytes")
+    return cursor.rest().decode("utf-16-be", "surrogatepass")
+
+
+def _sized_string(cursor: Cursor) -> str:
+    """A text after the number of its units of 16 bits."""
+    return cursor.take(2 * cursor.varint(), "text").decode("utf-16-be", "surrogatepass")
+
+
+def _key_path(cursor: Cursor) -> Any:
+    """No path, one, or several."""
+    if cursor.data[:2] != b"\0\0" or len(cursor.data) < 3:
+        return _string(cursor)
+    kind = cursor.take(3)[2]
+    if kind == 2:
+        return [_sized_string(cursor) for _ in range(_counted(cursor))]
+    if kind > 2:
+        raise UnknownBytesError(f"type {kind} of a key path")
+    return _sized_string(cursor) if kind else None
+
+
+def _journal(cursor: Cursor) -> Any:
+    """Databases and numbers of blobs."""
+    found = []
+    while cursor.left:
+        found.append([cursor.varint(), cursor.varint()])
+    return found
+
+
+def _flag(cursor: Cursor) -> Any:
+    return bool(cursor.byte())
+
+
+def _nothing(cursor: Cursor) -> Any:
+    cursor.rest()
+
+
+def _bytes(cursor: Cursor) -> Any:
+    return {"$bytes": binary(cursor.rest())}
+
+
+Read = Callable[[Cursor], Any]
+GLOBAL: Mapping[int, tuple[str, Read]] = {
+    0: ("schema_version", _int),
+    1: ("max_database_id", _int),
+    2: ("data_version", _int),
+    3: ("recovery_blob_journal", _journal),
+    4: ("active_blob_journal", _journal),
+    5: ("earliest_sweep", _int),
+    6: ("earliest_compaction", _int),
+    50: ("scopes", _bytes),
+    100: ("database_free_list", _nothing),
+    201: ("database_id", _int),
+}
+"""Metadata of all databases: the byte after the prefix, what it means, and how the value is read."""
+DATABASE: Mapping[int, tuple[str, Read]] = {
+    0: ("origin", _string),
+    1: ("name", _string),
+    2: ("string_version", _string),
+    3: ("max_object_store_id", _int),
+    4: ("version", lambda cursor: cursor.varint()),
+    5: ("blob_number", lambda cursor: cursor.varint()),
+    150: ("object_store_free_list", _nothing),
+    151: ("index_free_list", _nothing),
+    200: ("object_store_id", _int),
+    201: ("index_id", _int),
+}
+STORE: Mapping[int, tuple[str, Read]] = {
+    0: ("name", _string),
+    1: ("key_path", _key_path),
+    2: ("auto_increment", _flag),
+    3: ("evictable", _flag),
+    4: ("last_version", _int),
+    5: ("max_index_id", _int),
+    6: ("has_key_path", _flag),
+    7: ("key_generator", _int),
+}
+INDEX: Mapping[int, tuple[str, Read]] = {
+    0: ("name", _string),
+    1: ("unique", _flag),
+    2: ("key_path", _key_path),
+    3: ("multi_entry", _flag),
+}
+STORE_METADATA, INDEX_METADATA, DATABASE_NAME = 50, 100, 201
+"""Bytes after the prefix of a database: metadata of an object store, of an index; and after that of no database."""
+
+
+class IndexedDB(ApplicationView):
+    """One row per record, entry of an index, and piece of metadata."""
+
+    title = "Chromium's IndexedDB: kind, database, object_store, index, key, value (JSON)"
+    columns: ClassVar = pa.schema(
+        [
+            ("kind", pa.string()),
+            ("origin", pa.string()),
+            ("database", pa.string()),
+            ("object_store", pa.string()),
+            ("index", pa.string()),
+            ("key", pa.string()),
+            ("value", pa.string()),
+            ("version", pa.int64()),
+            ("database_id", pa.int64()),
+            ("object_store_id", pa.int64()),
+            ("index_id", pa.int64()),
+        ]
+    )
+    names: ClassVar = (b"", None)
+
+    def recognizes(self, path: str, comparator: str, keys: Sequence[bytes]) -> bool:
+        """By the order of its keys."""
+        del path, keys
+        return comparator == COMPARATOR
+
+    def context(self, entries: Iterable[Entry], home: Home) -> Names:
+        """The names of databases, object stores and indexes, newest first, and lists of external objects."""
+        found = Names(home)
+        for entry in entries:
+            if entry.value is not None:
+                try:
+                    _note(found, Cursor(entry.key), entry.value, entry.sequence)
+                except UnknownBytesError:
+                    continue  # which its own row says
+        return found
+
+    def decode(self, entry: Entry, context: Names) -> Mapping[str, Any]:
+        """The key by its prefix, which says what the value is."""
+        cursor = Cursor(entry.key)
+        place = _place(cursor)
+        row: dict[str, Any] = {"origin": None, "database": None}
+        if place.database:
+            row["origin"], row["database"] = context.databases.get(place.database, (None, None))
+            row["database_id"] = place.database
+        if not place.store:
+            return row | _metadata(place, cursor, entry.value, context)
+        row |= _of_store(place.database, place.store, context)
+        stored = entry.key[cursor.at :]
+        read: Callable[[bytes], dict[str, Any]]
+        if place.index_id == RECORD:
+            row["kind"], row["key"] = "record", to_json(_key(cursor))
+            read = partial(_record, place=place, key=stored, sequence=entry.sequence, context=context)
+        elif place.index_id == EXISTS:
+            row["kind"], row["key"] = "exists", to_json(_key(cursor))
+            read = _exists
+        elif place.index_id == EXTERNAL_OBJECTS:
+            row["kind"], row["key"] = "external_objects", to_json(_key(cursor))
+            read = _listed
+        elif place.index_id >= FIRST_INDEX:
+            row |= {"kind": "index_entry", "index": context.indexes.get(place), "index_id": place.index_id}
+            row["key"] = to_json(_key(cursor))
+            if cursor.left:
+                cursor.varint()  # obsolete: a sequence number
+            if cursor.left:
+                row["value"] = to_json(_key(cursor))
+            read = _indexed
+        else:
+            raise UnknownBytesError(f"index ID {place.index_id}")
+        cursor.end()
+        return row | columns_of(entry.value, read)
+
+
+def _of_store(database: int, store: int, context: Names) -> dict[str, Any]:
+    return {"object_store": context.stores.get((database, store)), "object_store_id": store}
+
+
+def _place(cursor: Cursor) -> Place:
+    """The prefix: a byte with the lengths of three numbers, and these."""
+    lengths = cursor.byte()
+    found = Place(
+        cursor.little((lengths >> 5) + 1), cursor.little((lengths >> 2 & 7) + 1), cursor.little((lengths & 3) + 1)
+    )
+    if found.database >> 63 or found.store >> 63:
+        raise UnknownBytesError(f"an ID of 64 bits in the prefix {cursor.data[: cursor.at].hex()}")
+    return found
+
+
+def _counted(cursor: Cursor) -> int:
+    """How many things follow, each of which has a byte at least."""
+    count = cursor.varint()
+    if count > cursor.left:
+        raise UnknownBytesError(f"{count} values in {cursor.left} bytes, at byte {cursor.at}")
+    return count
+
+
+def _key(cursor: Cursor, depth: int = 0) -> Any:
+    """A key as scripts know it."""
+    if depth > MAX_DEPTH:
+        raise UnknownBytesError(f"keys in keys, deeper than {MAX_DEPTH}")
+    kind = cursor.byte()
+    if kind == 0:
+        return None
+    if kind == 1:
+        return _sized_string(cursor)
+    if kind == 2:
+        return date(cursor.double())
+    if kind == 3:
+        return number(cursor.double())
+    if kind == 4:
+        return [_key(cursor, depth + 1) for _ in range(_counted(cursor))]
+    if kind == 6:
+        return {"$bytes": binary(cursor.take(cursor.varint(), "key"))}
+    raise UnknownBytesError(f"type {kind} of a key, at byte {cursor.at - 1}")
+
+
+def _metadata(place: Place, cursor: Cursor, value: bytes | None, context: Names) -> dict[str, Any]:
+    """Metadata of a database, of one of its parts, or of all databases."""
+    if place.index_id:
+        raise UnknownBytesError(f"index ID {place.index_id} without an object store")
+    row: dict[str, Any] = {}
+    tag = cursor.byte()
+    level, table = ("database", DATABASE) if place.database else ("global", GLOBAL)
+    if place.database and tag in (STORE_METADATA, INDEX_METADATA):
+        store = _id(cursor)
+        row |= _of_store(place.database, store, context)
+        level, table = "object_store", STORE
+        if tag == INDEX_METADATA:
+            level, table = "index", INDEX
+            index = Place(place.database, store, _id(cursor))
+            row |= {"index": context.indexes.get(index), "index_id": index.index_id}
+        tag = cursor.byte()
+    if tag not in table:
+        raise UnknownBytesError(f"metadata {tag} of level {level}")
+    name, read = table[tag]
+    if not place.database and tag == DATABASE_NAME:
+        (origin, wrong), (database, wrong_too) = _readable(_sized_string(cursor)), _readable(_sized_string(cursor))
+        row |= {"origin": origin, "database": database, "reason": wrong or wrong_too}
+
+    def decoded(data: bytes) -> dict[str, Any]:
+        stored = Cursor(data)
+        found = read(stored)
+        stored.end()
+        return {"value": to_json(found)}
+
+    return row | {"kind": f"{level}.{name}"} | columns_of(value, decoded)
+
+
+def _id(cursor: Cursor) -> int:
+    return cursor.varint(63)
+
+
+def _readable(name: str) -> tuple[str, str | None]:
+    """A name as text that UTF-8 has."""
+    return text(name.encode("utf-16-le", "surrogatepass"), "utf-16-le")
+
+
+def _note(names: Names, cursor: Cursor, value: bytes, sequence: int) -> None:
+    """Take down what an entry says of others; the newest of equal keys comes first."""
+    place = _place(cursor)
+    if place.store:
+        if place.index_id == EXTERNAL_OBJECTS:
+            names.external.setdefault((place.database, place.store, cursor.rest()), []).append((sequence, value))
+        return
+    if place.index_id or not cursor.left:
+        return
+    tag = cursor.byte()
+    if not place.database and tag == DATABASE_NAME:
+        origin, name = _readable(_sized_string(cursor))[0], _readable(_sized_string(cursor))[0]
+        names.databases.setdefault(_int(Cursor(value)), (origin, name))
+    elif place.database and tag == STORE_METADATA:
+        store = cursor.varint()
+        if cursor.rest() == b"\0":
+            names.stores.setdefault((place.database, store), _readable(_string(Cursor(value)))[0])
+    elif place.database and tag == INDEX_METADATA:
+        store, index = cursor.varint(), cursor.varint()
+        if cursor.rest() == b"\0":
+            found = Place(place.database, store, index)
+            names.indexes.setdefault(found, _readable(_string(Cursor(value)))[0])
+
+
+def _exists(value: bytes) -> dict[str, Any]:
+    cursor = Cursor(value)
+    version = _id(cursor)
+    cursor.end()
+    return {"version": version}
+
+
+def _indexed(value: bytes) -> dict[str, Any]:
+    """The version, and the key of the record."""
+    cursor = Cursor(value)
+    version, key = _id(cursor), _key(cursor)
+    cursor.end()
+    return {"version": version, "value": to_json(key)}
+
+
+def _listed(value: bytes) -> dict[str, Any]:
+    return {"value": to_json(_external_objects(value))}
+
+
+def _external_objects(value: bytes) -> list[dict[str, Any]]:
+    """Blobs, files and handles that belong to a record."""
+    cursor = Cursor(value)
+    found = []
+    while cursor.left:
+        kind = cursor.byte()
+        if kind == HANDLE:
+            found.append({"type": "handle", "token": binary(cursor.take(cursor.varint(), "token"))})
+            continue
+        if kind not in (BLOB, FILE):
+            raise UnknownBytesError(f"type {kind} of an external object, at byte {cursor.at - 1}")
+        one: dict[str, Any] = {"type": "blob", "number": cursor.varint()}
+        one |= {"media_type": _sized_string(cursor), "size": cursor.varint()}
+        if kind == FILE:
+            one |= {"type": "file", "name": _sized_string(cursor), "modified": cursor.varint()}
+        found.append(one)
+    return found
+
+
+def _record(value: bytes, place: Place, key: bytes, sequence: int, context: Names) -> dict[str, Any]:
+    """The version, and the value, be it compressed or in a blob."""
+    cursor = Cursor(value)
+    version = _id(cursor)
+
+    def decoded(data: bytes) -> dict[str, Any]:
+        for _ in range(WRAPPINGS):
+            if data[:2] != bytes([VERSION_TAG, WRAPPED]) or data[2:3] == bytes([VERSION_TAG]):
+                break
+            data = _unwrapped(Cursor(data, 2), place, key, sequence, context)
+        return {"value": decode_script_value(data)}
+
+    return {"version": version} | columns_of(cursor.rest(), decoded)
+
+
+def _unwrapped(cursor: Cursor, place: Place, key: bytes, sequence: int, context: Names) -> bytes:
+    """What a compressed value expands to, or the content of its blob."""
+    kind = cursor.byte()
+    if kind == IN_BLOB:
+        size, at = cursor.varint(), cursor.varint()
+        newer = [one for one in context.external.get((place.database, place.store, key), ()) if one[0] > sequence]
+        objects = _external_objects(min(newer)[1]) if newer else []
+        blob = objects[at] if at < len(objects) else {}
+        if blob.get("size") != size:
+            raise UnknownBytesError(f"the value is in a blob of {size} bytes, and no entry says in which")
+        return context.home.read(blob_path(context.home.path, place.database, blob["number"]))
+    if kind != IN_SNAPPY:
+        raise UnknownBytesError(f"wrapping {kind}, expected {IN_BLOB} (blob) or {IN_SNAPPY} (Snappy)")
+    data = cursor.rest()
+    size = Cursor(data).varint(32)
+    if size > SNAPPY_RATIO * len(data) or size > context.home.longest:
+        raise UnknownBytesError(f"Snappy: {len(data)} bytes that claim to expand to {size}")
+    expanded = decode_by(pa.Codec("snappy").decompress, data, size)
+    if isinstance(expanded, Undecodable):
+        raise UnknownBytesError(f"Snappy: {expanded.detail}")
+    return bytes(expanded)
+
+
+def blob_path(directory: str, database: int, blob: int) -> str:
+    """Where a blob is, relative to what the directory of the database is in."""
+    name = posixpath.basename(directory).removesuffix(DATABASE_SUFFIX) + BLOB_SUFFIX
+    return f"{name}/{database:x}/{blob >> 8 & 255:02x}/{blob:x}"

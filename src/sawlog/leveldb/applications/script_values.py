@@ -1,0 +1,532 @@
+"""Values of scripts as Blink and V8 store them (`SerializedScriptValue`, `ValueSerializer`), as JSON.
+
+What JSON has is written as JSON has it. Everything else is an object whose first name begins with `$`; see `docs`.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import math
+import re
+import struct
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from sawlog.leveldb.applications.cursor import Cursor
+from sawlog.leveldb.applications.view import UnknownBytesError
+
+VERSION_TAG = 0xFF
+TRAILER_TAG = 0xFE
+TRAILER_SIZE = 12
+"""Offset and size of what follows the value, as 8 and 4 bytes."""
+SEPARATE_ENVELOPE = 16
+"""From this version on, Blink's version is followed by V8's."""
+UNKNOWN_SINCE = 17
+"""V8's first version that is not known here."""
+TAGGED_HOLES, TAGGED_STRINGS, TAGGED_HOSTS, VIEW_FLAGS = 11, 12, 13, 14
+"""V8's first versions that tell holes from undefined, have tags before all strings, and before host objects, and flags
+of views."""
+MAX_DEPTH = 150
+"""Deeper values are not decoded."""
+MAX_SAFE = 1 << 53
+DECIMAL_BITS = 1 << 12
+"""Longer integers are written as hexadecimal digits."""
+
+TYPED_ARRAYS = {
+    b"b": ("Int8Array", "b"),
+    b"B": ("Uint8Array", "B"),
+    b"C": ("Uint8ClampedArray", "B"),
+    b"w": ("Int16Array", "h"),
+    b"W": ("Uint16Array", "H"),
+    b"d": ("Int32Array", "i"),
+    b"D": ("Uint32Array", "I"),
+    b"h": ("Float16Array", "e"),
+    b"f": ("Float32Array", "f"),
+    b"F": ("Float64Array", "d"),
+    b"q": ("BigInt64Array", "q"),
+    b"Q": ("BigUint64Array", "Q"),
+    b"?": ("DataView", "B"),
+}
+"""Tags of views of buffers: their names, and their elements as `struct` has them."""
+ERRORS = {b"E": "EvalError", b"R": "RangeError", b"F": "ReferenceError", b"S": "SyntaxError", b"T": "TypeError"}
+ERRORS[b"U"] = "URIError"
+REGEXP_FLAGS = "gimyusldv"
+"""By bit; the flag `l` is V8's own."""
+DOUBLES = {
+    b"Q": ("DOMPoint", 4),
+    b"W": ("DOMPointReadOnly", 4),
+    b"E": ("DOMRect", 4),
+    b"R": ("DOMRectReadOnly", 4),
+    b"T": ("DOMQuad", 16),
+    b"Y": ("DOMMatrix", 16),
+    b"U": ("DOMMatrixReadOnly", 16),
+    b"I": ("DOMMatrix", 6),
+    b"O": ("DOMMatrixReadOnly", 6),
+}
+"""Host objects that are numbers only."""
+KEY_NUMBERS = {1: 2, 2: 2, 5: 3, 6: 1, 7: 2}
+"""Kinds of CryptoKey (AES, HMAC, EC, without parameters, Ed25519), and how many numbers describe each."""
+RSA_KEY = 4
+IMAGE_SETTINGS = 18
+"""Blink's first version that lists settings before the size of an image; 0 ends the list."""
+_SURROGATES = re.compile("[\ud800-\udfff]")
+_JS_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class Thing:
+    """An object that references can lead to.
+
+    Attributes:
+        number: Its number among the objects of a value.
+        plain: What JSON shows of it: the properties of an `$object`, the items of an `$array`, or names and values.
+        kind: `$object` or `$array`, or nothing.
+        data: The bytes of a buffer; `None` for anything else.
+        buffer: The buffer that is shown by this view of all of it only.
+    """
+
+    __slots__ = ("buffer", "data", "kind", "number", "plain")
+
+    def __init__(self, number: int, plain: Any, kind: str, data: bytes | None) -> None:
+        self.number = number
+        self.plain = plain
+        self.kind = kind
+        self.data = data
+        self.buffer = -1
+
+
+UNDEFINED = {"$undefined": True}
+HOLE = {"$hole": True}
+
+
+def number(value: float) -> Any:
+    """A number of JavaScript's."""
+    if isinstance(value, int):
+        return value
+    if math.isfinite(value):
+        whole = value.is_integer() and abs(value) < MAX_SAFE and (value or math.copysign(1, value) > 0)
+        return int(value) if whole else value
+    return {"$number": "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"}
+
+
+def date(milliseconds: float) -> dict[str, Any]:
+    """A Date: ISO 8601 as `toISOString`, null where it is invalid, or milliseconds where a year has other digits."""
+    if math.isnan(milliseconds):
+        return {"$date": None}
+    try:
+        moment = _JS_EPOCH + timedelta(milliseconds=int(milliseconds))
+    except OverflowError:
+        return {"$date": number(milliseconds)}
+    return {"$date": moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")}
+
+
+def binary(data: bytes) -> str:
+    """Bytes as text."""
+    return base64.b64encode(data).decode("ascii")
+
+
+def to_json(value: Any, default: Callable[[Any], Any] | None = None) -> str:
+    """The text of a value. Halves of surrogate pairs, which UTF-8 does not have, are escaped."""
+    found = json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=default)
+    return _SURROGATES.sub(lambda match: f"\\u{ord(match[0]):04x}", found)
+
+
+def decode_script_value(data: bytes) -> str:
+    """The JSON of a value.
+
+    Args:
+        data: The value, from Blink's version on.
+
+    Raises:
+        UnknownBytesError: When it is not understood.
+    """
+    return ScriptValue(data).read()
+
+
+class ScriptValue:
+    """One value while it is read.
+
+    Args:
+        data: The value, from Blink's version on.
+    """
+
+    def __init__(self, data: bytes) -> None:
+        self._in = Cursor(data)
+        self._things: list[Thing] = []
+        self._referenced: set[int] = set()
+        self._depth = 0
+        self._version = self._blink = 0
+
+    def read(self) -> str:
+        """The JSON of the value.
+
+        Raises:
+            UnknownBytesError: When it is not understood.
+        """
+        self._envelope()
+        value = self._value()
+        while self._in.peek() == 0:
+            self._in.byte()
+        self._in.end()
+        return to_json(value, self._shown)
+
+    def _envelope(self) -> None:
+        """Versions of Blink and V8, and where to find what follows the value, which is nothing in a database."""
+        if self._in.peek() == VERSION_TAG:
+            self._in.byte()
+            self._version = self._blink = self._in.varint(32)
+        if self._blink >= SEPARATE_ENVELOPE:
+            if self._in.peek() == TRAILER_TAG:
+                self._in.byte()
+                if offset := int.from_bytes(self._in.take(TRAILER_SIZE, "place of a trailer")[:8], "big"):
+                    self._in = Cursor(self._in.data[:offset], self._in.at)
+            if self._in.peek() != VERSION_TAG:
+                raise UnknownBytesError(f"Blink's version {self._blink} without a version of V8 after it")
+            self._in.byte()
+            self._version = self._in.varint(32)
+        if not 0 < self._version < UNKNOWN_SINCE:
+            raise UnknownBytesError(f"version {self._version} of V8's values, expected 1 to {UNKNOWN_SINCE - 1}")
+
+    def _shown(self, thing: Thing) -> Any:
+        """What JSON shows of an object; with its number where another place refers to it."""
+        marked: dict[str, Any] = {"$id": thing.number} if thing.number in self._referenced else {}
+        if thing.buffer in self._referenced:
+            marked["buffer"] = {"$id": thing.buffer}
+        if not thing.kind:
+            return {**marked, **thing.plain}
+        escaped = thing.kind == "$object" and any(name.startswith("$") for name in thing.plain)
+        return {**marked, thing.kind: thing.plain} if marked or escaped else thing.plain
+
+    def _new(self, plain: Any = None, kind: str = "", data: bytes | None = None) -> Thing:
+        """The next object, which what follows may refer to."""
+        thing = Thing(len(self._things), plain, kind, data)
+        self._things.append(thing)
+        return thing
+
+    def _value(self) -> Any:
+        """The next value."""
+        self._depth += 1
+        if self._depth > MAX_DEPTH:
+            raise UnknownBytesError(f"values in values, deeper than {MAX_DEPTH}")
+        tag = self._tag()
+        if tag in READERS:
+            found = READERS[tag](self)
+        elif self._version < TAGGED_HOSTS:
+            self._in.at -= 1
+            found = self._host()
+        else:
+            raise UnknownBytesError(f"tag {bytes([tag])!r} at byte {self._in.at - 1}")
+        if tag in BUFFERS:
+            buffer = self._things[found["$ref"]] if isinstance(found, dict) else found
+            if buffer.data is not None and self._peek() == ord("V"):
+                found = self._view(buffer, fresh=buffer is found)
+        self._depth -= 1
+        return found
+
+    def _peek(self) -> int:
+        """The next tag, which stays."""
+        while self._in.peek() == 0:
+            self._in.byte()
+        return self._in.peek()
+
+    def _tag(self) -> int:
+        """The next tag; zeros before it are padding."""
+        self._peek()
+        return self._in.byte()
+
+    def _int32(self) -> int:
+        value = self._in.varint(32)
+        return value >> 1 ^ -(value & 1)
+
+    def _bigint(self) -> str:
+        """Sign and size in bytes, then the digits."""
+        bits = self._in.varint(32)
+        value = self._in.little(bits >> 1)
+        value = -value if bits & 1 else value
+        return str(value) if value.bit_length() <= DECIMAL_BITS else hex(value)
+
+    def _utf8(self) -> str:
+        data = self._in.take(self._in.varint(32), "string")
+        try:
+            return data.decode("utf-8", "surrogatepass")
+        except UnicodeDecodeError as error:
+            raise UnknownBytesError(f"a string that is not UTF-8, before byte {self._in.at}") from error
+
+    def _utf16(self) -> str:
+        size = self._in.varint(32)
+        if size & 1:
+            raise UnknownBytesError(f"a string of UTF-16 of {size} bytes before byte {self._in.at}")
+        return self._in.take(size, "string").decode("utf-16-le", "surrogatepass")
+
+    def _string(self) -> str:
+        """A string where nothing else may be."""
+        found = self._utf8() if self._version < TAGGED_STRINGS else self._value()
+        if not isinstance(found, str):
+            raise UnknownBytesError(f"another value than a string, before byte {self._in.at}")
+        return found
+
+    def _counted(self) -> int:
+        """How many values follow, each of which has a byte at least."""
+        count = self._in.varint(32)
+        if count > self._in.left:
+            raise UnknownBytesError(f"{count} values in {self._in.left} bytes, at byte {self._in.at}")
+        return count
+
+    def _reference(self) -> Any:
+        found = self._in.varint(32)
+        if found >= len(self._things):
+            raise UnknownBytesError(f"a reference to object {found} before byte {self._in.at}, where there is none")
+        self._referenced.add(found)
+        return {"$ref": found}
+
+    def _properties(self, end: str) -> dict[str, Any]:
+        """Names and values up to a tag, then their count."""
+        found: dict[str, Any] = {}
+        while self._peek() != ord(end):
+            name = self._value()
+            if isinstance(name, bool) or not isinstance(name, str | int | float):
+                raise UnknownBytesError(f"another name than a string or number, before byte {self._in.at}")
+            name = name if isinstance(name, str) else property_name(name)
+            if name in found:
+                raise UnknownBytesError(f"a second property {name[:40]!r} before byte {self._in.at}")
+            found[name] = self._value()
+        self._in.byte()
+        if (count := self._in.varint(32)) != len(found):
+            raise UnknownBytesError(f"{len(found)} properties, where {count} are counted, before byte {self._in.at}")
+        return found
+
+    def _object(self) -> Thing:
+        thing = self._new({}, "$object")
+        thing.plain = self._properties("{")
+        return thing
+
+    def _sparse_array(self) -> Thing:
+        length = self._in.varint(32)
+        thing = self._new({})
+        found = self._properties("@")
+        self._same(length)
+        thing.plain = {"$sparse": found, "length": length}
+        if len(found) == length and list(found) == [str(at) for at in range(length)]:  # it only had room for holes
+            thing.plain, thing.kind = list(found.values()), "$array"
+        return thing
+
+    def _dense_array(self) -> Thing:
+        length = self._counted()
+        thing = self._new([], "$array")
+        items = []
+        for _ in range(length):
+            if self._peek() == ord("-"):
+                self._in.byte()
+                items.append(HOLE)
+            else:
+                item = self._value()
+                items.append(HOLE if item is UNDEFINED and self._version < TAGGED_HOLES else item)
+        more = self._properties("$")
+        self._same(length)
+        thing.plain = items
+        if more:
+            thing.plain, thing.kind = {"$array": items, "properties": more}, ""
+        return thing
+
+    def _same(self, length: int) -> None:
+        if (again := self._in.varint(32)) != length:
+            raise UnknownBytesError(f"an array of length {length} that ends with length {again}, at byte {self._in.at}")
+
+    def _date(self) -> Thing:
+        return self._new(date(self._in.double()))
+
+    def _wrapped(self, name: str, read: Callable[[], Any]) -> Thing:
+        thing = self._new({})
+        thing.plain = {name: read()}
+        return thing
+
+    def _regexp(self) -> Thing:
+        thing = self._new({})
+        pattern, flags = self._string(), self._in.varint(32)
+        names = "".join(sorted(name for bit, name in enumerate(REGEXP_FLAGS) if flags >> bit & 1))
+        if flags >> len(REGEXP_FLAGS):
+            raise UnknownBytesError(f"flags {flags:#x} of a regular expression, before byte {self._in.at}")
+        thing.plain = {"$regexp": pattern, "flags": names}
+        return thing
+
+    def _items(self, end: str) -> list[Any]:
+        """Values up to a tag, then their count."""
+        found = []
+        while self._peek() != ord(end):
+            found.append(self._value())
+        self._in.byte()
+        if (count := self._in.varint(32)) != len(found):
+            raise UnknownBytesError(f"{len(found)} values, where {count} are counted, before byte {self._in.at}")
+        return found
+
+    def _map(self) -> Thing:
+        thing = self._new({})
+        found = self._items(":")
+        if len(found) % 2:
+            raise UnknownBytesError(f"a map with a key that has no value, before byte {self._in.at}")
+        thing.plain = {"$map": [list(pair) for pair in zip(found[::2], found[1::2], strict=True)]}
+        return thing
+
+    def _set(self) -> Thing:
+        thing = self._new({})
+        thing.plain = {"$set": self._items(",")}
+        return thing
+
+    def _buffer(self) -> Thing:
+        data = self._in.take(self._in.varint(32), "buffer")
+        return self._new({"$buffer": binary(data)}, data=data)
+
+    def _resizable_buffer(self) -> Thing:
+        size, most = self._in.varint(32), self._in.varint(32)
+        data = self._in.take(size, "buffer")
+        return self._new({"$buffer": binary(data), "max_length": most}, data=data)
+
+    def _view(self, buffer: Thing, *, fresh: bool) -> Thing:
+        """A view of a buffer, with the bytes where the buffer is written, otherwise with a reference to it."""
+        self._tag()
+        tag, offset, length = self._in.take(1, "tag"), self._in.varint(32), self._in.varint(32)
+        flags = self._in.varint(32) if self._version >= VIEW_FLAGS else 0
+        data = buffer.data or b""
+        name, letter = TYPED_ARRAYS.get(tag, ("", "B"))
+        size = struct.calcsize(f"<{letter}")
+        if not name or offset > len(data) or length > len(data) - offset or offset % size or length % size:
+            raise UnknownBytesError(f"view {tag!r} of bytes {offset} to {offset + length} of {len(data)}")
+        shown: dict[str, Any] = {"$view": name, **({"flags": flags} if flags else {})}
+        if not fresh or length < len(data) or flags:
+            here: Any = buffer if fresh else {"$ref": buffer.number}
+            return self._new({**shown, "offset": offset, "length": length // size, "buffer": here})
+        if size == 1:
+            thing = self._new({**shown, "bytes": binary(data)})
+        else:
+            values = struct.unpack(f"<{length // size}{letter}", data)
+            thing = self._new({**shown, "values": [str(one) if letter in "qQ" else number(one) for one in values]})
+        thing.buffer = buffer.number
+        return thing
+
+    def _error(self) -> Thing:
+        thing = self._new({})
+        found: dict[str, Any] = {"$error": "Error"}
+        while (tag := self._in.take(1, "tag of an error")) != b".":
+            if tag in ERRORS:
+                found["$error"] = ERRORS[tag]
+            elif tag == b"c":
+                found["cause"] = self._value()
+            elif tag in b"ms":
+                found["message" if tag == b"m" else "stack"] = self._string()
+            else:
+                raise UnknownBytesError(f"tag {tag!r} of an error, before byte {self._in.at}")
+        thing.plain = found
+        return thing
+
+    def _host(self) -> Thing:
+        """An object of the browser's."""
+        thing = self._new({})
+        tag = self._in.take(1, "tag of a host object")
+        if tag in DOUBLES:
+            name, count = DOUBLES[tag]
+            thing.plain = {"$host": name, "values": [number(self._in.double()) for _ in range(count)]}
+        elif tag in HOSTS:
+            thing.plain = HOSTS[tag](self)
+        else:
+            raise UnknownBytesError(f"host object {tag!r} at byte {self._in.at - 1}")
+        return thing
+
+    def _image(self, name: str, bits: int) -> dict[str, Any]:
+        """Pixels; settings before them are pairs of a tag and a number."""
+        settings = []
+        if self._blink >= IMAGE_SETTINGS:
+            while setting := self._in.varint(32):
+                settings.append([setting, self._in.varint(32)])
+        elif name == "ImageBitmap":
+            settings = [[self._in.varint(32), self._in.varint(32)]]
+        width, height = self._in.varint(32), self._in.varint(32)
+        pixels = self._in.take(self._in.varint(bits), "pixels")
+        return {"$host": name, "settings": settings, "width": width, "height": height, "bytes": binary(pixels)}
+
+    def _crypto_key(self) -> dict[str, Any]:
+        """A key: numbers of its kind, what it may be used for, and what it is."""
+        kind = self._in.byte()
+        if kind == RSA_KEY:
+            numbers = [self._in.varint(32) for _ in range(3)]
+            exponent = self._in.take(self._in.varint(32), "exponent")
+            numbers += [int.from_bytes(exponent, "big"), self._in.varint(32)]
+        elif kind in KEY_NUMBERS:
+            numbers = [self._in.varint(32) for _ in range(KEY_NUMBERS[kind])]
+        else:
+            raise UnknownBytesError(f"kind {kind} of a CryptoKey, before byte {self._in.at}")
+        usages = self._in.varint(32)
+        key = self._in.take(self._in.varint(32), "key")
+        return {"$host": "CryptoKey", "kind": kind, "numbers": numbers, "usages": usages, "bytes": binary(key)}
+
+
+def property_name(value: float) -> str:
+    """A number as JavaScript's text of it."""
+    found = repr(value)
+    if "e" not in found:
+        return found
+    digits, _, exponent = found.partition("e")
+    power = int(exponent)
+    if -7 < power <= 20:
+        return f"{value:.0f}" if power > 0 else f"{value:.{len(digits.replace('.', '').lstrip('-')) - 1 - power}f}"
+    return f"{digits}e{power:+d}"
+
+
+BUFFERS = frozenset(b"B~^")
+"""Tags after which there may be a view: of buffers, and of what may refer to one."""
+READERS: dict[int, Callable[[ScriptValue], Any]] = {
+    ord("_"): lambda value: UNDEFINED,
+    ord("0"): lambda value: None,
+    ord("T"): lambda value: True,
+    ord("F"): lambda value: False,
+    ord("I"): ScriptValue._int32,
+    ord("U"): lambda value: value._in.varint(32),
+    ord("N"): lambda value: number(value._in.double()),
+    ord("Z"): lambda value: {"$bigint": value._bigint()},
+    ord("S"): ScriptValue._utf8,
+    ord('"'): lambda value: value._in.take(value._in.varint(32), "string").decode("latin-1"),
+    ord("c"): ScriptValue._utf16,
+    ord("^"): ScriptValue._reference,
+    ord("o"): ScriptValue._object,
+    ord("a"): ScriptValue._sparse_array,
+    ord("A"): ScriptValue._dense_array,
+    ord("D"): ScriptValue._date,
+    ord("y"): lambda value: value._new({"$boolean": True}),
+    ord("x"): lambda value: value._new({"$boolean": False}),
+    ord("n"): lambda value: value._wrapped("$number_object", lambda: number(value._in.double())),
+    ord("z"): lambda value: value._wrapped("$bigint_object", value._bigint),
+    ord("s"): lambda value: value._wrapped("$string_object", value._string),
+    ord("R"): ScriptValue._regexp,
+    ord(";"): ScriptValue._map,
+    ord("'"): ScriptValue._set,
+    ord("B"): ScriptValue._buffer,
+    ord("~"): ScriptValue._resizable_buffer,
+    ord("r"): ScriptValue._error,
+    ord("\\"): ScriptValue._host,
+}
+"""How a value is read, by its tag."""
+HOSTS: dict[bytes, Callable[[ScriptValue], Any]] = {
+    b"i": lambda value: {"$blob": value._in.varint(32)},
+    b"e": lambda value: {"$file": value._in.varint(32)},
+    b"L": lambda value: {"$files": [value._in.varint(32) for _ in range(value._counted())]},
+    b"b": lambda value: {"$host": "Blob", "uuid": value._utf8(), "type": value._utf8(), "size": value._in.varint()},
+    b"n": lambda value: {"$host": "FileSystemFileHandle", "name": value._utf8(), "index": value._in.varint(32)},
+    b"N": lambda value: {"$host": "FileSystemDirectoryHandle", "name": value._utf8(), "index": value._in.varint(32)},
+    b"d": lambda value: {
+        "$host": "DOMFileSystem",
+        "type": value._in.varint(32),
+        "name": value._utf8(),
+        "root": value._utf8(),
+    },
+    b"k": lambda value: {"$host": "RTCCertificate", "private_key": value._utf8(), "certificate": value._utf8()},
+    b"x": lambda value: {
+        "$host": "DOMException",
+        "name": value._utf8(),
+        "message": value._utf8(),
+        "stack": value._utf8(),
+    },
+    b"#": lambda value: value._image("ImageData", 64),
+    b"g": lambda value: value._image("ImageBitmap", 32),
+    b"K": ScriptValue._crypto_key,
+}
+"""How an object of the browser is read, by the tag after that of host objects."""

@@ -1,0 +1,282 @@
+"""A database as one dataset: tables and logs together, as the database itself would answer."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import posixpath
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+from typing import Any, ClassVar
+
+import pyarrow as pa
+
+from sawlog.anatomy import FieldParser
+from sawlog.damage import DAMAGE_SCHEMA, Account, FileReport, Findings
+from sawlog.errors import FormatError, OptionError
+from sawlog.follow import Range
+from sawlog.format import PROBE_BYTES, TASK_BYTES, Contents, Format, Fragment, Request, Scan, View
+from sawlog.leveldb.applications import application, recognized
+from sawlog.leveldb.applications.fragments import Decoded, entries_of, schema_of
+from sawlog.leveldb.applications.view import Home
+from sawlog.leveldb.database.columns import STAMPED_SCHEMA
+from sawlog.leveldb.database.fragments import (
+    HISTORY_SCHEMA,
+    ORPHAN,
+    STATE_SCHEMA,
+    BlobDamage,
+    BlobParts,
+    KeyRange,
+    MissingTable,
+    Orphan,
+)
+from sawlog.leveldb.database.layout import BLOB_NAME, LOG_NAME, MANIFEST_NAME, TABLE_NAME
+from sawlog.leveldb.database.tables import JudgedTable
+from sawlog.leveldb.database.version import DatabaseVersion, LiveTable, read_version
+from sawlog.leveldb.log import anatomy as log_anatomy
+from sawlog.leveldb.log.head import read_head
+from sawlog.leveldb.log.options import ReadOptions as LogOptions
+from sawlog.leveldb.records.writes import WriteRange
+from sawlog.leveldb.table import anatomy as table_anatomy
+from sawlog.leveldb.table.columns import STAMP
+from sawlog.leveldb.table.meta import MapReader
+from sawlog.leveldb.table.pruning import SPARED, on_keys, told
+from sawlog.leveldb.table.rows import table_map
+from sawlog.names import is_remote
+from sawlog.pictures import Picture
+from sawlog.scan import Projection
+from sawlog.skipped import Skipped
+from sawlog.storage import File, Source
+
+_KEYS = 100
+"""So many keys of tables, or of a small log, show what application has written them."""
+_LOG_BYTES = 4 << 20
+"""Larger logs are not looked into for that."""
+
+
+class DatabaseContents(Contents):
+    """One database.
+
+    Attributes:
+        version: The files that it is made of.
+    """
+
+    version: DatabaseVersion
+    shared: ClassVar[bool] = False  # half of the merging is done under the interpreter's lock; two threads are slower
+
+    def __init__(self, format: Format, files: Sequence[File], scan: Scan) -> None:
+        self.version = read_version(files, scan.options.table, scan.storage)
+        super().__init__(format, files, scan)
+
+    def readable_apart(self, request: Request) -> int:
+        """One: the files are one."""
+        del request
+        return 1
+
+    @property
+    def view(self) -> View[Any]:
+        """The view that is read, be it an application's."""
+        if application(self.scan.view) is None:
+            return super().view
+        return View(DatabaseContents._decoded_schema, DatabaseContents._decoded)
+
+    def _decoded_schema(self) -> pa.Schema:
+        """What an application's view decodes, and columns of `live`, or of `all` where its history is asked for."""
+        decoder = application(self.scan.view)
+        assert decoder is not None
+        history = self.scan.options.history
+        return schema_of(decoder, self._history() if history else self._stamped(STATE_SCHEMA))
+
+    def _decoded(self, request: Request, task_bytes: int | None) -> Iterator[Fragment]:
+        """The fragments of the entries, decoded."""
+        home = Home(self._directory, self.scan.storage, self.scan.options.max_blob_bytes)
+        history = self.scan.options.history
+        (whole,) = self._ranges(request, sys.maxsize)
+        for one in self._entries(request, task_bytes) if history else self._ranges(request, task_bytes):
+            entries = entries_of(one, "all" if history else "live")
+            yield Decoded(*request, one.path, one.size, entries, entries_of(whole, "all"), home)
+
+    def decoders(self) -> list[str]:
+        """Views of applications that know the directory, the comparator, or the first and last keys of tables."""
+        version = self.version
+        keys = [key for table in version.tables[:_KEYS] for key in (table.smallest, table.end[:-1])]
+        if not version.tables and version.bytewise and sum(file.size for file in version.logs) <= _LOG_BYTES:
+            scan = replace(self.scan, columns=("key",), filters=(), expression=None, schema=None)
+            with contextlib.suppress(FormatError):  # a read says why
+                for one in self._writes(Request(scan, Projection.of(STATE_SCHEMA, scan)), version.logs):
+                    for batch in one.decode(pa.schema([STATE_SCHEMA.field("key")]), Findings("skip", drained=True)):
+                        keys += [key for key in batch.column("key")[:_KEYS].to_pylist() if key is not None]
+        return recognized(self._directory, version.comparator, keys)
+
+    @property
+    def _directory(self) -> str:
+        """Where the database is, with the names of the directories above it, by which applications tell theirs."""
+        directory = posixpath.dirname(self.version.manifest.path)
+        return directory if is_remote(directory) else os.path.abspath(directory)
+
+    def _history(self) -> pa.Schema:
+        """See `HISTORY_SCHEMA`; which entries are in orphans, where they are asked for."""
+        orphans = [pa.field(ORPHAN, pa.bool_(), nullable=False)] if self.scan.options.salvage else []
+        return self._stamped(pa.schema([*HISTORY_SCHEMA, *orphans]))
+
+    def _stamped(self, schema: pa.Schema) -> pa.Schema:
+        """A schema with a timestamp after the key, where keys have one."""
+        return schema.insert(1, STAMPED_SCHEMA.field(STAMP)) if self.version.stamped else schema
+
+    def _checks(self, request: Request, task_bytes: int | None) -> Iterator[Fragment]:
+        """Every file, and what the ranges alone can tell of blob files."""
+        yield from self._files(request)
+        if self.version.apart or not self.version.bytewise:
+            yield from self._ranges(request, task_bytes, BlobDamage)
+
+    def _ranges(self, request: Request, task_bytes: int | None, kind: type[KeyRange] = KeyRange) -> Iterator[KeyRange]:
+        """Ranges of keys that begin where tables do; at most about `TASK_BYTES` of tables each."""
+        version = self.version
+        cuts = list(self._cuts(task_bytes or TASK_BYTES)) if version.bytewise else []
+        logs = sum(file.size for file in version.logs)
+        for low, high in zip([b"", *cuts], [*cuts, None], strict=True):
+            tables = overlapping(version.tables, low, high) if version.bytewise else version.tables
+            size = logs + sum(table.file.size for table in tables)
+            yield kind(*request, version.manifest.path, size, version, tables, low, high)
+
+    def _entries(self, request: Request, task_bytes: int | None) -> Iterator[KeyRange]:
+        """The ranges, and the orphans that are asked for."""
+        yield from self._ranges(request, task_bytes)
+        for file in self._orphans:
+            yield Orphan.of(request, self.version, file)
+
+    @property
+    def _orphans(self) -> list[File]:
+        """Tables and logs that the MANIFEST does not name, where they are asked for."""
+        wanted = self.scan.options.salvage
+        return [file for file in self.version.dead if not BLOB_NAME.match(file.name)] if wanted else []
+
+    views: ClassVar = {
+        **dict.fromkeys(("rows", "live"), View(lambda self: self._stamped(STATE_SCHEMA), _ranges)),
+        "all": View(_history, _entries),
+        "damage": View(DAMAGE_SCHEMA, _checks),
+    }
+
+    def verify(
+        self, request: Request, task_bytes: int | None, advance: Callable[[int], None] | None, *, every: bool
+    ) -> Iterator[FileReport]:
+        """See `Contents.verify`: the MANIFEST with the rows of the view, then every other file, which have none."""
+        manifest = self.version.manifest
+        counted = Findings("skip", account=Account(header=manifest.size))
+        lost: dict[str, Findings] = {}
+        for fragment in self.plan(request, task_bytes) if self.scan.view != "damage" else ():
+            found = fragment.inspect(every=every)
+            counted.rows += found.rows
+            for damage in found.damages:
+                if BLOB_NAME.match(posixpath.basename(damage.path)):
+                    lost.setdefault(damage.path, Findings("skip", drained=every)).damage(damage)
+        yield FileReport.of(manifest.path, manifest.size, [counted])
+        sizes = {file.path: file.size for file in self.files}
+        for fragment in self._files(request):
+            found = fragment.inspect(every=every)
+            found.rows = 0
+            more = [lost.pop(fragment.path)] if fragment.path in lost else []
+            yield FileReport.of(fragment.path, sizes.get(fragment.path, 0), [found, *more])
+            if advance is not None:
+                advance(fragment.size)
+        for path, values in lost.items():  # files that are not there
+            yield FileReport.of(path, 0, [values])
+        self.scan.storage.confirm()
+
+    def _files(self, request: Request) -> Iterator[Fragment]:
+        """Each table, log and blob file as a whole."""
+        version = self.version
+        scan = replace(request.scan, options=version.entry_options(self.scan.options))
+        tables: dict[str, list[LiveTable]] = {}
+        for table in version.tables:
+            tables.setdefault(table.file.path, []).append(table)
+        for path, live in tables.items():
+            size, judged = live[0].file.size, tuple(live) if version.bytewise else ()
+            yield JudgedTable(scan, request.projection, path, size, live[0].file, 0, size, False, live=judged)
+        for file in (one for one in self._orphans if TABLE_NAME.match(one.name)):
+            yield JudgedTable(scan, request.projection, file.path, file.size, file, 0, file.size, False)
+        yield from self._writes(request, [*self.version.logs, *(f for f in self._orphans if LOG_NAME.match(f.name))])
+        for blobs in version.blobs.values():
+            yield BlobParts(*request, blobs.file.path, blobs.file.size, blobs)
+        for name in self.version.missing:
+            yield MissingTable(*request, name, 0)
+
+    def _writes(self, request: Request, logs: Iterable[File]) -> Iterator[WriteRange]:
+        """The operations of logs."""
+        scan = replace(request.scan, options=LogOptions(verify_checksums=self.scan.options.verify_checksums))
+        projection, dialect = request.projection, self.version.dialect
+        for file in logs:
+            yield WriteRange(scan, projection, file.path, file.size, file, 0, file.size, synced=True, dialect=dialect)
+
+    def _cuts(self, task_bytes: int) -> Iterator[bytes]:
+        gathered = 0
+        # Tables of level 0 may each hold keys from everywhere: to begin where they do divides nothing.
+        deeper = [table for table in self.version.tables if table.level]
+        for table in sorted(deeper or self.version.tables, key=lambda one: one.smallest):
+            if gathered >= task_bytes and table.smallest:
+                yield table.smallest
+                gathered = 0
+            gathered += table.file.size
+
+    def left_out(self, request: Request) -> list[Skipped]:
+        """Tables, logs and blob files that the database has done with."""
+        del request
+        reason = "the MANIFEST does not name it any more"
+        orphans = self._orphans
+        return [Skipped(file.path, reason, file.size) for file in self.version.dead if file not in orphans]
+
+    def between(self, request: Request, ranges: Sequence[Range]) -> list[Fragment]:
+        """Refused: what a database answers changes in other ways than by rows that are added.
+
+        Raises:
+            OptionError: Always.
+        """
+        del ranges
+        raise OptionError(
+            f"view {request.scan.view!r} of leveldb_database cannot be followed as a stream: name leveldb_log as the"
+            " format, to follow its logs"
+        )
+
+    def field_parser(self, file: File, source: Source) -> FieldParser:
+        """See `Contents.field_parser`: fragments of logs and MANIFESTs, blocks of tables."""
+        name = posixpath.basename(file.path)
+        if TABLE_NAME.match(name):
+            table = MapReader(file, source, self.version.table_options(self.scan.options)).read()
+            return lambda offset: table_anatomy.parts(source, offset, table)
+        if LOG_NAME.match(name) or MANIFEST_NAME.match(name):
+            head = read_head(source.window(0, PROBE_BYTES).tobytes(), file, self.version.dialect, self.scan.storage)
+            edits = MANIFEST_NAME.match(name) is not None
+            return lambda offset: log_anatomy.parts(source, offset, head.dialect, edits=edits)
+        return super().field_parser(file, source)
+
+    def pictures(self, request: Request) -> Iterator[Picture]:
+        """See `Contents.pictures`: levels, ranges of keys, live and dead bytes."""
+        from sawlog.leveldb.database.pictures import COUNTED, pictures
+
+        options = replace(self.scan.options, salvage=())
+        scan = replace(
+            request.scan, view="all", options=options, columns=COUNTED, filters=(), expression=None, on_damage="skip"
+        )
+        every = type(self)(self.format, self.files, scan)
+        fragments = every.fragments(every.request(scan), None)
+        return pictures(self.version, (batch for one in fragments for batch in one.to_batches(Findings("skip"))))
+
+    def facts(self, request: Request) -> dict[str, Any]:
+        """Comparator, how many tables and logs are alive, and what filters on the key spare of the tables."""
+        version = self.version
+        levels = sorted({table.level for table in version.tables})
+        tables = {f"tables of level {n}": sum(one.level == n for one in version.tables) for n in levels}
+        facts = {"comparator": version.comparator, **tables, "logs": len(version.logs)}
+        if decoders := self.decoders():
+            facts["decoded by"] = ", ".join(f"--view {name}" for name in decoders)
+        if version.bytewise and self.scan.view != "damage" and on_keys(request.projection):
+            scan = replace(self.scan, options=version.entry_options(self.scan.options))
+            maps = (table_map(table.file, scan) for table in version.tables)
+            facts[SPARED] = told(maps, request.projection)
+        return facts
+
+
+def overlapping(tables: Sequence[LiveTable], low: bytes, high: bytes | None) -> tuple[LiveTable, ...]:
+    """The tables that may hold keys in `[low, high)`."""
+    return tuple(one for one in tables if one.end > low and (high is None or one.smallest < high))

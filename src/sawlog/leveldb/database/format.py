@@ -1,0 +1,127 @@
+"""Whole databases as a format of sawlog."""
+
+from __future__ import annotations
+
+import posixpath
+import shlex
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import pyarrow as pa
+
+from sawlog.errors import FormatError, OptionError
+from sawlog.format import Contents, Format, Match, Scan
+from sawlog.lazy import imported
+from sawlog.leveldb.applications import Views, application
+from sawlog.leveldb.database import layout
+from sawlog.leveldb.log.layout import ARCHIVE_NAME, CURRENT_NAME, MARKER_NAME
+from sawlog.recognition import get_format
+from sawlog.skipped import Skipped
+
+if TYPE_CHECKING:
+    from sawlog.damage import FileReport
+    from sawlog.format import Writer
+    from sawlog.storage import File, Storage
+
+
+class LevelDBDatabase(Format):
+    """Databases of LevelDB and RocksDB: what they would answer, without them."""
+
+    name = "leveldb_database"
+    title = "LevelDB / RocksDB database"
+    suffix = ""
+    views: ClassVar = Views(
+        {
+            "rows": "the same as live",
+            "live": "one row per key that the database would answer with: key, value, sequence, operation",
+            "all": "every entry of live files, with live, file and level; with salvage=orphans of the others, too",
+            "damage": "one row per damaged range of tables and logs",
+        }
+    )
+    includes: ClassVar = frozenset({"leveldb_log", "leveldb_table"})
+    read_options = imported("sawlog.leveldb.database.options", "ReadOptions")
+    write_options = imported("sawlog.leveldb.database.options", "WriteOptions")
+
+    def match(self, file: File, head: bytes) -> Match:
+        """By its name: a MANIFEST may be beside other files, or be what is left of a database."""
+        del head
+        return Match.BESIDE if layout.MANIFEST_NAME.match(file.name) else Match.NO
+
+    def recognize(self, files: Sequence[File], storage: Storage) -> Match:
+        """A directory with a MANIFEST and what says that it is the current one is a database."""
+        del storage
+        current = {self.home(file) for file in files if file.name == CURRENT_NAME or MARKER_NAME.match(file.name)}
+        manifests = {self.home(file) for file in files if layout.MANIFEST_NAME.match(file.name)}
+        if current & manifests:
+            return Match.CONTENT
+        return Match.BESIDE if manifests else Match.NO
+
+    def home(self, file: File) -> str:
+        """An archive belongs to the directory that it is in."""
+        directory, name = posixpath.split(posixpath.dirname(file.path))
+        return directory if name == ARCHIVE_NAME else posixpath.join(directory, name)
+
+    def select(self, files: Sequence[File], view: str) -> list[File]:
+        """CURRENT, MANIFEST, logs, tables and blob files of the directories that have a MANIFEST."""
+        del view
+        homes = {self.home(file) for file in files if layout.MANIFEST_NAME.match(file.name)}
+        return [file for file in files if layout.belongs(file.path) and self.home(file) in homes]
+
+    def left_out(self, files: Sequence[File], view: str) -> list[Skipped]:
+        """See `Format.left_out`. An engine's own files hold no entries."""
+        reason = "the engine's own: messages, locks or settings"
+        own = [file for file in files if layout.ENGINE_NAME.match(file.name)]
+        others = [file for file in files if not layout.ENGINE_NAME.match(file.name)]
+        return [*super().left_out(others, view), *(Skipped(file.path, reason, file.size) for file in own)]
+
+    def rescued(self, reports: Sequence[FileReport], files: Sequence[File], scan: Scan) -> str:
+        """See `Format.rescued`: what the logs hold, which a database stops to read at the first damage."""
+        damaged = [file for file in files if layout.LOG_NAME.match(file.name)]
+        if not damaged:
+            return ""
+        logs = get_format("leveldb_log")
+        read = replace(scan, view="writes", options=logs.read_options(), filters=(), columns=None, expression=None)
+        opened = [logs.open([file], read) for file in damaged]
+        found = [one for each in opened for one in each.verify(each.request(read), None, None, every=False)]
+        more = logs.rescued(found, damaged, read)
+        paths = " ".join(shlex.quote(file.path) for file in damaged)
+        return f"{more}: sawlog cat {paths} --view writes -o salvage=damaged" if more else ""
+
+    def open(self, files: Sequence[File], scan: Scan) -> Contents:
+        """See `Format.open`.
+
+        Raises:
+            FormatError: When there are several databases.
+            OptionError: When an option is for another view.
+        """
+        from sawlog.leveldb.database.dataset import DatabaseContents
+
+        if scan.options.history and application(scan.view) is None:
+            raise OptionError(f"the option history is for views of applications, not {scan.view!r}; see view 'all'")
+        if scan.options.salvage and not (scan.view == "all" or scan.options.history):
+            raise OptionError(f"the option salvage is for the view 'all' and history=true, not for {scan.view!r}")
+        homes = dict.fromkeys(map(self.home, files))
+        if len(homes) > 1:
+            raise FormatError(f"{len(homes)} databases: {', '.join(homes)}; name one of them")
+        return DatabaseContents(self, files, scan)
+
+    def writer(self, path: str, schema: pa.Schema, options: Any, storage: Storage) -> Writer:
+        """Refused: tables and logs are written one by one.
+
+        Raises:
+            OptionError: Always.
+        """
+        del schema, options, storage
+        raise OptionError(f"{path}: databases are not written; write a leveldb_table, and have the database ingest it")
+
+    def repair(self, file: File, target: str, options: Any, storage: Storage) -> None:
+        """Refused: its MANIFEST names tables by their sizes, which repair changes.
+
+        Raises:
+            OptionError: Always.
+        """
+        del target, options, storage
+        raise OptionError(
+            f"{file.path}: repair its logs (--format leveldb_log) and its tables (--format leveldb_table)"
+        )

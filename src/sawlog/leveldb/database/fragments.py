@@ -1,0 +1,341 @@
+"""Ranges of keys of a database, settled alone."""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from sawlog.arrow import array_of, scalar_of
+from sawlog.damage import Damage, Findings, Tail, TailStatus
+from sawlog.errors import FormatError, SawlogError
+from sawlog.format import FILE_COLUMN, OFFSET_COLUMN, Fragment
+from sawlog.leveldb.database.columns import (
+    BLOB,
+    ENTRY_SCHEMA,
+    EXCISE,
+    LIVE,
+    RANGE,
+    STAMPED_SCHEMA,
+    Run,
+    Stream,
+    operation_names,
+)
+from sawlog.leveldb.database.layout import BLOB_NAME, INGEST, TABLE_NAME, Kind
+from sawlog.leveldb.database.tables import Forwarded, JudgedTable
+from sawlog.leveldb.database.value_files import addressed
+from sawlog.leveldb.database.value_records import Part
+from sawlog.leveldb.database.version import DatabaseVersion, LiveBlobs, LiveTable, unnamed_table
+from sawlog.leveldb.log.options import ReadOptions as LogOptions
+from sawlog.leveldb.records.recovery import Replay
+from sawlog.leveldb.records.writes import WRITES_SCHEMA, WriteRange
+from sawlog.leveldb.table.columnar import MalformedError
+from sawlog.leveldb.table.columns import SCHEMAS
+from sawlog.leveldb.table.stamps import split_stamps
+from sawlog.query import conditions
+from sawlog.scan import Projection, Scan
+
+if TYPE_CHECKING:
+    from sawlog.format import Request
+    from sawlog.leveldb.database.state import Settled
+    from sawlog.storage import File, Source
+
+LEVEL = "level"
+LOG_LEVEL = -1
+"""The level of what is in a log."""
+
+STATE_SCHEMA = pa.schema(
+    [
+        pa.field("key", pa.binary(), nullable=False),
+        pa.field("value", pa.binary(), nullable=False),
+        pa.field("sequence", pa.int64(), nullable=False),
+        pa.field("operation", pa.string(), nullable=False),
+    ]
+)
+"""`rows` and `live`: one row per key that the database would answer with, in key order.
+
+`operation` is `put`, or what else RocksDB keeps: `put_entity`, `put_blob_index` (the value is in a blob file), and
+`merge` for operands, which stand newest first before the value that they are merged into; how, only the database knows.
+"""
+HISTORY_SCHEMA = pa.schema(
+    [
+        *STATE_SCHEMA,
+        pa.field(LIVE, pa.bool_(), nullable=False),
+        pa.field("file", pa.string(), nullable=False),
+        pa.field(LEVEL, pa.int32(), nullable=False),
+    ]
+)
+"""`all`: every entry that still stands in the files that are alive, deletions included; level -1 is that of logs."""
+
+ORPHAN = "orphan"
+"""In `all` with orphans: whether an entry is in a file that the MANIFEST does not name."""
+
+_MARKS = ("begin_prepare", "begin_persisted_prepare", "begin_unprepare", "end_prepare", "commit", "rollback")
+_APART = (INGEST, "range_key_set", "range_key_unset", "range_key_delete")
+"""Pebble's tables that are taken in are read as tables, see `version`; its range keys are no part of the state."""
+
+
+@dataclass(frozen=True)
+class MissingTable(Fragment):
+    """A table that the MANIFEST names, and that is not there."""
+
+    def decode(self, schema: pa.Schema, findings: Findings) -> Iterator[pa.RecordBatch]:
+        """See `Fragment.decode`."""
+        del schema
+        detail = "the MANIFEST names this table, and it is not there"
+        findings.damage(Damage(self.path, 0, 0, Kind.MISSING_FILE.name.lower(), detail))
+        yield from ()
+
+
+@dataclass(frozen=True)
+class KeyRange(Fragment):
+    """The keys of a database in `[low, high)`.
+
+    Attributes:
+        version: The files.
+        tables: Those tables that may hold such keys.
+        low: The first user key.
+        high: The user key behind the last one; `None`: there is no end.
+    """
+
+    version: DatabaseVersion
+    tables: tuple[LiveTable, ...]
+    low: bytes
+    high: bytes | None
+
+    def decode(self, schema: pa.Schema, findings: Findings) -> Iterator[pa.RecordBatch]:
+        """See `Fragment.decode`. Damage is told when the merging of the files reaches it."""
+        from sawlog.leveldb.database.merge import merged
+
+        if not self.low:
+            for name in self.version.missing:
+                yield from MissingTable(self.scan, self.projection, name, 0).decode(schema, findings)
+        every = self.scan.view == "all"
+        orphan = isinstance(self, Orphan)
+        try:
+            for settled in merged(self._streams(findings), self.low, self.high, bytewise=self.version.bytewise):
+                findings.rows += len(settled.order) if every else int(settled.live.sum())
+                if settled.blobs and not orphan:
+                    yield from self._with_blobs(settled, schema, findings)
+                elif schema.names:
+                    yield from settled.batches(schema, _of_runs(settled.runs, orphan=orphan), every=every)
+        except FileNotFoundError as error:
+            raise SawlogError(
+                f"{error.filename}: the file is gone: the database has changed while it was read;"
+                " read it again, or read a copy"
+            ) from error
+        findings.tail = findings.tail or Tail(TailStatus.CLEAN, self.version.manifest.size, 0)
+
+    def _with_blobs(self, settled: Settled, schema: pa.Schema, findings: Findings) -> Iterator[pa.RecordBatch]:
+        """Entries with values in the places of those that lead to blob files; without values that are damaged."""
+        from sawlog.leveldb.database.blobs import Blobs
+
+        options = self.scan.options
+        needed = pa.schema([*schema, *(field for field in STATE_SCHEMA if field.name not in schema.names)])
+        batches = settled.batches(needed, _of_runs(settled.runs), every=self.scan.view == "all")
+        ledger = Forwarded(findings, owned=True)
+        verify, longest = options.verify_checksums, options.max_blob_bytes
+        with closing(Blobs(self.version, self.scan.storage, ledger, verify=verify, longest=longest)) as blobs:
+            for batch in blobs.resolved(batches):
+                if schema.names:
+                    yield batch.select(schema.names)
+        findings.rows -= blobs.lost
+
+    def _streams(self, findings: Findings) -> list[list[Stream]]:
+        """Newest first: the logs, each table of level 0, and the tables of each other level."""
+        tables = [[self._table_stream(table, findings) for table in group] for group in in_order(self.tables)]
+        return [*([stream] for stream in self._log_streams(findings)), *tables]
+
+    def _share(self, table: LiveTable) -> tuple[bytes, bytes | None]:
+        """Where the range parts a table with the ranges before and behind; nothing where it does not."""
+        low = self.low if table.smallest < self.low else b""
+        return low, self.high if self.high is not None and table.end > self.high else None
+
+    def _table_stream(self, table: LiveTable, findings: Findings) -> Stream:
+        options = self.version.entry_options(self.scan.options)
+        begins, ends = self._share(table)
+        low = max(begins, table.smallest) if table.part else begins
+        high = (table.end if ends is None else ends) if table.part else ends
+        bounds = [("key", ">=", low)] if low else []
+        bounds += [("key", "<", high)] if high is not None else []
+        bounds += [(one.column, one.op, one.value) for one in conditions(self.projection.query) if one.column == "key"]
+        bytewise = self.version.bytewise
+        filters = tuple(bounds) if bytewise else ()
+        scan = Scan(filters=filters, on_damage=findings.on_damage, options=options, storage=self.scan.storage)
+        projection = Projection.of(SCHEMAS[options.keys], scan)
+        file = table.file
+        live = (table,) if bytewise else ()
+        first, behind = table.told
+        told = begins or first, behind if ends is None else ends
+        place = (file.path, file.size, file, 0, file.size, True)
+        whole = JudgedTable(
+            scan, projection, *place, live=live, begins=begins, ends=ends, told=told, sequence=table.sequence
+        )
+        schema = STAMPED_SCHEMA if self.version.stamped else ENTRY_SCHEMA
+        batches = whole.decode(schema, Forwarded(findings, owned=not begins and not first))
+        if table.blobs:
+            batches = (addressed(batch, table.blobs, BLOB) for batch in batches)
+        return Stream(file.path, table.level, batches)
+
+    def _log_streams(self, findings: Findings) -> Iterator[Stream]:
+        from sawlog.leveldb.database.merge import only
+        from sawlog.leveldb.database.state import sorted_batch
+
+        options = LogOptions(verify_checksums=self.scan.options.verify_checksums)
+        scan = Scan(view="writes", on_damage=findings.on_damage, options=options, storage=self.scan.storage)
+        projection = Projection.of(WRITES_SCHEMA, scan)
+        mode = self.scan.options.recovery
+        replay = Replay(mode, Forwarded(findings, owned=not self.low)) if mode is not None else None
+        for file in self.version.logs:
+            dialect = self.version.dialect
+            whole = WriteRange(scan, projection, file.path, file.size, file, 0, file.size, synced=True, dialect=dialect)
+            ledger = Findings(findings.on_damage, drained=True)
+            found = whole.to_batches(ledger) if replay is None else replay.batches(whole, WRITES_SCHEMA)
+            batches = [self._of_family(batch) for batch in found]
+            # What is wrong inside of records is found out later than what is wrong around them.
+            for damage in sorted(ledger.damages, key=lambda one: one.offset):
+                Forwarded(findings, owned=not self.low).damage(damage)
+            if not self.low and ledger.tail is not None and ledger.tail.unfinished:
+                findings.tail = ledger.tail
+            if batches:
+                entries = pa.concat_batches(batches)
+                points = sorted_batch(self._inside(only(entries, deletions=False)))
+                yield Stream(file.path, LOG_LEVEL, iter([only(entries, deletions=True), points]))
+
+    def _inside(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """The entries on keys in the range."""
+        import pyarrow.compute as pc
+
+        if self.low:
+            batch = batch.filter(pc.greater_equal(batch.column("key"), scalar_of(self.low, pa.binary())))
+        return (
+            batch
+            if self.high is None
+            else batch.filter(pc.less(batch.column("key"), scalar_of(self.high, pa.binary())))
+        )
+
+    def _of_family(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """The operations of a log on keys of the column family."""
+        import pyarrow.compute as pc
+
+        if pc.any(pc.is_in(batch.column("operation"), value_set=array_of(_MARKS, pa.string()))).as_py():
+            raise FormatError(
+                f"{self.path}: the logs hold prepared transactions, whose fate a database settles when it is opened;"
+                ' read them with view="writes", latest=True'
+            )
+        family = pc.equal(batch.column("column_family"), scalar_of(self.version.family, pa.int64()))
+        others = pc.is_in(batch.column("operation"), value_set=array_of(_APART, pa.string()))
+        kept = batch.filter(pc.and_(pc.and_not(family, others), pc.is_valid(batch.column("key"))))
+        codes = pc.index_in(kept.column("operation"), operation_names()).cast(pa.uint8())
+        codes = pc.if_else(pc.equal(codes, scalar_of(EXCISE, pa.uint8())), scalar_of(RANGE, pa.uint8()), codes)
+        columns = [
+            kept.column("sequence"),
+            codes,
+            kept.column("key"),
+            pc.fill_null(kept.column("value"), scalar_of(b"", pa.binary())),
+        ]
+        if not self.version.stamped:
+            return pa.RecordBatch.from_arrays(columns, schema=ENTRY_SCHEMA)
+        columns[2], stamps = split_stamps(columns[2], self.path)
+        return pa.RecordBatch.from_arrays([*columns, stamps], schema=STAMPED_SCHEMA)
+
+
+@dataclass(frozen=True)
+class Orphan(KeyRange):
+    """The entries of one file that the MANIFEST does not name; values in blob files stay what leads there."""
+
+    @classmethod
+    def of(cls, request: Request, version: DatabaseVersion, file: File) -> Orphan:
+        """Take a table or a log for all that the database is made of."""
+        table = TABLE_NAME.match(file.name)
+        named = (unnamed_table(file, None, request.scan.storage, version.comparator),) if table else ()
+        alone = replace(version, tables=named, logs=() if table else (file,), missing=(), blobs={})
+        return cls(*request, file.path, file.size, alone, named, b"", None)
+
+    def decode(self, schema: pa.Schema, findings: Findings) -> Iterator[pa.RecordBatch]:
+        """See `Fragment.decode`."""
+        place = schema.get_field_index(LIVE)
+        for batch in super().decode(schema, findings):
+            dead = pa.repeat(pa.scalar(False), batch.num_rows)
+            yield batch if place < 0 else batch.set_column(place, schema.field(place), dead)
+
+
+@dataclass(frozen=True)
+class BlobDamage(KeyRange):
+    """Which values of a range of keys are damaged in their blob files; refused where its entries cannot be settled."""
+
+    def decode(self, schema: pa.Schema, findings: Findings) -> Iterator[pa.RecordBatch]:
+        """See `Fragment.decode`."""
+        ledger = Findings("skip", drained=True)
+        for _ in super().decode(pa.schema([]), ledger):
+            pass
+        for damage in ledger.damages:
+            if BLOB_NAME.match(posixpath.basename(damage.path)):
+                findings.damage(damage)
+        yield from ()
+
+
+@dataclass(frozen=True)
+class BlobParts(Fragment):
+    """All of a blob file, whether or not entries lead there.
+
+    Attributes:
+        blobs: The file.
+    """
+
+    blobs: LiveBlobs
+
+    def decode(self, schema: pa.Schema, findings: Findings) -> Iterator[pa.RecordBatch]:
+        """See `Fragment.decode`. There are no rows."""
+        del schema
+        with closing(self.scan.storage.open(self.path)) as source:
+            for part in self._parts(source):
+                if part.wrong:
+                    kind = Kind.BAD_BLOB_PART.name.lower()
+                    findings.damage(Damage(self.path, part.offset, part.length, kind, part.wrong))
+                elif part.header:
+                    findings.account.header += part.length
+                else:
+                    findings.account.record += part.length
+        yield from ()
+
+    def _parts(self, source: Source) -> Iterator[Part]:
+        from sawlog.leveldb.database.blobs import blob_file
+
+        verify, longest = self.scan.options.verify_checksums, self.scan.options.max_blob_bytes
+        try:
+            return blob_file(self.blobs, source, verify=verify, longest=longest).parts()
+        except MalformedError as error:
+            return iter([Part(0, source.size, str(error))])
+
+
+def in_order(tables: Sequence[LiveTable]) -> list[list[LiveTable]]:
+    """Tables in groups, newest first; those of a group follow each other in key order.
+
+    Each of level 0 is one; those of a deeper level are, unless the MANIFEST gives them ranges that overlap.
+    """
+    groups: list[list[LiveTable]] = []
+    for table in sorted(tables, key=lambda one: (one.level, one.smallest, one.end)):
+        # Neighbours may share a key.
+        behind = (one for one in groups if one[-1].level == table.level and one[-1].end <= table.smallest + b"\0")
+        group = next(behind, None) if table.level else None
+        if group is None:
+            groups.append([table])
+        else:
+            group.append(table)
+    return groups
+
+
+def _of_runs(runs: Sequence[Run], *, orphan: bool = False) -> dict[str, list[Any]]:
+    """The columns that are the same for all entries of a file."""
+    return {
+        "file": [posixpath.basename(run.path) for run in runs],
+        FILE_COLUMN: [run.path for run in runs],
+        LEVEL: [run.level for run in runs],
+        OFFSET_COLUMN: [0] * len(runs),
+        ORPHAN: [orphan] * len(runs),
+    }

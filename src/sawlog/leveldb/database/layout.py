@@ -1,0 +1,70 @@
+"""What a database directory holds, by name, and the kinds of damage of a whole database."""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from enum import IntEnum
+
+from sawlog.chain.layout import Number
+from sawlog.leveldb.log.layout import CURRENT_NAME, LOG_NAME, MANIFEST_NAME, MARKER_NAME
+from sawlog.leveldb.table.layout import BYTEWISE, TABLE_NAME
+
+__all__ = ["BYTEWISE", "CURRENT_NAME", "DEFAULT_FAMILY", "LOG_NAME", "MANIFEST_NAME", "TABLE_NAME", "Kind", "belongs"]
+
+DEFAULT_FAMILY = "default"
+"""The column family that every database has."""
+
+
+INGEST = "ingest_sst"
+"""The operation in a log of Pebble's that takes in a table; its key is the number of the table, as a varint."""
+LAST_SEQUENCE = (1 << 56) - 1
+"""The sequence number of a largest key that is itself behind the table."""
+BLOB_NAME = re.compile(r"^(\d+)\.blob$")
+"""A file of values that RocksDB or Pebble keeps apart from their keys."""
+BLOB_MAGIC = 0x248F37
+BLOB_MAGIC_NUMBER = Number(0, 4)
+"""At the beginning of a blob file of RocksDB's, and of its footer."""
+BLOB_FILE_HEADER = 30
+BLOB_FILE_FOOTER = 32
+BLOB_FOOTER_CHECKSUM = Number(28, 4)
+BLOB_KEY_SIZE = Number(0, 8)
+BLOB_VALUE_SIZE = Number(8, 8)
+BLOB_HEADER_CHECKSUM = Number(24, 4)
+"""Masked CRC-32C of the sizes, and of the expiration between them and it."""
+BLOB_CHECKSUM = Number(28, 4)
+"""Masked CRC-32C of key and value, which follow."""
+BLOB_RECORD_HEADER = BLOB_CHECKSUM.end
+
+VALUE_FOOTER_SIZE = 38
+"""Of a blob file of Pebble's; the fields stand at these places in it."""
+VALUE_FOOTER_CHECKSUM = Number(0, 4)
+VALUE_INDEX_OFFSET = Number(4, 8)
+VALUE_INDEX_SIZE = Number(12, 8)
+VALUE_CHECKSUM_TYPE = Number(20, 1)
+VALUE_VERSION = Number(21, 1)
+VALUE_MAGIC_OFFSET = 30
+VALUE_MAGIC = bytes.fromhex("f09faab3f09fa680")
+
+
+class Kind(IntEnum):
+    """Kinds of damage beside those of logs and tables."""
+
+    MISSING_FILE = 1
+    BAD_BLOB = 2
+    """A value that an entry leads to is not whole: the entry is lost."""
+    BAD_BLOB_PART = 3
+    """A part of a blob file is damaged, whether or not an entry leads there."""
+
+
+_NAMES = (re.compile(f"^{CURRENT_NAME}$"), MANIFEST_NAME, LOG_NAME, TABLE_NAME, BLOB_NAME, MARKER_NAME)
+
+
+ENGINE_NAME = re.compile(r"^(LOG(\.old(\.\d+)?)?|LOCK|IDENTITY|OPTIONS-\d+|marker\.[a-z-]+\.\d+\.\w+)$")
+"""What an engine keeps for itself: messages, locks, settings."""
+
+
+def belongs(path: str) -> bool:
+    """Whether a file has the name of one that is read of a database."""
+    name = posixpath.basename(path)
+    return any(pattern.match(name) for pattern in _NAMES)

@@ -1,0 +1,111 @@
+"""Charts of a database: where its bytes are by level, between which keys, and which of them it would answer with."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from sawlog.leveldb.database.columns import LIVE
+from sawlog.leveldb.database.fragments import LEVEL, LOG_LEVEL
+from sawlog.leveldb.database.layout import BLOB_NAME, TABLE_NAME
+from sawlog.leveldb.database.version import DatabaseVersion
+from sawlog.pictures import Box, KeySpan, Picture, Sums, key_text, last_key_text, over_keys
+
+_FATES = ("live", "older versions", "deletions")
+COUNTED = ("key", "value", "operation", LIVE, "file", LEVEL)
+
+
+@dataclass(slots=True)
+class _Fate:
+    """What became of the entries of a file: bytes of keys and values, and how many they are, by `_FATES`."""
+
+    sizes: dict[str, int]
+    rows: dict[str, int]
+
+    @property
+    def text(self) -> str:
+        """The share that is live, and the number of entries."""
+        entries, size = sum(self.rows.values()), sum(self.sizes.values())
+        return f"{entries:,} entries, {self.sizes['live'] / max(1, size):.1%} of their bytes live"
+
+
+def pictures(version: DatabaseVersion, batches: Iterable[pa.RecordBatch]) -> Iterator[Picture]:
+    """Levels, key ranges, live and dead bytes, and what compaction has left.
+
+    Args:
+        version: The files.
+        batches: All of their entries, in columns `COUNTED`.
+    """
+    fates = _fates(batches)
+    spans = [
+        KeySpan(
+            _level(table.level),
+            table.smallest,
+            table.end,
+            table.file.size,
+            Box(
+                0,
+                0,
+                _summary(table.file.name, table.file.size, fates.get((table.file.name, table.level))),
+                path=table.file.path,
+            ),
+        )
+        for table in version.tables
+    ]
+    if version.bytewise and spans:
+        spans = [
+            one._replace(
+                box=one.box._replace(text=f"{one.box.text}; {key_text(one.smallest)} to {last_key_text(one.end)}")
+            )
+            for one in spans
+        ]
+        note = "A stretch between two bounds of tables is as wide as the bytes that lie in it. Rows of a level overlap."
+        yield over_keys("Tables by level and key", spans, note)
+    sizes = Sums("bytes")
+    for file in version.logs:
+        sizes.add("logs", "live", file.size, file.path)
+    for table in sorted(version.tables, key=lambda one: one.level):
+        sizes.add(_level(table.level), "live", table.file.size, table.file.path)
+    for blobs in version.blobs.values():
+        sizes.add("blob files", "live", blobs.file.size, blobs.file.path)
+    for file in version.dead:
+        kind = "tables" if TABLE_NAME.match(file.name) else "blob files" if BLOB_NAME.match(file.name) else "logs"
+        sizes.add(f"{kind} left by compaction", "not named by the MANIFEST", file.size)
+    yield sizes.picture("Bytes of files by level")
+    alive = Sums("bytes")
+    for (_, level), fate in sorted(fates.items(), key=lambda one: one[0][1]):
+        for name in _FATES:
+            if fate.sizes[name]:
+                alive.add(_level(level), name, fate.sizes[name])
+    if fates:
+        note = "Of keys and values, before compression. Older versions and deletions wait for compaction."
+        yield alive.picture("Live and dead bytes by level", note, _FATES)
+
+
+def _level(level: int) -> str:
+    return "logs" if level == LOG_LEVEL else f"level {level}"
+
+
+def _summary(name: str, size: int, fate: _Fate | None) -> str:
+    return f"{name}: {size:,} bytes" + (f", {fate.text}" if fate is not None else "")
+
+
+def _fates(batches: Iterable[pa.RecordBatch]) -> dict[tuple[str, int], _Fate]:
+    """What became of the entries of each file and level."""
+    found: dict[tuple[str, int], _Fate] = {}
+    for batch in batches:
+        values = pc.add(pc.binary_length(batch.column("key")), pc.binary_length(batch.column("value")))
+        deletes = pc.match_substring(batch.column("operation"), "delete")
+        fate = pc.if_else(batch.column(LIVE), "live", pc.if_else(deletes, "deletions", "older versions"))
+        table = pa.table(
+            {"file": batch.column("file"), LEVEL: batch.column(LEVEL), "fate": fate, "size": values.cast(pa.int64())}
+        )
+        counted = table.group_by(["file", LEVEL, "fate"]).aggregate([("size", "sum"), ("size", "count")])
+        for file, level, name, size, rows in zip(*(one.to_pylist() for one in counted.columns), strict=True):
+            one = found.setdefault((file, level), _Fate(dict.fromkeys(_FATES, 0), dict.fromkeys(_FATES, 0)))
+            one.sizes[name] += size
+            one.rows[name] += rows
+    return found

@@ -1,0 +1,331 @@
+"""The view `entities`: Datastore and Firestore exports, one row per entity."""
+
+from __future__ import annotations
+
+import itertools
+import posixpath
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+import pyarrow as pa
+
+from sawlog.arrow import constant_string
+from sawlog.damage import Damage, Findings
+from sawlog.errors import SchemaError
+from sawlog.format import FILE_COLUMN, OFFSET_COLUMN, Format, Request, Scan, View
+from sawlog.leveldb.datastore import layout
+from sawlog.leveldb.datastore.exports import describe, find_outputs, is_metadata
+from sawlog.leveldb.datastore.plain import MAX_BYTES, PATH_TYPE, PlainEntities
+from sawlog.leveldb.datastore.typed import (
+    KEY_TYPE,
+    NULL,
+    Shape,
+    check_fields,
+    converter,
+    count_fields,
+    read_typed,
+    shape_field,
+    shape_of,
+    unite,
+)
+from sawlog.leveldb.datastore.values import KEY_PROPERTY, EntityDecoder, EntityError, Key, json_encoder, key_path
+from sawlog.leveldb.log.columns import END_COLUMN, RECORD_COLUMN, RECORDS_SCHEMA
+from sawlog.leveldb.log.dataset import LogContents
+from sawlog.leveldb.log.walk import LogRange
+from sawlog.leveldb.records.writes import binary_buffers, report_record
+from sawlog.storage import File
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+CHUNK = 2048
+"""Entities that the library parses at a time."""
+CELLS = 4 << 20
+"""Values per batch of typed columns, null or not: an entity takes room in each column."""
+
+ENTITIES_SCHEMA = pa.schema(
+    [
+        *KEY_TYPE,
+        pa.field("path", PATH_TYPE, nullable=False),
+        pa.field("properties", pa.string(), nullable=False, metadata={b"sawlog.type": b"json"}),
+    ]
+)
+"""One row per entity: its key, and its properties as a JSON object.
+
+`kind`, `id` and `name` are those of the last step of the path, `key` is the path as text: kinds and ids or names,
+joined by slashes, as Firestore writes document paths. A database or namespace that is the default one is empty.
+"""
+
+
+KEY_FIELD = pa.field(KEY_PROPERTY, pa.struct([*KEY_TYPE, pa.field("path", PATH_TYPE, nullable=False)]), nullable=False)
+"""The key in typed columns: what it is made of may be called as properties are."""
+
+
+@dataclass(slots=True)
+class Entity:
+    """One decoded entity, and where its record is."""
+
+    offset: int
+    key: Key
+    path: list[dict[str, Any]]
+    properties: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class EntityRange(LogRange):
+    """The entities of those records that belong to the range."""
+
+    def decode(self, schema: pa.Schema, findings: Findings) -> Iterator[pa.RecordBatch]:
+        """See `Fragment.decode`. A record that is no entity is damage."""
+        typed = self.scan.options.properties == "infer"
+        columns = {field.name: _column(field, self.path, typed=typed) for field in schema}
+        decoder = EntityDecoder()
+        most = max(1, CELLS // max(1, sum(_columns_of(field.type) for field in schema)))
+        every = LogRange.decode(self, RECORDS_SCHEMA, findings)
+        for records in (batch.slice(row, most) for batch in every for row in range(0, max(1, batch.num_rows), most)):
+            findings.rows -= records.num_rows
+            plain = PlainColumns.of(records, schema, typed=typed)
+            if plain is not None:
+                yield from self._render(decoder, records, plain, columns, schema, findings)
+                continue
+            for entities, failed in self._pieces(decoder, records):
+                findings.rows += len(entities)
+                yield pa.RecordBatch.from_arrays([columns[name](entities) for name in schema.names], schema=schema)
+                if failed is not None:
+                    report_record(findings, failed)
+
+    def samples(self, findings: Findings, seen: set[int]) -> Iterator[Entity]:
+        """Entities that together have the properties of all. Takes in and adds to the signatures that are `seen`."""
+        decoder = EntityDecoder()
+        for records in LogRange.decode(self, RECORDS_SCHEMA, findings):
+            small = _payload(records) <= MAX_BYTES
+            chosen = records.take(pa.array(_plain(records).samples(seen))) if small else records
+            for entities, _ in self._pieces(decoder, chosen):
+                yield from entities
+
+    def _pieces(self, decoder: EntityDecoder, records: pa.RecordBatch) -> Iterator[tuple[list[Entity], Damage | None]]:
+        """Entities as the library decodes them, up to and with the next damage inside a record."""
+        for start in range(0, records.num_rows, CHUNK):
+            yield from self._decode(decoder, records.slice(start, CHUNK))
+
+    def _decode(self, decoder: EntityDecoder, records: pa.RecordBatch) -> Iterator[tuple[list[Entity], Damage | None]]:
+        data, bounds = binary_buffers(records.column(RECORD_COLUMN))
+        payload, ends = data.data, bounds.tolist()
+        messages = decoder.parse([bytes(payload[a:b]) for a, b in itertools.pairwise(ends)])
+        offsets = records.column(OFFSET_COLUMN).to_numpy().tolist()
+        wanted = self.scan.options.table
+        entities: list[Entity] = []
+        for index, (offset, message) in enumerate(zip(offsets, messages, strict=True)):
+            try:
+                if isinstance(message, EntityError):
+                    raise message
+                key = decoder.key(message)
+                if wanted is None or key["kind"] == wanted:
+                    entities.append(Entity(offset, key, key_path(message), decoder.properties(message)))
+            except EntityError as error:
+                length = records.column(END_COLUMN)[index].as_py() - offset
+                yield entities, Damage(self.path, offset, length, layout.ENTITY_DAMAGE, str(error))
+                entities = []
+        yield entities, None
+
+    def _render(
+        self,
+        decoder: EntityDecoder,
+        records: pa.RecordBatch,
+        plain: PlainColumns,
+        columns: Mapping[str, Callable[[list[Entity]], pa.Array]],
+        schema: pa.Schema,
+        findings: Findings,
+    ) -> Iterator[pa.RecordBatch]:
+        """A batch of records: plain entities by the kernels, others by the library."""
+        others = np.flatnonzero(plain.entities.plain == 0)
+        decoded: list[Entity] = []
+        damages: list[Damage] = []
+        for entities, failed in self._pieces(
+            decoder, records.take(pa.array(others)) if len(others) else records.slice(0, 0)
+        ):
+            decoded += entities
+            damages += [failed] if failed is not None else []
+        starts = records.column(OFFSET_COLUMN).to_numpy()
+        offsets = np.append(starts[plain.entities.rows], np.array([entity.offset for entity in decoded], np.int64))
+        kept = self._kept(plain.entities, len(decoded))
+        if damages and findings.on_damage == "fail":
+            kept &= offsets < damages[0].offset
+        order = np.argsort(offsets, kind="stable")
+        chosen = pa.array(order[kept[order]])
+
+        def column(name: str) -> pa.Array:
+            if name == FILE_COLUMN:
+                return constant_string(self.path, len(chosen))
+            if name == OFFSET_COLUMN:
+                return pa.array(offsets).take(chosen)
+            both = plain.column(name)
+            if decoded:
+                both = pa.concat_arrays([both, columns[name](decoded)])
+            return both if len(chosen) == records.num_rows and not decoded else both.take(chosen)
+
+        findings.rows += len(chosen)
+        yield pa.RecordBatch.from_arrays([column(name) for name in schema.names], schema=schema)
+        for damage in damages:
+            report_record(findings, damage)
+
+    def _kept(self, plain: PlainEntities, more: int) -> NDArray[np.bool_]:
+        """Which entities are of the kind that is wanted: of the plain ones, and of `more` that have been chosen."""
+        wanted = self.scan.options.table
+        kept = np.ones(len(plain.rows) + more, bool)
+        if wanted is not None:
+            kept[: len(plain.rows)] = [kind == wanted for kind in plain.column("kind").to_pylist()]
+        return kept
+
+
+class PlainColumns:
+    """Columns of the plain entities among some records, by name."""
+
+    def __init__(self, entities: PlainEntities, typed: Mapping[str, pa.Array] | None) -> None:
+        self.entities = entities
+        self._typed = typed
+
+    @classmethod
+    def of(cls, records: pa.RecordBatch, schema: pa.Schema, *, typed: bool) -> PlainColumns | None:
+        """For some records; `None` where the library has to decode all of them."""
+        if _payload(records) > MAX_BYTES:
+            return None
+        entities = _plain(records)
+        if not typed:
+            return cls(entities, None)
+        fields = [field for field in schema if field.name not in (KEY_PROPERTY, FILE_COLUMN, OFFSET_COLUMN)]
+        columns = read_typed(entities.column("properties"), fields)
+        if columns is None:
+            return None
+        return cls(entities, dict(zip((field.name for field in fields), columns, strict=True)))
+
+    def column(self, name: str) -> pa.Array:
+        """A column of the view's schema."""
+        if self._typed is None:
+            return self.entities.column(name)
+        if name == KEY_PROPERTY:
+            parts = [self.entities.column(field.name) for field in KEY_FIELD.type]
+            return pa.StructArray.from_arrays(parts, fields=list(KEY_FIELD.type))
+        return self._typed[name]
+
+
+def _plain(records: pa.RecordBatch) -> PlainEntities:
+    return PlainEntities(*binary_buffers(records.column(RECORD_COLUMN)))
+
+
+def _payload(records: pa.RecordBatch) -> int:
+    _, offsets = binary_buffers(records.column(RECORD_COLUMN))
+    return int(offsets[-1] - offsets[0])
+
+
+def _column(field: pa.Field, path: str, *, typed: bool) -> Callable[[list[Entity]], pa.Array]:
+    """What makes one column of entities."""
+    name, kind = field.name, field.type
+    if name == FILE_COLUMN:
+        return lambda entities: constant_string(path, len(entities))
+    if name == OFFSET_COLUMN:
+        return lambda entities: pa.array([entity.offset for entity in entities], kind)
+    if typed:
+        return _typed_column(field)
+    if name == "path":
+        return lambda entities: pa.array([entity.path for entity in entities], kind)
+    if name == "properties":
+        encode = json_encoder()
+        return lambda entities: _texts([encode(entity.properties) for entity in entities])
+    return lambda entities: pa.array([entity.key[name] for entity in entities], kind)
+
+
+def _typed_column(field: pa.Field) -> Callable[[list[Entity]], pa.Array]:
+    """What makes the column of one property, or of the keys."""
+    name, kind = field.name, field.type
+    if name == KEY_PROPERTY:
+        return lambda entities: pa.array([{**entity.key, "path": entity.path} for entity in entities], kind)
+    convert = converter(field)
+
+    def array(entities: list[Entity]) -> pa.Array:
+        values = [entity.properties.get(name) for entity in entities]
+        try:
+            return pa.array(values if convert is None else map(convert, values), kind)
+        except (pa.ArrowInvalid, pa.ArrowTypeError, AttributeError) as error:
+            first = entities[0].key["key"]
+            raise SchemaError(f"property {name!r}, in entities from {first!r} on: expected {kind}: {error}") from error
+
+    return array
+
+
+def _columns_of(kind: pa.DataType) -> int:
+    """How many columns of values a type takes."""
+    if pa.types.is_list(kind):
+        return _columns_of(kind.value_type)
+    return sum(_columns_of(field.type) for field in kind) if pa.types.is_struct(kind) else 1
+
+
+def _texts(values: list[bytes]) -> pa.Array:
+    """UTF-8 texts as an array, without a look at each."""
+    ends = np.zeros(len(values) + 1, np.int32)
+    np.cumsum([len(value) for value in values], out=ends[1:])
+    return pa.Array.from_buffers(pa.string(), len(values), [None, pa.py_buffer(ends), pa.py_buffer(b"".join(values))])
+
+
+class EntitiesContents(LogContents):
+    """The entities of an export: of its data files, or of those that the metadata which is named tells of.
+
+    Raises:
+        FormatError: When the metadata tells of a file that is not there.
+    """
+
+    range_type: ClassVar[type[LogRange]] = EntityRange
+
+    def __init__(self, format: Format, files: Sequence[File], scan: Scan) -> None:
+        outputs = find_outputs(files, scan.options, scan.storage)
+        super().__init__(format, [file for file in outputs if _may_hold(file, scan.options.table)], scan)
+        self._metadata = [file for file in files if is_metadata(file)]
+
+    def _schema(self) -> pa.Schema:
+        """With `properties="infer"`, the key and one column per property."""
+        return ENTITIES_SCHEMA if self.scan.options.properties == "json" else self._inferred
+
+    views: ClassVar = {"entities": View(_schema, LogContents._ranges)}
+
+    @cached_property
+    def _inferred(self) -> pa.Schema:
+        """Typed columns that hold all entities of all files. Reads them all."""
+        shapes: dict[str, Shape] = {}
+        seen: set[int] = set()
+        options = replace(self.scan.options, properties="json")
+        every = EntitiesContents(self.format, self.files, Scan("entities", options=options, storage=self.scan.storage))
+        for fragment in every.entity_ranges():
+            for entity in fragment.samples(Findings("skip"), seen):
+                for name, value in entity.properties.items():
+                    shapes[name] = unite(shapes.get(name, NULL), shape_of(value))
+                check_fields(len(shapes))
+        shapes.pop(KEY_PROPERTY, None)
+        check_fields(count_fields(("map", shapes)))
+        return pa.schema([KEY_FIELD, *(shape_field(*item) for item in shapes.items())])
+
+    def entity_ranges(self) -> Iterator[EntityRange]:
+        """All ranges, whole files each."""
+        for fragment in self.plan(self.request(self.scan), None):
+            if isinstance(fragment, EntityRange):
+                yield fragment
+
+    def facts(self, request: Request) -> dict[str, Any]:
+        """What the metadata says, where it is there."""
+        facts = super().facts(request)
+        for file in self._metadata:
+            facts.update(describe(file, self.scan.options, self.scan.storage))
+        return facts
+
+
+def _may_hold(file: File, kind: str | None) -> bool:
+    """Whether a data file may hold entities of a kind; in an export of some kinds the directory tells."""
+    directory = posixpath.basename(posixpath.dirname(file.path))
+    if kind is None or not directory.startswith(layout.KIND_DIRECTORY):
+        return True
+    # How names that are no plain words are spelled there is not documented.
+    plain = re.fullmatch(r"\w+", kind, re.ASCII) is not None
+    return not plain or directory == layout.KIND_DIRECTORY + kind

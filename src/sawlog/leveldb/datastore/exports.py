@@ -1,0 +1,138 @@
+"""The metadata tree of Datastore and Firestore exports: which data files there are, and what Google says of them."""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from sawlog.errors import FormatError
+from sawlog.guard import Undecodable, decode_by
+from sawlog.leveldb.datastore import layout
+from sawlog.leveldb.datastore.protos import message_class
+from sawlog.leveldb.log.columns import RECORD_COLUMN
+from sawlog.leveldb.log.options import ReadOptions
+from sawlog.leveldb.log.walk import whole_log
+from sawlog.storage import File, Storage
+
+
+@dataclass(frozen=True, slots=True)
+class KindExport:
+    """What an `.export_metadata` file says.
+
+    Attributes:
+        name: Of the export.
+        start: When it began.
+        end: When it was complete.
+        outputs: Paths of the data files.
+    """
+
+    name: str
+    start: datetime
+    end: datetime
+    outputs: tuple[str, ...]
+
+
+def is_metadata(file: File) -> bool:
+    """Whether a file is of the metadata tree, by its name."""
+    return any(name.match(file.name) for name in (layout.OVERALL_NAME, layout.METADATA_NAME))
+
+
+def read_kind_export(file: File, storage: Storage) -> KindExport:
+    """Read an `.export_metadata` file, which is a bare protobuf message.
+
+    Raises:
+        FormatError: When it is none.
+    """
+    message = _parse("ExportMetadata", storage.read(file.path), file.path)
+    outputs = tuple(_beside(file, name) for one in message.outputs for name in one.file)
+    export = message.export
+    return KindExport(export.name, _time(export.start), _time(export.end), outputs)
+
+
+def read_overall(file: File, options: ReadOptions, storage: Storage) -> list[Any]:
+    """Read an `.overall_export_metadata` file: per kind directory the `path` of its metadata, `entities` and `bytes`.
+
+    Raises:
+        FormatError: When it is none, or of an unknown version.
+    """
+    records = [
+        record
+        for batch in whole_log(file, options, storage).to_batches()
+        for record in batch.column(RECORD_COLUMN).to_pylist()
+    ]
+    if len(records) != 2 or records[0] != layout.VERSION_RECORD:
+        found = records[0].hex() if records else "no record"
+        raise FormatError(
+            f"{file.path}: expected the metadata of an export, version {layout.VERSION_RECORD.hex()}; found {found}"
+        )
+    return list(_parse("OverallExportMetadata", records[1], file.path).pointer)
+
+
+def describe(file: File, options: ReadOptions, storage: Storage) -> dict[str, Any]:
+    """What a file of the metadata tree says, for people to read."""
+    if layout.OVERALL_NAME.match(file.name):
+        pointers = read_overall(file, options, storage)
+        return {
+            "entities": sum(pointer.entities for pointer in pointers),
+            "output bytes": sum(pointer.bytes for pointer in pointers),
+        }
+    kind = read_kind_export(file, storage)
+    return {"export": kind.name, "started": kind.start.isoformat(), "completed": kind.end.isoformat()}
+
+
+def find_outputs(files: Sequence[File], options: ReadOptions, storage: Storage) -> list[File]:
+    """The data files of `files`, and those that the metadata among them tells of, each once.
+
+    Raises:
+        FormatError: When the metadata tells of a file that is not there.
+    """
+    outputs = {file.path: file for file in files if not is_metadata(file)}
+    kinds = {file.path: file for file in files if layout.METADATA_NAME.match(file.name)}
+    for overall in files:
+        if not layout.OVERALL_NAME.match(overall.name):
+            continue
+        for pointer in read_overall(overall, options, storage):
+            path = _beside(overall, pointer.path)
+            if path not in kinds:
+                kinds[path] = _existing(path, overall, storage)
+    for kind in kinds.values():
+        for path in read_kind_export(kind, storage).outputs:
+            if path not in outputs:
+                outputs[path] = _existing(path, kind, storage)
+    return list(outputs.values())
+
+
+def _beside(file: File, name: str) -> str:
+    """The path of a file that the metadata names, relative to its own. Emulators on Windows write backslashes.
+
+    Raises:
+        FormatError: When it leads out of the export.
+    """
+    parts = name.replace("\\", "/").split("/")
+    if ".." in parts or not parts[0] or parts[0].endswith(":"):
+        raise FormatError(f"{file.path}: expected the name of a file of the export, found {name!r}")
+    return posixpath.join(posixpath.dirname(file.path), *parts)
+
+
+def _existing(path: str, source: File, storage: Storage) -> File:
+    try:
+        found = storage.find(path)
+    except FileNotFoundError:
+        found = []
+    if len(found) != 1:
+        raise FormatError(f"{source.path}: the export has a file {path}, which is missing")
+    return found[0]
+
+
+def _parse(name: str, data: bytes, path: str) -> Any:
+    found = decode_by(message_class(name).FromString, data)
+    if isinstance(found, Undecodable):
+        raise FormatError(f"{path}: expected the metadata of an export: {found.detail}")
+    return found
+
+
+def _time(micros: int) -> datetime:
+    return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=micros)

@@ -1,0 +1,186 @@
+"""Plain entities as columns, without an object for each: drives the kernels, and leaves the others to the library."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cached_property
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+import pyarrow as pa
+
+from sawlog.arrow import Column, fixed_array
+from sawlog.kernels.gather import gather_slices
+from sawlog.leveldb.datastore import kernels as k
+from sawlog.leveldb.datastore import keys
+from sawlog.leveldb.records.kernels import Strings
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+MAX_BYTES = 16 << 20
+"""Entities that add up to more are left to the library: the room for their text is several times that."""
+
+_ROOM = 6
+"""Bytes of text that a byte of an entity makes at the most."""
+_SLACK = 4096
+_DOUBLE_BYTES = 9
+"""A double with its tag."""
+_STEP_BYTES = 4
+"""The least that a step of a path takes: two tags, a kind's tag and its length."""
+
+
+class PlainEntities:
+    """The plain ones of some entities, and their columns.
+
+    Args:
+        data: uint8, the entities.
+        offsets: int32, entity i is `data[offsets[i] : offsets[i + 1]]`.
+
+    Attributes:
+        plain: uint8, 1 for each entity that is one of them.
+        signatures: uint64; plain entities that agree in it have the same properties of the same types.
+    """
+
+    def __init__(self, data: NDArray[np.uint8], offsets: NDArray[np.int32]) -> None:
+        rows = len(offsets) - 1
+        size = int(offsets[-1] - offsets[0])
+        self._data = data
+        self._text = np.empty(_ROOM * size + _SLACK, np.uint8)
+        self._ends = np.zeros(rows + 1, np.int64)
+        slots = np.empty(size // _DOUBLE_BYTES + 2, np.int64)
+        doubles = np.empty(len(slots), np.uint64)
+        self._keys = np.empty(rows, keys.KEY)
+        self._steps = np.empty(size // _STEP_BYTES + 1, keys.STEP)
+        self.plain = np.zeros(rows, np.uint8)
+        self.signatures = np.zeros(rows, np.uint64)
+        used, steps = k.render_entities(
+            Strings(data, offsets),
+            k.Rendered(self._text, self._ends, slots, doubles, self.plain, self.signatures),
+            keys.Keys(self._keys, self._steps),
+            k.new_scratch(),
+        )
+        self._slots = slots[:used]
+        self._doubles = doubles[:used].view(np.float64)
+        self._steps = self._steps[:steps]
+
+    @cached_property
+    def rows(self) -> NDArray[np.int64]:
+        """Which entities are plain."""
+        return np.flatnonzero(self.plain)
+
+    @cached_property
+    def _chosen(self) -> NDArray[np.record]:
+        """The keys of the plain ones."""
+        return _take(self._keys, self.rows)
+
+    def column(self, name: str) -> pa.Array:
+        """A column of `ENTITIES_SCHEMA`, of the plain entities alone."""
+        return self._columns[name](self)
+
+    def samples(self, seen: set[int]) -> NDArray[np.int64]:
+        """Which entities to look at to know the properties of all.
+
+        Those that are not plain, and the first of each signature that is not yet `seen`, where it is then entered.
+        """
+        found, first = np.unique(self.signatures[self.rows], return_index=True)
+        fresh = [
+            place for place, signature in zip(first.tolist(), found.tolist(), strict=True) if signature not in seen
+        ]
+        seen.update(found.tolist())
+        return np.sort(np.concatenate([np.flatnonzero(self.plain == 0), self.rows[fresh]]))
+
+    def _properties(self) -> pa.Array:
+        import orjson
+
+        numbers = np.frombuffer(orjson.dumps(self._doubles, option=orjson.OPT_SERIALIZE_NUMPY), np.uint8)
+        # Each text lies between two of the brackets and commas.
+        bounds = np.flatnonzero((numbers == ord(",")) | (numbers == ord("[")) | (numbers == ord("]")))
+        size = int(self._ends[-1]) + len(numbers)
+        out, ends = Column(np.uint8, size), np.zeros(len(self._ends), np.int32)
+        k.fill_slots(self._text, self._ends, self._slots, numbers, bounds, out.values, ends)
+        # Entities that are not plain have empty texts.
+        ends = np.append(ends[:1], ends[1:][self.rows])
+        return pa.Array.from_buffers(pa.string(), len(self.rows), [None, pa.py_buffer(ends), out.take(int(ends[-1]))])
+
+    def _slices(
+        self, starts: NDArray[np.int64], lengths: NDArray[np.int64], valid: NDArray[np.bool_] | None
+    ) -> pa.Array:
+        starts, lengths = np.ascontiguousarray(starts), np.ascontiguousarray(lengths)
+        out, ends = Column(np.uint8, int(lengths.sum())), np.zeros(len(starts) + 1, np.int32)
+        gather_slices(self._data, starts, lengths, out.values, ends)
+        validity = None if valid is None else pa.py_buffer(np.packbits(valid, bitorder="little"))
+        buffers = [validity, pa.py_buffer(ends), out.take(int(ends[-1]))]
+        return pa.Array.from_buffers(pa.string(), len(starts), buffers)
+
+    def _part(self, name: str) -> pa.Array:
+        return self._slices(self._chosen[name], self._chosen[f"{name}_length"], None)
+
+    @cached_property
+    def _last(self) -> NDArray[np.record]:
+        """The last step of each key."""
+        return _take(self._steps, self._chosen["first_step"] + self._chosen["steps"] - 1)
+
+    def _kinds(self, steps: NDArray[np.record]) -> pa.Array:
+        return self._slices(steps["kind"], steps["kind_length"], None)
+
+    def _names(self, steps: NDArray[np.record]) -> pa.Array:
+        return self._slices(steps["name"], steps["name_length"], steps["name_length"] > 0)
+
+    def _ids(self, steps: NDArray[np.record], valid: NDArray[np.bool_]) -> pa.Array:
+        ids = fixed_array(pa.int64(), np.ascontiguousarray(steps["id"]))
+        validity = pa.py_buffer(np.packbits(valid, bitorder="little"))
+        return pa.Array.from_buffers(pa.int64(), len(steps), [validity, ids.buffers()[1]])
+
+    def _paths(self) -> pa.Array:
+        counts = self._chosen["steps"]
+        ends = np.zeros(len(counts) + 1, np.int32)
+        np.cumsum(counts, out=ends[1:])
+        # Steps of entities that are not plain were taken back, so those that are left lie one behind the other.
+        steps = self._steps
+        children = [self._kinds(steps), self._ids(steps, steps["has_id"] > 0), self._names(steps)]
+        elements = pa.StructArray.from_arrays(children, fields=list(PATH_TYPE.value_type))
+        return pa.Array.from_buffers(PATH_TYPE, len(counts), [None, pa.py_buffer(ends)], children=[elements])
+
+    def _joined(self) -> pa.Array:
+        steps = self._steps
+        size = int(steps["kind_length"].sum() + steps["name_length"].sum()) + keys.STEP_ROOM * len(steps)
+        out, ends = Column(np.uint8, size), np.zeros(len(self.rows) + 1, np.int32)
+        keys.join_paths(self._data, self._chosen, steps, out.values, ends)
+        return pa.Array.from_buffers(pa.string(), len(self.rows), [None, pa.py_buffer(ends), out.take(int(ends[-1]))])
+
+    _columns: ClassVar[dict[str, Callable[[PlainEntities], pa.Array]]] = {
+        "project": lambda self: self._part("project"),
+        "database": lambda self: self._part("database"),
+        "namespace": lambda self: self._part("namespace"),
+        "kind": lambda self: self._kinds(self._last),
+        "id": lambda self: self._ids(self._last, (self._last["has_id"] > 0) & (self._last["name_length"] == 0)),
+        "name": lambda self: self._names(self._last),
+        "key": _joined,
+        "path": _paths,
+        "properties": _properties,
+    }
+
+
+def _take(table: NDArray[np.record], rows: NDArray[np.int64]) -> NDArray[np.record]:
+    """Rows of a table of records, as numbers: NumPy takes records one by one."""
+    taken: NDArray[np.record] = (
+        table.view(np.int64).reshape(-1, table.dtype.itemsize // 8)[rows].view(table.dtype)[:, 0]
+    )
+    return taken
+
+
+PATH_TYPE = pa.list_(
+    pa.field(
+        "element",
+        pa.struct(
+            [
+                pa.field("kind", pa.string(), nullable=False),
+                pa.field("id", pa.int64()),
+                pa.field("name", pa.string()),
+            ]
+        ),
+        nullable=False,
+    )
+)
+"""The path of a key: its steps, ancestors first."""

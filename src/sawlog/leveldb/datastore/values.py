@@ -1,0 +1,249 @@
+"""Entities as Python values: keys, and properties of all types; and as JSON.
+
+| Datastore           | Python                   | JSON                                             |
+|---------------------|--------------------------|--------------------------------------------------|
+| null                | None                     | null                                             |
+| boolean             | bool                     | true, false                                      |
+| integer             | int                      | number                                           |
+| double              | float, `NotFinite`       | number; "NaN", "Infinity", "-Infinity"           |
+| string              | str                      | string                                           |
+| blob, byte string   | bytes                    | string, base64                                   |
+| timestamp           | datetime (UTC)           | string, RFC 3339                                 |
+| geo point           | `GeoPoint`               | {"latitude": …, "longitude": …}                  |
+| key, reference      | `Key`                    | {"project": …, …, "key": "kind/name/kind/id"}    |
+| user                | dict                     | {"email": …, …}                                  |
+| nested entity, map  | dict                     | object; a key, if it has one, as `__key__`       |
+| array, vector       | list                     | array                                            |
+
+A string that is no UTF-8 counts as a byte string; a timestamp outside the years 1 to 9999 stays an integer.
+"""
+
+from __future__ import annotations
+
+import base64
+import math
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime, timedelta
+from functools import cache
+from typing import Any
+
+from sawlog.guard import Undecodable, decode_by, optional
+from sawlog.leveldb.datastore import layout
+from sawlog.leveldb.datastore.protos import message_class
+from sawlog.varints import encode_varint
+
+KEY_PROPERTY = "__key__"
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class EntityError(Exception):
+    """Bytes that are no entity."""
+
+
+class NotFinite(float):
+    """A double that JSON has no number for."""
+
+    __slots__ = ()
+
+
+class GeoPoint(dict[str, float]):
+    """Latitude and longitude."""
+
+    __slots__ = ()
+
+
+class Key(dict[str, Any]):
+    """A key: project, database, namespace, kind, id or name, and the whole path as text."""
+
+    __slots__ = ()
+
+
+class EntityDecoder:
+    """Decodes entities.
+
+    Raises:
+        OptionError: When the packages that it needs are not installed.
+    """
+
+    def __init__(self) -> None:
+        self._entities = message_class("Entities")
+        self._entity = message_class("EntityProto")
+        # What kind of value a property had last: asking for it directly is cheaper than asking what is there.
+        self._guesses: dict[str, str] = {}
+
+    def parse(self, records: Sequence[bytes]) -> list[Any]:
+        """Records as messages; an `EntityError` stands in for each one that is no entity."""
+        tag, lengths = layout.ENTITIES_TAG, map(encode_varint, map(len, records))
+        framed = b"".join(
+            [part for record, length in zip(records, lengths, strict=True) for part in (tag, length, record)]
+        )
+        found = decode_by(self._entities.FromString, framed)
+        if isinstance(found, Undecodable):
+            return [self._parse_one(record) for record in records]
+        return list(found.entity)
+
+    def _parse_one(self, record: bytes) -> Any:
+        found = decode_by(self._entity.FromString, record)
+        if isinstance(found, Undecodable):
+            return EntityError(f"expected an EntityProto message: {found.detail}")
+        return found
+
+    def key(self, message: Any) -> Key:
+        """The key of an entity.
+
+        Raises:
+            EntityError: When it has none.
+        """
+        reference = message.key
+        elements = reference.path.element
+        if not elements:
+            raise EntityError("expected an entity with a key")
+        return _key(reference, elements)
+
+    def properties(self, message: Any, depth: int = 0) -> dict[str, Any]:
+        """The properties of an entity, by name; arrays as lists.
+
+        Raises:
+            EntityError: For nested bytes that are no entity, or are nested too deep.
+        """
+        found: dict[str, Any] = {}
+        guesses = self._guesses
+        for properties in (message.property, message.raw_property):
+            for one in properties:
+                name = one.name
+                holder = one.value
+                kind = guesses.get(name)
+                # Of values that exclude each other all but one are 0 or empty.
+                value: Any = getattr(holder, kind) if kind is not None else None
+                if not value:
+                    kind = holder.WhichOneof("kind")
+                    if kind in _SCALARS:
+                        guesses[name] = kind
+                    value = getattr(holder, kind) if kind is not None else None
+                if kind == "string":
+                    meaning = one.meaning
+                    if meaning == _ENTITY:
+                        value = self._nested(value, depth + 1)
+                    elif meaning not in _BYTES:
+                        value = _text(value)
+                elif kind == "int64":
+                    if one.meaning == _TIMESTAMP:
+                        value = _timestamp(value)
+                elif kind == "double":
+                    if not math.isfinite(value):
+                        value = NotFinite(value)
+                elif kind is None:
+                    if one.meaning == _EMPTY_LIST:
+                        found.setdefault(name, [])
+                        continue
+                elif kind != "boolean":
+                    value = _composite(kind, value)
+                if one.multiple:
+                    array = found.setdefault(name, [])
+                    if type(array) is list:
+                        array.append(value)
+                    else:
+                        found[name] = [array, value]
+                else:
+                    found[name] = value
+        return found
+
+    def _nested(self, value: bytes, depth: int) -> Any:
+        if depth > layout.MAX_DEPTH:
+            raise EntityError(f"entities nested more than {layout.MAX_DEPTH} deep")
+        message = decode_by(self._entity.FromString, value)
+        if isinstance(message, Undecodable):
+            raise EntityError(f"expected a nested EntityProto message: {message.detail}")
+        found = self.properties(message, depth)
+        if found.keys() == {layout.VECTOR_PROPERTY}:
+            vector = found[layout.VECTOR_PROPERTY]
+            return vector if isinstance(vector, list) else [vector]
+        if message.key.path.element:
+            found[KEY_PROPERTY] = self.key(message)
+        return found
+
+
+def key_path(message: Any) -> list[dict[str, Any]]:
+    """The path of an entity's key: kind and id or name of each step, ancestors first."""
+    return [
+        {"kind": one.type, "id": one.id if one.HasField("id") else None, "name": one.name or None}
+        for one in message.key.path.element
+    ]
+
+
+@cache
+def json_encoder() -> Callable[[Any], bytes]:
+    """A function that makes JSON text of values.
+
+    Raises:
+        OptionError: When the package that it needs is not installed.
+    """
+    orjson = optional("orjson", "datastore", "reading Datastore entities")
+    flags = orjson.OPT_PASSTHROUGH_SUBCLASS | orjson.OPT_UTC_Z
+
+    def encode(value: Any) -> bytes:
+        text: bytes = orjson.dumps(value, _for_json, flags)
+        return text
+
+    return encode
+
+
+def _for_json(value: Any) -> Any:
+    """What orjson does not know."""
+    if isinstance(value, bytes):
+        return base64.b64encode(value).decode()
+    if isinstance(value, NotFinite):
+        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+    if isinstance(value, dict):
+        return dict(value)
+    raise TypeError(type(value).__name__)
+
+
+def _key(reference: Any, elements: Any) -> Key:
+    last = elements[-1]
+    name = last.name
+    steps = [part for one in elements for part in (one.type, one.name or str(one.id))]
+    return Key(
+        project=reference.app.rpartition("~")[2],
+        database=reference.database_id,
+        namespace=reference.name_space,
+        kind=last.type,
+        id=None if name or not last.HasField("id") else last.id,
+        name=name or None,
+        key="/".join(steps),
+    )
+
+
+def _composite(kind: str, value: Any) -> Any:
+    if kind == "pointvalue":
+        return GeoPoint(latitude=value.x, longitude=value.y)
+    if kind == "uservalue":
+        return {
+            "email": value.email,
+            "auth_domain": value.auth_domain,
+            "nickname": value.nickname or None,
+            "user_id": value.obfuscated_gaiaid or None,
+        }
+    if not value.pathelement:
+        raise EntityError("expected a reference with a path")
+    return _key(value, value.pathelement)
+
+
+def _text(value: bytes) -> str | bytes:
+    text = decode_by(bytes.decode, value)
+    return value if isinstance(text, Undecodable) else text
+
+
+def _timestamp(micros: int) -> datetime | int:
+    try:
+        return _EPOCH + timedelta(0, 0, micros)
+    except OverflowError:
+        return micros
+
+
+_TIMESTAMP = layout.MEANING_TIMESTAMP
+_ENTITY = layout.MEANING_ENTITY
+_BYTES = (layout.MEANING_BLOB, layout.MEANING_BYTESTRING)
+_EMPTY_LIST = layout.MEANING_EMPTY_LIST
+_SCALARS = frozenset({"int64", "boolean", "string", "double"})

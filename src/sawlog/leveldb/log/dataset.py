@@ -1,0 +1,137 @@
+"""Logs as a dataset: from files to ranges."""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from functools import cached_property
+from typing import Any, ClassVar, Literal
+
+from sawlog.anatomy import FieldParser
+from sawlog.errors import OptionError
+from sawlog.follow import Range
+from sawlog.format import OFFSET_COLUMN, PROBE_BYTES, TASK_BYTES, Contents, Fragment, Request, View
+from sawlog.leveldb.log import layout
+from sawlog.leveldb.log.anatomy import parts
+from sawlog.leveldb.log.columns import ROWS_SCHEMA, marked
+from sawlog.leveldb.log.head import read_head, settle_dialect
+from sawlog.leveldb.log.layout import Dialect
+from sawlog.leveldb.log.walk import LogRange
+from sawlog.pictures import Picture
+from sawlog.query import interval
+from sawlog.reading import PIECE_BYTES
+from sawlog.storage import File, Source
+
+
+class LogContents(Contents):
+    """LevelDB logs, one after the other in the order of their numbers."""
+
+    range_type: ClassVar[type[LogRange]] = LogRange
+    """What the ranges of the view are; datasets of other views put their own here."""
+
+    def _ranges(self, request: Request, task_bytes: int | None) -> Iterator[LogRange]:
+        """Ranges that begin and end at block boundaries; a filter on `_offset` leaves out what cannot match."""
+        low, high = self._offset_bounds(request)
+        if "stale" in self.scan.options.salvage:
+            # Where a log ends, and its former life goes on, only all of it tells.
+            low, high, task_bytes = 0, 1 << 62, None
+        for file in self.files:
+            start = low - low % layout.BLOCK_SIZE
+            stop = min(layout.block_end(high), file.size)
+            if start < stop or not file.size:
+                yield from self._cut(request, file, start, stop, start == 0, task_bytes)
+
+    views: ClassVar = {"rows": View(lambda self: marked(ROWS_SCHEMA, self.scan.options), _ranges)}
+
+    def committed_end(self, request: Request, file: File, position: int) -> int:
+        """See `Contents.committed_end`. The new bytes are walked once, to find where the last complete record ends.
+
+        Damage that reaches up to the end of the file may be a block that is still being written, and waits too.
+
+        Raises:
+            OptionError: For options that need the finished file.
+        """
+        options = self.scan.options
+        if options.salvage or options.recovery is not None:
+            raise OptionError("salvage and recovery cannot be followed as a stream: they ask what a finished log holds")
+        (rest,) = self._cut(request, file, position, file.size, True, None)
+        return rest.find_end()
+
+    def between(self, request: Request, ranges: Sequence[Range]) -> list[Fragment]:
+        """See `Contents.between`."""
+        return [
+            fragment
+            for file, start, end in ranges
+            for fragment in self._cut(request, replace(file, size=end), start, end, True, TASK_BYTES)
+        ]
+
+    def field_parser(self, file: File, source: Source) -> FieldParser:
+        """See `Contents.field_parser`: fragments, write batches and version edits."""
+        dialect = self._dialect(file)
+        head = read_head(source.window(0, PROBE_BYTES).tobytes(), file, dialect, self.scan.storage)
+        edits = layout.MANIFEST_NAME.match(file.name) is not None
+        return lambda offset: parts(source, offset, head.dialect, edits=edits)
+
+    def pictures(self, request: Request) -> Iterator[Picture]:
+        """See `Contents.pictures`: operations along logs of write batches."""
+        view = self.scan.view
+        if view not in ("rows", "writes"):
+            return
+        from sawlog.leveldb.log.pictures import COUNTED, pictures
+
+        options = replace(self.scan.options, latest=False, recovery=None)
+        scan = replace(
+            request.scan, view="writes", options=options, columns=COUNTED, filters=(), expression=None, on_damage="skip"
+        )
+        writes = self.format.open(self.files, scan)
+        fragments = writes.fragments(writes.request(scan), PIECE_BYTES)
+        yield from pictures(self.files, fragments, certain=view == "writes")
+
+    def facts(self, request: Request) -> dict[str, Any]:
+        """Dialect, log number and compression of the first file."""
+        del request
+        if not self.files:
+            return {}
+        file = self.files[0]
+        head = read_head(
+            self.scan.storage.read(file.path, 0, PROBE_BYTES), file, self._dialect(file), self.scan.storage
+        )
+        facts: dict[str, Any] = {"dialect": head.dialect}
+        if head.recycled:
+            facts["recycled, log number"] = head.log_number
+        if head.renamed:
+            facts["renamed"] = "no fragment carries the number in the file's name"
+        if head.compression == layout.COMPRESSION_ZSTD:
+            facts["compression"] = "zstd"
+        return facts
+
+    def _cut(
+        self, request: Request, file: File, start: int, stop: int, synced: bool, task_bytes: int | None
+    ) -> Iterator[LogRange]:
+        """Ranges of about `task_bytes` that together are `[start, stop)`; at least one."""
+        dialect = self._dialect(file)
+        begin = start
+        while True:
+            end = min(layout.block_end(begin + task_bytes), stop) if task_bytes else stop
+            first = synced and begin == start
+            yield self.range_type(*request, file.path, end - begin, file, begin, end, first, dialect)
+            if end >= stop:
+                return
+            begin = end
+
+    def _dialect(self, file: File) -> Dialect | Literal["auto"]:
+        directory = posixpath.dirname(file.path)
+        if directory not in self._dialects:
+            self._dialects[directory] = settle_dialect(file, self.scan.options.dialect, self.scan.storage)
+        return self._dialects[directory]
+
+    @cached_property
+    def _dialects(self) -> dict[str, Dialect | Literal["auto"]]:
+        return {}
+
+    def _offset_bounds(self, request: Request) -> tuple[int, int]:
+        """The range of record offsets that the filters leave possible."""
+        # Damage in front of a block may be noticed only in it.
+        first, end = (None, None) if self.scan.view == "damage" else interval(request.projection.query, OFFSET_COLUMN)
+        return max(first or 0, 0), 1 << 62 if end is None else end

@@ -1,0 +1,185 @@
+"""LevelDB logs as a format of sawlog."""
+
+from __future__ import annotations
+
+import importlib
+import posixpath
+import re
+import shlex
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
+
+import pyarrow as pa
+
+from sawlog.errors import OptionError
+from sawlog.follow import Succession
+from sawlog.format import Contents, Format, Match, Scan, Writer
+from sawlog.lazy import imported
+from sawlog.leveldb.datastore import layout as datastore_layout
+from sawlog.leveldb.log import layout
+from sawlog.leveldb.log.columns import RECOVERED_COLUMN, STALE_COLUMN
+from sawlog.leveldb.log.head import first_fragments
+from sawlog.skipped import Skipped
+
+if TYPE_CHECKING:
+    from sawlog.leveldb.log.options import ReadOptions, WriteOptions
+    from sawlog.storage import File, Storage
+
+_METADATA_NAMES = (datastore_layout.OVERALL_NAME, datastore_layout.METADATA_NAME)
+_DATA_NAMES = (layout.LOG_NAME, layout.SINK_NAME, layout.EXPORT_NAME)
+
+
+class _View(NamedTuple):
+    """One view: a line on it, the files of a directory that it reads, and the class of its contents."""
+
+    title: str
+    names: tuple[re.Pattern[str], ...]
+    module: str
+    contents: str
+
+
+_VIEWS = {
+    "rows": _View("one row per record: record (binary)", _DATA_NAMES, "log.dataset", "LogContents"),
+    "damage": _View("one row per damaged range", _DATA_NAMES, "log.dataset", "LogContents"),
+    "writes": _View(
+        "one row per operation in write batches: sequence, operation, column_family, key, value",
+        (layout.LOG_NAME, layout.SINK_NAME),
+        "records.history",
+        "WritesContents",
+    ),
+    "edits": _View(
+        "one row per version edit of a MANIFEST: comparator, log number, added and deleted files",
+        (layout.MANIFEST_NAME,),
+        "records.edits",
+        "EditsContents",
+    ),
+    "files": _View(
+        "one row per file that lives after the last edit of a MANIFEST: level, size, key range",
+        (layout.MANIFEST_NAME,),
+        "records.edits",
+        "FilesContents",
+    ),
+    "entities": _View(
+        "one row per entity of a Datastore or Firestore export: key, properties",
+        (layout.EXPORT_NAME, *_METADATA_NAMES),
+        "datastore.entities",
+        "EntitiesContents",
+    ),
+}
+"""The views. What reads one is imported with it: decoders of records are large."""
+_WRITTEN_OVER = 1000
+"""How far back the numbers of logs may lie that a log is written over."""
+
+
+class LevelDBLog(Format):
+    """Write-ahead logs of LevelDB and RocksDB, and everything else in their framing."""
+
+    name = "leveldb_log"
+    title = "LevelDB / RocksDB log"
+    suffix = ".log"
+    rescue: ClassVar = {"salvage": ("damaged",)}
+    marks: ClassVar = frozenset({STALE_COLUMN, RECOVERED_COLUMN})
+    views: ClassVar = {name: view.title for name, view in _VIEWS.items()}
+    read_options = imported("sawlog.leveldb.log.options", "ReadOptions")
+    write_options = imported("sawlog.leveldb.log.options", "WriteOptions")
+
+    def match(self, file: File, head: bytes) -> Match:
+        """By an intact fragment at a block start; an empty or damaged file by its name."""
+        for dialect in ("rocksdb", "pebble"):
+            if next(first_fragments(head, dialect), None) is not None:
+                return Match.CONTENT
+        names = (*_DATA_NAMES, layout.MANIFEST_NAME, *_METADATA_NAMES)
+        return Match.NAME if any(name.match(file.name) for name in names) else Match.NO
+
+    def select(self, files: Sequence[File], view: str) -> list[File]:
+        """Logs in the order of their numbers (RocksDB's archive first, where it belongs), and export files."""
+        names = _VIEWS[view].names if view in _VIEWS else _DATA_NAMES
+        chosen = [file for file in files if file.explicit or any(name.match(file.name) for name in names)]
+        return sorted(chosen, key=_log_order)
+
+    def left_out(self, files: Sequence[File], view: str) -> list[Skipped]:
+        """See `Format.left_out`. Tables hold operations that have left the logs: views of operations miss them."""
+        databases = {self.home(file) for file in files if layout.MANIFEST_NAME.match(file.name)}
+        tables = [file for file in files if layout.TABLE_NAME.match(file.name)]
+        found = super().left_out([file for file in files if file not in tables], view)
+        for file in tables:
+            home = self.home(file)
+            command = f"sawlog cat {shlex.quote(home)}{'' if home in databases else ' --format leveldb_table'}"
+            reason = f"a table, to which the database has moved operations from its logs; read by: {command}"
+            found.append(Skipped(file.path, reason, file.size, missed=view in ("rows", "writes")))
+        return found
+
+    def home(self, file: File) -> str:
+        """An archive belongs to the directory that it is in."""
+        return _log_order(file)[0]
+
+    def stream_name(self, name: str) -> str:
+        """RocksDB moves logs into its archive."""
+        directory, base = posixpath.split(name)
+        if posixpath.basename(directory) == layout.ARCHIVE_NAME and layout.LOG_NAME.match(base):
+            return posixpath.join(posixpath.dirname(directory), base)
+        return name
+
+    def predecessors(self, name: str, head: bytes) -> Iterator[str]:
+        """RocksDB and Pebble write new logs over old ones, whose numbers are smaller and in each of their fragments."""
+        directory, base = posixpath.split(name)
+        numbered = len(head) < layout.HEADER_SIZE or layout.TYPE.of(head, 0) not in layout.TYPES["leveldb"]
+        if numbered and (number := layout.LOG_NAME.match(base)):
+            last = int(number[1])
+            for earlier in range(max(0, last - _WRITTEN_OVER), last):
+                yield posixpath.join(directory, f"{earlier:06}.log")
+
+    def succession(self, file: File) -> Succession | None:
+        """A database's logs are numbered."""
+        directory, number = _log_order(file)
+        return Succession(directory, number) if layout.LOG_NAME.match(file.name) else None
+
+    def open(self, files: Sequence[File], scan: Scan) -> Contents:
+        """See `Format.open`."""
+        _check_options(scan.options, scan.view)
+        _, _, module, name = _VIEWS[scan.view]
+        contents: Contents = getattr(importlib.import_module(f"sawlog.leveldb.{module}"), name)(self, files, scan)
+        return contents
+
+    def writer(self, path: str, schema: pa.Schema, options: WriteOptions, storage: Storage) -> Writer:
+        """See `Format.writer`."""
+        if options.view == "writes":
+            from sawlog.leveldb.records.writer import WritesWriter
+
+            return WritesWriter(path, schema, options, storage)
+        from sawlog.leveldb.log.writer import LogWriter
+
+        return LogWriter(path, schema, options, storage)
+
+    def repair(self, file: File, target: str, options: ReadOptions, storage: Storage) -> None:
+        """See `Format.repair`."""
+        from sawlog.leveldb.log.repair import repair
+
+        repair(file, target, options, storage)
+
+
+def _check_options(options: ReadOptions, view: str) -> None:
+    """Refuse options that the view has no use for.
+
+    Raises:
+        OptionError: For such an option.
+    """
+    if options.salvage and view not in ("rows", "writes", "damage"):
+        raise OptionError(f"the option salvage is for the views 'rows' and 'writes', not {view!r}")
+    if options.latest and "stale" in options.salvage:
+        raise OptionError('latest=true and salvage="stale" exclude each other: what is stale is no state of any key')
+    if options.recovery is not None and (options.salvage or view != "writes"):
+        raise OptionError("the option recovery is for the view 'writes', without salvage: RocksDB has no such thing")
+    if options.latest and view != "writes":
+        raise OptionError(f"latest=true is for the view 'writes', not {view!r}")
+    if (options.properties != "json" or options.table is not None) and view != "entities":
+        raise OptionError(f"the options properties and table are for the view 'entities', not {view!r}")
+
+
+def _log_order(file: File) -> tuple[str, int]:
+    """Directories apart, an archive together with the directory it lies in; logs by number."""
+    directory, name = posixpath.split(file.path)
+    if posixpath.basename(directory) == layout.ARCHIVE_NAME:
+        directory = posixpath.dirname(directory)
+    number = layout.LOG_NAME.match(name) or layout.EXPORT_NAME.match(name)
+    return directory, int(number[1]) if number else -1

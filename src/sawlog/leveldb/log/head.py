@@ -1,0 +1,207 @@
+"""What the beginning of a log, and the directory that it is in, say about it; which MANIFEST of one is live."""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from functools import cache, partial
+from typing import Literal
+
+from sawlog.errors import FormatError
+from sawlog.leveldb.log import layout
+from sawlog.leveldb.log.layout import Dialect, Role
+from sawlog.storage import File, Storage
+
+
+@dataclass(frozen=True, slots=True)
+class LogHead:
+    """What the beginning of a file says about the rest of it.
+
+    Attributes:
+        dialect: Whose fragment types are in use.
+        recycled: Whether the file was written over an older log.
+        log_number: The number that recyclable fragments must carry (low 32 bits); -1 for any.
+        compression: Compression code of the records.
+        renamed: Whether the log number is another than that in the file's name.
+    """
+
+    dialect: Dialect
+    recycled: bool
+    log_number: int
+    compression: int
+    renamed: bool = False
+
+
+def first_fragments(head: bytes, dialect: Dialect, *, resync: bool = False) -> Iterator[tuple[int, int, bytes]]:
+    """Intact fragments at the block starts in `head`, and behind those that hold no record but tell of the log.
+
+    Args:
+        head: The first bytes of a file.
+        dialect: Whose fragments are looked for.
+        resync: Whether all fragments are looked for, also after damage.
+
+    Yields:
+        Offset, type, and body (what follows the type byte).
+    """
+    known = layout.TYPES[dialect]
+    judge = cache(partial(_judge, head, dialect))
+    for start in range(0, len(head), layout.BLOCK_SIZE):
+        at, end = start, min(start + layout.BLOCK_SIZE, len(head))
+        while at + layout.HEADER_SIZE <= end:
+            kind = layout.TYPE.of(head, at)
+            # What is not a fragment by that, as in files of other formats, is not worth loading a kernel for.
+            fits = kind in known and known[kind].header_size + layout.LENGTH.of(head, at) <= end - at
+            size = judge()(at) if fits else 0
+            if not size and resync:
+                at += 1
+                continue
+            if not size:
+                break
+            yield at, kind, head[at + layout.TYPE.end : at + size]
+            if known[kind].role not in (Role.METADATA, Role.COMPRESSION) and not resync:
+                break
+            at += size
+
+
+def _judge(head: bytes, dialect: Dialect) -> Callable[[int], int]:
+    """The length of the intact fragment at an offset; 0 where there is none."""
+    from sawlog.leveldb.log import kernels as k
+    from sawlog.leveldb.log.judge import rules_of
+
+    window, rules, state = k.window_of(head), rules_of(dialect, gather=False, longest=0), k.first_state()
+
+    def judge(position: int) -> int:
+        state.position = position
+        return int(k.judge_fragment(window, state, rules))
+
+    return judge
+
+
+def settle_dialect(file: File, dialect: Dialect | Literal["auto"], storage: Storage) -> Dialect | Literal["auto"]:
+    """The dialect from the options, or whose database the log (or its archive) lies in, as other files there say.
+
+    Where none does, Pebble's logs show by how they end, once they are closed.
+    """
+    if dialect != "auto":
+        return dialect
+    directory = posixpath.dirname(file.path)
+    if posixpath.basename(directory) == layout.ARCHIVE_NAME:
+        directory = posixpath.dirname(directory)
+    try:
+        beside = {one.name: one for one in storage.files_in(directory or ".")}
+    except (FileNotFoundError, NotADirectoryError, PermissionError):
+        return dialect
+    if any(name.startswith(layout.PEBBLE_MARKER) for name in beside):
+        return "pebble"
+    if layout.IDENTITY_NAME in beside:
+        return "rocksdb"
+    for name in sorted(beside, reverse=True):
+        if layout.OPTIONS_NAME.match(name):
+            options = storage.read(beside[name].path, 0, layout.OPTIONS_HEAD)
+            return next((owner for key, owner in layout.OPTIONS_OWNERS.items() if key in options), dialect)
+    return "pebble" if _ends_as_pebble_ends(file, storage) else dialect
+
+
+def _ends_as_pebble_ends(file: File, storage: Storage) -> bool:
+    """Whether a log ends in a header of the log that follows, without a checksum: what Pebble writes last."""
+    named = layout.LOG_NAME.match(file.name)
+    if named is None or file.size < layout.RECYCLABLE_HEADER_SIZE:
+        return False
+    last = storage.read(file.path, file.size - layout.RECYCLABLE_HEADER_SIZE, layout.RECYCLABLE_HEADER_SIZE)
+    return (
+        len(last) == layout.RECYCLABLE_HEADER_SIZE
+        and layout.CHECKSUM.of(last) == layout.LENGTH.of(last) == 0
+        and layout.TYPE.of(last) == layout.Type.RECYCLABLE_FULL
+        and layout.LOG_NUMBER.of(last) == (int(named[1]) + 1) & 0xFFFFFFFF
+    )
+
+
+def read_head(head: bytes, file: File, dialect: Dialect | Literal["auto"], storage: Storage) -> LogHead:
+    """Settle dialect, log number and compression from the first `PROBE_BYTES` of a file.
+
+    The log's number is that of its name. Where no fragment carries it, the log was taken over from an earlier one and
+    is not written yet, if it lies in its database; otherwise it was given another name, and its first fragment tells.
+
+    Raises:
+        FormatError: For a compression that is not supported.
+    """
+    if dialect == "auto":
+        dialect = _dialect_of(head)
+    if dialect == "leveldb":
+        return LogHead(dialect, recycled=False, log_number=-1, compression=layout.COMPRESSION_NONE)
+    named = layout.LOG_NAME.match(file.name)
+    fragments = list(first_fragments(head, dialect))
+    if not fragments and not _in_database(file, storage):
+        fragments = list(first_fragments(head, dialect, resync=True))
+    number = int(named[1]) & 0xFFFFFFFF if named else -1
+    # Pebble ends every log, an empty one too, with a header of the next one.
+    recycled = dialect == "pebble" and named is not None and not fragments
+    compression = layout.COMPRESSION_NONE
+    renamed = False
+    for offset, kind, body in fragments:
+        known = layout.TYPES[dialect][kind]
+        recycled = known.header_size > layout.HEADER_SIZE
+        if recycled:
+            first = layout.LOG_NUMBER.of(body, -layout.TYPE.end)
+            renamed = named is not None and not _carried(number, fragments, dialect) and not _in_database(file, storage)
+            number = first if renamed or number < 0 else number
+        if known.role is Role.COMPRESSION and offset == 0 and len(body) == layout.COMPRESSION_PAYLOAD:
+            compression = int.from_bytes(body, "little")
+        if recycled or known.role not in (Role.METADATA, Role.COMPRESSION):
+            break
+    if compression not in (layout.COMPRESSION_NONE, layout.COMPRESSION_ZSTD):
+        raise FormatError(
+            f"{file.path}: records are compressed with type {compression}; only ZSTD (7) is known in logs"
+        )
+    return LogHead(dialect, recycled, number, compression, renamed)
+
+
+def _carried(number: int, fragments: Iterable[tuple[int, int, bytes]], dialect: Dialect) -> bool:
+    """Whether any of the fragments carries a log number."""
+    types = layout.TYPES[dialect]
+    return any(
+        layout.LOG_NUMBER.of(body, -layout.TYPE.end) == number
+        for _, kind, body in fragments
+        if types[kind].header_size > layout.HEADER_SIZE
+    )
+
+
+def _in_database(file: File, storage: Storage) -> bool:
+    return storage.exists(posixpath.join(posixpath.dirname(file.path), layout.CURRENT_NAME))
+
+
+def _dialect_of(head: bytes) -> Dialect:
+    """Whose fragments a log begins with, or has where it begins with none; LevelDB's where they are everyone's."""
+    for resync in (False, True):
+        found = {one: {kind for _, kind, _ in first_fragments(head, one, resync=resync)} for one in layout.OWN_TYPES}
+        for dialect, own in layout.OWN_TYPES.items():
+            if found[dialect] & own:
+                return dialect
+        if any(found.values()):
+            break
+    return "leveldb"
+
+
+def live_manifest(manifests: Iterable[File], beside: Iterable[File], storage: Storage) -> File:
+    """The one that Pebble's last marker names, or `CURRENT`; without either, the one with the highest number.
+
+    Args:
+        manifests: The MANIFEST files of one directory; at least one.
+        beside: The files of that directory.
+        storage: Where they lie.
+    """
+    by_name = {file.name: file for file in manifests}
+    named = {file.name: file for file in beside}
+    marked = [(int(match[1]), match[2]) for match in map(layout.MARKER_NAME.match, named) if match]
+    if marked:
+        name = max(marked)[1]
+    else:
+        current = named.get(layout.CURRENT_NAME)
+        name = storage.read(current.path).decode("utf-8", "replace").strip() if current is not None else ""
+    return by_name.get(name) or max(by_name.values(), key=_number)
+
+
+def _number(file: File) -> int:
+    match = layout.MANIFEST_NAME.match(file.name)
+    return int(match[1]) if match else -1

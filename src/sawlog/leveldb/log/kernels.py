@@ -1,0 +1,358 @@
+"""Assembling records from fragments. Section 2 of the format; sections 8 and 9 for the dialects."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, NamedTuple
+
+import numpy as np
+
+from sawlog.chain.kernels import (
+    DONE,
+    EVENT,
+    GOOD,
+    NO_ROOM,
+    TAKEN,
+    Window,
+    new_state,
+    note,
+    state_type,
+    walk_chain,
+)
+from sawlog.chain.layout import loader
+from sawlog.kernels.jit import always_inlined, inlined, kernel
+from sawlog.kernels.memory import copy_bytes, prefetch
+from sawlog.kernels.signature import Array, Bytes, Int64, OutBytes, OutInt32s, OutInt64s, Record, UInt64
+from sawlog.leveldb.log import layout
+from sawlog.leveldb.log.judge import Rules, judge, left_in_block, masked_crc
+from sawlog.leveldb.log.layout import Kind, Role
+
+STATE = state_type(
+    "synced",  # 0 until the first fragment that this walk owns; what comes before belongs to an earlier range
+    "open",  # header of the open record's FIRST; -1 when no record is open
+    "open_bytes",  # payload of the open record so far
+    "oversize",  # 1 when the open record has outgrown the limit and is not kept
+    "committed",  # bytes of complete records in `data`; the open record's bytes follow them
+    "suspect",  # recycled files: the first doubtful fragment: damage if the log goes on behind it, else the end; or -1
+    "suspect_kind",
+    "suspect_one",
+    "suspect_two",
+    "note_metadata",  # 1 when metadata fragments are written down among the events
+    "resumed",  # end of the last block within which reading went on behind damage; 0 for none
+)
+"""The state of a walk over fragments."""
+
+METADATA = -1
+"""The kind of an event that is no damage but a metadata fragment; its two numbers are type and header size."""
+
+
+class Out(NamedTuple):
+    """Where records go.
+
+    Attributes:
+        data: uint8, payloads of complete records back to back, then that of the open one.
+        ends: int32, `ends[i + 1]` is the end of record i in `data`; `ends[0]` is 0.
+        starts: int64, file offset of each record.
+        stops: int64, file offset behind each record.
+        recovered: uint8, set to 1 for records that begin behind damage in the same block; others are left alone.
+        events: See `sawlog.chain.kernels.EVENT`.
+    """
+
+    data: OutBytes
+    ends: OutInt32s
+    starts: OutInt64s
+    stops: OutInt64s
+    recovered: OutBytes
+    events: Annotated[Any, Array(EVENT, writable=True)]
+
+
+_HEADER = np.uint64(layout.HEADER_SIZE)
+_TYPE = np.uint64(layout.TYPE.offset)
+_U32 = np.uint64(0xFFFFFFFF)
+_ZERO = np.uint64(0)
+_load_checksum = loader(layout.CHECKSUM)
+_load_length = loader(layout.LENGTH)
+
+AHEAD = np.uint64(2048)
+"""How far before their use cache lines are asked for: small records leave the CPU's own prefetching behind."""
+LINE = np.uint64(64)
+
+_ROLE_UNKNOWN = int(Role.UNKNOWN)
+_ROLE_FULL = int(Role.FULL)
+_ROLE_FIRST = int(Role.FIRST)
+_ROLE_LAST = int(Role.LAST)
+_ROLE_METADATA = int(Role.METADATA)
+_ROLE_COMPRESSION = int(Role.COMPRESSION)
+
+_UNKNOWN_TYPE = int(Kind.UNKNOWN_TYPE)
+_PARTIAL_RECORD = int(Kind.PARTIAL_RECORD)
+_MISSING_START = int(Kind.MISSING_START)
+_BROKEN_RECORD = int(Kind.BROKEN_RECORD)
+_RECORD_TOO_LARGE = int(Kind.RECORD_TOO_LARGE)
+_FOREIGN_FRAGMENT = int(Kind.FOREIGN_FRAGMENT)
+_UNUSED_SPACE = int(Kind.UNUSED_SPACE)
+
+
+@always_inlined
+def run(window: Any, pos: Any, state: Any, out: Any, rules: Any) -> Any:
+    """The common case, alone in a tight loop: intact legacy FULL fragments, all in one block."""
+    data = window.data
+    at = window.base + pos
+    if rules.recycled != _ZERO or at >= window.end or state.synced == 0 or state.open >= 0:
+        return pos
+    if state.resumed > np.int64(at):
+        return pos
+    left = left_in_block(window, at)
+    if np.uint64(len(data)) - pos < left:
+        return pos
+    base = window.base
+    begun = pos
+    stop = pos + left
+    rows = state.rows
+    max_rows = state.max_rows
+    longest = np.uint64(rules.longest)
+    committed = np.uint64(state.committed)
+    capacity = np.uint64(len(out.data))
+    while rows < max_rows and stop - pos >= _HEADER:
+        prefetch(data, pos + AHEAD)
+        prefetch(data, pos + AHEAD + LINE)
+        length = _load_length(data, pos)
+        total = _HEADER + length
+        if data[pos + _TYPE] != _ROLE_FULL or total > stop - pos or length > longest:
+            break
+        if rules.verify and _load_checksum(data, pos) != masked_crc(data, pos + _TYPE, total - _TYPE):
+            break
+        if rules.gather:
+            if capacity - committed < length:
+                break
+            copy_bytes(out.data, committed, data, pos + _HEADER, length)
+        committed += length
+        out.starts[rows] = base + pos
+        pos += total
+        out.stops[rows] = base + pos
+        rows += 1
+        out.ends[rows] = committed
+    state.rows = rows
+    state.committed = committed
+    state.record_bytes += np.int64(pos - begun)
+    return pos
+
+
+@inlined
+def _forget_record(events: Any, state: Any, kind: Any, at: Any) -> None:
+    """Give the open record up, if there is one, because of what stands at file offset `at`."""
+    start = state.open
+    if start < 0:
+        return
+    state.open = -1
+    # An old writer left an empty FIRST at the end of a block and began anew behind it; nothing is lost by that.
+    if state.open_bytes == 0 and kind == _PARTIAL_RECORD:
+        state.padding_bytes += at - start
+    else:
+        note(events, state, kind, start, at - start, state.open_bytes, at)
+        events[state.events - 1].dropped = state.open_bytes
+
+
+@inlined
+def _confirm_suspect(events: Any, state: Any, at: Any) -> None:
+    """A valid fragment stands behind a doubtful one: the log went on, so what lies between is damage."""
+    suspect = state.suspect
+    if suspect >= 0:
+        note(events, state, state.suspect_kind, suspect, at - suspect, state.suspect_one, state.suspect_two)
+        _forget_record(events, state, _BROKEN_RECORD, suspect)
+        state.suspect = -1
+
+
+@always_inlined
+def _pass_unused(state: Any, at: Any, length: Any) -> None:
+    """The rest of a block is zeros: padding."""
+    state.padding_bytes += length
+    if state.zeros < 0:
+        state.zeros = at
+
+
+@inlined
+def _suspect(state: Any, at: Any, length: Any, unused: Any, recycled: Any) -> None:
+    """What cannot be read where a recycled file may end: the end of the log, unless fragments of it follow."""
+    if state.synced == 0 or state.suspect >= 0:
+        return
+    if unused and state.open < 0:
+        _pass_unused(state, at, length)
+    # Longer headers leave longer trailers, which a record in compressed chunks may go on behind.
+    elif not unused or np.uint64(length) >= recycled:
+        state.suspect = at
+        state.suspect_kind = state.kind
+        state.suspect_one = state.one
+        state.suspect_two = state.two
+
+
+@always_inlined
+def lose(window: Any, start: Any, length: Any, state: Any, out: Any, rules: Any) -> Any:
+    """The rest of a block cannot be read: it is unused, or damaged. An open record is broken by it."""
+    at = np.int64(start)
+    lost = np.int64(length)
+    rest = left_in_block(window, start)
+    unused = state.kind == _UNUSED_SPACE and length == rest
+    if length < rest:
+        state.resumed = np.int64(start + rest)
+    if rules.recycled != _ZERO:
+        _suspect(state, at, lost, unused, rules.recycled)
+        return TAKEN
+    if start >= window.end:
+        _forget_record(out.events, state, _BROKEN_RECORD, at)
+        return DONE
+    state.synced = 1
+    if unused:
+        _pass_unused(state, at, lost)
+    else:
+        note(out.events, state, state.kind, at, lost, state.one, state.two)
+        if state.kind != _FOREIGN_FRAGMENT and not rules.resync:
+            out.events[state.events - 1].dropped = lost
+        state.zeros = -1
+    _forget_record(out.events, state, _BROKEN_RECORD, at)
+    return TAKEN
+
+
+@always_inlined
+def _take_record(state: Any, out: Any, start: Any, end: Any) -> None:
+    """A record is complete, from file offset `start` to `end`; `state.committed` counts its bytes."""
+    row = state.rows
+    out.starts[row] = start
+    out.stops[row] = end
+    out.ends[row + 1] = state.committed
+    if start < state.resumed:
+        out.recovered[row] = 1
+    state.rows = row + 1
+    state.record_bytes += end - start
+
+
+@always_inlined
+def _begin(window: Any, pos: Any, size: Any, state: Any, out: Any, rules: Any) -> Any:
+    """Take a fragment that begins a record: FULL or FIRST."""
+    at = window.base + pos
+    here = np.int64(at)
+    code = window.data[pos + _TYPE]
+    header = rules.headers[code]
+    length = np.int64(size - header)
+    if at >= window.end:
+        _confirm_suspect(out.events, state, here)
+        _forget_record(out.events, state, _PARTIAL_RECORD, here)
+        return DONE
+    keep = length <= rules.longest
+    if rules.gather and keep and len(out.data) - state.committed < length:
+        return NO_ROOM
+    state.synced = 1
+    _confirm_suspect(out.events, state, here)
+    _forget_record(out.events, state, _PARTIAL_RECORD, here)
+    if rules.gather and keep:
+        copy_bytes(out.data, np.uint64(state.committed), window.data, pos + header, size - header)
+    if rules.roles[code] == _ROLE_FIRST:
+        state.open = here
+        state.open_bytes = length
+        state.oversize = 0 if keep else 1
+    elif keep:
+        state.committed += length
+        _take_record(state, out, here, here + np.int64(size))
+    else:
+        note(out.events, state, _RECORD_TOO_LARGE, at, size, length, rules.longest)
+    return TAKEN
+
+
+@inlined
+def _take_other(here: Any, total: Any, length: Any, code: Any, role: Any, state: Any, events: Any) -> Any:
+    """A fragment that is no part of the open record. Returns whether it was one."""
+    start = state.open
+    if role == _ROLE_METADATA:
+        _forget_record(events, state, _PARTIAL_RECORD, here)
+        state.header_bytes += total
+        if state.note_metadata != 0:
+            note(events, state, METADATA, here, total, code, total - length)
+        return True
+    if role == _ROLE_UNKNOWN:
+        dropped = length
+        if start < 0:
+            note(events, state, _UNKNOWN_TYPE, here, total, code, 0)
+        else:
+            dropped += state.open_bytes
+            note(events, state, _UNKNOWN_TYPE, start, here + total - start, code, 0)
+            state.open = -1
+        events[state.events - 1].dropped = dropped
+        return True
+    if start < 0:
+        note(events, state, _MISSING_START, here, total, length, role)
+        events[state.events - 1].dropped = length
+        return True
+    return False
+
+
+@always_inlined
+def gather(window: Any, pos: Any, size: Any, state: Any, out: Any, rules: Any) -> Any:
+    """Take an intact fragment."""
+    code = window.data[pos + _TYPE]
+    role = rules.roles[code]
+    if role in (_ROLE_FULL, _ROLE_FIRST):
+        return _begin(window, pos, size, state, out, rules)
+    if state.synced == 0:
+        return TAKEN
+    here = np.int64(window.base + pos)
+    header = rules.headers[code]
+    length = np.int64(size - header)
+    _confirm_suspect(out.events, state, here)
+    if role == _ROLE_COMPRESSION:
+        role = _ROLE_METADATA if here == 0 else _ROLE_UNKNOWN
+    if _take_other(here, np.int64(size), length, np.int64(code), role, state, out.events):
+        return TAKEN
+
+    whole = state.open_bytes + length
+    if whole > rules.longest:
+        state.oversize = 1
+    if rules.gather and state.oversize == 0:
+        used = state.committed + state.open_bytes
+        if len(out.data) - used < length:
+            return NO_ROOM
+        copy_bytes(out.data, np.uint64(used), window.data, pos + header, size - header)
+    state.open_bytes = whole
+    if role == _ROLE_LAST:
+        start = state.open
+        stop = here + np.int64(size)
+        state.open = -1
+        if state.oversize != 0:
+            note(out.events, state, _RECORD_TOO_LARGE, start, stop - start, whole, rules.longest)
+        else:
+            state.committed += whole
+            _take_record(state, out, start, stop)
+    return TAKEN
+
+
+@kernel
+def read_fragments(window: Window, state: Annotated[Any, Record(STATE)], out: Out, rules: Rules) -> Int64:
+    """Read fragments from a window and assemble records: MORE, FULL or END, see `sawlog.chain.kernels.walk_chain`."""
+    return walk_chain(run, judge, gather, lose, window, state, out, rules)
+
+
+@kernel
+def judge_fragment(window: Window, state: Annotated[Any, Record(STATE)], rules: Rules) -> UInt64:
+    """Judge the fragment at `state.position`: the bytes of a good one, else 0."""
+    verdict, size = judge(window, np.uint64(state.position) - window.base, state, rules)
+    return size if verdict == GOOD else _ZERO
+
+
+@kernel
+def _masked_checksum(buffer: Bytes) -> UInt64:
+    return masked_crc(buffer, _ZERO, np.uint64(len(buffer)))
+
+
+def masked_checksum(data: bytes) -> int:
+    """The stored form of the CRC-32C of some bytes."""
+    return int(_masked_checksum(np.frombuffer(data, np.uint8)))
+
+
+def first_state(position: int = 0) -> Any:
+    """A state for judging single fragments."""
+    return new_state(STATE, position=position, synced=1, open=-1, suspect=-1)
+
+
+def window_of(head: bytes) -> Window:
+    """The beginning of a file as a window."""
+    data = np.frombuffer(head, np.uint8)
+    size = np.uint64(len(head))
+    return Window(data, _ZERO, size, size)

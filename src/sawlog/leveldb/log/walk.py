@@ -1,0 +1,340 @@
+"""Ranges of logs as fragments, and the passes over them: records as batches, and what the log says besides them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, ClassVar, Literal
+
+import numpy as np
+import pyarrow as pa
+
+from sawlog.arrow import Column, array_of, binary_array, constant, constant_string, fixed_array
+from sawlog.chain.kernels import Window
+from sawlog.chain.walk import ChainWalk, Event, Span
+from sawlog.damage import Damage, DamageWarning, Findings, Tail, TailStatus
+from sawlog.errors import ChangedError, DiskError, warn
+from sawlog.format import OFFSET_COLUMN, PROBE_BYTES, Projection, Scan
+from sawlog.leveldb.log import kernels as k
+from sawlog.leveldb.log import layout
+from sawlog.leveldb.log.columns import END_COLUMN, RECORD_COLUMN, RECOVERED_COLUMN, ROWS_SCHEMA, STALE_COLUMN
+from sawlog.leveldb.log.head import LogHead, first_fragments, read_head
+from sawlog.leveldb.log.judge import rules_of
+from sawlog.leveldb.log.layout import DETAIL, GIVEN_UP, Dialect, Kind, Role
+from sawlog.leveldb.log.options import ReadOptions
+from sawlog.ranges import FileRange, intact_end
+from sawlog.storage import File, Source, Storage
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+
+BATCH_BYTES = 4 << 20
+"""Payload per batch, unless one record is larger."""
+BATCH_ROWS = 64 << 10
+_SEARCHED = 32 * layout.BLOCK_SIZE
+"""Bytes in which the next life is looked for at a time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Metadata:
+    """A fragment that tells something about the records behind it. Offset of its header in the file, type, sizes."""
+
+    offset: int
+    type: int
+    header_size: int
+    length: int
+
+
+class Walk(ChainWalk):
+    """One pass over a range.
+
+    Attributes:
+        head: What the beginning of the file says.
+        metadata: Where metadata fragments are collected, each before the rows behind it are yielded; `None`: nowhere.
+    """
+
+    kinds: ClassVar = Kind
+    details: ClassVar = DETAIL
+    torn: ClassVar = "the file ends inside a fragment"
+
+    def __init__(
+        self,
+        fragment: LogRange,
+        source: Source,
+        head: LogHead,
+        schema: pa.Schema,
+        findings: Findings,
+        metadata: list[Metadata] | None = None,
+        *,
+        stale: bool = False,
+    ) -> None:
+        options: ReadOptions = fragment.scan.options
+        size = fragment.end - fragment.start
+        max_rows = min(BATCH_ROWS, size // layout.HEADER_SIZE + 1)
+        super().__init__(
+            Span(fragment.file, fragment.start, fragment.end), source, findings, k.STATE, max_rows=max_rows
+        )
+        self.metadata = metadata
+        self._fragment = fragment
+        self.head = head
+        self._schema = schema
+        self._stale = stale
+        self._longest = options.max_item_bytes
+        self._compressed = head.compression != layout.COMPRESSION_NONE
+        gather = RECORD_COLUMN in schema.names or self._compressed
+        # What ZSTD cannot make smaller grows by less than this.
+        longest = self._longest + (self._longest >> 8) + (1 << 10) if self._compressed else self._longest
+        self._rules = rules_of(
+            head.dialect,
+            log=head.log_number,
+            recycled=head.recycled,
+            verify=options.verify_checksums,
+            gather=gather,
+            longest=longest,
+            resync="damaged" in options.salvage,
+        )
+        self.state.synced = fragment.synced
+        self.state.note_metadata = metadata is not None
+        self.state.open = self.state.suspect = -1
+        self._usual = min(BATCH_BYTES, max(size, 1)) if gather else 0
+        self._capacity = self._usual
+        self.starts = Column(np.int64, max_rows).values
+        self._stops = Column(np.int64, max_rows).values
+        self._ends = Column(np.int32, max_rows + 1).values
+        self._ends[0] = 0
+        self._recovered = np.zeros(max_rows if "damaged" in options.salvage else 0, np.uint8)
+        self._data = Column(np.uint8, self._capacity)
+
+    def read(self, window: Window) -> int:
+        """See `ChainWalk.read`."""
+        out = k.Out(self._data.values, self._ends, self.starts, self._stops, self._recovered, self.events)
+        return int(k.read_fragments(window, self.state, out, self._rules))
+
+    def grow(self) -> None:
+        """See `ChainWalk.grow`."""
+        self._allocate(2 * self._capacity)
+
+    def renew(self) -> None:
+        """See `ChainWalk.renew`. Room that one large record needed is kept only while others use it."""
+        self._allocate(self._capacity if self.state.committed > self._capacity // 4 else self._usual)
+        self._recovered[:] = 0
+
+    def _allocate(self, capacity: int) -> None:
+        """Take a fresh column for payloads, and carry the bytes of the open record over."""
+        state = self.state
+        length = int(state.open_bytes) if self._rules.gather and state.open >= 0 and not state.oversize else 0
+        self._capacity = max(capacity, length)
+        data = Column(np.uint8, self._capacity)
+        committed = int(state.committed)
+        data.values[:length] = self._data.values[committed : committed + length]
+        self._data = data
+        state.committed = 0
+
+    def deliver(self, rows: int) -> Iterator[tuple[int, pa.RecordBatch]]:
+        """See `ChainWalk.deliver`."""
+        if self._compressed:
+            yield from self._expanded(rows)
+            return
+        records = binary_array(self._ends[: rows + 1], self._data) if self._rules.gather else None
+        yield rows, self._batch(slice(0, rows), records)
+
+    def _expanded(self, rows: int) -> Iterator[tuple[int, pa.RecordBatch]]:
+        """The rows in hand, expanded. Stops at one that cannot be, where damage fails."""
+        from sawlog.leveldb.log.compression import expand
+
+        if not rows:
+            yield 0, self._batch(slice(0, 0), array_of([], pa.binary()))
+        for group in expand(self._data.values, self._ends[: rows + 1], self._longest):
+            kept = len(group.rows)
+            if group.failed and self.fails:
+                kept = int(np.searchsorted(group.rows, min(group.failed)))
+            records = pa.Array.from_buffers(pa.binary(), kept, [None, pa.py_buffer(group.ends), group.data])
+            yield kept, self._batch(group.rows[:kept], records)
+            for row, size in sorted(group.failed.items()):
+                start, stop = int(self.starts[row]), int(self._stops[row])
+                kind = Kind.BAD_COMPRESSION if size is None else Kind.RECORD_TOO_LARGE
+                self.complain(kind, start, stop - start, DETAIL[kind].format(size, self._longest))
+            if group.failed and self.fails:
+                return
+
+    def _batch(self, rows: slice | NDArray[np.int64], records: pa.Array | None) -> pa.RecordBatch:
+        starts = self.starts[rows]
+        arrays = []
+        for name in self._schema.names:
+            if name == RECORD_COLUMN:
+                arrays.append(records)
+            elif name == OFFSET_COLUMN:
+                arrays.append(fixed_array(pa.int64(), starts.copy()))
+            elif name == END_COLUMN:
+                arrays.append(fixed_array(pa.int64(), self._stops[rows].copy()))
+            elif name == RECOVERED_COLUMN:
+                bits = pa.py_buffer(np.packbits(self._recovered[rows], bitorder="little"))
+                arrays.append(pa.Array.from_buffers(pa.bool_(), len(starts), [None, bits]))
+            elif name == STALE_COLUMN:
+                arrays.append(constant(self._stale, pa.bool_(), len(starts)))
+            else:
+                arrays.append(constant_string(self.path, len(starts)))
+        return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
+
+    def remark(self, event: Event) -> None:
+        """See `ChainWalk.remark`: a metadata fragment."""
+        if self.metadata is not None:
+            self.metadata.append(Metadata(event.offset, event.one, event.two, event.length - event.two))
+
+    def describe(self, event: Event) -> str:
+        """See `ChainWalk.describe`."""
+        two = Role(event.two).name if event.kind == Kind.MISSING_START else event.two
+        detail = DETAIL[Kind(event.kind)].format(event.one, two)
+        return detail.removesuffix(GIVEN_UP) if self._rules.resync else detail
+
+    def pending(self) -> tuple[int, ...]:
+        """See `ChainWalk.pending`."""
+        return int(self.state.open), self.doubtful
+
+    @property
+    def doubtful(self) -> int:
+        """Where a recycled log ends, or is damaged: no fragment of it was met behind that byte; -1 for nowhere."""
+        return int(self.state.suspect)
+
+    def unread(self, length: int) -> int:
+        """See `ChainWalk.unread`: LevelDB counts one block."""
+        return layout.BLOCK_SIZE
+
+    def tail(self) -> Tail | None:
+        """See `ChainWalk.tail`."""
+        state, size = self.state, self.span.file.size
+        open_, suspect = int(state.open), int(state.suspect)
+        if not state.synced or (state.position < size and state.tail < 0):
+            return None
+        if suspect >= 0:
+            offset = open_ if open_ >= 0 else suspect
+            return Tail(TailStatus.STALE, offset, size - offset, "no fragment of this log stands behind this byte")
+        if open_ >= 0:
+            detail = f"a record of {int(state.open_bytes)} bytes so far has no end"
+            return Tail(TailStatus.OPEN, open_, size - open_, detail)
+        if state.zeros == self.span.start and not self._fragment.synced:
+            return self._padding()
+        return super().tail()
+
+    def _padding(self) -> Tail | None:
+        """The unused space at the end, of which all of this range is a part: the whole file tells where it begins."""
+        whole = Walk(
+            replace(self._fragment, start=0, synced=True), self.source, self.head, pa.schema([]), Findings("skip")
+        )
+        for _ in whole.batches():
+            pass
+        return whole.findings.tail
+
+
+@dataclass(frozen=True)
+class LogRange(FileRange):
+    """Those records of one log whose first header lies in `[start, end)`.
+
+    Attributes:
+        file: The log; its size is where this scan takes the file to end.
+        start: A block boundary, or, when `synced`, the end of a complete record.
+        end: A block boundary, or the size of the file.
+        synced: Whether a record may start right at `start`; otherwise what is left of an earlier one is passed over.
+        dialect: As in the options, or as the directory tells.
+    """
+
+    synced: bool
+    dialect: Dialect | Literal["auto"]
+
+    def decode(self, schema: pa.Schema, findings: Findings) -> Iterator[pa.RecordBatch]:
+        """See `Fragment.decode`. Section 5.2 of the format gives every record to exactly one range."""
+        with closing(self.scan.storage.open(self.file, self.end)) as source:
+            if source.size < self.file.size:
+                raise ChangedError.shorter(self.path, self.file.size, source.size)
+            try:
+                if self.start < PROBE_BYTES:
+                    # What is read of a remote file anyway is not fetched twice.
+                    vars(self)["head"] = read_head(
+                        bytes(source.window(0, PROBE_BYTES)), self.file, self.dialect, self.scan.storage
+                    )
+                head = self.head
+            except DiskError as error:
+                kind, length = Kind.READ_ERROR.name.lower(), self.end - self.start
+                findings.damage(Damage(self.path, self.start, length, kind, str(error), layout.BLOCK_SIZE))
+                return
+            if head.renamed and self.start == 0:
+                findings.notes["renamed_logs"] += 1
+                detail = "no fragment carries the number in the file's name; it is read as log"
+                warn(f"{self.path}: {detail} {head.log_number}", DamageWarning)
+            walk = Walk(self, source, head, schema, findings)
+            yield from walk.batches()
+            if "stale" in self.scan.options.salvage:
+                yield from _former_lives(self, walk, schema)
+
+    @cached_property
+    def head(self) -> LogHead:
+        """What the beginning of the file says.
+
+        Raises:
+            OSError: When it cannot be read.
+        """
+        storage = self.scan.storage
+        return read_head(storage.read(self.path, 0, PROBE_BYTES), self.file, self.dialect, storage)
+
+    def find_tail(self) -> Tail | None:
+        """How the log ends, if the range reaches there; records are walked, whatever the view, not decoded."""
+        findings = Findings("skip")
+        for _ in LogRange.decode(self, pa.schema([]), findings):
+            pass
+        return findings.tail
+
+    def find_end(self) -> int:
+        """Where the last complete record of the log ends, or the intact part, if damage reaches up to the end."""
+        findings = Findings("skip", drained=True, columns=[])
+        return intact_end(LogRange.decode(self, pa.schema([]), findings), findings, self.file.size)
+
+
+def whole_log(file: File, options: ReadOptions, storage: Storage) -> LogRange:
+    """One range over all of a log, delivering everything intact."""
+    scan = Scan(options=options, on_damage="skip", storage=storage)
+    projection = Projection.of(ROWS_SCHEMA, scan)
+    return LogRange(scan, projection, file.path, file.size, file, 0, file.size, synced=True, dialect=options.dialect)
+
+
+def _former_lives(fragment: LogRange, walk: Walk, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """The records of a file that was written over, from where its log ends.
+
+    The log that the file was before goes on behind that place, up to where it ended in turn; and so forth. What cannot
+    be read there is no damage: it was given up when the file was written over.
+
+    Args:
+        fragment: All of the log.
+        walk: The walk over it, at its end.
+        schema: As for `Fragment.decode`.
+    """
+    findings = walk.findings
+    while walk.doubtful >= 0:
+        found = _next_life(walk.doubtful, fragment.file.size, walk.head, walk.source)
+        if found is None:
+            return
+        start, head = found
+        ledger = Findings("skip")
+        begin = walk.doubtful if "damaged" in fragment.scan.options.salvage else start
+        range_ = replace(fragment, start=begin, end=fragment.file.size, synced=True)
+        walk = Walk(range_, walk.source, head, schema, ledger, stale=True)
+        for batch in walk.batches():
+            findings.rows += ledger.rows
+            findings.notes["stale_rows"] += ledger.rows
+            ledger.rows = 0
+            yield batch
+
+
+def _next_life(doubtful: int, size: int, head: LogHead, source: Source) -> tuple[int, LogHead] | None:
+    """The first block behind a place that begins with a fragment of another log, and that log's number."""
+    for start in range(layout.block_end(doubtful), size, _SEARCHED):
+        window = bytes(source.window(start, min(_SEARCHED, size - start)))
+        for offset, kind, body in first_fragments(window, head.dialect):
+            if layout.TYPES[head.dialect][kind].header_size == layout.HEADER_SIZE:
+                continue
+            number = layout.LOG_NUMBER.of(body, -layout.TYPE.end)
+            if number != head.log_number:
+                return start + offset, replace(head, log_number=number)
+    return None

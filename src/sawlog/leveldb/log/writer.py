@@ -1,0 +1,144 @@
+"""Writing LevelDB logs: byte for byte what LevelDB's own writer makes; RocksDB's recyclable headers on request."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from sawlog.chain.records import RecordWriter, invalid_array
+from sawlog.errors import OptionError
+from sawlog.format import PROBE_BYTES
+from sawlog.leveldb.log import layout
+from sawlog.leveldb.log.head import read_head, settle_dialect
+from sawlog.leveldb.log.options import ReadOptions, WriteOptions
+from sawlog.leveldb.log.walk import whole_log
+from sawlog.storage import File, Staged, StagedFile, Storage, is_remote, normalize
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+OUT_BYTES = 2 << 20
+"""Bytes laid out before they are written; at least two blocks."""
+
+
+class LogWriter(RecordWriter):
+    """Writes one log. See section 2 of the format.
+
+    Raises:
+        SchemaError: When the data is anything but one binary (or string) column named `record`.
+        OptionError: When a log cannot be continued with these options.
+    """
+
+    format_name = "leveldb_log"
+    file_kind = "log"
+    _file: StagedFile | _Appended  # type: ignore[assignment]
+
+    def __init__(self, path: str, schema: pa.Schema, options: WriteOptions, storage: Storage) -> None:
+        import numpy as np
+
+        from sawlog.leveldb.log import encode
+
+        super().__init__(schema, storage)
+        self._kernels = encode
+        recyclable = options.dialect == "rocksdb"
+        self._header = np.uint64(layout.RECYCLABLE_HEADER_SIZE if recyclable else layout.HEADER_SIZE)
+        self._log = np.uint64((options.log_number or 0) & 0xFFFFFFFF)
+        self._out = np.empty(OUT_BYTES, np.uint8)
+        self._state = np.zeros(1, encode.STATE)[0]
+        if options.append and storage.exists(path):
+            self._file = _Appended.open(path, options, storage)
+            self._state.in_block = self._file.start % layout.BLOCK_SIZE
+        else:
+            self._file = storage.stage(path)
+
+    def write_metadata(self, code: int, payload: bytes) -> None:
+        """Append a fragment that belongs to no record. Such fragments begin a new block rather than be split."""
+        from sawlog.leveldb.log.kernels import masked_checksum
+
+        left = layout.BLOCK_SIZE - int(self._state.in_block)
+        checked = layout.TYPE.encode(code) + payload
+        fragment = layout.CHECKSUM.encode(masked_checksum(checked)) + layout.LENGTH.encode(len(payload)) + checked
+        self._flush()
+        if left < len(fragment):
+            self._file.write(bytes(left))
+            self._state.in_block = 0
+        self._file.write(fragment)
+        self._state.in_block += len(fragment)
+
+    def _write_piece(self, offsets: NDArray[np.int32], data: NDArray[np.uint8]) -> None:
+        k = self._kernels
+        offsets.flags.writeable = data.flags.writeable = False
+        self._state.record = 0
+        self._state.done = -1
+        while (status := k.write_fragments(data, offsets, self._header, self._log, self._state, self._out)) != k.END:
+            if status == k.INVALID:
+                raise invalid_array()
+            self._flush()
+        if self._state.used > OUT_BYTES // 2:
+            self._flush()
+
+    def _flush(self) -> None:
+        self._file.write(self._out[: int(self._state.used)])
+        self._state.used = 0
+
+
+class _Appended:
+    """An existing log that is continued in place. What is written shows as a torn tail until it is complete."""
+
+    def __init__(self, path: str, start: int) -> None:
+        self.path = path
+        self.start = start
+        self._file = open(path, "r+b", buffering=0)
+        self._cut = False
+
+    @classmethod
+    def open(cls, path: str, options: WriteOptions, storage: Storage) -> _Appended:
+        """Find the end of the last complete record, to go on behind it.
+
+        Raises:
+            OptionError: On remote storage, or when the options do not fit the log.
+        """
+        name = normalize(path)
+        if is_remote(name):
+            raise OptionError(f"{path}: append=True needs a local file; object stores cannot change one in place")
+        file = File(name, os.path.getsize(name))
+        # A torn first fragment does not tell whose it is.
+        dialect = settle_dialect(file, "rocksdb" if options.dialect == "rocksdb" else "auto", storage)
+        head = read_head(storage.read(name, 0, PROBE_BYTES), file, dialect, storage)
+        if head.compression != layout.COMPRESSION_NONE:
+            raise OptionError(f"{path}: append=True cannot continue a compressed log")
+        tail = whole_log(file, ReadOptions(dialect=dialect), storage).find_tail()
+        start = tail.offset if tail is not None else file.size
+        number = None if options.log_number is None else options.log_number & 0xFFFFFFFF
+        if start and head.recycled and head.log_number != number:
+            raise OptionError(
+                f'{path}: append=True: the log has recyclable headers; give dialect="rocksdb", '
+                f"log_number={head.log_number}"
+            )
+        if start and not head.recycled and number is not None:
+            raise OptionError(f"{path}: append=True: the log has no recyclable headers; leave dialect and log_number")
+        return cls(name, start)
+
+    def write(self, data: Any) -> None:
+        view = memoryview(data).cast("B")
+        if not self._cut:
+            self._file.truncate(self.start)
+            self._file.seek(self.start)
+            self._cut = True
+        while len(view):
+            view = view[self._file.write(view) :]
+
+    def finish(self) -> Staged:
+        self.write(b"")
+        os.fsync(self._file.fileno())
+        size = self._file.tell()
+        self._file.close()
+        return Staged(self.path, self.path, size)
+
+    def discard(self, storage: Storage) -> None:
+        self._file.close()
+        if self._cut:
+            os.truncate(self.path, self.start)

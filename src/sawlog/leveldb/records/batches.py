@@ -1,0 +1,241 @@
+"""Building write batches: a table of operations becomes records that LevelDB and RocksDB recover."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from sawlog.errors import SchemaError
+from sawlog.format import OFFSET_COLUMN, PROVENANCE
+from sawlog.leveldb.log.columns import ROWS_SCHEMA
+from sawlog.leveldb.records import layout
+from sawlog.leveldb.records.writes import WRITES_SCHEMA, binary_buffers, operation_names, tag_table
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+PIECE_BYTES = 64 << 20
+"""Keys and values that are laid out at a time."""
+
+_REQUIRED = ("operation", "key", "value")
+_KNOWN = (*WRITES_SCHEMA.names, *(field.name for field in PROVENANCE))
+
+
+class BatchBuilder:
+    """Turns record batches of operations into record batches of the column `record`, one write batch per row.
+
+    Args:
+        schema: Columns of `WRITES_SCHEMA`. `sequence` and `column_family` may be missing: operations are numbered from
+            `first_sequence` then, and belong to family 0. With `_offset`, as read from a log, operations with equal
+            offsets make one write batch, as they did there; otherwise each operation makes one of its own, or
+            `operations_per_batch` do.
+        first_sequence: Number of the first operation, where the data has no `sequence`.
+        operations_per_batch: Operations per write batch, where the data has no `_offset`.
+
+    Raises:
+        SchemaError: For columns that are missing, unknown or of the wrong type.
+    """
+
+    def __init__(self, schema: pa.Schema, first_sequence: int, operations_per_batch: int) -> None:
+        for name in _REQUIRED:
+            if name not in schema.names:
+                raise SchemaError(f"write batches need the columns {', '.join(_REQUIRED)}; {name!r} is missing")
+        for name in schema.names:
+            if name not in _KNOWN:
+                raise SchemaError(f"write batches have no column {name!r}; columns: {', '.join(_KNOWN)}")
+        self._sequence = first_sequence
+        self._group = operations_per_batch
+        self._row = 0
+        self._waiting: pa.RecordBatch | None = None
+
+    def build(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        """The write batches of some operations; the last one may wait for its other operations.
+
+        Raises:
+            SchemaError: For a value that no write batch can hold; names column and row.
+        """
+        if OFFSET_COLUMN in batch.schema.names and batch.num_rows:
+            if self._waiting is not None:
+                batch = pa.concat_batches([self._waiting, batch])
+            last = _group_start(batch.column(OFFSET_COLUMN), batch.num_rows - 1)
+            self._waiting = batch.slice(last)
+            batch = batch.slice(0, last)
+        yield from self._build(batch)
+
+    def finish(self) -> Iterator[pa.RecordBatch]:
+        """The write batch that was waiting, if there is one."""
+        if self._waiting is not None:
+            waiting, self._waiting = self._waiting, None
+            yield from self._build(waiting)
+
+    def _build(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        if not batch.num_rows:
+            return
+        size = sum(batch.column(name).nbytes for name in ("key", "value"))
+        half = batch.num_rows // 2
+        if OFFSET_COLUMN in batch.schema.names:
+            half = _group_start(batch.column(OFFSET_COLUMN), half)
+        if size > PIECE_BYTES and half:
+            yield from self._build(batch.slice(0, half))
+            yield from self._build(batch.slice(half))
+            return
+        yield self._encode(batch)
+        self._row += batch.num_rows
+
+    def _encode(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        import numpy as np
+
+        from sawlog.arrow import Column, binary_array
+        from sawlog.leveldb.records import kernels
+
+        operations = self._operations(batch)
+        families = self._integers(batch, "column_family", layout.MAX_FAMILY)
+        if families is None:
+            families = np.zeros(batch.num_rows, np.int64)
+        self._check_families(operations, families)
+        keys, values = (kernels.Strings(*self._binary(batch, name, operations)) for name in ("key", "value"))
+        sequences, counted = self._sequences(batch, operations)
+        starts = self._starts(batch, sequences, counted)
+        payload = keys.offsets[-1] - keys.offsets[0] + values.offsets[-1] - values.offsets[0]
+        batches = len(starts) - 1
+        room = int(payload) + batches * layout.BATCH_HEADER + batch.num_rows * kernels.OPERATION_ROOM
+        if room > layout.MAX_RECORD:
+            raise SchemaError(f"row {self._row}: a write batch of 2 GiB or more")
+        out = Column(np.uint8, room)
+        ends = np.zeros(batches + 1, np.int32)
+        rows = kernels.Operations(starts, sequences, operations, families, keys, values)
+        status = kernels.encode_batches(rows, tag_table("rocksdb"), out.values, ends)
+        if status == kernels.INVALID:
+            raise SchemaError("columns 'key' and 'value': an Arrow array is invalid: offsets outside its data")
+        return pa.RecordBatch.from_arrays([binary_array(ends, out)], schema=ROWS_SCHEMA)
+
+    def _operations(self, batch: pa.RecordBatch) -> NDArray[np.int8]:
+        import numpy as np
+        import pyarrow.compute as pc
+
+        column = batch.column("operation")
+        if not pa.types.is_dictionary(column.type) and not _is_text(column.type):
+            raise SchemaError(f"column 'operation' is {column.type}; expected strings")
+        codes = pc.index_in(column.cast(pa.string()), operation_names())
+        if codes.null_count:
+            row = codes.is_null().index(True).as_py()
+            known = ", ".join(layout.NAMES)
+            raise SchemaError(f"column 'operation', row {self._row + row}: {column[row].as_py()!r} is none of {known}")
+        numbers: NDArray[np.int8] = codes.to_numpy().astype(np.int8)
+        return numbers
+
+    def _integers(self, batch: pa.RecordBatch, name: str, largest: int) -> NDArray[np.int64] | None:
+        """An integer column of the batch, if it has it."""
+        if name not in batch.schema.names:
+            return None
+        column = batch.column(name)
+        if not pa.types.is_integer(column.type):
+            raise SchemaError(f"column {name!r} is {column.type}; expected integers")
+        if column.null_count:
+            raise SchemaError(f"column {name!r}, row {self._row + column.is_null().index(True).as_py()}: null")
+        numbers: NDArray[np.int64] = column.cast(pa.int64()).to_numpy()
+        wrong = (numbers < 0) | (numbers > largest)
+        if wrong.any():
+            row = int(wrong.argmax())
+            raise SchemaError(f"column {name!r}, row {self._row + row}: {numbers[row]} is not between 0 and {largest}")
+        return numbers
+
+    def _check_families(self, operations: NDArray[np.int8], families: NDArray[np.int64]) -> None:
+        tags = tag_table("rocksdb").tags
+        foreign = (tags[operations] < 0).all(1)
+        if foreign.any():
+            row = int(foreign.argmax())
+            name = layout.NAMES[operations[row]]
+            raise SchemaError(f"column 'operation', row {self._row + row}: {name!r} is Pebble's, and is not written")
+        wrong = (families != 0) & (tags[operations, 1] < 0)
+        if wrong.any():
+            row = int(wrong.argmax())
+            name = layout.NAMES[operations[row]]
+            raise SchemaError(f"column 'column_family', row {self._row + row}: {name!r} belongs to no column family")
+
+    def _binary(
+        self, batch: pa.RecordBatch, name: str, operations: NDArray[np.int8]
+    ) -> tuple[NDArray[np.uint8], NDArray[np.int32]]:
+        """Data and offsets of `key` or `value`, null exactly where the operation has none."""
+        import numpy as np
+
+        column = batch.column(name)
+        kind = column.type
+        if pa.types.is_null(kind) or _is_text(kind) or _is_bytes(kind):
+            column = column.cast(pa.binary())
+        else:
+            raise SchemaError(f"column {name!r} is {kind}; expected binary or strings")
+        needs = np.array([operation.key if name == "key" else operation.value for operation in layout.OPERATIONS])
+        needed = needs[operations]
+        valid = column.is_valid().to_numpy(zero_copy_only=False)
+        wrong = needed != valid
+        if wrong.any():
+            row = int(wrong.argmax())
+            what = "needs one" if needed[row] else "has none"
+            raise SchemaError(
+                f"column {name!r}, row {self._row + row}: {layout.NAMES[operations[row]]!r} {what}"
+                f" and the {name} is {'null' if needed[row] else 'not null'}"
+            )
+        return binary_buffers(column)
+
+    def _sequences(
+        self, batch: pa.RecordBatch, operations: NDArray[np.int8]
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Sequence number of each row, and how many numbers it takes: 0 or 1."""
+        import numpy as np
+
+        shapes = np.array([operation.shape for operation in layout.OPERATIONS])
+        counted = ((shapes[operations] & layout.Field.COUNTED) != 0).astype(np.int64)
+        given = self._integers(batch, "sequence", layout.MAX_SEQUENCE)
+        if given is not None:
+            return given, counted
+        before = np.cumsum(counted) - counted
+        numbers = before + self._sequence
+        self._sequence += int(counted.sum())
+        if self._sequence > layout.MAX_SEQUENCE:
+            raise SchemaError(f"column 'sequence': numbers end at {layout.MAX_SEQUENCE}")
+        return numbers, counted
+
+    def _starts(
+        self, batch: pa.RecordBatch, sequences: NDArray[np.int64], counted: NDArray[np.int64]
+    ) -> NDArray[np.int64]:
+        """First row of each write batch, and the number of rows behind the last."""
+        import numpy as np
+
+        begins = np.ones(batch.num_rows, bool)
+        # Within a batch numbers have no gaps: it holds only the first one.
+        gap = sequences[1:] != sequences[:-1] + counted[:-1]
+        offsets = self._integers(batch, OFFSET_COLUMN, (1 << 63) - 1)
+        if offsets is not None:
+            begins[1:] = gap | (offsets[1:] != offsets[:-1])
+        elif self._group > 1:
+            begins[1:] = gap
+            runs = np.flatnonzero(begins)
+            inside = np.arange(batch.num_rows) - np.repeat(runs, np.diff(np.append(runs, batch.num_rows)))
+            begins = inside % self._group == 0
+        return np.append(np.flatnonzero(begins), batch.num_rows)
+
+
+def _group_start(offsets: pa.Array, row: int) -> int:
+    """The first of the rows up to `row` that have the same offset as it."""
+    import numpy as np
+
+    different = np.flatnonzero(offsets.to_numpy()[: row + 1] != offsets[row].as_py())
+    return int(different[-1]) + 1 if len(different) else 0
+
+
+def _is_text(kind: Any) -> bool:
+    return any(test(kind) for test in (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view))
+
+
+def _is_bytes(kind: Any) -> bool:
+    tests = (
+        pa.types.is_binary,
+        pa.types.is_large_binary,
+        pa.types.is_binary_view,
+        pa.types.is_fixed_size_binary,
+    )
+    return any(test(kind) for test in tests)

@@ -1,0 +1,250 @@
+"""The views `edits` and `files`: what MANIFEST files say, edit by edit, and which files live after the last one."""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+import pyarrow as pa
+
+from sawlog.arrow import batch_of_rows
+from sawlog.damage import Damage, Findings
+from sawlog.format import FILE_COLUMN, OFFSET_COLUMN, Contents, Format, Request, Scan, View
+from sawlog.leveldb.log.columns import END_COLUMN, RECORD_COLUMN, RECORDS_SCHEMA
+from sawlog.leveldb.log.dataset import LogContents
+from sawlog.leveldb.log.head import live_manifest
+from sawlog.leveldb.log.walk import LogRange
+from sawlog.leveldb.records import layout
+from sawlog.leveldb.records.edit import EditError, parse_edit
+from sawlog.leveldb.records.writes import report_record
+from sawlog.storage import File, Storage
+
+_SECONDS = {b"sawlog.unit": b"seconds since 1970"}
+
+_FILE_FIELDS = (
+    pa.field("level", pa.int32(), nullable=False),
+    pa.field("file", pa.int64(), nullable=False),
+    pa.field("size", pa.int64(), nullable=False),
+    pa.field("smallest_key", pa.binary(), nullable=False),
+    pa.field("largest_key", pa.binary(), nullable=False),
+    pa.field("smallest_key_sequence", pa.int64(), nullable=False),
+    pa.field("largest_key_sequence", pa.int64(), nullable=False),
+    pa.field("smallest_sequence", pa.int64()),
+    pa.field("largest_sequence", pa.int64()),
+    pa.field("path_id", pa.int64()),
+    pa.field("oldest_blob_file", pa.int64()),
+    pa.field("oldest_ancestor_time", pa.int64(), metadata=_SECONDS),
+    pa.field("creation_time", pa.int64(), metadata=_SECONDS),
+    pa.field("checksum", pa.binary()),
+    pa.field("checksum_function", pa.string()),
+    pa.field("temperature", pa.int32()),
+    pa.field("epoch_number", pa.int64()),
+    pa.field("backing_file", pa.int64()),
+    pa.field("synthetic_prefix", pa.binary()),
+    pa.field("synthetic_suffix", pa.binary()),
+    pa.field(
+        "blob_references",
+        pa.list_(
+            pa.field(
+                "element",
+                pa.struct([pa.field(name, pa.int64(), nullable=False) for name in ("file", "size")]),
+                nullable=False,
+            )
+        ),
+    ),
+)
+"""A table file. What follows the sequences of its keys is RocksDB's or, from `backing_file` on, Pebble's; it is null
+where it was not written."""
+
+
+def _entries(name: str, *fields: pa.Field) -> pa.Field:
+    return pa.field(name, pa.list_(pa.field("element", pa.struct(fields), nullable=False)), nullable=False)
+
+
+_BLOB_FIELDS = tuple(pa.field(name, pa.int64(), nullable=False) for name in ("file", "count", "size"))
+
+EDITS_SCHEMA = pa.schema(
+    [
+        pa.field("comparator", pa.string()),
+        pa.field("log_number", pa.int64()),
+        pa.field("previous_log_number", pa.int64()),
+        pa.field("next_file", pa.int64()),
+        pa.field("last_sequence", pa.int64()),
+        _entries("deleted_files", *_FILE_FIELDS[:2]),
+        _entries("new_files", *_FILE_FIELDS),
+        _entries(
+            "compact_pointers",
+            pa.field("level", pa.int32(), nullable=False),
+            pa.field("key", pa.binary(), nullable=False),
+            pa.field("sequence", pa.int64(), nullable=False),
+        ),
+        pa.field("column_family", pa.int64(), nullable=False),
+        pa.field("column_family_added", pa.string()),
+        pa.field("column_family_dropped", pa.bool_(), nullable=False),
+        pa.field("max_column_family", pa.int64()),
+        pa.field("min_log_to_keep", pa.int64()),
+        pa.field("atomic_group_remaining", pa.int64()),
+        pa.field("db_id", pa.string()),
+        _entries(
+            "new_blob_files",
+            *_BLOB_FIELDS,
+            pa.field("checksum_method", pa.string(), nullable=False),
+            pa.field("checksum", pa.binary(), nullable=False),
+        ),
+        _entries("blob_garbage", *_BLOB_FIELDS),
+        _entries("wals_added", pa.field("log", pa.int64(), nullable=False), pa.field("synced_size", pa.int64())),
+        pa.field("wals_deleted_before", pa.int64()),
+        _entries("new_backing_files", *(pa.field(name, pa.int64(), nullable=False) for name in ("file", "size"))),
+        _entries("removed_backing_files", pa.field("file", pa.int64(), nullable=False)),
+        _entries(
+            "new_value_files",
+            *(pa.field(name, pa.int64(), nullable=False) for name in ("blob", "file", "size", "value_bytes")),
+            pa.field("creation_time", pa.int64(), nullable=False, metadata=_SECONDS),
+        ),
+        _entries("removed_value_files", *(pa.field(name, pa.int64(), nullable=False) for name in ("blob", "file"))),
+    ]
+)
+"""One row per edit; null means that the edit does not say. From `column_family` on, all is RocksDB's, and from
+`new_backing_files` on Pebble's."""
+
+FILES_SCHEMA = pa.schema(
+    [
+        pa.field("column_family", pa.int64(), nullable=False),
+        pa.field("column_family_name", pa.string()),
+        *_FILE_FIELDS,
+    ]
+)
+"""One row per live table file, ordered by column family, level and file number."""
+
+
+@dataclass(frozen=True)
+class EditRange(LogRange):
+    """The version edits of a MANIFEST."""
+
+    def decode(self, schema: pa.Schema, findings: Findings) -> Iterator[pa.RecordBatch]:
+        """See `Fragment.decode`. A record that is no version edit is damage."""
+        for edits, failed in self.edits(findings):
+            rows = [{**edit, FILE_COLUMN: self.path, OFFSET_COLUMN: offset} for offset, edit in edits]
+            findings.rows += len(rows)
+            yield batch_of_rows(rows, schema) if schema.names else _empty()
+            if failed is not None:
+                report_record(findings, failed)
+
+    def edits(self, findings: Findings) -> Iterator[tuple[list[tuple[int, dict[str, Any]]], Damage | None]]:
+        """Edits with the offsets of their records, up to and with the next damage inside a record."""
+        for records in LogRange.decode(self, RECORDS_SCHEMA, findings):
+            findings.rows -= records.num_rows
+            edits: list[tuple[int, dict[str, Any]]] = []
+            columns = (records.column(name).to_pylist() for name in (RECORD_COLUMN, OFFSET_COLUMN, END_COLUMN))
+            for record, offset, end in zip(*columns, strict=True):
+                try:
+                    edits.append((offset, parse_edit(record)))
+                except EditError as error:
+                    detail = f"expected a version edit: {error}"
+                    yield edits, Damage(self.path, offset, end - offset, layout.EDIT_DAMAGE, detail)
+                    edits = []
+            yield edits, None
+
+
+@dataclass(frozen=True)
+class LiveFiles(EditRange):
+    """The files that live after the last edit of a MANIFEST."""
+
+    def decode(self, schema: pa.Schema, findings: Findings) -> Iterator[pa.RecordBatch]:
+        """See `Fragment.decode`."""
+        version = Version()
+        for edits, failed in self.edits(findings):
+            for offset, edit in edits:
+                version.apply(offset, edit)
+            if failed is not None:
+                report_record(findings, failed)
+        rows = [{**row, FILE_COLUMN: self.path} for row in version.rows()]
+        findings.rows += len(rows)
+        yield batch_of_rows(rows, schema) if schema.names else _empty()
+
+
+@dataclass
+class Version:
+    """What edits add up to."""
+
+    files: dict[tuple[int, int, int], dict[str, Any]] = field(default_factory=dict)
+    families: dict[int, str] = field(default_factory=lambda: {0: "default"})
+    group: list[tuple[int, dict[str, Any]]] = field(default_factory=list)
+
+    def apply(self, offset: int, edit: dict[str, Any]) -> None:
+        """Take in the next edit. Edits of an atomic group count when the last of them is there."""
+        self.group.append((offset, edit))
+        if not edit.get("atomic_group_remaining"):
+            for place, one in self.group:
+                self._apply(place, one)
+            self.group.clear()
+
+    def _apply(self, offset: int, edit: dict[str, Any]) -> None:
+        family = edit["column_family"]
+        if edit.get("column_family_added") is not None:
+            self.families[family] = edit["column_family_added"]
+        if edit["column_family_dropped"]:
+            self.families.pop(family, None)
+            for place in [place for place in self.files if place[0] == family]:
+                del self.files[place]
+        for entry in edit["deleted_files"]:
+            self.files.pop((family, entry["level"], entry["file"]), None)
+        for entry in edit["new_files"]:
+            self.files[family, entry["level"], entry["file"]] = {**entry, OFFSET_COLUMN: offset}
+
+    def rows(self) -> list[dict[str, Any]]:
+        """The live files as rows of `FILES_SCHEMA`, with the offsets of the edits that added them."""
+        return [
+            {"column_family": place[0], "column_family_name": self.families.get(place[0]), **entry}
+            for place, entry in sorted(self.files.items())
+        ]
+
+
+class EditsContents(LogContents):
+    """MANIFEST files; of a database directory, the live one: see `live_manifest`."""
+
+    range_type: ClassVar[type[LogRange]] = EditRange
+    views: ClassVar = {"edits": View(EDITS_SCHEMA, LogContents._ranges)}
+
+    def __init__(self, format: Format, files: Sequence[File], scan: Scan) -> None:
+        super().__init__(format, _live(files, scan.storage), scan)
+
+
+class FilesContents(EditsContents):
+    """The live files of databases."""
+
+    range_type: ClassVar[type[LogRange]] = LiveFiles
+    views: ClassVar = {
+        "files": View(
+            FILES_SCHEMA,  # of whole files: only all edits together say which files live
+            lambda self, request, _: (
+                one for file in self.files for one in self._cut(request, file, 0, file.size, True, None)
+            ),
+        )
+    }
+
+    def committed_end(self, request: Request, file: File, position: int) -> int:
+        """Refused: the files that live are no stream.
+
+        Raises:
+            OptionError: Always.
+        """
+        return Contents.committed_end(self, request, file, position)
+
+
+def _live(files: Sequence[File], storage: Storage) -> list[File]:
+    """Those MANIFEST files that are named, and of each directory the live one."""
+    chosen = [file for file in files if file.explicit]
+    directories: dict[str, list[File]] = {}
+    for file in files:
+        if not file.explicit:
+            directories.setdefault(posixpath.dirname(file.path), []).append(file)
+    for directory, manifests in directories.items():
+        chosen.append(live_manifest(manifests, storage.files_in(directory or ".", anew=False), storage))
+    return chosen
+
+
+def _empty() -> pa.RecordBatch:
+    return pa.RecordBatch.from_arrays([], schema=pa.schema([]))

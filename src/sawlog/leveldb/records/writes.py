@@ -1,0 +1,256 @@
+"""The view `writes`: write batches of LevelDB and RocksDB, one row per operation."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from sawlog.arrow import array_of, values_of
+from sawlog.damage import Damage, Findings
+from sawlog.format import FILE_COLUMN, OFFSET_COLUMN
+from sawlog.leveldb.log.columns import (
+    END_COLUMN,
+    RECORD_COLUMN,
+    RECORDS_SCHEMA,
+    RECOVERED_COLUMN,
+    STALE_COLUMN,
+    marked,
+)
+from sawlog.leveldb.log.layout import Dialect
+from sawlog.leveldb.log.walk import LogRange
+from sawlog.leveldb.records import layout
+from sawlog.leveldb.records.layout import BATCH_DETAIL, BatchKind, Field
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from sawlog.leveldb.records.kernels import Table
+
+BATCH_ROWS = 64 << 10
+EVENT_ROOM = 1024
+"""Damages that the kernel writes down before it hands over."""
+
+WRITES_SCHEMA = pa.schema(
+    [
+        pa.field("sequence", pa.int64(), nullable=False),
+        pa.field("operation", pa.string(), nullable=False),
+        pa.field("column_family", pa.int64(), nullable=False),
+        pa.field("key", pa.binary()),
+        pa.field("value", pa.binary()),
+    ]
+)
+"""One row per operation.
+
+`sequence` is the number that the operation takes, or, for those that take none, that of the next one. `key` and `value`
+are what the operation has of them: `delete_range` has the first key and the key behind the last one, prepared
+transactions have their id as the key, `log_data` has a value alone.
+"""
+
+_BINARY = ("key", "value")
+_OF_BATCH = ("rows", "key_bytes", "value_bytes", "events", "no_keys", "no_values")
+"""What of the decoder's state begins anew with each batch of rows."""
+
+
+@cache
+def tag_table(dialect: Dialect) -> Table:
+    """What tags stand for in a dialect."""
+    from sawlog.leveldb.records.kernels import Table
+
+    operations = layout.OPERATIONS
+    variants = np.full(256, 2 * len(operations), np.uint8)
+    shapes = np.zeros(2 * len(operations), np.uint8)
+    tags = np.full((len(operations), 2), -1, np.int16)
+    for code, operation in enumerate(operations):
+        shapes[2 * code] = operation.shape
+        shapes[2 * code + 1] = operation.shape | Field.FAMILY
+        for variant, tag in enumerate(operation.tags(dialect)):
+            if tag is not None:
+                variants[tag] = 2 * code + variant
+                tags[code, variant] = tag
+    return Table(variants, shapes, tags)
+
+
+@cache
+def operation_names() -> pa.Array:
+    """The names of the operations, by code."""
+    return array_of(layout.NAMES, pa.string())
+
+
+def binary_buffers(column: pa.Array) -> tuple[NDArray[np.uint8], NDArray[np.int32]]:
+    """Data and offsets of a binary array, read-only."""
+    _, offset_buffer, data_buffer = column.buffers()
+    offsets = np.frombuffer(offset_buffer or bytes(4), np.int32)[column.offset : column.offset + len(column) + 1]
+    data = np.frombuffer(data_buffer or b"", np.uint8)
+    offsets.flags.writeable = data.flags.writeable = False
+    return data, offsets
+
+
+@dataclass(frozen=True)
+class WriteRange(LogRange):
+    """The operations of those write batches whose record belongs to the range."""
+
+    def decode(self, schema: pa.Schema, findings: Findings) -> Iterator[pa.RecordBatch]:
+        """See `Fragment.decode`. What follows an error in a batch is damage; so is a wrong count."""
+        decoders: dict[bool, _Decoder] = {}
+        for records in super().decode(marked(RECORDS_SCHEMA, self.scan.options), findings):
+            findings.rows -= records.num_rows
+            stale = STALE_COLUMN in records.schema.names and records.column(STALE_COLUMN).true_count > 0
+            if stale not in decoders:
+                # What cannot be read of a log's former life is no damage.
+                ledger = Findings("skip") if stale else findings
+                decoders[stale] = _Decoder(self.path, self.head.dialect, schema, ledger)
+            for batch in decoders[stale].batches(records):
+                if stale:
+                    findings.rows += decoders[stale].take_count()
+                yield batch
+
+
+class _Decoder:
+    """Decodes batches of records: drives the kernel, makes batches of rows, reports damage."""
+
+    def __init__(self, path: str, dialect: Dialect, schema: pa.Schema, findings: Findings) -> None:
+        from sawlog.leveldb.records import kernels
+
+        self._kernels = kernels
+        self._path = path
+        self._schema = schema
+        self._findings = findings
+        self._table = tag_table(dialect)
+        self._state = np.zeros(1, kernels.DECODER)[0]
+        # The first damage must stop the kernel where rows behind it must not be delivered.
+        room = 1 if findings.on_damage == "fail" else EVENT_ROOM
+        self._events = np.zeros(room, kernels.EVENT)
+        self._records = np.empty(BATCH_ROWS, np.int32)
+        self._operations = np.empty(BATCH_ROWS, np.int8)
+        self._same: dict[int, pa.Array] = {}
+        self._has = {name: np.empty(BATCH_ROWS, np.uint8) for name in _BINARY}
+
+    def batches(self, records: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        """The rows of some records, in batches of bounded size."""
+        k = self._kernels
+        data, offsets = binary_buffers(records.column(RECORD_COLUMN))
+        starts = values_of(records.column(OFFSET_COLUMN), np.int64)
+        stops = values_of(records.column(END_COLUMN), np.int64)
+        self._state = np.zeros(1, k.DECODER)[0]
+        status = k.FULL
+        while status == k.FULL:
+            for name in _OF_BATCH:
+                self._state[name] = 0
+            self._renew(len(data))
+            status = self._decode(data, offsets)
+            rows = int(self._state.rows)
+            self._findings.rows += rows
+            if rows or status == k.DONE:
+                yield self._batch(rows, records)
+            self._report(self._events[: int(self._state.events)], starts, stops)
+
+    def _renew(self, payload: int) -> None:
+        """Fresh columns for the next batch."""
+        from sawlog.arrow import Column
+
+        names = self._schema.names
+        self._sequences = Column(np.int64, BATCH_ROWS)
+        self._families = Column(np.int64, BATCH_ROWS)
+        self._ends = {name: Column(np.int32, BATCH_ROWS + 1) for name in _BINARY}
+        self._bytes = {name: Column(np.uint8, payload if name in names else 0) for name in _BINARY}
+        for ends in self._ends.values():
+            ends.values[0] = 0
+
+    def _decode(self, data: NDArray[np.uint8], offsets: NDArray[np.int32]) -> int:
+        k = self._kernels
+        keys, values = (
+            k.Gathered(name in self._schema.names, self._has[name], self._bytes[name].values, self._ends[name].values)
+            for name in _BINARY
+        )
+        out = k.Decoded(
+            self._records,
+            self._sequences.values,
+            self._operations,
+            self._families.values,
+            keys,
+            values,
+            self._events,
+        )
+        return int(k.decode_batches(k.Strings(data, offsets), self._table, self._state, out))
+
+    def take_count(self) -> int:
+        """How many rows were counted since the last call; then they are no longer."""
+        rows, self._findings.rows = self._findings.rows, 0
+        return rows
+
+    def _batch(self, rows: int, records: pa.RecordBatch) -> pa.RecordBatch:
+        arrays = [self._column(name, rows, records) for name in self._schema.names]
+        return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
+
+    def _column(self, name: str, rows: int, records: pa.RecordBatch) -> pa.Array:
+        from sawlog.arrow import constant_string, fixed_array
+
+        if name == FILE_COLUMN:
+            return constant_string(self._path, rows)
+        if name == OFFSET_COLUMN:
+            return fixed_array(pa.int64(), values_of(records.column(name), np.int64)[self._records[:rows]])
+        if name in (RECOVERED_COLUMN, STALE_COLUMN):
+            return records.column(name).take(fixed_array(pa.int32(), self._records[:rows]))
+        if name == "operation":
+            return self._names(rows)
+        if name in _BINARY:
+            return self._binary(name, rows)
+        column = self._sequences if name == "sequence" else self._families
+        return pa.Array.from_buffers(pa.int64(), rows, [None, column.take(rows)])
+
+    def _names(self, rows: int) -> pa.Array:
+        from sawlog.arrow import Column, constant_string
+
+        codes = self._operations[:rows]
+        if rows and (codes == codes[0]).all():
+            # Mostly one and the same: written once for all batches.
+            code = int(codes[0])
+            if code not in self._same:
+                self._same[code] = constant_string(layout.NAMES[code], BATCH_ROWS)
+            return self._same[code].slice(0, rows)
+        data, offsets = binary_buffers(operation_names())
+        longest = max(map(len, layout.NAMES))
+        ends, names = Column(np.int32, rows + 1), Column(np.uint8, rows * longest)
+        used = self._kernels.gather_names(self._operations[:rows], data, offsets, names.values, ends.values)
+        return pa.Array.from_buffers(pa.string(), rows, [None, ends.take(rows + 1), names.take(int(used))])
+
+    def _binary(self, name: str, rows: int) -> pa.Array:
+        """`key` or `value`, null where the operation has none."""
+        missing = int(self._state.no_keys if name == "key" else self._state.no_values)
+        validity = pa.py_buffer(np.packbits(self._has[name][:rows], bitorder="little")) if missing else None
+        used = int(self._ends[name].values[rows])
+        buffers = [validity, self._ends[name].take(rows + 1), self._bytes[name].take(used)]
+        return pa.Array.from_buffers(pa.binary(), rows, buffers, missing)
+
+    def _report(self, events: NDArray[np.record], starts: NDArray[np.int64], stops: NDArray[np.int64]) -> None:
+        for kind, record, one, two in events.tolist():
+            what = layout.NAMES[one] if kind == BatchKind.BROKEN_OPERATION else one
+            offset = int(starts[record])
+            damage = Damage(
+                self._path,
+                offset,
+                int(stops[record]) - offset,
+                BatchKind(kind).name.lower(),
+                BATCH_DETAIL[BatchKind(kind)].format(what, two),
+                # LevelDB counts the bytes of a batch without a header as dropped, and no others.
+                one if kind == BatchKind.BATCH_TOO_SMALL else None,
+            )
+            report_record(self._findings, damage)
+
+
+def report_record(findings: Findings, damage: Damage) -> None:
+    """Report damage inside a record that was read intact: its bytes are damage now, not a record.
+
+    Raises:
+        DamageError: When the policy is `fail`.
+    """
+    findings.account.record -= damage.length
+    if findings.listing:
+        findings.damage(damage)
+    else:
+        findings.tally(damage.kind, 1, damage.length)

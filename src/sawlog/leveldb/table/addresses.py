@@ -1,0 +1,110 @@
+"""Addresses that entries of RocksDB's have in place of values, those in wide-column entities included."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from typing import NamedTuple
+
+from sawlog.leveldb.table.layout import (
+    BLOB_IN_FILE,
+    BLOB_INDEX,
+    BLOB_WITH_EXPIRATION,
+    ENTITY_LENGTHS,
+    ENTITY_VERSION,
+    PUT,
+    PUT_ENTITY,
+    TYPED_ENTITY_VERSION,
+)
+from sawlog.varints import decode_varints, encode_varint
+
+
+class BlobIndex(NamedTuple):
+    """Where a value is: the number of its file, its place there, its bytes as stored, and how they are compressed."""
+
+    file: int
+    offset: int
+    size: int
+    compression: int
+
+
+def blob_index(value: bytes) -> BlobIndex | None:
+    """What the value of an entry of the type `put_blob_index` says; `None` where it is no place in a file."""
+    if not value or value[0] not in (BLOB_IN_FILE, BLOB_WITH_EXPIRATION):
+        return None
+    skipped = 1 if value[0] == BLOB_WITH_EXPIRATION else 0
+    numbers = list(decode_varints(value[1:-1]))[skipped:]
+    if len(numbers) != 3:
+        return None
+    file, offset, size = numbers
+    return BlobIndex(file, offset, size, value[-1])
+
+
+class _Column(NamedTuple):
+    """A column of an entity: its name, its value or the address of it, and which of both it is."""
+
+    name: bytes
+    value: bytes
+    type: int
+
+
+def addresses_of(operation: int, value: bytes) -> list[BlobIndex]:
+    """The addresses that an entry has in place of values: none, its own, or those of columns of an entity."""
+    given = [value] if operation == BLOB_INDEX else []
+    if operation == PUT_ENTITY:
+        given = [column.value for column in _columns(value) if column.type == BLOB_INDEX]
+    places = [place for place in map(blob_index, given) if place is not None]
+    return places if len(places) == len(given) else []
+
+
+def in_place(operation: int, value: bytes, found: Sequence[bytes]) -> bytes:
+    """What an entry holds, with what was found at its addresses; an entity in the version that has no addresses."""
+    if operation == BLOB_INDEX:
+        return found[0]
+    columns = _columns(value)
+    rest = iter(found)
+    values = [next(rest) if column.type == BLOB_INDEX else column.value for column in columns]
+    head = [encode_varint(ENTITY_VERSION), encode_varint(len(columns))]
+    for column, content in zip(columns, values, strict=True):
+        head += [encode_varint(len(column.name)), column.name, encode_varint(len(content))]
+    return b"".join([*head, *values])
+
+
+def _columns(value: bytes) -> list[_Column]:
+    """The columns of an entity of the version that may have addresses.
+
+    None where it is of another one, or not whole, or has columns of types that only the database knows: then it is
+    delivered as it is stored.
+    """
+    header = list(islice(_varints(value), 2 + ENTITY_LENGTHS))
+    if len(header) < 2 + ENTITY_LENGTHS or header[0][0] != TYPED_ENTITY_VERSION:
+        return []
+    (count, _), *lengths = header[1:]
+    at = lengths[-1][1]
+    types = value[at : at + count]
+    at += len(types)
+    parts = list(_cut(value, at, [length for length, _ in lengths]))
+    sizes = [[size for size, _ in _varints(part)] for part in parts[:2]]
+    at += sum(map(len, parts))
+    contents = list(_cut(value, at, sizes[1]))
+    whole = len(types) == len(sizes[0]) == len(sizes[1]) == count and at + sum(sizes[1]) == len(value)
+    if not whole or sum(sizes[0]) != len(parts[2]) or set(types) - {PUT, BLOB_INDEX}:
+        return []
+    return list(map(_Column, _cut(parts[2], 0, sizes[0]), contents, types))
+
+
+def _varints(data: bytes) -> Iterator[tuple[int, int]]:
+    """All numbers of a sequence, each with where it ends."""
+    value = shift = 0
+    for end, byte in enumerate(data, 1):
+        value |= (byte & 127) << shift
+        shift += 7
+        if byte < 128:
+            yield value, end
+            value = shift = 0
+
+
+def _cut(data: bytes, at: int, sizes: Sequence[int]) -> Iterator[bytes]:
+    for size in sizes:
+        yield data[at : at + size]
+        at += size

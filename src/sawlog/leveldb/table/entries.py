@@ -1,0 +1,471 @@
+"""Reading blocks of rows: each is judged, expanded and taken apart while it is in the CPU's cache."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, NamedTuple
+
+import numpy as np
+
+from sawlog.chain.kernels import record_type
+from sawlog.kernels.jit import always_inlined, inlined, kernel
+from sawlog.kernels.lz4 import expand_lz4
+from sawlog.kernels.memory import copy_bytes, load_u64, prefetch, store_u64
+from sawlog.kernels.protobuf import varint
+from sawlog.kernels.signature import Array, Bool, Bytes, Int64, OutBytes, OutInt32s, OutInt64s, Record, UInt64
+from sawlog.kernels.snappy import SLACK, expand_snappy
+from sawlog.leveldb.table import layout
+from sawlog.leveldb.table.kernels import (
+    AS_IS,
+    LZ4,
+    NOWHERE,
+    OTHERWISE,
+    VERDICT_FIELDS,
+    Rule,
+    entries_end,
+    entry_head,
+    judge_block,
+)
+from sawlog.leveldb.table.layout import Kind
+
+# What a call ended with.
+FULL = 0
+"""No room for more rows, bytes or events."""
+GROW = 1
+"""A key is longer than the room for one."""
+DONE = 2
+"""All blocks are read."""
+EXPAND = 3
+"""The block is to be expanded by a library: `state.compression` says how it is compressed."""
+SCRATCH = 4
+"""The block expands to `state.length` bytes, for which `Rows.scratch` has no room."""
+UNUSUAL = 5
+"""The content of the block, `state.length` bytes from `state.start` on, is not laid out as others are."""
+
+UNBOUNDED = 0
+BELOW = 1
+BOTH = 2
+
+BLOCK = record_type(
+    ("offset", np.uint64),
+    ("stored", np.uint64),
+    "length",
+    "bounded",
+    ("low", np.uint64),
+    ("low_end", np.uint64),
+    ("high", np.uint64),
+    ("high_end", np.uint64),
+)
+"""A block of rows: where it begins in the file, its bytes without the trailer, and those that its damage takes.
+
+Where it is `bounded`, BELOW or on BOTH sides, its user keys lie from the separator `[low, low_end)` of
+`Take.separators` up to `[high, high_end)`.
+"""
+
+STATE = record_type(
+    "block",
+    "open",
+    ("start", np.uint64),
+    ("length", np.uint64),
+    ("position", np.uint64),
+    "rows",
+    ("keys", np.uint64),
+    ("values", np.uint64),
+    ("last", np.uint64),
+    ("expanded", np.uint64),
+    "events",
+    *VERDICT_FIELDS,
+)
+"""Where the reading is.
+
+`block` is being read, from its byte `position` on; `open` says whether it is judged, and where its `length` bytes begin
+at `start`: NOT_OPEN, IN_WINDOW or IN_SCRATCH. `rows`, `keys` and `values` are the rows so far and their bytes; the key
+of the entry before is the first `last` bytes of `Rows.last`; `expanded` counts the bytes of the block's keys. The
+others are what was found out about the block, see `kernels.VERDICT`.
+"""
+SHORT = 32
+"""Parts of keys up to so many bytes are copied as if they had as many."""
+KEY_SLACK = layout.KEY_TRAILER + SHORT
+"""Room that the trailer of the last key takes after user keys, and what is copied past it."""
+NOT_OPEN = 0
+IN_WINDOW = 1
+IN_SCRATCH = 2
+
+EVENT = record_type("kind", "block", "one", "two", "row")
+"""Damage: its kind, the number of the block, two numbers that explain it, and how many rows stand before it."""
+
+
+class Take(NamedTuple):
+    """What is taken of entries.
+
+    Attributes:
+        internal: Whether keys end in sequence number and type.
+        values: Whether values are wanted.
+        offsets: Whether the offsets of blocks are wanted.
+        types: uint8[256], the number of each type's operation; 255 where it is unknown.
+        separators: uint8, the keys of the index.
+        stamp: uint64, bytes at the end of user keys that separators do not count.
+    """
+
+    internal: Bool
+    values: Bool
+    offsets: Bool
+    types: Bytes
+    separators: Bytes
+    stamp: UInt64
+
+
+class Rows(NamedTuple):
+    """Where entries go: user keys and values back to back with their ends, and what follows user keys.
+
+    Attributes:
+        keys: uint8, with `KEY_SLACK` bytes more than user keys may take.
+        key_ends: int32, one more than rows; key i is `keys[key_ends[i] : key_ends[i + 1]]`.
+        values: uint8.
+        value_ends: int32, likewise.
+        sequences: int64.
+        operations: uint8, numbers of `Take.types`.
+        offsets: int64, the file offset of each row's block.
+        events: Damage, of type EVENT.
+        last: uint8, the key of the entry before, where reading was interrupted.
+        scratch: uint8, an expanded block.
+        expanded: The same memory, read-only.
+    """
+
+    keys: OutBytes
+    key_ends: OutInt32s
+    values: OutBytes
+    value_ends: OutInt32s
+    sequences: OutInt64s
+    operations: OutBytes
+    offsets: OutInt64s
+    events: Annotated[Any, Array(EVENT, writable=True)]
+    last: OutBytes
+    scratch: OutBytes
+    expanded: Bytes
+
+
+_KEY_TRAILER = np.uint64(layout.KEY_TRAILER)
+_KEY_SLACK = np.uint64(KEY_SLACK)
+_SHIFT = np.uint64(layout.SEQUENCE_SHIFT)
+_MOST = np.uint64(layout.MOST_EXPANSION)
+_SLACK = np.uint64(SLACK)
+_MOST_PER_BYTE = np.uint64(255)
+"""A byte of LZ4 makes no more, one of Snappy less."""
+_ZERO = np.uint64(0)
+_ONE = np.uint64(1)
+_EIGHT = np.uint64(8)
+_NEVER = NOWHERE >> _ONE
+_MISPLACED = _NEVER - _ONE
+_SIXTEEN = np.uint64(16)
+_TWENTY_FOUR = np.uint64(24)
+_SHORT = np.uint64(SHORT)
+_AHEAD = np.uint64(1024)
+
+_BAD_ENTRY = int(Kind.BAD_ENTRY)
+_BAD_KEY = int(Kind.BAD_KEY)
+_UNKNOWN_OPERATION = int(Kind.UNKNOWN_OPERATION)
+_MISPLACED_KEY = int(Kind.MISPLACED_KEY)
+_TOO_LARGE = int(Kind.BLOCK_TOO_LARGE)
+_BAD_COMPRESSION = int(Kind.BAD_COMPRESSION)
+_UNKNOWN = 255
+
+
+@inlined
+def _copy_short(target: Any, at: Any, source: Any, start: Any) -> None:
+    """Copy `_SHORT` bytes, from and to anywhere: no branch is guessed wrong, as in a loop over what is needed."""
+    one, two = load_u64(source, start), load_u64(source, start + _EIGHT)
+    three, four = load_u64(source, start + _SIXTEEN), load_u64(source, start + _TWENTY_FOUR)
+    store_u64(target, at, one)
+    store_u64(target, at + _EIGHT, two)
+    store_u64(target, at + _SIXTEEN, three)
+    store_u64(target, at + _TWENTY_FOUR, four)
+
+
+@inlined
+def _note(state: Any, events: Any, kind: Any, one: Any, two: Any) -> None:
+    event = events[state.events]
+    event.kind = kind
+    event.block = state.block
+    event.one = np.int64(one)
+    event.two = np.int64(two)
+    event.row = state.rows
+    state.events += 1
+
+
+@kernel
+def read_blocks(
+    window: Bytes,
+    base: UInt64,
+    blocks: Annotated[Any, Array(BLOCK)],
+    rule: Rule,
+    take: Take,
+    state: Annotated[Any, Record(STATE)],
+    rows: Rows,
+) -> Int64:
+    """Judge blocks, expand them, and take their entries apart.
+
+    Of a block that breaks off, the entries before are kept.
+
+    Args:
+        window: uint8, the file from `base` on, up to the end of the last of these blocks that ends in the file.
+        base: uint64, file offset of the window.
+        blocks: Of type BLOCK.
+        rule: See `kernels.Rule`.
+        take: See `Take`.
+        state: A record of type STATE; updated. Begins with zeros.
+        rows: See `Rows`.
+
+    Returns:
+        FULL, GROW (`rows.last` is too small for a key), DONE, EXPAND, SCRATCH or UNUSUAL.
+    """
+    status = DONE
+    while state.block < len(blocks):
+        if state.events + 1 >= len(rows.events):
+            return FULL
+        if state.open == NOT_OPEN:
+            status = _open_block(window, base, blocks[state.block], rule, state, rows)
+            if status != DONE:
+                return status
+        if state.open != NOT_OPEN:
+            block = blocks[state.block]
+            if state.open == IN_WINDOW:
+                status = _read_block(window, block, take, state, rows)
+            else:
+                status = _read_block(rows.expanded, block, take, state, rows)
+            if status != DONE:
+                return status
+        state.block += 1
+        state.open = NOT_OPEN
+        state.position = _ZERO
+        state.last = _ZERO
+        state.expanded = _ZERO
+    return status
+
+
+@inlined
+def _open_block(window: Any, base: Any, block: Any, rule: Any, state: Any, rows: Any) -> Any:
+    """Judge a block and find its content, or note what is wrong with it: DONE, EXPAND or SCRATCH."""
+    judge_block(window, base, block.offset, block.stored, rule, state)
+    if state.kind != 0:
+        _note(state, rows.events, state.kind, state.one, state.two)
+        return DONE
+    start = block.offset - base
+    stop = start + block.stored
+    size = block.stored
+    codec = rule.codecs[state.compression]
+    if codec == OTHERWISE:
+        return EXPAND
+    if codec != AS_IS:
+        size, start = varint(window, start, stop)
+        if start == _ZERO or size > (stop - start) * _MOST_PER_BYTE:
+            _note(state, rows.events, _BAD_COMPRESSION, state.compression, 0)
+            return DONE
+    if size > rule.longest:
+        _note(state, rows.events, _TOO_LARGE, size, rule.longest)
+        return DONE
+    state.length = size
+    state.start = start
+    state.open = IN_WINDOW
+    if codec != AS_IS:
+        if size + _SLACK > np.uint64(len(rows.scratch)):
+            state.open = NOT_OPEN
+            return SCRATCH
+        state.start = _ZERO
+        state.open = IN_SCRATCH
+        if codec == LZ4:
+            whole = expand_lz4(window, start, stop, rows.scratch, _ZERO, size)
+        else:
+            whole = expand_snappy(window, start, stop, rows.scratch, size)
+        if not whole:
+            state.open = NOT_OPEN
+            _note(state, rows.events, _BAD_COMPRESSION, state.compression, 0)
+    return DONE
+
+
+@inlined
+def _common(keys: Any, start: Any, end: Any, separators: Any, other: Any, other_end: Any, known: Any) -> Any:
+    """How many bytes a key and a separator have in common from their beginning on; of `known` ones it is known."""
+    most = min(end - start, other_end - other)
+    length = min(known, most)
+    while length < most and keys[start + length] == separators[other + length]:
+        length += _ONE
+    return length
+
+
+@inlined
+def _compare(keys: Any, start: Any, end: Any, take: Any, block: Any, shared: Any, found: Any) -> Any:
+    """Compare a user key with the bounds of its block.
+
+    Args:
+        keys: uint8.
+        start: Where the key begins.
+        end: Where it ends.
+        take: See `Take`.
+        block: See `BLOCK`.
+        shared: Bytes that it has in common with the key before.
+        found: What is returned, for the key before.
+
+    Returns:
+        How many bytes of it prove that it, and whatever else begins so, is between them: `_MISPLACED` if it is
+        not, `_NEVER` if it is, and other keys that begin so need not be; and how many bytes it has in common with
+        either bound.
+    """
+    _, low, high = found
+    low = _common(keys, start, end, take.separators, block.low, block.low_end, min(shared, low))
+    high = _common(keys, start, end, take.separators, block.high, block.high_end, min(shared, high))
+    proof = low
+    if block.low + low < block.low_end:
+        proof += _ONE
+        if start + low == end or keys[start + low] < take.separators[block.low + low]:
+            return _MISPLACED, low, high
+    if block.bounded == BOTH:
+        if start + high == end:
+            return _NEVER, low, high
+        if block.high + high == block.high_end or keys[start + high] > take.separators[block.high + high]:
+            return _MISPLACED, low, high
+        proof = max(proof, high + _ONE)
+    return proof, low, high
+
+
+@inlined
+def _restore_key(rows: Any, keys: Any, last: Any, least: Any, key_room: Any) -> Any:
+    """Lay the key before an interruption down where the next one will be, which shares its beginning.
+
+    Returns:
+        Whether there was room, and its trailer, if keys have any: `least` bytes.
+    """
+    if key_room < last or key_room - last < keys:
+        return False, _ZERO
+    copy_bytes(rows.keys, keys, rows.last, _ZERO, last)
+    return True, load_u64(rows.last, last - least) if least != _ZERO else _ZERO
+
+
+@inlined
+def _keep_key(rows: Any, before: Any, held: Any, least: Any, trailer: Any) -> None:
+    """Put the last key aside for when reading goes on."""
+    copy_bytes(rows.last, _ZERO, rows.keys, before, held)
+    if least != _ZERO:
+        store_u64(rows.last, held, trailer)
+
+
+@always_inlined
+def _lay_shared(target: Any, keys: Any, before: Any, shared: Any, held: Any, trailer: Any) -> None:
+    """Lay down what a key shares with the one at `before`, of which `held` bytes stand there still."""
+    if before != keys:
+        if shared <= _SHORT:
+            _copy_short(target, keys, target, before)
+        else:
+            copy_bytes(target, keys, target, before, min(shared, held))
+    if shared > held:
+        store_u64(target, keys + held, trailer)
+
+
+@always_inlined
+def _lay_rest(target: Any, at: Any, data: Any, start: Any, rest: Any) -> None:
+    """Lay down what a key does not share."""
+    if rest <= _SHORT and start + _SHORT <= np.uint64(len(data)):
+        _copy_short(target, at, data, start)
+    else:
+        copy_bytes(target, at, data, start, rest)
+
+
+@always_inlined
+def _take_value(data: Any, start: Any, length: Any, take: Any, rows: Any, row: Any, values: Any) -> Any:
+    """Add the value of a row, if it is wanted, after `values` bytes of others; how many there are then."""
+    if take.values:
+        copy_bytes(rows.values, values, data, start, length)
+        values += length
+    rows.value_ends[row + 1] = values
+    return values
+
+
+@always_inlined
+def _add_row(rows: Any, row: Any, take: Any, block: Any, keys: Any, trailer: Any, operation: Any) -> None:
+    """Write down what there is of a row, whose key ends at `keys`, besides its bytes."""
+    rows.key_ends[row + 1] = keys
+    rows.operations[row] = operation
+    if take.internal:
+        rows.sequences[row] = np.int64(trailer >> _SHIFT)
+    if take.offsets:
+        rows.offsets[row] = np.int64(block.offset)
+
+
+@inlined
+def _read_block(data: Any, block: Any, take: Any, state: Any, rows: Any) -> Any:
+    """The entries of a block, from `state.position` on: FULL, GROW, DONE or UNUSUAL.
+
+    An entry shares a prefix with the key before it, which is still in `rows.keys`, but for its trailer.
+    """
+    start, size = state.start, state.length
+    end, _ = entries_end(data, start, start + size)
+    if end == NOWHERE:
+        return UNUSUAL
+    least = _KEY_TRAILER if take.internal else _ZERO
+    # A key is laid down with its trailer, which the next one overwrites.
+    key_room, value_room = np.uint64(len(rows.keys)) - _KEY_SLACK, np.uint64(len(rows.values))
+    row, keys, values = state.rows, state.keys, state.values
+    last, expanded = state.last, state.expanded
+    trailer, before = _ZERO, keys
+    if last != _ZERO:
+        fits, trailer = _restore_key(rows, keys, last, least, key_room)
+        if not fits:
+            return FULL
+    pos = start + state.position
+    quiet = True
+    status = DONE
+    # Keys that begin as one did that was found in its place need not be looked at.
+    stamp = take.stamp
+    proof = _NEVER if block.bounded != UNBOUNDED else _ZERO
+    found = proof, _ZERO, _ZERO
+    while pos < end:
+        if not quiet:
+            status = FULL
+            break
+        prefetch(data, pos + _AHEAD)
+        shared, rest, length, after = entry_head(data, pos, end)
+        total = shared + rest
+        broken = after == _ZERO or shared > last or rest > end - after or length > end - after - rest
+        if broken or total < least or expanded + total > size * _MOST:
+            state.rows = row
+            bad = broken or total >= least
+            _note(state, rows.events, _BAD_ENTRY if bad else _BAD_KEY, pos - start, size if bad else total)
+            break
+        kept = total - least
+        if total > np.uint64(len(rows.last)):
+            status = GROW
+            break
+        if row == len(rows.operations) or key_room - keys < kept or (take.values and value_room - values < length):
+            status = FULL
+            break
+        _lay_shared(rows.keys, keys, before, shared, last - least if last != _ZERO else _ZERO, trailer)
+        _lay_rest(rows.keys, keys + shared, data, after, rest)
+        code = _ZERO
+        if take.internal:
+            trailer = load_u64(data, after + rest - _EIGHT) if rest >= _EIGHT else load_u64(rows.keys, keys + kept)
+            code = trailer & np.uint64(255)
+        before, last = keys, total
+        expanded += total
+        operation = take.types[code]
+        if shared < proof or kept < proof + stamp:
+            user_end = keys + kept - min(kept, stamp)
+            found = _compare(rows.keys, keys, user_end, take, block, shared, found)
+            proof = found[0]
+        if operation == _UNKNOWN or proof == _MISPLACED:
+            state.rows = row
+            if operation == _UNKNOWN:
+                _note(state, rows.events, _UNKNOWN_OPERATION, pos - start, code)
+            else:
+                _note(state, rows.events, _MISPLACED_KEY, pos - start, kept)
+            quiet = state.events + 1 < len(rows.events)
+        else:
+            keys += kept
+            values = _take_value(data, after + rest, length, take, rows, row, values)
+            _add_row(rows, row, take, block, keys, trailer, operation)
+            row += 1
+        pos = after + rest + length
+    if status != DONE and last != _ZERO:
+        _keep_key(rows, before, last - least, least, trailer)
+    state.rows, state.keys, state.values = row, keys, values
+    state.last, state.expanded = last, expanded
+    state.position = pos - start
+    return status

@@ -1,0 +1,496 @@
+"""Judging blocks, and reading those that lead to others."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, NamedTuple
+
+import numpy as np
+
+from sawlog.chain.kernels import record_type
+from sawlog.kernels.crc32c import crc32c, crc32c_extend
+from sawlog.kernels.jit import inlined, kernel
+from sawlog.kernels.memory import copy_bytes, load_u32
+from sawlog.kernels.protobuf import varint
+from sawlog.kernels.signature import Array, Bool, Bytes, Int64, OutBytes, OutInt64s, UInt64
+from sawlog.kernels.xxh32 import xxh32
+from sawlog.kernels.xxh64 import xxh3, xxh64
+from sawlog.leveldb.log.judge import masked
+from sawlog.leveldb.table import layout
+from sawlog.leveldb.table.layout import Checksum, Kind
+
+HANDLE = record_type(("offset", np.uint64), ("stored", np.uint64))
+"""A block: where it begins in the file, and its bytes without the trailer."""
+
+# How a block is read.
+AS_IS = 0
+SNAPPY = 1
+LZ4 = 2
+OTHERWISE = 3
+"""By a library."""
+
+VERDICT_FIELDS = ("kind", ("one", np.uint64), ("two", np.uint64), "compression")
+VERDICT = record_type(*VERDICT_FIELDS)
+"""What is wrong with a block (a `Kind`, or 0), two numbers that explain it, and how it is compressed."""
+
+
+class Rule(NamedTuple):
+    """How the blocks of a table are checked.
+
+    Attributes:
+        checksum: The `Checksum`.
+        context: What makes checksums depend on the place of their block; 0 where they do not.
+        limit: Where the blocks of the file end.
+        verify: Whether checksums are verified.
+        codecs: uint8[256], how the blocks of each compression are read: AS_IS, SNAPPY, LZ4 or OTHERWISE.
+        longest: Bytes that a block may expand to.
+    """
+
+    checksum: Int64
+    context: UInt64
+    limit: UInt64
+    verify: Bool
+    codecs: Bytes
+    longest: UInt64
+
+
+_TRAILER = np.uint64(layout.TRAILER_SIZE)
+_RESTART = np.uint64(layout.RESTART_SIZE)
+_BUCKETS = np.uint64(layout.BUCKETS_SIZE)
+_COUNT = np.uint64(~layout.BLOCK_FLAGS & 0xFFFFFFFF)
+_HASH_INDEX = np.uint64(layout.HASH_INDEX)
+_VALUES_APART = np.uint64(layout.VALUES_APART)
+_NOT_PLAIN = np.uint64(layout.VALUES_APART | layout.UNKNOWN_FLAG)
+_HASH_LARGEST = np.uint64(layout.HASH_INDEX_LARGEST)
+_FACTOR = np.uint64(layout.LAST_BYTE_FACTOR)
+_U32 = np.uint64(0xFFFFFFFF)
+_ZERO = np.uint64(0)
+_ONE = np.uint64(1)
+NOWHERE = np.uint64((1 << 64) - 1)
+"""Where entries end that do not fit into their block."""
+_THREE = np.uint64(3)
+_FOUR = np.uint64(4)
+_SEVEN = np.uint64(7)
+_EIGHT = np.uint64(8)
+_SIXTEEN = np.uint64(16)
+_LOW7 = np.uint64(127)
+_SHORT_LENGTHS = np.uint64(0x00808080)
+_SHORT_KEY_LENGTHS = np.uint64(0x80808080)
+_LONG_VALUE = np.uint64(0x00800000)
+_TOP_BYTE = np.uint64(24)
+_HALF = np.uint64(32)
+
+_CRC = int(Checksum.CRC32C)
+_XXH32 = int(Checksum.XXH32)
+_XXH64 = int(Checksum.XXH64)
+_XXH3 = int(Checksum.XXH3)
+_MISMATCH = int(Kind.CHECKSUM_MISMATCH)
+_BAD_HANDLE = int(Kind.BAD_HANDLE)
+_LAST_COMPRESSION = np.uint64(layout.Compression.ZSTD)
+
+
+@inlined
+def checksum_of(window: Any, start: Any, length: Any, kind: Any) -> Any:
+    """The stored form of the checksum of `window[start : start + length]`, of which the last byte is a block's type."""
+    if kind == _CRC:
+        return masked(crc32c(window, start, length))
+    if kind == _XXH32:
+        return xxh32(window, start, length, _ZERO)
+    if kind == _XXH64:
+        return xxh64(window, start, length) & _U32
+    if kind == _XXH3:
+        last = np.uint64(window[start + length - _ONE])
+        return (xxh3(window, start, length - _ONE) ^ last * _FACTOR) & _U32
+    return _ZERO
+
+
+@inlined
+def modifier(context: Any, offset: Any) -> Any:
+    """What a checksum is combined with because of the file offset of its block."""
+    return (context ^ (offset + (offset >> _HALF))) & _U32 if context != _ZERO else _ZERO
+
+
+@inlined
+def judge_block(window: Any, base: Any, offset: Any, size: Any, rule: Any, verdict: Any) -> None:
+    """Judge a block by its place, length and checksum. See `judge_blocks`."""
+    verdict.kind = 0
+    verdict.compression = 0
+    if offset > rule.limit or rule.limit - offset < _TRAILER or size > rule.limit - offset - _TRAILER:
+        verdict.kind = _BAD_HANDLE
+        verdict.one = size
+        verdict.two = rule.limit
+        return
+    start = offset - base
+    verdict.compression = np.int64(window[start + size])
+    if rule.verify and rule.checksum != 0:
+        expected = checksum_of(window, start, size + _ONE, rule.checksum)
+        expected = (expected + modifier(rule.context, offset)) & _U32
+        stored = load_u32(window, start + size + _ONE)
+        if stored != expected:
+            verdict.kind = _MISMATCH
+            verdict.one = stored
+            verdict.two = expected
+
+
+@kernel
+def judge_blocks(
+    window: Bytes,
+    base: UInt64,
+    handles: Annotated[Any, Array(HANDLE)],
+    rule: Rule,
+    verdicts: Annotated[Any, Array(VERDICT, writable=True)],
+) -> None:
+    """Judge blocks by their place, length and checksum; what is inside of them is judged where it is read.
+
+    Args:
+        window: uint8, the file from `base` on, up to the end of the last of these blocks that ends in the file.
+        base: uint64, file offset of the window.
+        handles: Blocks, of type HANDLE.
+        rule: See `Rule`.
+        verdicts: Of type VERDICT, one per block; set.
+    """
+    for i in range(len(handles)):
+        judge_block(window, base, handles[i].offset, handles[i].stored, rule, verdicts[i])
+
+
+@inlined
+def entries_end(data: Any, start: Any, end: Any) -> Any:
+    """Where the entries of an expanded block end, and its restart points; the end is `NOWHERE` if they do not fit.
+
+    That is so, too, where their values are apart from them, or a flag is unknown: the number is that with its flags.
+    """
+    if end - start < _RESTART:
+        return NOWHERE, _ZERO
+    stop = end - _RESTART
+    packed = load_u32(data, stop)
+    if packed & _NOT_PLAIN != _ZERO or (packed & _HASH_INDEX != _ZERO and end - start > _HASH_LARGEST):
+        return NOWHERE, packed
+    count = packed & _COUNT
+    stop = _without_buckets(data, start, stop, packed)
+    if stop == NOWHERE or count > (stop - start) // _RESTART:
+        return NOWHERE, packed
+    return stop - count * _RESTART, count
+
+
+@inlined
+def _without_buckets(data: Any, start: Any, stop: Any, packed: Any) -> Any:
+    """Where a hash index begins that ends at `stop`, if there is one; `NOWHERE` if it does not fit."""
+    if packed & _HASH_INDEX == _ZERO:
+        return stop
+    if stop - start < _BUCKETS:
+        return NOWHERE
+    buckets = np.uint64(data[stop - _BUCKETS]) | np.uint64(data[stop - _ONE]) << _EIGHT
+    if stop - start - _BUCKETS < buckets:
+        return NOWHERE
+    return stop - _BUCKETS - buckets
+
+
+@kernel
+def values_apart(data: Bytes) -> Bool:
+    """Whether the values of an expanded block are apart from its keys."""
+    end = np.uint64(len(data))
+    return end >= _RESTART and load_u32(data, end - _RESTART) & _NOT_PLAIN == _VALUES_APART
+
+
+@kernel
+def join_values(data: Bytes, out: OutBytes) -> UInt64:
+    """Lay out a block whose values are apart from its keys as one where they are not, without restart points.
+
+    Args:
+        data: uint8, an expanded block.
+        out: uint8, zeros, four bytes longer; set.
+
+    Returns:
+        The bytes of the new block; 0 where the old one is not whole.
+    """
+    end = np.uint64(len(data))
+    if end < _RESTART + _RESTART:
+        return _ZERO
+    packed = load_u32(data, end - _RESTART)
+    stop = _without_buckets(data, _ZERO, end - _RESTART - _RESTART, packed)
+    count = packed & _COUNT
+    values = load_u32(data, end - _RESTART - _RESTART)
+    if stop == NOWHERE or count > stop // _RESTART or values > stop - count * _RESTART:
+        return _ZERO
+    restarts = stop - count * _RESTART
+    pos, value, at, restart = _ZERO, values, _ZERO, _ZERO
+    while pos < values:
+        begin = pos
+        _, rest, length, pos = entry_head(data, pos, values)
+        if pos == _ZERO:
+            return _ZERO
+        head = pos - begin
+        if restart < count and load_u32(data, restarts + restart * _RESTART) == begin:
+            offset, pos = varint(data, pos, values)
+            if pos == _ZERO or offset != value - values:
+                return _ZERO
+            restart += _ONE
+        if rest > values - pos or length > restarts - value:
+            return _ZERO
+        copy_bytes(out, at, data, begin, head)
+        copy_bytes(out, at + head, data, pos, rest)
+        copy_bytes(out, at + head + rest, data, value, length)
+        at += head + rest + length
+        pos += rest
+        value += length
+    return at + _RESTART
+
+
+@inlined
+def entry_head(data: Any, pos: Any, end: Any) -> Any:
+    """The three numbers that begin an entry, and the position after them, which is 0 where they are none."""
+    if end - pos >= _FOUR:
+        word = load_u32(data, pos)
+        rest = word >> _EIGHT & _LOW7
+        length = word >> _SIXTEEN & _LOW7
+        if word & _SHORT_LENGTHS == _ZERO:
+            return word & _LOW7, rest, length, pos + _THREE
+        if word & _SHORT_KEY_LENGTHS == _LONG_VALUE:
+            return word & _LOW7, rest, length | (word >> _TOP_BYTE) << _SEVEN, pos + _FOUR
+    shared, rest, pos = _key_head(data, pos, end)
+    if pos == _ZERO:
+        return _ZERO, _ZERO, _ZERO, _ZERO
+    length, pos = varint(data, pos, end)
+    return shared, rest, length, pos
+
+
+@inlined
+def _key_head(data: Any, pos: Any, end: Any) -> Any:
+    """The first two of them."""
+    shared, pos = varint(data, pos, end)
+    if pos == _ZERO:
+        return _ZERO, _ZERO, _ZERO
+    rest, pos = varint(data, pos, end)
+    return shared, rest, pos
+
+
+SEPARATOR = record_type(("place", np.uint64), ("shared", np.uint64), ("length", np.uint64))
+"""A key of an index: where what it does not share with the key before begins, how much it shares, and its bytes."""
+
+
+@kernel
+def read_index(
+    data: Bytes,
+    delta: Bool,
+    first_key: Bool,
+    handles: Annotated[Any, Array(HANDLE, writable=True)],
+    separators: Annotated[Any, Array(SEPARATOR, writable=True)],
+) -> Int64:
+    """Read a block of an index: its keys, and the places of blocks that its values are.
+
+    Args:
+        data: uint8, an expanded block.
+        delta: Whether values between restart points hold but the difference in size to the one before.
+        first_key: Whether values go on with the first key of their block.
+        handles: Of type HANDLE, a third as many as bytes; set.
+        separators: Of type SEPARATOR, likewise.
+
+    Returns:
+        How many there are; -1 where the block is none.
+    """
+    end, _ = entries_end(data, _ZERO, np.uint64(len(data)))
+    if end == NOWHERE:
+        return -1
+    pos = _ZERO
+    count = 0
+    last = _ZERO
+    while pos < end:
+        length = _ZERO
+        if delta:
+            shared, rest, pos = _key_head(data, pos, end)
+        else:
+            shared, rest, length, pos = entry_head(data, pos, end)
+        if pos == _ZERO or shared > last or rest > end - pos or length > end - pos - rest:
+            return -1
+        last = shared + rest
+        separators[count].place = pos
+        separators[count].shared = shared
+        separators[count].length = last
+        pos += rest
+        stop = end if delta else pos + length
+        first, pos = varint(data, pos, stop)
+        if pos == _ZERO:
+            return -1
+        if delta and shared != _ZERO:
+            # A number with its sign in the lowest bit.
+            change = first >> _ONE ^ (_ZERO - (first & _ONE))
+            handles[count].offset = handles[count - 1].offset + handles[count - 1].stored + _TRAILER
+            handles[count].stored = handles[count - 1].stored + change
+        else:
+            size, pos = varint(data, pos, stop)
+            if pos == _ZERO:
+                return -1
+            handles[count].offset = first
+            handles[count].stored = size
+        if not delta:
+            # A handle may be followed by the block's first key, or properties.
+            pos = stop
+        elif first_key:
+            key_length, pos = varint(data, pos, end)
+            if pos == _ZERO or key_length > end - pos:
+                return -1
+            pos += key_length
+        count += 1
+    return count
+
+
+class Index(NamedTuple):
+    """The separators of an index, as they are stored.
+
+    Attributes:
+        data: uint8, the blocks of the index.
+        separators: Of type SEPARATOR.
+        trailer: uint64, bytes that end separators of at least that length and are no part of the user key.
+        stamp: uint64, bytes that end user keys and do not count.
+    """
+
+    data: Bytes
+    separators: Annotated[Any, Array(SEPARATOR)]
+    trailer: UInt64
+    stamp: UInt64
+
+
+@inlined
+def _user_length(length: Any, index: Any) -> Any:
+    """The bytes of a separator of some length that count."""
+    if length >= index.trailer:
+        length -= index.trailer
+    return length - min(length, index.stamp)
+
+
+@kernel
+def ascend(index: Index, held: OutBytes) -> Bool:
+    """Whether no separator is below the one before.
+
+    Args:
+        index: See `Index`.
+        held: uint8, room for the longest.
+    """
+    data = index.data
+    before = _ZERO
+    for i in range(len(index.separators)):
+        one = index.separators[i]
+        length = _user_length(one.length, index)
+        at = one.shared
+        while at < before and at < length and held[at] == data[one.place + (at - one.shared)]:
+            at += _ONE
+        if at < before and (at >= length or held[at] > data[one.place + (at - one.shared)]):
+            return False
+        copy_bytes(held, one.shared, data, one.place, one.length - one.shared)
+        before = length
+    return True
+
+
+@kernel
+def lay_separators(index: Index, at: Int64, first: Int64, held: OutBytes, keys: OutBytes, ends: OutInt64s) -> None:
+    """Expand separators, one after the other.
+
+    Args:
+        index: See `Index`.
+        at: Which one to begin with; it shares nothing, or `held` has the one before.
+        first: The first that is wanted.
+        held: uint8, room for the longest; set to the last one.
+        keys: uint8, set to those that are wanted, without what does not count, back to back.
+        ends: int64, one more than are wanted; set to where they end.
+    """
+    used = _ZERO
+    for i in range(at, first + len(ends) - 1):
+        one = index.separators[i]
+        copy_bytes(held, one.shared, index.data, one.place, one.length - one.shared)
+        if i >= first:
+            length = _user_length(one.length, index)
+            copy_bytes(keys, used, held, _ZERO, length)
+            used += length
+            ends[i - first + 1] = np.int64(used)
+
+
+@inlined
+def _take_key(data: Any, pos: Any, end: Any, keys: Any, before: Any, used: Any) -> Any:
+    """Read an entry up to its value, and copy its key to `used`, after the key before it, which is at `before`.
+
+    Returns:
+        Where the key ends, `NOWHERE` if `keys` is too small; how much of it is the one before; where the value begins,
+        0 where the entry does not end in the block; and the value's bytes.
+    """
+    shared, rest, length, pos = entry_head(data, pos, end)
+    if pos == _ZERO or shared > used - before or rest > end - pos or length > end - pos - rest:
+        return used, shared, _ZERO, length
+    if shared + rest > np.uint64(len(keys)) - used:
+        return NOWHERE, shared, pos, length
+    copy_bytes(keys, used, keys, before, shared)
+    copy_bytes(keys, used + shared, data, pos, rest)
+    return used + shared + rest, shared, pos + rest, length
+
+
+FIELDS = record_type("key", "key_length", "value", "length")
+"""An entry: its key among others, and its value in the block; where they begin, and their bytes."""
+
+
+@kernel
+def split_entries(
+    data: Bytes, end: UInt64, fields: Annotated[Any, Array(FIELDS, writable=True)], keys: OutBytes
+) -> Int64:
+    """Take a block apart.
+
+    Args:
+        data: uint8, an expanded block.
+        end: uint64, where its entries end.
+        fields: Of type FIELDS, set.
+        keys: uint8, set to the keys, back to back.
+
+    Returns:
+        How many entries there are; -1 where one does not end in the block, -2 where `keys` is too small.
+    """
+    pos = _ZERO
+    count = 0
+    used = _ZERO
+    before = _ZERO
+    while pos < end:
+        key_end, _, pos, length = _take_key(data, pos, end, keys, before, used)
+        if pos == _ZERO:
+            return -1
+        if key_end == NOWHERE:
+            return -2
+        fields[count].key = np.int64(used)
+        fields[count].key_length = np.int64(key_end - used)
+        fields[count].value = np.int64(pos)
+        fields[count].length = np.int64(length)
+        before = used
+        used = key_end
+        pos += length
+        count += 1
+    return count
+
+
+@kernel
+def find_block_end(data: Bytes, end: UInt64) -> UInt64:
+    """Where the block that `data` begins with has its trailer, by its CRC-32C, which is taken on from byte to byte.
+
+    Args:
+        data: uint8.
+        end: uint64, where to give up.
+
+    Returns:
+        uint64; `end` if there is no such place.
+    """
+    crc = _ZERO
+    at = _ZERO
+    while at < end and end - at >= _TRAILER:
+        crc = crc32c_extend(crc, data, at, _ONE)
+        # The byte taken last would be the compression.
+        if data[at] <= _LAST_COMPRESSION and load_u32(data, at + _ONE) == masked(crc):
+            return at
+        at += _ONE
+    return end
+
+
+@kernel
+def footer_checksum(data: Bytes, checksum: Int64, context: UInt64, place: UInt64) -> UInt64:
+    """The stored form of the checksum of a footer that begins at file offset `place`."""
+    return (checksum_of(data, _ZERO, np.uint64(len(data)), checksum) + modifier(context, place)) & _U32
+
+
+@kernel
+def end_of_entries(data: Bytes) -> UInt64:
+    """Where the entries of an expanded block end; 0 if it is none."""
+    end, _ = entries_end(data, _ZERO, np.uint64(len(data)))
+    return _ZERO if end == NOWHERE else end

@@ -1,0 +1,597 @@
+"""The map of a table: footer, metaindex, properties and index, which lead to its data blocks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from enum import IntEnum
+from functools import cached_property
+from itertools import pairwise
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+
+from sawlog.damage import Damage
+from sawlog.errors import DamageError, UnsupportedError
+from sawlog.leveldb.table import kernels as k
+from sawlog.leveldb.table import layout
+from sawlog.leveldb.table.blocks import BlockRules, Flaw, block_damage, entries, flaw_of
+from sawlog.leveldb.table.bounds import Bounds
+from sawlog.leveldb.table.columnar import Columns, MalformedError
+from sawlog.leveldb.table.columnar import pairs as columnar_pairs
+from sawlog.leveldb.table.embedded import EmbeddedLayer
+from sawlog.leveldb.table.layout import Checksum, Dialect, IndexType, Kind
+from sawlog.leveldb.table.stamps import SUFFIX, WIDTH
+from sawlog.varints import decode_varints
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from sawlog.leveldb.table.options import ReadOptions
+from sawlog.storage import File, Source
+
+_IndexBlock: TypeAlias = "tuple[NDArray[np.void], NDArray[np.void], NDArray[np.uint8]]"
+"""The entries of a block of an index, as HANDLE and SEPARATOR, and its content."""
+
+
+class Role(IntEnum):
+    """What a span is."""
+
+    DATA = 0
+    RANGE_DELETES = 1
+    VALUES = 2
+    """Values that entries lead to."""
+    HEADER = 3
+    """Whatever leads to the data, with the footer."""
+    GAP = 4
+    """No block that anything leads to."""
+    OVERLAP = 5
+    """Named as a data block, but other blocks lie there, or it reaches beyond the blocks."""
+
+
+SPAN = np.dtype([("offset", np.int64), ("length", np.int64), ("role", np.int64), ("number", np.int64)], align=True)
+"""File offset and bytes, trailers included; a `Role`; the number of the data block in the index, or -1."""
+
+
+class Handle(NamedTuple):
+    """The place of a block: file offset, and bytes without the trailer."""
+
+    offset: int
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class Footer:
+    """The end of a table.
+
+    Attributes:
+        dialect: Whose magic number it has.
+        version: RocksDB's format version; 0 for LevelDB.
+        checksum: Type of all checksums.
+        context: What makes checksums depend on their place, or 0.
+        size: Its own bytes.
+        metaindex: The metaindex; `None` where the footer is lost.
+        index: The index; `None` where the metaindex names it, too.
+    """
+
+    dialect: Dialect
+    version: int
+    checksum: Checksum
+    context: int
+    size: int
+    metaindex: Handle | None
+    index: Handle | None
+
+    def pebble(self, since: int) -> bool:
+        """Whether the table is Pebble's, of a version or a later one."""
+        return self.dialect == "pebble" and self.version >= since
+
+
+@dataclass
+class TableMap:
+    """Where everything in a table is.
+
+    Attributes:
+        footer: Its footer.
+        rules: How its blocks are judged.
+        handles: Its data blocks, of type `kernels.HANDLE`, in file order.
+        index: uint8, the blocks of the index, expanded, back to back.
+        separators: Its keys, of type `kernels.SEPARATOR`: no key of block i is after the i-th.
+        properties: What its properties block holds.
+        others: Blocks that hold no data, with their names, and the name of the block that lead to them.
+        range_deletes: The block of range deletions.
+        damages: What parts of the map are damaged.
+        values: Blocks of values, of type `kernels.HANDLE`, by their numbers.
+        stamped: Whether timestamps are delivered apart from keys.
+        raw: Whether what ends keys is delivered as a part of them.
+        given: The name of the order of keys that counts where the table does not say one; empty for none.
+        bounds: Between which keys its data blocks lie, where the index can be relied on.
+        lost: Why its end is not known; `None` where it is.
+        sequence: The sequence number that the database has given to all of its entries, if any.
+    """
+
+    footer: Footer
+    rules: BlockRules
+    stamped: bool = False
+    raw: bool = False
+    given: str = ""
+    handles: NDArray[np.void] = field(default_factory=lambda: np.zeros(0, k.HANDLE))
+    index: NDArray[np.uint8] = field(default_factory=lambda: np.zeros(0, np.uint8))
+    separators: NDArray[np.void] = field(default_factory=lambda: np.zeros(0, k.SEPARATOR))
+    properties: dict[bytes, bytes] = field(default_factory=dict)
+    others: list[tuple[str, Handle]] = field(default_factory=list)
+    range_deletes: Handle | None = None
+    damages: list[Damage] = field(default_factory=list)
+    values: NDArray[np.void] = field(default_factory=lambda: np.zeros(0, k.HANDLE))
+    bounds: Bounds | None = None
+    lost: Damage | None = None
+    sequence: int | None = None
+
+    @cached_property
+    def spans(self) -> NDArray[np.void]:
+        """What every byte of the table is for, once all of the map is read."""
+        return _spans_of(self)
+
+    @property
+    def comparator(self) -> str | None:
+        """The name of the order of keys; `None` where nothing says it."""
+        name = self.properties.get(layout.COMPARATOR)
+        return self.given or None if name is None else name.decode(errors="replace")
+
+    @property
+    def global_sequence(self) -> int | None:
+        """The sequence number that all keys of an ingested table have; `None` for tables of a database."""
+        if self.sequence is not None:
+            return self.sequence
+        if _fixed(self.properties.get(layout.EXTERNAL_VERSION)) < 2:
+            return None
+        return _fixed(self.properties.get(layout.GLOBAL_SEQUENCE)) or None
+
+    @property
+    def has_stamps(self) -> bool:
+        """Whether user keys end in timestamps."""
+        return (self.comparator or "").endswith(SUFFIX)
+
+    @property
+    def ordered(self) -> bool:
+        """Whether user keys, without their timestamps, are ordered by their bytes."""
+        name = self.comparator
+        return name is not None and name.removesuffix(SUFFIX) in layout.BYTEWISE and not self.raw
+
+    @property
+    def internal_index(self) -> bool:
+        """Whether the keys of the index are internal ones."""
+        return not _truth(self.properties.get(layout.USER_KEYS)) and not self.footer.pebble(layout.COLUMNAR)
+
+
+def separators(table: TableMap, *, stamped: bool) -> Bounds:
+    """The separators of an index as user keys, without timestamps if they are `stamped`."""
+    trailer = layout.KEY_TRAILER if table.internal_index else 0
+    return Bounds(table.index, table.separators, trailer, WIDTH if stamped else 0)
+
+
+def _bounds_of(table: TableMap) -> Bounds | None:
+    """The bounds of the blocks of a table; `None` where it does not say that its keys are ordered by their bytes."""
+    if not table.ordered or table.damages or len(table.separators) != len(table.handles):
+        return None
+    return separators(table, stamped=table.has_stamps)
+
+
+def _spans_of(table: TableMap) -> NDArray[np.void]:
+    """All of a table as spans, in order and without overlap: their lengths add up to the file's size."""
+    limit = table.rules.limit
+    count, others = len(table.handles), len(table.others)
+    offsets, sizes, roles, numbers = np.zeros((4, others + count), np.int64)
+    for place, (name, handle) in enumerate(table.others):
+        role = Role.VALUES if name == layout.VALUE_BLOCK else Role.HEADER
+        roles[place] = Role.RANGE_DELETES if handle == table.range_deletes else role
+        offsets[place], sizes[place] = min(handle.offset, limit), min(handle.size, limit)
+    # What reaches beyond the file is cut off here, and found out by its handle.
+    offsets[others:] = np.minimum(table.handles["offset"], np.uint64(limit))
+    sizes[others:] = np.minimum(table.handles["stored"], np.uint64(limit))
+    sizes += layout.TRAILER_SIZE
+    roles[others:] = np.where(sizes[others:] > limit - offsets[others:], Role.OVERLAP, Role.DATA)
+    numbers[:others], numbers[others:] = -1, np.arange(count)
+    order = np.argsort(offsets, kind="stable")
+    ends = offsets + np.minimum(sizes, limit - offsets)
+    return _without_overlap(offsets[order], ends[order], roles[order], numbers[order], table)
+
+
+def _without_overlap(
+    offsets: NDArray[np.int64],
+    ends: NDArray[np.int64],
+    roles: NDArray[np.int64],
+    numbers: NDArray[np.int64],
+    table: TableMap,
+) -> NDArray[np.void]:
+    """Spans in the order of their offsets, each without what lies in those before; gaps and the footer with them."""
+    limit = table.rules.limit
+    covered = np.maximum.accumulate(np.concatenate([np.zeros(1, np.int64), ends]))
+    starts = np.maximum(offsets, covered[:-1])
+    roles = np.where((offsets < covered[:-1]) & (roles <= Role.VALUES), Role.OVERLAP, roles)
+    kept = (starts < ends) | (roles == Role.OVERLAP)
+    gaps = np.append(starts, limit) - covered
+    empty = np.flatnonzero(gaps > 0)
+    found = np.zeros(int(kept.sum()) + len(empty) + 1, SPAN)
+    columns = (
+        (starts, covered, limit),
+        (np.maximum(ends - starts, 0), gaps, table.footer.size),
+        (roles, np.full(len(gaps), Role.GAP), Role.HEADER),
+        (numbers, np.full(len(gaps), -1), -1),
+    )
+    for name, (own, between, last) in zip(SPAN.names or (), columns, strict=True):
+        found[name] = np.concatenate([own[kept], between[empty], np.full(1, last)])
+    if len(empty) or (np.diff(found["offset"]) < 0).any():
+        found = found[np.argsort(found["offset"], kind="stable")]
+    return found
+
+
+def _fixed(value: bytes | None) -> int:
+    return int.from_bytes(value or b"", "little")
+
+
+def _truth(value: bytes | None) -> bool:
+    return value is not None and value not in (b"", b"\0")
+
+
+def read_footer(tail: bytes, size: int, where: str) -> Footer:
+    """Read the footer of a table.
+
+    Args:
+        tail: The last `LARGEST_FOOTER` bytes of the file, or all of it.
+        size: Bytes in the file.
+        where: The file, for messages.
+
+    Raises:
+        DamageError: When it is damaged, or none of a known kind.
+        UnsupportedError: When it is of an unknown version.
+    """
+    magic = int.from_bytes(tail[-layout.MAGIC_SIZE :], "little")
+    if magic in layout.PLAIN_MAGICS:
+        raise _unsupported(where, size, "a plain table of RocksDB, which has no blocks")
+    dialect = layout.MAGICS.get(magic)
+    if dialect is None or len(tail) < layout.LEVELDB_FOOTER:
+        shown = tail[-layout.MAGIC_SIZE :].hex(" ") or "nothing, the file is empty"
+        raise _bad_footer(where, size, size, f"its last 8 bytes are {shown}, no magic number of a sorted table")
+    if dialect == "leveldb":
+        footer = tail[-layout.LEVELDB_FOOTER :]
+        metaindex, index = _handles(footer[: layout.HANDLES_SIZE], size, len(footer), where)
+        return Footer(dialect, 0, Checksum.CRC32C, 0, len(footer), metaindex, index)
+    version = int.from_bytes(tail[-layout.MAGIC_SIZE - layout.VERSION_SIZE : -layout.MAGIC_SIZE], "little")
+    checked = dialect == "pebble" and version in layout.CHECKED_FOOTERS
+    length = layout.ROCKSDB_FOOTER + (layout.FOOTER_CRC_SIZE + layout.CHECKED_FOOTERS[version] if checked else 0)
+    footer = tail[-length:]
+    if len(footer) < length or footer[0] not in set(Checksum):
+        raise _bad_footer(where, size, len(footer), f"checksum type {footer[0]}, format version {version}")
+    checksum = Checksum(footer[0])
+    if version > layout.LAST_VERSION[dialect] or (dialect == "pebble" and not version):
+        known = f"known up to {layout.LAST_VERSION[dialect]}"
+        raise _unsupported(where, size, f"format version {version} of {dialect}'s tables; {known}")
+    if checked:
+        _check_footer(footer, size, where)
+    if dialect == "pebble" or version < layout.SELF_CHECKED_VERSION:
+        handles = footer[layout.CHECKSUM_TYPE_SIZE : layout.CHECKSUM_TYPE_SIZE + layout.HANDLES_SIZE]
+        metaindex, index = _handles(handles, size, len(footer), where)
+        return Footer(dialect, version, checksum, 0, len(footer), metaindex, index)
+    return _self_checked(footer, checksum, version, size, where)
+
+
+def _check_footer(footer: bytes, size: int, where: str) -> None:
+    """Raise unless a footer of Pebble's has the checksum that it states."""
+    place = len(footer) - layout.MAGIC_SIZE - layout.VERSION_SIZE - layout.FOOTER_CRC_SIZE
+    behind = place + layout.FOOTER_CRC_SIZE
+    stored = int.from_bytes(footer[place:behind], "little")
+    expected = footer_checksum(footer[:place] + footer[behind:], Checksum.CRC32C, 0, 0)
+    if stored != expected:
+        raise _bad_footer(where, size, len(footer), f"a footer with checksum {stored:#010x}; expected {expected:#010x}")
+
+
+def _self_checked(footer: bytes, checksum: Checksum, version: int, size: int, where: str) -> Footer:
+    start, end = layout.FOOTER_CHECKSUM_OFFSET, layout.BASE_CONTEXT_OFFSET
+    stored = int.from_bytes(footer[start:end], "little")
+    context = int.from_bytes(footer[end : layout.METAINDEX_SIZE_OFFSET], "little")
+    length = int.from_bytes(footer[layout.METAINDEX_SIZE_OFFSET : layout.RESERVED_OFFSET], "little")
+    blank = footer[:start] + bytes(end - start) + footer[end:]
+    place = size - len(footer)
+    expected = footer_checksum(blank, checksum, context, place)
+    extended = footer[layout.EXTENDED_MAGIC_OFFSET : start]
+    if (
+        extended != layout.EXTENDED_MAGIC
+        or stored != expected
+        or any(footer[layout.RESERVED_END - 8 : layout.RESERVED_END])
+    ):
+        raise _bad_footer(where, size, len(footer), f"a footer with checksum {stored:#010x}; expected {expected:#010x}")
+    handle = Handle(place - layout.TRAILER_SIZE - length, length)
+    if handle.offset < 0:
+        raise _bad_footer(where, size, len(footer), f"a metaindex of {length} bytes before byte {place}")
+    return Footer("rocksdb", version, checksum, context, len(footer), handle, None)
+
+
+def footer_checksum(blank: bytes, checksum: Checksum, context: int, place: int) -> int:
+    """The checksum of a footer whose own checksum is zeros, and that begins at file offset `place`."""
+    data = np.frombuffer(blank, np.uint8)
+    return int(k.footer_checksum(data, np.int64(checksum), np.uint64(context), np.uint64(place)))
+
+
+def _handles(data: bytes, size: int, footer: int, where: str) -> tuple[Handle, Handle]:
+    numbers = list(decode_varints(data))[:4]
+    limit = size - footer - layout.TRAILER_SIZE
+    handles = [Handle(*numbers[:2]), Handle(*numbers[2:])] if len(numbers) == 4 else []
+    if not handles or any(one.offset + one.size > limit for one in handles):
+        raise _bad_footer(
+            where, size, footer, f"handles {numbers} that are not within the {max(size - footer, 0)} bytes of blocks"
+        )
+    return handles[0], handles[1]
+
+
+def _bad_footer(where: str, size: int, footer: int, found: str) -> DamageError:
+    return DamageError(Damage(where, size - footer, footer, Kind.BAD_FOOTER.label, found))
+
+
+def _unsupported(where: str, size: int, found: str) -> UnsupportedError:
+    return UnsupportedError(Damage(where, 0, size, Kind.UNKNOWN_VERSION.label, found))
+
+
+class MapReader:
+    """Reads the map of a table: whatever of it is damaged is reported, and the rest is used."""
+
+    def __init__(self, file: File, source: Source, options: ReadOptions) -> None:
+        self._file = file
+        self._source = source
+        self._options = options
+        length = min(layout.LARGEST_FOOTER, file.size)
+        tail = bytes(source.window(file.size - length, length))
+        try:
+            footer = read_footer(tail, file.size, file.path)
+            lost = None
+        except (DamageError, UnsupportedError) as error:
+            footer, lost = self._torn(error), error.damage
+        how = options.keys
+        self.map = TableMap(footer, self._rules(footer), how == "stamped", how == "raw", options.comparator, lost=lost)
+
+    def _rules(self, footer: Footer) -> BlockRules:
+        limit = self._file.size - footer.size
+        options = self._options
+        return BlockRules(
+            footer.dialect,
+            footer.version,
+            footer.checksum,
+            footer.context,
+            limit,
+            options.verify_checksums,
+            options.max_item_bytes,
+        )
+
+    def _torn(self, error: DamageError | UnsupportedError) -> Footer:
+        """What is assumed of a table whose end is lost or unknown, if it begins with a block."""
+        footer = Footer("rocksdb", layout.SIZED_VERSION, Checksum.CRC32C, 0, 0, None, None)
+        if self._block_end(0, self._file.size, self._rules(footer)) is None:
+            raise error
+        return footer
+
+    def read(self) -> TableMap:
+        """All of the map."""
+        table = self.map
+        named: dict[bytes, Handle] = {}
+        content = None
+        if table.footer.metaindex is not None:
+            table.others.append(("metaindex", table.footer.metaindex))
+            content = self.block(table.footer.metaindex)
+        for key, value in self._pairs(content, layout.COLUMNAR_METAINDEX):
+            numbers = list(decode_varints(value))
+            if len(numbers) >= 2:
+                named[key] = Handle(*numbers[:2])
+            if key == layout.VALUE_INDEX_NAME:
+                self._read_value_index(Handle(*numbers[:2]), value[-3:])
+        if table.footer.dialect == "leveldb" and not named.keys().isdisjoint(layout.PROPERTIES_NAMES):
+            table.rules = replace(table.rules, dialect="rocksdb")
+        index = table.footer.index or named.pop(layout.INDEX_NAME, None)
+        for name in layout.PROPERTIES_NAMES:
+            if name in named:
+                table.properties.update(self._pairs(self.block(named[name]), layout.COLUMNAR_PROPERTIES))
+        if table.footer.dialect == "rocksdb" and table.footer.version >= layout.MANAGED_VERSION:
+            manager = table.properties.get(layout.COMPRESSION, b"").partition(b";")[0]
+            embedded = not table.properties or layout.EMBEDDED_VALUES in table.properties
+            table.rules = replace(table.rules, foreign=manager not in layout.BUILTIN_MANAGERS, embedded=embedded)
+        for name, handle in named.items():
+            if name in layout.RANGE_DELETES_NAMES and handle == table.range_deletes:
+                # Up to its second version, Pebble gives the one block both names.
+                continue
+            table.others.append((name.decode(errors="replace"), handle))
+            if name in layout.RANGE_DELETES_NAMES:
+                table.range_deletes = handle
+            elif name.startswith(layout.PARTITIONED_FILTER):
+                found = self._index_block(handle)[0]
+                places = zip(found["offset"].tolist(), found["stored"].tolist(), strict=True)
+                table.others += [("filter partition", Handle(*place)) for place in places]
+            elif name == layout.DICTIONARY_NAME and (content := self.block(handle)) is not None:
+                table.rules = replace(table.rules, dictionary=content.to_pybytes())
+        if index is not None:
+            self._read_index(index)
+            if table.rules.embedded:
+                self._find_embedded()
+            table.bounds = _bounds_of(table)
+            if table.bounds is not None and not (table.bounds.ascend() and _ascend(table.handles["offset"])):
+                table.bounds = None
+                self._damage(index, (Kind.BAD_INDEX, len(table.handles), 0))
+        if (index is None or table.damages) and not table.rules.layered:
+            self._salvage()
+        return table
+
+    def _pairs(self, content: pa.Buffer | None, columnar: int) -> Iterator[tuple[bytes, bytes]]:
+        """Keys and values of a small block, which is columnar in Pebble's tables from a version on."""
+        if content is None:
+            return iter(())
+        return iter(columnar_pairs(content)) if self.map.footer.pebble(columnar) else entries(content)
+
+    def _read_value_index(self, handle: Handle, widths: bytes) -> None:
+        """Find the blocks of values."""
+        table = self.map
+        content = self.block(handle)
+        if content is None:
+            return
+        rows = np.frombuffer(content, np.uint8)
+        width = sum(widths)
+        if not width or len(rows) % width or max(widths) > 8:
+            self._damage(handle, (Kind.BAD_BLOCK, len(rows), 0))
+            return
+        fields = np.zeros((len(rows) // width, 3, 8), np.uint8)
+        at = 0
+        for number, size in enumerate(widths):
+            fields[:, number, :size] = rows.reshape(-1, width)[:, at : at + size]
+            at += size
+        _, offsets, sizes = fields.view("<u8")[:, :, 0].T
+        table.values = np.zeros(len(fields), k.HANDLE)
+        table.values["offset"], table.values["stored"] = offsets, sizes
+        table.others += [(layout.VALUE_BLOCK, Handle(*place)) for place in table.values.tolist()]
+
+    def _find_embedded(self) -> None:
+        """Find the values between the blocks of entries: only these lead to them, so that all are read."""
+        table = self.map
+        layer = EmbeddedLayer(table.rules, self._source)
+        blocks = zip(table.handles["offset"].tolist(), table.handles["stored"].tolist(), strict=True)
+        found = {Handle(*place) for block in blocks for place in layer.handles(*block)}
+        table.others += [(layout.VALUE_BLOCK, handle) for handle in sorted(found)]
+
+    def _salvage(self) -> None:
+        """Add the blocks of rows that nothing leads to any more; they are proven by their checksums."""
+        table = self.map
+        spans = _spans_of(table)
+        found: list[Handle] = []
+        for gap in spans[spans["role"] == Role.GAP]:
+            at, end = int(gap["offset"]), int(gap["offset"] + gap["length"])
+            while (stop := self._block_end(at, end, table.rules)) is not None:
+                handle = Handle(at, stop - at)
+                if self._holds_rows(handle):
+                    found.append(handle)
+                at = stop + layout.TRAILER_SIZE
+        if found:
+            added = np.array([tuple(handle) for handle in found], k.HANDLE)
+            table.handles = np.concatenate([table.handles, added])
+
+    def _block_end(self, start: int, end: int, rules: BlockRules) -> int | None:
+        """Where the block that begins at `start` has its trailer, by CRC-32C; `None` if there is none near."""
+        if rules.checksum is not Checksum.CRC32C or rules.context:
+            return None
+        window = self._source.window(start, min(end - start, layout.SALVAGED_BYTES))
+        stop = int(k.find_block_end(window, np.uint64(len(window))))
+        return start + stop if stop < len(window) else None
+
+    def _holds_rows(self, handle: Handle) -> bool:
+        """Whether a block is one of rows: its keys end in known operations, and its values are no chain of blocks."""
+        quiet = len(self.map.damages)
+        content = self.block(handle)
+        del self.map.damages[quiet:]
+        places = []
+        torn = self.map.footer.metaindex is None and not self._file.name.endswith(".ldb")
+        if content is None or (torn and _maybe_prefixed(content)):
+            return False
+        for number, (key, value) in enumerate(entries(content)):
+            known = len(key) >= layout.KEY_TRAILER and key[-layout.KEY_TRAILER] in layout.OPERATIONS
+            if not number and not known and self._options.keys != "raw":
+                return False
+            numbers = list(decode_varints(value))
+            if len(numbers) != 2 or sum(numbers) > handle.offset:
+                return True
+            places.append(Handle(*numbers))
+        chained = all(one.offset + one.size + layout.TRAILER_SIZE == two.offset for one, two in pairwise(places))
+        alone = len(places) == 1 and not (places[0].offset == 0 or self._whole(places[0]))
+        return bool(places) and (alone or not chained)
+
+    def _read_index(self, index: Handle) -> None:
+        table = self.map
+        table.others.append(("index", index))
+        kind = _fixed(table.properties.get(layout.INDEX_TYPE))
+        found = self._index_block(index)
+        told = layout.INDEX_TYPE in table.properties or table.footer.dialect == "leveldb"
+        if not told and not self._leads_to_rows(found[0]):
+            kind = IndexType.TWO_LEVEL
+        parts = [found]
+        if kind == IndexType.TWO_LEVEL:
+            parts = []
+            for place in zip(found[0]["offset"].tolist(), found[0]["stored"].tolist(), strict=True):
+                table.others.append(("index partition", Handle(*place)))
+                parts.append(self._index_block(Handle(*place)))
+        starts = np.cumsum([0, *(len(part[2]) for part in parts)])
+        for part, start in zip(parts, starts.tolist(), strict=False):
+            part[1]["place"] += np.uint64(start)
+        table.handles = np.concatenate([np.zeros(0, k.HANDLE), *(part[0] for part in parts)])
+        table.separators = np.concatenate([np.zeros(0, k.SEPARATOR), *(part[1] for part in parts)])
+        table.index = np.concatenate([np.zeros(0, np.uint8), *(part[2] for part in parts)])
+
+    def _leads_to_rows(self, handles: NDArray[np.void]) -> bool:
+        """Whether an index leads to rows, by the first whole block: no property says whether it has two levels."""
+        for place in zip(handles["offset"].tolist(), handles["stored"].tolist(), strict=True):
+            if self._whole(Handle(*place)):
+                return self._holds_rows(Handle(*place))
+        return True
+
+    def _whole(self, handle: Handle) -> bool:
+        return not isinstance(self.map.rules.read(self._source, *handle)[0], tuple)
+
+    def _index_block(self, handle: Handle) -> _IndexBlock:
+        """The entries of one block of the index; none where it is damaged."""
+        nothing = np.zeros(0, k.HANDLE), np.zeros(0, k.SEPARATOR), np.zeros(0, np.uint8)
+        content = self.block(handle)
+        if content is None:
+            return nothing
+        data = np.frombuffer(content, np.uint8)
+        if self.map.footer.pebble(layout.COLUMNAR):
+            try:
+                return _columnar_index(content)
+            except MalformedError:
+                self._damage(handle, (Kind.BAD_BLOCK, len(data), 0))
+                return nothing
+        room = len(data) // layout.SMALLEST_SEPARATOR + 1
+        handles, separators = np.zeros(room, k.HANDLE), np.zeros(room, k.SEPARATOR)
+        first_key = _fixed(self.map.properties.get(layout.INDEX_TYPE)) == IndexType.FIRST_KEY
+        for delta in self._deltas():
+            count = k.read_index(data, delta, first_key, handles, separators)
+            if count >= 0:
+                return handles[:count].copy(), separators[:count].copy(), data
+        self._damage(handle, flaw_of(data))
+        return nothing
+
+    def _deltas(self) -> tuple[bool, ...]:
+        """Whether values of the index are differences: what is to be tried, where properties are lost that say it."""
+        footer, properties = self.map.footer, self.map.properties
+        lost = not properties and footer.dialect == "rocksdb" and footer.version >= layout.DELTA_VERSION
+        return (True, False) if lost else (_truth(properties.get(layout.DELTA_ENCODED)),)
+
+    def block(self, handle: Handle) -> pa.Buffer | None:
+        """A block that holds no data, expanded; `None` where it is damaged."""
+        content = self.map.rules.read(self._source, *handle)[0]
+        if isinstance(content, tuple):
+            self._damage(handle, content)
+            return None
+        return content
+
+    def _damage(self, handle: Handle, flaw: Flaw) -> None:
+        limit = self.map.rules.limit
+        offset = min(handle.offset, limit)
+        length = min(handle.size + layout.TRAILER_SIZE, limit - offset)
+        self.map.damages.append(block_damage(self._file.path, offset, length, flaw))
+
+
+def _maybe_prefixed(content: pa.Buffer) -> bool:
+    """Whether the values of a block may be those of Pebble's later tables, which begin with where they are."""
+    values = [value[:1] for key, value in entries(content) if key[-layout.KEY_TRAILER :][:1] == b"\x01"]
+    return bool(values) and all(value and not value[0] & layout.NEVER_PREFIXED for value in values)
+
+
+def _columnar_index(content: pa.Buffer) -> _IndexBlock:
+    """Offsets and lengths of blocks, and separators, of a columnar block of an index."""
+    columns = Columns(content)
+    rows = columns.rows
+    if rows > len(columns.data):
+        raise MalformedError(f"an index of {rows} rows")
+    handles = np.zeros(rows, k.HANDLE)
+    handles["offset"], handles["stored"] = columns.integers(1, rows), columns.integers(2, rows)
+    separators = np.zeros(rows, k.SEPARATOR)
+    separators["place"], separators["length"] = columns.strings(0, rows)
+    return handles, separators, columns.data
+
+
+def _ascend(offsets: NDArray[np.uint64]) -> bool:
+    return bool((offsets[1:] > offsets[:-1]).all())

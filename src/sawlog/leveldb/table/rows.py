@@ -1,0 +1,398 @@
+"""Ranges of a table as fragments, and the pass over them: judges and expands blocks, makes batches of rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass, field
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from sawlog.arrow import Column, array_of, batch_of, constant_string, fixed_array
+from sawlog.damage import Damage, Findings, Tail, TailStatus
+from sawlog.errors import ChangedError, DamageError, DiskError, SchemaError, UnsupportedError
+from sawlog.format import OFFSET_COLUMN
+from sawlog.kernels.snappy import SLACK
+from sawlog.leveldb.table import entries as e
+from sawlog.leveldb.table import layout
+from sawlog.leveldb.table.blocks import Expanded, block_damage, joined
+from sawlog.leveldb.table.bounds import BoundsReader
+from sawlog.leveldb.table.columns import KEY, OPERATION, SEQUENCE, STAMP, VALUE
+from sawlog.leveldb.table.embedded import EmbeddedLayer
+from sawlog.leveldb.table.layout import Kind
+from sawlog.leveldb.table.meta import MapReader, Role, TableMap
+from sawlog.leveldb.table.pebble import BlockLayer
+from sawlog.leveldb.table.stamps import split_stamps
+from sawlog.leveldb.table.walk import RUN_BYTES, SpanWalk
+from sawlog.ranges import FileRange
+from sawlog.scan import Scan
+from sawlog.storage import File, Source
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from sawlog.leveldb.table.bounds import Bounds
+
+BATCH_ROWS = 64 << 10
+BATCH_BYTES = 4 << 20
+"""Bytes of values per batch, unless one is larger; those of keys likewise."""
+EVENT_ROOM = 1024
+LONGEST_KEY = 1 << 10
+"""Room for a key to begin with."""
+SCRATCH_BYTES = 64 << 10
+"""Room for an expanded block to begin with."""
+_OF_ROWS = (Role.DATA, Role.RANGE_DELETES)
+
+
+@cache
+def _operations(pebble: int) -> tuple[NDArray[np.uint8], pa.Array]:
+    """The number of each type's operation, 255 where there is none, and their names; of a version of Pebble's, or 0."""
+    names = list(layout.OPERATIONS.values())
+    known = layout.PEBBLE_OPERATIONS if pebble else {**layout.OPERATIONS, **layout.OTHER_OPERATIONS}
+    types = np.full(256, 255, np.uint8)
+    for code, name in known.items():
+        types[code] = names.index(name)
+        if pebble >= layout.OBSOLETE_VERSION:
+            types[code | layout.OBSOLETE] = names.index(name)
+    return types, array_of(names, pa.string())
+
+
+class RowReader(SpanWalk):
+    """Reads the rows of a range."""
+
+    def __init__(
+        self, fragment: TableRange, table: TableMap, source: Source, schema: pa.Schema, findings: Findings
+    ) -> None:
+        super().__init__(fragment, table, source, findings)
+        self._range = fragment
+        self._schema = schema
+        types, self._names = _operations(table.footer.version if table.footer.dialect == "pebble" else 0)
+        internal = fragment.scan.options.keys != "raw"
+        if table.stamped and table.properties.get(layout.STAMPS_KEPT, b"\1") == b"\0":
+            raise SchemaError(f"{fragment.path}: the timestamps of these keys were not kept: read them without")
+        types = types if internal else np.zeros(256, np.uint8)
+        self._bounds = None if table.bounds is None else BoundsReader(table.bounds)
+        stamp = np.uint64(0 if table.bounds is None else table.bounds.stamp)
+        wanted = VALUE in schema.names, OFFSET_COLUMN in schema.names
+        self._take = e.Take(internal, *wanted, types, np.zeros(0, np.uint8), stamp)
+        self._rule = table.rules.rule
+        self._layer: BlockLayer | EmbeddedLayer | None = None
+        if table.rules.layered:
+            self._layer = (
+                EmbeddedLayer(table.rules, source)
+                if table.rules.embedded
+                else BlockLayer(table.footer.version, table.properties, table.rules, table.values, source)
+            )
+        self._state = np.zeros(1, e.STATE)[0]
+        # The first damage stops the kernel: up to there, both policies do the same.
+        self._events = np.zeros(2, e.EVENT)
+        self._last = np.zeros(LONGEST_KEY, np.uint8)
+        self._scratch = np.zeros(SCRATCH_BYTES, np.uint8)
+        span = fragment.end - fragment.start
+        self._most = min(BATCH_ROWS, span + 1)
+        self._operations = np.zeros(self._most, np.uint8)
+        self._blamed = -1
+        self._renew(min(BATCH_BYTES, max(4 * span, 1)))
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """The rows, and what is found, in the order of the file."""
+        spans = self._prune(self.spans) if self._range.pruned else self.spans
+        for first, last in _runs(spans, self.table.bounds):
+            span = spans[first]
+            if span["role"] in _OF_ROWS:
+                yield from self._read(spans[first:last])
+                continue
+            yield from self._hand_over()
+            self.enter(span)
+        yield from self._hand_over()
+
+    def _prune(self, spans: NDArray[np.void]) -> NDArray[np.void]:
+        from sawlog.leveldb.table.pruning import block_bounds
+
+        low, high = block_bounds(self.table, self._range.projection)
+        data = spans["role"] == Role.DATA
+        spared = data & ((spans["number"] < low) | (spans["number"] >= high))
+        if spared.any():
+            self.findings.notes["blocks_spared"] += int(spared.sum())
+        kept: NDArray[np.void] = spans[~spared]
+        return kept
+
+    def _read(self, spans: NDArray[np.void]) -> Iterator[pa.RecordBatch]:
+        """Adjacent blocks of rows."""
+        base = int(spans["offset"][0])
+        length = int(spans["offset"][-1] + spans["length"][-1]) - base
+        try:
+            window = self.source.window(base, length)
+        except DiskError as error:
+            yield from self._hand_over()
+            self.damage(Kind.READ_ERROR, base, length, str(error))
+            return
+        blocks = np.zeros(len(spans), e.BLOCK)
+        blocks["offset"] = spans["offset"]
+        blocks["stored"] = spans["length"] - layout.TRAILER_SIZE
+        blocks["length"] = spans["length"]
+        if self._bounds is not None and spans["role"][0] == Role.DATA:
+            self._take = self._take._replace(separators=self._bound(blocks, spans["number"], self._bounds))
+        self.findings.account.record += int(spans["length"].sum())
+        state = self._state
+        for name in ("block", "open", "position", "last", "expanded"):
+            state[name] = 0
+        status = e.FULL
+        while status != e.DONE:
+            status = e.read_blocks(window, np.uint64(base), blocks, self._rule, self._take, state, self._rows())
+            if status == e.GROW:
+                larger = np.zeros(2 * len(self._last), np.uint8)
+                larger[: len(self._last)] = self._last
+                self._last = larger
+            elif status == e.SCRATCH:
+                self._scratch = np.zeros(int(state["length"]) + SLACK, np.uint8)
+            elif status == e.EXPAND:
+                self._expand(window, base, blocks)
+            elif status == e.UNUSUAL:
+                self._join(window)
+            elif status == e.FULL and not state["rows"] and not state["events"]:
+                self._renew(2 * self._room)
+            elif status == e.FULL or state["events"]:
+                yield from self._hand_over(blocks)
+
+    def _bound(self, blocks: NDArray[np.void], numbers: NDArray[np.int64], bounds: BoundsReader) -> NDArray[np.uint8]:
+        """Set between which separators the keys of blocks lie: none is before the first one, nor after the last."""
+        first, last = int(numbers[0]), int(numbers[-1]) + 1
+        before = max(first - 1, 0)
+        keys, ends = bounds.take(before, last)
+        places = numbers - before
+        after = numbers > 0
+        blocks["bounded"] = np.where(numbers < len(self.table.handles) - 1, e.BOTH, e.BELOW)
+        blocks["low"][after], blocks["low_end"][after] = ends[places[after] - 1], ends[places[after]]
+        blocks["high"], blocks["high_end"] = ends[places], ends[places + 1]
+        return keys
+
+    def _expand(self, window: NDArray[np.uint8], base: int, blocks: NDArray[np.void]) -> None:
+        """Expand the next block by a library."""
+        state = self._state
+        block = blocks[int(state.block)]
+        start = int(block["offset"]) - base
+        stored = pa.py_buffer(window[start : start + int(block["stored"])])
+        content = self.table.rules.expand(stored, int(state.compression), of_entries=True)
+        if self._layer is not None and not isinstance(content, tuple):
+            deletions = self.table.range_deletes == (int(block["offset"]), int(block["stored"]))
+            content, lost = self._layer.plain(content, deletions=deletions)
+            if lost:
+                self._events[int(state.events)] = (Kind.LOST_VALUE, state.block, lost, 0, state.rows)
+                state.events += 1
+        self._go_on(content)
+
+    def _join(self, window: NDArray[np.uint8]) -> None:
+        """Lay out the content of the next block as that of others is."""
+        state = self._state
+        data = window if state.open == e.IN_WINDOW else self._scratch
+        content = pa.py_buffer(data[int(state.start) : int(state.start + state.length)])
+        self._go_on(joined(content))
+
+    def _go_on(self, content: Expanded) -> None:
+        """Have the kernel go on in the next block, of which this is the content; or after it, if it is damaged."""
+        state = self._state
+        if isinstance(content, tuple):
+            kind, one, two = content
+            self._events[int(state.events)] = (kind, state.block, one, two, state.rows)
+            state.events += 1
+            state.block += 1
+            state.open = e.NOT_OPEN
+            return
+        if content.size > len(self._scratch):
+            self._scratch = np.zeros(2 * content.size, np.uint8)
+        self._scratch[: content.size] = np.frombuffer(content, np.uint8)
+        state.open, state.start, state.length = e.IN_SCRATCH, 0, content.size
+
+    def _rows(self) -> e.Rows:
+        expanded = self._scratch.view()
+        expanded.flags.writeable = False
+        return e.Rows(
+            self._keys.values,
+            self._key_ends.values,
+            self._values.values,
+            self._value_ends.values,
+            self._sequences.values,
+            self._operations,
+            self._offsets.values,
+            self._events,
+            self._last,
+            self._scratch,
+            expanded,
+        )
+
+    def _renew(self, room: int) -> None:
+        """Fresh columns for the next batch; what follows the rows so far is carried over by the kernel."""
+        self._room = room
+        wanted = self._schema.names
+        self._keys = Column(np.uint8, room + e.KEY_SLACK)
+        self._values = Column(np.uint8, room if VALUE in wanted else 0)
+        self._key_ends = Column(np.int32, self._most + 1)
+        self._value_ends = Column(np.int32, self._most + 1)
+        self._sequences = Column(np.int64, self._most)
+        self._offsets = Column(np.int64, self._most if OFFSET_COLUMN in wanted else 0)
+        self._key_ends.values[0] = self._value_ends.values[0] = 0
+        for name in ("rows", "keys", "values"):
+            self._state[name] = 0
+
+    def _hand_over(self, blocks: NDArray[np.void] | None = None) -> Iterator[pa.RecordBatch]:
+        """Yield the rows so far, then tell of the damage so far."""
+        if not self._state["rows"] and not self._state["events"]:
+            return
+        rows = int(self._state["rows"])
+        events = self._events[: int(self._state["events"])].copy()
+        if len(events) and self.findings.on_damage == "fail":
+            rows = int(events["row"][0])
+        if rows:
+            batch = self._batch(rows)
+            self.findings.rows += rows
+            self._renew(BATCH_BYTES if self._room > 4 * BATCH_BYTES else self._room)
+            yield batch
+        else:
+            self._renew(self._room)
+        self._state["events"] = 0
+        if blocks is not None:
+            self._report(events, blocks)
+
+    def _report(self, events: NDArray[np.void], blocks: NDArray[np.void]) -> None:
+        if len(events) and len(self._events) < EVENT_ROOM:
+            self._events = np.zeros(EVENT_ROOM, e.EVENT)
+        for event in events:
+            block = blocks[int(event["block"])]
+            offset = int(block["offset"])
+            # Entries have no places of their own in the file: the first damage of a block takes all of it.
+            length = 0 if offset == self._blamed else int(block["length"])
+            self._blamed = offset
+            self.findings.account.record -= length
+            flaw = Kind(int(event["kind"])), int(event["one"]), int(event["two"])
+            self.findings.damage(block_damage(self.fragment.path, offset, length, flaw))
+
+    def _batch(self, rows: int) -> pa.RecordBatch:
+        arrays = []
+        keys = _binary(rows, self._key_ends, self._keys)
+        if self.table.stamped:
+            keys, stamps = split_stamps(keys, self.fragment.path)
+        for name in self._schema.names:
+            if name == KEY:
+                arrays.append(keys)
+            elif name == STAMP:
+                arrays.append(stamps)
+            elif name == VALUE:
+                arrays.append(_binary(rows, self._value_ends, self._values))
+            elif name == SEQUENCE:
+                arrays.append(self._sequence(rows))
+            elif name == OPERATION:
+                codes = self._operations[:rows]
+                numbered = pa.types.is_integer(self._schema.field(name).type)
+                arrays.append(fixed_array(pa.uint8(), codes.copy()) if numbered else self._names_of(codes))
+            elif name == OFFSET_COLUMN:
+                arrays.append(pa.Array.from_buffers(pa.int64(), rows, [None, self._offsets.take(rows)]))
+            else:
+                arrays.append(constant_string(self.fragment.path, rows))
+        return batch_of(arrays, self._schema, rows)
+
+    def _sequence(self, rows: int) -> pa.Array:
+        given = self.table.global_sequence
+        if given is None:
+            return pa.Array.from_buffers(pa.int64(), rows, [None, self._sequences.take(rows)])
+        found = self._sequences.values[:rows]
+        return fixed_array(pa.int64(), np.where(found == 0, given, found))
+
+    def _names_of(self, operations: NDArray[np.uint8]) -> pa.Array:
+        """The names of operations, mostly one and the same."""
+        first = int(operations[0]) if len(operations) else 0
+        if (operations != first).any():
+            return self._names.take(fixed_array(pa.uint8(), operations))
+        return _same(self._names[first].as_py()).slice(0, len(operations))
+
+
+@cache
+def _same(name: str) -> pa.Array:
+    """A name for every row of a batch, written once for all batches."""
+    return constant_string(name, BATCH_ROWS)
+
+
+def _binary(rows: int, ends: Column, data: Column) -> pa.Array:
+    buffers = [None, ends.take(rows + 1), data.take(int(ends.values[rows]))]
+    return pa.Array.from_buffers(pa.binary(), rows, buffers)
+
+
+def _runs(spans: NDArray[np.void], bounds: Bounds | None) -> Iterator[tuple[int, int]]:
+    """Spans that are read together: blocks of rows, one after the other, of about `RUN_BYTES`; each of the others.
+
+    The separators of a run are expanded for it: of these, too, there are about `RUN_BYTES`.
+    """
+    offsets, ends, numbers = spans["offset"], spans["offset"] + spans["length"], spans["number"]
+    data = spans["role"] == Role.DATA
+    joined = data[1:] & data[:-1] & (offsets[1:] == ends[:-1]) & (numbers[1:] == numbers[:-1] + 1)
+    keys = None if bounds is None else np.where(data, bounds.ends[numbers], 0) if len(bounds.ends) else None
+    edges = np.flatnonzero(np.concatenate([[True], ~joined, [True]]))[: len(spans) + 1]
+    for begin, behind in zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True):
+        first = begin
+        while first < behind:
+            fitting = int(np.searchsorted(ends[first:behind], offsets[first] + RUN_BYTES, "right"))
+            if keys is not None:
+                fitting = min(fitting, int(np.searchsorted(keys[first:behind], keys[first] + RUN_BYTES, "right")))
+            yield first, first + max(fitting, 1)
+            first += max(fitting, 1)
+
+
+@dataclass(frozen=True)
+class TableRange(FileRange):
+    """Those blocks of one table that begin in `[start, end)`.
+
+    Attributes:
+        file: The table.
+        start: A file offset.
+        end: A file offset, or the size of the file.
+        pruned: Whether blocks that filters on the key exclude may be passed over.
+        map: The table's map, where planning has read it; other processes read it again.
+    """
+
+    pruned: bool
+    map: TableMap | None = field(default=None, repr=False, compare=False)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "map": None}
+
+    def decode(self, schema: pa.Schema, findings: Findings) -> Iterator[pa.RecordBatch]:
+        """See `Fragment.decode`."""
+        with closing(self.scan.storage.open(self.file, self.end)) as source:
+            if source.size < self.file.size:
+                raise ChangedError.shorter(self.path, self.file.size, source.size)
+            try:
+                table = self.map or MapReader(self.file, source, self.scan.options).read()
+            except (DamageError, UnsupportedError) as error:
+                yield from self._lost(error.damage, findings)
+                return
+            except DiskError as error:
+                yield from self._lost(self._unreadable(error), findings)
+                return
+            yield from self.read(table, source, schema, findings)
+            if self.end == self.file.size:
+                findings.tail = Tail(TailStatus.CLEAN, self.file.size, 0)
+
+    def read(self, table: TableMap, source: Source, schema: pa.Schema, findings: Findings) -> Iterator[pa.RecordBatch]:
+        """The rows of the view, and the findings."""
+        yield from RowReader(self, table, source, schema, findings).batches()
+
+    def _unreadable(self, error: DiskError) -> Damage:
+        return Damage(self.path, self.start, self.end - self.start, Kind.READ_ERROR.label, str(error))
+
+    def _lost(self, damage: Damage, findings: Findings) -> Iterator[pa.RecordBatch]:
+        """Nothing leads to the blocks: all of the range is lost."""
+        detail = damage.detail
+        findings.damage(Damage(self.path, self.start, self.end - self.start, damage.kind, detail))
+        yield from ()
+
+
+def table_map(file: File, scan: Scan) -> TableMap | None:
+    """The map of a table, for planning and for what is shown of it; `None` where its end is damaged."""
+    with closing(scan.storage.open(file.path)) as source:
+        try:
+            return MapReader(file, source, scan.options).read()
+        except (DamageError, UnsupportedError):
+            return None

@@ -1,0 +1,337 @@
+"""Writing tables: LevelDB's, and RocksDB's block-based ones, which it can ingest."""
+
+from __future__ import annotations
+
+import zlib
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from sawlog.errors import SchemaError
+from sawlog.format import FileWriter
+from sawlog.leveldb.table import layout
+from sawlog.leveldb.table.columns import KEY, OPERATION, SEQUENCE, VALUE
+from sawlog.leveldb.table.layout import Compression
+from sawlog.leveldb.table.options import WriteOptions
+from sawlog.varints import encode_varint
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from sawlog.storage import Storage
+
+FORMAT_VERSION = 5
+"""Of RocksDB's tables that are written: the last one that needs no checksum of the footer."""
+MAX_SEQUENCE = (1 << 56) - 1
+MOST_IN_BLOCK = 1 << 31
+"""A block with one entry may grow to this."""
+GAIN = 8
+"""A block is stored compressed where that takes an eighth less."""
+
+_CODES = {
+    "none": Compression.NONE,
+    "snappy": Compression.SNAPPY,
+    "zlib": Compression.ZLIB,
+    "lz4": Compression.LZ4,
+    "zstd": Compression.ZSTD,
+}
+_CODECS = {"snappy": "snappy", "lz4": "lz4_raw", "zstd": "zstd"}
+_TYPES = {name: code for code, name in layout.OPERATIONS.items()}
+
+
+class TableWriter(FileWriter):
+    """Writes one table.
+
+    Rows come in the order of keys and, for equal keys, the last sequence number first. `sequence` is 0 and `operation`
+    is `put` where the data has no such column. Range deletions make a block of their own, in RocksDB's dialect.
+
+    Raises:
+        SchemaError: For other columns than `key`, `value`, `sequence` and `operation`.
+    """
+
+    def __init__(self, path: str, schema: pa.Schema, options: WriteOptions, storage: Storage) -> None:
+        import numpy as np
+
+        from sawlog.leveldb.table import encode
+
+        _check_schema(schema)
+        self.storage = storage
+        self._encode = encode
+        self._options = options
+        self._file = storage.stage(path)
+        self._offset = 0
+        self._rows = 0
+        self._counts = {"entries": 0, "deletes": 0, "keys": 0, "values": 0, "blocks": 0}
+        self._index = BlockBuilder(1)
+        self._ranges = BlockBuilder(1)
+        self._state = np.zeros(1, encode.STATE)
+        self._data = np.zeros(2 * options.block_bytes + (1 << 16), np.uint8)
+        self._last = np.zeros(1 << 10, np.uint8)
+        self._restarts = np.zeros(options.block_bytes // 3 + 2, np.uint32)
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        """See `Writer.write`."""
+        import numpy as np
+
+        count = batch.num_rows
+        keys, key_ends = self._binary(batch, KEY)
+        values, value_ends = self._binary(batch, VALUE)
+        sequences = self._sequences(batch)
+        types = self._types(batch)
+        if _TYPES["delete_range"] in types:
+            ranges = types == _TYPES["delete_range"]
+            self._add_ranges(batch.filter(pa.array(ranges)), sequences[ranges])
+            batch = batch.filter(pa.array(~ranges))
+            keys, key_ends = self._binary(batch, KEY)
+            values, value_ends = self._binary(batch, VALUE)
+            sequences, types = sequences[~ranges], types[~ranges]
+        longest = int(np.diff(key_ends).max(initial=0)) + layout.KEY_TRAILER
+        if longest > len(self._last):
+            larger = np.zeros(2 * longest, np.uint8)
+            larger[: len(self._last)] = self._last
+            self._last = larger
+        self._state["row"] = 0
+        self._lay_out(self._encode.Given(keys, key_ends, values, value_ends, sequences, types))
+        self._counts["entries"] += len(sequences)
+        self._counts["deletes"] += int(np.isin(types, [_TYPES["delete"], _TYPES["single_delete"]]).sum())
+        self._counts["keys"] += int(key_ends[-1] - key_ends[0]) + layout.KEY_TRAILER * len(sequences)
+        self._counts["values"] += int(value_ends[-1] - value_ends[0])
+        self._rows += count
+
+    def _flush(self) -> None:
+        if self._state["entries"][0]:
+            self._close_block()
+        meta = []
+        if self._ranges.entries:
+            meta.append((layout.RANGE_DELETES_NAMES[0], self._put(self._ranges.take(), compressed=False)))
+        if self._options.dialect == "rocksdb":
+            meta.append((layout.PROPERTIES_NAMES[0], self._put(self._properties(), compressed=False)))
+        metaindex = BlockBuilder(1)
+        for name, handle in sorted(meta):
+            metaindex.add(name, handle)
+        metaindex_handle = self._put(metaindex.take(), compressed=False)
+        index_handle = self._put(self._index.take(), compressed=False)
+        self._file.write(self._footer(metaindex_handle, index_handle))
+
+    def _lay_out(self, given: Any) -> None:
+        import numpy as np
+
+        e = self._encode
+        while (status := e.lay_out(given, self._out(), self._state[0])) != e.DONE:
+            if status == e.UNORDERED:
+                row = self._rows + int(self._state["row"][0])
+                raise SchemaError(
+                    f"column {KEY!r}, row {row}: keys are not in ascending order; a table holds keys in order,"
+                    " and of one key the last sequence number first"
+                )
+            if status == e.BLOCK or (status == e.FULL and self._state["entries"][0]):
+                self._close_block()
+            elif 2 * len(self._data) > MOST_IN_BLOCK:
+                row = self._rows + int(self._state["row"][0])
+                raise SchemaError(f"column {VALUE!r}, row {row}: an entry of more than {MOST_IN_BLOCK // 2} bytes")
+            else:
+                self._data = np.zeros(2 * len(self._data), np.uint8)
+
+    def _out(self) -> Any:
+        import numpy as np
+
+        size = np.uint64(self._options.block_bytes)
+        return self._encode.Out(self._data, self._last, self._restarts, size, np.int64(self._options.restart_interval))
+
+    def _close_block(self) -> None:
+        import numpy as np
+
+        state = self._state
+        size = int(self._encode.close_block(self._out(), state[0]))
+        if not size:
+            larger = np.zeros(len(self._data) + 8 * len(self._restarts), np.uint8)
+            larger[: len(self._data)] = self._data
+            self._data = larger
+            size = int(self._encode.close_block(self._out(), state[0]))
+        handle = self._put(self._data[:size].tobytes(), compressed=True)
+        self._index.add(self._last[: int(state["last"][0])].tobytes(), handle)
+        self._counts["blocks"] += 1
+        for name in ("used", "restarts", "since", "entries"):
+            state[name] = 0
+
+    def _put(self, content: bytes, *, compressed: bool) -> bytes:
+        """Write a block with its trailer; its handle."""
+        from sawlog.leveldb.log.kernels import masked_checksum
+
+        code, stored = self._compress(content) if compressed else (Compression.NONE, content)
+        typed = stored + bytes([code])
+        self._file.write(typed + masked_checksum(typed).to_bytes(4, "little"))
+        handle = encode_varint(self._offset) + encode_varint(len(stored))
+        self._offset += len(stored) + layout.TRAILER_SIZE
+        return handle
+
+    def _compress(self, content: bytes) -> tuple[int, bytes]:
+        name = self._options.compression
+        if name == "none":
+            return Compression.NONE, content
+        if name == "zlib":
+            encoder = zlib.compressobj(wbits=-zlib.MAX_WBITS)
+            stored = encoder.compress(content) + encoder.flush()
+        else:
+            stored = pa.Codec(_CODECS[name]).compress(content, asbytes=True)
+        code: int = _CODES[name]
+        if self._options.dialect == "leveldb":
+            code = layout.LEVELDB_ZSTD if name == "zstd" else code
+        elif name != "snappy":
+            stored = encode_varint(len(content)) + stored
+        if len(stored) > len(content) - len(content) // GAIN:
+            return Compression.NONE, content
+        return code, stored
+
+    def _footer(self, metaindex: bytes, index: bytes) -> bytes:
+        handles = (metaindex + index).ljust(layout.HANDLES_SIZE, b"\0")
+        magics = {dialect: magic.to_bytes(layout.MAGIC_SIZE, "little") for magic, dialect in layout.MAGICS.items()}
+        if self._options.dialect == "leveldb":
+            return handles + magics["leveldb"]
+        version = FORMAT_VERSION.to_bytes(layout.VERSION_SIZE, "little")
+        return bytes([layout.Checksum.CRC32C]) + handles + version + magics["rocksdb"]
+
+    def _properties(self) -> bytes:
+        """What RocksDB wants to know of a table that it ingests."""
+        counts = self._counts
+        values = {
+            layout.COMPARATOR: b"leveldb.BytewiseComparator",
+            layout.INDEX_TYPE: bytes(4),
+            layout.EXTERNAL_VERSION: (2).to_bytes(4, "little"),
+            layout.GLOBAL_SEQUENCE: bytes(8),
+            b"rocksdb.num.entries": encode_varint(counts["entries"] + self._ranges.entries),
+            b"rocksdb.deleted.keys": encode_varint(counts["deletes"] + self._ranges.entries),
+            b"rocksdb.num.range-deletions": encode_varint(self._ranges.entries),
+            b"rocksdb.num.data.blocks": encode_varint(counts["blocks"]),
+            b"rocksdb.raw.key.size": encode_varint(counts["keys"]),
+            b"rocksdb.raw.value.size": encode_varint(counts["values"]),
+            b"rocksdb.data.size": encode_varint(self._offset),
+            b"rocksdb.format.version": encode_varint(0),
+            b"rocksdb.fixed.key.length": encode_varint(0),
+            b"rocksdb.merge.operands": encode_varint(0),
+            layout.COLUMN_FAMILY: b"",
+        }
+        block = BlockBuilder(1)
+        for name, value in sorted(values.items()):
+            block.add(name, value)
+        return block.take()
+
+    def _add_ranges(self, batch: pa.RecordBatch, sequences: NDArray[np.uint64]) -> None:
+        if self._options.dialect == "leveldb":
+            raise SchemaError(f'column {OPERATION!r}: LevelDB has no delete_range; give dialect="rocksdb"')
+        for key, end, sequence in zip(
+            batch.column(KEY).to_pylist(), batch.column(VALUE).to_pylist(), sequences.tolist(), strict=True
+        ):
+            trailer = sequence << layout.SEQUENCE_SHIFT | layout.DELETE_RANGE
+            self._ranges.add(key + trailer.to_bytes(layout.KEY_TRAILER, "little"), end)
+
+    def _binary(self, batch: pa.RecordBatch, name: str) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
+        import numpy as np
+
+        if name not in batch.schema.names:
+            return np.zeros(0, np.uint8), np.zeros(batch.num_rows + 1, np.int64)
+        column = batch.column(name).cast(pa.large_binary())
+        self._refuse_nulls(column, name)
+        _, ends, data = column.buffers()
+        offsets = np.frombuffer(ends or bytes(8), np.int64)[column.offset : column.offset + len(column) + 1]
+        values = np.frombuffer(data or b"", np.uint8)
+        if len(offsets) and (offsets[0] < 0 or (np.diff(offsets) < 0).any() or offsets[-1] > len(values)):
+            raise SchemaError(f"column {name!r}: the Arrow array is invalid: offsets outside its data")
+        offsets.flags.writeable = values.flags.writeable = False
+        return values, offsets
+
+    def _sequences(self, batch: pa.RecordBatch) -> NDArray[np.uint64]:
+        import numpy as np
+
+        if SEQUENCE not in batch.schema.names:
+            return np.zeros(batch.num_rows, np.uint64)
+        column = batch.column(SEQUENCE)
+        self._refuse_nulls(column, SEQUENCE)
+        numbers: NDArray[Any] = column.cast(pa.int64()).to_numpy(zero_copy_only=False)
+        wrong = np.flatnonzero((numbers < 0) | (numbers > MAX_SEQUENCE))
+        if len(wrong):
+            row = int(wrong[0])
+            raise SchemaError(
+                f"column {SEQUENCE!r}, row {self._rows + row}: {numbers[row]}; expected 0 to {MAX_SEQUENCE}"
+            )
+        return numbers.astype(np.uint64)
+
+    def _types(self, batch: pa.RecordBatch) -> NDArray[np.uint8]:
+        import numpy as np
+        import pyarrow.compute as pc
+
+        if OPERATION not in batch.schema.names:
+            return np.full(batch.num_rows, _TYPES["put"], np.uint8)
+        column = batch.column(OPERATION).cast(pa.string())
+        self._refuse_nulls(column, OPERATION)
+        # LevelDB's range deletions are refused where they are added, with what to do.
+        known = ["delete", "put", "delete_range"] if self._options.dialect == "leveldb" else list(_TYPES)
+        places = pc.index_in(column, value_set=pa.array(known, pa.string()))
+        if places.null_count:
+            row = places.is_null().index(pa.scalar(value=True)).as_py()
+            raise SchemaError(
+                f"column {OPERATION!r}, row {self._rows + row}: {column[row].as_py()!r};"
+                f" {self._options.dialect}'s tables have {', '.join(known)}"
+            )
+        codes = np.array([_TYPES[name] for name in known], np.uint8)
+        types: NDArray[np.uint8] = codes[places.to_numpy(zero_copy_only=False)]
+        return types
+
+    def _refuse_nulls(self, column: pa.Array, name: str) -> None:
+        if column.null_count:
+            row = self._rows + column.is_null().index(pa.scalar(value=True)).as_py()
+            raise SchemaError(f"column {name!r}, row {row}: a table cannot hold null")
+
+
+class BlockBuilder:
+    """A small block, entry by entry: of an index, or of metadata."""
+
+    def __init__(self, interval: int) -> None:
+        self.entries = 0
+        self._interval = interval
+        self._data = bytearray()
+        self._restarts: list[int] = []
+        self._last = b""
+
+    def add(self, key: bytes, value: bytes) -> None:
+        """Append an entry."""
+        shared = 0
+        if self.entries % self._interval:
+            while shared < min(len(key), len(self._last)) and key[shared] == self._last[shared]:
+                shared += 1
+        else:
+            self._restarts.append(len(self._data))
+        self._data += (
+            encode_varint(shared) + encode_varint(len(key) - shared) + encode_varint(len(value)) + key[shared:] + value
+        )
+        self._last = key
+        self.entries += 1
+
+    def take(self) -> bytes:
+        """The block."""
+        restarts = self._restarts or [0]
+        numbers = b"".join(one.to_bytes(layout.RESTART_SIZE, "little") for one in [*restarts, len(restarts)])
+        return bytes(self._data) + numbers
+
+
+def _check_schema(schema: pa.Schema) -> None:
+    unknown = [name for name in schema.names if name not in (KEY, VALUE, SEQUENCE, OPERATION)]
+    if unknown or KEY not in schema.names or len(set(schema.names)) < len(schema.names):
+        found = ", ".join(schema.names) or "none"
+        raise SchemaError(f"a leveldb_table holds {KEY}, {VALUE}, {SEQUENCE} and {OPERATION}; found: {found}")
+    for name in (KEY, VALUE):
+        kind = schema.field(name).type if name in schema.names else pa.binary()
+        tests = (
+            pa.types.is_binary,
+            pa.types.is_large_binary,
+            pa.types.is_string,
+            pa.types.is_large_string,
+            pa.types.is_binary_view,
+            pa.types.is_string_view,
+            pa.types.is_fixed_size_binary,
+        )
+        if not any(test(kind) for test in tests):
+            raise SchemaError(f"column {name!r} is {kind}; a table holds binary")
+    if SEQUENCE in schema.names and not pa.types.is_integer(schema.field(SEQUENCE).type):
+        raise SchemaError(f"column {SEQUENCE!r} is {schema.field(SEQUENCE).type}; expected an integer")
