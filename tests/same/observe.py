@@ -24,7 +24,6 @@ import pyarrow as pa
 
 import sawlog
 from sawlog.cli import main
-from sawlog.recognition import get_format
 from sawlog.testing.outcome import plain
 
 LONGEST = 1000
@@ -71,10 +70,10 @@ def named(format: Any, subject: dict[str, Any]) -> dict[str, Any]:
 def observe(subject: dict[str, Any], scratch: Path) -> dict[str, Any]:
     """Everything that users can see of one path."""
     path, name = subject["path"], subject["format"]
-    subject = named(get_format(name), subject)
+    subject = named(sawlog.formats()[name], subject)
     options = subject["options"]
     seen: dict[str, Any] = {"recognized": seeing(lambda: sawlog.open(path).format.name)}
-    for view in get_format(name).views:
+    for view in sawlog.formats()[name].views:
         for policy in ("fail", "skip"):
             how = {"format": name, "view": view, "on_damage": policy, **options}
             seen[f"{VIEWS.get(view, view)} {policy} rows"] = seeing(lambda how=how: rows(sawlog.open(path, **how)))

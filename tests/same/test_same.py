@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from pathlib import Path
 
 import pytest
@@ -9,8 +10,26 @@ import pytest
 from sawlog.testing import Mutation
 from tests.leveldb_log.test_laws import TestLaws as Laws
 
-from .__main__ import compare, subject
+from .__main__ import OBSERVER, compare, subject
 from .observe import cleaned, observe
+
+RELEASED = {
+    "sawlog": {"SawlogError", "formats", "open", "repair", "verify", "write"},
+    "sawlog.cli": {"main"},
+    "sawlog.testing.outcome": {"plain"},
+}
+"""What the observer takes of sawlog: names that the release has, too."""
+
+
+def test_the_observer_uses_only_what_the_release_has() -> None:
+    used = set()
+    for node in ast.walk(ast.parse(OBSERVER.read_text("utf-8"))):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("sawlog"):
+            used |= {(node.module, one.name) for one in node.names}
+        elif isinstance(node, ast.Attribute) and ast.unparse(node.value) == "sawlog":
+            used.add(("sawlog", node.attr))
+    only_a_type = ("sawlog", "Dataset")
+    assert used - {only_a_type} == {(module, name) for module, names in RELEASED.items() for name in names}
 
 
 @pytest.mark.parametrize(
