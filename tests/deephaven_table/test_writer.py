@@ -356,7 +356,7 @@ REFUSED: list[tuple[str, pa.DataType, list[Any], str]] = [
     ("byte", pa.int64(), [1, 300], "row 1: 300 cannot be written as int8"),
     ("byte", pa.int64(), [1, -128], "row 1: -128 stands for null"),
     ("int", pa.int32(), [None, -(1 << 31)], "row 1: -2147483648 stands for null"),
-    ("long", pa.int64(), [-(1 << 63)], "row 0: -9223372036854775808 stands"),
+    ("long", pa.int64(), [-(1 << 63)], "row 0: -9223372036854775808 stands for null"),
     ("DateTime", pa.int64(), [1, -(1 << 63)], "row 1: .* in a DateTime column"),
     ("DateTime", pa.timestamp("us"), [1, 1 << 60], "row 1: .* out of a DateTime's reach"),
     ("float", pa.float32(), [-3.4028234663852886e38], "row 0: .* stands for null"),

@@ -279,7 +279,7 @@ def test_records_without_partition_columns() -> None:
     assert table["s"].to_pylist() == [one["s"] for one in facts]
     with pytest.raises(SchemaError, match="no partition columns, so no part keys"):
         sawlog.open(golden.path("no_partition_5"), schema=WITH_RESULT, table="result", view="partkeys")
-    with pytest.raises(OptionError, match="such a schema is read alone"):
+    with pytest.raises(OptionError, match="such a schema is read on its own"):
         sawlog.open(golden.path("no_partition_5"), schema=WITH_RESULT, table="result,gauge")
 
 

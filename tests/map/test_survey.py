@@ -122,7 +122,7 @@ def test_what_is_unsupported_has_a_use_of_its_own_and_is_not_damage(tmp_path: Pa
     assert main(["map", str(path), "--output", str(tmp_path / "map.html")]) == 4
     (strip_of,) = strip.strips(sawlog.open(path))
     assert set(strip.cells(strip_of, 40)) >= {"unsupported"}
-    assert " 0 damages" in strip.as_html([strip_of])
+    assert " 0 damaged ranges" in strip.as_html([strip_of])
     assert strip.COLOURS["unsupported"] in strip.as_html([strip_of])
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from pathlib import Path
 
 import pytest
@@ -9,8 +10,26 @@ import pytest
 from sawlog.testing import Mutation
 from tests.leveldb_log.test_laws import TestLaws as Laws
 
-from .__main__ import compare, subject
+from .__main__ import OBSERVER, compare, report, subject
 from .observe import cleaned, observe
+
+RELEASED = {
+    "sawlog": {"SawlogError", "formats", "open", "repair", "verify", "write"},
+    "sawlog.cli": {"main"},
+    "sawlog.testing.outcome": {"plain"},
+}
+"""What the observer takes of sawlog: names that the release has, too."""
+
+
+def test_the_observer_uses_only_what_the_release_has() -> None:
+    used = set()
+    for node in ast.walk(ast.parse(OBSERVER.read_text("utf-8"))):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("sawlog"):
+            used |= {(node.module, one.name) for one in node.names}
+        elif isinstance(node, ast.Attribute) and ast.unparse(node.value) == "sawlog":
+            used.add(("sawlog", node.attr))
+    only_a_type = ("sawlog", "Dataset")
+    assert used - {only_a_type} == {(module, name) for module, names in RELEASED.items() for name in names}
 
 
 @pytest.mark.parametrize(
@@ -28,6 +47,34 @@ def test_differences(found: object, places: list[str]) -> None:
     assert [place for place, _, _ in compare({"a": 1, "b": [1, {"c": 2}]}, found)] == places
 
 
+@pytest.mark.parametrize(
+    ("place", "found", "same"),
+    [
+        ("/ended/message", "/a: bad_block at byte 7 (9 bytes): in other words", True),
+        ("/ended/message", "/a: bad_block at byte 8 (9 bytes): a block", False),
+        ("/ended/message", "/b: bad_block at byte 7 (9 bytes): a block", False),
+        ("/warnings/0", "UserWarning: /a: bad_block at byte 7 (9 bytes): a block", False),
+        ("/ended/message", "", False),
+        ("/rows", "/a: bad_block at byte 7 (9 bytes): in other words", False),
+    ],
+)
+def test_words_of_messages_are_free(place: str, found: str, same: bool) -> None:
+    assert list(compare("/a: bad_block at byte 7 (9 bytes): a block", found, place)) == (
+        [] if same else [(place, "/a: bad_block at byte 7 (9 bytes): a block", found)]
+    )
+
+
+def test_what_is_meant_is_counted(capsys: pytest.CaptureFixture[str]) -> None:
+    def answer(view: str, rows: int) -> dict[str, object]:
+        report = {"rows": 1, "bytes": {"damage": 0}, "files": []}
+        return {"seen": {"sawlog info": {"stdout": {"view": view}}, "count": rows, "verify": {"found": report}}}
+
+    assert report(["deephaven_log x: intact"], [answer("entries", 1)], [answer("frames", 1)]) == 0
+    assert "1 meant: The layer below the rows is called frames" in capsys.readouterr().out
+    assert report(["deephaven_log x: intact"], [answer("entries", 1)], [answer("frames", 2)]) == 1
+    assert "1 not explained: deephaven_log: /count" in capsys.readouterr().out
+
+
 def test_one_flipped_bit_is_seen_by_every_verb(tmp_path: Path) -> None:
     sample = Laws.samples()[0]
     data = bytearray(sample.files)
@@ -37,8 +84,8 @@ def test_one_flipped_bit_is_seen_by_every_verb(tmp_path: Path) -> None:
         one = subject(tmp_path / name, sample, Mutation("intact", {sample.file_name: files}))
         places = {one["directory"]: "", str(tmp_path): ""}
         answers.append(cleaned(observe(one, tmp_path / f"{name}-scratch"), places))
-    assert answers[0]["rows fail rows"]["count"] == len(sample.rows)
-    assert answers[0]["write"] == {".": answers[0]["repair"]["files"]["."]}
+    assert answers[0]["rows fail rows"]["found"]["count"] == len(sample.rows)
+    assert answers[0]["write"]["found"] == {".": answers[0]["repair"]["found"]["files"]["."]}
     different = {place.split("/")[1] for place, _, _ in compare(*answers)}
     assert {
         "rows fail rows",

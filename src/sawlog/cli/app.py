@@ -147,7 +147,7 @@ def root(
 
 
 def run(args: Sequence[str] | None = None) -> int:
-    """Run one command line and return its exit code; a wrong one is told in one line."""
+    """Run one command line and return its exit code; a wrong one is reported in one line."""
     try:
         code = app(None if args is None else list(args), prog_name="sawlog", standalone_mode=False)
     except USAGE_ERROR as error:

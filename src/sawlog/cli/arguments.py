@@ -84,7 +84,7 @@ PartitionBy = Annotated[
     typer.Option(
         "--partition-by",
         metavar="COLUMN",
-        help="Column that tells the partition of each row, where the format of DST has partitions.",
+        help="Column with the partition of each row, where the format of DST has partitions.",
         show_default=False,
     ),
 ]
@@ -110,7 +110,7 @@ Threads = Annotated[
         "--threads", metavar="N", min=1, help="How many threads decode; all cores if not given.", show_default=False
     ),
 ]
-NoClobber = Annotated[bool, typer.Option("--no-clobber", help="Leave a file alone that is there already.")]
+NoClobber = Annotated[bool, typer.Option("--no-clobber", help="Do not replace a file that is there already.")]
 Json = Annotated[bool, typer.Option("--json", help="Machine output on stdout: one JSON object.")]
 
 

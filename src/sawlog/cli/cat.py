@@ -128,7 +128,7 @@ def _insistent(look: Callable[[], Iterable[pa.RecordBatch]]) -> Iterator[pa.Reco
 
 
 def _limited(batches: Iterator[pa.RecordBatch], limit: int | None) -> Generator[pa.RecordBatch, None, None]:
-    """The first rows, in small batches; nothing behind them is read."""
+    """The first rows, in small batches; nothing after them is read."""
     missing = sys.maxsize if limit is None else limit
     if not missing:
         return

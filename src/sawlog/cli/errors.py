@@ -57,7 +57,7 @@ _CODES = {
 
 
 def guarded(verb: Callable[P, int]) -> Callable[P, int]:
-    """A verb whose errors and warnings are told in one line each, and become exit codes."""
+    """A verb whose errors and warnings are reported in one line each, and become exit codes."""
 
     @functools.wraps(verb)
     def run(*args: P.args, **kwargs: P.kwargs) -> int:

@@ -44,7 +44,7 @@ class Info:
         files: The files of the dataset.
         view: The view that `schema` is of.
         schema: Columns of the view.
-        facts: What the format itself tells.
+        facts: What the format itself says.
         rows: Rows of the view, when they were counted.
         losses: What a count came across.
         skipped: What the path holds and the view does not read.

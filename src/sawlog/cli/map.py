@@ -32,7 +32,7 @@ def map(
     option: arguments.ReadOptions = None,
     threads: arguments.Threads = None,
     storage: arguments.StorageOptions = None,
-    json: Annotated[bool, typer.Option("--json", help="Write the data behind the page to stdout instead.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="Write the data of the page to stdout instead.")] = False,
 ) -> int:
     """Draw where every byte went, damage, rows and their content, as one HTML file.
 

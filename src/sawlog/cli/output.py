@@ -18,7 +18,7 @@ from sawlog.skipped import Skipped, by_reason
 PATIENCE = 1.0
 """Seconds that work has to last before a progress bar appears."""
 SHOWN_DAMAGES = 10
-"""Damages listed per file, unless all are asked for."""
+"""Damaged ranges listed per file, unless all are asked for."""
 SHOWN_SKIPPED = 3
 """Files named of those that are not read for one reason."""
 
@@ -106,7 +106,7 @@ class Page:
                 self.line((f"{'':<{len(indent) + margin}}{line}", ""))
 
     def wrapped(self, text: str, used: int) -> list[str]:
-        """Lines for the room left beside `used` columns."""
+        """Lines for the room left next to `used` columns."""
         if not self.console.is_terminal:
             return [text]
         return textwrap.wrap(text, max(20, self.console.width - used), break_on_hyphens=False) or [""]

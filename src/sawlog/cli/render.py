@@ -31,7 +31,7 @@ _ASCII = json.JSONEncoder(ensure_ascii=True, separators=(",", ":"), allow_nan=Fa
 
 
 class _Escapes(dict[int, int | str]):
-    """A table for `str.translate`, filled as characters are met."""
+    """A table for `str.translate`, filled as characters are seen."""
 
     def __missing__(self, code: int) -> int | str:
         text: int | str = code

@@ -99,7 +99,7 @@ def run(
 
 
 def _level(pipeline: Pipeline) -> dict[str, str]:
-    """Spark's log level: the file's, or errors alone where warnings of the JVM would break the live status."""
+    """Spark's log level: the file's, or only errors where warnings of the JVM would break the live status."""
     from sawlog.cli.status import is_shown
 
     level = "spark.log.level"
@@ -136,7 +136,7 @@ class _Stop(threading.Event):
     """Asks a stream to end.
 
     Attributes:
-        interrupted: Whether Ctrl-C did; whoever sends SIGTERM to a stream has ended it as it is to be ended.
+        interrupted: Whether Ctrl-C did; to send SIGTERM to a stream is the way to end it.
     """
 
     interrupted = False

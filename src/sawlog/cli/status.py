@@ -29,7 +29,7 @@ def live_status(pipeline: Pipeline) -> Iterator[Callable[[BatchReport], None]]:
     """A table on stderr that follows the sinks of a stream, where somebody may see it.
 
     Yields:
-        What is to be told of every batch.
+        What is to be reported of every batch.
     """
     status = Status(pipeline)
     if not is_shown(pipeline):
@@ -50,7 +50,7 @@ def live_status(pipeline: Pipeline) -> Iterator[Callable[[BatchReport], None]]:
 
 
 class Status:
-    """Every sink: its last batch, what it has taken so far, how fast, and how far it is behind."""
+    """Every sink: its last batch, what it has taken so far, how fast, and how far it lags."""
 
     def __init__(self, pipeline: Pipeline) -> None:
         self._pipeline = pipeline

@@ -14,7 +14,7 @@ from sawlog.cli.output import Page
 from sawlog.cli.render import is_binary, printable, texts
 
 SAMPLE_ROWS = 200
-"""Rows that column widths are settled by."""
+"""Rows that determine the widths of columns."""
 MIN_WIDTH = 6
 """Columns are made no narrower than this, unless their content is."""
 PIPE_WIDTH = 60

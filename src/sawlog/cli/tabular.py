@@ -305,7 +305,7 @@ TABLE_FORMATS: dict[str, TableFormat] = {
 
 
 class TableWriter(FileWriter):
-    """One table file, written beside its place and renamed when it is whole."""
+    """One table file, written next to its place and renamed when it is whole."""
 
     def __init__(self, path: str, encoder: Callable[[Any], Encoder], storage: Storage) -> None:
         self.storage = storage

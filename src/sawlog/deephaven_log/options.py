@@ -43,7 +43,7 @@ class ReadOptions:
         salvage: What is delivered that the system itself would not read. `incomplete`: the rows of such sets, by
             themselves. `unknown_versions`: files of unknown versions, as if they were of version 3.
         strict: Take for damage or refuse what is only unusual: reserved flag bits, rows of sets that never began, bytes
-            behind the last column, malformed text, unknown header records, a wrong digest of the header.
+            after the last column, malformed text, unknown header records, a wrong digest of the header.
     """
 
     verify_checksums: bool = True
@@ -94,7 +94,7 @@ class WriteOptions:
         timestamp_unit: Unit in which times are logged (as Long); None: that of each column's Arrow type.
         transactions: `batch` makes every record batch a set of rows that appears whole or not at all.
         max_item_bytes: Longest entry. Deephaven's own limit is 1 MiB by default.
-        append: Continue an existing log behind its last complete set; an unfinished end is cut off first.
+        append: Continue an existing log after its last complete set; an unfinished end is cut off first.
     """
 
     application_version: int | None = None

@@ -164,7 +164,7 @@ class Headers:
 
     @property
     def judged(self) -> Location:
-        """The location with what was found out here: whoever reads it next looks at no file again for that."""
+        """The location with what was found out here: the next reader looks at no file again for that."""
         told = replace(self._location.told, version=self.version)
         return replace(self._location, told=told, parsed=dict(self._parsed))
 
@@ -174,14 +174,14 @@ class Headers:
         return self._given.version is None and not self._verdict.certain
 
     def little(self, header: FileHeader) -> bool:
-        """Whether the data behind a header is little endian."""
+        """Whether the data after a header is little endian."""
         if header.little is not None:
             return header.little
         return self._headerless_little is not False
 
     @cached_property
     def _headerless_little(self) -> bool | None:
-        """The byte order of headerless files, as it is said, or as far as end offsets tell it; None: nothing tells."""
+        """The byte order of headerless files, as it is said, or as far as end offsets show it; None: unknown."""
         for told in (self._given, self._location.told):
             if told.little is not None:
                 return told.little
@@ -196,7 +196,7 @@ class Headers:
 
     @property
     def assumes_order(self) -> bool:
-        """Whether nothing tells the byte order of the data."""
+        """Whether the byte order of the data is unknown."""
         return self.version == 2 and self._headerless_little is None
 
     def _parse(
@@ -239,7 +239,7 @@ class Headers:
                 int.from_bytes(data[i : i + width], "little" if order == "little" else "big", signed=True)
                 for i in range(0, len(data), width)
             ]
-            # What lies behind the committed rows may be zeros.
+            # What follows the committed rows may be zeros.
             grown = [end for end in ends if end]
             fits[order] = bool(grown) and min(grown) > 0 and max(grown) <= binary.size and grown == sorted(grown)
         return None if fits["little"] == fits["big"] else fits["little"]

@@ -84,7 +84,7 @@ class ContainerContents(Contents):
             for _ in walk.batches():
                 pass
         state = walk.state
-        # What follows the records of a container need not be there yet, but for the view that tells of it.
+        # What follows the records of a container need not be there yet, but for the view that shows it.
         rows = self.scan.view != "frames"
         if state.ending == TORN_CONTAINER or (state.ending and not rows):
             return int(state.position if state.ending == TORN_HEADER else state.container)

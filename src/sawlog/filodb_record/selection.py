@@ -78,7 +78,7 @@ def select(options: ReadOptions, heads: Iterable[bytes] = ()) -> Selection:
         if len(chosen) > 1:
             raise OptionError(
                 f"table={','.join(options.table)}: records without partition columns have no schema ID;"
-                " such a schema is read alone"
+                " such a schema is read on its own"
             )
         return Selection((Layout(chosen[0].name, None, chosen[0].ingestion),), True, frozenset(), False)
     part_keys = options.records == "partkeys" or (options.records == "auto" and _are_part_keys(records, chosen))

@@ -94,7 +94,7 @@ class SeriesWalk(RecordsWalk):
 
 @dataclass(frozen=True)
 class SeriesScan(Fragment):
-    """The distinct series of all files. One fragment: what is distinct cannot be told from a part.
+    """The distinct series of all files. One fragment: what is distinct cannot be known from a part.
 
     Attributes:
         ranges: The files.
@@ -103,7 +103,7 @@ class SeriesScan(Fragment):
     ranges: tuple[ContainerRange, ...]
 
     def decode(self, schema: pa.Schema, findings: Findings) -> Iterator[pa.RecordBatch]:
-        """See `Fragment.decode`. A series is delivered where it is met first."""
+        """See `Fragment.decode`. A series is delivered where it is seen first."""
         table = SeriesTable()
         for one in self.ranges:
             with closing(self.scan.storage.open(one.path)) as source:

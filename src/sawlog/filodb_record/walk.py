@@ -504,5 +504,5 @@ class ContainerRange(FileRange):
             yield from walk(self, source, schema, findings).batches()
 
     def containers(self, source: Source) -> ContainersWalk:
-        """A walk over the containers alone: their records are passed over."""
+        """A walk over the containers only: their records are skipped."""
         return ContainersWalk(self, source, pa.schema([]), Findings("skip"), records=False)

@@ -16,7 +16,7 @@ KEPT_ROWS = 40_000
 KEPT_AROUND = 16
 """Rows kept before and after a damage, and at the end of a file."""
 KEPT_DAMAGES = 300
-"""Damages, of each file, whose surroundings are kept."""
+"""Damaged ranges, of each file, whose surroundings are kept."""
 
 
 class Settled(NamedTuple):

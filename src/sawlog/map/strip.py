@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from sawlog.map.model import FileMap
 
 STRIP_BYTES = 32 << 20
-"""More is not read for a strip alone."""
+"""More is not read just for a strip."""
 STRIP_FILES = 8
 """Files that have a strip."""
 SIGNS = {"header": "▒", "record": "█", "padding": "·", "tail": "░", "damage": "✗", "unsupported": "?", "": " "}
@@ -65,7 +65,7 @@ def as_html(files: list[FileMap], width: int = 120) -> str:
             f'<rect x="{at}" width="1.05" height="10" fill="{COLOURS[use]}"/>' for at, use in enumerate(shown) if use
         )
         status = file.tail.status if file.tail else "unknown"
-        said = f"{file.path}: {file.size:,} bytes, {file.damage_count} damages, tail {status}"
+        said = f"{file.path}: {file.size:,} bytes, {file.damage_count} damaged ranges, tail {status}"
         rows.append(
             f'<div>{html.escape(said)}<svg role="img" aria-label="{html.escape(said)}" viewBox="0 0 {width} 10"'
             f' preserveAspectRatio="none" style="display:block;width:100%;height:14px">{boxes}</svg></div>'

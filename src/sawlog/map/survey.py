@@ -39,7 +39,7 @@ SHOWN_CELLS = 4000
 SHOWN_TEXT = 120
 """Characters of a value that are shown."""
 ALL_DAMAGES = 2000
-"""Damages that are listed, over all files."""
+"""Damaged ranges that are listed, over all files."""
 KEY_COLUMNS = 3
 
 Advance = Callable[[int], None]

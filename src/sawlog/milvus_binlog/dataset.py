@@ -171,7 +171,7 @@ def _facts(descriptor: Descriptor, parts: Sequence[Part]) -> dict[str, Any]:
         "field": descriptor.field,
         "type": descriptor.type_name,
         "events": ", ".join(events) or "none",
-        "created": str(layout.tso_time(descriptor.timestamp)) if descriptor.timestamp else "not told",
+        "created": str(layout.tso_time(descriptor.timestamp)) if descriptor.timestamp else "unknown",
         "timestamps": f"{descriptor.start_timestamp} to {descriptor.end_timestamp}",
     }
     if descriptor.encrypted:

@@ -1,7 +1,7 @@
-"""What Spark's own file sources do with files: choose among them, and add columns that tell of them.
+"""What Spark's own file sources do with files: choose among them, and add columns about them.
 
-Directories named `key=value` below a path make columns, as `partitionBy` writes them, and `_metadata` tells of the file
-that a row came from. Where the data has a column of such a name, it is the data's.
+Directories named `key=value` below a path make columns, as `partitionBy` writes them, and `_metadata` describes the
+file that a row came from. Where the data has a column of such a name, it is the data's.
 """
 
 from __future__ import annotations
@@ -136,9 +136,7 @@ class Choice:
         if self.before is None and self.after is None:
             return True
         if file.modified is None:
-            raise OptionError(
-                f"{file.path}: options modifiedBefore and modifiedAfter: nothing tells when it was written"
-            )
+            raise OptionError(f"{file.path}: options modifiedBefore and modifiedAfter: when it was written is unknown")
         return (self.before is None or file.modified < self.before) and (
             self.after is None or file.modified > self.after
         )
@@ -146,7 +144,7 @@ class Choice:
 
 @dataclass(frozen=True)
 class FileColumns:
-    """The columns that files have beside those of the data.
+    """The columns that files have besides those of the data.
 
     Attributes:
         bases: Directories below which others make columns.
@@ -232,7 +230,7 @@ class FileColumns:
         return [file for file in files if os.path.dirname(file.path) in left]
 
     def facts(self, paths: Iterable[str], names: Iterable[str], files: Mapping[str, File]) -> dict[str, Facts]:
-        """What workers are told of files, by path; nothing where none of the columns is wanted.
+        """What workers need to know of files, by path; nothing where none of the columns is wanted.
 
         Args:
             paths: What a task reads.
@@ -342,7 +340,7 @@ def _without_glob(base: str, path: str) -> str:
 
 
 def _parts(path: str, root: str) -> list[str]:
-    """The parts of a path below a directory; none if it lies elsewhere."""
+    """The parts of a path below a directory; none if it is elsewhere."""
     path, start = (one.replace(":///", "://") for one in (path, root.rstrip("/") + "/"))  # a matter of the store
     return path[len(start) :].split("/") if path.startswith(start) else []
 

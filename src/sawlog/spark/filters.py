@@ -180,7 +180,7 @@ def _conditions(column: str, op: str, values: list[Any], kind: pa.DataType) -> I
 
 
 def _instants(column: str, op: str, value: dt.datetime) -> Iterator[Condition]:
-    """Spark sees the microsecond that an instant lies in, so that a bound takes in the whole of it."""
+    """Spark sees the microsecond that contains an instant, so a bound takes in the whole of it."""
     if op in ("=", ">="):
         yield column, ">=", value
     if op in ("=", "<="):

@@ -43,7 +43,7 @@ def spark_jar() -> str:
     written, in the directory for temporary files.
 
     Raises:
-        OptionError: When PySpark is missing, or has no jars, as the client of Spark Connect alone.
+        OptionError: When PySpark is missing, or has no jars, as with the client of Spark Connect only.
         SawlogError: When there is no Java, or the compiler fails; when the carried jar is not the one that was made.
     """
     version, jars = _spark()

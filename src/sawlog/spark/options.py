@@ -30,13 +30,13 @@ _NO_TABLES = (
     "tables made by CREATE TABLE lose their options; use CREATE TEMPORARY VIEW ... USING ... OPTIONS (path '...')"
 )
 _LISTINGS = 3
-"""How often files are listed anew while some of them disappear."""
+"""How often files are listed again while some of them disappear."""
 _JSON_BEGINNINGS = ("{", "[")
 
 
 @dataclass(frozen=True, slots=True)
 class ReadOptions:
-    """Options of the source, beside those of the format.
+    """Options of the source, besides those of the format.
 
     Attributes:
         format: Name of the format; recognised if not given.
@@ -45,8 +45,8 @@ class ReadOptions:
             delivers a row for each damaged range besides.
         columnnameofcorruptrecord: The column of those rows that says what is damaged.
         columns: Columns to deliver, in order, separated by commas.
-        filters: Conditions that every row meets, as a JSON list of `[column, operator, value]`; what a format can leave
-            out by them is not read. Times are ISO 8601 strings.
+        filters: Conditions that every row fulfils, as a JSON list of `[column, operator, value]`; what a format can
+            leave out by them is not read. Times are ISO 8601 strings.
         pushdown: Whether Spark may push filters down to the source, where its configuration allows it. Not by default:
             see `sawlog.spark.filters`.
         provenance: Whether `_file` and `_offset` are appended.
@@ -66,7 +66,7 @@ class ReadOptions:
 
 @dataclass(frozen=True, slots=True)
 class WriteOptions:
-    """Options of the sink, beside those of the format.
+    """Options of the sink, besides those of the format.
 
     Attributes:
         format: Name of the format.
@@ -253,7 +253,7 @@ def _storage_value(name: str, text: str) -> Any:
 
 
 def _take_own(cls: Any, rest: dict[str, Any], format: str | None, where: str) -> Any:
-    """Take the options of a dataclass out of `rest`; a short name settles the format."""
+    """Take the options of a dataclass out of `rest`; a short name determines the format."""
     taken = {f.name: rest.pop(f.name) for f in fields(cls) if f.name in rest}
     own = parse_options(cls, taken, where=where)
     if format is None or own.format == format:

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger("sawlog")
 
 FACT_ROWS = 1 << 16
-"""Rows of a batch that has columns of the file alone."""
+"""Rows of a batch that has only columns of the file."""
 
 
 def read_schema(options: Mapping[str, str], format: str | None) -> StructType:
@@ -151,7 +151,7 @@ class Reading:
         dataset: The dataset, of whose files some may be left out.
         files: Those that are read.
         scan: The wanted columns and rows of the data.
-        columns: The columns that files have beside them.
+        columns: The columns that files have besides them.
         names: The wanted columns of both kinds.
         rescued: The column that says what is damaged, where damaged ranges have rows of their own: where the schema has
             it, whether or not a query needs it.
@@ -228,7 +228,7 @@ def read_share(share: Share | None, schema: StructType) -> Iterator[pa.RecordBat
 
     Args:
         share: What it reads; without partitions, Spark makes one of `None`.
-        schema: The wanted columns; when there are none, how many rows there are is all that is told.
+        schema: The wanted columns; when there are none, only the number of rows is delivered.
 
     Raises:
         SchemaError: When a value has no place in the schema, as a null where it says NOT NULL; names file and column.

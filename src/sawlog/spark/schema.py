@@ -222,7 +222,7 @@ def _name(kind: pa.DataType) -> str:
 
 
 def nullable(kind: DataType) -> DataType:
-    """The type with every nested value nullable: types alone can be compared by it."""
+    """The type with every nested value nullable: so only the types are compared."""
     if isinstance(kind, spark.ArrayType):
         return spark.ArrayType(nullable(kind.elementType))
     if isinstance(kind, spark.MapType):

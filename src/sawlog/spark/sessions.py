@@ -139,7 +139,7 @@ def _cancelling(spark: SparkSession) -> Iterator[None]:
         while not over.is_set():
             with contextlib.suppress(Exception):  # the JVM may be gone; a Connect server has no context
                 java: Any = spark.sparkContext._jvm
-                java.java.lang.System.err.close()  # else it tells of every task, and of every worker that it kills
+                java.java.lang.System.err.close()  # else it reports every task, and of every worker that it kills
                 spark.sparkContext.cancelAllJobs()
             over.wait(_LOOK_SECONDS)
             waits = time.monotonic() < patience and _waits_for_spark(sys._current_frames().get(main))
@@ -207,5 +207,5 @@ def _starts_jvm(settings: Mapping[str, str]) -> bool:
 
 
 def _local(settings: Mapping[str, str]) -> bool:
-    """Whether executors are started here too, for this session alone."""
+    """Whether executors are started here too, for this session only."""
     return _starts_jvm(settings) and settings.get("spark.master", "local").startswith("local")

@@ -153,7 +153,7 @@ class SawlogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """What follows the files, with the columns that the stream began with; `None` while there are no files."""
         if self._follower is None:
             request = self._request
-            # What appears while the dataset is opened belongs to no one yet; so it is only told which of these do not.
+            # Files that appear while the dataset is opened are not decided on yet.
             found = find_all(request.storage, request.paths)
             opened = open_followed(request, found, offset) if found else None
             if opened is None:

@@ -134,5 +134,5 @@ def _name(query: str, batch: int) -> str:
 
 
 def _stem(id: str) -> str:
-    """What of a UUID stands in names of files."""
+    """The part of a UUID that names of files have."""
     return id.replace("-", "")[:8]

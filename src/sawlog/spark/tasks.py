@@ -63,7 +63,7 @@ def run_tasks(
         items: What it is done to.
         sizes: Bytes that each item reads; small ones share a task.
         board: A directory that all workers see, which is made and deleted: there outcomes are put up as they come.
-        arrived: Told of each outcome, by the number of its item, as soon as it is on the board.
+        arrived: Called with each outcome, by the number of its item, as soon as it is on the board.
         here: Items that read no more bytes than this, all together, are no job: threads of this process work on them.
 
     Returns:

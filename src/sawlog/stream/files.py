@@ -126,7 +126,7 @@ class Files:
         self._foreign[name] = seen.stamp
 
     def ours(self, name: str, one: Seen) -> bool:
-        """Whether a file belongs to the stream, as far as its name tells."""
+        """Whether a file belongs to the stream, as far as its name says."""
         if name in self._foreign:
             stamp = self._foreign[name]
             if stamp is None:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class Follower(Files):
-    """What follows the files of a stream. Offsets alone decide what is read; all else is remembered to save work."""
+    """What follows the files of a stream. Only offsets decide what is read; all else is remembered to save work."""
 
     _proved: dict[str, int] = field(default_factory=dict)
     _records: Records | None = None

@@ -43,7 +43,7 @@ def _summed(dataset: Dataset, taken: list[tuple[list[pa.RecordBatch], Findings]]
         "damages": sorted(one for _, findings in taken for one in places(findings.damages)),
         "account": account,
         "tails": tails,
-        "rows told": sum(findings.rows for _, findings in taken),
+        "rows reported": sum(findings.rows for _, findings in taken),
         "notes": notes,
     }
 

@@ -51,7 +51,7 @@ class Blobs:
         storage: Where it is.
         verify: Whether checksums are verified.
         longest: Longer values are damage.
-        findings: Told of values that cannot be read; their entries are left out then.
+        findings: Where values that cannot be read are reported; their entries are left out then.
 
     Attributes:
         lost: How many entries were left out.

@@ -15,7 +15,7 @@ from sawlog.leveldb.table.layout import OPERATIONS
 
 LIVE = "live"
 STRAY = "stray"
-"""In batches of entries that do not stand where a database looks for them: their keys. `key` is where they are told."""
+"""In batches of entries that are not where a database looks for them: their keys. `key` is where they are given."""
 ENTRY_SCHEMA = pa.schema(
     [(SEQUENCE, pa.int64()), (OPERATION, pa.uint8()), (KEY, pa.binary()), (VALUE, pa.binary())],
 )
@@ -64,7 +64,7 @@ class Stream:
         path: The file.
         level: Its level.
         batches: Entries of `ENTRY_SCHEMA`: range deletions first, in batches of their own, the others in key order;
-            among them batches with a column `STRAY`, none of which stands before what was given already.
+            among them batches with a column `STRAY`, none of which precedes what was given already.
     """
 
     path: str

@@ -125,7 +125,7 @@ class DatabaseContents(Contents):
         return schema.insert(1, STAMPED_SCHEMA.field(STAMP)) if self.version.stamped else schema
 
     def _checks(self, request: Request, task_bytes: int | None) -> Iterator[Fragment]:
-        """Every file, and what the ranges alone can tell of blob files."""
+        """Every file, and what only the ranges can say of blob files."""
         yield from self._files(request)
         if self.version.apart or not self.version.bytewise:
             yield from self._ranges(request, task_bytes, BlobDamage)

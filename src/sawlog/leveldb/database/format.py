@@ -44,7 +44,7 @@ class LevelDBDatabase(Format):
     write_options = imported("sawlog.leveldb.database.options", "WriteOptions")
 
     def match(self, file: File, head: bytes) -> Match:
-        """By its name: a MANIFEST may be beside other files, or be what is left of a database."""
+        """By its name: a MANIFEST may be next to other files, or be what is left of a database."""
         del head
         return Match.BESIDE if layout.MANIFEST_NAME.match(file.name) else Match.NO
 

@@ -1,4 +1,4 @@
-"""Ranges of keys of a database, settled alone."""
+"""Ranges of keys of a database, each merged independently."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ HISTORY_SCHEMA = pa.schema(
         pa.field(LEVEL, pa.int32(), nullable=False),
     ]
 )
-"""`all`: every entry that still stands in the files that are alive, deletions included; level -1 is that of logs."""
+"""`all`: every entry that is still in the live files, deletions included; level -1 is that of logs."""
 
 ORPHAN = "orphan"
 """In `all` with orphans: whether an entry is in a file that the MANIFEST does not name."""
@@ -99,7 +99,7 @@ class KeyRange(Fragment):
         version: The files.
         tables: Those tables that may hold such keys.
         low: The first user key.
-        high: The user key behind the last one; `None`: there is no end.
+        high: The user key after the last one; `None`: there is no end.
     """
 
     version: DatabaseVersion
@@ -108,8 +108,13 @@ class KeyRange(Fragment):
     high: bytes | None
 
     def decode(self, schema: pa.Schema, findings: Findings) -> Iterator[pa.RecordBatch]:
+<<<<<<< HEAD:src/sawlog/leveldb/database/fragments.py
         """See `Fragment.decode`. Damage is told when the merging of the files reaches it."""
         from sawlog.leveldb.database.merge import merged
+=======
+        """See `Fragment.decode`. Damage is reported when the merging of the files reaches it."""
+        from sawlog.leveldb_database.merge import merged
+>>>>>>> tests:src/sawlog/leveldb_database/fragments.py
 
         if not self.low:
             for name in self.version.missing:
@@ -151,7 +156,7 @@ class KeyRange(Fragment):
         return [*([stream] for stream in self._log_streams(findings)), *tables]
 
     def _share(self, table: LiveTable) -> tuple[bytes, bytes | None]:
-        """Where the range parts a table with the ranges before and behind; nothing where it does not."""
+        """Where the range parts a table with the ranges before and after; nothing where it does not."""
         low = self.low if table.smallest < self.low else b""
         return low, self.high if self.high is not None and table.end > self.high else None
 
@@ -224,7 +229,7 @@ class KeyRange(Fragment):
 
         if pc.any(pc.is_in(batch.column("operation"), value_set=array_of(_MARKS, pa.string()))).as_py():
             raise FormatError(
-                f"{self.path}: the logs hold prepared transactions, whose fate a database settles when it is opened;"
+                f"{self.path}: the logs hold prepared transactions, whose fate a database decides when it is opened;"
                 ' read them with view="writes", latest=True'
             )
         family = pc.equal(batch.column("column_family"), scalar_of(self.version.family, pa.int64()))
@@ -266,7 +271,7 @@ class Orphan(KeyRange):
 
 @dataclass(frozen=True)
 class BlobDamage(KeyRange):
-    """Which values of a range of keys are damaged in their blob files; refused where its entries cannot be settled."""
+    """Which values of a range of keys are damaged in their blob files; refused where its entries cannot be resolved."""
 
     def decode(self, schema: pa.Schema, findings: Findings) -> Iterator[pa.RecordBatch]:
         """See `Fragment.decode`."""

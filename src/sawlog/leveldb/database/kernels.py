@@ -12,7 +12,7 @@ from sawlog.kernels.signature import Bool, Bytes, Int64, Int64s, OutBytes, OutIn
 
 # What becomes of an entry.
 HIDDEN = 0
-"""A newer one of the same key, or a deletion, stands before it."""
+"""A newer one of the same key, or a deletion, precedes it."""
 SHOWN = 1
 GONE = 2
 """It is a deletion itself."""
@@ -31,7 +31,7 @@ class Entries(NamedTuple):
     """Entries of one database, run after run; each run is in key order, and newest first where keys are equal.
 
     Attributes:
-        keys: uint8; key i is `keys[starts[i] : ends[i]]`, with eight bytes behind the last one.
+        keys: uint8; key i is `keys[starts[i] : ends[i]]`, with eight bytes after the last one.
         starts: int64.
         ends: int64.
         sequences: int64.
@@ -168,7 +168,7 @@ def settle(entries: Entries, order: Int64s, covers: Covers, fates: OutBytes) -> 
         fates: uint8 per place in `order`: HIDDEN, SHOWN or GONE; set.
 
     Returns:
-        Whether the order is as it should be; otherwise nothing is told.
+        Whether the order is as it should be; otherwise nothing is reported.
     """
     cover = -1
     open_key = False

@@ -19,7 +19,7 @@ DEFAULT_FAMILY = "default"
 INGEST = "ingest_sst"
 """The operation in a log of Pebble's that takes in a table; its key is the number of the table, as a varint."""
 LAST_SEQUENCE = (1 << 56) - 1
-"""The sequence number of a largest key that is itself behind the table."""
+"""The sequence number of a largest key that is itself after the table."""
 BLOB_NAME = re.compile(r"^(\d+)\.blob$")
 """A file of values that RocksDB or Pebble keeps apart from their keys."""
 BLOB_MAGIC = 0x248F37
@@ -48,7 +48,7 @@ VALUE_MAGIC = bytes.fromhex("f09faab3f09fa680")
 
 
 class Kind(IntEnum):
-    """Kinds of damage beside those of logs and tables."""
+    """Kinds of damage besides those of logs and tables."""
 
     MISSING_FILE = 1
     BAD_BLOB = 2

@@ -24,13 +24,13 @@ if TYPE_CHECKING:
 
 
 def merged(groups: Sequence[Sequence[Stream]], low: bytes, high: bytes | None, *, bytewise: bool) -> Iterator[Settled]:
-    """Settle streams, window after window of keys.
+    """Merge streams, window after window of keys.
 
     Args:
         groups: Streams, newest first; those of a group follow each other in key order.
         low: The first key that is wanted. All keys but those of range deletions are in the range that is.
-        high: The key behind the last one; `None`: there is no end.
-        bytewise: Whether that order is the bytes'; otherwise all is read before anything is settled.
+        high: The key after the last one; `None`: there is no end.
+        bytewise: Whether that order is the bytes'; otherwise all is read before anything is resolved.
 
     Raises:
         FormatError: For range deletions in another order, or with timestamps.
@@ -105,7 +105,7 @@ class _Deletions:
 
 
 class _Feed:
-    """The streams of a group, one behind the other.
+    """The streams of a group, one after the other.
 
     Attributes:
         done: Whether all is in hand.
@@ -141,7 +141,7 @@ class _Feed:
         return taken
 
     def take_strays(self, frontier: bytes | None) -> list[list[Run]]:
-        """Those that are told before a key, each run as a group."""
+        """Those that are given before a key, each run as a group."""
         taken, self._strays = _cut(self._strays, frontier)
         return [[run] for run in taken]
 

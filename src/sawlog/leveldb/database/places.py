@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 _BEFORE = -1
-"""Instead of the entry behind which another one is told: those before the batch."""
+"""Instead of the entry after which another one is given: those before the batch."""
 _BEHIND = -2
 """Instead of it: all that the table should hold."""
 
@@ -32,7 +32,7 @@ class Judge:
     """Judges the entries of one table, in the order of the file.
 
     The key of each must lie in the range that the MANIFEST names, and not before that of another one. Where it does
-    not, the entry is kept apart, as if it stood behind the last one that is in its place. So entries are told in the
+    not, the entry is kept apart, as if it followed the last one that is in its place. So entries are given in the
     order of the file, and every range of keys has its share of them, whatever their keys are.
 
     Args:
@@ -134,8 +134,8 @@ class Judge:
     def _damage(self, key: bytes, offset: int) -> Damage:
         live = self._live
         detail = (
-            f"the key {key[:40]!r} stands where a database does not look for it:"
-            f" behind larger keys, or not between {live.smallest[:40]!r} and {live.end[:40]!r}, as the MANIFEST has it"
+            f"the key {key[:40]!r} is where a database does not look for it:"
+            f" after larger keys, or not between {live.smallest[:40]!r} and {live.end[:40]!r}, as the MANIFEST has it"
         )
         return Damage(live.file.path, offset, 0, Kind.MISPLACED_KEY.name.lower(), detail)
 
@@ -143,7 +143,7 @@ class Judge:
         return share(batch, self._begins, self._ends)
 
     def tell(self, findings: Findings) -> None:
-        """Tell of the first entry of each place that is not its own, once what stands before it is told."""
+        """Report the first entry of each place that is not its own, once what precedes it is given."""
         waiting, self._waiting = self._waiting, []
         for damage in waiting:
             findings.damage(damage)

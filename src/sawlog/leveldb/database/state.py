@@ -1,4 +1,4 @@
-"""The entries of a range of keys, from tables and logs, put in order and settled."""
+"""The entries of a range of keys, from tables and logs, put in order and resolved."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Settled:
     Args:
         groups: Runs, newest first; those of a group follow each other in key order.
         covers: The range deletions that count.
-        bytewise: Whether that order is the bytes'; otherwise all is sorted anew.
+        bytewise: Whether that order is the bytes'; otherwise all is sorted again.
 
     Attributes:
         order: int64, numbers of entries, counted through all runs.
@@ -211,7 +211,7 @@ class Strings(NamedTuple):
 
 
 def _named_again(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Entries under their own keys, wherever they are told."""
+    """Entries under their own keys, wherever they are given."""
     if STRAY not in batch.schema.names:
         return batch
     at = batch.schema.get_field_index(KEY)

@@ -31,8 +31,8 @@ class JudgedTable(TableRange):
     Attributes:
         live: What the MANIFEST says of it, once for each part of it; nothing where no order of keys is known.
         begins: From which key on its entries are wanted.
-        ends: The key behind; `None`: all that follow.
-        told: From which key on, and before which, damage of the blocks with such separators is to be told.
+        ends: The key after the last; `None`: all that follow.
+        told: From which key on, and before which, damage of the blocks with such separators is to be reported.
         sequence: See `LiveTable.sequence`.
     """
 

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from sawlog.storage import Source
 
 _BLOCK = (1 << 32) - 1
-"""What a virtual block says of where it is; the number of its first value there stands above."""
+"""What a virtual block says of where it is; the number of its first value there is above."""
 MARK = b"P"
 """Before an address; what RocksDB's entries lead to begins with 1 or 2."""
 
@@ -105,7 +105,7 @@ class ValueFile:
         self._virtual = index.integers(0, index.number(0, 4)).tolist()
         self._offsets: list[int] = index.integers(1, index.rows + 1).tolist()
         if self._offsets != sorted(self._offsets) or (self._offsets and self._offsets[-1] > self._index[0]):
-            raise MalformedError("blocks that are not one behind the other")
+            raise MalformedError("blocks that are not one after the other")
         self._held: tuple[int, Columns, Slices] | None = None
 
     def _block(self, offset: int, size: int) -> pa.Buffer:

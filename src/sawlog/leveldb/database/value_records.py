@@ -74,7 +74,7 @@ class RecordFile:
         return content[len(key) :]
 
     def parts(self) -> Iterator[Part]:
-        """All of the file. Behind a header of a record that is damaged, nothing tells where the next one begins."""
+        """All of the file. After a damaged header of a record, the next one cannot be located."""
         size = self._source.size
         sound = (
             size >= BLOB_FILE_HEADER

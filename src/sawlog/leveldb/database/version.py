@@ -47,7 +47,7 @@ class LiveTable:
         file: The table.
         level: Its level; tables of level 0 may overlap, those of others do not.
         smallest: Its first user key.
-        end: The user key behind its last one, and behind the first one in any case.
+        end: The user key after its last one, and after the first one in any case.
         part: Whether it is a part of a file; what else the file holds belongs to others, or to nobody any more.
         blobs: The numbers of Pebble's blob files that its entries lead to, in the order in which they count them.
         told: Of several parts of a file: from which key on, and before which, it answers for what is wrong there.
@@ -87,8 +87,8 @@ class DatabaseVersion:
         comparator: The name of the order of keys.
         family: The number of the column family.
         tables: Its live tables, by level and number.
-        logs: The logs behind them, by number.
-        dialect: Whose logs they are, as far as what lies beside them tells.
+        logs: The logs after them, by number.
+        dialect: Whose logs they are, as far as the files next to them say.
         missing: Live tables that are not there.
         dead: Tables, logs and blob files that are there and not alive.
         apart: Whether values have ever been in blob files.
@@ -217,7 +217,7 @@ def _refused(damage: Damage) -> SawlogError:
 def _manifest(files: Sequence[File], storage: Storage) -> File:
     manifests = [file for file in files if MANIFEST_NAME.match(file.name)]
     if not manifests:
-        raise SawlogError(f"{files[0].path}: no MANIFEST beside it, which says what a database is made of")
+        raise SawlogError(f"{files[0].path}: no MANIFEST next to it, which says what a database is made of")
     return live_manifest(manifests, files, storage)
 
 
@@ -302,7 +302,7 @@ def unnamed_table(file: File, sequence: int | None, storage: Storage, comparator
 
 
 def _shared(tables: Sequence[LiveTable]) -> list[LiveTable]:
-    """The same tables; of the parts of a file each answers for what stands up to the next one."""
+    """The same tables; of the parts of a file each answers for what is before the next one."""
     begins: dict[str, list[bytes]] = {}
     for one in sorted((table for table in tables if table.part), key=lambda table: table.smallest):
         begins.setdefault(one.file.path, []).append(one.smallest)

@@ -272,10 +272,10 @@ def _texts(values: list[bytes]) -> pa.Array:
 
 
 class EntitiesContents(LogContents):
-    """The entities of an export: of its data files, or of those that the metadata which is named tells of.
+    """The entities of an export: of its data files, or of those that the given metadata lists.
 
     Raises:
-        FormatError: When the metadata tells of a file that is not there.
+        FormatError: When the metadata lists a file that is not there.
     """
 
     range_type: ClassVar[type[LogRange]] = EntityRange
@@ -322,7 +322,7 @@ class EntitiesContents(LogContents):
 
 
 def _may_hold(file: File, kind: str | None) -> bool:
-    """Whether a data file may hold entities of a kind; in an export of some kinds the directory tells."""
+    """Whether a data file may hold entities of a kind; in an export of some kinds the directory says so."""
     directory = posixpath.basename(posixpath.dirname(file.path))
     if kind is None or not directory.startswith(layout.KIND_DIRECTORY):
         return True

@@ -84,10 +84,10 @@ def describe(file: File, options: ReadOptions, storage: Storage) -> dict[str, An
 
 
 def find_outputs(files: Sequence[File], options: ReadOptions, storage: Storage) -> list[File]:
-    """The data files of `files`, and those that the metadata among them tells of, each once.
+    """The data files of `files`, and those that the metadata among them lists, each once.
 
     Raises:
-        FormatError: When the metadata tells of a file that is not there.
+        FormatError: When the metadata lists a file that is not there.
     """
     outputs = {file.path: file for file in files if not is_metadata(file)}
     kinds = {file.path: file for file in files if layout.METADATA_NAME.match(file.name)}

@@ -300,7 +300,7 @@ def _put_double(data: Any, at: Any, pos: Any, rendered: Any, state: Any) -> Any:
 
 @always_inlined
 def _put_value(data: Any, tag: Any, at: Any, end: Any, meaning: Any, rendered: Any, state: Any) -> Any:
-    """Write a value that is no entity, as `read_field` gives it. Returns the position behind it, 0 for none."""
+    """Write a value that is not an entity, as `read_field` gives it. Returns the position after it, 0 for none."""
     out, pos = rendered.out, state.position
     if tag == _STRING:
         if meaning in (_M_BLOB, _M_BYTES):

@@ -34,9 +34,9 @@ class ProtoField:
 
 
 WIRE_TYPES = {"int32": 0, "int64": 0, "bool": 0, "double": 1, "bytes": 2, "string": 2, "message": 2, "group": 3}
-"""The low three bits of what stands before a field."""
+"""The low three bits of what precedes a field."""
 GROUP_END = 1
-"""What the tag behind a group is more than the one before it."""
+"""How much greater the tag after a group is than the one before it."""
 
 _KEY_NUMBERS = {"app": 13, "name_space": 20, "database_id": 23}
 
@@ -106,7 +106,7 @@ managed exports and empty in those of the emulators.
 
 
 def wire_tag(message: str, name: str) -> int:
-    """What stands before a field of a message in `MESSAGES` on the wire."""
+    """What precedes a field of a message in `MESSAGES` on the wire."""
     field = MESSAGES[message][name]
     return field.number << 3 | WIRE_TYPES[field.kind]
 

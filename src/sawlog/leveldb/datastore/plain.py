@@ -75,7 +75,7 @@ class PlainEntities:
         return _take(self._keys, self.rows)
 
     def column(self, name: str) -> pa.Array:
-        """A column of `ENTITIES_SCHEMA`, of the plain entities alone."""
+        """A column of `ENTITIES_SCHEMA`, of the plain entities only."""
         return self._columns[name](self)
 
     def samples(self, seen: set[int]) -> NDArray[np.int64]:
@@ -94,7 +94,7 @@ class PlainEntities:
         import orjson
 
         numbers = np.frombuffer(orjson.dumps(self._doubles, option=orjson.OPT_SERIALIZE_NUMPY), np.uint8)
-        # Each text lies between two of the brackets and commas.
+        # Each text is between two of the brackets and commas.
         bounds = np.flatnonzero((numbers == ord(",")) | (numbers == ord("[")) | (numbers == ord("]")))
         size = int(self._ends[-1]) + len(numbers)
         out, ends = Column(np.uint8, size), np.zeros(len(self._ends), np.int32)

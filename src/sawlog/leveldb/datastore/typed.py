@@ -50,7 +50,7 @@ _ARROW = {
 
 
 def shape_of(value: Any) -> Shape:
-    """What one value tells."""
+    """What one value says."""
     if value is None:
         return NULL
     if isinstance(value, bool):

@@ -73,7 +73,7 @@ class EntityDecoder:
         self._guesses: dict[str, str] = {}
 
     def parse(self, records: Sequence[bytes]) -> list[Any]:
-        """Records as messages; an `EntityError` stands in for each one that is no entity."""
+        """Records as messages; an `EntityError` takes the place of each one that is not an entity."""
         tag, lengths = layout.ENTITIES_TAG, map(encode_varint, map(len, records))
         framed = b"".join(
             [part for record, length in zip(records, lengths, strict=True) for part in (tag, length, record)]

@@ -28,7 +28,7 @@ RECORDS_SCHEMA = pa.schema(
 STALE_COLUMN = "stale"
 """Whether a row is from the former life of a recycled log; only with `salvage="stale"`."""
 RECOVERED_COLUMN = "recovered"
-"""Whether a row begins behind damage in the same block; only with `salvage="damaged"`."""
+"""Whether a row begins after damage in the same block; only with `salvage="damaged"`."""
 
 
 def marked(schema: pa.Schema, options: ReadOptions) -> pa.Schema:

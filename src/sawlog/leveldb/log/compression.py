@@ -2,7 +2,7 @@
 
 A batch of records is expanded by one call of the decoder where every frame declares its size, as RocksDB's do. A kernel
 walks the blocks of each frame first: it proves that the frame ends where the record ends, and bounds its content, so
-that nothing is allocated on the word of a header alone. See section 8.1 of the format, and RFC 8878 for ZSTD's frames.
+that nothing is allocated just because a header says so. See section 8.1 of the format, and RFC 8878 for ZSTD's frames.
 """
 
 from __future__ import annotations

@@ -34,7 +34,7 @@ class LogContents(Contents):
         """Ranges that begin and end at block boundaries; a filter on `_offset` leaves out what cannot match."""
         low, high = self._offset_bounds(request)
         if "stale" in self.scan.options.salvage:
-            # Where a log ends, and its former life goes on, only all of it tells.
+            # Where a log ends, and older records follow, is known from the whole file only.
             low, high, task_bytes = 0, 1 << 62, None
         for file in self.files:
             start = low - low % layout.BLOCK_SIZE

@@ -177,7 +177,7 @@ def _check_options(options: ReadOptions, view: str) -> None:
 
 
 def _log_order(file: File) -> tuple[str, int]:
-    """Directories apart, an archive together with the directory it lies in; logs by number."""
+    """Directories apart, an archive together with the directory that has it; logs by number."""
     directory, name = posixpath.split(file.path)
     if posixpath.basename(directory) == layout.ARCHIVE_NAME:
         directory = posixpath.dirname(directory)

@@ -1,4 +1,8 @@
+<<<<<<< HEAD:src/sawlog/leveldb/log/head.py
 """What the beginning of a log, and the directory that it is in, say about it; which MANIFEST of one is live."""
+=======
+"""What the beginning of a log, and its directory, say about the rest of it."""
+>>>>>>> tests:src/sawlog/leveldb_log/head.py
 
 from __future__ import annotations
 
@@ -34,7 +38,7 @@ class LogHead:
 
 
 def first_fragments(head: bytes, dialect: Dialect, *, resync: bool = False) -> Iterator[tuple[int, int, bytes]]:
-    """Intact fragments at the block starts in `head`, and behind those that hold no record but tell of the log.
+    """Intact fragments at the block starts in `head`, and after those that hold no record but describe the log.
 
     Args:
         head: The first bytes of a file.
@@ -79,7 +83,7 @@ def _judge(head: bytes, dialect: Dialect) -> Callable[[int], int]:
 
 
 def settle_dialect(file: File, dialect: Dialect | Literal["auto"], storage: Storage) -> Dialect | Literal["auto"]:
-    """The dialect from the options, or whose database the log (or its archive) lies in, as other files there say.
+    """The dialect from the options, or whose database has the log (or its archive), as other files there say.
 
     Where none does, Pebble's logs show by how they end, once they are closed.
     """
@@ -118,10 +122,10 @@ def _ends_as_pebble_ends(file: File, storage: Storage) -> bool:
 
 
 def read_head(head: bytes, file: File, dialect: Dialect | Literal["auto"], storage: Storage) -> LogHead:
-    """Settle dialect, log number and compression from the first `PROBE_BYTES` of a file.
+    """Determine dialect, log number and compression from the first `PROBE_BYTES` of a file.
 
     The log's number is that of its name. Where no fragment carries it, the log was taken over from an earlier one and
-    is not written yet, if it lies in its database; otherwise it was given another name, and its first fragment tells.
+    is not written yet, if it is in its database; otherwise it was renamed, and its first fragment has the number.
 
     Raises:
         FormatError: For a compression that is not supported.

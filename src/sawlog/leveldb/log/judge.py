@@ -1,4 +1,4 @@
-"""Judging fragments: the one place where it is decided what stands at a place, and whether it is whole.
+"""Judging fragments: the one place where it is decided what is at a place, and whether it is whole.
 
 Section 2 of the format; sections 8 and 9 for the dialects.
 """
@@ -127,7 +127,7 @@ def _proven(data: Any, pos: Any, left: Any, rules: Any) -> Any:
 def _lost(data: Any, pos: Any, left: Any, rules: Any) -> Any:
     """How many bytes are lost with what is damaged at `pos`: the rest of its block, unless fragments are looked for.
 
-    A header that could be one is believed: what looks like fragments in the payload that it tells of is payload.
+    A header that could be one is believed: what looks like fragments in the payload that it announces is payload.
     """
     if not rules.resync:
         return left
@@ -143,7 +143,7 @@ def _lost(data: Any, pos: Any, left: Any, rules: Any) -> Any:
 
 @always_inlined
 def judge(window: Any, pos: Any, state: Any, rules: Any) -> Any:
-    """What stands at a position, in the order in which RocksDB asks. See `sawlog.chain`."""
+    """What is at a position, in the order in which RocksDB asks. See `sawlog.chain`."""
     data = window.data
     at = window.base + pos
     if at >= window.size or (at >= window.end and state.synced == 0):

@@ -32,12 +32,12 @@ STATE = state_type(
     "open_bytes",  # payload of the open record so far
     "oversize",  # 1 when the open record has outgrown the limit and is not kept
     "committed",  # bytes of complete records in `data`; the open record's bytes follow them
-    "suspect",  # recycled files: the first doubtful fragment: damage if the log goes on behind it, else the end; or -1
+    "suspect",  # recycled files: the first doubtful fragment: damage if the log goes on after it, else the end; or -1
     "suspect_kind",
     "suspect_one",
     "suspect_two",
     "note_metadata",  # 1 when metadata fragments are written down among the events
-    "resumed",  # end of the last block within which reading went on behind damage; 0 for none
+    "resumed",  # end of the last block within which reading went on after damage; 0 for none
 )
 """The state of a walk over fragments."""
 
@@ -52,8 +52,8 @@ class Out(NamedTuple):
         data: uint8, payloads of complete records back to back, then that of the open one.
         ends: int32, `ends[i + 1]` is the end of record i in `data`; `ends[0]` is 0.
         starts: int64, file offset of each record.
-        stops: int64, file offset behind each record.
-        recovered: uint8, set to 1 for records that begin behind damage in the same block; others are left alone.
+        stops: int64, file offset after each record.
+        recovered: uint8, set to 1 for records that begin after damage in the same block; others keep their value.
         events: See `sawlog.chain.kernels.EVENT`.
     """
 
@@ -73,7 +73,7 @@ _load_checksum = loader(layout.CHECKSUM)
 _load_length = loader(layout.LENGTH)
 
 AHEAD = np.uint64(2048)
-"""How far before their use cache lines are asked for: small records leave the CPU's own prefetching behind."""
+"""How far before their use cache lines are asked for: small records outrun the CPU's own prefetching."""
 LINE = np.uint64(64)
 
 _ROLE_UNKNOWN = int(Role.UNKNOWN)
@@ -94,7 +94,7 @@ _UNUSED_SPACE = int(Kind.UNUSED_SPACE)
 
 @always_inlined
 def run(window: Any, pos: Any, state: Any, out: Any, rules: Any) -> Any:
-    """The common case, alone in a tight loop: intact legacy FULL fragments, all in one block."""
+    """The common case, in a tight loop of its own: intact legacy FULL fragments, all in one block."""
     data = window.data
     at = window.base + pos
     if rules.recycled != _ZERO or at >= window.end or state.synced == 0 or state.open >= 0:
@@ -139,7 +139,7 @@ def run(window: Any, pos: Any, state: Any, out: Any, rules: Any) -> Any:
 
 @inlined
 def _forget_record(events: Any, state: Any, kind: Any, at: Any) -> None:
-    """Give the open record up, if there is one, because of what stands at file offset `at`."""
+    """Give the open record up, if there is one, because of what is at file offset `at`."""
     start = state.open
     if start < 0:
         return
@@ -154,7 +154,7 @@ def _forget_record(events: Any, state: Any, kind: Any, at: Any) -> None:
 
 @inlined
 def _confirm_suspect(events: Any, state: Any, at: Any) -> None:
-    """A valid fragment stands behind a doubtful one: the log went on, so what lies between is damage."""
+    """A valid fragment follows a doubtful one: the log went on, so what is between them is damage."""
     suspect = state.suspect
     if suspect >= 0:
         note(events, state, state.suspect_kind, suspect, at - suspect, state.suspect_one, state.suspect_two)
@@ -177,7 +177,7 @@ def _suspect(state: Any, at: Any, length: Any, unused: Any, recycled: Any) -> No
         return
     if unused and state.open < 0:
         _pass_unused(state, at, length)
-    # Longer headers leave longer trailers, which a record in compressed chunks may go on behind.
+    # Longer headers leave longer trailers, after which a record in compressed chunks may go on.
     elif not unused or np.uint64(length) >= recycled:
         state.suspect = at
         state.suspect_kind = state.kind

@@ -26,7 +26,7 @@ class ReadOptions:
 
     Attributes:
         dialect: Whose fragment types are understood. `auto` takes RocksDB's where the file begins with one of them, or
-            lies beside RocksDB's IDENTITY file, and LevelDB's otherwise.
+            is next to RocksDB's IDENTITY file, and LevelDB's otherwise.
         verify_checksums: Whether the CRC-32C of every fragment is verified.
         max_item_bytes: Longer records (expanded, where the log is compressed) are described as damage and skipped.
         salvage: What is delivered that the system itself would not read; views `rows` and `writes` only. `damaged`:
@@ -70,7 +70,7 @@ class WriteOptions:
     Attributes:
         dialect: `leveldb`, or `rocksdb` for recyclable headers that carry `log_number`.
         log_number: The number of the log, as in its file name; only, and always, for `rocksdb`.
-        append: Continue an existing log behind its last complete record; a torn tail is cut off first.
+        append: Continue an existing log after its last complete record; a torn tail is cut off first.
         view: What the data is: `rows` for records as they are, `writes` for operations, which make write batches.
         first_sequence: Only for `writes` without a column `sequence`: the number of the first operation.
         operations_per_batch: Only for `writes` without a column `_offset`: how many operations make a write batch.

@@ -21,7 +21,7 @@ def repair(file: File, target: str, options: ReadOptions, storage: Storage) -> N
     """Write the intact records of one log to a new log, with RocksDB's metadata in its place. See `Format.repair`.
 
     The new log is a plain one, whatever headers and compression the old one had. Where nobody says whose it is, the
-    first piece of metadata stands in front of all records, so that the new log is known for RocksDB's as well.
+    first piece of metadata precedes all records, so that the new log is known for RocksDB's as well.
     """
     findings = Findings("skip")
     metadata: list[Metadata] = []

@@ -40,7 +40,7 @@ _SEARCHED = 32 * layout.BLOCK_SIZE
 
 @dataclass(frozen=True, slots=True)
 class Metadata:
-    """A fragment that tells something about the records behind it. Offset of its header in the file, type, sizes."""
+    """A fragment that describes the records after it. Offset of its header in the file, type, sizes."""
 
     offset: int
     type: int
@@ -53,7 +53,7 @@ class Walk(ChainWalk):
 
     Attributes:
         head: What the beginning of the file says.
-        metadata: Where metadata fragments are collected, each before the rows behind it are yielded; `None`: nowhere.
+        metadata: Where metadata fragments are collected, each before the rows after it are yielded; `None`: nowhere.
     """
 
     kinds: ClassVar = Kind
@@ -196,7 +196,7 @@ class Walk(ChainWalk):
 
     @property
     def doubtful(self) -> int:
-        """Where a recycled log ends, or is damaged: no fragment of it was met behind that byte; -1 for nowhere."""
+        """Where a recycled log ends, or is damaged: no fragment of it was found after that byte; -1 for nowhere."""
         return int(self.state.suspect)
 
     def unread(self, length: int) -> int:
@@ -211,7 +211,7 @@ class Walk(ChainWalk):
             return None
         if suspect >= 0:
             offset = open_ if open_ >= 0 else suspect
-            return Tail(TailStatus.STALE, offset, size - offset, "no fragment of this log stands behind this byte")
+            return Tail(TailStatus.STALE, offset, size - offset, "no fragment of this log follows")
         if open_ >= 0:
             detail = f"a record of {int(state.open_bytes)} bytes so far has no end"
             return Tail(TailStatus.OPEN, open_, size - open_, detail)
@@ -220,7 +220,7 @@ class Walk(ChainWalk):
         return super().tail()
 
     def _padding(self) -> Tail | None:
-        """The unused space at the end, of which all of this range is a part: the whole file tells where it begins."""
+        """The unused space at the end, which contains all of this range: where it begins takes the whole file."""
         whole = Walk(
             replace(self._fragment, start=0, synced=True), self.source, self.head, pa.schema([]), Findings("skip")
         )
@@ -231,14 +231,14 @@ class Walk(ChainWalk):
 
 @dataclass(frozen=True)
 class LogRange(FileRange):
-    """Those records of one log whose first header lies in `[start, end)`.
+    """Those records of one log whose first header is in `[start, end)`.
 
     Attributes:
         file: The log; its size is where this scan takes the file to end.
         start: A block boundary, or, when `synced`, the end of a complete record.
         end: A block boundary, or the size of the file.
         synced: Whether a record may start right at `start`; otherwise what is left of an earlier one is passed over.
-        dialect: As in the options, or as the directory tells.
+        dialect: As in the options, or as the directory says.
     """
 
     synced: bool
@@ -302,7 +302,7 @@ def whole_log(file: File, options: ReadOptions, storage: Storage) -> LogRange:
 def _former_lives(fragment: LogRange, walk: Walk, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     """The records of a file that was written over, from where its log ends.
 
-    The log that the file was before goes on behind that place, up to where it ended in turn; and so forth. What cannot
+    The log that the file was before goes on after that place, up to where it ended in turn; and so forth. What cannot
     be read there is no damage: it was given up when the file was written over.
 
     Args:
@@ -328,7 +328,7 @@ def _former_lives(fragment: LogRange, walk: Walk, schema: pa.Schema) -> Iterator
 
 
 def _next_life(doubtful: int, size: int, head: LogHead, source: Source) -> tuple[int, LogHead] | None:
-    """The first block behind a place that begins with a fragment of another log, and that log's number."""
+    """The first block after a place that begins with a fragment of another log, and that log's number."""
     for start in range(layout.block_end(doubtful), size, _SEARCHED):
         window = bytes(source.window(start, min(_SEARCHED, size - start)))
         for offset, kind, body in first_fragments(window, head.dialect):

@@ -96,7 +96,7 @@ class _Appended:
 
     @classmethod
     def open(cls, path: str, options: WriteOptions, storage: Storage) -> _Appended:
-        """Find the end of the last complete record, to go on behind it.
+        """Find the end of the last complete record, to go on after it.
 
         Raises:
             OptionError: On remote storage, or when the options do not fit the log.

@@ -202,7 +202,7 @@ class BatchBuilder:
     def _starts(
         self, batch: pa.RecordBatch, sequences: NDArray[np.int64], counted: NDArray[np.int64]
     ) -> NDArray[np.int64]:
-        """First row of each write batch, and the number of rows behind the last."""
+        """First row of each write batch, and the number of rows after the last."""
         import numpy as np
 
         begins = np.ones(batch.num_rows, bool)

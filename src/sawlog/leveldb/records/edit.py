@@ -181,7 +181,7 @@ def _bounds(cursor: Cursor) -> tuple[tuple[bytes, int], tuple[bytes, int]]:
 
 
 def _custom_fields(cursor: Cursor, entry: dict[str, Any]) -> None:
-    """The fields behind a `Tag.NEW_FILE_4`."""
+    """The fields after a `Tag.NEW_FILE_4`."""
     while (tag := cursor.small()) != Custom.END:
         at = cursor.position
         if tag == Custom.VIRTUAL:

@@ -61,7 +61,7 @@ class WritesContents(LogContents):
     range_type: ClassVar[type[LogRange]] = WriteRange
 
     def _operations(self, request: Request, task_bytes: int | None) -> Iterator[Any]:
-        """Ranges; with `latest` or `recovery`, one fragment for all logs: only the whole history tells."""
+        """Ranges; with `latest` or `recovery`, one fragment for all logs: the whole history is needed."""
         options = request.scan.options
         if not options.latest and options.recovery is None:
             yield from self._ranges(request, task_bytes)

@@ -30,7 +30,7 @@ from sawlog.leveldb.records.layout import BatchKind, Field
 
 DECODER = record_type(
     "record",  # the one being decoded
-    "position",  # byte of it behind the last operation that is decoded; 0 before its header
+    "position",  # byte of it after the last operation that is decoded; 0 before its header
     "sequence",  # number of the next operation
     "found",  # operations of the record so far that take a sequence number
     "rows",
@@ -161,7 +161,7 @@ _WRONG_COUNT = int(BatchKind.WRONG_COUNT)
 
 @inlined
 def _varint32(data: Any, pos: Any, end: Any) -> Any:
-    """A varint32 at `pos`, read as LevelDB reads it: the value and the position behind it, which is 0 for none."""
+    """A varint32 at `pos`, read as LevelDB reads it: the value and the position after it, which is 0 for none."""
     if pos >= end:
         return _ZERO, _ZERO
     byte = np.uint64(data[pos])
@@ -182,7 +182,7 @@ def _varint32(data: Any, pos: Any, end: Any) -> Any:
 
 @inlined
 def _string(data: Any, pos: Any, end: Any) -> Any:
-    """A string at `pos`: its start, its length, and the position behind it, which is 0 for none."""
+    """A string at `pos`: its start, its length, and the position after it, which is 0 for none."""
     length, start = _varint32(data, pos, end)
     if start == _ZERO or end - start < length:
         return _ZERO, _ZERO, _ZERO
@@ -201,9 +201,9 @@ def _note(events: Any, state: Any, kind: Any, one: Any, two: Any) -> None:
 
 @always_inlined
 def _fields(data: Any, pos: Any, end: Any, shape: Any) -> Any:
-    """What stands behind a tag: the column family, where key and value begin, and their lengths.
+    """What follows a tag: the column family, where key and value begin, and their lengths.
 
-    Then the position behind the operation, which is 0 where it does not end in the batch.
+    Then the position after the operation, which is 0 where it does not end in the batch.
     """
     family = key_start = key_length = value_start = value_length = _ZERO
     if shape & _FAMILY:
@@ -230,7 +230,7 @@ def _take(column: Any, row: Any, has: Any, at: Any, data: Any, start: Any, lengt
 
 @always_inlined
 def _decode_batch(data: Any, pos: Any, end: Any, start: Any, table: Any, state: Any, out: Any) -> Any:
-    """Decode the operations from `pos` on; the position behind them, and whether none is broken."""
+    """Decode the operations from `pos` on; the position after them, and whether none is broken."""
     variants, shapes = table.variants, table.shapes
     max_rows = len(out.sequences)
     record, sequence, found, row = state.record, state.sequence, state.found, state.rows
@@ -356,7 +356,7 @@ def encode_batches(rows: Operations, table: Table, out: OutBytes, ends: OutInt32
     Args:
         rows: `Operations`; each has a tag for its column family, or for none.
         table: `Table`.
-        out: uint8, with room for a header and `OPERATION_ROOM` bytes per row beside all keys and values.
+        out: uint8, with room for a header and `OPERATION_ROOM` bytes per row besides all keys and values.
         ends: int32, `ends[i + 1]` is the end of batch i in `out`; `ends[0]` is 0.
 
     Returns:

@@ -34,7 +34,7 @@ class Field(IntEnum):
     COUNTED = 8
     """Not a field: the operation takes a sequence number."""
     VALUE_FIRST = 16
-    """Not a field: the value stands before the key."""
+    """Not a field: the value precedes the key."""
 
 
 _FAMILY, _KEY, _VALUE, _COUNTED, _VALUE_FIRST = (field.value for field in Field)
@@ -93,8 +93,8 @@ OPERATIONS = (
 """LevelDB knows `put` and `delete` in family 0; the others are RocksDB's, or Pebble's. Codes are places here.
 
 Up to 0x0F Pebble's tags are RocksDB's; above, it has put others in the places of RocksDB's. Of its own operations
-`range_key_set` and `range_key_unset` have the key behind the range, its suffixes and values in `value`,
-`range_key_delete` and `excise` the key behind the range; `ingest_sst` has the number of the table, a varint, in `key`,
+`range_key_set` and `range_key_unset` have the key after the range, its suffixes and values in `value`,
+`range_key_delete` and `excise` the key after the range; `ingest_sst` has the number of the table, a varint, in `key`,
 and `delete_sized` the size of what it deletes, a varint, in `value`.
 """
 
@@ -194,7 +194,7 @@ class Custom(IntEnum):
 
 
 POINT_KEYS = 1
-"""Bit of the byte behind the size in a `Tag.NEW_FILE_5`: the table has point keys; their bounds come first."""
+"""Bit of the byte after the size in a `Tag.NEW_FILE_5`: the table has point keys; their bounds come first."""
 SMALLEST_IS_POINT = 2
 LARGEST_IS_POINT = 4
 

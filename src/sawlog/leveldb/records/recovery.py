@@ -40,7 +40,7 @@ _REFUSED = frozenset(
         BatchKind.WRONG_COUNT,
     )
 )
-"""Broken batches within intact records no mode lets pass; of the first two, RocksDB's answer cannot be told."""
+"""Broken batches within intact records no mode lets pass; of the first two, RocksDB's answer cannot be known."""
 _QUIET = frozenset(kind.name.lower() for kind in (Kind.CHECKSUM_MISMATCH, Kind.BAD_LENGTH, Kind.FOREIGN_FRAGMENT))
 """What may stand where a recycled log ends."""
 
@@ -82,7 +82,7 @@ class Replay:
         self._findings.account.damage += ledger.account.damage
 
     def _goes_on(self, batch: pa.RecordBatch) -> bool:
-        """Whether a log behind a damaged one goes on where that one ended: then nothing is missing between them."""
+        """Whether a log after a damaged one goes on where that one ended: then nothing is missing between them."""
         if not batch.num_rows:
             return True
         sequences = batch.column("sequence")
@@ -99,7 +99,7 @@ class Replay:
             raise DamageError(damage)
         self._stopped = self._mode == "point_in_time_recovery"
         self._findings.tally(damage.kind, 1, damage.length)
-        detail = f"{damage}; RocksDB keeps nothing that stands behind it in this log"
+        detail = f"{damage}; RocksDB keeps nothing that follows in this log"
         warn(detail, DamageWarning)
 
     def _judge_tail(self, log: WriteRange, ledger: Findings) -> None:

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 BATCH_ROWS = 64 << 10
 EVENT_ROOM = 1024
-"""Damages that the kernel writes down before it hands over."""
+"""Damaged ranges that the kernel writes down before it hands over."""
 
 WRITES_SCHEMA = pa.schema(
     [
@@ -47,13 +47,13 @@ WRITES_SCHEMA = pa.schema(
 """One row per operation.
 
 `sequence` is the number that the operation takes, or, for those that take none, that of the next one. `key` and `value`
-are what the operation has of them: `delete_range` has the first key and the key behind the last one, prepared
-transactions have their id as the key, `log_data` has a value alone.
+are what the operation has of them: `delete_range` has the first key and the key after the last one, prepared
+transactions have their id as the key, `log_data` has only a value.
 """
 
 _BINARY = ("key", "value")
 _OF_BATCH = ("rows", "key_bytes", "value_bytes", "events", "no_keys", "no_values")
-"""What of the decoder's state begins anew with each batch of rows."""
+"""What of the decoder's state begins again with each batch of rows."""
 
 
 @cache
@@ -122,7 +122,7 @@ class _Decoder:
         self._findings = findings
         self._table = tag_table(dialect)
         self._state = np.zeros(1, kernels.DECODER)[0]
-        # The first damage must stop the kernel where rows behind it must not be delivered.
+        # The first damage must stop the kernel where rows after it must not be delivered.
         room = 1 if findings.on_damage == "fail" else EVENT_ROOM
         self._events = np.zeros(room, kernels.EVENT)
         self._records = np.empty(BATCH_ROWS, np.int32)

@@ -205,7 +205,7 @@ def _without_overlap(
     numbers: NDArray[np.int64],
     table: TableMap,
 ) -> NDArray[np.void]:
-    """Spans in the order of their offsets, each without what lies in those before; gaps and the footer with them."""
+    """Spans in the order of their offsets, each without what is in those before; gaps and the footer with them."""
     limit = table.rules.limit
     covered = np.maximum.accumulate(np.concatenate([np.zeros(1, np.int64), ends]))
     starts = np.maximum(offsets, covered[:-1])

@@ -542,7 +542,7 @@ class Columns:
         return None
 
     def missing(self) -> Sequence[Missing]:
-        """Files that the batch lacks. Where directories are column groups, that is not told by their names.
+        """Files that the batch lacks. Where directories are column groups, their names do not say that.
 
         Raises:
             UnreadableError: When no file can be read.
@@ -662,7 +662,7 @@ class Stored:
         bare: Whether the file has no envelope.
         index: Which column of the payloads it is.
         first: The first of its rows that is read.
-        last: That behind the last that is read; `None` for all.
+        last: That after the last that is read; `None` for all.
     """
 
     path: str

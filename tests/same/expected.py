@@ -1,0 +1,199 @@
+"""Differences from the release that are meant, each with its reason; CHANGELOG.md says the same to users."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+MISSING = "not there"
+"""A value that the tree's answer has not."""
+Seen = dict[str, Any]
+"""What one installation saw of one input."""
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """One place where two answers differ.
+
+    Attributes:
+        input: Format, sample and mutation.
+        place: Keys and numbers from the answer on, as in `/verify/found/rows`.
+        old: What the release has there.
+        new: What the tree has there.
+        release: The whole answer of the release.
+        tree: And of the tree.
+    """
+
+    input: str
+    place: str
+    old: Any
+    new: Any
+    release: Seen
+    tree: Seen
+
+
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """Differences that are meant. Patterns are found anywhere, an empty one everywhere.
+
+    Attributes:
+        why: What has changed.
+        input: Pattern of format, sample and mutation.
+        place: Pattern of the place.
+        old: Pattern of the release's value as JSON.
+        new: Pattern of the tree's.
+        holds: What must be true besides.
+    """
+
+    why: str
+    input: str = ""
+    place: str = ""
+    old: str = ""
+    new: str = ""
+    holds: Callable[[Difference], bool] = lambda _: True
+
+    def covers(self, one: Difference) -> bool:
+        """Whether a difference is of this kind."""
+        return (
+            re.search(self.input, one.input) is not None
+            and re.search(self.place, one.place) is not None
+            and re.search(self.old, json.dumps(one.old)) is not None
+            and re.search(self.new, json.dumps(one.new)) is not None
+            and self.holds(one)
+        )
+
+
+def as_verified(one: Difference) -> bool:
+    """Whether the tree's repair reports what its `verify` reports, and as many rows as its view `rows` has."""
+    if one.place.endswith("rows"):
+        return bool(one.tree["repair"]["found"]["report"]["rows"] == one.tree["rows count"]["found"])
+    value: Any = one.tree["verify"]["found"]
+    for key in one.place.partition("/report/")[2].split("/"):
+        value = value[int(key)] if isinstance(value, list) else value.get(key, MISSING)
+    return bool(value == one.new)
+
+
+def unsupported(one: Difference) -> bool:
+    """Whether the tree finds something that it does not support, where the release found damage."""
+    return '"unsupported": true' in json.dumps(one.tree["verify"])
+
+
+def _counts(seen: Seen, verb: str) -> tuple[int, int]:
+    report = seen[verb]["found"]
+    report = report.get("report", report)
+    return (report["rows"], -report["bytes"]["damage"]) if "rows" in report else (-1, 0)
+
+
+def reads_more(one: Difference) -> bool:
+    """Whether the tree reads more rows with no more damage, or finds less damage in no fewer rows."""
+    new, old = _counts(one.tree, "verify"), _counts(one.release, "verify")
+    return new != old and new[0] >= old[0] and new[1] >= old[1]
+
+
+def saves_more(one: Difference) -> bool:
+    """Whether the tree's repair keeps at least as many rows as the release's."""
+    return _counts(one.tree, "repair")[0] >= _counts(one.release, "repair")[0]
+
+
+def loses_its_metaindex(one: Difference) -> bool:
+    """Whether the tree reads a table's rows by its index only."""
+    new, old = (seen["rows info"]["found"].get("data blocks", 0) for seen in (one.tree, one.release))
+    return bool(new < old)
+
+
+def is_rocksdb(one: Difference) -> bool:
+    """Whether only the tree takes a log for RocksDB's."""
+    dialects = [seen["rows info"]["found"].get("dialect") for seen in (one.release, one.tree)]
+    return dialects == ["leveldb", "rocksdb"]
+
+
+def checks_pages(one: Difference) -> bool:
+    """Whether the tree finds that a page is not what its checksum says."""
+    return "CRC checksum verification failed" in json.dumps(one.tree["verify"])
+
+
+def several_damaged(one: Difference) -> bool:
+    """Whether there are several damaged ranges, so that another one may be the first that stops a read."""
+    listed = [seen["verify"]["found"].get("files", []) for seen in (one.release, one.tree)]
+    return all(sum(len(file["damages"]) for file in files) > 1 for files in listed)
+
+
+READ_SINCE = "version 7|embedded|minlz|two names"
+"""Samples of tables that the release cannot read."""
+
+EXPECTED = (
+    Expected("The layer below the rows is called frames", place="^/sawlog info/stdout/view$", new='"frames"'),
+    Expected("What another writer may have meant is unsupported, not damage", holds=unsupported),
+    Expected("A repair reports what verify reports", place="^/repair/found/report/", holds=as_verified),
+    # LevelDB, RocksDB and Pebble
+    Expected(
+        "Repair refuses options of other views, as reads do", "^leveldb_log (latest|entities_infer)", "^/repair/found/"
+    ),
+    Expected("Repair publishes only a copy with the rows of the source", "^leveldb_log stale", "^/repair/found/"),
+    Expected(
+        "Repair takes intact fragments after damage in the same block", "^leveldb_log", "^/repair/", holds=saves_more
+    ),
+    Expected(
+        "A log with another number than its file's name is read",
+        "^leveldb_(log|database)",
+        new="it is read as log|rocksdb",
+    ),
+    Expected(
+        "A directory with a MANIFEST is a database",
+        "^leveldb_database",
+        "^/recognized/found",
+        "leveldb_log|name the format|FormatError",
+    ),
+    Expected(
+        "A database names what keeps it from being repaired",
+        "^leveldb_database",
+        "^/repair/found/(raises|message)",
+        new="SawlogError|MANIFEST",
+    ),
+    Expected("Tables of these kinds are read", f"^leveldb_table ({READ_SINCE})"),
+    Expected(
+        "A table with damaged properties is read if its index is intact", "^leveldb_(table|database)", holds=reads_more
+    ),
+    Expected(
+        "Where the metaindex of a table is lost, its range deletions are damaged; they were taken for data",
+        "^leveldb_table .*block at 1128 below its checksum",
+        holds=loses_its_metaindex,
+    ),
+    Expected("A log is RocksDB's though its first fragment is broken", "^leveldb_log stale", holds=is_rocksdb),
+    # Milvus
+    Expected("The view inserts of a delta log is refused", "^milvus_binlog delta/", "^/inserts "),
+    Expected(
+        "Backups are repaired, too",
+        "^milvus_binlog (backup|paged)",
+        "^/repair/found/",
+        "nothing can be taken|FormatError",
+    ),
+    Expected(
+        "A repair that keeps nothing is refused",
+        "^milvus_binlog",
+        "^/repair/found/",
+        new="nothing can be taken|not there|FormatError",
+    ),
+    Expected("Statistics of Parquet that are changed hide no rows", "^milvus_binlog paged: footer", holds=reads_more),
+    Expected("Checksums of Parquet pages are verified", "^milvus_binlog", holds=checks_pages),
+    Expected(
+        "Deletes without a known primary key are refused when opened",
+        "^milvus_binlog",
+        "^/recognized/",
+        new="primary key",
+    ),
+    Expected("A broken page costs its rows, and not the type of the key", "^milvus_binlog delta/", "schema"),
+    Expected("Repair leaves out rows that lack a column", "^milvus_binlog collection", "^/repair/found/files/"),
+    Expected(
+        "Repair refuses Storage V3 before it looks at files",
+        "^milvus_binlog",
+        "^/repair/found/message",
+        new="Storage V3",
+    ),
+    Expected(
+        "Deletes are read before rows", "^milvus_binlog", " fail rows/found/ended/message$", holds=several_damaged
+    ),
+)
