@@ -108,13 +108,8 @@ class KeyRange(Fragment):
     high: bytes | None
 
     def decode(self, schema: pa.Schema, findings: Findings) -> Iterator[pa.RecordBatch]:
-<<<<<<< HEAD:src/sawlog/leveldb/database/fragments.py
-        """See `Fragment.decode`. Damage is told when the merging of the files reaches it."""
-        from sawlog.leveldb.database.merge import merged
-=======
         """See `Fragment.decode`. Damage is reported when the merging of the files reaches it."""
-        from sawlog.leveldb_database.merge import merged
->>>>>>> tests:src/sawlog/leveldb_database/fragments.py
+        from sawlog.leveldb.database.merge import merged
 
         if not self.low:
             for name in self.version.missing:

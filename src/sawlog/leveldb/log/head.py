@@ -1,8 +1,4 @@
-<<<<<<< HEAD:src/sawlog/leveldb/log/head.py
 """What the beginning of a log, and the directory that it is in, say about it; which MANIFEST of one is live."""
-=======
-"""What the beginning of a log, and its directory, say about the rest of it."""
->>>>>>> tests:src/sawlog/leveldb_log/head.py
 
 from __future__ import annotations
 
