@@ -231,7 +231,7 @@ PRIVATE = {
     "deephaven_table/test_trees.py": 2,
     "filodb_record/test_histogram.py": 2,
     "kernels/test_library.py": 5,
-    "leveldb_log/test_writes.py": 4,
+    "leveldb_log/test_writes.py": 2,
     "milvus_binlog/test_compact.py": 1,
     "milvus_binlog/test_judgement.py": 1,
     "milvus_binlog/test_kernels.py": 1,

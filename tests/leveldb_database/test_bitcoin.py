@@ -10,7 +10,7 @@ import pytest
 
 import sawlog
 from sawlog.leveldb.applications.bitcoin import amount, script, varint
-from sawlog.leveldb.applications.cursor import Cursor
+from sawlog.leveldb.applications.view import Cursor
 
 KEY = bytes.fromhex("b12dcefd8f872536")
 OBFUSCATION = {b"\x0e\0obfuscate_key": b"\x08" + KEY}

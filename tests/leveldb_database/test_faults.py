@@ -9,8 +9,7 @@ import pytest
 
 import sawlog
 from sawlog.errors import InternalError
-from sawlog.leveldb.database.value_files import ValueFile
-from sawlog.leveldb.database.value_records import RecordFile
+from sawlog.leveldb.database.blobs import RecordFile, ValueFile
 from sawlog.leveldb.table import meta, pebble
 
 from .test_blobs import database

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import sawlog
 from sawlog.errors import OptionError, SchemaError
-from sawlog.leveldb.log.options import WriteOptions
+from sawlog.leveldb.options import LogWriteOptions
 from sawlog.recognition import get_format
 from sawlog.storage import Storage
 
@@ -99,7 +99,7 @@ def test_arrays_that_lie_about_their_offsets(kind: pa.DataType, bad: list[int], 
     offsets = np.array(bad, np.int32 if kind == pa.binary() else np.int64)
     column = pa.Array.from_buffers(kind, 3, [None, pa.py_buffer(offsets), pa.py_buffer(b"123456789")])
     batch = pa.RecordBatch.from_arrays([column], names=["record"])
-    writer = get_format("leveldb_log").writer(str(tmp_path / "1.log"), batch.schema, WriteOptions(), Storage())
+    writer = get_format("leveldb_log").writer(str(tmp_path / "1.log"), batch.schema, LogWriteOptions(), Storage())
     with pytest.raises(SchemaError, match="invalid"), writer:
         writer.write(batch)
     assert list(tmp_path.iterdir()) == []
@@ -131,7 +131,7 @@ def test_log_numbers_belong_to_recyclable_headers(options: dict, tmp_path: Path)
 
 def test_an_aborted_write_leaves_nothing(tmp_path: Path) -> None:
     batch = table([b"x" * 3_000_000]).to_batches()[0]
-    writer = get_format("leveldb_log").writer(str(tmp_path / "1.log"), batch.schema, WriteOptions(), Storage())
+    writer = get_format("leveldb_log").writer(str(tmp_path / "1.log"), batch.schema, LogWriteOptions(), Storage())
     writer.write(batch)
     assert len(list(tmp_path.iterdir())) == 1
     writer.abort()
@@ -194,7 +194,7 @@ def test_an_aborted_append_leaves_the_log_as_it_was_found_or_cut(tmp_path: Path)
     path.write_bytes(write(b"old") + b"torn")
     batch = table([b"new" * 1_000_000]).to_batches()[0]
     for records in (0, 1):
-        writer = get_format("leveldb_log").writer(str(path), batch.schema, WriteOptions(append=True), Storage())
+        writer = get_format("leveldb_log").writer(str(path), batch.schema, LogWriteOptions(append=True), Storage())
         writer.write(batch.slice(0, records))
         writer.abort()
         assert path.read_bytes() == write(b"old") + (b"" if records else b"torn")
@@ -205,7 +205,7 @@ def test_discarding_an_append_never_deletes_the_log(tmp_path: Path) -> None:
     path.write_bytes(write(b"old"))
     storage = Storage()
     schema = table([]).schema
-    writer = get_format("leveldb_log").writer(str(path), schema, WriteOptions(append=True), storage)
+    writer = get_format("leveldb_log").writer(str(path), schema, LogWriteOptions(append=True), storage)
     staged = writer.finish()
     storage.discard(staged)
     assert path.read_bytes() == write(b"old")

@@ -353,13 +353,13 @@ def test_latest_knows_prepared_transactions(tmp_path: Path) -> None:
 
 
 def test_latest_folds_in_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from sawlog.leveldb.records import fold
+    from sawlog.leveldb.records import history
 
     operations = [("put", b"%d" % (i * 7919 % 500), b"%d" % i) for i in range(20_000)]
     path = tmp_path / "000001.log"
     sawlog.write(as_table(operations), path, format="leveldb_log", view="writes", operations_per_batch=50)
     truth = {key: value for _, key, value in operations}
-    monkeypatch.setattr(fold, "FOLD_ROWS", 1000)
+    monkeypatch.setattr(history, "FOLD_ROWS", 1000)
     table = sawlog.read(path, view="writes", latest=True)
     assert dict(zip(table["key"].to_pylist(), table["value"].to_pylist(), strict=True)) == truth
     assert table["sequence"].to_pylist() == sorted(table["sequence"].to_pylist())
@@ -446,7 +446,7 @@ def test_latest_is_what_rocksdb_holds_under_every_policy_for_transactions(policy
 
 
 def test_latest_looks_each_range_up_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from sawlog.leveldb.records import fold
+    from sawlog.leveldb.records import history
 
     rng = random.Random(5)
     done, truth = [], {}
@@ -463,9 +463,9 @@ def test_latest_looks_each_range_up_once(tmp_path: Path, monkeypatch: pytest.Mon
     path = tmp_path / "000001.log"
     sawlog.write(as_table(done), path, format="leveldb_log", view="writes", operations_per_batch=7)
     lookups, stretches = [], []
-    place, covered = fold._Keys.place, fold._covered
-    monkeypatch.setattr(fold._Keys, "place", lambda self, key: lookups.append(key) or place(self, key))
-    monkeypatch.setattr(fold, "_covered", lambda *args: stretches.extend(covered(*args)) or iter(stretches))
+    count_below, covered = history.count_below, history._covered
+    monkeypatch.setattr(history, "count_below", lambda keys, key: lookups.append(key) or count_below(keys, key))
+    monkeypatch.setattr(history, "_covered", lambda *args: stretches.extend(covered(*args)) or iter(stretches))
     states = sawlog.read(path, view="writes", latest=True).to_pylist()
     assert {row["key"]: row["value"] for row in states if row["operation"] == "put"} == truth
     ranges = sum(operation == "delete_range" for operation, _, _ in done)

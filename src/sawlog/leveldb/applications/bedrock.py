@@ -9,9 +9,8 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from sawlog.leveldb.applications.cursor import Cursor, columns_of, text
 from sawlog.leveldb.applications.script_values import MAX_DEPTH, number, to_json
-from sawlog.leveldb.applications.view import ApplicationView, Entry, UnknownBytesError
+from sawlog.leveldb.applications.view import ApplicationView, Cursor, Entry, UnknownBytesError, columns_of, text
 
 CHUNK_SIZES = (9, 10, 13, 14)
 """Of keys of chunks: x and z, then the dimension if it is not the overworld, a tag, and the height of a subchunk."""

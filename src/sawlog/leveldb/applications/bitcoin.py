@@ -11,8 +11,7 @@ from typing import Any, ClassVar
 
 import pyarrow as pa
 
-from sawlog.leveldb.applications.cursor import Cursor, columns_of
-from sawlog.leveldb.applications.view import ApplicationView, Entry, Home, UnknownBytesError
+from sawlog.leveldb.applications.view import ApplicationView, Cursor, Entry, Home, UnknownBytesError, columns_of
 
 OBFUSCATION = b"\x0e\0obfuscate_key"
 """The key of what all other values are XORed with."""

@@ -11,7 +11,6 @@ from typing import Any, ClassVar, NamedTuple
 import pyarrow as pa
 
 from sawlog.guard import Undecodable, decode_by
-from sawlog.leveldb.applications.cursor import Cursor, columns_of, text
 from sawlog.leveldb.applications.script_values import (
     MAX_DEPTH,
     VERSION_TAG,
@@ -21,7 +20,7 @@ from sawlog.leveldb.applications.script_values import (
     number,
     to_json,
 )
-from sawlog.leveldb.applications.view import ApplicationView, Entry, Home, UnknownBytesError
+from sawlog.leveldb.applications.view import ApplicationView, Cursor, Entry, Home, UnknownBytesError, columns_of, text
 
 COMPARATOR = "idb_cmp1"
 DATABASE_SUFFIX, BLOB_SUFFIX = ".leveldb", ".blob"

@@ -14,8 +14,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from sawlog.leveldb.applications.cursor import Cursor
-from sawlog.leveldb.applications.view import UnknownBytesError
+from sawlog.leveldb.applications.view import Cursor, UnknownBytesError
 
 VERSION_TAG = 0xFF
 TRAILER_TAG = 0xFE

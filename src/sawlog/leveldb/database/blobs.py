@@ -5,27 +5,279 @@ from __future__ import annotations
 import posixpath
 from collections.abc import Iterator
 from contextlib import ExitStack
-from typing import TYPE_CHECKING
+from itertools import pairwise
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
-from sawlog.arrow import array_of
+from sawlog.arrow import array_of, values_of
 from sawlog.damage import UNSUPPORTED, Damage, Findings
-from sawlog.leveldb.database.layout import Kind
-from sawlog.leveldb.database.value_files import Address, ValueFile, address_of
-from sawlog.leveldb.database.value_records import RecordFile, record_of
+from sawlog.leveldb.columns import KEY, OPERATION, VALUE
+from sawlog.leveldb.database.layout import (
+    BLOB_CHECKSUM,
+    BLOB_FILE_FOOTER,
+    BLOB_FILE_HEADER,
+    BLOB_FOOTER_CHECKSUM,
+    BLOB_HEADER_CHECKSUM,
+    BLOB_KEY_SIZE,
+    BLOB_MAGIC,
+    BLOB_MAGIC_NUMBER,
+    BLOB_RECORD_HEADER,
+    BLOB_VALUE_SIZE,
+    VALUE_CHECKSUM_TYPE,
+    VALUE_FOOTER_CHECKSUM,
+    VALUE_FOOTER_SIZE,
+    VALUE_INDEX_OFFSET,
+    VALUE_INDEX_SIZE,
+    VALUE_MAGIC,
+    VALUE_MAGIC_OFFSET,
+    VALUE_VERSION,
+    Kind,
+)
 from sawlog.leveldb.database.version import DatabaseVersion, LiveBlobs
+from sawlog.leveldb.log.kernels import masked_checksum
 from sawlog.leveldb.table import layout
 from sawlog.leveldb.table.addresses import BlobIndex, addresses_of, in_place
 from sawlog.leveldb.table.blocks import BlockRules, block_damage
-from sawlog.leveldb.table.columnar import MalformedError
-from sawlog.leveldb.table.columns import KEY, OPERATION, VALUE
-from sawlog.leveldb.table.layout import SIZED_VERSION, Checksum
+from sawlog.leveldb.table.layout import SIZED_VERSION, TRAILER_SIZE, Checksum
+from sawlog.leveldb.table.pebble import Columns, MalformedError, Slices
 from sawlog.leveldb.table.rows import BATCH_BYTES
+from sawlog.varints import decode_varints, encode_varint
 
 if TYPE_CHECKING:
     from sawlog.storage import Source, Storage
+
+
+def record_of(index: BlobIndex, key: bytes) -> int:
+    """Where the record of a key begins that holds a value."""
+    return index.offset - len(key) - BLOB_RECORD_HEADER
+
+
+class Part(NamedTuple):
+    """A part of a blob file: its offset and bytes, what is wrong there, if anything, and whether it leads to values."""
+
+    offset: int
+    length: int
+    wrong: str = ""
+    header: bool = False
+
+
+class RecordFile:
+    """A blob file of RocksDB's.
+
+    Args:
+        source: The file.
+        verify: Whether checksums are verified.
+    """
+
+    def __init__(self, source: Source, *, verify: bool) -> None:
+        self._source = source
+        self._verify = verify
+
+    @property
+    def size(self) -> int:
+        """Bytes of the file."""
+        return self._source.size
+
+    def value(self, index: BlobIndex, key: bytes) -> bytes:
+        """A value as it is stored, if the record around it is that of the key.
+
+        Raises:
+            MalformedError: When it is not there, or not whole.
+        """
+        start = record_of(index, key)
+        if start < 0 or index.offset + index.size > self._source.size:
+            raise MalformedError("no such value")
+        record = bytes(self._source.window(start, BLOB_RECORD_HEADER + len(key) + index.size))
+        header, content = record[:BLOB_RECORD_HEADER], record[BLOB_RECORD_HEADER:]
+        if (BLOB_KEY_SIZE.of(header), BLOB_VALUE_SIZE.of(header)) != (len(key), index.size):
+            raise MalformedError("a record of other sizes")
+        if not self._whole(header, content) or not content.startswith(key):
+            raise MalformedError("a damaged record, or that of another key")
+        return content[len(key) :]
+
+    def parts(self) -> Iterator[Part]:
+        """All of the file. After a damaged header of a record, the next one cannot be located."""
+        size = self._source.size
+        sound = (
+            size >= BLOB_FILE_HEADER
+            and BLOB_MAGIC_NUMBER.of(bytes(self._source.window(0, BLOB_MAGIC_NUMBER.end))) == BLOB_MAGIC
+        )
+        yield Part(0, min(BLOB_FILE_HEADER, size), "" if sound else "the header is damaged", header=True)
+        limit = max(size - BLOB_FILE_FOOTER, min(BLOB_FILE_HEADER, size))
+        at = BLOB_FILE_HEADER
+        while at < limit:
+            header = bytes(self._source.window(at, min(BLOB_RECORD_HEADER, limit - at)))
+            whole = len(header) == BLOB_RECORD_HEADER and self._sound(header)
+            length = BLOB_RECORD_HEADER + BLOB_KEY_SIZE.of(header) + BLOB_VALUE_SIZE.of(header) if whole else 0
+            if not whole or length > limit - at:
+                yield Part(at, limit - at, "the header of a record is damaged: where the next one begins is not known")
+                break
+            content = bytes(self._source.window(at + BLOB_RECORD_HEADER, length - BLOB_RECORD_HEADER))
+            yield Part(at, length, "" if self._whole(header, content) else "a damaged record")
+            at += length
+        if limit < size:
+            footer = bytes(self._source.window(limit, size - limit))
+            sound = len(footer) == BLOB_FILE_FOOTER and BLOB_MAGIC_NUMBER.of(footer) == BLOB_MAGIC
+            sound = sound and self._checks(footer[: BLOB_FOOTER_CHECKSUM.offset], BLOB_FOOTER_CHECKSUM.of(footer))
+            yield Part(limit, size - limit, "" if sound else "the footer is damaged", header=True)
+
+    def _sound(self, header: bytes) -> bool:
+        return self._checks(header[: BLOB_HEADER_CHECKSUM.offset], BLOB_HEADER_CHECKSUM.of(header))
+
+    def _whole(self, header: bytes, content: bytes) -> bool:
+        """Whether a record is: its header, and key and value."""
+        return self._sound(header) and self._checks(content, BLOB_CHECKSUM.of(header))
+
+    def _checks(self, data: bytes, checksum: int) -> bool:
+        return not self._verify or masked_checksum(data) == checksum
+
+
+_BLOCK = (1 << 32) - 1
+"""What a virtual block says of where it is; the number of its first value there is above."""
+MARK = b"P"
+"""Before an address; what RocksDB's entries lead to begins with 1 or 2."""
+
+
+_NOWHERE = "nothing leads to these bytes"
+
+
+class Address(NamedTuple):
+    """Where a value is: the number of its file, its bytes, the number of its block, and its own number there."""
+
+    file: int
+    size: int
+    block: int
+    value: int
+
+
+def addressed(batch: pa.RecordBatch, files: tuple[int, ...], operation: int) -> pa.RecordBatch:
+    """Entries of a table, with addresses instead of what leads to the files that its MANIFEST lists for the table."""
+    places = np.flatnonzero(values_of(batch.column(OPERATION), np.uint8) == operation)
+    if not len(places) or VALUE not in batch.schema.names:
+        return batch
+    values = batch.column(VALUE).to_pylist()
+    for place in places.tolist():
+        numbers = list(decode_varints(values[place]))
+        if len(numbers) == 4 and numbers[0] < len(files):
+            numbers[0] = files[numbers[0]]
+            values[place] = MARK + b"".join(map(encode_varint, numbers))
+    at = batch.schema.get_field_index(VALUE)
+    return batch.set_column(at, batch.schema.field(at), array_of(values, pa.binary()))
+
+
+class ValueFile:
+    """A blob file of Pebble's.
+
+    Args:
+        source: The file.
+        verify: Whether checksums are verified.
+        longest: Blocks that expand to more are damage.
+
+    Raises:
+        MalformedError: When its footer or its index is damaged.
+    """
+
+    def __init__(self, source: Source, *, verify: bool, longest: int) -> None:
+        self._source = source
+        footer = bytes(source.window(max(source.size - VALUE_FOOTER_SIZE, 0), min(VALUE_FOOTER_SIZE, source.size)))
+        if (
+            len(footer) < VALUE_FOOTER_SIZE
+            or footer[VALUE_MAGIC_OFFSET:] != VALUE_MAGIC
+            or VALUE_VERSION.of(footer) != 1
+        ):
+            raise MalformedError("no blob file of Pebble's")
+        if masked_checksum(footer[VALUE_FOOTER_CHECKSUM.end :]) != VALUE_FOOTER_CHECKSUM.of(footer):
+            raise MalformedError("a footer with another checksum than it should have")
+        limit = source.size - VALUE_FOOTER_SIZE
+        self._index = VALUE_INDEX_OFFSET.of(footer), VALUE_INDEX_SIZE.of(footer) + TRAILER_SIZE
+        if VALUE_CHECKSUM_TYPE.of(footer) not in Checksum.__members__.values():
+            raise MalformedError("a footer with a type of checksums that is not known")
+        checksum = Checksum(VALUE_CHECKSUM_TYPE.of(footer))
+        self._rules = BlockRules("pebble", 1, checksum, 0, limit, verify, longest)
+        index = Columns(self._block(self._index[0], VALUE_INDEX_SIZE.of(footer)), 4)
+        if max(index.rows, index.number(0, 4)) > len(index.data):
+            raise MalformedError("more blocks than the index can name")
+        self._virtual = index.integers(0, index.number(0, 4)).tolist()
+        self._offsets: list[int] = index.integers(1, index.rows + 1).tolist()
+        if self._offsets != sorted(self._offsets) or (self._offsets and self._offsets[-1] > self._index[0]):
+            raise MalformedError("blocks that are not one after the other")
+        self._held: tuple[int, Columns, Slices] | None = None
+
+    def _block(self, offset: int, size: int) -> pa.Buffer:
+        content = self._rules.read(self._source, offset, size)[0] if size > 0 else (0, 0, 0)
+        if isinstance(content, tuple):
+            raise MalformedError("a damaged block")
+        return content
+
+    def _place(self, address: Address) -> tuple[int, int]:
+        """The block that holds a value, and its number there.
+
+        Raises:
+            MalformedError: When there is no such block.
+        """
+        block, number = address.block, address.value
+        if self._virtual:
+            if block >= len(self._virtual):
+                raise MalformedError("no such block")
+            number += self._virtual[block] >> 32
+            block = self._virtual[block] & _BLOCK
+        if block + 1 >= len(self._offsets):
+            raise MalformedError("no such block")
+        return block, number
+
+    def block(self, address: Address) -> int:
+        """The file offset of the block that holds a value.
+
+        Raises:
+            MalformedError: When there is no such block.
+        """
+        return self._offsets[self._place(address)[0]]
+
+    def value(self, address: Address) -> bytes:
+        """A value.
+
+        Raises:
+            MalformedError: When it is not there.
+        """
+        block, number = self._place(address)
+        if self._held is None or self._held[0] != block:
+            columns = Columns(self._stored(block))
+            if columns.rows > len(columns.data):
+                raise MalformedError("more values than the block can hold")
+            self._held = block, columns, columns.strings(0, columns.rows)
+        _, columns, slices = self._held
+        if number >= columns.rows or int(slices.lengths[number]) != address.size:
+            raise MalformedError("no such value")
+        start = int(slices.starts[number])
+        return columns.data[start : start + address.size].tobytes()
+
+    def _stored(self, block: int) -> pa.Buffer:
+        start, end = self._offsets[block : block + 2]
+        return self._block(start, end - start - TRAILER_SIZE)
+
+    def parts(self) -> Iterator[Part]:
+        """All of the file."""
+        at = 0
+        for block, (start, end) in enumerate(pairwise(self._offsets)):
+            if at < start:
+                yield Part(at, start - at, _NOWHERE)
+            try:
+                self._stored(block)
+            except MalformedError as error:
+                yield Part(start, end - start, str(error))
+            else:
+                yield Part(start, end - start)
+            at = end
+        start, length = self._index
+        if at < start:
+            yield Part(at, start - at, _NOWHERE)
+        yield Part(start, length, header=True)
+        if start + length < self._rules.limit:
+            yield Part(start + length, self._rules.limit - start - length, _NOWHERE)
+        yield Part(self._rules.limit, VALUE_FOOTER_SIZE, header=True)
+
 
 BLOB_INDEX = "put_blob_index"
 _CODES = {BLOB_INDEX: layout.BLOB_INDEX, "put_entity": layout.PUT_ENTITY}
@@ -111,8 +363,9 @@ class Blobs:
         return pa.RecordBatch.from_arrays(kept.columns, schema=batch.schema)
 
     def _read(self, key: bytes, operation: int, value: bytes) -> bytes | None:
-        address = address_of(value) if operation == layout.BLOB_INDEX else None
-        places = [address] if address else addresses_of(operation, value)
+        marked = operation == layout.BLOB_INDEX and value.startswith(MARK)
+        numbers = list(decode_varints(value[1:])) if marked else []
+        places = [Address(*numbers)] if len(numbers) == 4 else addresses_of(operation, value)
         contents = []
         for place in places:
             found = self._found(place, key)

@@ -20,7 +20,7 @@ from sawlog.format import PROBE_BYTES, TASK_BYTES, Contents, Format, Fragment, R
 from sawlog.leveldb.applications import application, recognized
 from sawlog.leveldb.applications.fragments import Decoded, entries_of, schema_of
 from sawlog.leveldb.applications.view import Home
-from sawlog.leveldb.database.columns import STAMPED_SCHEMA
+from sawlog.leveldb.columns import STAMP, STAMPED_SCHEMA
 from sawlog.leveldb.database.fragments import (
     HISTORY_SCHEMA,
     ORPHAN,
@@ -36,12 +36,10 @@ from sawlog.leveldb.database.tables import JudgedTable
 from sawlog.leveldb.database.version import DatabaseVersion, LiveTable, read_version
 from sawlog.leveldb.log import anatomy as log_anatomy
 from sawlog.leveldb.log.head import read_head
-from sawlog.leveldb.log.options import ReadOptions as LogOptions
+from sawlog.leveldb.options import LogReadOptions
 from sawlog.leveldb.records.writes import WriteRange
 from sawlog.leveldb.table import anatomy as table_anatomy
-from sawlog.leveldb.table.columns import STAMP
-from sawlog.leveldb.table.meta import MapReader
-from sawlog.leveldb.table.pruning import SPARED, on_keys, told
+from sawlog.leveldb.table.meta import SPARED, MapReader, on_keys, told
 from sawlog.leveldb.table.rows import table_map
 from sawlog.names import is_remote
 from sawlog.pictures import Picture
@@ -204,7 +202,7 @@ class DatabaseContents(Contents):
 
     def _writes(self, request: Request, logs: Iterable[File]) -> Iterator[WriteRange]:
         """The operations of logs."""
-        scan = replace(request.scan, options=LogOptions(verify_checksums=self.scan.options.verify_checksums))
+        scan = replace(request.scan, options=LogReadOptions(verify_checksums=self.scan.options.verify_checksums))
         projection, dialect = request.projection, self.version.dialect
         for file in logs:
             yield WriteRange(scan, projection, file.path, file.size, file, 0, file.size, synced=True, dialect=dialect)

@@ -40,8 +40,8 @@ class LevelDBDatabase(Format):
         }
     )
     includes: ClassVar = frozenset({"leveldb_log", "leveldb_table"})
-    read_options = imported("sawlog.leveldb.database.options", "ReadOptions")
-    write_options = imported("sawlog.leveldb.database.options", "WriteOptions")
+    read_options = imported("sawlog.leveldb.options", "DatabaseReadOptions")
+    write_options = imported("sawlog.options", "NoOptions")
 
     def match(self, file: File, head: bytes) -> Match:
         """By its name: a MANIFEST may be next to other files, or be what is left of a database."""

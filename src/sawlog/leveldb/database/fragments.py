@@ -14,34 +14,34 @@ from sawlog.arrow import array_of, scalar_of
 from sawlog.damage import Damage, Findings, Tail, TailStatus
 from sawlog.errors import FormatError, SawlogError
 from sawlog.format import FILE_COLUMN, OFFSET_COLUMN, Fragment
-from sawlog.leveldb.database.columns import (
+from sawlog.leveldb.columns import (
     BLOB,
     ENTRY_SCHEMA,
     EXCISE,
     LIVE,
+    OPERATION_NAMES,
     RANGE,
+    SCHEMAS,
     STAMPED_SCHEMA,
     Run,
     Stream,
-    operation_names,
+    name_array,
 )
+from sawlog.leveldb.database.blobs import Part, addressed
 from sawlog.leveldb.database.layout import BLOB_NAME, INGEST, TABLE_NAME, Kind
 from sawlog.leveldb.database.tables import Forwarded, JudgedTable
-from sawlog.leveldb.database.value_files import addressed
-from sawlog.leveldb.database.value_records import Part
 from sawlog.leveldb.database.version import DatabaseVersion, LiveBlobs, LiveTable, unnamed_table
-from sawlog.leveldb.log.options import ReadOptions as LogOptions
-from sawlog.leveldb.records.recovery import Replay
+from sawlog.leveldb.options import LogReadOptions
+from sawlog.leveldb.records.history import Replay
 from sawlog.leveldb.records.writes import WRITES_SCHEMA, WriteRange
-from sawlog.leveldb.table.columnar import MalformedError
-from sawlog.leveldb.table.columns import SCHEMAS
-from sawlog.leveldb.table.stamps import split_stamps
+from sawlog.leveldb.table.pebble import MalformedError
+from sawlog.leveldb.table.rows import split_stamps
 from sawlog.query import conditions
 from sawlog.scan import Projection, Scan
 
 if TYPE_CHECKING:
     from sawlog.format import Request
-    from sawlog.leveldb.database.state import Settled
+    from sawlog.leveldb.database.merge import Settled
     from sawlog.storage import File, Source
 
 LEVEL = "level"
@@ -182,10 +182,9 @@ class KeyRange(Fragment):
         return Stream(file.path, table.level, batches)
 
     def _log_streams(self, findings: Findings) -> Iterator[Stream]:
-        from sawlog.leveldb.database.merge import only
-        from sawlog.leveldb.database.state import sorted_batch
+        from sawlog.leveldb.database.merge import only, sorted_batch
 
-        options = LogOptions(verify_checksums=self.scan.options.verify_checksums)
+        options = LogReadOptions(verify_checksums=self.scan.options.verify_checksums)
         scan = Scan(view="writes", on_damage=findings.on_damage, options=options, storage=self.scan.storage)
         projection = Projection.of(WRITES_SCHEMA, scan)
         mode = self.scan.options.recovery
@@ -230,7 +229,7 @@ class KeyRange(Fragment):
         family = pc.equal(batch.column("column_family"), scalar_of(self.version.family, pa.int64()))
         others = pc.is_in(batch.column("operation"), value_set=array_of(_APART, pa.string()))
         kept = batch.filter(pc.and_(pc.and_not(family, others), pc.is_valid(batch.column("key"))))
-        codes = pc.index_in(kept.column("operation"), operation_names()).cast(pa.uint8())
+        codes = pc.index_in(kept.column("operation"), name_array(OPERATION_NAMES)).cast(pa.uint8())
         codes = pc.if_else(pc.equal(codes, scalar_of(EXCISE, pa.uint8())), scalar_of(RANGE, pa.uint8()), codes)
         columns = [
             kept.column("sequence"),

@@ -10,11 +10,7 @@ from sawlog.chain.layout import Number
 from sawlog.leveldb.log.layout import CURRENT_NAME, LOG_NAME, MANIFEST_NAME, MARKER_NAME
 from sawlog.leveldb.table.layout import BYTEWISE, TABLE_NAME
 
-__all__ = ["BYTEWISE", "CURRENT_NAME", "DEFAULT_FAMILY", "LOG_NAME", "MANIFEST_NAME", "TABLE_NAME", "Kind", "belongs"]
-
-DEFAULT_FAMILY = "default"
-"""The column family that every database has."""
-
+__all__ = ["BYTEWISE", "CURRENT_NAME", "LOG_NAME", "MANIFEST_NAME", "TABLE_NAME", "Kind", "belongs"]
 
 INGEST = "ingest_sst"
 """The operation in a log of Pebble's that takes in a table; its key is the number of the table, as a varint."""

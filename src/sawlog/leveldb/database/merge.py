@@ -1,26 +1,466 @@
-"""Sorted files merged as they are read: of each no more is in hand than a batch, and what shares its last key."""
+"""Entries of tables and logs in key order, merged as they are read, and what a database would answer with."""
 
 from __future__ import annotations
 
+import heapq
 import itertools
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from functools import cache, cached_property
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sawlog.arrow import batch_of_rows, fixed_array, scalar_of, values_of
+from sawlog.arrow import array_of, batch_of, batch_of_rows, fixed_array, scalar_of, values_of
+from sawlog.damage import Damage
 from sawlog.errors import FormatError
-from sawlog.leveldb.database.columns import ENTRY_SCHEMA, RANGE, STRAY, Run, Stream
-from sawlog.leveldb.database.places import count_below, share
-from sawlog.leveldb.database.state import Settled, covers_of, sorted_batch
-from sawlog.leveldb.table.columns import KEY, OPERATION, STAMP, VALUE
+from sawlog.leveldb.columns import (
+    BLOB,
+    ENTITY,
+    ENTRY_SCHEMA,
+    KEY,
+    LIVE,
+    OPERATION,
+    OPERATION_NAMES,
+    RANGE,
+    SEQUENCE,
+    STAMP,
+    STAMPED_SCHEMA,
+    STRAY,
+    VALUE,
+    Run,
+    Stream,
+    binary_parts,
+    count_below,
+    gathered,
+    named,
+)
+from sawlog.leveldb.database import kernels as k
+from sawlog.leveldb.table.layout import Kind
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from sawlog.damage import Findings
     from sawlog.leveldb.database.kernels import Covers
+    from sawlog.leveldb.database.version import LiveTable
+
+_BEFORE = -1
+"""Instead of the entry after which another one is given: those before the batch."""
+_BEHIND = -2
+"""Instead of it: all that the table should hold."""
+
+
+class Judge:
+    """Judges the entries of one table, in the order of the file.
+
+    The key of each must lie in the range that the MANIFEST names, and not before that of another one. Where it does
+    not, the entry is kept apart, as if it followed the last one that is in its place. So entries are given in the
+    order of the file, and every range of keys has its share of them, whatever their keys are.
+
+    Args:
+        live: What the MANIFEST says of the table.
+        begins: Which share is wanted: entries from this key on.
+        ends: Entries before this key; `None`: all that follow.
+    """
+
+    def __init__(self, live: LiveTable, begins: bytes, ends: bytes | None) -> None:
+        self._live = live
+        self._begins = begins
+        self._ends = ends
+        self._place = live.smallest
+        self._told: bytes | None = None
+        self._waiting: list[Damage] = []
+
+    def entries(self, batch: pa.RecordBatch, offset: int) -> Iterator[pa.RecordBatch]:
+        """The share in a batch of data blocks: entries in their places, and those that are not, with `STRAY`.
+
+        Args:
+            batch: With `key` and `operation`.
+            offset: Of the first block.
+        """
+        keys, rows = batch.column(KEY), batch.num_rows
+        before, end = self._place, self._live.end
+        own, places = np.arange(rows), np.full(rows, _BEFORE)
+        first = _first(pc.greater_equal(keys, scalar_of(before, pa.binary()))) if keys[0].as_py() < before else 0
+        if first < rows:
+            self._place = keys[int(k.find_places(*_parts(keys), first, places))].as_py()
+        if self._place >= end:
+            places[
+                _first(
+                    pc.and_(pc.greater_equal(keys, scalar_of(end, pa.binary())), array_of(places == own, pa.bool_()))
+                ) :
+            ] = _BEHIND
+            self._place = end
+        # Range deletions have blocks of their own.
+        lost = (places != own) | (values_of(batch.column(OPERATION), np.uint8) == RANGE)
+        if lost.any():
+            known = pa.concat_arrays([keys, array_of([before, end], pa.binary())])
+            found = np.where(places < 0, rows - 1 - places, places)[lost]
+            yield from self._strays(
+                batch.filter(array_of(lost, pa.bool_())), known.take(fixed_array(pa.int64(), found)), offset
+            )
+            batch = batch.filter(array_of(~lost, pa.bool_()))
+        kept = self._share(batch)
+        if kept.num_rows:
+            yield kept
+
+    def deletions(self, batch: pa.RecordBatch, offset: int) -> Iterator[pa.RecordBatch]:
+        """Range deletions: they hold as far as the range of their table, and are no damage where they reach beyond."""
+        found = values_of(batch.column(OPERATION), np.uint8) == RANGE
+        if VALUE in batch.schema.names and found.any():
+            yield from self._clipped(batch.filter(array_of(found, pa.bool_())), offset)
+        if not found.all():
+            self._told = None
+            yield from self._strays(*self._placed(batch.filter(array_of(~found, pa.bool_()))), offset)
+
+    def _clipped(self, batch: pa.RecordBatch, offset: int) -> Iterator[pa.RecordBatch]:
+        smallest, end = self._live.smallest, self._live.end
+        keys, values = (batch.column(name).to_pylist() for name in (KEY, VALUE))
+        inside = [key < end and (key >= smallest or value > smallest) for key, value in zip(keys, values, strict=True)]
+        if not all(inside) and not self._live.part:
+            outside = batch.filter(array_of([not one for one in inside], pa.bool_()))
+            yield from self._strays(*self._placed(outside), offset, told=False)
+        cut = {KEY: [max(key, smallest) for key in keys], VALUE: [min(value, end) for value in values]}
+        columns = [
+            array_of(cut[name], pa.binary()) if name in cut else batch.column(name) for name in batch.schema.names
+        ]
+        yield pa.RecordBatch.from_arrays(columns, schema=batch.schema).filter(array_of(inside, pa.bool_()))
+
+    def _placed(self, batch: pa.RecordBatch) -> tuple[pa.RecordBatch, pa.Array]:
+        """Entries that no order is known of, in that of their keys, each in the place that is nearest to its key."""
+        batch = batch.sort_by(KEY)
+        smallest, end = self._live.smallest, self._live.end
+        return batch, array_of([min(max(key, smallest), end) for key in batch.column(KEY).to_pylist()], pa.binary())
+
+    def _strays(
+        self, batch: pa.RecordBatch, places: pa.Array, offset: int, *, told: bool = True
+    ) -> Iterator[pa.RecordBatch]:
+        keys = batch.column(KEY)
+        at = batch.schema.get_field_index(KEY)
+        strays = batch.set_column(at, batch.schema.field(at), places).append_column(STRAY, keys)
+        if self._live.part:
+            inside = pc.and_(
+                pc.greater_equal(keys, scalar_of(self._live.smallest, pa.binary())),
+                pc.less(keys, scalar_of(self._live.end, pa.binary())),
+            )
+            strays = strays.filter(inside)
+        strays = self._share(strays)
+        if told:
+            for key, place in zip(*(strays.column(name).to_pylist() for name in (STRAY, KEY)), strict=True):
+                if place != self._told:
+                    self._told = place
+                    self._waiting.append(self._damage(key, offset))
+        if strays.num_rows:
+            yield strays
+
+    def _damage(self, key: bytes, offset: int) -> Damage:
+        live = self._live
+        detail = (
+            f"the key {key[:40]!r} is where a database does not look for it:"
+            f" after larger keys, or not between {live.smallest[:40]!r} and {live.end[:40]!r}, as the MANIFEST has it"
+        )
+        return Damage(live.file.path, offset, 0, Kind.MISPLACED_KEY.name.lower(), detail)
+
+    def _share(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        return share(batch, self._begins, self._ends)
+
+    def tell(self, findings: Findings) -> None:
+        """Report the first entry of each place that is not its own, once what precedes it is given."""
+        waiting, self._waiting = self._waiting, []
+        for damage in waiting:
+            findings.damage(damage)
+
+
+def _first(found: pa.Array) -> int:
+    """The first place that is true; how many there are if none is."""
+    at = pc.index(found, True).as_py()
+    return len(found) if at < 0 else int(at)
+
+
+def share(batch: pa.RecordBatch, low: bytes, high: bytes | None) -> pa.RecordBatch:
+    """The entries on keys in `[low, high)`, of such as are in key order."""
+    keys = batch.column(KEY)
+    first = count_below(keys, low) if low else 0
+    last = len(keys) if high is None else count_below(keys, high)
+    return batch.slice(first, max(last - first, 0))
+
+
+BATCH_ROWS = 64 << 10
+PORTION_BYTES = 16 << 20
+"""Bytes of values that are picked for a batch."""
+LONG = 1024
+"""So many entries that stand together are delivered as they stand."""
+_DELETES = ("delete", "single_delete", "delete_sized")
+
+
+@cache
+def _effects() -> NDArray[np.uint8]:
+    """What each operation does to its key. A range deletion neither hides nor shows its first key."""
+    merges = ("merge", "delete_range")
+    found = [k.DELETES if name in _DELETES else k.MERGES if name in merges else k.PUTS for name in OPERATION_NAMES]
+    return np.array(found, np.uint8)
+
+
+class Settled:
+    """The entries of some runs in key order, newest first where keys are equal.
+
+    Args:
+        groups: Runs, newest first; those of a group follow each other in key order.
+        covers: The range deletions that count.
+        bytewise: Whether that order is the bytes'; otherwise all is sorted again.
+
+    Attributes:
+        order: int64, numbers of entries, counted through all runs.
+        live: Whether a database would answer with each of them.
+    """
+
+    def __init__(self, groups: Sequence[Sequence[Run]], covers: k.Covers, *, bytewise: bool) -> None:
+        lengths = [sum(run.rows for run in group) for group in groups]
+        self._runs = [run for group in groups for run in group]
+        self._batches = [batch for run in self._runs for batch in run.batches if batch.num_rows]
+        self._starts = np.cumsum([0, *(batch.num_rows for batch in self._batches)])
+        self._run_ends = np.cumsum([run.rows for run in self._runs], dtype=np.int64)
+        self._codes = _joined([values_of(batch.column(OPERATION), np.uint8) for batch in self._batches], np.uint8)
+        self._sequences = _joined([values_of(batch.column(SEQUENCE), np.int64) for batch in self._batches], np.int64)
+        stamped = any(STAMP in batch.schema.names for batch in self._batches)
+        self._stamps = _joined(
+            [values_of(batch.column(STAMP), np.uint64) for batch in self._batches if stamped], np.uint64
+        )
+        lost = [STRAY in batch.schema.names for batch in self._batches]
+        self._strays = np.repeat(np.array(lost, np.bool_), np.diff(self._starts)) if any(lost) else None
+        entries = self._entries()
+        self.order = _merged(entries, lengths) if bytewise else _sorted(entries, 0, int(self._starts[-1]))
+        fates = np.zeros(len(self.order), np.uint8)
+        if not k.settle(entries, self.order, covers, fates):
+            self.order = _merged(entries, lengths, in_order=False)
+            k.settle(entries, self.order, covers, fates)
+        self.live: NDArray[np.bool_] = fates == k.SHOWN
+        if (self._codes == RANGE).any():
+            self.live &= self._codes[self.order] != RANGE
+        if self._strays is not None:
+            self.live &= ~self._strays[self.order]
+            self._batches = [_named_again(batch) for batch in self._batches]
+            del self._keys
+
+    @property
+    def blobs(self) -> bool:
+        """Whether values of entries may be in blob files."""
+        return bool(((self._codes == BLOB) | (self._codes == ENTITY)).any())
+
+    @property
+    def runs(self) -> Sequence[Run]:
+        """All runs."""
+        return self._runs
+
+    def batches(self, schema: pa.Schema, of_run: dict[str, list[Any]], *, every: bool) -> Iterator[pa.RecordBatch]:
+        """Entries, in order, as batches of bounded size.
+
+        Args:
+            schema: Columns of entries, of runs, and `live`.
+            of_run: Columns that are the same for all of a run: their values by run.
+            every: Whether entries are wanted that are not live.
+        """
+        numbers = self.order if every else self.order[self.live]
+        live = self.live if every else np.ones(len(numbers), np.bool_)
+        for first, last in self._stretches(numbers):
+            yield self._batch(numbers[first:last], live[first:last], schema, of_run)
+
+    def _stretches(self, numbers: NDArray[np.int64]) -> Iterator[tuple[int, int]]:
+        """Where to cut: entries that stand together in a batch are left together, if they are many."""
+        places = np.searchsorted(self._starts, numbers, "right") - 1
+        cuts = np.flatnonzero((np.diff(numbers) != 1) | (np.diff(places) != 0)) + 1
+        edges = np.concatenate([np.zeros(1, np.int64), cuts, np.full(1, len(numbers))])
+        long = np.flatnonzero(np.diff(edges) >= LONG)
+        first = 0
+        for start, stop in zip(edges[long].tolist(), edges[long + 1].tolist(), strict=True):
+            yield from self._portions(numbers, first, start)
+            yield start, stop
+            first = stop
+        yield from self._portions(numbers, first, len(numbers))
+
+    def _portions(self, numbers: NDArray[np.int64], first: int, last: int) -> Iterator[tuple[int, int]]:
+        """Entries that are to be picked, some at a time: so many that neither rows nor bytes are too many."""
+        if first == last:
+            return
+        sizes = self._value_sizes[numbers[first:last]].cumsum()
+        while first < last:
+            done = int(sizes[first - last - 1]) if first > last - len(sizes) else 0
+            fitting = int(np.searchsorted(sizes, done + PORTION_BYTES, "right")) - (len(sizes) - (last - first))
+            stop = min(first + max(1, min(fitting, BATCH_ROWS)), last)
+            yield first, stop
+            first = stop
+
+    @cached_property
+    def _value_sizes(self) -> NDArray[np.int64]:
+        return _joined([np.diff(_parts(batch.column(VALUE))[1]) for batch in self._batches], np.int64)
+
+    def _batch(
+        self, numbers: NDArray[np.int64], live: NDArray[np.bool_], schema: pa.Schema, of_run: dict[str, list[Any]]
+    ) -> pa.RecordBatch:
+        found = self._gather(numbers, [name for name in schema.names if name in STAMPED_SCHEMA.names])
+        arrays = []
+        for field in schema:
+            if field.name == OPERATION:
+                arrays.append(named(values_of(found.column(OPERATION), np.uint8), OPERATION_NAMES))
+            elif field.name == LIVE:
+                bits = pa.py_buffer(np.packbits(live, bitorder="little"))
+                arrays.append(pa.Array.from_buffers(pa.bool_(), len(live), [None, bits]))
+            elif field.name in of_run:
+                runs = np.searchsorted(self._run_ends, numbers, "right")
+                arrays.append(array_of(of_run[field.name], field.type).take(fixed_array(pa.int64(), runs)))
+            else:
+                arrays.append(found.column(field.name))
+        return batch_of(arrays, schema, len(numbers))
+
+    def _gather(self, numbers: NDArray[np.int64], names: Sequence[str]) -> pa.RecordBatch:
+        """Entries by their numbers: a slice where they stand together in a batch, otherwise copied one by one."""
+        kinds = pa.schema([STAMPED_SCHEMA.field(name) for name in names])
+        if not names or not len(numbers):
+            return batch_of_rows([], kinds)
+        places = np.searchsorted(self._starts, numbers, "right") - 1
+        first = int(places[0])
+        if (places == first).all() and (np.diff(numbers) == 1).all():
+            return self._batches[first].select(names).slice(int(numbers[0] - self._starts[first]), len(numbers))
+        arrays = []
+        for name in names:
+            if name == KEY:
+                arrays.append(_picked(self._keys, numbers))
+            elif name == VALUE:
+                arrays.append(_picked(self._values, numbers))
+            elif name == SEQUENCE:
+                arrays.append(fixed_array(pa.int64(), self._sequences[numbers]))
+            elif name == STAMP:
+                arrays.append(fixed_array(pa.uint64(), self._stamps[numbers]))
+            else:
+                arrays.append(fixed_array(pa.uint8(), self._codes[numbers]))
+        return pa.RecordBatch.from_arrays(arrays, schema=kinds)
+
+    @cached_property
+    def _keys(self) -> Strings:
+        return _strings(self._batches, KEY)
+
+    @cached_property
+    def _values(self) -> Strings:
+        return _strings(self._batches, VALUE)
+
+    def _entries(self) -> k.Entries:
+        """The columns as kernels take them. Entries that are not in their place come first there, and do nothing."""
+        ranks = _ranks(self._stamps, self._sequences) if len(self._stamps) else self._sequences
+        effects = _effects()[self._codes]
+        if self._strays is not None:
+            ranks = np.where(self._strays, np.iinfo(np.int64).max, ranks)
+            effects = np.where(self._strays, np.uint8(k.MERGES), effects)
+        arrays = (*self._keys, ranks, effects)
+        for array in arrays:
+            array.flags.writeable = False
+        return k.Entries(*arrays)
+
+
+class Strings(NamedTuple):
+    """Keys or values of all batches: number i is `data[starts[i] : ends[i]]`, uint8 and int64."""
+
+    data: NDArray[np.uint8]
+    starts: NDArray[np.int64]
+    ends: NDArray[np.int64]
+
+
+def _named_again(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Entries under their own keys, wherever they are given."""
+    if STRAY not in batch.schema.names:
+        return batch
+    at = batch.schema.get_field_index(KEY)
+    return batch.set_column(at, batch.schema.field(at), batch.column(STRAY))
+
+
+def _strings(batches: Sequence[pa.RecordBatch], name: str) -> Strings:
+    found = [_parts(batch.column(name)) for batch in batches]
+    used = [data[offsets[0] : offsets[-1]] for data, offsets in found]
+    shifts = np.cumsum([0, *map(len, used)])
+    starts = [offsets[:-1] + (shift - offsets[0]) for (_, offsets), shift in zip(found, shifts, strict=False)]
+    ends = [offsets[1:] + (shift - offsets[0]) for (_, offsets), shift in zip(found, shifts, strict=False)]
+    return Strings(_joined(used, np.uint8), _joined(starts, np.int64), _joined(ends, np.int64))
+
+
+def _picked(strings: Strings, numbers: NDArray[np.int64]) -> pa.Array:
+    """Some of the strings, by their numbers."""
+    starts = strings.starts[numbers]
+    lengths = strings.ends[numbers] - starts
+    return pa.Array.from_buffers(pa.binary(), len(numbers), [None, *gathered(strings.data, starts, lengths)])
+
+
+def _parts(column: pa.Array) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
+    data, ends = binary_parts(column)
+    return data, ends.astype(np.int64)
+
+
+def _joined(arrays: list[NDArray[Any]], kind: Any) -> NDArray[Any]:
+    return np.concatenate([np.zeros(0, kind), *arrays])
+
+
+def _merged(entries: k.Entries, lengths: list[int], *, in_order: bool = True) -> NDArray[np.int64]:
+    """Runs merged by twos, as long as there are more than one; sorted before where they may be none."""
+    edges = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64).tolist()
+    order = np.arange(edges[-1])
+    for first, last in itertools.pairwise(edges if not in_order else ()):
+        if not k.sorted_so(entries, first, last):
+            order[first:last] = _sorted(entries, first, last)
+    while len(edges) > 2:
+        merged = order.copy()
+        for first, middle, last in zip(edges[0:-2:2], edges[1:-1:2], edges[2::2], strict=True):
+            k.merge_runs(entries, order, first, middle, last, merged)
+        order = merged
+        edges = [*edges[0:-1:2], edges[-1]]
+    return order
+
+
+def _sorted(entries: k.Entries, first: int, last: int) -> NDArray[np.int64]:
+    """The numbers of entries, in key order, newest first where keys are equal."""
+    offsets = np.append(entries.starts[first:last], entries.ends[first:last][-1:] if last > first else 0)
+    keys = pa.Array.from_buffers(
+        pa.large_binary(), last - first, [None, pa.py_buffer(offsets), pa.py_buffer(entries.keys)]
+    )
+    table = pa.table([keys, fixed_array(pa.int64(), entries.sequences[first:last])], [KEY, SEQUENCE])
+    order = pc.sort_indices(table, sort_keys=[(KEY, "ascending"), (SEQUENCE, "descending")])
+    numbers: NDArray[np.int64] = np.asarray(order).astype(np.int64) + first
+    return numbers
+
+
+def _ranks(stamps: NDArray[np.uint64], sequences: NDArray[np.int64]) -> NDArray[np.int64]:
+    """What is newer has the higher number: by timestamps, and then by sequence numbers."""
+    ranks = np.zeros(len(stamps), np.int64)
+    ranks[np.lexsort((sequences, stamps))] = np.arange(len(stamps))
+    return ranks
+
+
+def sorted_batch(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Entries in key order, newest first where keys are equal."""
+    stamped = [(STAMP, "descending")] if STAMP in batch.schema.names else []
+    order = pc.sort_indices(batch, sort_keys=[(KEY, "ascending"), *stamped, (SEQUENCE, "descending")])
+    return batch.take(order)
+
+
+def covers_of(ranges: Sequence[pa.RecordBatch]) -> k.Covers:
+    """Range deletions as disjoint ranges, each with the newest that covers it."""
+    columns = ([one for batch in ranges for one in batch.column(name).to_pylist()] for name in (KEY, VALUE, SEQUENCE))
+    rows = [(key, end, sequence) for key, end, sequence in zip(*columns, strict=True) if key < end]
+    edges = sorted({edge for row in rows for edge in row[:2]})
+    rows.sort()
+    active: list[tuple[int, bytes]] = []
+    waiting = 0
+    sequences = []
+    for edge in edges:
+        while waiting < len(rows) and rows[waiting][0] <= edge:
+            _, end, sequence = rows[waiting]
+            heapq.heappush(active, (-sequence, end))
+            waiting += 1
+        while active and active[0][1] <= edge:
+            heapq.heappop(active)
+        sequences.append(-active[0][0] if active else -1)
+    starts = np.concatenate([[0], np.cumsum([len(edge) for edge in edges])]).astype(np.int64)
+    keys = np.frombuffer(b"".join(edges), np.uint8)
+    return k.Covers(keys, starts, np.array(sequences, np.int64))
 
 
 def merged(groups: Sequence[Sequence[Stream]], low: bytes, high: bytes | None, *, bytewise: bool) -> Iterator[Settled]:

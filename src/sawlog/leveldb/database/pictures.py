@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sawlog.leveldb.database.columns import LIVE
+from sawlog.leveldb.columns import LIVE
 from sawlog.leveldb.database.fragments import LEVEL, LOG_LEVEL
 from sawlog.leveldb.database.layout import BLOB_NAME, TABLE_NAME
 from sawlog.leveldb.database.version import DatabaseVersion

@@ -10,14 +10,12 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from sawlog.damage import Damage, Findings
-from sawlog.leveldb.database.columns import ENTRY_SCHEMA
+from sawlog.leveldb.columns import ENTRY_SCHEMA, KEY, OPERATION
 from sawlog.leveldb.database.version import LiveTable
-from sawlog.leveldb.table.columns import KEY, OPERATION
 from sawlog.leveldb.table.rows import TableRange
 
 if TYPE_CHECKING:
-    from sawlog.leveldb.table.bounds import BoundsReader
-    from sawlog.leveldb.table.meta import TableMap
+    from sawlog.leveldb.table.meta import BoundsReader, TableMap
     from sawlog.storage import Source
 
 _JUDGED = pa.schema([ENTRY_SCHEMA.field(OPERATION), ENTRY_SCHEMA.field(KEY)])
@@ -44,9 +42,8 @@ class JudgedTable(TableRange):
 
     def read(self, table: TableMap, source: Source, schema: pa.Schema, findings: Findings) -> Iterator[pa.RecordBatch]:
         """See `TableRange.read`. Batches are those of `columns.Stream`."""
-        from sawlog.leveldb.database.places import Judge
-        from sawlog.leveldb.table.bounds import BoundsReader
-        from sawlog.leveldb.table.meta import Role
+        from sawlog.leveldb.database.merge import Judge
+        from sawlog.leveldb.table.meta import BoundsReader, Role
         from sawlog.leveldb.table.rows import RowReader
 
         table.sequence = self.sequence

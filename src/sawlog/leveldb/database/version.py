@@ -13,6 +13,7 @@ import pyarrow as pa
 from sawlog.arrow import scalar_of
 from sawlog.damage import Damage, Findings
 from sawlog.errors import DamageError, OptionError, SawlogError
+from sawlog.leveldb.columns import KEY, OPERATION, SCHEMAS, VALUE
 from sawlog.leveldb.database.layout import (
     BLOB_NAME,
     BYTEWISE,
@@ -22,16 +23,13 @@ from sawlog.leveldb.database.layout import (
     MANIFEST_NAME,
     TABLE_NAME,
 )
-from sawlog.leveldb.database.options import ReadOptions
 from sawlog.leveldb.log.head import live_manifest, settle_dialect
 from sawlog.leveldb.log.layout import Dialect
-from sawlog.leveldb.log.options import ReadOptions as LogOptions
+from sawlog.leveldb.options import DatabaseReadOptions, LogReadOptions, TableReadOptions
 from sawlog.leveldb.records.edits import EDITS_SCHEMA, EditRange, Version
 from sawlog.leveldb.records.writes import WRITES_SCHEMA, WriteRange
-from sawlog.leveldb.table.columns import KEY, OPERATION, SCHEMAS, VALUE
-from sawlog.leveldb.table.options import ReadOptions as TableOptions
+from sawlog.leveldb.table.layout import STAMP_SUFFIX, STAMP_WIDTH
 from sawlog.leveldb.table.rows import TableRange
-from sawlog.leveldb.table.stamps import SUFFIX, WIDTH
 from sawlog.scan import Projection, Scan
 from sawlog.storage import File, Storage
 from sawlog.varints import decode_varints
@@ -109,18 +107,18 @@ class DatabaseVersion:
     @property
     def bytewise(self) -> bool:
         """Whether keys are ordered by their bytes."""
-        return self.comparator.removesuffix(SUFFIX) in BYTEWISE
+        return self.comparator.removesuffix(STAMP_SUFFIX) in BYTEWISE
 
     @property
     def stamped(self) -> bool:
         """Whether keys end in timestamps, which order them where they are the same otherwise."""
-        return self.comparator.endswith(SUFFIX)
+        return self.comparator.endswith(STAMP_SUFFIX)
 
-    def table_options(self, options: ReadOptions) -> TableOptions:
+    def table_options(self, options: DatabaseReadOptions) -> TableReadOptions:
         """How its tables are read: in the order of its keys, which LevelDB's do not say."""
         return replace(options.of_tables, comparator=self.comparator)
 
-    def entry_options(self, options: ReadOptions) -> TableOptions:
+    def entry_options(self, options: DatabaseReadOptions) -> TableReadOptions:
         """The same, with timestamps in a column of their own where keys have them."""
         return replace(self.table_options(options), keys="stamped" if self.stamped else "internal")
 
@@ -133,7 +131,7 @@ def read_version(files: Sequence[File], column_family: str, storage: Storage) ->
         OptionError: When there is no such column family.
     """
     manifest = _manifest(files, storage)
-    scan = Scan(view="edits", options=LogOptions(), storage=storage)
+    scan = Scan(view="edits", options=LogReadOptions(), storage=storage)
     projection = Projection.of(EDITS_SCHEMA, scan)
     whole = EditRange(
         scan, projection, manifest.path, manifest.size, manifest, 0, manifest.size, synced=True, dialect="auto"
@@ -235,7 +233,7 @@ def _tables(
     """Live tables, and the names of those that are not there."""
     present = {int(match[1]): file for file in files if (match := TABLE_NAME.match(file.name))}
     tables, missing = [], []
-    stamp = WIDTH if comparator.endswith(SUFFIX) else 0
+    stamp = STAMP_WIDTH if comparator.endswith(STAMP_SUFFIX) else 0
     for row in rows:
         backing = row.get("backing_file")
         number = row["file"] if backing is None else backing
@@ -270,7 +268,7 @@ def _ingested(logs: Sequence[File], storage: Storage) -> Iterator[tuple[int, int
     """The tables that Pebble's logs take in, by number, each with the sequence number of all of its entries."""
     import pyarrow.compute as pc
 
-    scan = Scan(view="writes", options=LogOptions(), storage=storage)
+    scan = Scan(view="writes", options=LogReadOptions(), storage=storage)
     projection = Projection.of(_INGESTS, scan)
     for log in logs:
         whole = WriteRange(scan, projection, log.path, log.size, log, 0, log.size, synced=True, dialect="pebble")
@@ -286,7 +284,7 @@ def unnamed_table(file: File, sequence: int | None, storage: Storage, comparator
     """A table that the MANIFEST does not name, between the keys that it holds; Pebble puts it on level 0."""
     import pyarrow.compute as pc
 
-    scan = Scan(options=TableOptions(comparator=comparator), storage=storage)
+    scan = Scan(options=TableReadOptions(comparator=comparator), storage=storage)
     schema = SCHEMAS["internal"]
     whole = TableRange(scan, Projection.of(schema, scan), file.path, file.size, file, 0, file.size, False)
     smallest, end = None, b""

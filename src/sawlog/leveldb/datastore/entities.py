@@ -17,6 +17,7 @@ from sawlog.arrow import constant_string
 from sawlog.damage import Damage, Findings
 from sawlog.errors import SchemaError
 from sawlog.format import FILE_COLUMN, OFFSET_COLUMN, Format, Request, Scan, View
+from sawlog.leveldb.columns import binary_parts
 from sawlog.leveldb.datastore import layout
 from sawlog.leveldb.datastore.exports import describe, find_outputs, is_metadata
 from sawlog.leveldb.datastore.plain import MAX_BYTES, PATH_TYPE, PlainEntities
@@ -36,7 +37,7 @@ from sawlog.leveldb.datastore.values import KEY_PROPERTY, EntityDecoder, EntityE
 from sawlog.leveldb.log.columns import END_COLUMN, RECORD_COLUMN, RECORDS_SCHEMA
 from sawlog.leveldb.log.dataset import LogContents
 from sawlog.leveldb.log.walk import LogRange
-from sawlog.leveldb.records.writes import binary_buffers, report_record
+from sawlog.leveldb.records.writes import report_record
 from sawlog.storage import File
 
 if TYPE_CHECKING:
@@ -113,7 +114,7 @@ class EntityRange(LogRange):
             yield from self._decode(decoder, records.slice(start, CHUNK))
 
     def _decode(self, decoder: EntityDecoder, records: pa.RecordBatch) -> Iterator[tuple[list[Entity], Damage | None]]:
-        data, bounds = binary_buffers(records.column(RECORD_COLUMN))
+        data, bounds = binary_parts(records.column(RECORD_COLUMN))
         payload, ends = data.data, bounds.tolist()
         messages = decoder.parse([bytes(payload[a:b]) for a, b in itertools.pairwise(ends)])
         offsets = records.column(OFFSET_COLUMN).to_numpy().tolist()
@@ -214,11 +215,11 @@ class PlainColumns:
 
 
 def _plain(records: pa.RecordBatch) -> PlainEntities:
-    return PlainEntities(*binary_buffers(records.column(RECORD_COLUMN)))
+    return PlainEntities(*binary_parts(records.column(RECORD_COLUMN)))
 
 
 def _payload(records: pa.RecordBatch) -> int:
-    _, offsets = binary_buffers(records.column(RECORD_COLUMN))
+    _, offsets = binary_parts(records.column(RECORD_COLUMN))
     return int(offsets[-1] - offsets[0])
 
 

@@ -11,10 +11,10 @@ from typing import Any
 from sawlog.errors import FormatError
 from sawlog.guard import Undecodable, decode_by
 from sawlog.leveldb.datastore import layout
-from sawlog.leveldb.datastore.protos import message_class
+from sawlog.leveldb.datastore.values import message_class
 from sawlog.leveldb.log.columns import RECORD_COLUMN
-from sawlog.leveldb.log.options import ReadOptions
 from sawlog.leveldb.log.walk import whole_log
+from sawlog.leveldb.options import LogReadOptions
 from sawlog.storage import File, Storage
 
 
@@ -52,7 +52,7 @@ def read_kind_export(file: File, storage: Storage) -> KindExport:
     return KindExport(export.name, _time(export.start), _time(export.end), outputs)
 
 
-def read_overall(file: File, options: ReadOptions, storage: Storage) -> list[Any]:
+def read_overall(file: File, options: LogReadOptions, storage: Storage) -> list[Any]:
     """Read an `.overall_export_metadata` file: per kind directory the `path` of its metadata, `entities` and `bytes`.
 
     Raises:
@@ -71,7 +71,7 @@ def read_overall(file: File, options: ReadOptions, storage: Storage) -> list[Any
     return list(_parse("OverallExportMetadata", records[1], file.path).pointer)
 
 
-def describe(file: File, options: ReadOptions, storage: Storage) -> dict[str, Any]:
+def describe(file: File, options: LogReadOptions, storage: Storage) -> dict[str, Any]:
     """What a file of the metadata tree says, for people to read."""
     if layout.OVERALL_NAME.match(file.name):
         pointers = read_overall(file, options, storage)
@@ -83,7 +83,7 @@ def describe(file: File, options: ReadOptions, storage: Storage) -> dict[str, An
     return {"export": kind.name, "started": kind.start.isoformat(), "completed": kind.end.isoformat()}
 
 
-def find_outputs(files: Sequence[File], options: ReadOptions, storage: Storage) -> list[File]:
+def find_outputs(files: Sequence[File], options: LogReadOptions, storage: Storage) -> list[File]:
     """The data files of `files`, and those that the metadata among them lists, each once.
 
     Raises:

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from sawlog.arrow import Column, fixed_array
-from sawlog.kernels.gather import gather_slices
+from sawlog.leveldb.columns import gathered
 from sawlog.leveldb.datastore import kernels as k
 from sawlog.leveldb.datastore import keys
 from sawlog.leveldb.records.kernels import Strings
@@ -107,11 +107,8 @@ class PlainEntities:
         self, starts: NDArray[np.int64], lengths: NDArray[np.int64], valid: NDArray[np.bool_] | None
     ) -> pa.Array:
         starts, lengths = np.ascontiguousarray(starts), np.ascontiguousarray(lengths)
-        out, ends = Column(np.uint8, int(lengths.sum())), np.zeros(len(starts) + 1, np.int32)
-        gather_slices(self._data, starts, lengths, out.values, ends)
         validity = None if valid is None else pa.py_buffer(np.packbits(valid, bitorder="little"))
-        buffers = [validity, pa.py_buffer(ends), out.take(int(ends[-1]))]
-        return pa.Array.from_buffers(pa.string(), len(starts), buffers)
+        return pa.Array.from_buffers(pa.string(), len(starts), [validity, *gathered(self._data, starts, lengths)])
 
     def _part(self, name: str) -> pa.Array:
         return self._slices(self._chosen[name], self._chosen[f"{name}_length"], None)

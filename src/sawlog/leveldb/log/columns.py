@@ -9,7 +9,7 @@ import pyarrow as pa
 from sawlog.format import OFFSET_COLUMN
 
 if TYPE_CHECKING:
-    from sawlog.leveldb.log.options import ReadOptions
+    from sawlog.leveldb.options import LogReadOptions
 
 RECORD_COLUMN = "record"
 END_COLUMN = "_end"
@@ -31,7 +31,7 @@ RECOVERED_COLUMN = "recovered"
 """Whether a row begins after damage in the same block; only with `salvage="damaged"`."""
 
 
-def marked(schema: pa.Schema, options: ReadOptions) -> pa.Schema:
+def marked(schema: pa.Schema, options: LogReadOptions) -> pa.Schema:
     """A schema with the columns that mark rows which LevelDB itself would not deliver."""
     wanted = {STALE_COLUMN: "stale" in options.salvage, RECOVERED_COLUMN: "damaged" in options.salvage}
     return pa.schema([*schema, *(pa.field(name, pa.bool_(), nullable=False) for name in wanted if wanted[name])])

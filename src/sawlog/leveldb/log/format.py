@@ -22,7 +22,7 @@ from sawlog.leveldb.log.head import first_fragments
 from sawlog.skipped import Skipped
 
 if TYPE_CHECKING:
-    from sawlog.leveldb.log.options import ReadOptions, WriteOptions
+    from sawlog.leveldb.options import LogReadOptions, LogWriteOptions
     from sawlog.storage import File, Storage
 
 _METADATA_NAMES = (datastore_layout.OVERALL_NAME, datastore_layout.METADATA_NAME)
@@ -80,8 +80,8 @@ class LevelDBLog(Format):
     rescue: ClassVar = {"salvage": ("damaged",)}
     marks: ClassVar = frozenset({STALE_COLUMN, RECOVERED_COLUMN})
     views: ClassVar = {name: view.title for name, view in _VIEWS.items()}
-    read_options = imported("sawlog.leveldb.log.options", "ReadOptions")
-    write_options = imported("sawlog.leveldb.log.options", "WriteOptions")
+    read_options = imported("sawlog.leveldb.options", "LogReadOptions")
+    write_options = imported("sawlog.leveldb.options", "LogWriteOptions")
 
     def match(self, file: File, head: bytes) -> Match:
         """By an intact fragment at a block start; an empty or damaged file by its name."""
@@ -141,24 +141,24 @@ class LevelDBLog(Format):
         contents: Contents = getattr(importlib.import_module(f"sawlog.leveldb.{module}"), name)(self, files, scan)
         return contents
 
-    def writer(self, path: str, schema: pa.Schema, options: WriteOptions, storage: Storage) -> Writer:
+    def writer(self, path: str, schema: pa.Schema, options: LogWriteOptions, storage: Storage) -> Writer:
         """See `Format.writer`."""
         if options.view == "writes":
-            from sawlog.leveldb.records.writer import WritesWriter
+            from sawlog.leveldb.records.batches import WritesWriter
 
             return WritesWriter(path, schema, options, storage)
         from sawlog.leveldb.log.writer import LogWriter
 
         return LogWriter(path, schema, options, storage)
 
-    def repair(self, file: File, target: str, options: ReadOptions, storage: Storage) -> None:
+    def repair(self, file: File, target: str, options: LogReadOptions, storage: Storage) -> None:
         """See `Format.repair`."""
-        from sawlog.leveldb.log.repair import repair
+        from sawlog.leveldb.log.writer import repair
 
         repair(file, target, options, storage)
 
 
-def _check_options(options: ReadOptions, view: str) -> None:
+def _check_options(options: LogReadOptions, view: str) -> None:
     """Refuse options that the view has no use for.
 
     Raises:

@@ -13,8 +13,8 @@ import pyarrow.compute as pc
 from sawlog.arrow import values_of
 from sawlog.damage import Findings
 from sawlog.format import OFFSET_COLUMN, Fragment
+from sawlog.leveldb.columns import name_array
 from sawlog.leveldb.records.layout import NAMES, BatchKind
-from sawlog.leveldb.records.writes import operation_names
 from sawlog.pictures import Box, Picture
 from sawlog.storage import File
 
@@ -57,7 +57,7 @@ class _Operations:
         """Take in operations of a log, in columns `COUNTED`."""
         offsets = values_of(batch.column(OFFSET_COLUMN), np.int64)
         sequences = values_of(batch.column("sequence"), np.int64)
-        codes = pc.index_in(batch.column("operation"), operation_names()).to_numpy()
+        codes = pc.index_in(batch.column("operation"), name_array(NAMES)).to_numpy()
         slices = (offsets + self._begins[path]) // self._width
         np.add.at(self._counts, (codes, slices), 1)
         for at in np.unique(slices, return_index=True)[1].tolist():

@@ -23,7 +23,7 @@ from sawlog.leveldb.log.columns import END_COLUMN, RECORD_COLUMN, RECOVERED_COLU
 from sawlog.leveldb.log.head import LogHead, first_fragments, read_head
 from sawlog.leveldb.log.judge import rules_of
 from sawlog.leveldb.log.layout import DETAIL, GIVEN_UP, Dialect, Kind, Role
-from sawlog.leveldb.log.options import ReadOptions
+from sawlog.leveldb.options import LogReadOptions
 from sawlog.ranges import FileRange, intact_end
 from sawlog.storage import File, Source, Storage
 
@@ -71,7 +71,7 @@ class Walk(ChainWalk):
         *,
         stale: bool = False,
     ) -> None:
-        options: ReadOptions = fragment.scan.options
+        options: LogReadOptions = fragment.scan.options
         size = fragment.end - fragment.start
         max_rows = min(BATCH_ROWS, size // layout.HEADER_SIZE + 1)
         super().__init__(
@@ -292,7 +292,7 @@ class LogRange(FileRange):
         return intact_end(LogRange.decode(self, pa.schema([]), findings), findings, self.file.size)
 
 
-def whole_log(file: File, options: ReadOptions, storage: Storage) -> LogRange:
+def whole_log(file: File, options: LogReadOptions, storage: Storage) -> LogRange:
     """One range over all of a log, delivering everything intact."""
     scan = Scan(options=options, on_damage="skip", storage=storage)
     projection = Projection.of(ROWS_SCHEMA, scan)

@@ -1,20 +1,23 @@
-"""Writing LevelDB logs: byte for byte what LevelDB's own writer makes; RocksDB's recyclable headers on request."""
+"""Writing LevelDB logs byte for byte as LevelDB's own writer does, RocksDB's recyclable headers on request; repair."""
 
 from __future__ import annotations
 
 import os
+from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from sawlog.chain.records import RecordWriter, invalid_array
+from sawlog.damage import Findings
 from sawlog.errors import OptionError
-from sawlog.format import PROBE_BYTES
+from sawlog.format import OFFSET_COLUMN, PROBE_BYTES
 from sawlog.leveldb.log import layout
-from sawlog.leveldb.log.head import read_head, settle_dialect
-from sawlog.leveldb.log.options import ReadOptions, WriteOptions
-from sawlog.leveldb.log.walk import whole_log
-from sawlog.storage import File, Staged, StagedFile, Storage, is_remote, normalize
+from sawlog.leveldb.log.columns import RECORD_COLUMN, ROWS_SCHEMA
+from sawlog.leveldb.log.head import LogHead, read_head, settle_dialect
+from sawlog.leveldb.log.walk import LogRange, Metadata, Walk, whole_log
+from sawlog.leveldb.options import LogReadOptions, LogWriteOptions
+from sawlog.storage import File, Source, Staged, StagedFile, Storage, is_remote, normalize
 
 if TYPE_CHECKING:
     import numpy as np
@@ -36,7 +39,7 @@ class LogWriter(RecordWriter):
     file_kind = "log"
     _file: StagedFile | _Appended  # type: ignore[assignment]
 
-    def __init__(self, path: str, schema: pa.Schema, options: WriteOptions, storage: Storage) -> None:
+    def __init__(self, path: str, schema: pa.Schema, options: LogWriteOptions, storage: Storage) -> None:
         import numpy as np
 
         from sawlog.leveldb.log import encode
@@ -95,7 +98,7 @@ class _Appended:
         self._cut = False
 
     @classmethod
-    def open(cls, path: str, options: WriteOptions, storage: Storage) -> _Appended:
+    def open(cls, path: str, options: LogWriteOptions, storage: Storage) -> _Appended:
         """Find the end of the last complete record, to go on after it.
 
         Raises:
@@ -110,7 +113,7 @@ class _Appended:
         head = read_head(storage.read(name, 0, PROBE_BYTES), file, dialect, storage)
         if head.compression != layout.COMPRESSION_NONE:
             raise OptionError(f"{path}: append=True cannot continue a compressed log")
-        tail = whole_log(file, ReadOptions(dialect=dialect), storage).find_tail()
+        tail = whole_log(file, LogReadOptions(dialect=dialect), storage).find_tail()
         start = tail.offset if tail is not None else file.size
         number = None if options.log_number is None else options.log_number & 0xFFFFFFFF
         if start and head.recycled and head.log_number != number:
@@ -142,3 +145,57 @@ class _Appended:
         self._file.close()
         if self._cut:
             os.truncate(self.path, self.start)
+
+
+def repair(file: File, target: str, options: LogReadOptions, storage: Storage) -> None:
+    """Write the intact records of one log to a new log, with RocksDB's metadata in its place. See `Format.repair`.
+
+    The new log is a plain one, whatever headers and compression the old one had. Where nobody says whose it is, the
+    first piece of metadata precedes all records, so that the new log is known for RocksDB's as well.
+    """
+    findings = Findings("skip")
+    metadata: list[Metadata] = []
+    schema = pa.schema([*ROWS_SCHEMA, pa.field(OFFSET_COLUMN, pa.int64(), nullable=False)])
+    with (
+        LogWriter(target, ROWS_SCHEMA, LogWriteOptions(), storage) as writer,
+        closing(storage.open(file.path)) as source,
+    ):
+        head = read_head(
+            storage.read(file.path, 0, PROBE_BYTES), file, settle_dialect(file, options.dialect, storage), storage
+        )
+        log = whole_log(file, options, storage)
+        ahead = None
+        if options.dialect == "auto" and head.dialect == "rocksdb":
+            ahead = _first(log, source, head)
+        if ahead is not None:
+            _carry_over(ahead, file, writer, storage)
+        for batch in Walk(log, source, head, schema, findings, metadata).batches():
+            offsets = batch.column(OFFSET_COLUMN).to_numpy()
+            records = batch.select([RECORD_COLUMN])
+            first = 0
+            while metadata and len(offsets) and metadata[0].offset < offsets[-1]:
+                last = int(offsets.searchsorted(metadata[0].offset))
+                writer.write(records.slice(first, last - first))
+                if (one := metadata.pop(0)) != ahead:
+                    _carry_over(one, file, writer, storage)
+                first = last
+            writer.write(records.slice(first))
+        for one in metadata:
+            if one != ahead:
+                _carry_over(one, file, writer, storage)
+
+
+def _first(log: LogRange, source: Source, head: LogHead) -> Metadata | None:
+    """The first piece of metadata of a log that is carried over."""
+    found: list[Metadata] = []
+    for _ in Walk(log, source, head, pa.schema([]), Findings("skip"), found).batches():
+        if carried := [one for one in found if one.type != layout.Type.SET_COMPRESSION]:
+            return carried[0]
+    return None
+
+
+def _carry_over(metadata: Metadata, file: File, writer: LogWriter, storage: Storage) -> None:
+    if metadata.type == layout.Type.SET_COMPRESSION:
+        return
+    payload = storage.read(file.path, metadata.offset + metadata.header_size, metadata.length)
+    writer.write_metadata(layout.LEGACY_METADATA.get(metadata.type, metadata.type), payload)

@@ -7,11 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from sawlog.errors import SchemaError
+from sawlog.errors import OptionError, SchemaError
 from sawlog.format import OFFSET_COLUMN, PROVENANCE
+from sawlog.leveldb.columns import binary_parts, name_array
 from sawlog.leveldb.log.columns import ROWS_SCHEMA
+from sawlog.leveldb.log.writer import LogWriter
+from sawlog.leveldb.options import LogWriteOptions
 from sawlog.leveldb.records import layout
-from sawlog.leveldb.records.writes import WRITES_SCHEMA, binary_buffers, operation_names, tag_table
+from sawlog.leveldb.records.writes import WRITES_SCHEMA, tag_table
+from sawlog.storage import Staged, Storage
 
 if TYPE_CHECKING:
     import numpy as np
@@ -119,7 +123,7 @@ class BatchBuilder:
         column = batch.column("operation")
         if not pa.types.is_dictionary(column.type) and not _is_text(column.type):
             raise SchemaError(f"column 'operation' is {column.type}; expected strings")
-        codes = pc.index_in(column.cast(pa.string()), operation_names())
+        codes = pc.index_in(column.cast(pa.string()), name_array(layout.NAMES))
         if codes.null_count:
             row = codes.is_null().index(True).as_py()
             known = ", ".join(layout.NAMES)
@@ -179,7 +183,7 @@ class BatchBuilder:
                 f"column {name!r}, row {self._row + row}: {layout.NAMES[operations[row]]!r} {what}"
                 f" and the {name} is {'null' if needed[row] else 'not null'}"
             )
-        return binary_buffers(column)
+        return binary_parts(column)
 
     def _sequences(
         self, batch: pa.RecordBatch, operations: NDArray[np.int8]
@@ -239,3 +243,31 @@ def _is_bytes(kind: Any) -> bool:
         pa.types.is_fixed_size_binary,
     )
     return any(test(kind) for test in tests)
+
+
+class WritesWriter(LogWriter):
+    """Writes one log of write batches; see `BatchBuilder` for the columns it takes.
+
+    Raises:
+        SchemaError: For columns that are missing, unknown or of the wrong type.
+        OptionError: For numbers out of range.
+    """
+
+    def __init__(self, path: str, schema: pa.Schema, options: LogWriteOptions, storage: Storage) -> None:
+        if not 0 <= options.first_sequence <= layout.MAX_SEQUENCE:
+            raise OptionError(f"first_sequence={options.first_sequence}: expected 0 to {layout.MAX_SEQUENCE}")
+        if options.operations_per_batch < 1:
+            raise OptionError(f"operations_per_batch={options.operations_per_batch}: expected 1 or more")
+        self._builder = BatchBuilder(schema, options.first_sequence, options.operations_per_batch)
+        super().__init__(path, ROWS_SCHEMA, options, storage)
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        """See `Writer.write`."""
+        for records in self._builder.build(batch):
+            super().write(records)
+
+    def finish(self) -> list[Staged]:
+        """See `Writer.finish`."""
+        for records in self._builder.finish():
+            super().write(records)
+        return super().finish()

@@ -23,7 +23,6 @@ from sawlog.kernels.signature import (
     OutInt32s,
     OutInt64s,
     Record,
-    UInt64,
 )
 from sawlog.leveldb.records import layout
 from sawlog.leveldb.records.layout import BatchKind, Field
@@ -314,31 +313,6 @@ def decode_batches(batches: Strings, table: Table, state: Annotated[Any, Record(
         state.position = 0
         state.record += 1
     return DONE
-
-
-@kernel
-def gather_names(codes: Int8s, data: Bytes, offsets: Int32s, out: OutBytes, ends: OutInt32s) -> UInt64:
-    """Write the name of each code.
-
-    Args:
-        codes: int8, each below the number of names.
-        data: uint8, the names.
-        offsets: int32, name i is `data[offsets[i] : offsets[i + 1]]`.
-        out: uint8, with room for the longest name as many times as there are codes.
-        ends: int32, `ends[i + 1]` is the end of name i in `out`; `ends[0]` is 0.
-
-    Returns:
-        Bytes written.
-    """
-    pos = _ZERO
-    ends[0] = 0
-    for row in range(len(codes)):
-        start = np.uint64(offsets[codes[row]])
-        length = np.uint64(offsets[codes[row] + 1]) - start
-        copy_bytes(out, pos, data, start, length)
-        pos += length
-        ends[row + 1] = pos
-    return pos
 
 
 @inlined

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from sawlog.arrow import array_of, values_of
+from sawlog.arrow import values_of
 from sawlog.damage import Damage, Findings
 from sawlog.format import FILE_COLUMN, OFFSET_COLUMN
+from sawlog.leveldb.columns import binary_parts, named
 from sawlog.leveldb.log.columns import (
     END_COLUMN,
     RECORD_COLUMN,
@@ -75,21 +76,6 @@ def tag_table(dialect: Dialect) -> Table:
     return Table(variants, shapes, tags)
 
 
-@cache
-def operation_names() -> pa.Array:
-    """The names of the operations, by code."""
-    return array_of(layout.NAMES, pa.string())
-
-
-def binary_buffers(column: pa.Array) -> tuple[NDArray[np.uint8], NDArray[np.int32]]:
-    """Data and offsets of a binary array, read-only."""
-    _, offset_buffer, data_buffer = column.buffers()
-    offsets = np.frombuffer(offset_buffer or bytes(4), np.int32)[column.offset : column.offset + len(column) + 1]
-    data = np.frombuffer(data_buffer or b"", np.uint8)
-    offsets.flags.writeable = data.flags.writeable = False
-    return data, offsets
-
-
 @dataclass(frozen=True)
 class WriteRange(LogRange):
     """The operations of those write batches whose record belongs to the range."""
@@ -127,13 +113,12 @@ class _Decoder:
         self._events = np.zeros(room, kernels.EVENT)
         self._records = np.empty(BATCH_ROWS, np.int32)
         self._operations = np.empty(BATCH_ROWS, np.int8)
-        self._same: dict[int, pa.Array] = {}
         self._has = {name: np.empty(BATCH_ROWS, np.uint8) for name in _BINARY}
 
     def batches(self, records: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         """The rows of some records, in batches of bounded size."""
         k = self._kernels
-        data, offsets = binary_buffers(records.column(RECORD_COLUMN))
+        data, offsets = binary_parts(records.column(RECORD_COLUMN))
         starts = values_of(records.column(OFFSET_COLUMN), np.int64)
         stops = values_of(records.column(END_COLUMN), np.int64)
         self._state = np.zeros(1, k.DECODER)[0]
@@ -197,27 +182,11 @@ class _Decoder:
         if name in (RECOVERED_COLUMN, STALE_COLUMN):
             return records.column(name).take(fixed_array(pa.int32(), self._records[:rows]))
         if name == "operation":
-            return self._names(rows)
+            return named(self._operations[:rows], layout.NAMES)
         if name in _BINARY:
             return self._binary(name, rows)
         column = self._sequences if name == "sequence" else self._families
         return pa.Array.from_buffers(pa.int64(), rows, [None, column.take(rows)])
-
-    def _names(self, rows: int) -> pa.Array:
-        from sawlog.arrow import Column, constant_string
-
-        codes = self._operations[:rows]
-        if rows and (codes == codes[0]).all():
-            # Mostly one and the same: written once for all batches.
-            code = int(codes[0])
-            if code not in self._same:
-                self._same[code] = constant_string(layout.NAMES[code], BATCH_ROWS)
-            return self._same[code].slice(0, rows)
-        data, offsets = binary_buffers(operation_names())
-        longest = max(map(len, layout.NAMES))
-        ends, names = Column(np.int32, rows + 1), Column(np.uint8, rows * longest)
-        used = self._kernels.gather_names(self._operations[:rows], data, offsets, names.values, ends.values)
-        return pa.Array.from_buffers(pa.string(), rows, [None, ends.take(rows + 1), names.take(int(used))])
 
     def _binary(self, name: str, rows: int) -> pa.Array:
         """`key` or `value`, null where the operation has none."""

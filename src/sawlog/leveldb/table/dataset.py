@@ -1,20 +1,145 @@
-"""Tables as datasets: rows, blocks, properties."""
+"""Tables as datasets: rows, blocks (the view `frames`), properties."""
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Iterator
-from typing import Any, ClassVar
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import pyarrow as pa
 
 from sawlog.anatomy import FieldParser
-from sawlog.format import Contents, Request, View
+from sawlog.arrow import batch_of_rows
+from sawlog.format import FILE_COLUMN, OFFSET_COLUMN, Contents, Request, View
+from sawlog.guard import Undecodable, decode_by
+from sawlog.leveldb.columns import SCHEMAS
+from sawlog.leveldb.table import layout
 from sawlog.leveldb.table.anatomy import DATA_BLOCK, named_spans, parts
-from sawlog.leveldb.table.columns import SCHEMAS
-from sawlog.leveldb.table.meta import Role, TableMap
-from sawlog.leveldb.table.pruning import SPARED, on_keys, told
-from sawlog.leveldb.table.rows import TableRange, table_map
-from sawlog.leveldb.table.views import BLOCKS_SCHEMA, PROPERTIES_SCHEMA, BlocksRange, PropertiesRange
+from sawlog.leveldb.table.blocks import block_damage
+from sawlog.leveldb.table.layout import Compression
+from sawlog.leveldb.table.meta import SPARED, BoundsReader, Role, TableMap, on_keys, separators, told
+from sawlog.leveldb.table.rows import SpanWalk, TableRange, table_map
 from sawlog.pictures import MOST_LANES, Picture, Sums
 from sawlog.storage import File, Source
+
+if TYPE_CHECKING:
+    from sawlog.damage import Findings
+
+BLOCKS_SCHEMA = pa.schema(
+    [
+        pa.field("name", pa.string(), nullable=False),
+        pa.field("offset", pa.int64(), nullable=False),
+        pa.field("length", pa.int64(), nullable=False),
+        pa.field("compression", pa.string()),
+        pa.field("expanded", pa.int64()),
+        pa.field("last_key", pa.binary()),
+    ]
+)
+"""One row per block that is intact, in file order: what it is for, its bytes with the trailer, how it is compressed and
+what it expands to, and for data blocks the separator of the index: no key in it is greater."""
+PROPERTIES_SCHEMA = pa.schema(
+    [pa.field("name", pa.string(), nullable=False), pa.field("value", pa.string(), nullable=False)]
+)
+"""One row per property: numbers in decimal, texts as they are, other bytes as hexadecimal digits."""
+
+
+BATCH_ROWS = 4096
+BATCH_BYTES = 4 << 20
+"""Bytes of separators per batch, unless one is larger."""
+
+
+@dataclass(frozen=True)
+class MapRange(TableRange):
+    """A table of which not the entries are read."""
+
+    def read(self, table: TableMap, source: Source, schema: pa.Schema, findings: Findings) -> Iterator[pa.RecordBatch]:
+        """See `TableRange.read`."""
+        waiting: list[dict[str, Any]] = []
+        size = 0
+        walk = SpanWalk(self, table, source, findings)
+        for row in self.rows(walk):
+            if row is not None:
+                waiting.append({FILE_COLUMN: self.path, OFFSET_COLUMN: 0, **row})
+                size += len(row.get("last_key") or b"")
+            if waiting and (row is None or len(waiting) == BATCH_ROWS or size >= BATCH_BYTES):
+                findings.rows += len(waiting)
+                yield batch_of_rows(waiting, schema)
+                waiting, size = [], 0
+        findings.rows += len(waiting)
+        yield batch_of_rows(waiting, schema)
+
+    @abstractmethod
+    def rows(self, walk: SpanWalk) -> Iterator[dict[str, Any] | None]:
+        """The rows of the view; `None` before damage is reported, so that they are handed over before."""
+
+
+@dataclass(frozen=True)
+class BlocksRange(MapRange):
+    """One row per block that is intact."""
+
+    def rows(self, walk: SpanWalk) -> Iterator[dict[str, Any] | None]:
+        """See `MapRange.rows`."""
+        table = walk.table
+        names = {handle.offset: name for name, handle in table.others}
+        index = BoundsReader(separators(table, stamped=table.stamped))
+        for span in walk.spans:
+            offset, length, role = int(span["offset"]), int(span["length"]), span["role"]
+            if role in (Role.GAP, Role.OVERLAP) or (offset not in names and role == Role.HEADER):
+                yield None
+                walk.enter(span)
+                continue
+            stored = length - layout.TRAILER_SIZE
+            content, compression = table.rules.read(walk.source, offset, stored, of_entries=role == Role.DATA)
+            if isinstance(content, tuple):
+                yield None
+                walk.findings.damage(block_damage(self.path, offset, length, content))
+                continue
+            if role == Role.HEADER:
+                yield None
+                walk.enter(span)
+            else:
+                walk.findings.account.record += length
+            number = int(span["number"])
+            yield {
+                "name": names.get(offset, "data"),
+                "offset": offset,
+                "length": length,
+                "compression": Compression(compression).name.lower(),
+                "expanded": content.size,
+                "last_key": index.separator(number) if 0 <= number < len(table.separators) else None,
+                OFFSET_COLUMN: offset,
+            }
+
+
+@dataclass(frozen=True)
+class PropertiesRange(MapRange):
+    """One row per property."""
+
+    def rows(self, walk: SpanWalk) -> Iterator[dict[str, Any] | None]:
+        """See `MapRange.rows`."""
+        yield from (
+            {"name": name.decode(errors="replace"), "value": value_text(name, value)}
+            for name, value in sorted(walk.table.properties.items())
+        )
+        yield None
+        for span in walk.spans:
+            if span["role"] in (Role.DATA, Role.RANGE_DELETES):
+                walk.findings.account.record += int(span["length"])
+            else:
+                walk.enter(span)
+
+
+def value_text(name: bytes, value: bytes) -> str:
+    """A property's value for people: a number in decimal, a text as it is, other bytes as hexadecimal digits."""
+    if name in layout.FIXED_PROPERTIES:
+        return str(int.from_bytes(value, "little"))
+    if not layout.TEXT_PROPERTIES.match(name) and 0 < len(value) <= 10 and all(b & 128 for b in value[:-1]):
+        number = sum((byte & 127) << 7 * place for place, byte in enumerate(value))
+        if value[-1] < 128:
+            return str(number)
+    text = decode_by(bytes.decode, value)
+    return value.hex() if isinstance(text, Undecodable) else text
 
 
 class TableContents(Contents):

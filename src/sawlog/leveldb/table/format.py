@@ -14,7 +14,7 @@ from sawlog.leveldb.table import layout
 
 if TYPE_CHECKING:
     from sawlog.format import Writer
-    from sawlog.leveldb.table.options import ReadOptions, WriteOptions
+    from sawlog.leveldb.options import TableReadOptions, TableWriteOptions
     from sawlog.storage import File, Storage
 
 
@@ -31,8 +31,8 @@ class LevelDBTable(Format):
         "properties": "one row per property of a RocksDB table: name, value",
     }
     aliases: ClassVar = {"blocks": "frames"}
-    read_options = imported("sawlog.leveldb.table.options", "ReadOptions")
-    write_options = imported("sawlog.leveldb.table.options", "WriteOptions")
+    read_options = imported("sawlog.leveldb.options", "TableReadOptions")
+    write_options = imported("sawlog.leveldb.options", "TableWriteOptions")
 
     def match(self, file: File, head: bytes) -> Match:
         """By its name; see `recognize` for what its end shows."""
@@ -63,15 +63,15 @@ class LevelDBTable(Format):
 
         return TableContents(self, files, scan)
 
-    def writer(self, path: str, schema: pa.Schema, options: WriteOptions, storage: Storage) -> Writer:
+    def writer(self, path: str, schema: pa.Schema, options: TableWriteOptions, storage: Storage) -> Writer:
         """See `Format.writer`."""
         from sawlog.leveldb.table.writer import TableWriter
 
         return TableWriter(path, schema, options, storage)
 
-    def repair(self, file: File, target: str, options: ReadOptions, storage: Storage) -> None:
+    def repair(self, file: File, target: str, options: TableReadOptions, storage: Storage) -> None:
         """See `Format.repair`."""
-        from sawlog.leveldb.table.repair import repair
+        from sawlog.leveldb.table.writer import repair
 
         repair(file, target, options, storage)
 

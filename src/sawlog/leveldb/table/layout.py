@@ -165,6 +165,10 @@ KEY_TRAILER = 8
 """A key ends in a u64: its sequence number shifted by this, and the type of the operation."""
 SALVAGED_BYTES = 1 << 20
 """Longer blocks are not found where nothing leads to them."""
+STAMP_SUFFIX = ".u64ts"
+"""Ends the name of a comparator of RocksDB's: keys are ordered as by the one before, and then by the timestamps that
+they end in, newest first."""
+STAMP_WIDTH = 8
 MOST_EXPANSION = 4096
 """Keys of a block that together are longer than so many times the block are not believed."""
 

@@ -1,8 +1,8 @@
-"""The map of a table: footer, metaindex, properties and index, which lead to its data blocks."""
+"""The map of a table: footer, metaindex, properties, and the index, which leads to data blocks and bounds keys."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from functools import cached_property
@@ -14,22 +14,137 @@ import pyarrow as pa
 
 from sawlog.damage import Damage
 from sawlog.errors import DamageError, UnsupportedError
+from sawlog.leveldb.columns import KEY
 from sawlog.leveldb.table import kernels as k
 from sawlog.leveldb.table import layout
+from sawlog.leveldb.table.addresses import EmbeddedLayer
 from sawlog.leveldb.table.blocks import BlockRules, Flaw, block_damage, entries, flaw_of
-from sawlog.leveldb.table.bounds import Bounds
-from sawlog.leveldb.table.columnar import Columns, MalformedError
-from sawlog.leveldb.table.columnar import pairs as columnar_pairs
-from sawlog.leveldb.table.embedded import EmbeddedLayer
 from sawlog.leveldb.table.layout import Checksum, Dialect, IndexType, Kind
-from sawlog.leveldb.table.stamps import SUFFIX, WIDTH
+from sawlog.leveldb.table.pebble import Columns, MalformedError
+from sawlog.leveldb.table.pebble import pairs as columnar_pairs
+from sawlog.query import interval
+from sawlog.storage import File, Source
 from sawlog.varints import decode_varints
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from sawlog.leveldb.table.options import ReadOptions
-from sawlog.storage import File, Source
+    from sawlog.leveldb.options import TableReadOptions
+    from sawlog.scan import Projection
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """The separators of an index, as user keys: those of block i lie from the one before the i-th up to the i-th.
+
+    The last one bounds nothing: no other block could hold what comes after it. They stay as they are stored, and are
+    expanded where they are wanted: an index of long keys that share much is many times longer than it is in the file.
+
+    Attributes:
+        data: uint8, the blocks of the index.
+        separators: Of type `kernels.SEPARATOR`.
+        trailer: Bytes at the end of each that are no part of the user key.
+        stamp: Bytes at the end of a user key that do not count.
+    """
+
+    data: NDArray[np.uint8]
+    separators: NDArray[np.void]
+    trailer: int
+    stamp: int
+
+    @cached_property
+    def ends(self) -> NDArray[np.int64]:
+        """How many bytes the separators up to each have, with trailers and timestamps."""
+        return self.separators["length"].astype(np.int64).cumsum()
+
+    @property
+    def room(self) -> NDArray[np.uint8]:
+        """Room for the longest of them."""
+        return np.zeros(int(self.separators["length"].max(initial=0)), np.uint8)
+
+    def ascend(self) -> bool:
+        """Whether no separator is below the one before."""
+        return bool(k.ascend(self.index, self.room))
+
+    @property
+    def index(self) -> k.Index:
+        """The same for kernels."""
+        return k.Index(self.data, self.separators, np.uint64(self.trailer), np.uint64(self.stamp))
+
+
+class BoundsReader:
+    """Expands the separators of an index, best in their order: it goes on where it has been."""
+
+    def __init__(self, bounds: Bounds) -> None:
+        self._index = bounds.index
+        self._held = bounds.room
+        self._next = 0
+        self._restarts = np.flatnonzero(bounds.separators["shared"] == 0)
+
+    def take(self, first: int, last: int) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
+        """The separators of some blocks: key i is `keys[ends[i] : ends[i + 1]]`."""
+        restart = int(self._restarts[np.searchsorted(self._restarts, first, "right") - 1])
+        at = max(restart, self._next) if self._next <= first else restart
+        keys = np.zeros(int(self._index.separators["length"][first:last].sum()), np.uint8)
+        ends = np.zeros(last - first + 1, np.int64)
+        k.lay_separators(self._index, at, first, self._held, keys, ends)
+        self._next = last
+        return keys, ends
+
+    def separator(self, number: int) -> bytes:
+        """The separator of a block."""
+        keys, ends = self.take(number, number + 1)
+        return keys[: ends[1]].tobytes()
+
+
+SPARED = "spared by filters"
+"""The fact about a dataset that reports it."""
+
+
+def block_bounds(table: TableMap, projection: Projection) -> tuple[int, int]:
+    """The numbers of the first data block that may hold matching keys, and of the first one after.
+
+    Separators tell only where blocks are held to them, and where timestamps are no part of the keys.
+    """
+    count = len(table.handles)
+    bounds = table.bounds
+    if bounds is None or table.has_stamps != table.stamped:
+        return 0, count
+    low, end = (key.encode() if isinstance(key, str) else key for key in interval(projection.query, KEY))
+    index = BoundsReader(bounds)
+    # What comes after the last separator is in the last block, if anywhere.
+    first = min(_search(index, count, low), count - 1) if low is not None and count else 0
+    # A key that equals a separator may go on in the next block.
+    behind = min(_search(index, count, end) + 1, count) if end is not None else count
+    return first, behind
+
+
+def on_keys(projection: Projection) -> bool:
+    """Whether the key is bounded."""
+    return interval(projection.query, KEY) != (None, None)
+
+
+def told(tables: Iterable[TableMap | None], projection: Projection) -> str:
+    """What filters on the key spare of some tables, for people."""
+    blocks = read = 0
+    for table in filter(None, tables):
+        first, behind = block_bounds(table, projection)
+        blocks += len(table.handles)
+        read += max(behind - first, 0)
+    return f"{blocks - read} of {blocks} data blocks"
+
+
+def _search(index: BoundsReader, count: int, key: bytes) -> int:
+    """The first of `count` data blocks whose separator is not below a key."""
+    low, high = 0, count
+    while low < high:
+        middle = (low + high) // 2
+        if index.separator(middle) < key:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
 
 _IndexBlock: TypeAlias = "tuple[NDArray[np.void], NDArray[np.void], NDArray[np.uint8]]"
 """The entries of a block of an index, as HANDLE and SEPARATOR, and its content."""
@@ -151,13 +266,13 @@ class TableMap:
     @property
     def has_stamps(self) -> bool:
         """Whether user keys end in timestamps."""
-        return (self.comparator or "").endswith(SUFFIX)
+        return (self.comparator or "").endswith(layout.STAMP_SUFFIX)
 
     @property
     def ordered(self) -> bool:
         """Whether user keys, without their timestamps, are ordered by their bytes."""
         name = self.comparator
-        return name is not None and name.removesuffix(SUFFIX) in layout.BYTEWISE and not self.raw
+        return name is not None and name.removesuffix(layout.STAMP_SUFFIX) in layout.BYTEWISE and not self.raw
 
     @property
     def internal_index(self) -> bool:
@@ -168,7 +283,7 @@ class TableMap:
 def separators(table: TableMap, *, stamped: bool) -> Bounds:
     """The separators of an index as user keys, without timestamps if they are `stamped`."""
     trailer = layout.KEY_TRAILER if table.internal_index else 0
-    return Bounds(table.index, table.separators, trailer, WIDTH if stamped else 0)
+    return Bounds(table.index, table.separators, trailer, layout.STAMP_WIDTH if stamped else 0)
 
 
 def _bounds_of(table: TableMap) -> Bounds | None:
@@ -336,7 +451,7 @@ def _unsupported(where: str, size: int, found: str) -> UnsupportedError:
 class MapReader:
     """Reads the map of a table: whatever of it is damaged is reported, and the rest is used."""
 
-    def __init__(self, file: File, source: Source, options: ReadOptions) -> None:
+    def __init__(self, file: File, source: Source, options: TableReadOptions) -> None:
         self._file = file
         self._source = source
         self._options = options
@@ -411,8 +526,8 @@ class MapReader:
             self._read_index(index)
             if table.rules.embedded:
                 self._find_embedded()
-            table.bounds = _bounds_of(table)
-            if table.bounds is not None and not (table.bounds.ascend() and _ascend(table.handles["offset"])):
+            table.bounds, offsets = _bounds_of(table), table.handles["offset"]
+            if table.bounds is not None and not (table.bounds.ascend() and (offsets[1:] > offsets[:-1]).all()):
                 table.bounds = None
                 self._damage(index, (Kind.BAD_INDEX, len(table.handles), 0))
         if (index is None or table.damages) and not table.rules.layered:
@@ -591,7 +706,3 @@ def _columnar_index(content: pa.Buffer) -> _IndexBlock:
     separators = np.zeros(rows, k.SEPARATOR)
     separators["place"], separators["length"] = columns.strings(0, rows)
     return handles, separators, columns.data
-
-
-def _ascend(offsets: NDArray[np.uint64]) -> bool:
-    return bool((offsets[1:] > offsets[:-1]).all())

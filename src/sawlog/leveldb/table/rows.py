@@ -1,4 +1,4 @@
-"""Ranges of a table as fragments, and the pass over them: judges and expands blocks, makes batches of rows."""
+"""Ranges of a table as fragments, and the passes over them: judges and expands blocks, makes batches of rows."""
 
 from __future__ import annotations
 
@@ -11,22 +11,29 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from sawlog.arrow import Column, array_of, batch_of, constant_string, fixed_array
-from sawlog.damage import Damage, Findings, Tail, TailStatus
+from sawlog.arrow import Column, batch_of, constant_string, fixed_array
+from sawlog.damage import UNSUPPORTED, Damage, Findings, Tail, TailStatus
 from sawlog.errors import ChangedError, DamageError, DiskError, SchemaError, UnsupportedError
 from sawlog.format import OFFSET_COLUMN
 from sawlog.kernels.snappy import SLACK
+from sawlog.leveldb.columns import (
+    KEY,
+    OPERATION,
+    OPERATION_NAMES,
+    SEQUENCE,
+    STAMP,
+    VALUE,
+    binary_parts,
+    gathered,
+    named,
+)
 from sawlog.leveldb.table import entries as e
 from sawlog.leveldb.table import layout
+from sawlog.leveldb.table.addresses import EmbeddedLayer
 from sawlog.leveldb.table.blocks import Expanded, block_damage, joined
-from sawlog.leveldb.table.bounds import BoundsReader
-from sawlog.leveldb.table.columns import KEY, OPERATION, SEQUENCE, STAMP, VALUE
-from sawlog.leveldb.table.embedded import EmbeddedLayer
 from sawlog.leveldb.table.layout import Kind
-from sawlog.leveldb.table.meta import MapReader, Role, TableMap
+from sawlog.leveldb.table.meta import BoundsReader, MapReader, Role, TableMap
 from sawlog.leveldb.table.pebble import BlockLayer
-from sawlog.leveldb.table.stamps import split_stamps
-from sawlog.leveldb.table.walk import RUN_BYTES, SpanWalk
 from sawlog.ranges import FileRange
 from sawlog.scan import Scan
 from sawlog.storage import File, Source
@@ -34,7 +41,90 @@ from sawlog.storage import File, Source
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from sawlog.leveldb.table.bounds import Bounds
+    from sawlog.leveldb.table.meta import Bounds
+
+
+def split_stamps(keys: pa.Array, path: str) -> tuple[pa.Array, pa.Array]:
+    """Keys without their timestamps, and the timestamps.
+
+    Raises:
+        SchemaError: When a key has none.
+    """
+    source, ends = binary_parts(keys)
+    edges = ends.astype(np.int64)
+    lengths = np.diff(edges) - layout.STAMP_WIDTH
+    if (lengths < 0).any():
+        raise SchemaError(f"{path}: a key of {int(lengths.min()) + layout.STAMP_WIDTH} bytes has no timestamp")
+    places = (edges[1:] - layout.STAMP_WIDTH)[:, None] + np.arange(layout.STAMP_WIDTH)
+    stamps = source[places].reshape(-1).view("<u8").astype(np.uint64)
+    kept = pa.Array.from_buffers(pa.binary(), len(keys), [None, *gathered(source, edges[:-1], lengths)])
+    return kept, fixed_array(pa.uint64(), stamps)
+
+
+RUN_BYTES = 4 << 20
+"""Stored bytes of blocks that are judged and expanded at a time, unless one is larger."""
+
+
+class SpanWalk:
+    """One pass over the spans of a range.
+
+    Attributes:
+        spans: They, in the order of the file.
+    """
+
+    def __init__(self, fragment: FileRange, table: TableMap, source: Source, findings: Findings) -> None:
+        self.fragment = fragment
+        self.table = table
+        self.source = source
+        self.findings = findings
+        spans = table.spans
+        first, last = spans["offset"].searchsorted((fragment.start, fragment.end))
+        self.spans: NDArray[np.void] = spans[first:last]
+        self._damaged = {damage.offset: damage for damage in table.damages}
+
+    def damage(self, kind: Kind, offset: int, length: int, detail: str) -> None:
+        """Enter a damage into the ledger."""
+        self.findings.damage(Damage(self.fragment.path, offset, length, kind.label, detail))
+
+    def enter(self, span: np.void) -> None:
+        """Enter what holds no rows into the ledger."""
+        offset, length, role = int(span["offset"]), int(span["length"]), span["role"]
+        if role == Role.HEADER and offset in self._damaged:
+            damage = self._damaged.pop(offset)
+            self.findings.damage(Damage(damage.path, offset, length, damage.kind, damage.detail))
+        elif role == Role.HEADER:
+            self.findings.account.header += length
+        elif role == Role.VALUES:
+            self._judge(offset, length)
+        elif role == Role.OVERLAP:
+            self.damage(
+                Kind.BAD_HANDLE, offset, length, "the index names a block there that overlaps others or is past the end"
+            )
+        elif self._only_zeros(offset, length):
+            self.findings.account.padding += length
+        elif (lost := self.table.lost) is not None:
+            detail = f"{lost.detail}; what could be proven was read"
+            self.findings.damage(Damage(self.fragment.path, offset, length, lost.kind, detail))
+        elif any(one.kind == UNSUPPORTED for one in self.table.damages):
+            detail = "bytes that only blocks lead to that this version of sawlog does not know"
+            self.findings.damage(Damage(self.fragment.path, offset, length, UNSUPPORTED, detail))
+        else:
+            self.damage(Kind.UNREFERENCED, offset, length, "bytes that belong to no block that anything leads to")
+
+    def _judge(self, offset: int, length: int) -> None:
+        """A block of values: the entries that lead to it are reported where they are."""
+        content, _ = self.table.rules.read(self.source, offset, length - layout.TRAILER_SIZE)
+        if isinstance(content, tuple):
+            self.findings.damage(block_damage(self.fragment.path, offset, length, content))
+        else:
+            self.findings.account.record += length
+
+    def _only_zeros(self, offset: int, length: int) -> bool:
+        for start in range(offset, offset + length, RUN_BYTES):
+            if self.source.window(start, min(RUN_BYTES, offset + length - start)).any():
+                return False
+        return True
+
 
 BATCH_ROWS = 64 << 10
 BATCH_BYTES = 4 << 20
@@ -48,16 +138,15 @@ _OF_ROWS = (Role.DATA, Role.RANGE_DELETES)
 
 
 @cache
-def _operations(pebble: int) -> tuple[NDArray[np.uint8], pa.Array]:
-    """The number of each type's operation, 255 where there is none, and their names; of a version of Pebble's, or 0."""
-    names = list(layout.OPERATIONS.values())
+def _operations(pebble: int) -> NDArray[np.uint8]:
+    """The number of each type's operation, 255 where there is none; of a version of Pebble's, or 0."""
     known = layout.PEBBLE_OPERATIONS if pebble else {**layout.OPERATIONS, **layout.OTHER_OPERATIONS}
     types = np.full(256, 255, np.uint8)
     for code, name in known.items():
-        types[code] = names.index(name)
+        types[code] = OPERATION_NAMES.index(name)
         if pebble >= layout.OBSOLETE_VERSION:
-            types[code | layout.OBSOLETE] = names.index(name)
-    return types, array_of(names, pa.string())
+            types[code | layout.OBSOLETE] = types[code]
+    return types
 
 
 class RowReader(SpanWalk):
@@ -69,7 +158,7 @@ class RowReader(SpanWalk):
         super().__init__(fragment, table, source, findings)
         self._range = fragment
         self._schema = schema
-        types, self._names = _operations(table.footer.version if table.footer.dialect == "pebble" else 0)
+        types = _operations(table.footer.version if table.footer.dialect == "pebble" else 0)
         internal = fragment.scan.options.keys != "raw"
         if table.stamped and table.properties.get(layout.STAMPS_KEPT, b"\1") == b"\0":
             raise SchemaError(f"{fragment.path}: the timestamps of these keys were not kept: read them without")
@@ -110,7 +199,7 @@ class RowReader(SpanWalk):
         yield from self._hand_over()
 
     def _prune(self, spans: NDArray[np.void]) -> NDArray[np.void]:
-        from sawlog.leveldb.table.pruning import block_bounds
+        from sawlog.leveldb.table.meta import block_bounds
 
         low, high = block_bounds(self.table, self._range.projection)
         data = spans["role"] == Role.DATA
@@ -287,7 +376,7 @@ class RowReader(SpanWalk):
             elif name == OPERATION:
                 codes = self._operations[:rows]
                 numbered = pa.types.is_integer(self._schema.field(name).type)
-                arrays.append(fixed_array(pa.uint8(), codes.copy()) if numbered else self._names_of(codes))
+                arrays.append(fixed_array(pa.uint8(), codes.copy()) if numbered else named(codes, OPERATION_NAMES))
             elif name == OFFSET_COLUMN:
                 arrays.append(pa.Array.from_buffers(pa.int64(), rows, [None, self._offsets.take(rows)]))
             else:
@@ -300,19 +389,6 @@ class RowReader(SpanWalk):
             return pa.Array.from_buffers(pa.int64(), rows, [None, self._sequences.take(rows)])
         found = self._sequences.values[:rows]
         return fixed_array(pa.int64(), np.where(found == 0, given, found))
-
-    def _names_of(self, operations: NDArray[np.uint8]) -> pa.Array:
-        """The names of operations, mostly one and the same."""
-        first = int(operations[0]) if len(operations) else 0
-        if (operations != first).any():
-            return self._names.take(fixed_array(pa.uint8(), operations))
-        return _same(self._names[first].as_py()).slice(0, len(operations))
-
-
-@cache
-def _same(name: str) -> pa.Array:
-    """A name for every row of a batch, written once for all batches."""
-    return constant_string(name, BATCH_ROWS)
 
 
 def _binary(rows: int, ends: Column, data: Column) -> pa.Array:

@@ -1,25 +1,29 @@
-"""Writing tables: LevelDB's, and RocksDB's block-based ones, which it can ingest."""
+"""Writing tables, LevelDB's and RocksDB's block-based ones, which it can ingest; and what is left of damaged ones."""
 
 from __future__ import annotations
 
+import warnings
 import zlib
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from sawlog.damage import DamageWarning, Findings
 from sawlog.errors import SchemaError
 from sawlog.format import FileWriter
+from sawlog.leveldb.columns import KEY, OPERATION, SCHEMAS, SEQUENCE, VALUE
+from sawlog.leveldb.options import TableReadOptions, TableWriteOptions
 from sawlog.leveldb.table import layout
-from sawlog.leveldb.table.columns import KEY, OPERATION, SEQUENCE, VALUE
 from sawlog.leveldb.table.layout import Compression
-from sawlog.leveldb.table.options import WriteOptions
+from sawlog.leveldb.table.rows import TableRange, table_map
+from sawlog.scan import Projection, Scan
+from sawlog.storage import File, Storage
 from sawlog.varints import encode_varint
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
-
-    from sawlog.storage import Storage
 
 FORMAT_VERSION = 5
 """Of RocksDB's tables that are written: the last one that needs no checksum of the footer."""
@@ -50,7 +54,7 @@ class TableWriter(FileWriter):
         SchemaError: For other columns than `key`, `value`, `sequence` and `operation`.
     """
 
-    def __init__(self, path: str, schema: pa.Schema, options: WriteOptions, storage: Storage) -> None:
+    def __init__(self, path: str, schema: pa.Schema, options: TableWriteOptions, storage: Storage) -> None:
         import numpy as np
 
         from sawlog.leveldb.table import encode
@@ -335,3 +339,19 @@ def _check_schema(schema: pa.Schema) -> None:
             raise SchemaError(f"column {name!r} is {kind}; a table holds binary")
     if SEQUENCE in schema.names and not pa.types.is_integer(schema.field(SEQUENCE).type):
         raise SchemaError(f"column {SEQUENCE!r} is {schema.field(SEQUENCE).type}; expected an integer")
+
+
+def repair(file: File, target: str, options: TableReadOptions, storage: Storage) -> None:
+    """Write what can be read of a table to a new one, in the same dialect. See `Format.repair`."""
+    options = replace(options, keys="internal") if options.keys == "stamped" else options
+    schema = SCHEMAS[options.keys]
+    scan = Scan(options=options, on_damage="skip", storage=storage)
+    fragment = TableRange(scan, Projection.of(schema, scan), file.path, file.size, file, 0, file.size, pruned=False)
+    table = table_map(file, scan)
+    rocksdb = not file.name.endswith(".ldb") if table is None else table.footer.dialect != "leveldb"
+    findings = Findings("skip")
+    written = TableWriteOptions(dialect="rocksdb" if rocksdb else "leveldb")
+    with warnings.catch_warnings(), TableWriter(target, schema, written, storage) as writer:
+        warnings.simplefilter("ignore", DamageWarning)
+        for batch in fragment.decode(schema, findings):
+            writer.write(batch)

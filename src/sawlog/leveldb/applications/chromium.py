@@ -1,0 +1,210 @@
+"""What Chromium keeps for pages and extensions: `localStorage`, `sessionStorage`, `chrome.storage`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, ClassVar
+
+import pyarrow as pa
+
+from sawlog.guard import Undecodable, decode_json
+from sawlog.leveldb.applications.view import ApplicationView, Cursor, Entry, Home, UnknownBytesError, columns_of, text
+
+AREAS = {
+    "Local Extension Settings": "local",
+    "Sync Extension Settings": "sync",
+    "Managed Extension Settings": "managed",
+    "Local App Settings": "local",
+    "Sync App Settings": "sync",
+}
+"""Directories that hold a database per extension, named by its ID, and the areas of `chrome.storage` that they are."""
+SHARED = {"Extension State": "state", "Extension Rules": "rules", "Extension Scripts": "scripts"}
+"""Databases of all extensions: keys begin with an ID and a dot."""
+
+
+class ChromeStorage(ApplicationView):
+    """One row per key of an extension."""
+
+    title = "Chromium's chrome.storage of extensions: area, extension, key, value (JSON)"
+    columns: ClassVar = pa.schema([(name, pa.string()) for name in ("area", "extension", "key", "value")])
+
+    def recognizes(self, path: str, comparator: str, keys: Sequence[bytes]) -> bool:
+        """By its directory."""
+        del comparator, keys
+        return _place(path)[0] is not None
+
+    def context(self, entries: Iterable[Entry], home: Home) -> tuple[str | None, str | None]:
+        """Area and extension, by the directory."""
+        del entries
+        return _place(home.path)
+
+    def decode(self, entry: Entry, context: tuple[str | None, str | None]) -> Mapping[str, Any]:
+        """The value as it is stored, if it is JSON."""
+        area, extension = context
+        key, wrong = text(entry.key, "utf-8")
+        if area in SHARED.values():
+            extension, _, key = key.partition(".")
+        row = {"area": area, "extension": extension or None, "key": key, "reason": wrong}
+        if entry.value is not None:
+            value, found = text(entry.value, "utf-8")
+            decoded = decode_json(value)
+            if isinstance(decoded, Undecodable):
+                found = f"not JSON: {decoded.detail}"
+            else:
+                row["value"] = value
+            row["reason"] = wrong or (found and f"value: {found}")
+        return row
+
+
+def _place(path: str) -> tuple[str | None, str | None]:
+    """Area and extension that a directory is named for."""
+    _, above, name = f"//{path}".rsplit("/", 2)
+    return (AREAS[above], name) if above in AREAS else (SHARED.get(name), None)
+
+
+VERSION = b"VERSION"
+PREFIXES = {b"_": "item", b"META:": "modified", b"METAACCESS:": "accessed"}
+"""How keys begin, and the kinds of entries."""
+ENCODINGS = {0: "utf-16-le", 1: "latin-1"}
+"""The first byte of keys and values of pages, and what follows."""
+TIME, SIZE = 1, 2
+"""Numbers of the fields of metadata, which are varints of protobuf."""
+EPOCH = 11_644_473_600_000_000
+"""Microseconds from 1601 to 1970."""
+
+
+class LocalStorage(ApplicationView):
+    """One row per item of a page, and per piece of metadata on its origin."""
+
+    title = "Chromium's Local Storage: kind, storage_key, key, value"
+    columns: ClassVar = pa.schema(
+        [
+            ("kind", pa.string()),
+            ("storage_key", pa.string()),
+            ("key", pa.string()),
+            ("value", pa.string()),
+            ("time", pa.timestamp("us", "UTC")),
+            ("size", pa.int64()),
+        ]
+    )
+
+    def recognizes(self, path: str, comparator: str, keys: Sequence[bytes]) -> bool:
+        """By its directory, or by metadata on origins."""
+        del comparator
+        return path.endswith("Local Storage/leveldb") or any(one.startswith((b"META:", b"METAACCESS:")) for one in keys)
+
+    def decode(self, entry: Entry, context: Any) -> Mapping[str, Any]:
+        """Items in two encodings, metadata in protobuf, the version as text."""
+        del context
+        if entry.key == VERSION:
+            value = None if entry.value is None else entry.value.decode("ascii", "backslashreplace")
+            return {"kind": "version", "value": value}
+        prefix = next((one for one in PREFIXES if entry.key.startswith(one)), None)
+        if prefix is None:
+            raise UnknownBytesError(f"a key that begins with neither of {', '.join(map(repr, PREFIXES))}")
+        rest = entry.key[len(prefix) :]
+        if prefix != b"_":
+            origin, wrong = text(rest, "utf-8")
+            return {"kind": PREFIXES[prefix], "storage_key": origin, "reason": wrong} | columns_of(
+                entry.value, _metadata
+            )
+        stored, end, name = rest.partition(b"\0")
+        if not end:
+            raise UnknownBytesError("an item without the byte 0 after its origin")
+        origin, wrong = text(stored, "utf-8")
+        row: dict[str, Any] = {"kind": "item", "storage_key": origin}
+        for column, data in (("key", name), ("value", entry.value)):
+            if data is not None:
+                row[column], found = _string(data)
+                wrong = wrong or (found and f"{column}: {found}")
+        return row | {"reason": wrong}
+
+
+def _string(data: bytes) -> tuple[str | None, str | None]:
+    """A string after the byte that says how it is encoded, and what is wrong with it."""
+    if not data or data[0] not in ENCODINGS:
+        return None, f"encoding {data[:1].hex() or 'missing'}, expected {' or '.join(map(str, ENCODINGS))}"
+    return text(data[1:], ENCODINGS[data[0]])
+
+
+def _metadata(value: bytes) -> dict[str, Any]:
+    """Time and size, which are fields of a message in protobuf."""
+    cursor = Cursor(value)
+    fields: dict[int, int] = {}
+    while cursor.left:
+        tag = cursor.varint(32)
+        if tag & 7:
+            raise UnknownBytesError(f"field {tag >> 3} of wire type {tag & 7}, expected 0")
+        fields[tag >> 3] = cursor.varint(63)
+    time = fields.get(TIME)
+    return {"time": None if time is None else time - EPOCH, "size": fields.get(SIZE)}
+
+
+MAP, NAMESPACE = b"map-", b"namespace-"
+"""How keys begin: of an item, then the number of its map; of an origin in a tab, whose value is such a number."""
+SINGLE = {b"version": "version", b"next-map-id": "next_map_id"}
+ID_LENGTH = 36
+"""Characters that a tab is known by."""
+
+
+class SessionStorage(ApplicationView):
+    """One row per item of a page, and per origin in a tab."""
+
+    title = "Chromium's Session Storage: kind, namespaces (tabs), storage_key, key, value"
+    columns: ClassVar = pa.schema(
+        [
+            ("kind", pa.string()),
+            ("namespaces", pa.list_(pa.string())),
+            ("storage_key", pa.string()),
+            ("map_id", pa.string()),
+            ("key", pa.string()),
+            ("value", pa.string()),
+        ]
+    )
+    names: ClassVar = (NAMESPACE, NAMESPACE[:-1] + b".")
+
+    def recognizes(self, path: str, comparator: str, keys: Sequence[bytes]) -> bool:
+        """By its directory, or by keys of both kinds."""
+        del comparator
+        named = path.endswith("/Session Storage")
+        return named or all(any(key.startswith(one) for key in keys) for one in (MAP, NAMESPACE))
+
+    def context(self, entries: Iterable[Entry], home: Home) -> dict[str, dict[str, str]]:
+        """By the number of a map: the tabs that have it, and for which origin."""
+        del home
+        found: dict[str, dict[str, str]] = {}
+        for entry in entries:
+            if entry.value is not None and len(entry.key) > len(NAMESPACE) + ID_LENGTH:
+                tab, origin, _ = _namespace(entry.key)
+                found.setdefault(entry.value.decode("ascii", "replace"), {}).setdefault(tab, origin)
+        return found
+
+    def decode(self, entry: Entry, context: dict[str, dict[str, str]]) -> Mapping[str, Any]:
+        """Items in UTF-16, numbers of maps as text."""
+        key, value = entry.key, entry.value
+        if key in SINGLE:
+            return {"kind": SINGLE[key], "value": None if value is None else value.decode("ascii", "backslashreplace")}
+        if key.startswith(NAMESPACE) and len(key) > len(NAMESPACE) + ID_LENGTH:
+            tab, origin, wrong = _namespace(key)
+            shared = None if value is None else value.decode("ascii", "backslashreplace")
+            row = {"kind": "namespace", "namespaces": [tab], "storage_key": origin, "map_id": shared}
+            return row | {"reason": wrong}
+        number, end, name = key.removeprefix(MAP).partition(b"-")
+        if not key.startswith(MAP) or not end or not number.isdigit():
+            raise UnknownBytesError("neither a key of an item (map-) nor of an origin in a tab (namespace-)")
+        tabs = context.get(number.decode("ascii"), {})
+        item, wrong = text(name, "utf-8")
+        row = {"kind": "item", "namespaces": sorted(tabs) or None, "storage_key": min(tabs.values(), default=None)}
+        row |= {"map_id": number.decode("ascii"), "key": item}
+        if value is not None:
+            row["value"], found = text(value, "utf-16-le")
+            wrong = wrong or (found and f"value: {found}")
+        return row | {"reason": wrong}
+
+
+def _namespace(key: bytes) -> tuple[str, str, str | None]:
+    """Tab and origin of a key, and what is wrong with them."""
+    rest = key[len(NAMESPACE) :]
+    tab, wrong = text(rest[:ID_LENGTH], "utf-8")
+    origin, wrong_too = text(rest[ID_LENGTH + 1 :], "utf-8")
+    return tab, origin, wrong or wrong_too

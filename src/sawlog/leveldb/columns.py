@@ -1,0 +1,145 @@
+"""The columns of entries, and what tables, logs and databases share of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from sawlog.arrow import Column, array_of, constant_string
+from sawlog.kernels.gather import gather_slices
+from sawlog.leveldb.records.layout import NAMES
+from sawlog.leveldb.table.layout import OPERATIONS
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+_SAME_ROWS = 64 << 10
+KEY, VALUE, SEQUENCE, OPERATION, STAMP = "key", "value", "sequence", "operation", "timestamp"
+ROWS_SCHEMA = pa.schema(
+    [
+        pa.field(SEQUENCE, pa.int64(), nullable=False),
+        pa.field(OPERATION, pa.string(), nullable=False),
+        pa.field(KEY, pa.binary(), nullable=False),
+        pa.field(VALUE, pa.binary(), nullable=False),
+    ]
+)
+"""One row per entry. Of a `delete_range` the key is the first one that it deletes, the value the first one after."""
+RAW_SCHEMA = pa.schema([ROWS_SCHEMA.field(KEY), ROWS_SCHEMA.field(VALUE)])
+"""Where keys have no sequence number and operation."""
+SCHEMAS = {
+    "internal": ROWS_SCHEMA,
+    "stamped": ROWS_SCHEMA.insert(1, pa.field(STAMP, pa.uint64(), nullable=False)),
+    "raw": RAW_SCHEMA,
+}
+"""By the option `keys`; timestamps of keys are in a column of their own."""
+
+
+LIVE = "live"
+STRAY = "stray"
+"""In batches of entries that are not where a database looks for them: their keys. `key` is where they are given."""
+ENTRY_SCHEMA = pa.schema(
+    [(SEQUENCE, pa.int64()), (OPERATION, pa.uint8()), (KEY, pa.binary()), (VALUE, pa.binary())],
+)
+"""What runs are made of; operations are numbers of `OPERATION_NAMES`."""
+OPERATION_NAMES = tuple(dict.fromkeys([*OPERATIONS.values(), *NAMES]))
+"""Those of tables first, as the reader of tables numbers them."""
+STAMPED_SCHEMA = ENTRY_SCHEMA.append(pa.field(STAMP, pa.uint64()))
+"""Where keys have timestamps."""
+RANGE = OPERATION_NAMES.index("delete_range")
+EXCISE = OPERATION_NAMES.index("excise")
+BLOB = OPERATION_NAMES.index("put_blob_index")
+ENTITY = OPERATION_NAMES.index("put_entity")
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """Entries of one file.
+
+    Attributes:
+        path: The file.
+        level: Its level.
+        batches: The entries, of `ENTRY_SCHEMA`; nearly always in the order in which a database keeps them.
+    """
+
+    path: str
+    level: int
+    batches: Sequence[pa.RecordBatch]
+
+    @property
+    def rows(self) -> int:
+        """How many entries."""
+        return sum(batch.num_rows for batch in self.batches)
+
+
+@dataclass(frozen=True, slots=True)
+class Stream:
+    """The entries of one file.
+
+    Attributes:
+        path: The file.
+        level: Its level.
+        batches: Entries of `ENTRY_SCHEMA`: range deletions first, in batches of their own, the others in key order;
+            among them batches with a column `STRAY`, none of which precedes what was given already.
+    """
+
+    path: str
+    level: int
+    batches: Iterator[pa.RecordBatch]
+
+
+@cache
+def name_array(names: tuple[str, ...]) -> pa.Array:
+    """The names of operations, by code."""
+    return array_of(names, pa.string())
+
+
+def named(codes: NDArray[Any], names: tuple[str, ...]) -> pa.Array:
+    """The names of some operations; mostly they are all the same one, which is written once for all batches."""
+    rows = len(codes)
+    if rows and (codes == codes[0]).all():
+        name = names[codes[0]]
+        return _same(name).slice(0, rows) if rows <= _SAME_ROWS else constant_string(name, rows)
+    data, ends = binary_parts(name_array(names))
+    starts, lengths = ends[:-1].astype(np.int64)[codes], np.diff(ends).astype(np.int64)[codes]
+    return pa.Array.from_buffers(pa.string(), rows, [None, *gathered(data, starts, lengths)])
+
+
+@cache
+def _same(name: str) -> pa.Array:
+    return constant_string(name, _SAME_ROWS)
+
+
+def gathered(
+    data: NDArray[np.uint8], starts: NDArray[np.int64], lengths: NDArray[np.int64]
+) -> tuple[pa.Buffer, pa.Buffer]:
+    """Ends and bytes of `data[start : start + length]`, one after the other."""
+    out, ends = Column(np.uint8, int(lengths.sum())), Column(np.int32, len(starts) + 1)
+    ends.values[0] = 0
+    gather_slices(data, starts, lengths, out.values, ends.values)
+    return ends.take(len(starts) + 1), out.take(int(ends.values[-1]))
+
+
+def binary_parts(column: pa.Array) -> tuple[NDArray[np.uint8], NDArray[np.int32]]:
+    """Data and offsets of keys, values or names, read-only."""
+    _, offset_buffer, data_buffer = column.buffers()
+    offsets = np.frombuffer(offset_buffer or bytes(4), np.int32)[column.offset : column.offset + len(column) + 1]
+    data = np.frombuffer(data_buffer or b"", np.uint8)
+    offsets.flags.writeable = data.flags.writeable = False
+    return data, offsets
+
+
+def count_below(keys: pa.Array, limit: bytes) -> int:
+    """How many of the keys, which are sorted, are below one."""
+    low, high = 0, len(keys)
+    while low < high:
+        middle = (low + high) // 2
+        if keys[middle].as_py() < limit:
+            low = middle + 1
+        else:
+            high = middle
+    return low
