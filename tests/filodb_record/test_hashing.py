@@ -9,7 +9,7 @@ import pytest
 import xxhash
 
 from sawlog import OptionError
-from sawlog.filodb_record import hashing, java
+from sawlog.filodb_record import hashing
 from sawlog.filodb_record.layout import HASH_INIT, HASH_SEED
 from sawlog.kernels.jit import kernel
 from sawlog.kernels.signature import Bytes, UInt64
@@ -31,7 +31,7 @@ def test_xxh32(expected: dict) -> None:
     data = expected["s"].encode()
     assert hashing.h32(data) == expected["xxh32_seed_9747b28c"]
     assert int(hash_all(np.frombuffer(data, np.uint8))) == expected["xxh32_unsigned"]
-    assert java.java_string_hash(expected["s"]) == expected["java_string_hashcode"]
+    assert hashing.java_string_hash(expected["s"]) == expected["java_string_hashcode"]
 
 
 def test_both_implementations_agree() -> None:

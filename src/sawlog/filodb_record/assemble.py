@@ -103,7 +103,7 @@ class Gatherer:
                 self._places[one.name] = payloads, payloads + 8 * capacity
                 payloads += 8 * capacity + -(-4 * capacity // 8) * 8  # all of them aligned
         self._fixed = fixed
-        self._scratch = np.zeros(max(payloads, 1), np.uint8)
+        self._scratch = Column(np.uint8, max(payloads, 1)).values
         self._ops = self._operations()
         self._failures = np.zeros(k.BLOCK, k.FAILURE)
         self.renew()

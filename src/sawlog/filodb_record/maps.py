@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
 from sawlog.errors import FormatError, SchemaError
 from sawlog.filodb_record import layout
-from sawlog.filodb_record.java import java_order
+from sawlog.filodb_record.hashing import java_order
 
 Buffer = bytes | bytearray | memoryview
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 import pyarrow as pa
 
-from sawlog.arrow import array_of, batch_of_rows, constant_string
+from sawlog.arrow import Column, array_of, batch_of_rows, constant_string
 from sawlog.chain.kernels import END, FULL, MORE, Window
 from sawlog.chain.walk import ChainWalk, Event, Span
 from sawlog.damage import Findings
@@ -128,8 +128,9 @@ class Walk(ChainWalk):
         room = min(EVENT_ROOM, span // layout.LENGTH_SIZE + 1)
         owned = Span(fragment.file, fragment.start, fragment.end)
         super().__init__(owned, source, findings, s.STATE, max_rows=capacity, event_room=room)
-        self.starts = np.zeros(capacity, np.int64)
-        flagged = _first_word(source, fragment.file.size)
+        self.starts = Column(np.int64, capacity).values
+        head = layout.VERSION_WORD.end  # of the file's first container
+        flagged = layout.VERSION_WORD.of(source.window(0, head).tobytes()) if fragment.file.size >= head else PLAIN_WORD
         self.framing = Framing(
             self._peek,
             fragment.file.size,
@@ -293,7 +294,7 @@ class RecordsWalk(Walk):
         self._gatherer = Gatherer(
             self._gathered(), layouts, capacity, fragment.scan.options, [one.name for one in self._named]
         )
-        self._which = np.zeros(capacity, np.uint8)
+        self._which = Column(np.uint8, capacity).values
         self._picked = np.tile(np.arange(BLOCK, dtype=np.uint64), (2, 1))
 
     @abstractmethod
@@ -467,13 +468,6 @@ class ContainersWalk(Walk):
         """The containers, as `CONTAINER` records."""
         for _ in self.batches():
             yield from self.containers[: int(self.state.rows)]
-
-
-def _first_word(source: Source, size: int) -> int:
-    """The version word of the file's first container."""
-    if size < layout.VERSION_WORD.end:
-        return PLAIN_WORD
-    return layout.VERSION_WORD.of(source.window(0, layout.VERSION_WORD.end).tobytes())
 
 
 @dataclass(frozen=True)

@@ -15,9 +15,8 @@ from sawlog.errors import SchemaError
 from sawlog.filodb_record import layout, maps
 from sawlog.filodb_record.builder.append import Append, OpenRecord, Space
 from sawlog.filodb_record.builder.container import RecordContainer, check_container_size
-from sawlog.filodb_record.hashing import combine, h32
+from sawlog.filodb_record.hashing import combine, h32, java_order
 from sawlog.filodb_record.histograms import Histogram
-from sawlog.filodb_record.java import java_order
 from sawlog.filodb_record.schemas import Schema
 from sawlog.filodb_record.schemas.record import Buffer, Column, RecordSchema
 

@@ -11,8 +11,8 @@ from typing import Any, Literal
 
 from sawlog.errors import FormatError, SchemaError
 from sawlog.filodb_record import layout
+from sawlog.filodb_record.hashing import java_double
 from sawlog.filodb_record.histograms import nibblepack
-from sawlog.filodb_record.java import java_double
 from sawlog.filodb_record.layout import HistogramFormat
 
 _GEOMETRIC = struct.Struct("<Hdd")

@@ -10,6 +10,7 @@ from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
+from sawlog.arrow import Column
 from sawlog.chain.kernels import record_type
 from sawlog.filodb_record import layout
 from sawlog.filodb_record.kernels.gather import SLACK, Bad, LabelRoom, Payloads, Texts, beyond_ascii, copy_short, mix
@@ -75,8 +76,8 @@ class Memo(NamedTuple):
     """Maps seen so far, as they were in their records and as they were decoded; kept from batch to batch.
 
     Attributes:
-        data: uint8[MEMO_BYTES], 0 to begin with; maps back to back: a head, the bytes of the map, the ends of its keys
-            and of its values (int32), its keys and its values; each part filled up to eight bytes.
+        data: uint8[MEMO_BYTES]; a head without a map, then maps back to back: a head, the bytes of the map, the ends
+            of its keys and of its values (int32), its keys and its values; each part filled up to eight bytes.
         slots: int32[SLOTS], 0 to begin with: places of maps.
         known: `KNOWN`.
     """
@@ -90,7 +91,9 @@ def new_memo() -> Memo:
     """A memo without any map."""
     known = np.zeros(1, KNOWN)[0]
     known.used = _HEAD
-    return Memo(np.zeros(MEMO_BYTES, np.uint8), np.zeros(SLOTS, np.int32), known)
+    data = Column(np.uint8, MEMO_BYTES).values
+    data[: int(_HEAD)] = 0
+    return Memo(data, np.zeros(SLOTS, np.int32), known)
 
 
 @always_inlined

@@ -18,9 +18,8 @@ from typing import Any, Protocol, get_args
 
 from sawlog.errors import FormatError, SchemaError
 from sawlog.filodb_record import layout, maps
-from sawlog.filodb_record.hashing import combine, h32
+from sawlog.filodb_record.hashing import combine, h32, java_double, java_string_hash, signed
 from sawlog.filodb_record.histograms import Histogram
-from sawlog.filodb_record.java import java_double, java_string_hash, signed
 from sawlog.filodb_record.layout import HASH_INIT, POINTER_TYPES, SLOT_SIZES, ColumnType
 from sawlog.guard import Undecodable, decode_by, decode_json
 
@@ -119,7 +118,8 @@ class Column:
         """The column in FiloDB's notation."""
         if not self.params:
             return f"{self.name}:{self.type}"
-        pairs = [f"{_key_text(key)}={_as_text(value)}" for key, value in self.params]
+        keys = (key if re.fullmatch(r"[\w-]+", key) else json.dumps(key) for key, _ in self.params)
+        pairs = [f"{key}={_as_text(value)}" for key, (_, value) in zip(keys, self.params, strict=True)]
         params = pairs[0] if len(pairs) == 1 else "{" + ",".join(pairs) + "}"
         return f"{self.name}:{self.type}:{params}"
 
@@ -203,10 +203,6 @@ def _quoted(text: str) -> str:
     if not isinstance(found, str):
         raise SchemaError(f"parameters of a column: expected a string as in JSON, found {text}")
     return found
-
-
-def _key_text(key: str) -> str:
-    return key if re.fullmatch(r"[\w-]+", key) else json.dumps(key)
 
 
 def _as_text(value: ParamValue) -> str:
