@@ -5,11 +5,13 @@ from __future__ import annotations
 import ast
 import importlib
 import re
+import tomllib
 from importlib.metadata import entry_points
 from pathlib import Path
 
 import pytest
 
+import sawlog
 from tests import documents_world as worlds
 from tests.documents import ROOT, blocks, pages, parsed, python, read_page
 
@@ -99,3 +101,22 @@ def test_pages_about_spark_name_what_there_is(page: str) -> None:
             if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("sawlog"):
                 module = importlib.import_module(node.module)
                 assert all(hasattr(module, one.name) for one in node.names), block
+
+
+def test_every_format_cites_its_specification() -> None:
+    for page in sorted((ROOT / "docs" / "formats").glob("*.md")):
+        if page.name != "index.md":
+            _, _, cited = page.read_text("utf-8").partition("\n## Specification\n")
+            assert "](https://" in cited, page
+
+
+def test_what_is_supported_is_what_the_package_asks_for() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    asked = [*project["dependencies"], *project["optional-dependencies"]["spark"]]
+    lines = "\n".join([*asked, "python" + project["requires-python"]])
+    least = dict(re.findall(r"^(\w+).*>=([\d.]+)", lines, re.MULTILINE))
+    page = (ROOT / "docs" / "releases.md").read_text("utf-8")
+    stated = re.findall(r"^\| (\w+) \| ([\d.]+) and newer", page, re.MULTILINE)
+    expected = {name: least[name] for name in ("python", "pyarrow", "numpy", "pyspark")} | {"java": "17"}
+    assert {name.lower(): version for name, version in stated} == expected
+    assert f"sawlog {'.'.join(sawlog.__version__.split('.')[:2])}." in page

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from typing import Any, Literal, get_args
@@ -134,6 +134,7 @@ class Findings:
         drained: Whether the caller drains damage as it is found; then all are kept until taken.
         notes: Counts of what is not damage and yet worth knowing, e.g. rows of transactions that were aborted.
         columns: Damage in bulk, as batches of `DAMAGE_SCHEMA`, where the caller drains it so; else `None`.
+        observe: Called with what rows are made from, where the format has a `sawlog.format.Counting`; else `None`.
     """
 
     on_damage: OnDamage = "fail"
@@ -145,6 +146,7 @@ class Findings:
     drained: bool = False
     notes: Counter[str] = field(default_factory=Counter)
     columns: list[pa.RecordBatch] | None = None
+    observe: Callable[[Any], None] | None = None
 
     def damage(self, damage: Damage) -> None:
         """Take in one damaged or unsupported range.

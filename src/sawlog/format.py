@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, Self, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, Protocol, Self, TypeVar
 
 import pyarrow as pa
 
@@ -49,6 +49,7 @@ __all__ = [
     "PROVENANCE",
     "TASK_BYTES",
     "Contents",
+    "Counting",
     "FileWriter",
     "Format",
     "Fragment",
@@ -222,6 +223,16 @@ class View(Generic[_C]):
     extra: Sequence[pa.Field] | Callable[[_C], Sequence[pa.Field]] = field(default=PROVENANCE)
 
 
+class Counting(Protocol):
+    """Draws charts from what it counts while rows are read, so that they need no read of their own."""
+
+    def add(self, seen: Any) -> None:
+        """Count what rows are made from: fragments hand it to `Findings.observe`."""
+
+    def pictures(self) -> Iterable[Picture]:
+        """The charts, when all has been read."""
+
+
 class Contents(ABC):
     """What a format knows of files that were opened, whichever columns and rows are wanted of them.
 
@@ -387,6 +398,11 @@ class Contents(ABC):
         del request
         return ()
 
+    def counting(self, request: Request) -> Counting | None:
+        """What draws the same charts from what all fragments read; None where charts need a read of their own."""
+        del request
+        return None
+
     def committed_end(self, request: Request, file: File, position: int) -> int:
         """How far a file can be read: the end of its last complete record or transaction; unfinished tails wait.
 
@@ -424,6 +440,11 @@ class Contents(ABC):
             if not every:
                 del report.damages[MAX_LISTED:]
             yield report
+
+    def reports(self, request: Request, read: Sequence[Findings]) -> Iterator[FileReport]:
+        """What `verify` finds, where all fragments have been read already, with these findings."""
+        del read
+        return self.verify(request, None, None, every=False)
 
     def _inspected(
         self, request: Request, task_bytes: int | None, advance: Callable[[int], None] | None, *, every: bool

@@ -15,9 +15,9 @@ import typer
 
 from sawlog.cli import arguments
 from sawlog.cli.errors import Exit, complain
-from sawlog.cli.output import Advance, progress
+from sawlog.cli.output import Advance, progress, text_sink
 from sawlog.cli.scan import Losses, rows, size_of
-from sawlog.cli.tabular import CsvEncoder, JsonlEncoder, TextWriteOptions
+from sawlog.cli.tabular import CsvEncoder, JsonlEncoder, Sink, TextWriteOptions
 from sawlog.dataset import Dataset
 from sawlog.errors import OptionError
 
@@ -195,10 +195,10 @@ def print_rows(batches: Iterator[pa.RecordBatch], schema: pa.Schema, rendering: 
 
         print_table(batches, schema)
         return
-    sink = sys.stdout.buffer
+    sink = Sink(text_sink(sys.stdout.buffer.write))
     options = TextWriteOptions()
     encoder = (CsvEncoder if rendering is Rendering.CSV else JsonlEncoder)(sink, schema, options)
     for batch in batches:
         encoder.write(batch)
-        sink.flush()
+        sys.stdout.buffer.flush()
     encoder.close()

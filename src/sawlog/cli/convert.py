@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Annotated, Any
@@ -15,7 +14,7 @@ from sawlog.api import begin_writing, check_free
 from sawlog.cli import arguments
 from sawlog.cli.arguments import column_names, parse_where
 from sawlog.cli.errors import Exit
-from sawlog.cli.output import Advance, Page, counted, progress, show, size_text
+from sawlog.cli.output import Advance, Page, check_binary, counted, progress, show, size_text
 from sawlog.cli.repair import check_apart
 from sawlog.cli.scan import Losses, rows, size_of
 from sawlog.cli.tabular import TABLE_FORMATS, TableFormat, by_suffix, open_tables
@@ -117,8 +116,8 @@ def convert(
     """
     check_apart(src, dst)
     target = target_format(dst, to_format)
-    if dst in STDOUT and sys.stdout.isatty() and not (isinstance(target, TableFormat) and target.is_text):
-        raise OptionError(f"{dst}: {target.title} is binary, and stdout is a terminal; name a file or a pipe")
+    if not (isinstance(target, TableFormat) and target.is_text):
+        check_binary(dst, target.title)
     where_to = Storage(arguments.storage_options(storage))
     check_free(dst, "error" if no_clobber else "overwrite", where_to)
     options: Any = parse_options(

@@ -19,7 +19,7 @@ from sawlog.cli import arguments
 from sawlog.cli.convert import open_source
 from sawlog.cli.errors import Exit
 from sawlog.cli.output import Page, counted, progress, show
-from sawlog.cli.render import json_lines, printable
+from sawlog.cli.render import json_lines
 from sawlog.cli.scan import Losses
 from sawlog.cli.table import type_name
 from sawlog.errors import DiskError, SchemaError
@@ -120,9 +120,9 @@ class Comparison:
             page.fact("column", f"{name}: {said}")
         for row in self.rows:
             sign, style = ("-", "red") if row.side == "a" else ("+", "green")
-            page.line((f"{sign} row {row.number:,}  ", style), (printable(row.line), ""))
+            page.line((f"{sign} row {row.number:,}  ", style), (row.line, ""))
         changed = f", {self.changed:,} changed" if self.changed else ""
-        only = f"{self.only_a:,} only in {printable(self.a)}, {self.only_b:,} only in {printable(self.b)}"
+        only = f"{self.only_a:,} only in {self.a}, {self.only_b:,} only in {self.b}"
         page.line(("different" if self.different else "equal", "bold"), (f": {counted(self.equal, 'row')} equal", ""))
         if self.different:
             page.line((f"{only}{changed}", ""))

@@ -12,7 +12,6 @@ import sawlog
 from sawlog.cli import arguments
 from sawlog.cli.errors import Exit, explain
 from sawlog.cli.output import Page, counted, progress, show, size_text, tail_text
-from sawlog.cli.render import printable
 from sawlog.cli.scan import Losses, size_of, told
 from sawlog.damage import Tail, TailStatus
 from sawlog.errors import InternalError
@@ -100,16 +99,16 @@ class Listing:
                 facts.append(counted(one.rows, "row"))
             facts += [one.state] if one.state else []
             style = "bold red" if one.damaged or one.error is not None else ""
-            page.line((printable(part.path), "bold"), (f"  {part.title}", "cyan" if part.format else "dim"))
+            page.line((part.path, "bold"), (f"  {part.title}", "cyan" if part.format else "dim"))
             page.line((f"  {', '.join(facts)}", style))
             if one.error is not None:
-                page.line((f"  {printable(one.error)}", "red"))
+                page.line((f"  {one.error}", "red"))
             if part.format is None:
                 names = ", ".join(file.name for file in part.files[:5])
-                page.line((f"  {printable(names)}{' …' if len(part.files) > 5 else ''}", "dim"))
+                page.line((f"  {names}{' …' if len(part.files) > 5 else ''}", "dim"))
             else:
                 for command in one.commands:
-                    page.line((f"  {printable(command)}", "green"))
+                    page.line((f"  {command}", "green"))
         known = {one.part.format.name for one in self.parts if one.part.format is not None}
         page.line((f"{counted(len(self.parts), 'part')}, {counted(len(known), 'format')}", "bold"))
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json as document
 import re
 import sys
 import webbrowser
@@ -13,7 +12,8 @@ import typer
 
 from sawlog.cli import arguments
 from sawlog.cli.errors import Exit, complain
-from sawlog.cli.output import Outcome, progress, show
+from sawlog.cli.output import Outcome, progress, show, text_sink
+from sawlog.cli.render import ascii_json
 from sawlog.cli.scan import size_of
 from sawlog.storage import Storage
 
@@ -54,11 +54,11 @@ def map(
     with progress(size_of(dataset), "looking at every byte") as advance:
         found = survey(dataset, advance)
     if json:
-        sys.stdout.write(f"{document.dumps(found.to_dict())}\n")
+        sys.stdout.write(f"{ascii_json(found.to_dict())}\n")
     elif output == "-":
-        sys.stdout.write(render(found))
+        text_sink(sys.stdout.buffer.write)(render(found).encode("utf-8", "surrogatepass"))
     else:
-        _write(render(found), output)
+        _write(render(found).encode("utf-8", "surrogatepass"), output)
         facts = [("format", found.title), ("damage", "found" if found.damaged else "none")]
         show(Outcome({}, f"{found.rows:,} rows", f"drawn in {output}", facts), json=False)
         if browse and not webbrowser.open(Path(output).resolve().as_uri()):
@@ -68,12 +68,12 @@ def map(
     return Exit.UNSUPPORTED if found.unsupported else Exit.OK
 
 
-def _write(page: str, path: str) -> None:
+def _write(page: bytes, path: str) -> None:
     """Write the page; it appears whole."""
     storage = Storage()
     staged = storage.stage(path)
     try:
-        staged.write(page.encode("utf-8", "surrogatepass"))
+        staged.write(page)
         storage.publish([staged.finish()])
     except BaseException:
         staged.discard(storage)

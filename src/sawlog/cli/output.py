@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import codecs
 import contextlib
-import json as json_text
 import sys
 import textwrap
 import time
@@ -11,9 +11,11 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from sawlog.cli.render import printable
+from sawlog.cli.render import ascii_json, printable, printable_lines
 from sawlog.damage import UNSUPPORTED, Account, Damage, Tail, TailStatus
+from sawlog.errors import OptionError
 from sawlog.skipped import Skipped, by_reason
+from sawlog.staging import STDOUT
 
 PATIENCE = 1.0
 """Seconds that work has to last before a progress bar appears."""
@@ -38,15 +40,15 @@ class Result(Protocol):
 
 def show(result: Result, *, json: bool) -> None:
     """Print a result on stdout."""
-    if json:  # ASCII only: file names may be no valid UTF-8, and a terminal may not either
-        sys.stdout.write(json_text.dumps(result.to_dict(), indent=2, default=str) + "\n")
+    if json:
+        sys.stdout.write(ascii_json(result.to_dict(), indent=2) + "\n")
     else:
         result.print_to(Page())
 
 
 def log(event: dict[str, Any], *, json: bool) -> None:
     """Print one log line on stdout, at once. Not through Rich, whose live status would take it for its own."""
-    sys.stdout.write(f"{json_text.dumps(event) if json else logfmt(event)}\n")
+    sys.stdout.write(f"{ascii_json(event) if json else logfmt(event)}\n")
     sys.stdout.flush()
 
 
@@ -66,11 +68,11 @@ class Outcome:
 
     def print_to(self, page: Page) -> None:
         """Text for people."""
-        page.line((self.amount, "bold"), (f" {printable(self.summary)}", ""))
+        page.line((self.amount, "bold"), (f" {self.summary}", ""))
         for name, value in self.facts:
             page.fact(name, value)
         if self.hint:
-            page.line((f"  {printable(self.hint)}", ""))
+            page.line((f"  {self.hint}", ""))
 
 
 class Page:
@@ -86,14 +88,14 @@ class Page:
         self.console = Terminal(highlight=False, markup=False, emoji=False)
 
     def line(self, *parts: tuple[str, str]) -> None:
-        """Texts and their styles, on one line."""
+        """Texts and their styles, on one line; escaped where a terminal might obey them."""
         from rich.text import Text
 
-        self.console.print(Text.assemble(*parts), soft_wrap=True)
+        self.console.print(Text.assemble(*((printable(text), style) for text, style in parts)), soft_wrap=True)
 
     def fact(self, name: str, value: str) -> None:
         """A name in bold and what is known of it, on one line."""
-        self.line((f"{name:<9} ", "bold"), (printable(value), ""))
+        self.line((f"{name:<9} ", "bold"), (value, ""))
 
     def grid(self, indent: str, rows: Iterable[tuple[str, str]]) -> None:
         """Names and descriptions, aligned, wrapped at the edge of a terminal."""
@@ -124,7 +126,7 @@ class Page:
         for damage in shown:
             place = f"byte {damage.offset:,}, {damage.length:,} bytes: "
             style = "yellow" if damage.kind == UNSUPPORTED else "red"
-            self.line((f"         {damage.kind} ", style), (f"at {place}{printable(damage.detail)}", ""))
+            self.line((f"         {damage.kind} ", style), (f"at {place}{damage.detail}", ""))
         if count > len(shown):
             self.line((f"         and {count - len(shown):,} more; sawlog verify --all lists them", ""))
 
@@ -137,7 +139,7 @@ def logfmt(event: dict[str, Any]) -> str:
             if one is not None:
                 text = str(one)
                 plain = text.isprintable() and text and not set(text) & set(' ="\\')
-                pairs.append(f"{name}{'.' if key else ''}{key}={text if plain else json_text.dumps(text)}")
+                pairs.append(f"{name}{'.' if key else ''}{key}={text if plain else ascii_json(text)}")
     return " ".join(pairs)
 
 
@@ -168,6 +170,24 @@ def size_text(size: int) -> str:
             break
         value, unit = value / 1024, larger
     return counted(size, "byte") if unit == "bytes" else f"{value:,.1f} {unit} ({size:,} bytes)"
+
+
+def text_sink(write: Callable[[bytes], Any]) -> Callable[[Any], Any]:
+    """Takes UTF-8 text for stdout to `write`; where that is a terminal, what it might obey is escaped."""
+    if not sys.stdout.isatty():
+        return write
+    decode = codecs.getincrementaldecoder("utf-8")("surrogateescape").decode
+    return lambda data: write(printable_lines(decode(bytes(data))).encode())
+
+
+def check_binary(path: str, title: str) -> None:
+    """See to it that bytes do not go to a terminal.
+
+    Raises:
+        OptionError: When the path is stdout, and that is one.
+    """
+    if path in STDOUT and sys.stdout.isatty():
+        raise OptionError(f"{path}: {title} is binary, and stdout is a terminal; name a file or a pipe")
 
 
 def watched() -> bool:

@@ -27,7 +27,6 @@ _ESCAPE = re.compile(r"\\(\\|x([0-9a-fA-F]{2}))?")
 _TABLE_SIZE = 8192
 _DIGITS = {"s": 0, "ms": 3, "us": 6, "ns": 9}
 _COMPACT = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False)
-_ASCII = json.JSONEncoder(ensure_ascii=True, separators=(",", ":"), allow_nan=False)
 
 
 class _Escapes(dict[int, int | str]):
@@ -45,6 +44,7 @@ class _Escapes(dict[int, int | str]):
 
 
 _UNPRINTABLE = _Escapes()
+_LINES = _Escapes({ord(one): one for one in "\n\t"})
 _BINARY = _Escapes({ord("\\"): "\\\\"})
 
 
@@ -57,6 +57,16 @@ def escape(value: bytes) -> str:
 def printable(text: str) -> str:
     r"""Text with the bytes of every unprintable character as `\xNN`, so that it can do no harm to a terminal."""
     return text if text.isprintable() else text.translate(_UNPRINTABLE)
+
+
+def printable_lines(text: str) -> str:
+    """The same, with line ends and tabs as they are."""
+    return text.translate(_LINES)
+
+
+def ascii_json(document: Any, **style: Any) -> str:
+    """JSON for terminals of any encoding, and for names of files that are not text."""
+    return json.dumps(document, default=str, **style).replace("\x7f", r"\u007f")
 
 
 def unescape(text: str) -> bytes:
@@ -205,7 +215,7 @@ def json_lines(batch: pa.RecordBatch, encode: Encode = escape) -> Iterator[str]:
     for row in zip(*(values(column, encode) for column in batch.columns), strict=True):
         record = dict(zip(names, row, strict=True))
         line = _COMPACT.encode(record)
-        yield line if line.isprintable() else _ASCII.encode(record)
+        yield line if line.isprintable() else ascii_json(record, separators=(",", ":"), allow_nan=False)
 
 
 def _strings(array: pa.Array) -> list[str | None]:

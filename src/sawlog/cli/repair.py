@@ -10,11 +10,11 @@ import typer
 
 import sawlog
 from sawlog.cli import arguments
-from sawlog.cli.errors import Exit
-from sawlog.cli.output import Page, account_text, counted, show, tail_text
-from sawlog.cli.render import printable
+from sawlog.cli.errors import Exit, complain
+from sawlog.cli.output import Page, account_text, check_binary, counted, show, tail_text
 from sawlog.damage import UNSUPPORTED, Account, Report, TailStatus, places
 from sawlog.errors import OptionError
+from sawlog.staging import STDOUT
 
 
 @dataclass(slots=True)
@@ -51,7 +51,7 @@ class Repaired:
         files = self.report.files
         for file in files:
             if len(files) > 1:
-                page.line((printable(file.path), "bold"))
+                page.line((file.path, "bold"))
             count = sum(file.kinds.values())
             _kept_and_lost(page, file.rows, file.account, count - file.kinds[UNSUPPORTED])
             if file.tail.status is not TailStatus.CLEAN:
@@ -62,7 +62,7 @@ class Repaired:
             count = sum(sum(file.kinds.values()) - file.kinds[UNSUPPORTED] for file in files)
             _kept_and_lost(page, self.report.rows, self.report.account, count)
         page.skipped(self.report.skipped)
-        page.line((self.outcome, "bold"), (f"; written to {printable(self.destination)}", ""))
+        page.line((self.outcome, "bold"), (f"; written to {self.destination}", ""))
 
 
 def _kept_and_lost(page: Page, rows: int, account: Account, damages: int) -> None:
@@ -91,6 +91,7 @@ def repair(
     Exit code 0 everything kept, 3 something lost, 1 nothing recovered.
     """
     check_apart(src, dst)
+    check_binary(dst, "what is repaired")
     report = sawlog.repair(
         src,
         dst,
@@ -101,7 +102,10 @@ def repair(
         **arguments.format_options(option),
     )
     repaired = Repaired(src, dst, report)
-    show(repaired, json=json)
+    if dst in STDOUT:
+        complain(f"{repaired.outcome}, {counted(report.rows, 'row')}")
+    else:
+        show(repaired, json=json)
     return repaired.code
 
 

@@ -15,7 +15,6 @@ import typer
 from sawlog.cli import arguments
 from sawlog.cli.errors import Exit, complain
 from sawlog.cli.output import Page, log, show
-from sawlog.cli.render import printable
 from sawlog.pipeline.settings import Pipeline, load
 
 if TYPE_CHECKING:
@@ -50,7 +49,7 @@ class Planned:
 
     def print_to(self, page: Page) -> None:
         """Text for people."""
-        page.line((printable(self.name), "bold"))
+        page.line((self.name, "bold"))
         page.grid("  ", self.facts.items())
         for part in self.parts:
             page.line((f"{part.kind} {part.name}".rstrip(), "bold"))

@@ -12,12 +12,13 @@ import pyarrow as pa
 
 from sawlog.arrow import GrowingDictionary
 from sawlog.cli.databases import DatabaseWriteOptions, DuckdbEncoder, SqliteEncoder, unread
-from sawlog.cli.output import Advance
+from sawlog.cli.output import Advance, text_sink
 from sawlog.cli.render import DECODE, ENCODE, BinaryText, binary_array, is_text, json_lines, text_array
 from sawlog.errors import FormatError, OptionError, SchemaError
 from sawlog.format import FileWriter
 from sawlog.guard import Undecodable, decode_by
 from sawlog.options import NoOptions
+from sawlog.staging import STDOUT
 from sawlog.storage import File, Storage, is_remote, normalize
 from sawlog.storage.sources import SourceFile
 
@@ -312,7 +313,8 @@ class TableWriter(FileWriter):
         self._file = storage.stage(path)
         try:
             with _unwritable():
-                self._encoder = encoder(pa.PythonFile(_Sink(self._file.write), mode="w"))
+                write = text_sink(self._file.write) if path in STDOUT else self._file.write
+                self._encoder = encoder(pa.PythonFile(Sink(write), mode="w"))
         except BaseException:
             self._file.discard(storage)
             raise
@@ -333,16 +335,18 @@ class TableWriter(FileWriter):
             self._encoder.close()  # whose sink is closed: no end is written that would make it look whole
 
 
-class _Sink(io.RawIOBase):
-    """A staged file as pyarrow wants it."""
+class Sink(io.RawIOBase):
+    """What takes bytes, as pyarrow wants it."""
 
     def __init__(self, write: Callable[[Any], None]) -> None:
         self._write = write
 
     def writable(self) -> bool:
+        """Always."""
         return True
 
     def write(self, data: Any) -> int:
+        """Hand on bytes."""
         self._write(data)
         return len(data)
 

@@ -13,7 +13,6 @@ import sawlog
 from sawlog.cli import arguments
 from sawlog.cli.errors import Exit, complain, explain
 from sawlog.cli.output import Page, account_text, counted, progress, show, size_text, tail_text, watched
-from sawlog.cli.render import printable
 from sawlog.cli.scan import size_of
 from sawlog.damage import UNSUPPORTED, Account, FileReport, Report
 from sawlog.dataset import Dataset
@@ -111,7 +110,7 @@ class Verified:
         size = f"  {counted(file.rows, 'row')}, {size_text(file.size)}"
         page.line(
             (f"{status:<8} ", style),
-            (printable(file.path), "bold"),
+            (file.path, "bold"),
             (size, ""),
         )
         page.line((f"         {account_text(file.account)}; tail {tail_text(file.tail)}", ""))

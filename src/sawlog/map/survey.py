@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     import sawlog
-    from sawlog.format import Fragment
+    from sawlog.format import Counting, Fragment
 
 SMALLEST_PIECE = 64 << 10
 PIECES = 1024
@@ -195,19 +195,31 @@ def survey(dataset: sawlog.Dataset, advance: Advance | None = None) -> Map:
     content = _Content(chosen)
     highlights = Highlights(order)
     accounted = bool(where) and _accounted_by_pieces(dataset)
+    request = dataset.contents.request(dataset.scan)
+    counting = dataset.contents.counting(request)
     placed = False
-    for fragment in read.pieces(max(SMALLEST_PIECE, max((file.size for file in read.files), default=0) // PIECES)):
+    found_of: list[Findings] = []
+    largest = max((file.size for file in read.files), default=0)
+    for fragment in read.pieces(max(SMALLEST_PIECE, largest // PIECES) if accounted else None):
         own = surveys.get(fragment.path) if where else None
         if own is not None and sum(fragment.extent) > own.file.size:
             own = None  # it stands for several files
         placed |= own is not None
-        _read_piece(fragment, own, content, order if own is not None else None, highlights, accounted=accounted)
+        findings = Findings("skip", drained=own is not None, columns=None if own is None else [])
+        findings.observe = None if counting is None else counting.add
+        if own is None:
+            for batch in fragment.to_batches(findings):
+                content.add(batch, np.zeros(batch.num_rows, np.int64))
+        else:
+            _read_piece(fragment, own, content, order, highlights, findings, accounted=accounted)
+        if not accounted:
+            found_of.append(findings)
         if advance is not None:
             advance(fragment.size)
     if not accounted:
-        _take_reports(surveys, dataset)
+        _take_reports(surveys, dataset.contents.reports(request, found_of))
     content.fill(found)
-    found.pictures = [*_pictures(dataset), *highlights.pictures(content.columns)]
+    found.pictures = [*_pictures(dataset, counting), *highlights.pictures(content.columns)]
     found.order = (order.column, order.kind) if order is not None and placed else None
     room = max(8, ALL_EXCERPTS // max(1, len(surveys)))
     with_excerpts = itertools.islice(surveys.values(), ALL_EXCERPTS // 8)
@@ -220,12 +232,13 @@ def survey(dataset: sawlog.Dataset, advance: Advance | None = None) -> Map:
     return found
 
 
-def _pictures(dataset: sawlog.Dataset) -> list[Picture]:
+def _pictures(dataset: sawlog.Dataset, counting: Counting | None) -> list[Picture]:
     """The charts of the format; one that cannot be drawn says why, and is the last."""
     contents, found = dataset.contents, list[Picture]()
     try:
         with guarded(f"{contents.where}: charts failed"):
-            found.extend(contents.pictures(contents.request(dataset.scan)))
+            drawn = counting.pictures() if counting is not None else contents.pictures(contents.request(dataset.scan))
+            found.extend(drawn)
     except (OSError, SawlogError) as error:
         found.append(failed(f"Charts of {dataset.format.title}", error))
     return found
@@ -241,9 +254,9 @@ def _led_to(pictures: Sequence[Picture]) -> dict[str, list[tuple[int, int]]]:
     return {path: [(one, ROW_BYTES) for one in _spread(sorted(some), room)] for path, some in places.items()}
 
 
-def _take_reports(surveys: dict[str, _FileSurvey], dataset: sawlog.Dataset) -> None:
+def _take_reports(surveys: dict[str, _FileSurvey], reports: Iterable[FileReport]) -> None:
     """Enter what `verify` finds, of files too that only others name."""
-    for report in dataset.verify():
+    for report in reports:
         if report.path not in surveys:
             surveys[report.path] = _FileSurvey(File(report.path, report.size), len(surveys))
         surveys[report.path].take_report(report)
@@ -251,20 +264,15 @@ def _take_reports(surveys: dict[str, _FileSurvey], dataset: sawlog.Dataset) -> N
 
 def _read_piece(
     fragment: Fragment,
-    own: _FileSurvey | None,
+    own: _FileSurvey,
     content: _Content,
     order: Order | None,
     highlights: Highlights,
+    findings: Findings,
     *,
     accounted: bool,
 ) -> None:
     """Take in the rows of a piece, each batch when it is known where the next one begins."""
-    findings = Findings("skip", drained=True, columns=[])
-    if own is None:
-        for batch in fragment.to_batches(findings):
-            findings.drain_batch()
-            content.add(batch, np.zeros(batch.num_rows, np.int64))
-        return
     start, length = fragment.extent
     damages: list[Ranges] = []
     lost: list[NDArray[np.int64]] = []
@@ -349,5 +357,5 @@ def inspected(dataset: sawlog.Dataset) -> list[FileMap]:
             own.found.rows = (own.found.rows or 0) + findings.rows
             own.take_piece(findings, _lost_of(findings.damages), None)
     else:
-        _take_reports(surveys, dataset)
+        _take_reports(surveys, dataset.verify())
     return [one.finish(dataset, None, 0) for one in surveys.values()]

@@ -8,7 +8,7 @@ import posixpath
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import pyarrow as pa
 
@@ -16,7 +16,7 @@ from sawlog.anatomy import FieldParser
 from sawlog.damage import DAMAGE_SCHEMA, Account, FileReport, Findings
 from sawlog.errors import FormatError, OptionError
 from sawlog.follow import Range
-from sawlog.format import PROBE_BYTES, TASK_BYTES, Contents, Format, Fragment, Request, Scan, View
+from sawlog.format import PROBE_BYTES, TASK_BYTES, Contents, Counting, Format, Fragment, Request, Scan, View
 from sawlog.leveldb.applications import application, recognized
 from sawlog.leveldb.applications.fragments import Decoded, entries_of, schema_of
 from sawlog.leveldb.applications.view import Home
@@ -47,8 +47,13 @@ from sawlog.scan import Projection
 from sawlog.skipped import Skipped
 from sawlog.storage import File, Source
 
+if TYPE_CHECKING:
+    from sawlog.leveldb.database.pictures import Charts
+
 _KEYS = 100
 """So many keys of tables, or of a small log, show what application has written them."""
+_ENTRIES = ("rows", "live", "all")
+"""Views that read all entries; the application's read them, too, by ways of their own."""
 _LOG_BYTES = 4 << 20
 """Larger logs are not looked into for that."""
 
@@ -160,11 +165,20 @@ class DatabaseContents(Contents):
         self, request: Request, task_bytes: int | None, advance: Callable[[int], None] | None, *, every: bool
     ) -> Iterator[FileReport]:
         """See `Contents.verify`: the MANIFEST with the rows of the view, then every other file, which have none."""
+        planned = self.plan(request, task_bytes) if self.scan.view != "damage" else ()
+        return self._reports(request, (one.inspect(every=every) for one in planned), advance, every=every)
+
+    def reports(self, request: Request, read: Sequence[Findings]) -> Iterator[FileReport]:
+        """See `Contents.reports`."""
+        return self._reports(request, read if self.scan.view != "damage" else (), None, every=False)
+
+    def _reports(
+        self, request: Request, read: Iterable[Findings], advance: Callable[[int], None] | None, *, every: bool
+    ) -> Iterator[FileReport]:
         manifest = self.version.manifest
         counted = Findings("skip", account=Account(header=manifest.size))
         lost: dict[str, Findings] = {}
-        for fragment in self.plan(request, task_bytes) if self.scan.view != "damage" else ():
-            found = fragment.inspect(every=every)
+        for found in read:
             counted.rows += found.rows
             for damage in found.damages:
                 if BLOB_NAME.match(posixpath.basename(damage.path)):
@@ -250,7 +264,7 @@ class DatabaseContents(Contents):
 
     def pictures(self, request: Request) -> Iterator[Picture]:
         """See `Contents.pictures`: levels, ranges of keys, live and dead bytes."""
-        from sawlog.leveldb.database.pictures import COUNTED, pictures
+        from sawlog.leveldb.database.pictures import COUNTED
 
         options = replace(self.scan.options, salvage=())
         scan = replace(
@@ -258,7 +272,21 @@ class DatabaseContents(Contents):
         )
         every = type(self)(self.format, self.files, scan)
         fragments = every.fragments(every.request(scan), None)
-        return pictures(self.version, (batch for one in fragments for batch in one.to_batches(Findings("skip"))))
+        charts = self._charts()
+        for batch in (batch for one in fragments for batch in one.to_batches(Findings("skip"))):
+            charts.add_batch(batch)
+        return charts.pictures()
+
+    def counting(self, request: Request) -> Counting | None:
+        """See `Contents.counting`: where all entries are read, and their values are in tables and logs."""
+        scan = request.scan
+        apart = self.version.apart or scan.filters or scan.expression is not None
+        return self._charts() if scan.view in _ENTRIES and not apart else None
+
+    def _charts(self) -> Charts:
+        from sawlog.leveldb.database.pictures import Charts
+
+        return Charts(self.version)
 
     def facts(self, request: Request) -> dict[str, Any]:
         """Comparator, how many tables and logs are alive, and what filters on the key spare of the tables."""

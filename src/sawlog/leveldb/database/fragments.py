@@ -119,6 +119,8 @@ class KeyRange(Fragment):
         try:
             for settled in merged(self._streams(findings), self.low, self.high, bytewise=self.version.bytewise):
                 findings.rows += len(settled.order) if every else int(settled.live.sum())
+                if findings.observe is not None and not orphan:
+                    findings.observe(settled)
                 if settled.blobs and not orphan:
                     yield from self._with_blobs(settled, schema, findings)
                 elif schema.names:

@@ -254,6 +254,25 @@ class Settled:
         """All runs."""
         return self._runs
 
+    def sizes(self, fates: NDArray[np.int64], count: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Bytes of keys and values, and numbers of entries, int64, by run and fate.
+
+        Args:
+            fates: int64, below `count`: what became of each entry of `order`.
+            count: How many fates there are.
+        """
+        keys = _joined([np.diff(binary_parts(batch.column(KEY))[1]) for batch in self._batches], np.int64)
+        sizes = (keys + self._value_sizes)[self.order]
+        groups = np.searchsorted(self._run_ends, self.order, "right") * count + fates
+        shape = len(self._runs), count
+        total = np.bincount(groups, sizes, len(self._runs) * count).astype(np.int64)
+        return total.reshape(shape), np.bincount(groups, minlength=len(self._runs) * count).reshape(shape)
+
+    @property
+    def codes(self) -> NDArray[np.uint8]:
+        """The operations of the entries of `order`, as numbers of `OPERATION_NAMES`."""
+        return self._codes[self.order]
+
     def batches(self, schema: pa.Schema, of_run: dict[str, list[Any]], *, every: bool) -> Iterator[pa.RecordBatch]:
         """Entries, in order, as batches of bounded size.
 

@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import posixpath
+from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sawlog.leveldb.columns import LIVE
+from sawlog.leveldb.columns import LIVE, OPERATION_NAMES
 from sawlog.leveldb.database.fragments import LEVEL, LOG_LEVEL
 from sawlog.leveldb.database.layout import BLOB_NAME, TABLE_NAME
 from sawlog.leveldb.database.version import DatabaseVersion
 from sawlog.pictures import Box, KeySpan, Picture, Sums, key_text, last_key_text, over_keys
 
+if TYPE_CHECKING:
+    from sawlog.leveldb.database.merge import Settled
+
 _FATES = ("live", "older versions", "deletions")
+_DELETES = np.array(["delete" in name for name in OPERATION_NAMES])
 COUNTED = ("key", "value", "operation", LIVE, "file", LEVEL)
 
 
@@ -32,71 +39,28 @@ class _Fate:
         return f"{entries:,} entries, {self.sizes['live'] / max(1, size):.1%} of their bytes live"
 
 
-def pictures(version: DatabaseVersion, batches: Iterable[pa.RecordBatch]) -> Iterator[Picture]:
-    """Levels, key ranges, live and dead bytes, and what compaction has left.
+class Charts:
+    """The charts, and what they count: see `sawlog.format.Counting`.
 
     Args:
         version: The files.
-        batches: All of their entries, in columns `COUNTED`.
     """
-    fates = _fates(batches)
-    spans = [
-        KeySpan(
-            _level(table.level),
-            table.smallest,
-            table.end,
-            table.file.size,
-            Box(
-                0,
-                0,
-                _summary(table.file.name, table.file.size, fates.get((table.file.name, table.level))),
-                path=table.file.path,
-            ),
-        )
-        for table in version.tables
-    ]
-    if version.bytewise and spans:
-        spans = [
-            one._replace(
-                box=one.box._replace(text=f"{one.box.text}; {key_text(one.smallest)} to {last_key_text(one.end)}")
-            )
-            for one in spans
-        ]
-        note = "A stretch between two bounds of tables is as wide as the bytes that lie in it. Rows of a level overlap."
-        yield over_keys("Tables by level and key", spans, note)
-    sizes = Sums("bytes")
-    for file in version.logs:
-        sizes.add("logs", "live", file.size, file.path)
-    for table in sorted(version.tables, key=lambda one: one.level):
-        sizes.add(_level(table.level), "live", table.file.size, table.file.path)
-    for blobs in version.blobs.values():
-        sizes.add("blob files", "live", blobs.file.size, blobs.file.path)
-    for file in version.dead:
-        kind = "tables" if TABLE_NAME.match(file.name) else "blob files" if BLOB_NAME.match(file.name) else "logs"
-        sizes.add(f"{kind} left by compaction", "not named by the MANIFEST", file.size)
-    yield sizes.picture("Bytes of files by level")
-    alive = Sums("bytes")
-    for (_, level), fate in sorted(fates.items(), key=lambda one: one[0][1]):
-        for name in _FATES:
-            if fate.sizes[name]:
-                alive.add(_level(level), name, fate.sizes[name])
-    if fates:
-        note = "Of keys and values, before compression. Older versions and deletions wait for compaction."
-        yield alive.picture("Live and dead bytes by level", note, _FATES)
 
+    def __init__(self, version: DatabaseVersion) -> None:
+        self._version = version
+        self._fates: dict[tuple[str, int], _Fate] = {}
 
-def _level(level: int) -> str:
-    return "logs" if level == LOG_LEVEL else f"level {level}"
+    def add(self, settled: Settled) -> None:
+        """Count all entries of a part."""
+        fates = np.where(settled.live, 0, np.where(_DELETES[settled.codes], 2, 1))
+        for run, sizes, rows in zip(settled.runs, *settled.sizes(fates, len(_FATES)), strict=True):
+            one = self._fate(posixpath.basename(run.path), run.level)
+            for name, size, count in zip(_FATES, sizes.tolist(), rows.tolist(), strict=True):
+                one.sizes[name] += size
+                one.rows[name] += count
 
-
-def _summary(name: str, size: int, fate: _Fate | None) -> str:
-    return f"{name}: {size:,} bytes" + (f", {fate.text}" if fate is not None else "")
-
-
-def _fates(batches: Iterable[pa.RecordBatch]) -> dict[tuple[str, int], _Fate]:
-    """What became of the entries of each file and level."""
-    found: dict[tuple[str, int], _Fate] = {}
-    for batch in batches:
+    def add_batch(self, batch: pa.RecordBatch) -> None:
+        """Count entries in columns `COUNTED`."""
         values = pc.add(pc.binary_length(batch.column("key")), pc.binary_length(batch.column("value")))
         deletes = pc.match_substring(batch.column("operation"), "delete")
         fate = pc.if_else(batch.column(LIVE), "live", pc.if_else(deletes, "deletions", "older versions"))
@@ -105,7 +69,64 @@ def _fates(batches: Iterable[pa.RecordBatch]) -> dict[tuple[str, int], _Fate]:
         )
         counted = table.group_by(["file", LEVEL, "fate"]).aggregate([("size", "sum"), ("size", "count")])
         for file, level, name, size, rows in zip(*(one.to_pylist() for one in counted.columns), strict=True):
-            one = found.setdefault((file, level), _Fate(dict.fromkeys(_FATES, 0), dict.fromkeys(_FATES, 0)))
+            one = self._fate(file, level)
             one.sizes[name] += size
             one.rows[name] += rows
-    return found
+
+    def _fate(self, file: str, level: int) -> _Fate:
+        return self._fates.setdefault((file, level), _Fate(dict.fromkeys(_FATES, 0), dict.fromkeys(_FATES, 0)))
+
+    def pictures(self) -> Iterator[Picture]:
+        """Levels, key ranges, live and dead bytes, and what compaction has left."""
+        version, fates = self._version, {where: one for where, one in self._fates.items() if any(one.rows.values())}
+        spans = [
+            KeySpan(
+                _level(table.level),
+                table.smallest,
+                table.end,
+                table.file.size,
+                Box(
+                    0,
+                    0,
+                    _summary(table.file.name, table.file.size, fates.get((table.file.name, table.level))),
+                    path=table.file.path,
+                ),
+            )
+            for table in version.tables
+        ]
+        if version.bytewise and spans:
+            spans = [
+                one._replace(
+                    box=one.box._replace(text=f"{one.box.text}; {key_text(one.smallest)} to {last_key_text(one.end)}")
+                )
+                for one in spans
+            ]
+            note = "A stretch between two bounds of tables is as wide as its bytes. Rows of a level overlap."
+            yield over_keys("Tables by level and key", spans, note)
+        sizes = Sums("bytes")
+        for file in version.logs:
+            sizes.add("logs", "live", file.size, file.path)
+        for table in sorted(version.tables, key=lambda one: one.level):
+            sizes.add(_level(table.level), "live", table.file.size, table.file.path)
+        for blobs in version.blobs.values():
+            sizes.add("blob files", "live", blobs.file.size, blobs.file.path)
+        for file in version.dead:
+            kind = "tables" if TABLE_NAME.match(file.name) else "blob files" if BLOB_NAME.match(file.name) else "logs"
+            sizes.add(f"{kind} left by compaction", "not named by the MANIFEST", file.size)
+        yield sizes.picture("Bytes of files by level")
+        alive = Sums("bytes")
+        for (_, level), fate in sorted(fates.items(), key=lambda one: one[0][1]):
+            for name in _FATES:
+                if fate.sizes[name]:
+                    alive.add(_level(level), name, fate.sizes[name])
+        if fates:
+            note = "Of keys and values, before compression. Older versions and deletions wait for compaction."
+            yield alive.picture("Live and dead bytes by level", note, _FATES)
+
+
+def _level(level: int) -> str:
+    return "logs" if level == LOG_LEVEL else f"level {level}"
+
+
+def _summary(name: str, size: int, fate: _Fate | None) -> str:
+    return f"{name}: {size:,} bytes" + (f", {fate.text}" if fate is not None else "")
