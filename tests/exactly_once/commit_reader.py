@@ -9,6 +9,7 @@ import json
 import os
 import signal
 import sys
+import threading
 from collections import Counter
 from collections.abc import Iterator
 from typing import Any
@@ -33,7 +34,10 @@ def files(root: str) -> dict[str, int]:
     side = f"{root}/{SIDE}"
     root = side if os.path.isdir(side) else root
     try:
+        before = os.stat(root)
         everything = os.listdir(root)
+        if not os.path.samestat(before, os.stat(root)):  # what was listed is the old directory, which is being deleted
+            return {}
     except FileNotFoundError:  # between two looks
         return {}
     names = [name for name in everything if not name.startswith((".", "_"))]
@@ -61,17 +65,17 @@ def looks(root: str, options: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 def main() -> None:
     root, options = sys.argv[1], json.loads(sys.argv[2])
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit())
+    ended = threading.Event()
+    signal.signal(signal.SIGTERM, lambda *_: ended.set())
     last: dict[str, Any] = {}
-    number = 0
-    try:
-        for number, look in enumerate(looks(root, options), 1):  # noqa: B007
-            (kind, seen), *_ = look.items()
-            if last.get(kind) != seen:
-                print(json.dumps(look), flush=True)
-            last[kind] = seen
-    finally:
-        print(json.dumps({"looks": number}), flush=True)
+    for number, look in enumerate(looks(root, options), 1):
+        (kind, seen), *_ = look.items()
+        if last.get(kind) != seen:
+            print(json.dumps(look), flush=True)
+        last[kind] = seen
+        if ended.is_set():
+            print(json.dumps({"looks": number}), flush=True)
+            return
 
 
 if __name__ == "__main__":
