@@ -29,6 +29,7 @@ if TYPE_CHECKING:
         UnsupportedError,
     )
     from sawlog.format import Format, Fragment, Writer
+    from sawlog.indexing import Indexed, IndexWarning, index
     from sawlog.scan import Scan
     from sawlog.skipped import Skipped
     from sawlog.watching import Watch
@@ -43,6 +44,8 @@ __all__ = [
     "Format",
     "FormatError",
     "Fragment",
+    "IndexWarning",
+    "Indexed",
     "InternalError",
     "OptionError",
     "Report",
@@ -58,6 +61,7 @@ __all__ = [
     "Writer",
     "Written",
     "formats",
+    "index",
     "open",
     "read",
     "repair",
@@ -82,6 +86,7 @@ _PLACES = {
         "UnsupportedError",
     ),
     "format": ("Format", "Fragment", "Writer"),
+    "indexing": ("IndexWarning", "Indexed", "index"),
     "scan": ("Scan",),
     "skipped": ("Skipped",),
     "watching": ("Watch",),

@@ -18,6 +18,7 @@ from sawlog.dataset import Dataset
 from sawlog.errors import ChangedError, FormatError, OptionError, SchemaError
 from sawlog.format import Format, Writer
 from sawlog.guard import guarded
+from sawlog.indexing import with_index
 from sawlog.options import current, parse_options
 from sawlog.reading import cores
 from sawlog.recognition import formats as _formats
@@ -80,6 +81,7 @@ def open(
     storage_options: Mapping[str, Any] | Storage | None = None,
     memory_map: bool = False,
     use_threads: bool | int = True,
+    index: PathLike | bool = False,
     **options: Any,
 ) -> Dataset:
     """Open a file, a directory, a glob or a list of them as a dataset. No more than headers are read.
@@ -102,6 +104,8 @@ def open(
             another one truncates is killed.
         use_threads: Whether all cores decode, or how many threads. Order is kept, and no more batches are in flight
             than twice the threads.
+        index: The index that `sawlog.index` has made of the path, or `True` for the one in the directory: headers of
+            files that it knows are not read. Where it cannot be used, a warning says why.
         **options: The format's own options.
 
     Raises:
@@ -112,6 +116,7 @@ def open(
     """
     storage = _storage(storage_options, memory_map)
     paths = _names(path, storage)
+    storage = with_index(storage, index, paths)
     found = _find(paths, format, view, storage)
     chosen = found.format
     if view not in chosen.view_names:
@@ -148,6 +153,7 @@ def read(
     storage_options: Mapping[str, Any] | Storage | None = None,
     memory_map: bool = False,
     use_threads: bool | int = True,
+    index: PathLike | bool = False,
     **options: Any,
 ) -> pa.Table:
     """Read into a table in memory. Arguments and errors are those of `open`; damage raises `DamageError`.
@@ -168,6 +174,7 @@ def read(
             storage_options=storage_options,
             memory_map=memory_map,
             use_threads=use_threads,
+            index=index,
             **options,
         ).to_table()
 

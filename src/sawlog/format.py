@@ -574,6 +574,17 @@ class Format(FollowedFormat, ABC):
     def match(self, file: File, head: bytes) -> Match:
         """Whether a file is of this format, judged by its name and its first `PROBE_BYTES`."""
 
+    def head_bytes(self, head: bytes) -> int:
+        """How many of a file's first bytes planning looks at, which an index may keep.
+
+        Formats whose every file has to be looked into override this.
+
+        Args:
+            head: The first `PROBE_BYTES` of the file, or all of it.
+        """
+        del head
+        return 0
+
     @abstractmethod
     def select(self, files: Sequence[File], view: str) -> list[File]:
         """Those files of a directory or glob that belong to a dataset of this format, in reading order."""

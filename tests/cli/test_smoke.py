@@ -51,6 +51,7 @@ SMOKE: dict[str, tuple[Sequence[str], str]] = {
     "import-status": (["--help"], "log"),
     "merge": (["--help"], "date"),
     "validate": (["{place}/columns"], "columns"),
+    "index": (["{place}/logs", "--output", "{place}/an.index"], "of deephaven_log in the index"),
     "vacuum": (["{place}", "--dry-run"], "0 leftovers"),
 }
 

@@ -58,21 +58,22 @@ def _staged(writer: SawlogWriter, job: sawlog.commit.Job, generation: int, task:
     return writing.finish()
 
 
-def count_steps(kill: int | None) -> Callable[[], int]:
-    """Count what changes the disk, or is asked of a store, and be killed before one of them."""
+def count_steps(kill: int | None, answer: int) -> Callable[[], int]:
+    """Count what changes the disk, or is asked of a store, and be killed before or after one of them."""
     numbers, lock, done = itertools.count(1), threading.Lock(), [0]
 
-    def step() -> None:
+    def step(name: str) -> None:
         with lock:
             done[0] = next(numbers)
             if done[0] == kill:
+                os.write(answer, json.dumps({"step": name}).encode())
                 os.kill(os.getpid(), signal.SIGKILL)
 
     def counted(change: Callable[..., Any]) -> Callable[..., Any]:
         def call(*args: Any, **more: Any) -> Any:
-            step()
+            step(f"before {change.__name__}")
             result = change(*args, **more)
-            step()
+            step(f"after {change.__name__}")
             return result
 
         return call
@@ -82,10 +83,10 @@ def count_steps(kill: int | None) -> Callable[[], int]:
     sawlog.commit.exchange = counted(sawlog.commit.exchange)  # type: ignore[attr-defined]
     asking = aiobotocore.client.AioBaseClient._make_api_call
 
-    async def ask(*args: Any, **more: Any) -> Any:
-        step()
-        result = await asking(*args, **more)
-        step()
+    async def ask(client: Any, name: str, *args: Any, **more: Any) -> Any:
+        step(f"before {name}")
+        result = await asking(client, name, *args, **more)
+        step(f"after {name}")
         return result
 
     aiobotocore.client.AioBaseClient._make_api_call = ask
@@ -96,7 +97,7 @@ def run(asked: dict[str, Any], answer: int) -> None:
     if asked["exchange"] is False:
         sawlog.commit.exchange = lambda *_: False  # type: ignore[attr-defined]
     publish = commit(asked)
-    steps = count_steps(asked["kill"])
+    steps = count_steps(asked["kill"], answer)
     publish()
     os.write(answer, json.dumps({"steps": steps()}).encode())
 

@@ -7,12 +7,17 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import sys
+import threading
 from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
 import sawlog
+
+SIDE = "side=left"
+"""A directory that jobs write whose rows are partitioned."""
 
 
 def generations(root: str, options: dict[str, Any]) -> dict[str, int]:
@@ -22,14 +27,27 @@ def generations(root: str, options: dict[str, Any]) -> dict[str, int]:
 
 
 def files(root: str) -> dict[str, int]:
-    """Visible files by job, as anybody sees them who lists a local directory; of a stream's, its directories."""
-    names = [name for name in os.listdir(root) if not name.startswith((".", "_"))]
+    """Visible files by job, as anybody sees them who lists a local directory; of a stream's, its directories.
+
+    Of directories by side, one is looked at: two that are listed one after the other need not be of one moment.
+    """
+    side = f"{root}/{SIDE}"
+    root = side if os.path.isdir(side) else root
+    try:
+        before = os.stat(root)
+        everything = os.listdir(root)
+        if not os.path.samestat(before, os.stat(root)):  # what was listed is the old directory, which is being deleted
+            return {}
+    except FileNotFoundError:  # between two looks
+        return {}
+    names = [name for name in everything if not name.startswith((".", "_"))]
     if not any(name.startswith("batch-") for name in names):
         return dict(sorted(Counter(name.split("-")[2].partition(".")[0] for name in names).items()))
     found = {}
     for name in sorted(names):
         try:
-            found[name] = len(os.listdir(f"{root}/{name}"))
+            inside = os.listdir(f"{root}/{name}")
+            found[name] = len(os.listdir(f"{root}/{name}/{SIDE}") if SIDE in inside else inside)
         except FileNotFoundError:  # between two looks
             return {}
     return found
@@ -47,12 +65,17 @@ def looks(root: str, options: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 def main() -> None:
     root, options = sys.argv[1], json.loads(sys.argv[2])
+    ended = threading.Event()
+    signal.signal(signal.SIGTERM, lambda *_: ended.set())
     last: dict[str, Any] = {}
-    for look in looks(root, options):
+    for number, look in enumerate(looks(root, options), 1):
         (kind, seen), *_ = look.items()
         if last.get(kind) != seen:
             print(json.dumps(look), flush=True)
         last[kind] = seen
+        if ended.is_set():
+            print(json.dumps({"looks": number}), flush=True)
+            return
 
 
 if __name__ == "__main__":

@@ -15,6 +15,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,19 @@ from typing import Any
 from sawlog.storage import Storage
 from tests.exactly_once.commit_reader import generations
 
-KINDS = ("append", "overwrite", "stream", "complete")
+SIDES = {"partitionby": "side"}
+DYNAMIC = {**SIDES, "partitionoverwritemode": "dynamic"}
+KINDS: dict[str, tuple[str, dict[str, str]]] = {
+    "append": ("append", {}),
+    "append by side": ("append", SIDES),
+    "overwrite": ("overwrite", {}),
+    "overwrite by side": ("overwrite", SIDES),
+    "overwrite sides": ("overwrite", DYNAMIC),
+    "stream": ("stream", {}),
+    "stream by side": ("stream", SIDES),
+    "complete": ("complete", {}),
+}
+"""What jobs do, and their options."""
 REPLACING = ("overwrite", "complete")
 TASKS = 5
 ROWS = 2 * TASKS
@@ -35,19 +48,24 @@ class Tally:
     Attributes:
         kills: How many there were.
         committed: In how many of them the new rows were there already.
-        seen: Different states that the reader saw.
+        looks: How often the reader looked meanwhile.
+        seen: Different states that it saw.
+        steps: How often a driver was killed at which call.
         faults: What it must not have seen.
     """
 
     kills: int = 0
     committed: int = 0
+    looks: int = 0
     seen: int = 0
+    steps: Counter[str] = field(default_factory=Counter)
     faults: list[str] = field(default_factory=list)
 
     def __str__(self) -> str:
         return (
             f"{self.kills} kills, {self.committed} of them after the new rows were there;"
-            f" {self.seen} states seen by readers; {len(self.faults)} faults"
+            f" {self.looks} looks of readers, who saw {self.seen} states; {len(self.faults)} faults;"
+            f" killed at {', '.join(f'{step} {count}' for step, count in self.steps.most_common())}"
             + "".join(f"\n  {one}" for one in self.faults)
         )
 
@@ -57,14 +75,15 @@ class Commits:
 
     Args:
         root: The directory.
-        kind: Of the jobs.
+        kind: Of the jobs, one of `KINDS`.
         options: To reach it.
         exchange: Whether the system can exchange directories.
         seed: Of the steps at which drivers are killed.
     """
 
     def __init__(self, root: str, kind: str, options: dict[str, Any], seed: int, *, exchange: bool = True) -> None:
-        self.root, self.kind, self.options, self.exchange = root, kind, options, exchange
+        self.root, self.options, self.exchange = root, options, exchange
+        self.kind, self._own = KINDS[kind]
         self.tally = Tally()
         self._random = random.Random(seed)
         self._generation = 0
@@ -108,7 +127,7 @@ class Commits:
         asked = {
             "root": self.root,
             "kind": self.kind,
-            "options": {"storage_options": json.dumps(self.options)} if self.options else {},
+            "options": {**self._own, **({"storage_options": json.dumps(self.options)} if self.options else {})},
             "exchange": self.exchange,
             "generation": self._generation,
             "tasks": TASKS,
@@ -128,6 +147,8 @@ class Commits:
             self.tally.faults.append(f"killed at {kill} of {self._steps}: {found}, expected {self._visible} or {new}")
         self.tally.kills += answer["killed"]
         self.tally.committed += answer["killed"] and found == _whole(new)
+        if answer["killed"]:
+            self.tally.steps[answer["step"]] += 1
         return answer
 
     def _reader(self) -> subprocess.Popen[str]:
@@ -141,6 +162,9 @@ class Commits:
             newest: list[int] = []
             for line in reader.stdout:
                 ((kind, seen),) = json.loads(line).items()
+                if kind == "looks":
+                    self.tally.looks += seen
+                    continue
                 self.tally.seen += 1
                 begun.set()
                 if kind == "rows":
@@ -179,9 +203,9 @@ def main() -> int:
             (f"{place}, {kind}", root, kind, settings, exchange)
             for kind in KINDS
             for place, root, settings, exchange in (
-                ("local", f"{directory}/a/{kind}/out", {}, True),
-                ("local without exchange", f"{directory}/b/{kind}/out", {}, False),
-                ("S3", f"s3://logs/{kind}/out", options, True),
+                ("local", f"{directory}/a/{kind.replace(' ', '-')}/out", {}, True),
+                ("local without exchange", f"{directory}/b/{kind.replace(' ', '-')}/out", {}, False),
+                ("S3", f"s3://logs/{kind.replace(' ', '-')}/out", options, True),
             )
         ]
         for number, (name, root, kind, settings, exchange) in enumerate(places):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import pickle
 import threading
 import tracemalloc
@@ -211,3 +212,27 @@ def test_a_hundred_thousand_remote_files(requests: Counter[str], root: str) -> N
     assert len(partitions) == -(-files // 64)
     assert peak < files * 4096, "memory per file is bounded"
     assert pickled < files * 512
+
+
+def test_an_index_plans_without_headers(requests: Counter[str], root: str) -> None:
+    for number in range(FILES):
+        sawlog.write(pa.table({"i": [number]}), f"{root}/Trades.bin.{number:06}", format="deephaven_log")
+    pipe_old(root)
+    assert sawlog.index(root, format="deephaven_log").files == FILES
+    requests.clear()
+    reader, partitions = planned({"path": root, "index": "true", "deletes": "ignore"}, "deephaven_log")
+    headers = [path for path in requests if "Trades" in path]
+    assert not headers
+    assert (requests["find"], requests["cat_file"]) == (2, 2), (
+        "for the schema and for the plan: a listing, and the index"
+    )
+    assert 1 < len(partitions) <= -(-FILES // 64)
+    assert len(pickle.dumps(partitions)) < FILES * 300 + 10_000, "what begins alike shares a header"
+    assert sorted(delivered(reader, partitions)["i"].to_pylist()) == list(range(FILES))
+
+
+def pipe_old(root: str) -> None:
+    """Files as if they had been there for a minute: the store tells versions apart by time only."""
+    for path, file in MemoryFileSystem.store.items():
+        if root[9:] in path:
+            file.created -= dt.timedelta(minutes=1)

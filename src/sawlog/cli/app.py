@@ -21,7 +21,7 @@ COMMANDS_GROUP = "sawlog.commands"
 
 VERBS = (
     *("ls", "info", "cat", "verify", "map", "repair", "convert", "diff", "init", "run"),
-    *("sql", "formats", "vacuum", "warm-up", "spark-jar"),
+    *("sql", "formats", "index", "vacuum", "warm-up", "spark-jar"),
 )
 """Verbs of all formats, each a function in a module of its own."""
 

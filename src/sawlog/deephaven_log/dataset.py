@@ -26,7 +26,7 @@ from sawlog.deephaven_log.fragments import (
     UnreadableFile,
     whole_log,
 )
-from sawlog.deephaven_log.header import Header, IncompleteHeaderError, read_header
+from sawlog.deephaven_log.header import Header, IncompleteHeaderError, header_size, read_header
 from sawlog.deephaven_log.names import LogName, order_key, parse_name
 from sawlog.deephaven_log.options import ReadOptions
 from sawlog.deephaven_log.plan import Layout, find_cut, find_cuts, scan
@@ -61,16 +61,32 @@ class Log:
         return known if all(known) else (self.file.path,)
 
 
-def open_log(file: File, options: ReadOptions, storage: Storage) -> Header:
+def open_log(file: File, options: ReadOptions, storage: Storage, known: dict[bytes, Header] | None = None) -> Header:
     """Header of a file.
+
+    Args:
+        file: The file.
+        options: How it is read.
+        storage: Where it is.
+        known: Headers that were parsed before, by their bytes: files that begin alike share one.
 
     Raises:
         IncompleteHeaderError: When the file ends inside the header.
         FormatError: When it is no log of a known version, or its header is damaged.
     """
-    head = storage.read(file.path, 0, min(PROBE_BYTES, file.size))
+    head = storage.head(file, PROBE_BYTES)
+    size = header_size(head)
+    if known is not None and size <= file.size and (same := known.get(head[:size])) is not None:
+        return same
     force = "unknown_versions" in options.salvage
-    return read_header(file.path, file.size, storage, head, strict=options.strict, force=force)
+    try:
+        header = read_header(file.path, file.size, storage, head, strict=options.strict, force=force)
+    except FormatError:
+        if len(head) >= min(PROBE_BYTES, file.size):
+            raise
+        head = storage.read(file.path, 0, PROBE_BYTES)  # an index is not believed when it says that a file is bad
+        header = read_header(file.path, file.size, storage, head, strict=options.strict, force=force)
+    return header if known is None else known.setdefault(header.raw, header)
 
 
 class DeephavenLogContents(Contents):
@@ -286,18 +302,19 @@ class DeephavenLogContents(Contents):
             raise OptionError(f"logs of several tables: {found}; choose one with namespace= and table=")
         chosen.sort(key=lambda pair: order_key(pair[1], pair[0].path))
         names = {file.path: name for file, name in chosen}
+        known: dict[bytes, Header] = {}
         alone = len(chosen) == 1 and not followed
         opened = scan.storage.each(
-            lambda file: self._open(file, names[file.path], scan, alone=alone), (file for file, _ in chosen)
+            lambda file: self._open(file, names[file.path], scan, known, alone=alone), (file for file, _ in chosen)
         )
         logs = list(opened)
         if all(log.header is None for log in logs) and not followed:
             raise FormatError(f"{logs[0].reason} (and no other log is readable)")
         return logs
 
-    def _open(self, file: File, name: LogName, scan: Scan, *, alone: bool) -> Log:
+    def _open(self, file: File, name: LogName, scan: Scan, known: dict[bytes, Header], *, alone: bool) -> Log:
         try:
-            header = open_log(file, self._options, scan.storage)
+            header = open_log(file, self._options, scan.storage, known)
         except FormatError as error:
             incomplete = isinstance(error, IncompleteHeaderError)
             if alone or not (incomplete or scan.on_damage == "skip"):

@@ -40,6 +40,12 @@ class DeephavenLog(Format):
             return Match.CONTENT
         return Match.NAME if is_log_name(file.name) else Match.NO
 
+    def head_bytes(self, head: bytes) -> int:
+        """The header."""
+        from sawlog.deephaven_log.header import header_size
+
+        return header_size(head)
+
     def select(self, files: Sequence[File], view: str) -> list[File]:
         """Logs by partition, those of a partition in the order in which they were begun."""
         chosen = [file for file in files if file.explicit or is_log_name(file.name)]

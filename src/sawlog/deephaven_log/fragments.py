@@ -17,6 +17,7 @@ from sawlog.deephaven.text import encoded_array
 from sawlog.deephaven_log import layout
 from sawlog.deephaven_log.header import Header
 from sawlog.deephaven_log.layout import Flag, Kind
+from sawlog.errors import ChangedError
 from sawlog.format import FILE_COLUMN, OFFSET_COLUMN, Fragment, Projection, Scan
 
 if TYPE_CHECKING:
@@ -76,6 +77,21 @@ class LogFragment(Fragment):
         """See `Fragment.extent`."""
         return self.end - self.size, self.size
 
+    def opened(self) -> Source:
+        """The log, whose header is the one that the range was planned by, wherever that was found.
+
+        Raises:
+            ChangedError: When it is not.
+        """
+        source = self.scan.storage.open(self.file, self.end)
+        if self.start == self.header.size and source.window(0, self.start).tobytes() != self.header.raw:
+            source.close()
+            raise ChangedError(
+                f"{self.path}: the header is not the one that the read was planned by: the file was replaced, or an"
+                " index is wrong; make that again"
+            )
+        return source
+
     def entries(self, source: Source) -> Entries:
         """What a walk over the range goes by."""
         from sawlog.deephaven_log.walk import Entries
@@ -89,7 +105,7 @@ class RowRange(LogFragment):
 
     def decode(self, schema: pa.Schema, findings: Findings) -> Iterator[pa.RecordBatch]:
         """See `Fragment.decode`."""
-        with closing(self.scan.storage.open(self.file, self.end)) as source:
+        with closing(self.opened()) as source:
             yield from self.walk(source, schema, findings).batches()
 
     def walk(self, source: Source, schema: pa.Schema, findings: Findings) -> RowWalk:
@@ -125,8 +141,7 @@ class EntryRange(LogFragment):
         """See `Fragment.decode`."""
         from sawlog.deephaven_log.walk import EntryWalk
 
-        storage = self.scan.storage
-        with closing(storage.open(self.path)) as source, closing(storage.open(self.path)) as again:
+        with closing(self.opened()) as source, closing(self.scan.storage.open(self.path)) as again:
 
             def show(entries: Any) -> pa.RecordBatch:
                 if self.scan.view == "commands":

@@ -127,6 +127,15 @@ class _Cursor:
         return _Cursor(self.path, self.data, start, start + length)
 
 
+def header_size(head: bytes) -> int:
+    """Bytes of the header that the first bytes of a file begin; of the preamble, where they begin none."""
+    if len(head) < layout.PREAMBLE_SIZE:
+        return len(head)
+    magic, _, remaining = struct.unpack_from(">Iii", head)
+    plausible = magic == layout.MAGIC and layout.DIGEST_SIZE <= remaining <= layout.MAX_HEADER_SIZE
+    return layout.PREAMBLE_SIZE + (remaining if plausible else 0)
+
+
 def read_header(path: str, size: int, storage: Storage, head: bytes, *, strict: bool, force: bool) -> Header:
     """Read a file's header.
 

@@ -16,8 +16,9 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from pyspark_sawlog import DefaultSource
+    from sawlog.indexing import Indexed
 
-__all__ = ["data_source", "register", "session", "spark_jar"]
+__all__ = ["data_source", "index", "register", "session", "spark_jar"]
 
 HELPERS_GROUP = "sawlog.spark"
 """Entry points of functions and classes that belong to one format; they become attributes of this package."""
@@ -47,6 +48,20 @@ def spark_jar() -> str:
     from sawlog.spark import jar
 
     return jar.spark_jar()
+
+
+def index(spark: SparkSession, path: str, **settings: Any) -> Indexed:
+    """What `sawlog.index` does, with the files looked into by Spark's tasks: for millions of remote ones.
+
+    Args:
+        spark: The session.
+        path: The directory, which executors see as the driver does.
+        **settings: Of `sawlog.index`.
+    """
+    from sawlog import indexing
+    from sawlog.spark import tasks
+
+    return indexing.index(path, run=tasks.in_parts(spark), **settings)
 
 
 def register(spark: SparkSession) -> list[str]:

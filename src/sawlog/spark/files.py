@@ -206,14 +206,14 @@ class FileColumns:
         ]
         return cls(bases, pa.schema(fields), metadata, rescued)
 
-    @property
+    @functools.cached_property
     def available(self) -> pa.Schema:
         """All of them."""
         extra = [spark.StructField(METADATA, self.metadata)] if self.metadata is not None else []
         rescued = [pa.field(self.rescued, RESCUED_TYPE)] if self.rescued is not None else []
         return pa.schema([*self.partitions, *arrow_schema(spark.StructType(extra)), *rescued])
 
-    @property
+    @functools.cached_property
     def names(self) -> set[str]:
         """Their names."""
         return set(self.available.names)

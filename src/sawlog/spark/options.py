@@ -51,6 +51,7 @@ class ReadOptions:
             see `sawlog.spark.filters`.
         provenance: Whether `_file` and `_offset` are appended.
         task_bytes: Input bytes per task that planning aims at.
+        index: The index that `sawlog.index` has made of the path; `true`: the one in the directory.
     """
 
     format: str | None = None
@@ -62,6 +63,7 @@ class ReadOptions:
     pushdown: bool = False
     provenance: bool = False
     task_bytes: int = TASK_BYTES
+    index: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +137,7 @@ class Request:
                 on_damage=_POLICIES[own.mode],
                 provenance=own.provenance,
                 storage_options=self.storage.anew(),
+                index=_index(own.index),
                 **self.rest,
             )
 
@@ -214,6 +217,10 @@ def _take_paths(rest: dict[str, Any]) -> tuple[str, ...]:
     if not one:
         raise OptionError(f"option 'path' is required, as in .load(path) and .save(path); {_NO_TABLES}")
     return (_absolute(one),)
+
+
+def _index(given: str | None) -> str | bool:
+    return given is not None and (given.lower() == "true" or (given.lower() != "false" and _absolute(given)))
 
 
 def _absolute(path: str) -> str:

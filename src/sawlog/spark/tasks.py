@@ -31,6 +31,8 @@ two seconds, while the job has failed at once."""
 _LOCAL = re.compile(r"local(?:\[ *[\d*]+ *(?:, *(\d+) *)?\])?")
 """A master that runs tasks in the driver: threads, and attempts at a task, which are one where nothing is said."""
 _LOOK_SECONDS = 0.05
+ITEMS = 1000
+"""Small items that a task works on."""
 
 
 def running_task() -> TaskContext:
@@ -103,6 +105,23 @@ def run_tasks(
         raise
     found = {row["item"]: pickled.loads(bytes(row["outcome"])) for row in rows}
     return [found[index] for index in range(len(items))]
+
+
+def in_parts(
+    spark: SparkSession,
+) -> Callable[[Callable[[Sequence[Item]], list[Outcome]], Sequence[Item]], list[Outcome]]:
+    """What has a function of many items done to parts of them in tasks, and raises the first error."""
+
+    def run(function: Callable[[Sequence[Item]], list[Outcome]], items: Sequence[Item]) -> list[Outcome]:
+        parts = [items[at : at + ITEMS] for at in range(0, len(items), ITEMS)]
+        found: list[Outcome] = []
+        for outcome in run_tasks(spark, function, parts, [TASK_BYTES] * len(parts)):
+            if isinstance(outcome, SawlogError):
+                raise outcome
+            found += outcome
+        return found
+
+    return run
 
 
 def _attempts(spark: SparkSession) -> int:

@@ -33,6 +33,7 @@ from sawlog.staging import (
     staged_name,
     sync_directory,
 )
+from sawlog.storage.index import Index
 from sawlog.storage.inputs import Inputs
 from sawlog.storage.remote import Remote, State, Store, connected, modified_at, version_of
 from sawlog.storage.sources import LocalSource, MappedSource, RemoteSource, Source, failed_read
@@ -79,12 +80,14 @@ class Storage:
         memory_map: Whether local files are memory-mapped: one that is then truncated ends the process.
         inputs: What is read without being a file at a path.
         chosen: Whether a file below a path belongs to it; all of them do by default. Picklable.
+        index: How files begin, where that is known; it stays in this process.
     """
 
     options: Mapping[str, Any] = field(default_factory=dict, repr=False)
     memory_map: bool = False
     inputs: Inputs = field(default_factory=Inputs, repr=False, compare=False)
     chosen: Callable[[str, File], bool] | None = None
+    index: Index | None = field(default=None, repr=False, compare=False)
     _found: dict[str, os.stat_result] = field(default_factory=dict, repr=False, compare=False)
     _states: dict[str, State] = field(default_factory=dict, repr=False, compare=False)
     _asked: dict[str, State] = field(default_factory=dict, repr=False, compare=False)
@@ -94,7 +97,7 @@ class Storage:
         return (Storage, (self.options, self.memory_map, self.inputs, self.chosen))
 
     def anew(self) -> Storage:
-        """The same, with nothing found yet: what is opened need not be what was found before."""
+        """The same, with nothing found yet, and without an index: what is opened need not be what was found before."""
         return Storage(self.options, self.memory_map, self.inputs, self.chosen)
 
     def find(self, paths: PathLike | Sequence[PathLike]) -> list[File]:
@@ -271,6 +274,24 @@ class Storage:
                 return file.read(-1 if length is None else length)
             except OSError as error:
                 raise failed_read(name, offset, error) from error
+
+    def head(self, file: File, most: int) -> bytes:
+        """The first bytes of a file: as many as say how it is read if the index knows them, or `most`.
+
+        Raises:
+            ChangedError: As `read` does.
+            StorageError: As `read` does.
+        """
+        known = self.index.get(file) if self.index is not None else None
+        if known is not None:
+            return known
+        if is_remote(file.path) and file.path not in self.inputs:
+            self._object(file.path, file)  # which is still the one that was found, here or by another process
+        return self.read(file.path, 0, min(most, file.size))
+
+    def tagged(self, url: str) -> bool:
+        """Whether the store of a remote file that was found gives other contents another tag."""
+        return url in self._states and bool(self._states[url].tags)
 
     def stage(self, path: PathLike, marker: str = "") -> StagedFile:
         """Begin a file that appears at `path`, whole, when it is published; pipes are written to at once.

@@ -1,0 +1,35 @@
+"""`sawlog index`: keep headers of many files in one, so that reads need not ask for each."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Annotated
+
+import typer
+
+from sawlog.cli import arguments
+from sawlog.cli.errors import Exit
+from sawlog.cli.output import Outcome, counted, show
+from sawlog.indexing import index as update
+
+
+def index(
+    path: Annotated[str, typer.Argument(metavar="PATH", help="Directory, glob or fsspec URL of the files.")],
+    output: Annotated[
+        str | None,
+        typer.Option(
+            "--output", metavar="FILE", help="The index; _sawlog_index in the directory by default.", show_default=False
+        ),
+    ] = None,
+    format: arguments.FormatName = None,
+    storage: arguments.StorageOptions = None,
+    json: arguments.Json = False,
+) -> int:
+    """Keep headers of many files in one, so that reads need not ask for each; run again, it looks at what has changed.
+
+    Reads use it by -o index=true, or -o index=FILE.
+    """
+    done = update(path, to=output, format=format, storage_options=arguments.storage_options(storage))
+    facts = [("index", done.path), ("looked into", f"{done.read:,}"), ("dropped", f"{done.dropped:,}")]
+    show(Outcome(asdict(done), counted(done.files, "file"), f"of {done.format} in the index", facts), json=json)
+    return Exit.OK
