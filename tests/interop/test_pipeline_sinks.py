@@ -59,6 +59,18 @@ from = "recent"
 format = "parquet"
 path = "recent"
 """
+EVOLVING = """
+[sinks.ticks]
+from = "ticks"
+format = "delta"
+path = "table"
+[sinks.ticks.options]
+mergeSchema = true
+"""
+COMPACTING = {
+    "spark.databricks.delta.autoCompact.enabled": "true",
+    "spark.databricks.delta.autoCompact.minNumFiles": "2",
+}
 TO_KAFKA = """
 [steps.messages]
 sql = "SELECT sym AS key, to_json(struct(*)) AS value FROM ticks"
@@ -119,6 +131,32 @@ def test_into_a_delta_table_and_out_of_it(tmp_path: Path) -> None:
     found = pa.concat_tables(parts).sort_by("n")
     assert found["n"].to_pylist() == list(range(100, 1500))
     assert found["more"].to_pylist() == [n / 4 + 1 for n in range(100, 1500)]
+
+
+def test_a_delta_table_takes_a_new_column_and_is_compacted(tmp_path: Path) -> None:
+    """The column appears in the logs; a run of the changed schema goes on from the same checkpoint."""
+    jars, settings = delta.jars(), {**delta.SETTINGS, **COMPACTING}
+    narrow = EVOLVING.replace('"ticks"\n', '"narrow"\n', 1)
+    narrow += '\n[steps.narrow]\nsql = "SELECT n, sym FROM ticks"\n'
+    with Logger(tmp_path / "logs", SCHEMA, namespace="Market", table="Ticks") as log:
+        for start, count, sink in ((0, 1000, narrow), (1000, 500, EVOLVING)):
+            log.write(ticks(start, count))
+            log.flush()
+            *_, end = run(tmp_path, "into", jars, sink, settings)
+            assert end["rows"] == {"ticks": count}
+    entries = [
+        json.loads(line)
+        for file in sorted((tmp_path / "table/_delta_log").glob("*.json"))
+        for line in file.read_text().splitlines()
+    ]
+    assert "OPTIMIZE" in {entry["commitInfo"]["operation"] for entry in entries if "commitInfo" in entry}
+    assert sum("txn" in entry for entry in entries) == 2, "by its number a micro-batch is written once"
+    removed = {entry["remove"]["path"] for entry in entries if "remove" in entry}
+    added = {entry["add"]["path"] for entry in entries if "add" in entry}
+    parts = [pq.read_table(tmp_path / "table" / name) for name in added - removed]
+    found = pa.concat_tables(parts, promote_options="default").sort_by("n")
+    assert found["n"].to_pylist() == list(range(1500))
+    assert found["price"].to_pylist() == [None] * 1000 + [n / 4 for n in range(1000, 1500)]
 
 
 def test_into_a_real_kafka(tmp_path: Path) -> None:
