@@ -75,6 +75,8 @@ def _recommend_jar() -> None:
     of Spark's own log do. There is one such process, or more, for each query, and one directory for each application.
     """
     folder = os.environ.get("SPARK_LOCAL_DIRS", "").partition(",")[0]
+    if not folder:  # no process of Spark's
+        return
     with contextlib.suppress(OSError), open(os.path.join(folder, _RECOMMENDED), "x"):
         sys.stderr.write(f"{time.strftime('%y/%m/%d %H:%M:%S')} INFO sawlog: {_RECOMMENDATION}\n")
 
