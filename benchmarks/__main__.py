@@ -28,6 +28,7 @@ BENCHMARKS = (
     "streams",
     "threads",
     "spark_columnar",
+    "first_query",
     "kernels",
     "startup",
 )

@@ -238,7 +238,7 @@ PRIVATE = {
     "milvus_binlog/test_shapes.py": 2,
     "pipeline/test_ending.py": 1,
     "pipeline/test_watching.py": 2,
-    "spark/test_jar.py": 3,
+    "spark/test_jar.py": 2,
     "test_commit.py": 2,
     "test_reading.py": 1,
     "test_sources.py": 3,

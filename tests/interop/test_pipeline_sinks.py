@@ -11,6 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pyspark
 import pytest
 
 from sawlog.deephaven_log.logger import Logger
@@ -20,12 +21,14 @@ from tests.interop.kafka_server import connector_jars, kafka
 pytestmark = pytest.mark.interop
 
 SCHEMA = pa.schema([("n", pa.int64()), ("sym", pa.string()), ("price", pa.float64())])
-PIPELINE = """\
-[pipeline]
+STREAM = """\
 mode = "stream"
 checkpoint = "state-{name}"
 trigger = "available-now"
-
+"""
+PIPELINE = """\
+[pipeline]
+{head}
 [spark]
 master = "local[2]"
 ui.enabled = false
@@ -59,6 +62,48 @@ from = "recent"
 format = "parquet"
 path = "recent"
 """
+EVOLVING = """
+[sinks.ticks]
+from = "ticks"
+format = "delta"
+path = "table"
+[sinks.ticks.options]
+mergeSchema = true
+"""
+COMPACTING = {
+    "spark.databricks.delta.autoCompact.enabled": "true",
+    "spark.databricks.delta.autoCompact.minNumFiles": "2",
+}
+ICEBERG = "org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.11.0"
+LAKE = {
+    "spark.sql.extensions": "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
+    "spark.sql.catalog.lake": "org.apache.iceberg.spark.SparkCatalog",
+    "spark.sql.catalog.lake.type": "hadoop",
+    "spark.sql.catalog.lake.table-default.write.spark.accept-any-schema": "true",
+}
+TO_ICEBERG = """
+[steps.chosen]
+sql = "SELECT {columns} FROM ticks WHERE n >= {start}"
+
+[sinks.ticks]
+from = "chosen"
+format = "iceberg"
+table = "lake.market.ticks"
+mode = "append"
+[sinks.ticks.options]
+mergeSchema = true
+"""
+COMPACT = """
+from pyspark.sql import SparkSession
+builder = SparkSession.builder.master("local[2]").config("spark.jars", {jars!r})
+for key, value in {settings!r}.items():
+    builder = builder.config(key, value)
+spark = builder.getOrCreate()
+spark.sql("CALL lake.system.rewrite_data_files(table => 'market.ticks', options => map('min-input-files', '2'))")
+(files,) = spark.sql("SELECT count(*) FROM lake.market.ticks.files").first()
+rows = spark.table("lake.market.ticks").sort("n").toArrow()
+print(files, rows["n"].to_pylist() == list(range(1500)), rows["price"].null_count)
+"""
 TO_KAFKA = """
 [steps.messages]
 sql = "SELECT sym AS key, to_json(struct(*)) AS value FROM ticks"
@@ -79,12 +124,13 @@ def ticks(start: int, count: int) -> pa.Table:
 
 
 def run(
-    place: Path, name: str, jars: str, rest: str, settings: dict[str, str], **variables: str
+    place: Path, name: str, jars: str, rest: str, settings: dict[str, str], mode: str = "stream", **variables: str
 ) -> list[dict[str, Any]]:
     """Run a pipeline in a process of its own; what it printed."""
     path = place / f"{name}.toml"
     lines = "\n".join(f'"{key}" = "{value}"' for key, value in settings.items())
-    text = PIPELINE.replace("{rest}", rest).replace("{name}", name).replace("{jars}", jars)
+    text = PIPELINE.replace("{head}", STREAM if mode == "stream" else f'mode = "{mode}"\n')
+    text = text.replace("{rest}", rest).replace("{name}", name).replace("{jars}", jars)
     path.write_text(text.replace("{settings}", lines))
     environment = {**os.environ, "PYSPARK_PYTHON": sys.executable, **variables}
     command = [sys.executable, "-m", "sawlog", "run", str(path), "--json"]
@@ -119,6 +165,51 @@ def test_into_a_delta_table_and_out_of_it(tmp_path: Path) -> None:
     found = pa.concat_tables(parts).sort_by("n")
     assert found["n"].to_pylist() == list(range(100, 1500))
     assert found["more"].to_pylist() == [n / 4 + 1 for n in range(100, 1500)]
+
+
+def test_a_delta_table_takes_a_new_column_and_is_compacted(tmp_path: Path) -> None:
+    """The column appears in the logs; a run of the changed schema goes on from the same checkpoint."""
+    jars, settings = delta.jars(), {**delta.SETTINGS, **COMPACTING}
+    narrow = EVOLVING.replace('"ticks"\n', '"narrow"\n', 1)
+    narrow += '\n[steps.narrow]\nsql = "SELECT n, sym FROM ticks"\n'
+    with Logger(tmp_path / "logs", SCHEMA, namespace="Market", table="Ticks") as log:
+        for start, count, sink in ((0, 1000, narrow), (1000, 500, EVOLVING)):
+            log.write(ticks(start, count))
+            log.flush()
+            *_, end = run(tmp_path, "into", jars, sink, settings)
+            assert end["rows"] == {"ticks": count}
+    entries = [
+        json.loads(line)
+        for file in sorted((tmp_path / "table/_delta_log").glob("*.json"))
+        for line in file.read_text().splitlines()
+    ]
+    assert "OPTIMIZE" in {entry["commitInfo"]["operation"] for entry in entries if "commitInfo" in entry}
+    assert sum("txn" in entry for entry in entries) == 2, "by its number a micro-batch is written once"
+    removed = {entry["remove"]["path"] for entry in entries if "remove" in entry}
+    added = {entry["add"]["path"] for entry in entries if "add" in entry}
+    parts = [pq.read_table(tmp_path / "table" / name) for name in added - removed]
+    found = pa.concat_tables(parts, promote_options="default").sort_by("n")
+    assert found["n"].to_pylist() == list(range(1500))
+    assert found["price"].to_pylist() == [None] * 1000 + [n / 4 for n in range(1000, 1500)]
+
+
+@pytest.mark.skipif(not pyspark.__version__.startswith("4.1."), reason="Iceberg's newest runtime is for Spark 4.1")
+def test_an_iceberg_table_takes_a_new_column_and_is_compacted(tmp_path: Path) -> None:
+    """In batches: a stream needs a later Spark."""
+    command = ["mvn", "--quiet", "--batch-mode", "dependency:copy", f"-Dartifact={ICEBERG}"]
+    subprocess.run([*command, f"-DoutputDirectory={delta.CACHE.parent / 'iceberg'}"], check=True)
+    jars = ",".join(map(str, (delta.CACHE.parent / "iceberg").glob("*.jar")))
+    settings = {**LAKE, "spark.sql.catalog.lake.warehouse": str(tmp_path / "lake")}
+    with Logger(tmp_path / "logs", SCHEMA, namespace="Market", table="Ticks") as log:
+        for start, count, columns in ((0, 1000, "n, sym"), (1000, 500, "n, sym, price")):
+            log.write(ticks(start, count))
+            log.flush()
+            sink = TO_ICEBERG.format(columns=columns, start=start)
+            *_, end = run(tmp_path, "into", jars, sink, settings, mode="batch")
+            assert end["rows"] == {"ticks": count}
+    script = COMPACT.format(jars=jars, settings=settings)
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert done.stdout.split() == ["1", "True", "1000"], done.stderr[-3000:]
 
 
 def test_into_a_real_kafka(tmp_path: Path) -> None:

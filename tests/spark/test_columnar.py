@@ -154,6 +154,28 @@ def test_small_sources_are_broadcast_and_large_ones_are_not(
         spark.conf.unset("spark.sql.autoBroadcastJoinThreshold")
 
 
+def test_both_sides_of_a_join_see_the_same_files(spark: SparkSession, tmp_path: Path) -> None:
+    """A file that comes between their planning is seen by neither, and by the next query."""
+    records = pa.table({"record": pa.array([b"one", b"two"], pa.binary())})
+    sawlog.write(records, tmp_path / "000003.log", format="leveldb_log")
+    frame = spark.read.format("sawlog").option("provenance", "true").load(str(tmp_path))
+    other = frame.where("_offset > 0").select("record", "_file")
+
+    def sides() -> list[Any]:
+        leaves: Any = frame.select("record").join(other, "record")._jdf.queryExecution().optimizedPlan().collectLeaves()
+        return [leaves.apply(index).scan() for index in range(2)]
+
+    def files(side: Any) -> list[str]:
+        planned = b"".join(bytes(one.pickedPartition()) for one in side.planInputPartitions())
+        return [name for name in ("000003.log", "000004.log") if name.encode() in planned]
+
+    first, second = sides()
+    seen = [files(first)]
+    sawlog.write(records, tmp_path / "000004.log", format="leveldb_log")
+    seen += [files(side) for side in (second, *sides())]
+    assert [len(one) for one in seen] == [1, 1, 2, 2]
+
+
 def test_the_hidden_column_metadata(spark: SparkSession, trades: Path) -> None:
     columns, _ = both(spark, trades)
     (path,) = trades.rglob("*.bin.*")

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 import zipfile
 from pathlib import Path
 
@@ -32,3 +35,15 @@ def test_a_worker_whose_session_has_ended_says_nothing() -> None:
 
     assert quiet(gone)("socket", True) == 1
     assert quiet(lambda *_: 0)("socket", True) == 0
+
+
+def test_what_workers_need_is_loaded_before_they_are_forked() -> None:
+    """And without a thread, of which a fork would lose the other end."""
+    code = (
+        "import os, sys; from sawlog.spark.daemon import preload; preload(['pyspark.worker', 'no.such.module'])\n"
+        "print('sawlog.spark.reader' in sys.modules, 'pyspark.worker' in sys.modules)\n"
+        "print(len(os.listdir('/proc/self/task')))"
+    )
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}  # as Spark sets it
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment)
+    assert done.stdout.split() == ["True", "True", "1"]

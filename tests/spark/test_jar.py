@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-import logging
 import os
+import re
 import subprocess
 import sys
 import zipfile
@@ -14,7 +14,7 @@ import pytest
 
 import sawlog.spark
 from sawlog.errors import OptionError, SawlogError
-from sawlog.spark import jar, reader
+from sawlog.spark import jar
 
 HERE = Path(__file__).parent
 
@@ -82,13 +82,23 @@ def test_the_jar_is_that_of_the_spark_that_runs(tmp_path: Path, monkeypatch: pyt
     assert Path(sawlog.spark.spark_jar()).name.startswith("sawlog-spark_4.0.1_")
 
 
-def test_one_line_says_what_the_jar_would_bring(database: Path, caplog: pytest.LogCaptureFixture) -> None:
-    options = {"path": str(database)}
-    reader._recommend_jar.cache_clear()
-    with caplog.at_level(logging.INFO, "sawlog"):
-        for format in ("leveldb_log", None, None):
-            reader.make_reader(options, format, reader.read_schema(options, format))
-    assert [one.levelname for one in caplog.records if "sawlog spark-jar" in one.message] == ["INFO"]
+TWO_QUERIES = """
+from pyspark.sql import SparkSession
+spark = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()
+frame = spark.read.format("sawlog").load({!r})
+assert frame.count() == frame.limit(10_000).count()
+"""
+
+
+def test_one_line_says_what_the_jar_would_bring(database: Path) -> None:
+    """Among the lines of Spark's log, once per application."""
+    environment = {**os.environ, "PYSPARK_PYTHON": sys.executable}
+    command = [sys.executable, "-c", TWO_QUERIES.format(str(database))]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
+    said = [line for line in done.stderr.splitlines() if "sawlog spark-jar" in line]
+    assert len(said) == 1
+    assert re.fullmatch(r"\d\d/\d\d/\d\d \d\d:\d\d:\d\d INFO sawlog: Spark reads rows: with --jars .*", said[0])
 
 
 def test_a_failed_compilation_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -37,14 +37,14 @@ def test_a_question_and_its_answer(
         {"name": "LessThan", "negated": False, "column": column, "values": [{"int": value}]}
         for column, _, value in filters
     ]
-    pickled, *partitions = ask(
+    counts, pickled, *partitions = ask(
         "plan",
         options=options,
         full=json.dumps(full),
-        wanted=json.dumps(chosen),
-        filters=pushed,
+        sides=[{"wanted": json.dumps(chosen), "filters": pushed}],
         parallelism=3,
     )
+    assert json.loads(counts) == [len(partitions)]
     function, _ = CPickleSerializer().loads(pickled)
     assert len(partitions) == (1 if filters else 3)
     batches = [batch for one in partitions for batch in function(iter([pa.record_batch({"partition": [one]})]))]

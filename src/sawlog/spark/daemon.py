@@ -3,11 +3,15 @@
     python -m sawlog.spark.daemon [MODULE OF THE WORKERS]
 
 Spark puts the zip first on the path of its Python processes. It holds no bytecode: whatever starts from it compiles
-PySpark first, which takes 0.4 seconds of a processor.
+PySpark first, which takes 0.4 seconds of a processor. What every worker needs of sawlog is loaded here, once, and not
+by each worker.
 """
 
 from __future__ import annotations
 
+import contextlib
+import gc
+import importlib
 import os
 import sys
 import zipfile
@@ -23,8 +27,23 @@ def main() -> None:
     sys.path[:] = unzipped(sys.path)
     from pyspark import daemon
 
+    preload(sys.argv[1:2] or ["pyspark.worker"])
     daemon.worker = quiet(daemon.worker)
     daemon.manager()
+
+
+def preload(workers: Iterable[str]) -> None:
+    """Load what workers need. No thread may have been started when they are forked: of Arrow's allocators, one would.
+
+    Args:
+        workers: The modules of the workers.
+    """
+    os.environ.setdefault("JE_ARROW_MALLOC_CONF", "background_thread:false")
+    for name in ("sawlog.spark.reader", *workers):
+        with contextlib.suppress(ImportError):  # the worker's error is reported
+            importlib.import_module(name)
+    gc.collect()
+    gc.freeze()
 
 
 def quiet(worker: Callable[..., int]) -> Callable[..., int]:

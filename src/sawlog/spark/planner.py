@@ -11,7 +11,8 @@ import io
 import json
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from decimal import Decimal
 from typing import IO, Any
 
@@ -44,6 +45,19 @@ _VALUES: dict[str, Callable[[str], Any]] = {
     "instant": lambda text: _EPOCH.replace(tzinfo=dt.UTC) + int(text) * _MICROSECOND,
     "local": lambda text: _EPOCH + int(text) * _MICROSECOND,
 }
+
+
+@dataclass(frozen=True)
+class Side:
+    """What a query needs of a path.
+
+    Attributes:
+        wanted: The columns; none where it only counts rows.
+        filters: What Spark has pushed down, and checks again.
+    """
+
+    wanted: spark.StructType
+    filters: list[Comparison]
 
 
 def main(infile: io.BufferedReader, outfile: IO[bytes], source: type[DataSource]) -> None:
@@ -100,32 +114,31 @@ def tables(options: Mapping[str, str]) -> dict[str, Any]:
 
 
 def plan(
-    options: Mapping[str, str],
-    full: spark.StructType,
-    wanted: spark.StructType,
-    filters: list[Comparison],
-    parallelism: int = 1,
-) -> tuple[PartitionFunction, list[bytes]]:
+    options: Mapping[str, str], full: spark.StructType, sides: Iterable[Side], parallelism: int = 1
+) -> list[tuple[PartitionFunction, list[bytes]]]:
     """How columns are read.
 
     Args:
         options: Of the read.
         full: All columns, as the user gave them or as `describe` found them.
-        wanted: Those that a query needs; none where it only counts rows.
-        filters: What Spark has pushed down, and checks again.
+        sides: What a query needs, once for each time that it reads the path: all of them see the same files.
         parallelism: How many tasks Spark runs at a time: none of its cores is left without work that is worth a task,
             unless the option `task_bytes` says how large tasks are.
 
     Returns:
-        What workers call, and what they call it with: one pickled list of fragments per task.
+        For each side, what workers call, and what they call it with: one pickled list of fragments per task.
     """
     request = read_request(options, None)
-    reading = projected(request, request.open(), full, filters).narrowed(wanted.names)
-    task_bytes = request.own.task_bytes
-    if not any(name.lower() == "task_bytes" for name in options):
-        task_bytes = _even(sum(file.size for file in reading.files), parallelism)
+    dataset = request.open()
     pickled = CPickleSerializer()
-    return PartitionFunction(wanted), [pickled.dumps(one) for one in reading.shares(task_bytes)]
+    plans = []
+    for side in sides:
+        reading = projected(request, dataset, full, side.filters).narrowed(side.wanted.names)
+        task_bytes = request.own.task_bytes
+        if not any(name.lower() == "task_bytes" for name in options):
+            task_bytes = _even(sum(file.size for file in reading.files), parallelism)
+        plans.append((PartitionFunction(side.wanted), [pickled.dumps(one) for one in reading.shares(task_bytes)]))
+    return plans
 
 
 def _even(size: int, parallelism: int) -> int:
@@ -146,11 +159,10 @@ class Conversation:
         if verb in _ANSWERS:
             return [json.dumps(_ANSWERS[verb](**asked)).encode()]
         if verb == "plan":
-            full, wanted = (_schema(asked[name]) for name in ("full", "wanted"))
-            given = [{**one, "values": [_value(value) for value in one["values"]]} for one in asked["filters"]]
-            filters = [Comparison(**one) for one in given]
-            function, partitions = plan(asked["options"], full, wanted, filters, asked["parallelism"])
-            return [_pickled(function), *partitions]
+            plans = plan(asked["options"], _schema(asked["full"]), map(_side, asked["sides"]), asked["parallelism"])
+            counts = [len(partitions) for _, partitions in plans]
+            blocks = [block for function, partitions in plans for block in (_pickled(function), *partitions)]
+            return [json.dumps(counts).encode(), *blocks]
         if verb == "stream":
             schema = _schema(asked["schema"])
             self._stream = self._source(asked["options"]).streamReader(schema)
@@ -177,6 +189,11 @@ def _limit(stream: Any, *, limited: bool) -> Any:
 
 def _schema(text: str) -> spark.StructType:
     return spark.StructType.fromJson(json.loads(text))
+
+
+def _side(given: Mapping[str, Any]) -> Side:
+    filters = [{**one, "values": [_value(value) for value in one["values"]]} for one in given["filters"]]
+    return Side(_schema(given["wanted"]), [Comparison(**one) for one in filters])
 
 
 def _pickled(function: PartitionFunction) -> bytes:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import itertools
 import logging
+import os
 import sys
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
@@ -65,13 +68,25 @@ def make_reader(options: Mapping[str, str], format: str | None, schema: StructTy
     return PushdownReader(request, schema) if pushdown else SawlogReader(request, schema)
 
 
-@cache
 def _recommend_jar() -> None:
-    """Say once what Spark, which has asked this source and not the jar, would gain by the jar."""
-    logger.info(
-        "Spark reads rows: with --jars $(sawlog spark-jar) it takes columns, only those that a query needs, and pushes"
-        " filters down, which is up to five times as fast"
-    )
+    """Say once what Spark, which has asked this source and not the jar, would gain by the jar.
+
+    Nobody configures logging in the processes in which Spark plans; what they write to stderr comes out where the lines
+    of Spark's own log do. There is one such process, or more, for each query, and one directory for each application.
+    """
+    folder = os.environ.get("SPARK_LOCAL_DIRS", "").partition(",")[0]
+    if not folder:  # no process of Spark's
+        return
+    with contextlib.suppress(OSError), open(os.path.join(folder, _RECOMMENDED), "x"):
+        sys.stderr.write(f"{time.strftime('%y/%m/%d %H:%M:%S')} INFO sawlog: {_RECOMMENDATION}\n")
+
+
+_RECOMMENDED = "sawlog-recommends-jar"
+"""The file by which the processes of an application know that it was said."""
+_RECOMMENDATION = (
+    "Spark reads rows: with --jars $(sawlog spark-jar) it takes columns, only those that a query needs, and pushes"
+    " filters down, which is up to five times as fast"
+)
 
 
 class SawlogReader(DataSourceReader):

@@ -65,7 +65,7 @@ class Conversation private (private val env: SparkEnv, private val settings: Map
 
 object Conversation {
   private val Module = "pyspark_sawlog" // Spark starts none whose name begins otherwise
-  private val Daemon = "sawlog.spark.daemon"
+  val Daemon = "sawlog.spark.daemon"
   private val kept = new java.util.concurrent.atomic.AtomicReference[Conversation]
 
   /** A process that is there already, or a new one. */

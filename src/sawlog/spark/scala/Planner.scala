@@ -33,16 +33,24 @@ object Planner {
 
   def tables(options: CaseInsensitiveStringMap): Listing = json("tables", question(options)).extract[Listing]
 
-  def plan(
-      options: CaseInsensitiveStringMap, full: StructType, wanted: StructType, pushed: Seq[Filter]): Plan = {
+  /** How the sides of a query are read that have the same options: of the same files, for they are listed once. */
+  def plans(options: CaseInsensitiveStringMap, full: StructType, sides: Seq[(StructType, Seq[Filter])]): Seq[Plan] = {
     val columns = full.fieldNames.map(name => Filters.quoted(name) -> name).toMap
+    val asked = sides.map { case (wanted, pushed) =>
+      JObject(
+        "wanted" -> JString(wanted.json),
+        "filters" -> JArray(pushed.flatMap(Filters.toJson(_, columns)).toList))
+    }
     val blocks = ask("plan", question(
       options,
       "full" -> JString(full.json),
-      "wanted" -> JString(wanted.json),
-      "parallelism" -> JInt(SparkSession.active.sparkContext.defaultParallelism),
-      "filters" -> JArray(pushed.flatMap(Filters.toJson(_, columns)).toList)))
-    new Plan(blocks.head, blocks.tail)
+      "sides" -> JArray(asked.toList),
+      "parallelism" -> JInt(SparkSession.active.sparkContext.defaultParallelism)))
+    val counts = parse(new String(blocks.head, "UTF-8")).extract[List[Int]]
+    val starts = counts.scanLeft(1)((start, count) => start + 1 + count)
+    counts.zip(starts).map { case (count, start) =>
+      new Plan(blocks(start), blocks.slice(start + 1, start + 1 + count))
+    }
   }
 
   /** Options of a read, and what else is asked of it. */

@@ -23,7 +23,7 @@ class ColumnarReaderFactory(
   override def createColumnarReader(partition: InputPartition): PartitionReader[ColumnarBatch] = {
     val pickled = partition.asInstanceOf[PythonInputPartition].pickedPartition
     val context = TaskContext.get()
-    val runner = Runner(Seq((ChainedPythonFunctions(Seq(function)), 0L)), PythonEvalType.SQL_MAP_ARROW_ITER_UDF,
+    val runner = new Runner(Seq((ChainedPythonFunctions(Seq(function)), 0L)), PythonEvalType.SQL_MAP_ARROW_ITER_UDF,
       ColumnarReaderFactory.Input, zone, settings, artifacts)
     val input = Iterator.single(Iterator.single(InternalRow(InternalRow(pickled))))
     val batches = runner.compute(input, context.partitionId(), context)

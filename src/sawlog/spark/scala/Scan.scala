@@ -44,7 +44,8 @@ class SawlogScan(
     options: CaseInsensitiveStringMap,
     describe: () => Description)
     extends Scan with Batch with SupportsReportStatistics {
-  private lazy val plan = Planner.plan(options, full, wanted, pushed)
+  private val side = Sides.plan(options, full, wanted, pushed)
+  private lazy val plan = side()
 
   override def readSchema(): StructType = wanted
 

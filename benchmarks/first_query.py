@@ -1,0 +1,94 @@
+"""How long a fresh Spark session takes to answer, after its JVM is up: a first count, later ones, and a new worker.
+
+python -m benchmarks.first_query SIDE PATH    one session, its seconds as JSON
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from pyarrow import parquet
+
+import sawlog
+from benchmarks.harness import Probe, Settings
+
+ROWS = 10_000
+COUNTS = 7
+"""After the first one."""
+NO_REUSE = {"spark.python.worker.reuse": "false"}
+"""Every task has a worker that was forked for it."""
+SIDES: dict[str, tuple[str, dict[str, str]]] = {
+    "sawlog with the jar": ("sawlog", {}),
+    "sawlog with the jar, new workers": ("sawlog", NO_REUSE),
+    "sawlog without it": ("sawlog", {"spark.jars": "", "spark.python.daemon.module": "sawlog.spark.daemon"}),
+    "Spark's Parquet": ("parquet", {"spark.jars": ""}),
+    "Spark's text": ("text", {"spark.jars": ""}),
+}
+
+
+def cases(settings: Settings) -> Iterator[Probe]:
+    if settings.wanted("first_query"):
+        what = f"seconds from load to the answer of count() in a fresh session, {ROWS:,} records, local[2]"
+        yield Probe("first_query", what, partial(measure, settings), "s")
+
+
+def measure(settings: Settings) -> dict[str, float]:
+    """Medians, and the fastest and the slowest, of sessions that are started in turns."""
+    path = settings.place / "000003.log"
+    table = pa.table({"record": pa.array([b"%0100d" % number for number in range(ROWS)], pa.binary())})
+    sawlog.write(table, path, format="leveldb_log")
+    parquet.write_table(table, f"{path}.parquet")
+    found: dict[str, list[dict[str, float]]] = {side: [] for side in SIDES}
+    for _ in range(settings.repeat):
+        for side, seconds in found.items():
+            command = [sys.executable, "-m", "benchmarks.first_query", side, str(path)]
+            done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=True)
+            seconds.append(json.loads(done.stdout))
+    numbers = {}
+    for side, seconds in found.items():
+        for kind in seconds[0]:
+            all_ = [one[kind] for one in seconds]
+            numbers[f"{side}: {kind}"] = statistics.median(all_)
+            numbers |= {f"{side}: {kind}, {name}": of(all_) for name, of in (("least", min), ("most", max))}
+    return numbers
+
+
+def one_session(side: str, path: Path) -> dict[str, float]:
+    """A first count, and the median of later ones."""
+    from sawlog.spark.jar import spark_jar
+
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    format, settings = SIDES[side]
+    spark = started({"spark.jars": spark_jar(), **settings})
+    frame = spark.read.format(format)
+    place = f"{path}.parquet" if format == "parquet" else str(path)
+    seconds = []
+    for _ in range(1 + COUNTS):
+        begin = time.perf_counter()
+        frame.load(place).count()
+        seconds.append(time.perf_counter() - begin)
+    spark.stop()
+    return {"first": seconds[0], "later": statistics.median(seconds[1:])}
+
+
+def started(settings: dict[str, str]) -> Any:
+    from pyspark.sql import SparkSession
+
+    builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
+    for key, value in settings.items():
+        builder = builder.config(key, value)
+    return builder.getOrCreate()
+
+
+if __name__ == "__main__":
+    sys.stdout.write(json.dumps(one_session(sys.argv[1], Path(sys.argv[2]))))
