@@ -17,10 +17,15 @@ def encode_varint(value: int) -> bytes:
 
 def decode_varints(data: bytes) -> Iterator[int]:
     """All numbers of a sequence; one that does not end is left out."""
+    return (value for value, _ in varints_and_ends(data))
+
+
+def varints_and_ends(data: bytes) -> Iterator[tuple[int, int]]:
+    """The same, each with where it ends."""
     value = shift = 0
-    for byte in data:
+    for end, byte in enumerate(data, 1):
         value |= (byte & 127) << shift
         shift += 7
         if byte < 128:
-            yield value
+            yield value, end
             value = shift = 0

@@ -14,8 +14,6 @@ __all__ = ["BYTEWISE", "CURRENT_NAME", "LOG_NAME", "MANIFEST_NAME", "TABLE_NAME"
 
 INGEST = "ingest_sst"
 """The operation in a log of Pebble's that takes in a table; its key is the number of the table, as a varint."""
-LAST_SEQUENCE = (1 << 56) - 1
-"""The sequence number of a largest key that is itself after the table."""
 BLOB_NAME = re.compile(r"^(\d+)\.blob$")
 """A file of values that RocksDB or Pebble keeps apart from their keys."""
 BLOB_MAGIC = 0x248F37

@@ -7,12 +7,14 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pyarrow as pa
 
 from sawlog.damage import Damage, Findings
 from sawlog.leveldb.columns import ENTRY_SCHEMA, KEY, OPERATION
 from sawlog.leveldb.database.version import LiveTable
-from sawlog.leveldb.table.rows import TableRange
+from sawlog.leveldb.table.meta import BoundsReader, Role
+from sawlog.leveldb.table.rows import RowReader, TableRange
 
 if TYPE_CHECKING:
     from sawlog.leveldb.table.meta import BoundsReader, TableMap
@@ -43,8 +45,6 @@ class JudgedTable(TableRange):
     def read(self, table: TableMap, source: Source, schema: pa.Schema, findings: Findings) -> Iterator[pa.RecordBatch]:
         """See `TableRange.read`. Batches are those of `columns.Stream`."""
         from sawlog.leveldb.database.merge import Judge
-        from sawlog.leveldb.table.meta import BoundsReader, Role
-        from sawlog.leveldb.table.rows import RowReader
 
         table.sequence = self.sequence
         ledger = findings
@@ -78,8 +78,6 @@ class JudgedTable(TableRange):
 
         No other range need read the block. `None` for what is no data block.
         """
-        import numpy as np
-
         found = np.flatnonzero(table.handles["offset"] == offset)
         if index is None or not len(found):
             return None

@@ -18,7 +18,6 @@ from sawlog.leveldb.database.layout import (
     BLOB_NAME,
     BYTEWISE,
     INGEST,
-    LAST_SEQUENCE,
     LOG_NAME,
     MANIFEST_NAME,
     TABLE_NAME,
@@ -27,6 +26,7 @@ from sawlog.leveldb.log.head import live_manifest, settle_dialect
 from sawlog.leveldb.log.layout import Dialect
 from sawlog.leveldb.options import DatabaseReadOptions, LogReadOptions, TableReadOptions
 from sawlog.leveldb.records.edits import EDITS_SCHEMA, EditRange, Version
+from sawlog.leveldb.records.layout import MAX_SEQUENCE
 from sawlog.leveldb.records.writes import WRITES_SCHEMA, WriteRange
 from sawlog.leveldb.table.layout import STAMP_SUFFIX, STAMP_WIDTH
 from sawlog.leveldb.table.rows import TableRange
@@ -247,7 +247,8 @@ def _tables(
                 f"{manifest.path}: table {row['file']} is a part of table {number}, or has other keys than that one,"
                 " in an order that only the database knows: read its tables and logs one by one"
             )
-        end = largest if row["largest_key_sequence"] == LAST_SEQUENCE else largest + b"\0"
+        # A largest key with the last sequence number is itself past the end of the table.
+        end = largest if row["largest_key_sequence"] == MAX_SEQUENCE else largest + b"\0"
         end = max(end, smallest + b"\0")
         led = tuple(numbers.get(one["file"], one["file"]) for one in row.get("blob_references") or ())
         if number not in present:

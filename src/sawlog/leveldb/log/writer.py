@@ -6,21 +6,23 @@ import os
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
 
 from sawlog.chain.records import RecordWriter, invalid_array
 from sawlog.damage import Findings
 from sawlog.errors import OptionError
 from sawlog.format import OFFSET_COLUMN, PROBE_BYTES
+from sawlog.leveldb.log import encode as k
 from sawlog.leveldb.log import layout
 from sawlog.leveldb.log.columns import RECORD_COLUMN, ROWS_SCHEMA
 from sawlog.leveldb.log.head import LogHead, read_head, settle_dialect
+from sawlog.leveldb.log.kernels import masked_checksum
 from sawlog.leveldb.log.walk import LogRange, Metadata, Walk, whole_log
 from sawlog.leveldb.options import LogReadOptions, LogWriteOptions
 from sawlog.storage import File, Source, Staged, StagedFile, Storage, is_remote, normalize
 
 if TYPE_CHECKING:
-    import numpy as np
     from numpy.typing import NDArray
 
 OUT_BYTES = 2 << 20
@@ -40,17 +42,12 @@ class LogWriter(RecordWriter):
     _file: StagedFile | _Appended  # type: ignore[assignment]
 
     def __init__(self, path: str, schema: pa.Schema, options: LogWriteOptions, storage: Storage) -> None:
-        import numpy as np
-
-        from sawlog.leveldb.log import encode
-
         super().__init__(schema, storage)
-        self._kernels = encode
         recyclable = options.dialect == "rocksdb"
         self._header = np.uint64(layout.RECYCLABLE_HEADER_SIZE if recyclable else layout.HEADER_SIZE)
         self._log = np.uint64((options.log_number or 0) & 0xFFFFFFFF)
         self._out = np.empty(OUT_BYTES, np.uint8)
-        self._state = np.zeros(1, encode.STATE)[0]
+        self._state = np.zeros(1, k.STATE)[0]
         if options.append and storage.exists(path):
             self._file = _Appended.open(path, options, storage)
             self._state.in_block = self._file.start % layout.BLOCK_SIZE
@@ -59,8 +56,6 @@ class LogWriter(RecordWriter):
 
     def write_metadata(self, code: int, payload: bytes) -> None:
         """Append a fragment that belongs to no record. Such fragments begin a new block rather than be split."""
-        from sawlog.leveldb.log.kernels import masked_checksum
-
         left = layout.BLOCK_SIZE - int(self._state.in_block)
         checked = layout.TYPE.encode(code) + payload
         fragment = layout.CHECKSUM.encode(masked_checksum(checked)) + layout.LENGTH.encode(len(payload)) + checked
@@ -72,7 +67,6 @@ class LogWriter(RecordWriter):
         self._state.in_block += len(fragment)
 
     def _write_piece(self, offsets: NDArray[np.int32], data: NDArray[np.uint8]) -> None:
-        k = self._kernels
         offsets.flags.writeable = data.flags.writeable = False
         self._state.record = 0
         self._state.done = -1

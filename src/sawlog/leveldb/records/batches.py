@@ -5,20 +5,22 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
+from sawlog.arrow import Column, binary_array
 from sawlog.errors import OptionError, SchemaError
 from sawlog.format import OFFSET_COLUMN, PROVENANCE
 from sawlog.leveldb.columns import binary_parts, name_array
 from sawlog.leveldb.log.columns import ROWS_SCHEMA
 from sawlog.leveldb.log.writer import LogWriter
 from sawlog.leveldb.options import LogWriteOptions
-from sawlog.leveldb.records import layout
+from sawlog.leveldb.records import kernels, layout
 from sawlog.leveldb.records.writes import WRITES_SCHEMA, tag_table
 from sawlog.storage import Staged, Storage
 
 if TYPE_CHECKING:
-    import numpy as np
     from numpy.typing import NDArray
 
 PIECE_BYTES = 64 << 20
@@ -90,11 +92,6 @@ class BatchBuilder:
         self._row += batch.num_rows
 
     def _encode(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        import numpy as np
-
-        from sawlog.arrow import Column, binary_array
-        from sawlog.leveldb.records import kernels
-
         operations = self._operations(batch)
         families = self._integers(batch, "column_family", layout.MAX_FAMILY)
         if families is None:
@@ -117,9 +114,6 @@ class BatchBuilder:
         return pa.RecordBatch.from_arrays([binary_array(ends, out)], schema=ROWS_SCHEMA)
 
     def _operations(self, batch: pa.RecordBatch) -> NDArray[np.int8]:
-        import numpy as np
-        import pyarrow.compute as pc
-
         column = batch.column("operation")
         if not pa.types.is_dictionary(column.type) and not _is_text(column.type):
             raise SchemaError(f"column 'operation' is {column.type}; expected strings")
@@ -164,8 +158,6 @@ class BatchBuilder:
         self, batch: pa.RecordBatch, name: str, operations: NDArray[np.int8]
     ) -> tuple[NDArray[np.uint8], NDArray[np.int32]]:
         """Data and offsets of `key` or `value`, null exactly where the operation has none."""
-        import numpy as np
-
         column = batch.column(name)
         kind = column.type
         if pa.types.is_null(kind) or _is_text(kind) or _is_bytes(kind):
@@ -189,8 +181,6 @@ class BatchBuilder:
         self, batch: pa.RecordBatch, operations: NDArray[np.int8]
     ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Sequence number of each row, and how many numbers it takes: 0 or 1."""
-        import numpy as np
-
         shapes = np.array([operation.shape for operation in layout.OPERATIONS])
         counted = ((shapes[operations] & layout.Field.COUNTED) != 0).astype(np.int64)
         given = self._integers(batch, "sequence", layout.MAX_SEQUENCE)
@@ -207,8 +197,6 @@ class BatchBuilder:
         self, batch: pa.RecordBatch, sequences: NDArray[np.int64], counted: NDArray[np.int64]
     ) -> NDArray[np.int64]:
         """First row of each write batch, and the number of rows after the last."""
-        import numpy as np
-
         begins = np.ones(batch.num_rows, bool)
         # Within a batch numbers have no gaps: it holds only the first one.
         gap = sequences[1:] != sequences[:-1] + counted[:-1]
@@ -225,8 +213,6 @@ class BatchBuilder:
 
 def _group_start(offsets: pa.Array, row: int) -> int:
     """The first of the rows up to `row` that have the same offset as it."""
-    import numpy as np
-
     different = np.flatnonzero(offsets.to_numpy()[: row + 1] != offsets[row].as_py())
     return int(different[-1]) + 1 if len(different) else 0
 

@@ -84,10 +84,10 @@ class Cursor:
     def internal_key(self) -> tuple[bytes, int]:
         """A user key and the sequence number of the operation that wrote it."""
         key = self.string()
-        if len(key) < layout.INTERNAL_TRAILER:
+        if len(key) < layout.KEY_TRAILER:
             raise EditError(f"an internal key of {len(key)} bytes before byte {self.position}; it ends in 8")
-        trailer = int.from_bytes(key[-layout.INTERNAL_TRAILER :], "little")
-        return key[: -layout.INTERNAL_TRAILER], trailer >> layout.SEQUENCE_SHIFT
+        trailer = int.from_bytes(key[-layout.KEY_TRAILER :], "little")
+        return key[: -layout.KEY_TRAILER], trailer >> layout.SEQUENCE_SHIFT
 
 
 def parse_edit(record: bytes) -> dict[str, Any]:

@@ -131,7 +131,7 @@ SKIPPABLE = 8192
 
 SEQUENCE_SHIFT = 8
 """An internal key ends in a u64: the sequence number shifted by this, and the type of the operation."""
-INTERNAL_TRAILER = 8
+KEY_TRAILER = 8
 
 
 class Tag(IntEnum):

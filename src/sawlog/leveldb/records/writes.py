@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from sawlog.arrow import values_of
+from sawlog.arrow import Column, constant_string, fixed_array, values_of
 from sawlog.damage import Damage, Findings
 from sawlog.format import FILE_COLUMN, OFFSET_COLUMN
 from sawlog.leveldb.columns import binary_parts, named
@@ -24,13 +24,14 @@ from sawlog.leveldb.log.columns import (
 )
 from sawlog.leveldb.log.layout import Dialect
 from sawlog.leveldb.log.walk import LogRange
+from sawlog.leveldb.records import kernels as k
 from sawlog.leveldb.records import layout
+from sawlog.leveldb.records.kernels import Table
 from sawlog.leveldb.records.layout import BATCH_DETAIL, BatchKind, Field
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from sawlog.leveldb.records.kernels import Table
 
 BATCH_ROWS = 64 << 10
 EVENT_ROOM = 1024
@@ -60,8 +61,6 @@ _OF_BATCH = ("rows", "key_bytes", "value_bytes", "events", "no_keys", "no_values
 @cache
 def tag_table(dialect: Dialect) -> Table:
     """What tags stand for in a dialect."""
-    from sawlog.leveldb.records.kernels import Table
-
     operations = layout.OPERATIONS
     variants = np.full(256, 2 * len(operations), np.uint8)
     shapes = np.zeros(2 * len(operations), np.uint8)
@@ -100,24 +99,20 @@ class _Decoder:
     """Decodes batches of records: drives the kernel, makes batches of rows, reports damage."""
 
     def __init__(self, path: str, dialect: Dialect, schema: pa.Schema, findings: Findings) -> None:
-        from sawlog.leveldb.records import kernels
-
-        self._kernels = kernels
         self._path = path
         self._schema = schema
         self._findings = findings
         self._table = tag_table(dialect)
-        self._state = np.zeros(1, kernels.DECODER)[0]
+        self._state = np.zeros(1, k.DECODER)[0]
         # The first damage must stop the kernel where rows after it must not be delivered.
         room = 1 if findings.on_damage == "fail" else EVENT_ROOM
-        self._events = np.zeros(room, kernels.EVENT)
+        self._events = np.zeros(room, k.EVENT)
         self._records = np.empty(BATCH_ROWS, np.int32)
         self._operations = np.empty(BATCH_ROWS, np.int8)
         self._has = {name: np.empty(BATCH_ROWS, np.uint8) for name in _BINARY}
 
     def batches(self, records: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         """The rows of some records, in batches of bounded size."""
-        k = self._kernels
         data, offsets = binary_parts(records.column(RECORD_COLUMN))
         starts = values_of(records.column(OFFSET_COLUMN), np.int64)
         stops = values_of(records.column(END_COLUMN), np.int64)
@@ -136,8 +131,6 @@ class _Decoder:
 
     def _renew(self, payload: int) -> None:
         """Fresh columns for the next batch."""
-        from sawlog.arrow import Column
-
         names = self._schema.names
         self._sequences = Column(np.int64, BATCH_ROWS)
         self._families = Column(np.int64, BATCH_ROWS)
@@ -147,7 +140,6 @@ class _Decoder:
             ends.values[0] = 0
 
     def _decode(self, data: NDArray[np.uint8], offsets: NDArray[np.int32]) -> int:
-        k = self._kernels
         keys, values = (
             k.Gathered(name in self._schema.names, self._has[name], self._bytes[name].values, self._ends[name].values)
             for name in _BINARY
@@ -173,8 +165,6 @@ class _Decoder:
         return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
 
     def _column(self, name: str, rows: int, records: pa.RecordBatch) -> pa.Array:
-        from sawlog.arrow import constant_string, fixed_array
-
         if name == FILE_COLUMN:
             return constant_string(self._path, rows)
         if name == OFFSET_COLUMN:

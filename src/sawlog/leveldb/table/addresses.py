@@ -24,7 +24,7 @@ from sawlog.leveldb.table.layout import (
     Kind,
 )
 from sawlog.leveldb.table.pebble import Entries, MalformedError, laid_out, split_rows
-from sawlog.varints import decode_varints, encode_varint
+from sawlog.varints import decode_varints, encode_varint, varints_and_ends
 
 if TYPE_CHECKING:
     from sawlog.leveldb.table.blocks import BlockRules
@@ -88,7 +88,7 @@ def _columns(value: bytes) -> list[_Column]:
     None where it is of another one, or not whole, or has columns of types that only the database knows: then it is
     delivered as it is stored.
     """
-    header = list(islice(_varints(value), 2 + ENTITY_LENGTHS))
+    header = list(islice(varints_and_ends(value), 2 + ENTITY_LENGTHS))
     if len(header) < 2 + ENTITY_LENGTHS or header[0][0] != TYPED_ENTITY_VERSION:
         return []
     (count, _), *lengths = header[1:]
@@ -96,24 +96,13 @@ def _columns(value: bytes) -> list[_Column]:
     types = value[at : at + count]
     at += len(types)
     parts = list(_cut(value, at, [length for length, _ in lengths]))
-    sizes = [[size for size, _ in _varints(part)] for part in parts[:2]]
+    sizes = [list(decode_varints(part)) for part in parts[:2]]
     at += sum(map(len, parts))
     contents = list(_cut(value, at, sizes[1]))
     whole = len(types) == len(sizes[0]) == len(sizes[1]) == count and at + sum(sizes[1]) == len(value)
     if not whole or sum(sizes[0]) != len(parts[2]) or set(types) - {PUT, BLOB_INDEX}:
         return []
     return list(map(_Column, _cut(parts[2], 0, sizes[0]), contents, types))
-
-
-def _varints(data: bytes) -> Iterator[tuple[int, int]]:
-    """All numbers of a sequence, each with where it ends."""
-    value = shift = 0
-    for end, byte in enumerate(data, 1):
-        value |= (byte & 127) << shift
-        shift += 7
-        if byte < 128:
-            yield value, end
-            value = shift = 0
 
 
 def _cut(data: bytes, at: int, sizes: Sequence[int]) -> Iterator[bytes]:

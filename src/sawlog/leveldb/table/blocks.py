@@ -16,9 +16,11 @@ from sawlog.guard import Undecodable, decode_by, optional
 from sawlog.kernels.lz4 import expand_after
 from sawlog.kernels.minlz import expand_minlz
 from sawlog.kernels.snappy import SLACK
+from sawlog.leveldb.records.layout import VARINT64_BYTES
 from sawlog.leveldb.table import kernels as k
 from sawlog.leveldb.table import layout
 from sawlog.leveldb.table.layout import DETAIL, Checksum, Compression, Dialect, Kind
+from sawlog.varints import varints_and_ends
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -34,8 +36,6 @@ _ARROW = {
 _LZ4 = (Compression.LZ4, Compression.LZ4HC)
 _WITH_DICTIONARY = (*_LZ4, Compression.ZLIB, Compression.ZSTD)
 """The other codecs ignore dictionaries."""
-_VARINT = 10
-
 
 Flaw: TypeAlias = "tuple[Kind, int, int]"
 """The kind of damage of a block, and the two numbers that explain it."""
@@ -279,12 +279,7 @@ def _head(data: pa.Buffer, length: int) -> bytes:
 
 def _varint(data: pa.Buffer) -> tuple[int | None, int]:
     """The varint that data begins with, and its width; None where there is none."""
-    value = 0
-    for index, byte in enumerate(_head(data, _VARINT)):
-        value |= (byte & 127) << 7 * index
-        if byte < 128:
-            return value, index + 1
-    return None, 0
+    return next(varints_and_ends(_head(data, VARINT64_BYTES)), (None, 0))
 
 
 def entries(content: pa.Buffer) -> Iterator[tuple[bytes, bytes]]:

@@ -14,6 +14,7 @@ from sawlog.arrow import batch_of_rows
 from sawlog.format import FILE_COLUMN, OFFSET_COLUMN, Contents, Request, View
 from sawlog.guard import Undecodable, decode_by
 from sawlog.leveldb.columns import SCHEMAS
+from sawlog.leveldb.records.layout import VARINT64_BYTES
 from sawlog.leveldb.table import layout
 from sawlog.leveldb.table.anatomy import DATA_BLOCK, named_spans, parts
 from sawlog.leveldb.table.blocks import block_damage
@@ -22,6 +23,7 @@ from sawlog.leveldb.table.meta import SPARED, BoundsReader, Role, TableMap, on_k
 from sawlog.leveldb.table.rows import SpanWalk, TableRange, table_map
 from sawlog.pictures import MOST_LANES, Picture, Sums
 from sawlog.storage import File, Source
+from sawlog.varints import varints_and_ends
 
 if TYPE_CHECKING:
     from sawlog.damage import Findings
@@ -134,9 +136,9 @@ def value_text(name: bytes, value: bytes) -> str:
     """A property's value for people: a number in decimal, a text as it is, other bytes as hexadecimal digits."""
     if name in layout.FIXED_PROPERTIES:
         return str(int.from_bytes(value, "little"))
-    if not layout.TEXT_PROPERTIES.match(name) and 0 < len(value) <= 10 and all(b & 128 for b in value[:-1]):
-        number = sum((byte & 127) << 7 * place for place, byte in enumerate(value))
-        if value[-1] < 128:
+    if not layout.TEXT_PROPERTIES.match(name):
+        number, end = next(varints_and_ends(value[:VARINT64_BYTES]), (0, 0))
+        if end == len(value) > 0:
             return str(number)
     text = decode_by(bytes.decode, value)
     return value.hex() if isinstance(text, Undecodable) else text

@@ -12,6 +12,7 @@ from enum import IntEnum
 from typing import Literal
 
 from sawlog.damage import UNSUPPORTED
+from sawlog.leveldb.records import layout as records
 
 Dialect = Literal["leveldb", "rocksdb", "pebble"]
 
@@ -160,9 +161,7 @@ BUCKETS_SIZE = 2
 SMALLEST_SEPARATOR = 3
 """Bytes of the smallest entry of an index."""
 
-SEQUENCE_SHIFT = 8
-KEY_TRAILER = 8
-"""A key ends in a u64: its sequence number shifted by this, and the type of the operation."""
+KEY_TRAILER, SEQUENCE_SHIFT = records.KEY_TRAILER, records.SEQUENCE_SHIFT
 SALVAGED_BYTES = 1 << 20
 """Longer blocks are not found where nothing leads to them."""
 STAMP_SUFFIX = ".u64ts"

@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from sawlog.kernels.gather import gather_slices
+from sawlog.leveldb.records.layout import VARINT32_BYTES
 from sawlog.leveldb.table import kernels as k
 from sawlog.leveldb.table import layout
 from sawlog.leveldb.table.blocks import Expanded
@@ -160,10 +161,8 @@ def pairs(content: pa.Buffer) -> list[tuple[bytes, bytes]]:
 
 HELD_BYTES = 8 << 20
 """Blocks of values that are kept for the entries to come."""
-_NUMBER = 5
-"""Bytes of a varint32, which may end in zeros."""
+_NUMBER = VARINT32_BYTES  # which may end in zeros
 _HEADER = 1 + 2 * _NUMBER
-_KEY_TRAILER = layout.KEY_TRAILER
 
 
 class Entries(NamedTuple):
@@ -192,7 +191,7 @@ def laid_out(entries: Entries, whole: NDArray[np.bool_], longest: int) -> tuple[
         rows = np.flatnonzero(whole)
         keys, values, trailers = [piece.of(rows) for piece in keys], values.of(rows), trailers[rows]
     count = len(trailers)
-    sizes = np.full(count, _KEY_TRAILER, np.int64)
+    sizes = np.full(count, layout.KEY_TRAILER, np.int64)
     for piece in keys:
         sizes += piece.lengths
     headers = np.zeros((count, _HEADER), np.uint8)
@@ -203,7 +202,7 @@ def laid_out(entries: Entries, whole: NDArray[np.bool_], longest: int) -> tuple[
         return (Kind.BLOCK_TOO_LARGE, total, longest), 0
     at = sum(map(len, sources))
     fixed = Slices(at + _HEADER * np.arange(count), np.full(count, _HEADER))
-    tails = Slices(at + headers.size + _KEY_TRAILER * np.arange(count), np.full(count, _KEY_TRAILER))
+    tails = Slices(at + headers.size + layout.KEY_TRAILER * np.arange(count), np.full(count, layout.KEY_TRAILER))
     source = np.concatenate([*sources, headers.ravel(), trailers.astype("<u8").view(np.uint8)])
     pieces = [fixed, *keys, tails, values]
     starts, lengths = (np.stack(part, axis=1).ravel() for part in zip(*pieces, strict=True))
@@ -320,10 +319,10 @@ def split_rows(content: pa.Buffer, longest: int) -> Entries:
             raise MalformedError("entries that do not end in their block, or whose keys are too long together")
         room = min(4 * room, most)
     fields = fields[:count]
-    starts, sizes = fields["key"], fields["key_length"] - _KEY_TRAILER
+    starts, sizes = fields["key"], fields["key_length"] - layout.KEY_TRAILER
     if (sizes < 0).any():
         raise MalformedError("a key without a trailer")
-    tails = (starts + sizes)[:, None] + np.arange(_KEY_TRAILER)
+    tails = (starts + sizes)[:, None] + np.arange(layout.KEY_TRAILER)
     trailers = keys[tails].view("<u8").ravel().astype(np.uint64)
     values = Slices(fields["value"].copy(), fields["length"].copy())
     return Entries([data, keys], [Slices(starts + len(data), sizes)], trailers, values, np.zeros(count, np.uint8))

@@ -7,14 +7,18 @@ import zlib
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from sawlog.damage import DamageWarning, Findings
 from sawlog.errors import SchemaError
 from sawlog.format import FileWriter
 from sawlog.leveldb.columns import KEY, OPERATION, SCHEMAS, SEQUENCE, VALUE
+from sawlog.leveldb.log.kernels import masked_checksum
 from sawlog.leveldb.options import TableReadOptions, TableWriteOptions
-from sawlog.leveldb.table import layout
+from sawlog.leveldb.records.layout import MAX_SEQUENCE
+from sawlog.leveldb.table import encode, layout
 from sawlog.leveldb.table.layout import Compression
 from sawlog.leveldb.table.rows import TableRange, table_map
 from sawlog.scan import Projection, Scan
@@ -22,12 +26,10 @@ from sawlog.storage import File, Storage
 from sawlog.varints import encode_varint
 
 if TYPE_CHECKING:
-    import numpy as np
     from numpy.typing import NDArray
 
 FORMAT_VERSION = 5
 """Of RocksDB's tables that are written: the last one that needs no checksum of the footer."""
-MAX_SEQUENCE = (1 << 56) - 1
 MOST_IN_BLOCK = 1 << 31
 """A block with one entry may grow to this."""
 GAIN = 8
@@ -55,13 +57,8 @@ class TableWriter(FileWriter):
     """
 
     def __init__(self, path: str, schema: pa.Schema, options: TableWriteOptions, storage: Storage) -> None:
-        import numpy as np
-
-        from sawlog.leveldb.table import encode
-
         _check_schema(schema)
         self.storage = storage
-        self._encode = encode
         self._options = options
         self._file = storage.stage(path)
         self._offset = 0
@@ -76,8 +73,6 @@ class TableWriter(FileWriter):
 
     def write(self, batch: pa.RecordBatch) -> None:
         """See `Writer.write`."""
-        import numpy as np
-
         count = batch.num_rows
         keys, key_ends = self._binary(batch, KEY)
         values, value_ends = self._binary(batch, VALUE)
@@ -96,7 +91,7 @@ class TableWriter(FileWriter):
             larger[: len(self._last)] = self._last
             self._last = larger
         self._state["row"] = 0
-        self._lay_out(self._encode.Given(keys, key_ends, values, value_ends, sequences, types))
+        self._lay_out(encode.Given(keys, key_ends, values, value_ends, sequences, types))
         self._counts["entries"] += len(sequences)
         self._counts["deletes"] += int(np.isin(types, [_TYPES["delete"], _TYPES["single_delete"]]).sum())
         self._counts["keys"] += int(key_ends[-1] - key_ends[0]) + layout.KEY_TRAILER * len(sequences)
@@ -119,17 +114,14 @@ class TableWriter(FileWriter):
         self._file.write(self._footer(metaindex_handle, index_handle))
 
     def _lay_out(self, given: Any) -> None:
-        import numpy as np
-
-        e = self._encode
-        while (status := e.lay_out(given, self._out(), self._state[0])) != e.DONE:
-            if status == e.UNORDERED:
+        while (status := encode.lay_out(given, self._out(), self._state[0])) != encode.DONE:
+            if status == encode.UNORDERED:
                 row = self._rows + int(self._state["row"][0])
                 raise SchemaError(
                     f"column {KEY!r}, row {row}: keys are not in ascending order; a table holds keys in order,"
                     " and of one key the last sequence number first"
                 )
-            if status == e.BLOCK or (status == e.FULL and self._state["entries"][0]):
+            if status == encode.BLOCK or (status == encode.FULL and self._state["entries"][0]):
                 self._close_block()
             elif 2 * len(self._data) > MOST_IN_BLOCK:
                 row = self._rows + int(self._state["row"][0])
@@ -138,21 +130,17 @@ class TableWriter(FileWriter):
                 self._data = np.zeros(2 * len(self._data), np.uint8)
 
     def _out(self) -> Any:
-        import numpy as np
-
         size = np.uint64(self._options.block_bytes)
-        return self._encode.Out(self._data, self._last, self._restarts, size, np.int64(self._options.restart_interval))
+        return encode.Out(self._data, self._last, self._restarts, size, np.int64(self._options.restart_interval))
 
     def _close_block(self) -> None:
-        import numpy as np
-
         state = self._state
-        size = int(self._encode.close_block(self._out(), state[0]))
+        size = int(encode.close_block(self._out(), state[0]))
         if not size:
             larger = np.zeros(len(self._data) + 8 * len(self._restarts), np.uint8)
             larger[: len(self._data)] = self._data
             self._data = larger
-            size = int(self._encode.close_block(self._out(), state[0]))
+            size = int(encode.close_block(self._out(), state[0]))
         handle = self._put(self._data[:size].tobytes(), compressed=True)
         self._index.add(self._last[: int(state["last"][0])].tobytes(), handle)
         self._counts["blocks"] += 1
@@ -161,8 +149,6 @@ class TableWriter(FileWriter):
 
     def _put(self, content: bytes, *, compressed: bool) -> bytes:
         """Write a block with its trailer; its handle."""
-        from sawlog.leveldb.log.kernels import masked_checksum
-
         code, stored = self._compress(content) if compressed else (Compression.NONE, content)
         typed = stored + bytes([code])
         self._file.write(typed + masked_checksum(typed).to_bytes(4, "little"))
@@ -231,8 +217,6 @@ class TableWriter(FileWriter):
             self._ranges.add(key + trailer.to_bytes(layout.KEY_TRAILER, "little"), end)
 
     def _binary(self, batch: pa.RecordBatch, name: str) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
-        import numpy as np
-
         if name not in batch.schema.names:
             return np.zeros(0, np.uint8), np.zeros(batch.num_rows + 1, np.int64)
         column = batch.column(name).cast(pa.large_binary())
@@ -246,8 +230,6 @@ class TableWriter(FileWriter):
         return values, offsets
 
     def _sequences(self, batch: pa.RecordBatch) -> NDArray[np.uint64]:
-        import numpy as np
-
         if SEQUENCE not in batch.schema.names:
             return np.zeros(batch.num_rows, np.uint64)
         column = batch.column(SEQUENCE)
@@ -262,9 +244,6 @@ class TableWriter(FileWriter):
         return numbers.astype(np.uint64)
 
     def _types(self, batch: pa.RecordBatch) -> NDArray[np.uint8]:
-        import numpy as np
-        import pyarrow.compute as pc
-
         if OPERATION not in batch.schema.names:
             return np.full(batch.num_rows, _TYPES["put"], np.uint8)
         column = batch.column(OPERATION).cast(pa.string())
