@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import warnings
@@ -14,6 +15,7 @@ import pyarrow as pa
 import pytest
 
 import sawlog
+from sawlog.kernels import native
 from sawlog.recognition import formats
 
 SHOP = Path(__file__).parents[1] / "examples" / "data" / "shop"
@@ -82,6 +84,7 @@ def test_every_verb_and_view_does_without_pandas_and_compilers(
     path, views = small(tmp_path_factory.getbasetemp())[name]
     done = subprocess.run(
         [sys.executable, "-c", SCRIPT + VERBS, str(path), name, ",".join(views)],
+        env={**os.environ, "SAWLOG_KERNELS": "library" if native.misfit() is None else "python"},
         capture_output=True,
         text=True,
         check=False,
