@@ -31,7 +31,7 @@ endef
 # $(call install,VENV,WHAT FOR,PIP ARGUMENTS)
 define install
 @$(find_python); \
-echo "Setting up $(1) for $(2) with $$($$python --version): once, some minutes" >&2; \
+echo "Setting up $(1) for $(2) with $$($$python --version), and compiling kernels: once, some minutes" >&2; \
 [ -x $(1)/bin/python ] || "$$python" -m venv $(1); \
 $(1)/bin/python -m pip install --quiet --disable-pip-version-check $(3)
 @touch $@

@@ -142,7 +142,7 @@ def try_out(target: Path, wheel: Path, version: str, python: str) -> None:
     assert say(python, "-c", without) == "None None\n"
     assert "10495" in say(python, "-c", f"import sawlog; print(sawlog.read({LOG!r}).num_rows)")
     say(sawlog, "verify", str(SHOP))
-    say(sawlog, "map", str(SHOP), "-o", "map.html")
+    say(sawlog, "map", str(SHOP), "--output", "map.html")
     say(sawlog, "convert", str(SHOP), "shop.parquet")
     assert (target / "map.html").read_text("utf-8").startswith("<!doctype html>")
     print(say(python, "-c", "import sys; print('works with Python', sys.version.split()[0])"), end="")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import importlib
 import importlib.util
 import json
@@ -17,10 +18,14 @@ from typing import Any
 import numpy as np
 import pytest
 
+from sawlog.deephaven_import.kernels import count_order, hash_rows, hash_words
+from sawlog.deephaven_table.kernels import reaches
 from sawlog.errors import InternalError
+from sawlog.filodb_record.kernels.payloads import valid_ends
 from sawlog.kernels import build, native
 from sawlog.kernels.gather import gather_slices
 from sawlog.kernels.jit import Kernel
+from sawlog.map import kernels as map_kernels
 
 SHOP = Path(__file__).parents[2] / "examples" / "data" / "shop"
 LIBRARY = os.path.join(native.folder(), native.LIBRARY)
@@ -59,12 +64,82 @@ def test_another_machine_is_refused(table: dict[str, Any]) -> None:
 
 
 def test_an_older_cpu_is_refused(table: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    flags = native._cpu_flags()
+    flags = native.cpu_flags()
     first = min(native.BASELINES[native.machine()].flags.split())
-    monkeypatch.setattr(native, "_cpu_flags", lambda: flags - {first})
+    monkeypatch.setattr(native, "cpu_flags", lambda: flags - {first})
     assert str(native.misfit()).endswith(f"this CPU lacks {first}")
     with pytest.raises(InternalError, match=r"lacks .*the extra `jit`"):
         native.library()
+
+
+@NEEDS_LIBRARY
+def test_a_cpu_without_wide_vectors_never_gets_a_second_entry(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And one that has them gets it for the kernels that have one, and the first of all others."""
+    if native.machine() not in native.WIDE:
+        pytest.skip("this kind of CPU has no wider vectors")
+    flags = set(native.WIDE[native.machine()].flags.split())
+    called: list[str] = []
+
+    class Loaded:
+        def __init__(self, path: str) -> None:
+            pass
+
+        def __getattr__(self, name: str) -> Any:
+            if not name.endswith(("read_objects", "hash_rows_wide", "hash_rows", "count_order")):
+                raise AttributeError(name)
+            return lambda words: called.append(name.rpartition("kernels_")[2])
+
+    monkeypatch.setattr("ctypes.CDLL", Loaded)
+    monkeypatch.setattr(native, "reads_objects", lambda reader: False)
+    numbers = np.zeros(3, np.int64)
+
+    def calls(of: set[str]) -> list[str]:
+        monkeypatch.setattr(native, "cpu_flags", lambda: of)
+        library = native.Library()
+        called.clear()
+        library.entry(hash_rows.signature)(numbers.view(np.uint64))
+        library.entry(count_order.signature)(numbers, 0, numbers, numbers, numbers)
+        return called
+
+    for missing in sorted(flags - set(native.BASELINES[native.machine()].flags.split())):
+        assert calls(flags - {missing}) == ["hash_rows", "count_order"]
+    assert calls(flags) == ["hash_rows_wide", "count_order"]
+
+
+@NEEDS_LIBRARY
+def test_second_entries_give_what_the_first_ones_give() -> None:
+    if native.machine() not in native.WIDE or native.lacking(native.WIDE[native.machine()]):
+        pytest.skip("no CPU with wider vectors")
+    loaded = ctypes.CDLL(LIBRARY)
+    numbers = np.random.default_rng(5)
+
+    def words(count: int, dtype: Any = np.uint64) -> Any:
+        return numbers.integers(0, np.iinfo(dtype).max, count, dtype)
+
+    for count in [*range(1, 70), 511, 4096, 5553]:
+        ends = np.sort(words(count, np.int32))
+        bad = ends.copy()
+        bad[count // 2] = -1
+        there = words(count, np.uint8) & np.uint8(1)
+        calls: list[tuple[Any, tuple[Any, ...]]] = [
+            (hash_rows, (words(count),)),
+            (hash_words, (words(count), there[:0], 3, words(count))),
+            (hash_words, (words(count), there, 3, words(count))),
+            (map_kernels.hash_words, (words(count), words(count))),
+            (valid_ends, (ends, 1 << 31)),
+            (valid_ends, (bad, 1 << 31)),
+            (reaches, (words(count, np.uint32), int(words(1, np.uint32)[0]))),
+        ]
+        for kernel, arguments in calls:
+            found = []
+            for wide in (False, True):
+                entry = native.Entry(
+                    kernel.signature, None, getattr(loaded, native.symbol(kernel.signature.name, wide=wide))
+                )
+                given = [one.copy() if isinstance(one, np.ndarray) else one for one in arguments]
+                result = entry(*given)
+                found.append((result, [one.tobytes() for one in given if isinstance(one, np.ndarray)]))
+            assert found[0] == found[1], (kernel.signature.name, count)
 
 
 def test_other_sources_are_refused(table: dict[str, Any]) -> None:
@@ -103,10 +178,12 @@ def test_the_library_holds_every_kernel_and_refers_to_the_c_library_alone() -> N
     with open(TABLE, encoding="utf-8") as file:
         entries = set(json.load(file)["entries"])
     expected = {
-        native.symbol(one.signature.name)
+        native.symbol(one.signature.name, wide=wide)
         for module in build.kernel_modules()
         for one in vars(importlib.import_module(module)).values()
         if isinstance(one, Kernel) and one.__module__ == module
+        for wide in (False, True)
+        if not wide or (one.wide and native.machine() in native.WIDE)
     }
     assert entries == {*expected, native.READER}
     said = subprocess.run(["nm", "-D", LIBRARY], capture_output=True, text=True, check=True).stdout.splitlines()

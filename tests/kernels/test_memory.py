@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from sawlog.kernels.jit import kernel
-from sawlog.kernels.memory import copy_bytes, load_u16, load_u32, load_u64, prefetch, store_u16, store_u32
+from sawlog.kernels.memory import copy_bytes, high_product, load_u16, load_u32, load_u64, prefetch, store_u16, store_u32
 from sawlog.kernels.signature import Bytes, Int64, OutBytes, UInt64
 
 BYTES = bytes(range(200, 256)) + bytes(range(40))
@@ -35,6 +35,19 @@ def _copy(target: OutBytes, at: UInt64, source: Bytes, start: UInt64, length: UI
 @kernel
 def _prefetch(array: Bytes, position: UInt64) -> None:
     prefetch(array, position)
+
+
+@kernel
+def _high(a: UInt64, b: UInt64) -> UInt64:
+    return high_product(a, b)
+
+
+@pytest.mark.filterwarnings("ignore:overflow encountered:RuntimeWarning")
+def test_the_upper_half_of_a_product() -> None:
+    words = [0, 1, 2, 3, (1 << 32) - 1, 1 << 32, (1 << 32) + 1, 0x9E3779B97F4A7C15, 1 << 63, (1 << 64) - 1]
+    for a in words:
+        for b in words:
+            assert _high(a, b) == a * b >> 64, (a, b)
 
 
 @pytest.mark.parametrize("width", [2, 4, 8])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from typing import Any
 
@@ -11,12 +12,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sawlog.errors import FormatError
 from sawlog.guard import Undecodable
+from sawlog.kernels.jit import kernel
+from sawlog.kernels.signature import UInt64
 from sawlog.milvus_binlog import kernels
 from sawlog.milvus_binlog.deletes import kernels as delete_kernels
 from sawlog.milvus_binlog.deletes.index import DeleteIndex
 from sawlog.milvus_binlog.deletes.log import Deletes, _texts, parse_cell
 from sawlog.milvus_binlog.layout import DataType
+from sawlog.milvus_binlog.stats import BloomFilter
 
 pytestmark = pytest.mark.filterwarnings("ignore:overflow encountered:RuntimeWarning")  # hashes do, in plain Python
 
@@ -43,6 +48,23 @@ ODD += [
     '{"pk":"a',
     '{"pk":"a"',
 ]
+
+
+@kernel
+def _rest(value: UInt64, divisor: UInt64) -> UInt64:
+    return kernels.remainder(value, divisor, np.uint64(0xFFFFFFFFFFFFFFFF) // divisor)
+
+
+@given(st.integers(0, (1 << 64) - 1), st.integers(1, (1 << 64) - 1) | st.integers(1, 9))
+def test_a_remainder_without_a_division(value: int, divisor: int) -> None:
+    for one in {value, value - value % divisor, max(value - value % divisor - 1, 0), (1 << 64) - 1}:
+        assert _rest(one, divisor) == one % divisor
+
+
+def test_a_filter_of_no_bits_is_none() -> None:
+    """It was asked for a bit of its first word, which it does not have."""
+    with pytest.raises(FormatError, match="0 bits"):
+        BloomFilter.of_json({"m": 0, "k": 3, "b": base64.b64encode(bytes(8)).decode()})
 
 
 def cell(key: int | str, time: int) -> str:

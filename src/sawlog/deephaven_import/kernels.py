@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from sawlog.kernels.jit import inlined, kernel
+from sawlog.kernels.jit import inlined, kernel, wide_kernel
 from sawlog.kernels.signature import Bool, Bytes, Int64, Int64s, OutInt64s, OutUInt64s, UInt64, UInt64s
 
 _A = np.uint64(0xBF58476D1CE4E5B9)
@@ -22,7 +22,7 @@ def _mixed(word: Any) -> Any:
     return word ^ word >> np.uint64(31)
 
 
-@kernel
+@wide_kernel
 def hash_words(words: UInt64s, there: Bytes, seed: UInt64, hashes: OutUInt64s) -> None:
     """Add the hash of each value to that of its row.
 
@@ -58,7 +58,7 @@ def hash_lists(elements: UInt64s, ends: Int64s, ordered: Bool, words: OutUInt64s
         words[i] = word
 
 
-@kernel
+@wide_kernel
 def hash_rows(hashes: UInt64s) -> UInt64:
     """The sum of the hashes of rows, modulo 2**64, each of them mixed once more.
 

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from sawlog.kernels.jit import inlined, kernel
+from sawlog.kernels.jit import inlined, kernel, wide_kernel
 from sawlog.kernels.memory import copy_bytes, prefetch, same_bytes
 from sawlog.kernels.signature import (
     Bool,
@@ -70,7 +70,7 @@ def holds(values: NDArray[Any], pattern: int) -> bool:
     return bool((holds_1, holds_2, holds_4, holds_8)[values.itemsize.bit_length() - 1](values, pattern))
 
 
-@kernel
+@wide_kernel
 def reaches(values: UInt32s, limit: UInt64) -> Bool:
     """Whether a value is as large as a limit, or larger.
 

@@ -24,6 +24,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterable
+from typing import NamedTuple
 
 from sawlog.kernels import native
 
@@ -49,10 +50,11 @@ def _texts(*packages: str) -> dict[str, tuple[str, str]]:
     return found
 
 
-def kernel_modules(package: str = native.SAWLOG) -> list[str]:
-    """The modules in which kernels are, those with the most text first."""
+def kernel_modules(package: str = native.SAWLOG, *, wide: bool = False) -> list[str]:
+    """The modules in which kernels are, or those with a second entry, those with the most text first."""
     texts = {name: text for name, (_, text) in _texts(package).items()}
-    found = {name: text for name, text in texts.items() if re.search(r"^@kernel$", text, re.MULTILINE)}
+    decorated = re.compile(r"^@wide_kernel$" if wide else r"^@(wide_)?kernel$", re.MULTILINE)
+    found = {name: text for name, text in texts.items() if decorated.search(text)}
     return sorted(found, key=lambda name: (-len(found[name]), name))
 
 
@@ -63,7 +65,7 @@ def sources(package: str = native.SAWLOG) -> dict[str, str]:
     """
     files = _texts(*{native.SAWLOG: None, package: None})
     texts = {name: text for name, (_, text) in files.items()}
-    decorated = re.compile(r"^@(kernel|inlined|always_inlined|walker|intrinsic)$|= inlined\(", re.MULTILINE)
+    decorated = re.compile(r"^@((wide_)?kernel|inlined|always_inlined|walker|intrinsic)$|= inlined\(", re.MULTILINE)
     compiled = {name for name, text in texts.items() if decorated.search(text)}
     own = {name for name in compiled if name.partition(".")[0] == package}
     pending = sorted(own | {"sawlog.kernels.jit", "sawlog.kernels.compiler"})
@@ -91,17 +93,33 @@ def _reaches_kernels(name: str, text: str) -> bool:
     )
 
 
-def _compile(module: str, folder: str) -> list[str]:
+class _Task(NamedTuple):
+    """What a process compiles: the kernels of a module, or the reader of arrays where there is no module.
+
+    Attributes:
+        module: Its name.
+        folder: Where object files go.
+        wide: Whether second entries are made.
+    """
+
+    module: str
+    folder: str
+    wide: bool
+
+
+def _compile(module: str, folder: str, *, wide: bool) -> list[str]:
     """Compile the kernels of a module, each to an object file; the names of their entries."""
     from sawlog.kernels import compiler
     from sawlog.kernels.jit import Kernel
 
+    baseline = (native.WIDE if wide else native.BASELINES)[native.machine()]
+    compiler.aim_at(baseline.cpu, baseline.features)
     found = importlib.import_module(module)
     names = []
     for kernel in [one for one in vars(found).values() if isinstance(one, Kernel)]:
-        if kernel.__module__ == module:
-            name = native.symbol(kernel.signature.name)
-            _emit(compiler.module_of(kernel, name), name, folder)
+        if kernel.__module__ == module and kernel.wide >= wide:
+            name = native.symbol(kernel.signature.name, wide=wide)
+            _emit(compiler.module_of(kernel, name), name, folder, baseline)
             names.append(name)
     return names
 
@@ -109,18 +127,20 @@ def _compile(module: str, folder: str) -> list[str]:
 def _compile_reader(folder: str) -> list[str]:
     from sawlog.kernels import compiler
 
-    _emit(compiler.reader_module(native.READER), native.READER, folder)
+    baseline = native.BASELINES[native.machine()]
+    _emit(compiler.reader_module(native.READER), native.READER, folder, baseline)
     return [native.READER]
 
 
-def _emit(module: object, name: str, folder: str) -> None:
+def _emit(module: object, name: str, folder: str, baseline: native.Baseline) -> None:
     import llvmlite.binding as llvm
 
     from sawlog.kernels import compiler
 
     target = llvm.Target.from_triple(llvm.get_process_triple())
-    cpu = native.BASELINES[native.machine()].cpu
-    machine = target.create_target_machine(cpu=cpu, features=_features(), opt=3, reloc="pic", codemodel="small")
+    machine = target.create_target_machine(
+        cpu=baseline.cpu, features=baseline.features, opt=3, reloc="pic", codemodel="small"
+    )
     compiler.optimize(module, machine)
     foreign = compiler.declared(module) - FROM_LIBC
     if foreign:
@@ -129,14 +149,10 @@ def _emit(module: object, name: str, folder: str) -> None:
         file.write(machine.emit_object(module))
 
 
-def _features() -> str:
-    return native.BASELINES[native.machine()].features
-
-
-def _task(arguments: tuple[str, str]) -> tuple[list[str], float]:
+def _run(task: _Task) -> tuple[list[str], float]:
     """The names of entries, and the processor seconds that they took."""
-    module, folder = arguments
-    return _compile(module, folder) if module else _compile_reader(folder), _used()
+    made = _compile(task.module, task.folder, wide=task.wide) if task.module else _compile_reader(task.folder)
+    return made, _used()
 
 
 def _linker() -> list[str]:
@@ -179,7 +195,9 @@ def build(package: str = native.SAWLOG, folder: str | None = None, jobs: int | N
     folder = folder or native.folder(package)
     os.makedirs(folder, exist_ok=True)
     with tempfile.TemporaryDirectory() as objects:
-        tasks = [(module, objects) for module in ("", *kernel_modules(package))]
+        tasks = [_Task(module, objects, wide=False) for module in ("", *kernel_modules(package))]
+        if native.machine() in native.WIDE:
+            tasks += [_Task(module, objects, wide=True) for module in kernel_modules(package, wide=True)]
         done = _in_processes(tasks, jobs)
         names = sorted(name for made, _ in done for name in made)
         library = os.path.join(objects, native.LIBRARY)
@@ -193,20 +211,22 @@ def build(package: str = native.SAWLOG, folder: str | None = None, jobs: int | N
     taken = time.perf_counter() - begun
     processor = _used() - used + sum(seconds for _, seconds in done)
     size = os.path.getsize(os.path.join(folder, native.LIBRARY))
+    wide = sum(len(made) for task, (made, _) in zip(tasks, done, strict=True) if task.wide)
+    also = f", {wide} of them also for {native.WIDE[native.machine()].cpu}" if wide else ""
     return (
-        f"{len(names) - 1} kernels for {baseline.cpu}, {size >> 10} KiB, "
+        f"{len(names) - 1 - wide} kernels for {baseline.cpu}{also}, {size >> 10} KiB, "
         f"in {taken:.0f} s ({processor:.0f} processor seconds)"
     )
 
 
-def _in_processes(tasks: list[tuple[str, str]], jobs: int | None) -> list[tuple[list[str], float]]:
+def _in_processes(tasks: list[_Task], jobs: int | None) -> list[tuple[list[str], float]]:
     """Each task in a process of its own: what Numba has compiled before would show in the code."""
     os.environ["PYTHONHASHSEED"] = "0"
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["sawlog.kernels.compiler"])
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     with context.Pool(jobs or cores, maxtasksperchild=1) as pool:
-        return list(pool.imap_unordered(_task, tasks))
+        return list(pool.imap(_run, tasks))
 
 
 def _used() -> float:

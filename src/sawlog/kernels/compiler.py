@@ -98,6 +98,11 @@ def _in_parts() -> Iterator[None]:
                 gc.enable()
 
 
+def aim_at(cpu: str, features: str) -> None:
+    """What `target` says from now on, in LLVM's words."""
+    _CONFIG.CPU_NAME, _CONFIG.CPU_FEATURES = cpu, features
+
+
 def target() -> tuple[str, dict[str, bool]]:
     """See `sawlog.kernels.jit.target`: this machine, or what Numba's environment variables say."""
     given = _CONFIG.CPU_FEATURES

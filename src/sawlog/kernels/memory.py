@@ -1,4 +1,4 @@
-"""Loads and copies at unsigned byte positions of uint8 arrays, for use inside kernels.
+"""Loads and copies at unsigned byte positions of uint8 arrays, and wide products, for use inside kernels.
 
 Callers check `end - pos < need` before each access; nothing here does in the compiled mode.
 """
@@ -12,6 +12,8 @@ import numpy as np
 from sawlog.kernels.jit import CHECKED, always_inlined, cgutils, inlined, intrinsic, ir, types
 
 _EIGHT = np.uint64(8)
+_HALF = np.uint64(32)
+_U32 = np.uint64(0xFFFFFFFF)
 
 
 def load_number(bits: int, offset: int = 0, *, big: bool = False) -> Any:
@@ -82,6 +84,23 @@ def _prefetch(typing_context: Any, array: Any, position: Any) -> Any:
         return context.get_dummy_value()
 
     return types.void(array, types.uint64), generate
+
+
+@intrinsic
+def _high_product(typing_context: Any, a: Any, b: Any) -> Any:
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        wide = ir.IntType(128)
+        product = builder.mul(*(builder.zext(one, wide) for one in arguments))
+        return builder.trunc(builder.lshr(product, wide(64)), ir.IntType(64))
+
+    return types.uint64(types.uint64, types.uint64), generate
+
+
+def _checked_high_product(a: Any, b: Any) -> Any:
+    low = (a & _U32) * (b & _U32)
+    one = (a >> _HALF) * (b & _U32) + (low >> _HALF)
+    two = (a & _U32) * (b >> _HALF) + (one & _U32)
+    return (a >> _HALF) * (b >> _HALF) + (one >> _HALF) + (two >> _HALF)
 
 
 def _checked_prefetch(array: Any, position: Any) -> None:
@@ -187,6 +206,8 @@ copy_bytes: Any = inlined(_checked_copy) if CHECKED else _copy
 """`copy_bytes(target, at, source, start, length)`: copy `length` bytes between arrays that do not overlap."""
 prefetch: Any = inlined(_checked_prefetch) if CHECKED else _prefetch
 """`prefetch(array, position)`: have the cache line ready soon; the position may lie outside the array."""
+high_product: Any = inlined(_checked_high_product) if CHECKED else _high_product
+"""`high_product(a, b) -> uint64`: the upper half of the 128 bits of a product of uint64."""
 
 
 @always_inlined

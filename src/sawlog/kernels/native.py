@@ -49,6 +49,14 @@ BASELINES: Mapping[str, Baseline] = {
     "arm64": Baseline("apple-m1", "+crc,+neon", ""),
 }
 """By the machine's name in Python."""
+WIDE: Mapping[str, Baseline] = {
+    "x86_64": Baseline(
+        "x86-64-v4",
+        "+avx2,+avx512bw,+avx512cd,+avx512dq,+avx512f,+avx512vl,+crc32,-prefer-256-bit",
+        f"{_V3} avx512bw avx512cd avx512dq avx512f avx512vl",
+    ),
+}
+"""Those with wider vectors, for which kernels that gain from them have a second entry in the same library."""
 
 
 def machine() -> str:
@@ -56,9 +64,9 @@ def machine() -> str:
     return platform.machine() if os.name != "nt" else platform.machine().lower()
 
 
-def symbol(name: str) -> str:
-    """The name of a kernel's entry in the library."""
-    return "sawlog_" + name.replace(".", "_")
+def symbol(name: str, *, wide: bool = False) -> str:
+    """The name of a kernel's entry in the library, or of its second one."""
+    return "sawlog_" + name.replace(".", "_") + "_wide" * wide
 
 
 @functools.cache
@@ -107,9 +115,9 @@ def misfit(package: str = SAWLOG) -> str | None:
         return f"this installation of {package} has no library of kernels"
     if table["machine"] != machine() or table["system"] != platform.system():
         return f"the library of kernels is for {table['system']} on {table['machine']}"
-    lacking = sorted(set(BASELINES[table["machine"]].flags.split()) - _cpu_flags())
-    if lacking:
-        return f"the library of kernels is for {table['cpu']}; this CPU lacks {', '.join(lacking)}"
+    missing = lacking(BASELINES[table["machine"]])
+    if missing:
+        return f"the library of kernels is for {table['cpu']}; this CPU lacks {', '.join(missing)}"
     if digest(f"{SAWLOG}/kernels/native.py") is None:
         return None  # an installation without sources
     for path, expected in table["sources"].items():
@@ -118,7 +126,13 @@ def misfit(package: str = SAWLOG) -> str | None:
     return None
 
 
-def _cpu_flags() -> set[str]:
+def lacking(baseline: Baseline) -> list[str]:
+    """What this CPU does not have of another."""
+    return sorted(set(baseline.flags.split()) - cpu_flags())
+
+
+@functools.cache
+def cpu_flags() -> set[str]:
     """What Linux says of the CPU; where there is no Linux, all that is asked for."""
     try:
         with open("/proc/cpuinfo", encoding="ascii", errors="replace") as file:
@@ -144,19 +158,18 @@ class Library:
         self._loaded = ctypes.CDLL(os.path.join(folder(package), LIBRARY))
         reader = getattr(self._loaded, READER)
         self._reader = reader if reads_objects(reader) else None
+        self._wide = machine() in WIDE and not lacking(WIDE[machine()])
 
     def entry(self, signature: Signature) -> Any:
-        """A kernel.
+        """A kernel, its second entry where there is one and the CPU has what that takes.
 
         Raises:
             InternalError: When the library does not have it.
         """
-        try:
-            function = getattr(self._loaded, symbol(signature.name))
-        except AttributeError:
-            raise InternalError(
-                f"{signature.name} is not in the library of kernels: SAWLOG_KERNELS=jit compiles it"
-            ) from None
+        names = [symbol(signature.name, wide=True)] * self._wide + [symbol(signature.name)]
+        function = next((getattr(self._loaded, name) for name in names if hasattr(self._loaded, name)), None)
+        if function is None:
+            raise InternalError(f"{signature.name} is not in the library of kernels: SAWLOG_KERNELS=jit compiles it")
         return Entry(signature, self._reader, function)
 
 

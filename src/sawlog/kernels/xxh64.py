@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from sawlog.kernels.jit import inlined
-from sawlog.kernels.memory import load_u32, load_u64
+from sawlog.kernels.memory import high_product, load_u32, load_u64
 
 _P32_1 = np.uint64(0x9E3779B1)
 _P32_2 = np.uint64(0x85EBCA77)
@@ -69,11 +69,7 @@ def _swap(value: Any) -> Any:
 @inlined
 def _fold(a: Any, b: Any) -> Any:
     """The two halves of a product of 128 bits, combined."""
-    low = (a & _U32) * (b & _U32)
-    one = (a >> _HALF) * (b & _U32) + (low >> _HALF)
-    two = (a & _U32) * (b >> _HALF) + (one & _U32)
-    high = (a >> _HALF) * (b >> _HALF) + (one >> _HALF) + (two >> _HALF)
-    return (two << _HALF | low & _U32) ^ high
+    return a * b ^ high_product(a, b)
 
 
 @inlined

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import numpy as np
 
 from sawlog.chain.kernels import record_type
-from sawlog.kernels.jit import inlined, kernel
+from sawlog.kernels.jit import inlined, kernel, wide_kernel
 from sawlog.kernels.signature import Array, Bytes, Int64, Int64s, OutUInt64s, Record, UInt64s
 
 USES = ("header", "record", "padding", "tail", "damage", "unsupported")
@@ -92,7 +92,7 @@ def mixed(value: Any) -> Any:
     return value ^ (value >> np.uint64(31))
 
 
-@kernel
+@wide_kernel
 def hash_words(words: UInt64s, out: OutUInt64s) -> None:
     """A hash of each uint64."""
     for row in range(len(words)):

@@ -7,7 +7,7 @@ from typing import Annotated, Any, NamedTuple
 import numpy as np
 
 from sawlog.kernels.jit import inlined, kernel
-from sawlog.kernels.memory import copy_bytes, load_u32, load_u64, store_u32
+from sawlog.kernels.memory import copy_bytes, high_product, load_u32, load_u64, store_u32
 from sawlog.kernels.protobuf import of_group, put_varint, read_field, varint, varint_size
 from sawlog.kernels.signature import WRITABLE, Bool, Bytes, Int64, Int64s, OutInt64s, OutUInt64s, UInt64, UInt64s
 
@@ -153,6 +153,7 @@ _N2 = np.uint64(0x38495AB5)
 _FIVE = np.uint64(5)
 _SIXTEEN = np.uint64(16)
 _R33 = np.uint64(33)
+_MOST = np.uint64(0xFFFFFFFFFFFFFFFF)
 
 
 @inlined
@@ -225,6 +226,23 @@ def _murmur(data: Any, start: Any, length: Any, appended: Any) -> Any:
     return one, two + one
 
 
+@inlined
+def remainder(value: Any, divisor: Any, reciprocal: Any) -> Any:
+    """`value % divisor` without a division, of which `reciprocal` is `(2**64 - 1) // divisor`."""
+    rest = value - high_product(value, reciprocal) * divisor  # the quotient is right, or too small by one
+    return rest - divisor if rest >= divisor else rest
+
+
+@inlined
+def _meet(words: Any, add: Any, place: Any) -> Any:
+    """Add a bit to a filter, or look whether it is there."""
+    bit = _ONE << (place & np.uint64(63))
+    word = place >> np.uint64(6)
+    if add:
+        words[word] |= bit
+    return np.int64(words[word] & bit != _ZERO)
+
+
 @kernel
 def bloom(
     data: Bytes, offsets: Int64s, rows: Int64, bits: UInt64, hashes: UInt64, words: OutUInt64s, add: Bool
@@ -235,30 +253,26 @@ def bloom(
         data: The bytes of all values.
         offsets: int64; value i is `data[offsets[i] : offsets[i + 1]]`.
         rows: How many values.
-        bits: uint64; size of the filter.
+        bits: uint64; size of the filter, not 0.
         hashes: uint64; bits per value.
         words: uint64; the filter, bit i in word `i // 64`.
         add: Whether to add.
     """
     found = 0
+    reciprocal = _MOST // bits
     for row in range(rows):
         start = np.uint64(offsets[row])
         length = np.uint64(offsets[row + 1]) - start
         h0, h1 = _murmur(data, start, length, 0)
         h2, h3 = _murmur(data, start, length, 1)
         hit = 1
-        for i in range(hashes):
+        for i in range(0, hashes, 2):
             index = np.uint64(i)
-            odd = index & _ONE
-            base = h1 if odd else h0
-            pick = (index + odd) % _FOUR // np.uint64(2)
-            place = (base + index * (h3 if pick else h2)) % bits
-            bit = _ONE << (place & np.uint64(63))
-            word = place >> np.uint64(6)
-            if add:
-                words[word] |= bit
-            elif words[word] & bit == _ZERO:
-                hit = 0
+            hit &= _meet(words, add, remainder(h0 + index * h2, bits, reciprocal))
+            index += _ONE
+            if index < hashes:
+                hit &= _meet(words, add, remainder(h1 + index * h3, bits, reciprocal))
+            h2, h3 = h3, h2
         found += hit
     return found
 

@@ -72,7 +72,7 @@ class BloomFilter:
         text = shape.text(given["b"], "the filter's 'b'")
         raw = shape.from_base64(text.replace("-", "+").replace("_", "/"), "the filter's 'b'")
         stored = int.from_bytes(raw[:8], "big")
-        if stored != bits or len(raw) != 8 + -(-bits // _WORD) * 8 or not 0 < hashes < 256:
+        if not 0 < bits == stored or len(raw) != 8 + -(-bits // _WORD) * 8 or not 0 < hashes < 256:
             raise FormatError(f"a filter of {bits} bits whose data is for {stored} bits, in {len(raw)} bytes")
         return cls(bits, hashes, np.frombuffer(raw, ">u8", offset=8).astype(np.uint64))
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from sawlog.deephaven_log import layout
 from sawlog.kernels.adler32 import adler32
-from sawlog.kernels.jit import inlined, kernel
+from sawlog.kernels.jit import inlined, wide_kernel
 from sawlog.kernels.memory import (
     copy_bytes,
     load_u16,
@@ -140,7 +140,7 @@ def _lay_out(rows: Any, row: Any, out: Any, at: Any) -> Any:
     return at
 
 
-@kernel
+@wide_kernel
 def encode_rows(rows: Rows, flags: Flags, state: Annotated[Any, Record(STATE)], out: OutBytes) -> Int64:
     """Lay rows out as entries, until all are done or `out` is full.
 

@@ -13,7 +13,7 @@ import numpy as np
 from sawlog.chain.kernels import record_type
 from sawlog.filodb_record import layout
 from sawlog.filodb_record.kernels.gather import SLACK, Labels, Texts, copy_short, mix
-from sawlog.kernels.jit import always_inlined, inlined, kernel
+from sawlog.kernels.jit import always_inlined, inlined, kernel, wide_kernel
 from sawlog.kernels.memory import load_u64, same_bytes, store_u16
 from sawlog.kernels.signature import (
     Array,
@@ -102,7 +102,7 @@ _FACTOR = np.uint64(layout.HASH_FACTOR)
 _U32 = np.uint64(0xFFFFFFFF)
 
 
-@kernel
+@wide_kernel
 def valid_ends(ends: Int32s, limit: Int64) -> Bool:
     """Whether the ends of an Arrow array ascend and stay within its data."""
     ascending = True

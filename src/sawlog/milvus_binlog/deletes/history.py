@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from sawlog.milvus_binlog import layout
 from sawlog.milvus_binlog.deletes.index import check_room, until_then
@@ -18,6 +17,13 @@ if TYPE_CHECKING:
 
 NEVER = layout.MAX_TSO
 """The end of what is not deleted."""
+
+
+def _index_in(values: pa.Array | pa.ChunkedArray, known: pa.Array) -> pa.Array:
+    """The place of each value among those known; null where it is not."""
+    import pyarrow.compute as pc
+
+    return pc.index_in(values, known)
 
 
 class DeleteHistory:
@@ -46,7 +52,7 @@ class DeleteHistory:
         self._known = every.unique()
         stamps = np.concatenate([np.asarray(one.to_numpy()) for one in times]) if times else np.empty(0, np.int64)
         self._times = np.unique(stamps)
-        codes = pc.index_in(every, self._known).combine_chunks().to_numpy().astype(np.int64)
+        codes = _index_in(every, self._known).combine_chunks().to_numpy().astype(np.int64)
         self._deletes = np.sort(self._places(codes, np.searchsorted(self._times, stamps)))
 
     def _places(self, codes: NDArray[np.int64], ranks: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -63,7 +69,7 @@ class DeleteHistory:
         found = np.full(len(keys), NEVER, np.int64)
         if keys.type != self._known.type or not len(self._known):
             return found
-        codes = pc.index_in(keys, self._known)
+        codes = _index_in(keys, self._known)
         rows = np.flatnonzero(codes.is_valid().to_numpy(zero_copy_only=False))
         key = codes.drop_null().to_numpy().astype(np.int64)
         after = self._places(key, np.searchsorted(self._times, times[rows], side="right"))
