@@ -463,9 +463,9 @@ def test_latest_looks_each_range_up_once(tmp_path: Path, monkeypatch: pytest.Mon
     path = tmp_path / "000001.log"
     sawlog.write(as_table(done), path, format="leveldb_log", view="writes", operations_per_batch=7)
     lookups, stretches = [], []
-    place, covered = fold._Keys.place, fold._covered
-    monkeypatch.setattr(fold._Keys, "place", lambda self, key: lookups.append(key) or place(self, key))
-    monkeypatch.setattr(fold, "_covered", lambda *args: stretches.extend(covered(*args)) or iter(stretches))
+    place, covered = fold.Keys.place, fold.covered
+    monkeypatch.setattr(fold.Keys, "place", lambda self, key: lookups.append(key) or place(self, key))
+    monkeypatch.setattr(fold, "covered", lambda *args: stretches.extend(covered(*args)) or iter(stretches))
     states = sawlog.read(path, view="writes", latest=True).to_pylist()
     assert {row["key"]: row["value"] for row in states if row["operation"] == "put"} == truth
     ranges = sum(operation == "delete_range" for operation, _, _ in done)

@@ -59,7 +59,7 @@ def test_the_jar_that_fits_is_carried(tmp_path: Path, monkeypatch: pytest.Monkey
     assert description.read_bytes() == again.with_suffix(".json").read_bytes()
     assert sawlog.spark.spark_jar() == str(made)
 
-    monkeypatch.setattr(jar, "_compile", lambda sources, jars, path: None)
+    monkeypatch.setattr(jar, "compile_jar", lambda sources, jars, path: None)
     text = description.read_text()
     description.write_text(json.dumps({**json.loads(text), "sources": "0"}))
     assert Path(sawlog.spark.spark_jar()).parent == tmp_path / "sawlog", "of other sources"
@@ -78,13 +78,13 @@ def test_the_jar_is_that_of_the_spark_that_runs(tmp_path: Path, monkeypatch: pyt
     monkeypatch.setenv("SPARK_HOME", str(tmp_path))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setattr(jar, "CARRIED", tmp_path)
-    monkeypatch.setattr(jar, "_compile", lambda sources, jars, path: None)
+    monkeypatch.setattr(jar, "compile_jar", lambda sources, jars, path: None)
     assert Path(sawlog.spark.spark_jar()).name.startswith("sawlog-spark_4.0.1_")
 
 
 def test_one_line_says_what_the_jar_would_bring(database: Path, caplog: pytest.LogCaptureFixture) -> None:
     options = {"path": str(database)}
-    reader._recommend_jar.cache_clear()
+    reader.recommend_jar.cache_clear()
     with caplog.at_level(logging.INFO, "sawlog"):
         for format in ("leveldb_log", None, None):
             reader.make_reader(options, format, reader.read_schema(options, format))

@@ -60,13 +60,13 @@ def make_reader(options: Mapping[str, str], format: str | None, schema: StructTy
     """The reader for these options: one that takes filters only where that is wanted, and Spark will push them."""
     request = read_request(options, format)
     if format is None:
-        _recommend_jar()
+        recommend_jar()
     pushdown = request.own.pushdown and pushing_down()
     return PushdownReader(request, schema) if pushdown else SawlogReader(request, schema)
 
 
 @cache
-def _recommend_jar() -> None:
+def recommend_jar() -> None:
     """Say once what Spark, which has asked this source and not the jar, would gain by the jar."""
     logger.info(
         "Spark reads rows: with --jars $(sawlog spark-jar) it takes columns, only those that a query needs, and pushes"

@@ -33,7 +33,8 @@ def partition_hashes(columns: dict[str, pa.Array], schema: Schema) -> pa.Array:
 
     options = WriteOptions(table=schema.name, records="partkeys", container_size=layout.MIN_CONTAINER_SIZE)
     batch, valid = _complete(pa.RecordBatch.from_arrays(list(columns.values()), list(columns)))
-    target = Target((_part_key(schema),), by_name=False, raw=False)
+    part_key = Layout(schema.name, schema.schema_id, schema.part_key)
+    target = Target((part_key,), by_name=False, raw=False)
     found = Layer(target, options, 0, lambda data: None).hashes(batch)
     return _spread(found.astype(np.uint32).view(np.int32), valid)
 
@@ -105,7 +106,3 @@ def _spread(found: Any, valid: NDArray[np.bool_]) -> pa.Array:
     values[valid] = found
     bits = None if valid.all() else pa.py_buffer(np.packbits(valid, bitorder="little"))
     return pa.Array.from_buffers(pa.int32(), len(valid), [bits, pa.py_buffer(values)])
-
-
-def _part_key(schema: Schema) -> Layout:
-    return Layout(schema.name, schema.schema_id, schema.part_key)

@@ -180,8 +180,8 @@ class Fold:
         families = table.column("column_family").to_numpy()
         for family in {one["column_family"] for one in self._ranges}:
             first, last = np.searchsorted(families, [family, family + 1]).tolist()
-            keys = _Keys(table.column("key").slice(first, last - first).combine_chunks())
-            for start, stop, rank in _covered(self._ranges, family, keys):
+            keys = Keys(table.column("key").slice(first, last - first).combine_chunks())
+            for start, stop, rank in covered(self._ranges, family, keys):
                 newest[first + start : first + stop] = rank
         order = np.array([[one[name] for name in _ORDER] for one in self._ranges])
         states = np.stack([table.column(name).to_numpy() for name in _ORDER], axis=1)
@@ -200,7 +200,7 @@ class Fold:
         return pa.concat_tables([table.filter(pa.array(~dead)), deletions])
 
 
-class _Keys:
+class Keys:
     """Sorted keys, to look places up in."""
 
     def __init__(self, keys: pa.Array) -> None:
@@ -218,7 +218,7 @@ class _Keys:
         return low
 
 
-def _covered(ranges: list[dict[str, Any]], family: int, keys: _Keys) -> Iterator[tuple[int, int, int]]:
+def covered(ranges: list[dict[str, Any]], family: int, keys: Keys) -> Iterator[tuple[int, int, int]]:
     """Stretches of the keys of a family, each with the newest of the ranges (by its number) that cover it."""
     edges: list[tuple[int, int, int]] = []
     for rank, one in enumerate(ranges):
