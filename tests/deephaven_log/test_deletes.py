@@ -149,7 +149,7 @@ def test_hope_is_for_those_who_can_start_again(tmp_path: Path):
     dataset = sawlog.open(path)
     dataset.to_table()
     assert isinstance(dataset.contents, datasets.DeephavenLogContents)
-    assert not any(fragment.hopeful for fragment in dataset.fragments())  # type: ignore[attr-defined]
+    assert not any(fragment.optimistic for fragment in dataset.fragments())  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize("flags", [[3, 1, 4, 0], [1, 4, 2], [1, 4, 0, 3], [1, 0, 4, 1, 2], [4, 1, 5, 4]])
