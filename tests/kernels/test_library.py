@@ -40,7 +40,7 @@ def table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str,
     }
     (tmp_path / "kernels.so").touch()
     monkeypatch.setattr(native, "folder", lambda package: str(tmp_path))
-    monkeypatch.setattr(native, "kernel_table", lambda package: found)
+    monkeypatch.setattr(native, "_table", lambda package: found)
     native.misfit.cache_clear()
     native.library.cache_clear()
     yield found
@@ -59,9 +59,9 @@ def test_another_machine_is_refused(table: dict[str, Any]) -> None:
 
 
 def test_an_older_cpu_is_refused(table: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    flags = native.cpu_flags()
+    flags = native._cpu_flags()
     first = min(native.BASELINES[native.machine()].flags.split())
-    monkeypatch.setattr(native, "cpu_flags", lambda: flags - {first})
+    monkeypatch.setattr(native, "_cpu_flags", lambda: flags - {first})
     assert str(native.misfit()).endswith(f"this CPU lacks {first}")
     with pytest.raises(InternalError, match=r"lacks .*the extra `jit`"):
         native.library()
@@ -119,7 +119,7 @@ def test_the_library_holds_every_kernel_and_refers_to_the_c_library_alone() -> N
 def test_where_arrays_lie_otherwise_in_memory_python_reads_them(monkeypatch: pytest.MonkeyPatch) -> None:
     library = native.Library()
     assert library._reader is not None
-    monkeypatch.setattr(native, "HEAD", native.HEAD + 8)
+    monkeypatch.setattr(native, "_HEAD", native._HEAD + 8)
     assert not native.reads_objects(library._reader)
     monkeypatch.setattr(library, "_reader", None)
     ends, out = np.array([0, 0], np.int32), np.zeros(3, np.uint8)

@@ -40,7 +40,7 @@ def _forget() -> None:
         recognition.formats,
         recognition.get_format,
         native.root,
-        native.kernel_table,
+        native._table,
         native.misfit,
         native.library,
     ):

@@ -80,8 +80,7 @@ def folder(package: str = SAWLOG) -> str:
 
 
 @functools.cache
-def kernel_table(package: str) -> Mapping[str, Any] | None:
-    """What the table of a package's library says of its kernels; None where there is none that can be read."""
+def _table(package: str) -> Mapping[str, Any] | None:
     try:
         with open(os.path.join(folder(package), TABLE), encoding="utf-8") as file:
             found: Mapping[str, Any] = json.load(file)
@@ -103,12 +102,12 @@ def digest(path: str) -> str | None:
 @functools.cache
 def misfit(package: str = SAWLOG) -> str | None:
     """Why the library of a package cannot be used, in one line; None if it can."""
-    table = kernel_table(package)
+    table = _table(package)
     if table is None or not os.path.exists(os.path.join(folder(package), LIBRARY)):
         return f"this installation of {package} has no library of kernels"
     if table["machine"] != machine() or table["system"] != platform.system():
         return f"the library of kernels is for {table['system']} on {table['machine']}"
-    lacking = sorted(set(BASELINES[table["machine"]].flags.split()) - cpu_flags())
+    lacking = sorted(set(BASELINES[table["machine"]].flags.split()) - _cpu_flags())
     if lacking:
         return f"the library of kernels is for {table['cpu']}; this CPU lacks {', '.join(lacking)}"
     if digest(f"{SAWLOG}/kernels/native.py") is None:
@@ -119,7 +118,7 @@ def misfit(package: str = SAWLOG) -> str | None:
     return None
 
 
-def cpu_flags() -> set[str]:
+def _cpu_flags() -> set[str]:
     """What Linux says of the CPU; where there is no Linux, all that is asked for."""
     try:
         with open("/proc/cpuinfo", encoding="ascii", errors="replace") as file:
@@ -167,7 +166,7 @@ def library(package: str = SAWLOG) -> Library:
     return Library(package)
 
 
-HEAD = object.__basicsize__
+_HEAD = object.__basicsize__
 _CONTIGUOUS, _ALIGNED, _WRITEABLE = 0x1, 0x100, 0x400
 
 
@@ -176,7 +175,7 @@ def reads_objects(reader: Any) -> bool:
     array = np.zeros((2, 3), np.int16)
     record = np.zeros(1, np.dtype((np.record, [("a", np.int64)])))[0]
     flags = _CONTIGUOUS | _ALIGNED | _WRITEABLE
-    numbers = [HEAD, 2, 4, 0, 2, id(array.dtype), flags, 3, -1, id(record.dtype), 0]
+    numbers = [_HEAD, 2, 4, 0, 2, id(array.dtype), flags, 3, -1, id(record.dtype), 0]
     layout, words = (ctypes.c_int64 * len(numbers))(*numbers), (ctypes.c_int64 * 5)()
     objects: Any = ctypes.py_object * 2
     reader(objects(array, record), layout, words)
@@ -207,7 +206,7 @@ class Entry:
         self._objects = ctypes.py_object * len(signature.objects)
         self._types = tuple(np.ndarray if isinstance(leaf.kind, Array) else np.record for leaf in signature.objects)
         described = [number for leaf in signature.objects for number in self._described(leaf)]
-        layout = [HEAD, len(signature.objects), self._last, *described]
+        layout = [_HEAD, len(signature.objects), self._last, *described]
         self._layout = (ctypes.c_int64 * len(layout))(*layout)
         self._results = len(signature.results)
 
