@@ -32,9 +32,9 @@ ALONE = (
     "tests/spark/test_pipeline.py::test_spark_",
 )
 """Those that start a Spark of their own, and need none of the session that the others share."""
-LAWS = 4
-"""Of the samples of each law, one in four is in a run without `--all`."""
-EFFORT = "0.35"
+LAWS = 5
+"""Of the samples of each law, one in five is in a run without `--all`."""
+EFFORT = "0.25"
 """Of the changes of a sample, the share that is tried then."""
 
 # Kernels compile inside the first example, so no deadline; machines differ, so the same examples on every run.

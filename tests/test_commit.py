@@ -191,7 +191,7 @@ def test_one_that_was_taken_for_dead_does_not_publish(
     monkeypatch.setattr(sawlog.commit, "exchange", lambda *_: False)
     slow = begin(place, "slow")
     staged = stage(slow, "c", "d")
-    move = Job._move
+    move = Job.move_all
 
     def late(job: Job, moves: list[tuple[str, str]]) -> None:
         move(job, moves)
@@ -199,7 +199,7 @@ def test_one_that_was_taken_for_dead_does_not_publish(
             monkeypatch.setattr(sawlog.commit, "LEASE", -1.0)
             put(place, "two", "e")
 
-    monkeypatch.setattr(Job, "_move", late)
+    monkeypatch.setattr(Job, "move_all", late)
     with pytest.raises(SawlogError, match="another job took this one for dead"):
         slow.publish(staged)
     assert visible(place) == ["a", "b", "e"]

@@ -125,7 +125,7 @@ class Job:
             moves, old = [], None
         if len(moves) == 1 and old is None and delivery is None:
             self._check_free(moves)
-            self._move(moves)
+            self.move_all(moves)
         elif moves or old is not None:
             self._publish_by_log(moves, old, delivery)
         elif delivery is not None:
@@ -238,7 +238,7 @@ class Job:
             if self.log.append(record):
                 break
         try:
-            self._move(moves)
+            self.move_all(moves)
             replaced = tuple(_inside(self.root, path) for path in (() if old is None else old()))
             record = _delivered(record, delivery).next(state="published", new=(), old=replaced)
             if not self.log.append(record):
@@ -270,7 +270,7 @@ class Job:
     def _taken(self, path: str) -> SawlogError:
         return SawlogError(f"{published(path)}: exists already, and job {self.name} has not written it")
 
-    def _move(self, moves: list[tuple[str, str]]) -> None:
+    def move_all(self, moves: list[tuple[str, str]]) -> None:
         """Put files where they belong, many at a time."""
         _at_once(lambda one: self.storage.move(one[0], f"{self.root}/{one[1]}"), moves)
         if not is_remote(self.root):

@@ -53,7 +53,7 @@ def in_order(
                 yield item, result
             ended(item)
         return
-    crew = _Crew(threads)
+    crew = Crew(threads)
     waiting = iter(items)
     try:
         while True:
@@ -81,7 +81,7 @@ def once(work: Callable[[Item], Result]) -> Callable[[Item], Iterator[Result]]:
     return steps
 
 
-def _enlist(crew: _Crew, waiting: Iterator[Any], work: Callable[[Any], Iterator[Any]]) -> bool:
+def _enlist(crew: Crew, waiting: Iterator[Any], work: Callable[[Any], Iterator[Any]]) -> bool:
     """Take the next item on. Errors are raised in order, after earlier results."""
     try:
         item = next(waiting, _END)
@@ -111,7 +111,7 @@ class _Job:
     ended: bool = False
 
 
-class _Crew:
+class Crew:
     """Threads that work on jobs, those in front first; the thread of the consumer is one of them.
 
     Attributes:

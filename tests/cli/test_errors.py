@@ -278,11 +278,11 @@ class Cluster:
 @pytest.mark.usefixtures("no_other_handler")
 @pytest.mark.parametrize("fails", [True, False])
 def test_a_signal_waits_for_what_spark_takes_back(monkeypatch: pytest.MonkeyPatch, fails: bool) -> None:
-    monkeypatch.setattr(sessions, "_LOOK_SECONDS", 0.05)
+    monkeypatch.setattr(sessions, "LOOK_SECONDS", 0.05)
     cluster: Any = Cluster()
 
     def command() -> None:
-        with sessions._cancelling(cluster):
+        with sessions.cancelling(cluster):
             signal.raise_signal(signal.SIGINT)
             cluster.query()
             if fails:

@@ -31,7 +31,7 @@ class Work:
         self.searches = 0
         self.scans = 0
         self.reads = 0
-        search, init, read = plan._may_delete, walk.CutWalk.__init__, walk.RowWalk.batches
+        search, init, read = plan.may_hold_delete, walk.CutWalk.__init__, walk.RowWalk.batches
 
         def searched(*arguments: Any) -> bool:
             self.searches += 1
@@ -45,8 +45,8 @@ class Work:
             self.reads += 1
             yield from read(one)
 
-        monkeypatch.setattr(plan, "_SETTLED", float("inf"))
-        monkeypatch.setattr(plan, "_may_delete", searched)
+        monkeypatch.setattr(plan, "SETTLED", float("inf"))
+        monkeypatch.setattr(plan, "may_hold_delete", searched)
         monkeypatch.setattr(walk.CutWalk, "__init__", scanned)
         monkeypatch.setattr(walk.RowWalk, "batches", walked)
 
@@ -149,7 +149,7 @@ def test_hope_is_for_those_who_can_start_again(tmp_path: Path):
     dataset = sawlog.open(path)
     dataset.to_table()
     assert isinstance(dataset.contents, datasets.DeephavenLogContents)
-    assert not any(fragment.hopeful for fragment in dataset.fragments())  # type: ignore[attr-defined]
+    assert not any(fragment.optimistic for fragment in dataset.fragments())  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize("flags", [[3, 1, 4, 0], [1, 4, 2], [1, 4, 0, 3], [1, 0, 4, 1, 2], [4, 1, 5, 4]])
@@ -171,7 +171,7 @@ def test_what_was_found_in_a_log_holds_until_the_log_changes(tmp_path: Path, wor
 
     assert planned() == (7, True)
     assert planned() == (7, True), "it has only just been written"
-    monkeypatch.setattr(plan, "_SETTLED", -1.0)
+    monkeypatch.setattr(plan, "SETTLED", -1.0)
     assert planned() == (7, True)
     assert planned() == (7, False)
     before = path.stat()

@@ -110,7 +110,7 @@ def test_stretches_of_a_log_are_walked_side_by_side_and_tell_of_deletions():
     deletion = entry(4, DELETE)
     path = put(data[: starts[20]] + deletion + data[starts[20] :])
     found = []
-    walked = plan._in_stretches
+    walked = plan.in_stretches
 
     def noted(*arguments: Any) -> Any:
         found.append(walked(*arguments))
@@ -120,7 +120,7 @@ def test_stretches_of_a_log_are_walked_side_by_side_and_tell_of_deletions():
         with (
             patch.object(plan, "PROOF_BYTES", 60),
             patch("sawlog.format.PIECE_BYTES", 0),
-            patch.object(plan, "_in_stretches", noted),
+            patch.object(plan, "in_stretches", noted),
         ):
             assert rows_of(path, 200, use_threads=3) == rows_of(path, None) == list(range(20, 30))
         assert [one.live_from for one in found] == [starts[20] + len(deletion)]

@@ -49,7 +49,7 @@ def test_limits_are_reached_from_any_side() -> None:
 @pytest.mark.parametrize("same", [False, True])
 def test_symbols_are_numbered_as_they_first_appear(monkeypatch: pytest.MonkeyPatch, same: bool) -> None:
     """In tables that grow, and where all hashes are the same."""
-    monkeypatch.setattr(symbol_table, "_CHUNK", 7)
+    monkeypatch.setattr(symbol_table, "CHUNK", 7)
     if same:
         monkeypatch.setattr(symbol_table, "hash_bytes", lambda data, ends, hashes: hashes.fill(1 << 63))
     rng = random.Random(2)

@@ -24,8 +24,8 @@ from sawlog.filodb_record.histograms import (
     merge,
     nibblepack,
 )
-from sawlog.filodb_record.histograms.functions import HISTOGRAM, _struct
-from sawlog.filodb_record.histograms.merge import _Scheme
+from sawlog.filodb_record.histograms.functions import HISTOGRAM, as_struct
+from sawlog.filodb_record.histograms.merge import Scheme
 from sawlog.filodb_record.kernels.powers import powers
 
 from . import golden
@@ -307,9 +307,9 @@ def test_sums_of_exponential_buckets() -> None:
     assert total.buckets.tops[1:] == pytest.approx([2 ** (n / 4) for n in range(-3, 5)])
     assert list(total.values) == sorted(total.values)
     assert total.count == 17.0
-    wide = _Scheme(6, -50, 21).united(_Scheme(6, 100, 26), 128)
+    wide = Scheme(6, -50, 21).united(Scheme(6, 100, 26), 128)
     assert (wide.scale, wide.start, wide.positive) == (5, -26, 90)
-    narrow = _Scheme(6, -50, 21).united(_Scheme(6, 100, 26), 64)
+    narrow = Scheme(6, -50, 21).united(Scheme(6, 100, 26), 64)
     assert (narrow.scale, narrow.start, narrow.positive) == (4, -14, 46)
     zeros = Histogram(Buckets.exponential(20, 10, 0), (5.0,))
     assert add(zeros, second).values == tuple(value + 5 for value in second.values)
@@ -318,7 +318,7 @@ def test_sums_of_exponential_buckets() -> None:
 
 def test_columns_of_histograms(tmp_path: Path) -> None:
     rows = [Histogram(GEOMETRIC, ROWS[0]), TWELVE, Histogram(CUSTOM, ROWS[1][:7]), None]
-    column = pa.array([None if one is None else _struct(one) for one in rows], HISTOGRAM)
+    column = pa.array([None if one is None else as_struct(one) for one in rows], HISTOGRAM)
     assert histogram_quantile(column, 0.5).to_pylist() == [*(one.quantile(0.5) for one in rows if one), None]
     low = pa.array([0.0, 0.78, None, None])
     found = histogram_quantile(column, 0.95, low, 90.0).to_pylist()

@@ -285,7 +285,7 @@ def test_rows_that_no_bytes_justify(tmp_path: Path) -> None:
     assert payload_of(data, tmp_path / "file").rows == 1 << 21
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(parquet, "MOST_ROWS", 1 << 20)
-        patch.setattr(parquet, "_ROWS_PER_BYTE", 1)
+        patch.setattr(parquet, "ROWS_PER_BYTE", 1)
         with pytest.raises(UnreadableError, match="2097152 rows in"):
             payload_of(data, tmp_path / "file")
 

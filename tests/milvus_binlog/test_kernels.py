@@ -19,7 +19,7 @@ from sawlog.kernels.signature import UInt64
 from sawlog.milvus_binlog import kernels
 from sawlog.milvus_binlog.deletes import kernels as delete_kernels
 from sawlog.milvus_binlog.deletes.index import DeleteIndex
-from sawlog.milvus_binlog.deletes.log import Deletes, _texts, parse_cell
+from sawlog.milvus_binlog.deletes.log import Deletes, parse_cell, text_deletes
 from sawlog.milvus_binlog.layout import DataType
 from sawlog.milvus_binlog.stats import BloomFilter
 
@@ -74,7 +74,7 @@ def cell(key: int | str, time: int) -> str:
 
 def read(cells: list[str]) -> tuple[list[tuple[Any, int]], list[int]]:
     bad: list[tuple[int, str]] = []
-    pairs = [pair for some in _texts(pa.array(cells, pa.string()), 0, bad) for pair in zip(*some, strict=True)]
+    pairs = [pair for some in text_deletes(pa.array(cells, pa.string()), 0, bad) for pair in zip(*some, strict=True)]
     return [(key.as_py(), time.as_py()) for key, time in pairs], [row for row, _ in bad]
 
 

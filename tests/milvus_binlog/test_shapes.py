@@ -131,7 +131,7 @@ def test_a_manifest_of_any_shape_is_read_or_refused(monkeypatch: pytest.MonkeyPa
     }
     path = "root/insert_log/1/2/3/_metadata/manifest-1.avro"
     for one in (record, *changed(record)):
-        monkeypatch.setattr(manifest, "_record", {b"": one}.__getitem__)
+        monkeypatch.setattr(manifest, "manifest_record", {b"": one}.__getitem__)
         if isinstance(one, dict):
             assert judged(manifest.read_manifest, b"", path, "root") or one is not record
 
@@ -156,7 +156,7 @@ def test_a_fault_of_sawlog_is_neither_wrong_metadata_nor_damage(
     write(tmp_path, pa.table({"id": [1, 2]}), tree="backup")
     delete(tmp_path, [1], [1], 100, tree="backup")
     log = next(tmp_path.glob("**/stats_log/**/1*"), None)
-    monkeypatch.setattr(backup, "_segment", fault)
+    monkeypatch.setattr(backup, "segment_meta", fault)
     with pytest.raises(InternalError, match=f"{error.__name__}.*please report"):
         sawlog.read(tmp_path)
     monkeypatch.undo()

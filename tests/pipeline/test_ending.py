@@ -46,4 +46,4 @@ def test_what_ends_a_stream_is_told_by_its_exit_code(
             return Totals()
 
     monkeypatch.setattr("sawlog.pipeline.run.Run", Ended)
-    assert run._run(load(str(path)), None) == code  # type: ignore[arg-type]
+    assert run.run_pipeline(load(str(path)), None) == code  # type: ignore[arg-type]

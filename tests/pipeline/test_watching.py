@@ -24,7 +24,7 @@ from sawlog.pipeline.settings import Metrics
 pytest.importorskip("pyspark")
 
 from sawlog.cli import status
-from sawlog.cli.run import _level, _run
+from sawlog.cli.run import log_level, run_pipeline
 from sawlog.cli.status import Status, live_status
 from sawlog.pipeline.progress import BatchReport, bytes_behind, bytes_read
 from tests.pipeline.test_settings import STREAM
@@ -108,17 +108,17 @@ def test_the_status_below_a_line_knows_its_batch(tmp_path: Path, monkeypatch: py
     monkeypatch.setattr("sawlog.pipeline.run.Run", Run)
     monkeypatch.setattr(Status, "add", lambda _, report: told.append("status"))
     monkeypatch.setattr("sawlog.cli.run.log", lambda event, *, json: told.append("line") if event else None)
-    _run(pipeline(tmp_path), cast("Any", None))
+    run_pipeline(pipeline(tmp_path), cast("Any", None))
     assert told == ["status", "line"]
 
 
 def test_a_live_status_is_not_broken_by_warnings_of_spark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     stream = pipeline(tmp_path)
-    assert _level(stream) == {}
+    assert log_level(stream) == {}
     monkeypatch.setattr(status, "watched", lambda: True)
-    assert _level(stream) == {"spark.log.level": "ERROR"}
+    assert log_level(stream) == {"spark.log.level": "ERROR"}
     (tmp_path / "p.toml").write_text(STREAM + '\n[spark]\nlog.level = "INFO"\n')
-    assert _level(load(tmp_path / "p.toml")) == {}
+    assert log_level(load(tmp_path / "p.toml")) == {}
 
 
 def test_metrics() -> None:

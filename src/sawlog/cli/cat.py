@@ -16,7 +16,7 @@ import typer
 from sawlog.cli import arguments
 from sawlog.cli.errors import Exit, complain
 from sawlog.cli.output import Advance, progress, text_sink
-from sawlog.cli.scan import Losses, rows, size_of
+from sawlog.cli.scan import DamageSummary, rows, size_of
 from sawlog.cli.tabular import CsvEncoder, JsonlEncoder, Sink, TextWriteOptions
 from sawlog.dataset import Dataset
 from sawlog.errors import OptionError
@@ -96,7 +96,7 @@ def cat(
         batches = _flushed(_limited(followed(dataset.watch(poll=POLL), tail), limit))
         print_rows(batches, dataset.schema, Rendering.JSONL if json else output)
         return Exit.OK
-    losses = Losses(dataset.skipped)
+    losses = DamageSummary(dataset.skipped)
     # A bar and rows on one terminal would overwrite each other.
     watch = progress(0 if sys.stdout.isatty() else size_of(dataset), "reading")
     with watch as advance, closing(_limited(_chosen(dataset, losses, advance, tail, sample), limit)) as batches:
@@ -141,7 +141,7 @@ def _limited(batches: Iterator[pa.RecordBatch], limit: int | None) -> Generator[
 
 
 def _chosen(
-    dataset: Dataset, losses: Losses, advance: Advance, tail: int | None, sample: int | None
+    dataset: Dataset, losses: DamageSummary, advance: Advance, tail: int | None, sample: int | None
 ) -> Iterator[pa.RecordBatch]:
     """The rows that are wanted: all, the last ones, or some."""
     found = rows(dataset, losses, advance)

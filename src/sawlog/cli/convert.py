@@ -16,7 +16,7 @@ from sawlog.cli.arguments import column_names, parse_where
 from sawlog.cli.errors import Exit
 from sawlog.cli.output import Advance, Page, check_binary, counted, progress, show, size_text
 from sawlog.cli.repair import check_apart
-from sawlog.cli.scan import Losses, rows, size_of
+from sawlog.cli.scan import DamageSummary, rows, size_of
 from sawlog.cli.tabular import TABLE_FORMATS, TableFormat, by_suffix, open_tables
 from sawlog.dataset import Dataset
 from sawlog.errors import FormatError, OptionError, SchemaError
@@ -37,7 +37,7 @@ class Conversion:
     to_format: str
     rows: int = 0
     files: list[Staged] = field(default_factory=list)
-    losses: Losses = field(default_factory=Losses)
+    losses: DamageSummary = field(default_factory=DamageSummary)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON."""
@@ -77,7 +77,7 @@ class Incoming:
     format: str
     schema: pa.Schema
     size: int
-    rows: Callable[[Losses, Advance], Iterator[pa.RecordBatch]]
+    rows: Callable[[DamageSummary, Advance], Iterator[pa.RecordBatch]]
     skipped: list[Skipped] = field(default_factory=list)
 
 
@@ -135,7 +135,7 @@ def convert(
         options=arguments.format_options(option),
         threads=threads,
     )
-    conversion = Conversion(src, incoming.format, target.name, losses=Losses(incoming.skipped))
+    conversion = Conversion(src, incoming.format, target.name, losses=DamageSummary(incoming.skipped))
     writer = begin_writing(target, dst, partition_by, incoming.schema, options, where_to)
     try:
         with progress(incoming.size, "converting") as advance:

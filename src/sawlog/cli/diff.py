@@ -20,7 +20,7 @@ from sawlog.cli.convert import open_source
 from sawlog.cli.errors import Exit
 from sawlog.cli.output import Page, counted, progress, show
 from sawlog.cli.render import json_lines
-from sawlog.cli.scan import Losses
+from sawlog.cli.scan import DamageSummary
 from sawlog.cli.table import type_name
 from sawlog.errors import DiskError, SchemaError
 from sawlog.storage import Storage
@@ -209,7 +209,7 @@ def diff(
         if name not in names:
             raise SchemaError(f"--key: no column {name!r} in both; columns of both: {', '.join(names)}")
     comparison = Comparison(a, b, differing, limit)
-    losses = [Losses(side.skipped) for side in sides]
+    losses = [DamageSummary(side.skipped) for side in sides]
     with progress(sum(side.size for side in sides), "comparing") as advance:
         left, right = (side.rows(lost, advance) for side, lost in zip(sides, losses, strict=True))
         if keys:

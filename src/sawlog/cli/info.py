@@ -14,7 +14,7 @@ import typer
 from sawlog.cli import arguments
 from sawlog.cli.output import Page, progress, show, size_text, tail_text
 from sawlog.cli.render import metadata
-from sawlog.cli.scan import Losses, size_of, told
+from sawlog.cli.scan import DamageSummary, size_of, told
 from sawlog.damage import Tail, TailStatus
 from sawlog.dataset import Dataset
 from sawlog.format import Format
@@ -58,7 +58,7 @@ class Info:
     schema: pa.Schema
     facts: dict[str, Any]
     rows: int | None = None
-    losses: Losses = field(default_factory=Losses)
+    losses: DamageSummary = field(default_factory=DamageSummary)
     skipped: list[Skipped] = field(default_factory=list)
     strips: list[FileMap] = field(default_factory=list)
 
@@ -175,7 +175,7 @@ def _column_text(column: pa.Field) -> str:
     return f"{column.type}{nulls}" + "".join(f" {key}={value}" for key, value in metadata(column).items())
 
 
-def _count(dataset: Dataset, losses: Losses) -> int:
+def _count(dataset: Dataset, losses: DamageSummary) -> int:
     if dataset.scan.view == "damage":
         return dataset.count_rows()
     with progress(size_of(dataset), "counting") as advance:

@@ -12,7 +12,7 @@ import sawlog
 from sawlog.cli import arguments
 from sawlog.cli.errors import Exit, explain
 from sawlog.cli.output import Page, counted, progress, show, size_text, tail_text
-from sawlog.cli.scan import Losses, size_of, told
+from sawlog.cli.scan import DamageSummary, size_of, told
 from sawlog.damage import Tail, TailStatus
 from sawlog.errors import InternalError
 from sawlog.recognition import Part, parts
@@ -135,7 +135,7 @@ def _look(part: Part, storage: Storage) -> Listed:
     found = Listed(part)
     if part.format is None:
         return found
-    losses = Losses()
+    losses = DamageSummary()
     try:
         dataset = sawlog.open(part.path, format=part.format.name, on_damage="skip", storage_options=storage)
         with progress(size_of(dataset), f"counting {part.path}") as advance:

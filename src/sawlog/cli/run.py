@@ -76,7 +76,7 @@ def run(
     Exit code 1 if damage stopped it, 3 if damage was skipped.
     """
     pipeline = load(path)
-    settings = _level(pipeline) | arguments.key_values(conf, "--conf")
+    settings = log_level(pipeline) | arguments.key_values(conf, "--conf")
     from sawlog.pipeline.errors import PipelineError
     from sawlog.pipeline.plan import Plan
     from sawlog.pipeline.session import session
@@ -91,13 +91,13 @@ def run(
             if dry_run:
                 show(Planned.of(plan), json=json)
                 return Exit.OK
-            return _run(pipeline, plan, json=json)
+            return run_pipeline(pipeline, plan, json=json)
     except PipelineError as error:
         complain(str(error))
         return Exit.DAMAGED if error.damaged else Exit.UNUSABLE
 
 
-def _level(pipeline: Pipeline) -> dict[str, str]:
+def log_level(pipeline: Pipeline) -> dict[str, str]:
     """Spark's log level: the file's, or only errors where warnings of the JVM would break the live status."""
     from sawlog.cli.status import is_shown
 
@@ -105,7 +105,8 @@ def _level(pipeline: Pipeline) -> dict[str, str]:
     return {level: "ERROR"} if is_shown(pipeline) and level not in pipeline.spark else {}
 
 
-def _run(pipeline: Pipeline, plan: Plan, *, json: bool = False) -> int:
+def run_pipeline(pipeline: Pipeline, plan: Plan, *, json: bool = False) -> int:
+    """Run a planned pipeline to its end, with its status on the screen or as JSON; the exit code."""
     from sawlog.cli.status import live_status
     from sawlog.pipeline.metrics import serve
     from sawlog.pipeline.progress import BatchReport

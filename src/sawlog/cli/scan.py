@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 
-class Losses:
+class DamageSummary:
     """What scans left out, per file.
 
     Attributes:
@@ -59,12 +59,12 @@ class Losses:
                 complain(f"warning: {remark}")
 
 
-def rows(dataset: Dataset, losses: Losses, advance: Advance) -> Iterator[pa.RecordBatch]:
+def rows(dataset: Dataset, losses: DamageSummary, advance: Advance) -> Iterator[pa.RecordBatch]:
     """The rows of a dataset; what is left out is entered into `losses`."""
     return dataset.read(told(losses, advance), PIECE_BYTES if watched() else None)
 
 
-def told(losses: Losses, advance: Advance) -> Callable[[Fragment, Findings], None]:
+def told(losses: DamageSummary, advance: Advance) -> Callable[[Fragment, Findings], None]:
     """What is to become of what fragments come across: into the ledger with it, and the bar moves."""
 
     def done(fragment: Fragment, findings: Findings) -> None:

@@ -92,7 +92,7 @@ def open_log(file: File, options: ReadOptions, storage: Storage, known: dict[byt
 class DeephavenLogContents(Contents):
     """Logs of one table, partition by partition, each in the order in which its files were begun."""
 
-    _hopeful = False
+    _optimistic = False
     _stretch: tuple[int, int] | None = None
     """The bytes of its only log that are read: from the first cut after one to the first after the other."""
 
@@ -193,10 +193,10 @@ class DeephavenLogContents(Contents):
 
         Who wants rows one after the other must know beforehand which were deleted; who wants them all may find out.
         """
-        if not self._applies or self._hopeful:
+        if not self._applies or self._optimistic:
             return None
         found = copy(self)
-        found._hopeful = True
+        found._optimistic = True
         return found
 
     def committed_end(self, request: Request, file: File, position: int) -> int:
@@ -358,7 +358,7 @@ class DeephavenLogContents(Contents):
         distance = _even(log.file.size - log.header.size, task_bytes)
         if distance is not None and self._options.split == "resync":
             return Layout(self._resync_cuts(log, log.header, distance))
-        if self._applies and not self._hopeful:
+        if self._applies and not self._optimistic:
             return self._scan(request, log, log.header.size, distance)
         if distance is not None:
             return Layout(find_cuts(log.file, log.header, self.scan, task_bytes=distance))
@@ -385,7 +385,7 @@ class DeephavenLogContents(Contents):
         partition = log.name.column_partition
         scan, projection = request
         parts = (log.file, log.header, start, end, live_from, partition)
-        return kind(scan, projection, path, size, *parts, self._hopeful)
+        return kind(scan, projection, path, size, *parts, self._optimistic)
 
 
 def _even(span: int, task_bytes: int | None) -> int | None:

@@ -61,7 +61,7 @@ class LogFragment(Fragment):
         end: Likewise, or the size of the file.
         live_from: Rows before this byte were deleted by a later DELETE_PARTITION.
         partition: Value of the partitioning column.
-        hopeful: Whether nobody has looked for a later DELETE_PARTITION: then the first one found ends the reading.
+        optimistic: Whether nobody has looked for a later DELETE_PARTITION: then the first one found ends the reading.
     """
 
     file: File
@@ -70,7 +70,7 @@ class LogFragment(Fragment):
     end: int
     live_from: int = 0
     partition: str | None = None
-    hopeful: bool = False
+    optimistic: bool = False
 
     @property
     def extent(self) -> tuple[int, int]:
@@ -123,7 +123,7 @@ class RowRange(LogFragment):
             sentinels=options.sentinels_as_null,
             strict=options.strict,
         )
-        return RowWalk(self.entries(source), findings, batch, self.live_from, hopeful=self.hopeful)
+        return RowWalk(self.entries(source), findings, batch, self.live_from, optimistic=self.optimistic)
 
 
 def whole_log(file: File, header: Header, options: Any, storage: Storage) -> RowRange:

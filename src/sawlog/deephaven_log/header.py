@@ -340,7 +340,7 @@ def build_header(
     """A header of the current version; `further` records, type and payload each, stand last."""
     definitions = [struct.pack(">i", len(columns))]
     for column in columns:
-        meta = _metadata(column)
+        meta = schema_metadata(column)
         definitions += [_string(column.name), struct.pack(">ii", column.type, len(meta)), meta]
     records = [_record(HeaderRecord.COLUMNS, b"".join(definitions))]
     constants = [_string(column.name) + column.constant for column in columns if column.constant is not None]
@@ -355,7 +355,8 @@ def build_header(
     return head + struct.pack(">I", zlib.adler32(head))
 
 
-def _metadata(column: LogColumn) -> bytes:
+def schema_metadata(column: LogColumn) -> bytes:
+    """What a header says of a column besides its name and type: a character set, the names of an Enum."""
     if column.type is LogType.ENHANCED_STRING:
         return _string(column.charset)
     if column.type is LogType.ENUM:

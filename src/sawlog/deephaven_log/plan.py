@@ -34,7 +34,7 @@ PROOF_BYTES = layout.VENDOR_MAX_ENTRY
 """Entries must agree over more than this before resynchronisation believes them, or up to the end of the file."""
 SEARCHED_BYTES = 1 << 20
 """Bytes that are searched at a time: few enough to stay in the cache from their reading on."""
-_SETTLED = 2.0
+SETTLED = 2.0
 """Seconds after which a file's modification time reveals any other change."""
 _MOST_REMEMBERED = 256
 """Logs whose layout a process keeps."""
@@ -102,7 +102,7 @@ def _question(file: File, wanted: Scan, start: int, distance: int | None) -> tup
         return None
     try:
         found = os.stat(file.path)
-        if not stat.S_ISREG(found.st_mode) or time.time() - found.st_ctime < _SETTLED:
+        if not stat.S_ISREG(found.st_mode) or time.time() - found.st_ctime < SETTLED:
             return None
         with open(file.path, "rb") as log:
             if os.pread(log.fileno(), 1, file.size - 1) in (b"", b"\0"):
@@ -126,11 +126,11 @@ def _search(
 
     found = None
     if task_bytes is not None and threads > 1:
-        found = _in_stretches(file, header, wanted, start, task_bytes, threads)
+        found = in_stretches(file, header, wanted, start, task_bytes, threads)
         if found is not None:
             return found
     with closing(wanted.storage.open(file.path)) as source:
-        if task_bytes is None and not _may_delete(source, start, file.size):
+        if task_bytes is None and not may_hold_delete(source, start, file.size):
             return Layout()
         entries = Entries(Span(file, start, file.size), source, header, wanted.options)
         if wanted.on_damage == "fail":
@@ -141,7 +141,7 @@ def _search(
     return found or Layout()
 
 
-def _in_stretches(file: File, header: Header, wanted: Scan, start: int, distance: int, threads: int) -> Layout | None:
+def in_stretches(file: File, header: Header, wanted: Scan, start: int, distance: int, threads: int) -> Layout | None:
     """What as many threads find, each in a stretch; None if there is damage, or one does not end where the next begins.
 
     Where a stretch begins is guessed by resynchronisation; that the one before ends there, entry by entry, proves it.
@@ -176,7 +176,7 @@ def _in_stretches(file: File, header: Header, wanted: Scan, start: int, distance
     return Layout(tuple(every)[1:], max(one.live_from for one in found))
 
 
-def _may_delete(source: Source, start: int, end: int) -> bool:
+def may_hold_delete(source: Source, start: int, end: int) -> bool:
     """Whether a range may hold a DELETE_PARTITION, by a look for the bytes that mark one, at the memory's speed."""
     from sawlog.deephaven_log.kernels.scan import MARK_BYTES, may_delete
 

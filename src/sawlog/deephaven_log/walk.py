@@ -163,7 +163,7 @@ class RowWalk(LogWalk):
 
     Args:
         batch: Where rows go.
-        hopeful: Whether to raise `DeletionMetError` at the first DELETE_PARTITION.
+        optimistic: Whether to raise `DeletionMetError` at the first DELETE_PARTITION.
 
     Attributes:
         most_rows: Rows before a hand-over, if not as many as the batch has room for.
@@ -172,7 +172,7 @@ class RowWalk(LogWalk):
     """
 
     def __init__(
-        self, entries: Entries, findings: Findings, batch: RowBatch, live_from: int = 0, *, hopeful: bool = False
+        self, entries: Entries, findings: Findings, batch: RowBatch, live_from: int = 0, *, optimistic: bool = False
     ) -> None:
         super().__init__(entries, findings, columns=batch.columns, max_rows=batch.max_rows, live_from=live_from)
         if self.fails:
@@ -181,7 +181,7 @@ class RowWalk(LogWalk):
         options = entries.options
         self._incomplete = "emit" if "incomplete" in options.salvage else options.incomplete
         self._batch = batch
-        self._hopeful = hopeful
+        self._optimistic = optimistic
         self._fixed = np.zeros(len(entries.header.stored) + 1, np.int64)
         self._unfinished = 0
         self._complaints_left = MAX_LISTED
@@ -207,7 +207,7 @@ class RowWalk(LogWalk):
         batch = self._batch
         out = rows.Out(batch.arena, batch.scratch, batch.starts, self._fixed, self.events)
         status = int(rows.decode_rows(window, self.state, out, self.rules()))
-        if self._hopeful and self.state.last_delete >= 0:
+        if self._optimistic and self.state.last_delete >= 0:
             raise DeletionMetError(f"{self.path}: a DELETE_PARTITION ends at byte {self.state.last_delete}")
         return status
 

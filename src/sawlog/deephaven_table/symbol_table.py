@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 MAX_KNOWN_SYMBOLS = 1 << 20
 """A symbol table remembers so many strings; what comes after that is entered again, which readers allow for."""
 MAX_SYMBOLS = 1 << 31
-_CHUNK = 64 << 10
+CHUNK = 64 << 10
 """Strings that are looked up at a time: room is made for as many new ones."""
 
 
@@ -82,8 +82,8 @@ class SymbolTable:
         ids = np.empty(len(texts), np.int32)
         valid = validity(texts)
         there = np.ones(len(texts), np.uint8) if valid is None else valid.view(np.uint8)
-        for start in range(0, len(texts), _CHUNK):
-            part = texts.slice(start, _CHUNK)
+        for start in range(0, len(texts), CHUNK):
+            part = texts.slice(start, CHUNK)
             _, offsets, data = part.buffers()
             ends = np.frombuffer(offsets, np.int64)[part.offset : part.offset + len(part) + 1]
             characters = np.frombuffer(data or b"", np.uint8)
@@ -92,8 +92,8 @@ class SymbolTable:
             self._make_room(len(part), int(ends[-1] - ends[0]))
             rows = np.empty(len(part), np.int64)
             count = self._count
-            chunk = Texts(there[start : start + _CHUNK], hashes, ends, characters)
-            numbers = ids[start : start + _CHUNK]
+            chunk = Texts(there[start : start + CHUNK], hashes, ends, characters)
+            numbers = ids[start : start + CHUNK]
             self._count = int(enter(chunk, self._slots, self._known, np.int64(count), numbers, rows))
             if self._count > count:
                 self._add(count, _Nth(place.column, place.row, place, rows + start))

@@ -30,7 +30,7 @@ _GROWTH = 1.1
 
 
 @dataclass
-class Marks:
+class RowErrors:
     """Rows that turned out damaged while their payloads were gathered.
 
     Attributes:
@@ -67,7 +67,7 @@ class Rows:
     path: str
 
 
-class Gatherer:
+class ColumnBuilder:
     """The operations that gather some fields, the memory they gather to, and the arrays made of it.
 
     Args:
@@ -117,11 +117,11 @@ class Gatherer:
         """What kernels gather to."""
         return k.Memory(self._ops, self._arena.values, self._scratch, self._failures)
 
-    def arrays(self, rows: Rows, marks: Marks) -> list[pa.Array]:
+    def arrays(self, rows: Rows, marks: RowErrors) -> list[pa.Array]:
         """One array per field. Rows that turn out damaged are told to `marks`, and hold anything."""
         return [self._array(one, rows, marks) for one in self.fields]
 
-    def check(self, rows: Rows, marks: Marks) -> None:
+    def check(self, rows: Rows, marks: RowErrors) -> None:
         """Tell `marks` of damaged rows, and make nothing."""
         for one in self.fields:
             if one.kind in _PAYLOADS:
@@ -217,7 +217,7 @@ class Gatherer:
             return k.NOTHING_8 if wide else k.NOTHING_4, 0, first, second, at
         return k.COPY_8 if wide else k.COPY_4, schema.field_offsets[source], first, second, at
 
-    def _array(self, one: ViewField, rows: Rows, marks: Marks) -> pa.Array:
+    def _array(self, one: ViewField, rows: Rows, marks: RowErrors) -> pa.Array:
         if one.kind == "file":
             return constant_string(rows.path, rows.count)
         if one.kind == "offset":
@@ -257,7 +257,7 @@ class Gatherer:
         return pa.py_buffer(np.packbits(np.array(have)[rows.which[: rows.count]], bitorder="little"))
 
     def _payload_array(
-        self, one: ViewField, rows: Rows, validity: pa.Buffer | None, bad: gather.Bad, marks: Marks
+        self, one: ViewField, rows: Rows, validity: pa.Buffer | None, bad: gather.Bad, marks: RowErrors
     ) -> pa.Array:
         payloads = gather.Payloads(rows.window, *self.payloads(one.name, rows.count))
         if one.kind == "map":
@@ -377,14 +377,14 @@ class Gatherer:
         payloads: gather.Payloads,
         validity: pa.Buffer | None,
         bad: gather.Bad,
-        marks: Marks,
+        marks: RowErrors,
     ) -> pa.Array:
         schema = one.nested_schema
         assert schema is not None
-        inner = Gatherer(one.nested, [schema, None], max(rows.count, 1), self._options)
+        inner = ColumnBuilder(one.nested, [schema, None], max(rows.count, 1), self._options)
         least = np.uint64(schema.variable_area_start)
         k.read_nested(payloads, least, inner.memory, np.zeros(1, np.uint64), np.zeros(1, k.TALLY)[0], bad)
-        inside = Marks()
+        inside = RowErrors()
         which = np.zeros(rows.count, np.uint8)
         arrays = inner.arrays(Rows(rows.window, rows.count, rows.starts, which, rows.path), inside)
         for row, (_, _, place) in inside.found.items():

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from sawlog.chain.kernels import Window
 from sawlog.damage import Findings
-from sawlog.filodb_record.assemble import Gatherer, Marks, Rows
+from sawlog.filodb_record.assemble import ColumnBuilder, RowErrors, Rows
 from sawlog.filodb_record.columns import PROVENANCE_FIELDS, ViewField
 from sawlog.filodb_record.kernels import series as t
 from sawlog.filodb_record.kernels.records import Out
@@ -38,7 +38,7 @@ class SeriesTable:
         self._keys = np.zeros(128 * FIRST_SERIES, np.uint8)
 
     def read(
-        self, window: Window, state: Any, out: Out, rules: Any, gatherer: Gatherer, keys: Sequence[ViewField]
+        self, window: Window, state: Any, out: Out, rules: Any, builder: ColumnBuilder, keys: Sequence[ViewField]
     ) -> int:
         """Read records, and keep the rows whose series is new; it is not from then on.
 
@@ -47,14 +47,14 @@ class SeriesTable:
             state: As there.
             out: As there.
             rules: As there.
-            gatherer: What is gathered to.
+            builder: What builds the columns.
             keys: The partition columns.
 
         Returns:
             What the walk ends with.
         """
-        partition, every = (t.Columns(*gatherer.places(fields)) for fields in (keys, gatherer.fields))
-        hashes = np.uint64(gatherer.place("partition_hash"))
+        partition, every = (t.Columns(*builder.places(fields)) for fields in (keys, builder.fields))
+        hashes = np.uint64(builder.place("partition_hash"))
         self._progress.row = self._progress.kept = state.rows
         while True:
             table = t.Table(self._slots, self._key_starts, self._keys, self._secret, hashes, partition, every)
@@ -84,11 +84,11 @@ class SeriesWalk(RecordsWalk):
         return (*self._fragment.fields, *PROVENANCE_FIELDS)
 
     def _read(self, window: Window, out: Out) -> int:
-        return self._table.read(window, self.state, out, self.rules, self._gatherer, self._keys)
+        return self._table.read(window, self.state, out, self.rules, self._builder, self._keys)
 
-    def _batch(self, rows: Rows, marks: Marks) -> pa.RecordBatch:
-        fields = [one.name for one in self._gatherer.fields]
-        found = dict(zip(fields, self._gatherer.arrays(rows, marks), strict=True))
+    def _batch(self, rows: Rows, marks: RowErrors) -> pa.RecordBatch:
+        fields = [one.name for one in self._builder.fields]
+        found = dict(zip(fields, self._builder.arrays(rows, marks), strict=True))
         return pa.RecordBatch.from_arrays([found[name] for name in self._schema.names], schema=self._schema)
 
 

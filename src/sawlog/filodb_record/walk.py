@@ -16,7 +16,7 @@ from sawlog.chain.kernels import END, FULL, MORE, Window
 from sawlog.chain.walk import ChainWalk, Event, Span
 from sawlog.damage import Findings
 from sawlog.filodb_record import layout
-from sawlog.filodb_record.assemble import Gatherer, Marks, Rows
+from sawlog.filodb_record.assemble import ColumnBuilder, RowErrors, Rows
 from sawlog.filodb_record.columns import PROVENANCE_FIELDS, TIMESTAMP, ViewField
 from sawlog.filodb_record.framing import Container, Framing, Header
 from sawlog.filodb_record.judge import LOOK, PLAIN_WORD, is_whole
@@ -291,7 +291,7 @@ class RecordsWalk(Walk):
         super().__init__(fragment, source, schema, findings, layouts, meanings_of(selection), bounds=bounds)
         capacity = len(self.starts)
         self._named: tuple[Layout, ...] = selection.layouts
-        self._gatherer = Gatherer(
+        self._builder = ColumnBuilder(
             self._gathered(), layouts, capacity, fragment.scan.options, [one.name for one in self._named]
         )
         self._which = Column(np.uint8, capacity).values
@@ -302,11 +302,11 @@ class RecordsWalk(Walk):
         """The fields that are gathered of each record."""
 
     @abstractmethod
-    def _batch(self, rows: Rows, marks: Marks) -> pa.RecordBatch:
+    def _batch(self, rows: Rows, marks: RowErrors) -> pa.RecordBatch:
         """The columns of the schema, if there are any, and marks of the rows that turn out damaged."""
 
     def _records(self, window: Window) -> int:
-        out = Out(self.starts, self._which, self._gatherer.memory, self._picked, self.events)
+        out = Out(self.starts, self._which, self._builder.memory, self._picked, self.events)
         return self._read(window, out)
 
     def _read(self, window: Window, out: Out) -> int:
@@ -317,7 +317,7 @@ class RecordsWalk(Walk):
         """See `ChainWalk.deliver`."""
         if not rows:
             return
-        marks = Marks()
+        marks = RowErrors()
         chosen = self._chosen(Rows(self._window_data, rows, self.starts, self._which, self.path))
         batch = self._batch(chosen, marks)
         if marks.found:
@@ -343,13 +343,13 @@ class RecordsWalk(Walk):
 
     def renew(self) -> None:
         """See `ChainWalk.renew`."""
-        self._gatherer.renew()
+        self._builder.renew()
         self.state.payload_bytes = self.state.buckets = 0
 
     def describe(self, event: Event) -> str:
         """See `ChainWalk.describe`: damage in a column gives its name."""
         if event.kind == Kind.BAD_POINTER:
-            return DETAIL[Kind.BAD_POINTER].format(self._gatherer.fields[event.one].name, event.two)
+            return DETAIL[Kind.BAD_POINTER].format(self._builder.fields[event.one].name, event.two)
         return super().describe(event)
 
 
@@ -377,7 +377,7 @@ class RowsWalk(RecordsWalk):
     def _chosen(self, rows: Rows) -> Rows:
         """See `RecordsWalk._chosen`: by single labels. Damaged maps are kept, to be reported."""
         for condition in self._conditions:
-            values, state = self._gatherer.labels(condition.column, (condition.key or "").encode(), rows)
+            values, state = self._builder.labels(condition.column, (condition.key or "").encode(), rows)
             distinct = values.dictionary_encode()
             try:
                 met = condition.met(distinct.dictionary.cast(self._schema.field(condition.column).type.item_type))
@@ -386,19 +386,19 @@ class RowsWalk(RecordsWalk):
             wanted = np.asarray(met.fill_null(False).take(distinct.indices)) & (state == PRESENT) | (state == UNSURE)
             kept = int(wanted.sum())
             if kept < rows.count:
-                self._gatherer.keep(wanted)
+                self._builder.keep(wanted)
                 for one in (self.starts, self._which):
                     one[:kept] = one[: rows.count][wanted]
                 rows = replace(rows, count=kept)
         return rows
 
-    def _batch(self, rows: Rows, marks: Marks) -> pa.RecordBatch:
+    def _batch(self, rows: Rows, marks: RowErrors) -> pa.RecordBatch:
         if self._hidden:
             self._verify_hashes(rows, marks)
         if not len(self._schema):
-            self._gatherer.check(rows, marks)
+            self._builder.check(rows, marks)
             return batch_of_rows([], self._schema)
-        arrays = self._gatherer.arrays(rows, marks)[: len(self._schema)]
+        arrays = self._builder.arrays(rows, marks)[: len(self._schema)]
         return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
 
     def _hash_fields(self) -> tuple[ViewField, ...]:
@@ -412,14 +412,14 @@ class RowsWalk(RecordsWalk):
             fields.append(ViewField(f"#{i}", "string", sources, pa.field(f"#{i}", pa.binary())))
         return tuple(fields)
 
-    def _verify_hashes(self, rows: Rows, marks: Marks) -> None:
-        stored = self._gatherer.fixed("#hash", np.int32, rows.count)
+    def _verify_hashes(self, rows: Rows, marks: RowErrors) -> None:
+        stored = self._builder.fixed("#hash", np.int32, rows.count)
         hidden = self._hidden[1:]
         for number, one in enumerate(self._named):
             mine = np.flatnonzero(self._which[: rows.count] == number)
             hashes = np.full(len(mine), layout.HASH_INIT, np.uint64)
             for field, index in zip(hidden, one.record.hashed_columns, strict=False):
-                positions, lengths = self._gatherer.payloads(field.name, rows.count)
+                positions, lengths = self._builder.payloads(field.name, rows.count)
                 is_map = one.record.columns[index].type == "map"
                 k.hash_payloads(rows.window, positions[mine], lengths[mine], is_map, hashes)
             computed = hashes.astype(np.uint32).view(np.int32)

@@ -17,7 +17,7 @@ SKETCH = 1024
 """Hashes that an estimate of distinct values keeps: it is off by 3 % or so."""
 KEYS = 4096
 """Keys that are counted at a time."""
-SHOWN_KEYS = 20
+_SHOWN_KEYS = 20
 KEY_BYTES = 256
 """Longer values are no keys."""
 
@@ -178,5 +178,5 @@ class Keys:
     @property
     def top(self) -> list[tuple[Any, int, int]]:
         """Key, rows and bytes of the largest."""
-        best = sorted(self._found.items(), key=lambda one: (-one[1][1], str(one[0])))[:SHOWN_KEYS]
+        best = sorted(self._found.items(), key=lambda one: (-one[1][1], str(one[0])))[:_SHOWN_KEYS]
         return [(key, rows, weight) for key, (rows, weight) in best]

@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 
 Result = TypeVar("Result")
 
-HEAD_BYTES = 256
+_HEAD_BYTES = 256
 ROW_BYTES = 192
-BEFORE_DAMAGE = 32
-DAMAGE_BYTES = 160
+_BEFORE_DAMAGE = 32
+_DAMAGE_BYTES = 160
 PARTS = 16
 """Parts that are named of one excerpt; of the head, `HEAD_PARTS`."""
 HEAD_PARTS = 60
@@ -41,13 +41,13 @@ def excerpts(
         rows: Offset and bytes of rows.
         damages: Offset and bytes of damaged ranges.
     """
-    wanted = {0: HEAD_BYTES}
+    wanted = {0: _HEAD_BYTES}
     for start, size in rows:
         wanted[start] = max(wanted.get(start, 0), min(size, ROW_BYTES))
     places = {start: (start, length) for start, length in wanted.items()}
     for start, size in damages:
-        begin = max(0, start - BEFORE_DAMAGE)
-        places[start] = (begin, start - begin + max(16, min(size, DAMAGE_BYTES)))
+        begin = max(0, start - _BEFORE_DAMAGE)
+        places[start] = (begin, start - begin + max(16, min(size, _DAMAGE_BYTES)))
     try:
         source = dataset.scan.storage.open(file.path)
     except (OSError, SawlogError):

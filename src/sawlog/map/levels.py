@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 
 MOST_BINS = 2048
 """Of one file."""
-ALL_BINS = 16384
-"""Of all files together, each of which has at least `LEAST_BINS`."""
-LEAST_BINS = 8
+_ALL_BINS = 16384
+"""Of all files together, each of which has at least `_LEAST_BINS`."""
+_LEAST_BINS = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class Ranges:
 
 def bins_for(files: int) -> int:
     """How many bins each of so many files has."""
-    return max(LEAST_BINS, min(MOST_BINS, ALL_BINS // max(files, 1)))
+    return max(_LEAST_BINS, min(MOST_BINS, _ALL_BINS // max(files, 1)))
 
 
 class Levels:

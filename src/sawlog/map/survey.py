@@ -34,13 +34,13 @@ SMALLEST_PIECE = 64 << 10
 PIECES = 1024
 """A file is read in about as many pieces, none of which is smaller."""
 SHOWN_ROWS = 20
-SHOWN_CELLS = 4000
+_SHOWN_CELLS = 4000
 """Values of the first rows, of which tables of many columns have fewer."""
-SHOWN_TEXT = 120
+_SHOWN_TEXT = 120
 """Characters of a value that are shown."""
-ALL_DAMAGES = 2000
+_ALL_DAMAGES = 2000
 """Damaged ranges that are listed, over all files."""
-KEY_COLUMNS = 3
+_KEY_COLUMNS = 3
 
 Advance = Callable[[int], None]
 
@@ -53,7 +53,7 @@ class _FileSurvey:
         self.found = FileMap(file.path, file.size)
         self.levels = Levels(file.size, bins_for(files))
         self.kept = Kept(files)
-        self.room = ALL_DAMAGES // files + 1
+        self.room = _ALL_DAMAGES // files + 1
 
     def take_damages(self, batch: pa.RecordBatch) -> list[Ranges]:
         """Note damaged and unsupported ranges, of which the first are listed; where they are."""
@@ -141,8 +141,8 @@ class _Content:
         self.schema = schema
         self.rows = 0
         self.columns = [Column(field) for field in schema]
-        self._shown = min(SHOWN_ROWS, SHOWN_CELLS // max(1, len(schema)))
-        self._keys = [Keys(field.name) for field in schema if is_key(field)][:KEY_COLUMNS]
+        self._shown = min(SHOWN_ROWS, _SHOWN_CELLS // max(1, len(schema)))
+        self._keys = [Keys(field.name) for field in schema if is_key(field)][:_KEY_COLUMNS]
         self._head: list[pa.RecordBatch] = []
 
     def add(self, batch: pa.RecordBatch, sizes: NDArray[np.int64]) -> None:
@@ -336,7 +336,7 @@ def _texts(values: pa.Array) -> list[str | None]:
     from sawlog.cli.render import printable, texts
 
     cut = [None if one is None else printable(one) for one in texts(values)]
-    return [one if one is None or len(one) <= SHOWN_TEXT else f"{one[:SHOWN_TEXT]}…" for one in cut]
+    return [one if one is None or len(one) <= _SHOWN_TEXT else f"{one[:_SHOWN_TEXT]}…" for one in cut]
 
 
 def _accounted_by_pieces(dataset: sawlog.Dataset) -> bool:

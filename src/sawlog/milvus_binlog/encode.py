@@ -18,9 +18,9 @@ from sawlog.milvus_binlog.types import ARRAY_ELEMENTS, SCALARS, SPARSE, VECTOR_B
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-MAX_DIM_KEY = b"dim"
+_MAX_DIM_KEY = b"dim"
 """Field metadata, in the stored Arrow schema, of vectors whose width the Parquet type does not say."""
-ELEMENT_TYPE_KEY = b"elementType"
+_ELEMENT_TYPE_KEY = b"elementType"
 
 _INTEGERS = (DataType.Int8, DataType.Int16, DataType.Int32, DataType.Int64)
 
@@ -221,9 +221,9 @@ def payload(field: Field, column: pa.Array | pa.ChunkedArray, name: str = layout
     """
     metadata = {}
     if field.type is DataType.ArrayOfVector:
-        metadata = {ELEMENT_TYPE_KEY: str(int(field.element)).encode(), MAX_DIM_KEY: str(field.dim).encode()}
+        metadata = {_ELEMENT_TYPE_KEY: str(int(field.element)).encode(), _MAX_DIM_KEY: str(field.dim).encode()}
     elif field.nullable and (field.type in VECTOR_BYTES or field.type is DataType.BinaryVector):
-        metadata = {MAX_DIM_KEY: str(field.dim).encode()}
+        metadata = {_MAX_DIM_KEY: str(field.dim).encode()}
     stored = pa.field(name, column.type, nullable=field.nullable, metadata=metadata or None)
     # Values that hardly ever stand twice: a dictionary would cost time on both sides, and save nothing.
     unique = field.primary or field.type in VECTOR_BYTES or field.id in (layout.ROW_ID_FIELD, layout.DELTA_FIELD)

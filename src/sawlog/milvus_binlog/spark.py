@@ -146,7 +146,7 @@ def compact(
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", SegmentsWarning)  # was shown above
         sizes = {"segment_bytes": segment_bytes, "binlog_bytes": binlog_bytes}
-        done = _rewritten(spark, dataset, source, logs, sizes, storage_options, options)
+        done = rewritten(spark, dataset, source, logs, sizes, storage_options, options)
     if tree == "backup":
         _describe(dataset, target.rstrip("/"), logs, storage_options)
     return done
@@ -170,7 +170,7 @@ def source_and_place(
     return dataset, logs
 
 
-def _rewritten(
+def rewritten(
     spark: SparkSession,
     dataset: CollectionContents,
     source: str,

@@ -13,10 +13,10 @@ from sawlog.milvus_binlog import layout
 from sawlog.milvus_binlog.layout import DataType
 
 TYPE_KEY = b"sawlog.milvus.type"
-ELEMENT_KEY = b"sawlog.milvus.element_type"
+_ELEMENT_KEY = b"sawlog.milvus.element_type"
 ID_KEY = b"sawlog.milvus.field_id"
-DIM_KEY = b"sawlog.milvus.dim"
-MAX_LENGTH_KEY = b"sawlog.milvus.max_length"
+_DIM_KEY = b"sawlog.milvus.dim"
+_MAX_LENGTH_KEY = b"sawlog.milvus.max_length"
 PRIMARY_KEY = b"sawlog.milvus.primary_key"
 DYNAMIC_KEY = b"sawlog.milvus.dynamic"
 NULLABLE_KEY = b"sawlog.milvus.nullable"
@@ -148,11 +148,11 @@ class Field:
         """The field in Arrow, with metadata by which it can be written again."""
         metadata = {TYPE_KEY: self.type.name.encode(), ID_KEY: str(self.id).encode()}
         if self.element:
-            metadata[ELEMENT_KEY] = self.element.name.encode()
+            metadata[_ELEMENT_KEY] = self.element.name.encode()
         if self.dim:
-            metadata[DIM_KEY] = str(self.dim).encode()
+            metadata[_DIM_KEY] = str(self.dim).encode()
         if self.max_length:
-            metadata[MAX_LENGTH_KEY] = str(self.max_length).encode()
+            metadata[_MAX_LENGTH_KEY] = str(self.max_length).encode()
         flags = {PRIMARY_KEY: self.primary, DYNAMIC_KEY: self.dynamic, NULLABLE_KEY: self.nullable}
         metadata |= {key: b"true" for key, flag in flags.items() if flag}
         required = self.primary or self.id in layout.SYSTEM_FIELDS
@@ -214,8 +214,8 @@ def field_of(field: pa.Field, id: int) -> Field:
     kind, element, dim = _of_arrow(field)
     if TYPE_KEY in metadata:
         kind = data_type(metadata[TYPE_KEY].decode())
-    if ELEMENT_KEY in metadata:
-        element = data_type(metadata[ELEMENT_KEY].decode())
+    if _ELEMENT_KEY in metadata:
+        element = data_type(metadata[_ELEMENT_KEY].decode())
     if kind is DataType.None_:
         raise SchemaError(
             f"column {field.name!r} is {field.type}, which no Milvus type holds; say which one is meant with field"
@@ -226,11 +226,11 @@ def field_of(field: pa.Field, id: int) -> Field:
         name=field.name,
         type=kind,
         element=element,
-        dim=int(metadata.get(DIM_KEY, str(dim).encode())),
+        dim=int(metadata.get(_DIM_KEY, str(dim).encode())),
         nullable=metadata.get(NULLABLE_KEY) == b"true",
         primary=metadata.get(PRIMARY_KEY) == b"true",
         dynamic=metadata.get(DYNAMIC_KEY) == b"true" or field.name == layout.DYNAMIC_NAME,
-        max_length=int(metadata.get(MAX_LENGTH_KEY, b"0")),
+        max_length=int(metadata.get(_MAX_LENGTH_KEY, b"0")),
     )
     if not _fits(field.type, made):
         raise SchemaError(f"column {field.name!r} is {field.type}; expected {made.arrow_type()} for {kind.name}")

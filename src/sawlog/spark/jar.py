@@ -54,7 +54,7 @@ def spark_jar() -> str:
     path = _cache() / f"sawlog-spark_{version}_{_digest(sources)[:12]}.jar"
     if not path.exists():
         sys.stderr.write("sawlog: compiling sawlog-spark for this Spark, once, some 15 seconds\n")
-        _compile(sources, jars, path)
+        compile_jar(sources, jars, path)
     return str(path)
 
 
@@ -71,7 +71,7 @@ def make(folder: Path) -> Path:
     sources = _sources(version)
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"sawlog-spark_{version}.jar"
-    _compile(sources, jars, path)
+    compile_jar(sources, jars, path)
     made = {"jar": hashlib.sha256(path.read_bytes()).hexdigest(), "sources": _digest(sources)}
     path.with_suffix(".json").write_text(json.dumps(made, indent=2) + "\n")
     return path
@@ -136,7 +136,7 @@ def _cache() -> Path:
     raise SawlogError(f"no place for the jar: neither {home} nor {tempfile.gettempdir()} can be written")
 
 
-def _compile(sources: dict[str, str], jars: str, path: Path) -> None:
+def compile_jar(sources: dict[str, str], jars: str, path: Path) -> None:
     """Compile the module, and publish the jar as a whole."""
     home = os.environ.get("JAVA_HOME")
     java = os.path.join(home, "bin", "java") if home else shutil.which("java")

@@ -38,7 +38,7 @@ _ARROW = {"ARROW_ENABLE_UNSAFE_MEMORY_ACCESS": "true", "ARROW_ENABLE_NULL_CHECK_
 
 _PATIENCE = 10.0
 """Seconds that Spark may take to take back what a cancelled job has begun."""
-_LOOK_SECONDS = 0.2
+LOOK_SECONDS = 0.2
 
 
 def session(name: str = "sawlog", settings: Mapping[str, str] | None = None) -> SparkSession:
@@ -116,7 +116,7 @@ def for_command(
         yield spark
         return
     try:
-        with _cancelling(spark):
+        with cancelling(spark):
             yield spark
     finally:
         with contextlib.suppress(*spark_errors()):  # SIGTERM may have reached Spark itself as well
@@ -124,7 +124,7 @@ def for_command(
 
 
 @contextlib.contextmanager
-def _cancelling(spark: SparkSession) -> Iterator[None]:
+def cancelling(spark: SparkSession) -> Iterator[None]:
     """Have the first signal cancel Spark's jobs, and come again when what they had begun is taken back."""
     before: dict[int, Any] = {}
     if threading.current_thread() is threading.main_thread():
@@ -141,7 +141,7 @@ def _cancelling(spark: SparkSession) -> Iterator[None]:
                 java: Any = spark.sparkContext._jvm
                 java.java.lang.System.err.close()  # else it reports every task, and of every worker that it kills
                 spark.sparkContext.cancelAllJobs()
-            over.wait(_LOOK_SECONDS)
+            over.wait(LOOK_SECONDS)
             waits = time.monotonic() < patience and _waits_for_spark(sys._current_frames().get(main))
             if not (waits or raised.is_set() or over.is_set()):
                 signal.pthread_kill(main, number)

@@ -74,7 +74,7 @@ class LocalSource:
         self._descriptor = descriptor
         self._path = path
         self.size = os.fstat(descriptor).st_size
-        self._piece, self._spare = _Piece(0), _Piece(0)
+        self._piece, self._spare = Piece(0), Piece(0)
 
     def window(self, offset: int, length: int) -> Bytes:
         """See `Source.window`."""
@@ -94,11 +94,11 @@ class LocalSource:
 
     __del__ = close
 
-    def _fill(self, offset: int, length: int) -> _Piece:
+    def _fill(self, offset: int, length: int) -> Piece:
         """Read a piece: into the one before the last if nobody holds it; what the last one has of it is copied."""
         last, piece = self._piece, self._spare
         if piece.held or piece.capacity < length:
-            piece = _Piece(length)
+            piece = Piece(length)
         piece.start = piece.end = offset
         if last.start <= offset < last.end:
             piece.append(last, offset)
@@ -120,7 +120,7 @@ def failed_read(path: str, offset: int, error: OSError) -> StorageError:
     return kind(f"{path}: cannot be read at byte {offset}: {error.strerror or error}")
 
 
-class _Piece:
+class Piece:
     """A buffer, and the bytes of a file that are in it."""
 
     def __init__(self, capacity: int) -> None:
@@ -147,7 +147,7 @@ class _Piece:
         """Where the bytes up to `end` belong."""
         return self._memory[self.end - self.start : end - self.start]
 
-    def append(self, other: _Piece, offset: int) -> None:
+    def append(self, other: Piece, offset: int) -> None:
         """Copy what another piece has from `offset`, as far as there is room."""
         count = min(other.end - offset, self.capacity)
         self._memory[:count] = other._memory[offset - other.start : offset - other.start + count]

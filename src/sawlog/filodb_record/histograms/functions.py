@@ -92,13 +92,13 @@ def histogram_add(first: pa.Array, second: pa.Array) -> pa.Array:
         None if one is None or other is None else add(one, other)
         for one, other in zip(_histograms(first), _histograms(second), strict=True)
     ]
-    return pa.array([None if one is None else _struct(one) for one in sums], HISTOGRAM)
+    return pa.array([None if one is None else as_struct(one) for one in sums], HISTOGRAM)
 
 
 def histogram_merge(histograms: pa.Array) -> pa.StructScalar:
     """The sum of all histograms of a column, those that are null left out; null if there is none."""
     given = [one for one in _histograms(histograms) if one is not None]
-    return pa.scalar(_struct(merge(given)) if given else None, HISTOGRAM)
+    return pa.scalar(as_struct(merge(given)) if given else None, HISTOGRAM)
 
 
 def _rows(histograms: pa.Array) -> Any:
@@ -173,7 +173,8 @@ def _histograms(column: pa.Array) -> Iterator[Histogram | None]:
         yield Histogram(known[key], tuple(values), xor)
 
 
-def _struct(histogram: Histogram) -> dict[str, Any]:
+def as_struct(histogram: Histogram) -> dict[str, Any]:
+    """A histogram as a value of the type `HISTOGRAM`."""
     code = format_code(histogram.buckets.kind, xor=histogram.xor)
     buckets = bytes((code,)) + histogram.buckets.definition
     return {"tops": list(histogram.buckets.tops), "values": list(histogram.values), "buckets": buckets}

@@ -11,7 +11,7 @@ from sawlog.filodb_record.histograms.histogram import Buckets, Histogram
 
 
 @dataclass(frozen=True)
-class _Scheme:
+class Scheme:
     """Exponential buckets: the positive one number i, from 1 on, ends at `base**(start + i)`, base `2**(2**-scale)`."""
 
     scale: int
@@ -19,7 +19,7 @@ class _Scheme:
     positive: int
 
     @classmethod
-    def of(cls, buckets: Buckets) -> _Scheme:
+    def of(cls, buckets: Buckets) -> Scheme:
         """The scheme of exponential buckets."""
         scale, start = (
             int.from_bytes(buckets.definition[at : at + size], "little", signed=True) for at, size in ((2, 2), (4, 4))
@@ -32,12 +32,12 @@ class _Scheme:
         step = math.log(_base(self.scale))
         return math.exp((self.start + 1) * step), math.exp((self.start + self.positive) * step)
 
-    def holds(self, other: _Scheme) -> bool:
+    def holds(self, other: Scheme) -> bool:
         """Whether its buckets reach as far, both ways, as those of another one, and are no finer."""
         (low, high), (other_low, other_high) = self.ends, other.ends
         return self.scale <= other.scale and low <= other_low and high >= other_high
 
-    def united(self, other: _Scheme, most: int = layout.MAX_EXPONENTIAL) -> _Scheme:
+    def united(self, other: Scheme, most: int = layout.MAX_EXPONENTIAL) -> Scheme:
         """A scheme that holds two, of no more than so many buckets: the one that FiloDB finds."""
         (low, high), (other_low, other_high) = self.ends, other.ends
         scale = min(self.scale, other.scale)
@@ -46,10 +46,10 @@ class _Scheme:
             start = math.floor(math.log(min(low, other_low)) / step) - 1
             end = math.ceil(math.log(max(high, other_high)) / step) - 1
             if end - start + 1 <= most:
-                return _Scheme(scale, start, end - start + 1)
+                return Scheme(scale, start, end - start + 1)
             scale -= 1
 
-    def add(self, values: list[float], scheme: _Scheme, others: tuple[float, ...]) -> None:
+    def add(self, values: list[float], scheme: Scheme, others: tuple[float, ...]) -> None:
         """Add cumulative values of a scheme that this one holds."""
         step = 1 << scheme.scale - self.scale
         values[0] += others[0]
@@ -83,7 +83,7 @@ def add(first: Histogram, second: Histogram) -> Histogram:
             values.append(total)
         return Histogram(first.buckets, tuple(values), xor)
     if first.buckets.kind == second.buckets.kind == "exponential":
-        mine, theirs = _Scheme.of(first.buckets), _Scheme.of(second.buckets)
+        mine, theirs = Scheme.of(first.buckets), Scheme.of(second.buckets)
         if not mine.positive or not theirs.positive:
             zeros, whole = (first, second) if not mine.positive else (second, first)
             return Histogram(whole.buckets, tuple(value + zeros.values[0] for value in whole.values), xor)

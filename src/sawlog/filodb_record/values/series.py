@@ -33,8 +33,8 @@ def partition_hashes(columns: dict[str, pa.Array], schema: Schema) -> pa.Array:
 
     options = WriteOptions(table=schema.name, records="partkeys", container_size=layout.MIN_CONTAINER_SIZE)
     batch, valid = _complete(pa.RecordBatch.from_arrays(list(columns.values()), list(columns)))
-    key = Layout(schema.name, schema.schema_id, schema.part_key)
-    target = Target((key,), by_name=False, raw=False)
+    part_key = Layout(schema.name, schema.schema_id, schema.part_key)
+    target = Target((part_key,), by_name=False, raw=False)
     found = Layer(target, options, 0, lambda data: None).hashes(batch)
     return _spread(found.astype(np.uint32).view(np.int32), valid)
 

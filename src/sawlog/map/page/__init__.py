@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from sawlog.map.model import Map
 
-SCRIPTS = ("model.js", "charts.js", "pictures.js", "bytes.js", "page.js")
+_SCRIPTS = ("model.js", "charts.js", "pictures.js", "bytes.js", "page.js")
 """The page's code, in the order in which it is run."""
 _UNSAFE = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"}
 _ESCAPES = str.maketrans(_UNSAFE)
@@ -27,7 +27,7 @@ def render(found: Map) -> str:
     parts = {
         "title": html.escape(f"{', '.join(found.paths)} · sawlog map"),
         "style": (folder / "page.css").read_text("utf-8"),
-        "script": "\n".join((folder / name).read_text("utf-8") for name in SCRIPTS),
+        "script": "\n".join((folder / name).read_text("utf-8") for name in _SCRIPTS),
         "data": data,
     }
     page = (folder / "page.html").read_text("utf-8")

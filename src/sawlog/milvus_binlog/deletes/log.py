@@ -113,7 +113,7 @@ def _pairs(payload: Payload, bad: list[tuple[int, str]]) -> Iterator[tuple[pa.Ar
     for (cells,), keep in zipped(payload, [(0, None)], _CELLS):
         if not (pa.types.is_string(cells.type) or pa.types.is_binary(cells.type)):
             raise payload.unreadable(f"expected a column of text, or two columns, found one of {cells.type}")
-        yield from _texts(cells, row, bad)
+        yield from text_deletes(cells, row, bad)
         row += len(keep)
 
 
@@ -161,7 +161,7 @@ def _is_text(array: pa.Array) -> bool:
     return True
 
 
-def _texts(cells: pa.Array, row: int, bad: list[tuple[int, str]]) -> Iterator[tuple[pa.Array, pa.Array]]:
+def text_deletes(cells: pa.Array, row: int, bad: list[tuple[int, str]]) -> Iterator[tuple[pa.Array, pa.Array]]:
     """Cells as Milvus writes them all at once; from the first that looks otherwise, one by one."""
     usual = _usual_cells(cells)
     at = 0

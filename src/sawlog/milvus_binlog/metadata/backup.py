@@ -36,10 +36,10 @@ def _collection(given: Mapping[str, Any]) -> CollectionMeta:
         id = shape.number(partition, "partition_id")
         partitions[id] = str(partition.get("partition_name", ""))
         for segment in shape.mappings(partition.get("segment_backups"), "'segment_backups'"):
-            made = _segment(segment, id)
+            made = segment_meta(segment, id)
             segments[made.id] = made
     for segment in shape.mappings(given.get("l0_segments"), "'l0_segments'"):
-        made = _segment({"is_l0": True, **segment}, layout.ALL_PARTITIONS)
+        made = segment_meta({"is_l0": True, **segment}, layout.ALL_PARTITIONS)
         segments[made.id] = made
     schema = shape.mapping(given.get("schema", {}), "'schema'")
     properties = {
@@ -81,7 +81,9 @@ def seconds(value: Any) -> int:
     return int(str(value)) if layout.SECONDS.fullmatch(str(value)) else 0
 
 
-def _segment(given: Mapping[str, Any], partition: int) -> SegmentMeta:
+def segment_meta(given: Mapping[str, Any], partition: int) -> SegmentMeta:
+    """A segment, as the metadata of a backup describes it."""
+
     def logs(entry: Mapping[str, Any]) -> tuple[Log, ...]:
         found = (shape.mapping(one, "a binlog") for one in shape.listing(entry.get("binlogs"), "'binlogs'") if one)
         return tuple(

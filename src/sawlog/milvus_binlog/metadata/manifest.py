@@ -75,7 +75,7 @@ def read_manifest(data: bytes, path: str, root: str) -> Manifest:
     with reading(path):
         if unsupported := _newer(data):
             return Manifest((), (), {}, unsupported)
-        record = _record(data)
+        record = manifest_record(data)
         logs = shape.mappings(shape.required(record, "delta_logs"), "'delta_logs'")
         if strange := next((log for log in logs if shape.required(log, "type") != layout.DELETES_BY_KEY), None):
             what = f"the delta log {strange.get('path')!r} is of type {strange['type']}; only deletes by key are read"
@@ -193,7 +193,7 @@ def _newer(data: bytes) -> str:
     return ""
 
 
-def _record(data: bytes) -> dict[str, Any]:
+def manifest_record(data: bytes) -> dict[str, Any]:
     """The record of a container.
 
     Raises:

@@ -134,17 +134,12 @@ def json_field(one: Field) -> dict[str, Any]:
         "is_dynamic": one.dynamic,
         "is_function_output": one.computed,
     }
-    default = {} if one.default is None else {"default_value": {_default_kind(one): _default(one)}}
+    default = {} if one.default is None else {"default_value": {_DEFAULTS.get(one.type, "string_data"): _default(one)}}
     return {key: value for key, value in given.items() if value} | default
 
 
 def _default(one: Field) -> Any:
     return one.default.decode("utf-8", "replace") if isinstance(one.default, bytes) else one.default
-
-
-def _default_kind(one: Field) -> str:
-    """The name of a default in a `ValueField`."""
-    return _DEFAULTS.get(one.type, "string_data")
 
 
 def _add(known: dict[str, Any], segment: WrittenSegment, collection: WrittenCollection) -> None:

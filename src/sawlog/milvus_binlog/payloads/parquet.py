@@ -42,17 +42,17 @@ class Field(NamedTuple):
 
 
 Fields = Mapping[int, Field]
-DATA_PAGE_HEADER = {1: Field("num_values", I32), 2: Field("encoding", I32)}
-DATA_PAGE_HEADER_V2 = {1: Field("num_values", I32), 4: Field("encoding", I32)}
+_DATA_PAGE_HEADER = {1: Field("num_values", I32), 2: Field("encoding", I32)}
+_DATA_PAGE_HEADER_V2 = {1: Field("num_values", I32), 4: Field("encoding", I32)}
 PAGE_HEADER = {
     1: Field("type", I32),
     2: Field("uncompressed_page_size", I32),
     3: Field("compressed_page_size", I32),
-    5: Field("data_page_header", STRUCT, of=DATA_PAGE_HEADER),
-    8: Field("data_page_header_v2", STRUCT, of=DATA_PAGE_HEADER_V2),
+    5: Field("data_page_header", STRUCT, of=_DATA_PAGE_HEADER),
+    8: Field("data_page_header_v2", STRUCT, of=_DATA_PAGE_HEADER_V2),
 }
-STATISTICS = {n: Field(name, BINARY) for n, name in ((1, "max"), (2, "min"), (5, "max_value"), (6, "min_value"))}
-COLUMN_META_DATA = {
+_STATISTICS = {n: Field(name, BINARY) for n, name in ((1, "max"), (2, "min"), (5, "max_value"), (6, "min_value"))}
+_COLUMN_META_DATA = {
     1: Field("type", I32),
     2: Field("encodings", LIST, I32),
     3: Field("path_in_schema", LIST, BINARY),
@@ -62,15 +62,15 @@ COLUMN_META_DATA = {
     7: Field("total_compressed_size"),
     9: Field("data_page_offset"),
     11: Field("dictionary_page_offset"),
-    12: Field("statistics", STRUCT, of=STATISTICS),
+    12: Field("statistics", STRUCT, of=_STATISTICS),
 }
-COLUMN_CHUNK = {
+_COLUMN_CHUNK = {
     2: Field("file_offset"),
-    3: Field("meta_data", STRUCT, of=COLUMN_META_DATA),
+    3: Field("meta_data", STRUCT, of=_COLUMN_META_DATA),
     8: Field("crypto_metadata", STRUCT),
 }
-ROW_GROUP = {1: Field("columns", LIST, of=COLUMN_CHUNK), 2: Field("total_byte_size"), 3: Field("num_rows")}
-SCHEMA_ELEMENT = {
+_ROW_GROUP = {1: Field("columns", LIST, of=_COLUMN_CHUNK), 2: Field("total_byte_size"), 3: Field("num_rows")}
+_SCHEMA_ELEMENT = {
     1: Field("type", I32),
     2: Field("type_length", I32),
     3: Field("repetition_type", I32),
@@ -79,9 +79,9 @@ SCHEMA_ELEMENT = {
 }
 FILE_META_DATA = {
     1: Field("version", I32),
-    2: Field("schema", LIST, of=SCHEMA_ELEMENT),
+    2: Field("schema", LIST, of=_SCHEMA_ELEMENT),
     3: Field("num_rows"),
-    4: Field("row_groups", LIST, of=ROW_GROUP),
+    4: Field("row_groups", LIST, of=_ROW_GROUP),
 }
 FOOTER = {number: FILE_META_DATA[number] for number in (3, 4)}
 """What is read of a footer."""
@@ -116,20 +116,20 @@ _SMALLEST_STRUCT = 3
 """Bytes of a struct in a list, at least: a field that is always there, its value, and the end."""
 _TAIL = 64 << 10
 """Bytes at the end that are fetched at once, as pyarrow does: most footers lie within."""
-LARGEST = 256 << 10
+_LARGEST = 256 << 10
 """Bytes that the footer of a small file may have."""
 _SHARE = 16
 """That of a large one may have this share of the file."""
 MOST_ROWS = 1 << 26
 """Rows that a small file may claim: constants take next to no bytes."""
-_ROWS_PER_BYTE = 1024
-HEADER_ROOM = 64 << 10
+ROWS_PER_BYTE = 1024
+_HEADER_ROOM = 64 << 10
 """Bytes within which a page header has to end, statistics included."""
 FREE_PAGE = 8 << 20
 """Bytes that every page may have when it is decompressed: as many as a batch."""
 EXPANSION = 64
 """Larger ones may have so many times the bytes that they take in the file, unless an option says otherwise."""
-LARGEST_PAGE = 256 << 20
+_LARGEST_PAGE = 256 << 20
 
 
 class ParquetError(Exception):
@@ -350,7 +350,7 @@ def read_footer(source: Source, start: int, length: int) -> Footer:
         raise ParquetError(f"expected {PARQUET_MAGIC!r} at the end, found {magic!r}")
     if size > length - END.size - len(PARQUET_MAGIC):
         raise ParquetError(f"a footer of {size} bytes in {length} bytes")
-    if size > LARGEST + length // _SHARE:
+    if size > _LARGEST + length // _SHARE:
         raise ParquetError(f"a footer of {size} bytes in {length} bytes", Kind.PAYLOAD_TOO_LARGE)
     whole = size + END.size
     data = tail[-whole : -END.size] if whole <= room else bytes(source.window(start + length - whole, size))
@@ -359,13 +359,13 @@ def read_footer(source: Source, start: int, length: int) -> Footer:
     rows = _count(found, "num_rows", "rows")
     if rows != sum(group.rows for group in groups):
         raise ParquetError(f"{rows} rows, where the row groups have {sum(group.rows for group in groups)}")
-    if rows > max(MOST_ROWS, _ROWS_PER_BYTE * length):
+    if rows > max(MOST_ROWS, ROWS_PER_BYTE * length):
         raise ParquetError(f"{rows} rows in {length} bytes", Kind.PAYLOAD_TOO_LARGE)
     return Footer(rows, groups, size)
 
 
 def _group(found: dict[str, Any], length: int) -> Group:
-    chunks = tuple(_chunk(one, length) for one in _list(found, ROW_GROUP, 1))
+    chunks = tuple(_chunk(one, length) for one in _list(found, _ROW_GROUP, 1))
     return Group(_count(found, "num_rows", "rows of a row group"), chunks)
 
 
@@ -437,7 +437,7 @@ def pages(source: Source, start: int, length: int) -> Iterator[Page]:
     at, end = start, start + length
     while at < end:
         offset = at
-        header = Thrift(source.window(at, min(HEADER_ROOM, end - at)).data, "page header")
+        header = Thrift(source.window(at, min(_HEADER_ROOM, end - at)).data, "page header")
         found = header.struct(PAGE_HEADER)
         first, second = found.get("data_page_header", {}), found.get("data_page_header_v2", {})
         encoding = first.get("encoding", second.get("encoding", 0))
@@ -493,7 +493,7 @@ def check_size(page: Page, max_page: int | None) -> None:
 
 def page_limit(compressed: int) -> int:
     """Bytes that a page may have when it is decompressed, by those that it takes in the file."""
-    return min(LARGEST_PAGE, max(FREE_PAGE, EXPANSION * compressed))
+    return min(_LARGEST_PAGE, max(FREE_PAGE, EXPANSION * compressed))
 
 
 def longest_value(source: Source, dictionary: Page, compression: str) -> int:
