@@ -17,6 +17,7 @@ from sawlog.damage import DamageWarning
 from sawlog.deephaven_table import symbol_table
 from sawlog.deephaven_table.encode import Place
 from sawlog.deephaven_table.kernels import holds, reaches
+from sawlog.kernels import intern
 
 from .reference import Shape, put, put_fixed, put_rows, put_symbols, put_text
 
@@ -49,9 +50,9 @@ def test_limits_are_reached_from_any_side() -> None:
 @pytest.mark.parametrize("same", [False, True])
 def test_symbols_are_numbered_as_they_first_appear(monkeypatch: pytest.MonkeyPatch, same: bool) -> None:
     """In tables that grow, and where all hashes are the same."""
-    monkeypatch.setattr(symbol_table, "CHUNK", 7)
+    monkeypatch.setattr(intern, "CHUNK", 7)
     if same:
-        monkeypatch.setattr(symbol_table, "hash_bytes", lambda data, ends, hashes: hashes.fill(1 << 63))
+        monkeypatch.setattr(intern, "hash_strings", lambda strings, seed, hashes: hashes.fill(1 << 63))
     rng = random.Random(2)
     table, known = symbol_table.SymbolTable("UTF-8"), dict[str, int]()
     ends, characters = [], b""

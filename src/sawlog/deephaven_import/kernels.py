@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
-from sawlog.kernels.jit import inlined, kernel, wide_kernel
+from sawlog.kernels.intern import mixed
+from sawlog.kernels.jit import kernel, wide_kernel
 from sawlog.kernels.signature import Bool, Bytes, Int64, Int64s, OutInt64s, OutUInt64s, UInt64, UInt64s
+from sawlog.kernels.xxh64 import xxh64
 
-_A = np.uint64(0xBF58476D1CE4E5B9)
-_B = np.uint64(0x94D049BB133111EB)
 _STEP = np.uint64(0x9E3779B97F4A7C15)
 
 
-@inlined
-def _mixed(word: Any) -> Any:
-    """The finalizer of SplitMix64: every bit of the word changes every other one."""
-    word = (word ^ word >> np.uint64(30)) * _A
-    word = (word ^ word >> np.uint64(27)) * _B
-    return word ^ word >> np.uint64(31)
+@kernel
+def hash_bytes(data: Bytes, ends: Int64s, hashes: OutUInt64s) -> None:
+    """A hash of each binary value.
+
+    Args:
+        data: uint8, read-only.
+        ends: int64, read-only: value i is `data[ends[i] : ends[i + 1]]`.
+        hashes: uint64, to write into.
+    """
+    for i in range(len(hashes)):
+        hashes[i] = xxh64(data, np.uint64(ends[i]), np.uint64(ends[i + 1] - ends[i]))
 
 
 @wide_kernel
@@ -35,10 +38,10 @@ def hash_words(words: UInt64s, there: Bytes, seed: UInt64, hashes: OutUInt64s) -
     if len(there):
         for i in range(len(words)):
             if there[i]:
-                hashes[i] ^= _mixed(words[i] ^ seed)
+                hashes[i] ^= mixed(words[i] ^ seed)
     else:
         for i in range(len(words)):
-            hashes[i] ^= _mixed(words[i] ^ seed)
+            hashes[i] ^= mixed(words[i] ^ seed)
 
 
 @kernel
@@ -54,7 +57,7 @@ def hash_lists(elements: UInt64s, ends: Int64s, ordered: Bool, words: OutUInt64s
     for i in range(len(words)):
         word = np.uint64(ends[i + 1] - ends[i])
         for at in range(ends[i], ends[i + 1]):
-            word = _mixed(word + _STEP ^ elements[at]) if ordered else word + _mixed(elements[at])
+            word = mixed(word + _STEP ^ elements[at]) if ordered else word + mixed(elements[at])
         words[i] = word
 
 
@@ -67,7 +70,7 @@ def hash_rows(hashes: UInt64s) -> UInt64:
     """
     total = np.uint64(0)
     for i in range(len(hashes)):
-        total += _mixed(hashes[i] + _STEP)
+        total += mixed(hashes[i] + _STEP)
     return total
 
 

@@ -10,8 +10,8 @@ import pyarrow as pa
 
 from sawlog.deephaven_table import layout
 from sawlog.deephaven_table.encode import Place, cast, encode_strings, validity, values_of
-from sawlog.deephaven_table.kernels import Known, Texts, enter, hash_bytes, spread
 from sawlog.errors import SchemaError
+from sawlog.kernels.intern import Interner, Strings
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 MAX_KNOWN_SYMBOLS = 1 << 20
 """A symbol table remembers so many strings; what comes after that is entered again, which readers allow for."""
 MAX_SYMBOLS = 1 << 31
-CHUNK = 64 << 10
-"""Strings that are looked up at a time: room is made for as many new ones."""
 
 
 class SymbolTable:
@@ -35,7 +33,7 @@ class SymbolTable:
         self._first = 0
         self._end = 0
         self._new: list[tuple[NDArray[np.int64], Any]] = []
-        self._forget()
+        self._known = Interner()
 
     def numbers(self, array: pa.Array, place: Place) -> NDArray[np.int32]:
         """The ids of strings, plain or in a dictionary."""
@@ -58,9 +56,9 @@ class SymbolTable:
             of_texts = np.full(len(texts) + 1, layout.NULL_SYMBOL, np.int32)
             of_texts[used] = self._enter(texts.take(pa.array(used)), _FirstUse(place.column, place.row, places, used))
             ids = of_texts[places]
-        if self._count > MAX_KNOWN_SYMBOLS:
-            self._first += self._count
-            self._forget()
+        if self._known.count > MAX_KNOWN_SYMBOLS:
+            self._first += self._known.count
+            self._known = Interner()
         return ids
 
     def take(self) -> tuple[NDArray[np.int64], bytes]:
@@ -72,63 +70,30 @@ class SymbolTable:
         self._new = []
         return ends, data
 
-    def _forget(self) -> None:
-        self._count = 0
-        self._slots = np.zeros(0, np.uint64)
-        self._known = Known(np.zeros(0, np.uint64), np.zeros(1, np.int64), np.zeros(0, np.uint8))
-
     def _enter(self, texts: pa.Array, place: Place) -> NDArray[np.int32]:
         """The ids of strings, of which those that are new get the next ones."""
-        ids = np.empty(len(texts), np.int32)
-        valid = validity(texts)
-        there = np.ones(len(texts), np.uint8) if valid is None else valid.view(np.uint8)
-        for start in range(0, len(texts), CHUNK):
-            part = texts.slice(start, CHUNK)
-            _, offsets, data = part.buffers()
-            ends = np.frombuffer(offsets, np.int64)[part.offset : part.offset + len(part) + 1]
-            characters = np.frombuffer(data or b"", np.uint8)
-            hashes = np.empty(len(part), np.uint64)
-            hash_bytes(characters, ends, hashes)
-            self._make_room(len(part), int(ends[-1] - ends[0]))
-            rows = np.empty(len(part), np.int64)
-            count = self._count
-            chunk = Texts(there[start : start + CHUNK], hashes, ends, characters)
-            numbers = ids[start : start + CHUNK]
-            self._count = int(enter(chunk, self._slots, self._known, np.int64(count), numbers, rows))
-            if self._count > count:
-                self._add(count, _Nth(place.column, place.row, place, rows + start))
-            numbers[:] = np.where(chunk.valid, numbers + np.int32(self._first), np.int32(layout.NULL_SYMBOL))
-        return ids
-
-    def _make_room(self, strings: int, characters: int) -> None:
-        """For so many new strings of so many bytes."""
-        known, count = self._known, self._count
-        if count + strings > len(known.hashes):
-            room = 2 * (count + strings)
-            known = Known(_longer(known.hashes, room), _longer(known.ends, room + 1), known.data)
-        used = int(known.ends[count])
-        if used + characters > len(known.data):
-            known = known._replace(data=_longer(known.data, 2 * (used + characters)))
-        self._known = known
-        if 2 * (count + strings) > len(self._slots):
-            self._slots = np.zeros(2 << (count + strings).bit_length(), np.uint64)
-            spread(known.hashes[:count], self._slots)
+        valid, count = validity(texts), self._known.count
+        _, offsets, data = texts.buffers()
+        ends = np.frombuffer(offsets or bytes(8), np.int64)[texts.offset : texts.offset + len(texts) + 1]
+        strings = Strings(ends, np.frombuffer(data or b"", np.uint8))
+        numbers, rows = self._known.numbers(strings, None if valid is None else valid.view(np.uint8))
+        if len(rows):
+            self._add(count, _Nth(place.column, place.row, place, rows))
+        numbers += np.int32(self._first)
+        if valid is not None:
+            numbers[~valid] = layout.NULL_SYMBOL
+        return numbers
 
     def _add(self, count: int, place: Place) -> None:
         """Have the symbols from `count` on written."""
-        if self._first + self._count > MAX_SYMBOLS:
+        known = self._known
+        if self._first + known.count > MAX_SYMBOLS:
             raise SchemaError(f"a symbol table of {MAX_SYMBOLS} strings is full")
-        ends = self._known.ends[count : self._count + 1]
-        data = self._known.data[ends[0] : ends[-1]].copy()
-        buffers = [None, pa.py_buffer(ends - ends[0]), pa.py_buffer(data)]
-        new = pa.Array.from_buffers(pa.large_string(), self._count - count, buffers)
+        ends, data = known.interned.strings
+        ends = ends[count : known.count + 1]
+        buffers = [None, pa.py_buffer(ends - ends[0]), pa.py_buffer(data[ends[0] : ends[-1]].copy())]
+        new = pa.Array.from_buffers(pa.large_string(), known.count - count, buffers)
         self._new.append(encode_strings(new, self._charset, place))
-
-
-def _longer(values: NDArray[Any], length: int) -> NDArray[Any]:
-    found = np.empty(length, values.dtype)
-    found[: len(values)] = values
-    return found
 
 
 @dataclass(frozen=True, slots=True)

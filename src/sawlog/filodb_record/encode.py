@@ -21,6 +21,7 @@ from sawlog.filodb_record.kernels import payloads as p
 from sawlog.filodb_record.schemas.record import Column, RecordSchema
 from sawlog.filodb_record.selection import Layout
 from sawlog.filodb_record.target import HASH_COLUMN, RECORD_COLUMN, SCHEMA_ID_COLUMN
+from sawlog.kernels.intern import new_seed
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -225,9 +226,9 @@ class Encoder:
     def _encode_maps(self, given: pa.Array, name: str, target: p.Encoded) -> None:
         maps = map_parts(given, self._prefix + name, self._first_row)
         most = int((maps.ends[1:] - maps.ends[:-1]).max(initial=0)) + 1
-        seen = np.zeros(1 << (2 * len(target.wanted) + 1).bit_length(), np.int32)
+        seen = np.zeros(1 << (2 * len(target.wanted) + 1).bit_length(), np.uint64)
         following = np.zeros(len(target.wanted), np.int32)
-        work = p.Work(np.zeros(most, np.int32), np.zeros(most, np.int16), seen, following)
+        work = p.Work(np.zeros(most, np.int32), np.zeros(most, np.int16), seen, new_seed(), following)
         self._run(name, partial(p.encode_maps, maps, self._predefined, work, target))
 
     def _encode_histograms(self, given: pa.StructArray, name: str, target: p.Encoded) -> None:

@@ -7,7 +7,8 @@ from typing import Annotated, Any
 import numpy as np
 
 from sawlog.chain.kernels import record_type
-from sawlog.kernels.jit import inlined, kernel, wide_kernel
+from sawlog.kernels.intern import mixed
+from sawlog.kernels.jit import kernel, wide_kernel
 from sawlog.kernels.signature import Array, Bytes, Int64, Int64s, OutUInt64s, Record, UInt64s
 
 USES = ("header", "record", "padding", "tail", "damage", "unsupported")
@@ -30,8 +31,6 @@ BIN = record_type(
 ORDER = record_type("last", "known", "step", "step_at", "resets")
 """The order so far: the last value, whether there is one, the largest step, and where it was."""
 
-_PRIME_1 = np.uint64(0xBF58476D1CE4E5B9)
-_PRIME_2 = np.uint64(0x94D049BB133111EB)
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 
 
@@ -82,14 +81,6 @@ def bin_rows(
                     state.step_at = starts[row]
             state.last = value
             state.known = 1
-
-
-@inlined
-def mixed(value: Any) -> Any:
-    """A 64-bit number, well stirred."""
-    value = (value ^ (value >> np.uint64(30))) * _PRIME_1
-    value = (value ^ (value >> np.uint64(27))) * _PRIME_2
-    return value ^ (value >> np.uint64(31))
 
 
 @wide_kernel

@@ -99,9 +99,6 @@ class Bad(NamedTuple):
 
 _SLACK = np.uint64(SLACK)
 _EIGHT = np.uint64(8)
-_HALF = np.uint64(32)
-_MIX = np.uint64(0x9E3779B1)
-_U32 = np.uint64(0xFFFFFFFF)
 _ZERO = np.uint64(0)
 _ONE = np.uint64(1)
 _HIGH_BITS = np.uint64(0x8080808080808080)
@@ -120,28 +117,6 @@ def copy_short(target: Any, at: Any, source: Any, start: Any, length: Any, limit
     while done < length:
         store_u64(target, at + done, load_u64(source, start + done))
         done += _SLACK
-
-
-@inlined
-def mix(data: Any, start: Any, length: Any, total: Any) -> Any:
-    """A number of 32 bits by which to look for bytes that may have been seen before."""
-    factor = _MIX
-    done = _ZERO
-    while length - done >= _EIGHT:
-        word = load_u64(data, start + done)
-        total ^= ((word ^ word >> _HALF) & _U32) * factor
-        factor = (factor + _MIX + _MIX) & _U32
-        done += _EIGHT
-    if done < length and length >= _EIGHT:
-        word = load_u64(data, start + length - _EIGHT)
-        total ^= ((word ^ word >> _HALF) & _U32) * factor
-        done = length
-    while done < length:
-        total ^= np.uint64(data[start + done]) * factor
-        factor = (factor + _MIX + _MIX) & _U32
-        done += _ONE
-    total ^= total >> _HALF
-    return ((total & _U32) * _MIX) >> _HALF
 
 
 @kernel

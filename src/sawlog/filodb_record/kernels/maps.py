@@ -13,8 +13,9 @@ import numpy as np
 from sawlog.arrow import Column
 from sawlog.chain.kernels import record_type
 from sawlog.filodb_record import layout
-from sawlog.filodb_record.kernels.gather import SLACK, Bad, LabelRoom, Payloads, Texts, beyond_ascii, copy_short, mix
+from sawlog.filodb_record.kernels.gather import SLACK, Bad, LabelRoom, Payloads, Texts, beyond_ascii, copy_short
 from sawlog.filodb_record.layout import Kind
+from sawlog.kernels.intern import enter, find, hash_string, new_seed
 from sawlog.kernels.jit import always_inlined, inlined, kernel
 from sawlog.kernels.memory import (
     copy_bytes,
@@ -26,7 +27,7 @@ from sawlog.kernels.memory import (
     store_u32,
     store_u64,
 )
-from sawlog.kernels.signature import Bytes, Int64, OutBytes, OutInt32s, Record
+from sawlog.kernels.signature import Bytes, Int64, OutBytes, OutUInt64s, Record, UInt64
 
 ROOM = record_type(
     "entries",
@@ -38,6 +39,7 @@ ROOM = record_type(
 """How much of the targets is used, and what it is used for."""
 KNOWN = record_type(
     "used",  # bytes of the data
+    "count",  # of maps
     "last",  # place of the map that was found last
     "met",
     "new",
@@ -56,7 +58,6 @@ MEMO_BYTES = 4 << 20
 _HEAD = np.uint64(24)
 """In front of each map: its length, entries, bytes of keys and of values, the place of the map that followed it last,
 and whether it has text beyond ASCII; 4 bytes each. A head without a map comes first."""
-_PROBES = 4
 _ZERO = np.uint64(0)
 _ONE = np.uint64(1)
 _FOUR = np.uint64(4)
@@ -78,12 +79,15 @@ class Memo(NamedTuple):
     Attributes:
         data: uint8[MEMO_BYTES]; a head without a map, then maps back to back: a head, the bytes of the map, the ends
             of its keys and of its values (int32), its keys and its values; each part filled up to eight bytes.
-        slots: int32[SLOTS], 0 to begin with: places of maps.
+        slots: uint64[SLOTS], 0 to begin with, as in `sawlog.kernels.intern`: the number of a map is an eighth of its
+            place.
+        seed: uint64, of its hashes.
         known: `KNOWN`.
     """
 
     data: OutBytes
-    slots: OutInt32s
+    slots: OutUInt64s
+    seed: UInt64
     known: Annotated[Any, Record(KNOWN)]
 
 
@@ -93,7 +97,7 @@ def new_memo() -> Memo:
     known.used = _HEAD
     data = Column(np.uint8, MEMO_BYTES).values
     data[: int(_HEAD)] = 0
-    return Memo(data, np.zeros(SLOTS, np.int32), known)
+    return Memo(data, np.zeros(SLOTS, np.uint64), new_seed(), known)
 
 
 @always_inlined
@@ -108,16 +112,10 @@ def _is(data: Any, place: Any, window: Any, at: Any, length: Any) -> Any:
 
 
 @always_inlined
-def _find(memo: Any, window: Any, at: Any, length: Any) -> Any:
-    """The place of a map in a memo, or 0; and the slot where it is, or belongs, or -1."""
-    mask = np.uint64(len(memo.slots) - 1)
-    slot = mix(window, at, length, length) & mask
-    for _ in range(_PROBES):
-        place = np.uint64(memo.slots[slot])
-        if place == _ZERO or _is(memo.data, place, window, at, length):
-            return place, np.int64(slot)
-        slot = (slot + _ONE) & mask
-    return _ZERO, np.int64(-1)
+def _same_map(data: Any, sought: Any, number: Any) -> Any:
+    """Whether that is the number of a map of the window, for `find`."""
+    window, at, length = sought
+    return _is(data, np.uint64(number) * _EIGHT, window, at, length)
 
 
 @always_inlined
@@ -178,15 +176,16 @@ def _learn_ends(data: Any, at: Any, ends: Any, first: Any, count: Any, start: An
 
 
 @inlined
-def _learn(memo: Any, slot: Any, window: Any, at: Any, length: Any, maps: Any, first: Any, room: Any) -> None:
+def _learn(memo: Any, slot: Any, hashed: Any, sought: Any, maps: Any, first: Any, room: Any) -> None:
     """Take the map into a memo that was put down last, after `first`, the `room` that was used before."""
     data, known = memo.data, memo.known
+    window, at, length = sought
     entries, key_start, value_start = first
     count = np.uint64(room.entries) - entries
     key_bytes, value_bytes = np.uint64(room.key_bytes) - key_start, np.uint64(room.value_bytes) - value_start
     place = np.uint64(known.used)
     need = _HEAD + _padded(length) + (count + count + _ONE + _ONE) * _FOUR + _padded(key_bytes) + _padded(value_bytes)
-    if slot < 0 or np.uint64(len(data)) - place < need + _SLACK:
+    if 2 * known.count >= len(memo.slots) or np.uint64(len(data)) - place < need + _SLACK:
         return
     store_u32(data, place, length)
     store_u32(data, place + _FOUR, count)
@@ -202,10 +201,11 @@ def _learn(memo: Any, slot: Any, window: Any, at: Any, length: Any, maps: Any, f
     to += _padded(count * _FOUR)
     copy_bytes(data, to, maps.keys.data, key_start, key_bytes)
     copy_bytes(data, to + _padded(key_bytes), maps.values.data, value_start, value_bytes)
-    memo.slots[slot] = place
+    enter(memo.slots, slot, hashed, np.int64(place // _EIGHT))
     store_u32(data, np.uint64(known.last) + _EIGHT + _EIGHT, place)
     known.last = place
     known.used = place + need
+    known.count += 1
 
 
 @inlined
@@ -302,11 +302,13 @@ def gather_maps(
             prefetch(window, positions[row + _AHEAD])
             prefetch(window, positions[row + _AHEAD] + np.uint64(64))
         at, length = positions[row], np.uint64(lengths[row])
-        place, slot = _ZERO, np.int64(-1)
+        place, slot, hashed = _ZERO, _ZERO, _ZERO
         if looks:
             place = load_u32(data, np.uint64(known.last) + _EIGHT + _EIGHT)
             if place == _ZERO or not _is(data, place, window, at, length):
-                place, slot = _find(memo, window, at, length)
+                hashed = hash_string(window, at, length, memo.seed)
+                number, slot = find(_same_map, data, (window, at, length), memo.slots, hashed, SLOTS)
+                place = np.uint64(max(number, 0)) * _EIGHT
         if place != _ZERO:
             if not _repeat(memo, place, maps, room):
                 return FULL
@@ -317,8 +319,8 @@ def gather_maps(
             first = np.uint64(room.entries), np.uint64(room.key_bytes), np.uint64(room.value_bytes)
             if not _walk(payloads, row, names, maps, room, bad):
                 return FULL
-            if bad.kinds[row] == 0:
-                _learn(memo, slot, window, at, length, maps, first, room)
+            if looks and bad.kinds[row] == 0:
+                _learn(memo, slot, hashed, (window, at, length), maps, first, room)
             known.new += 1
         maps.ends[row + 1] = room.entries
     return END

@@ -12,7 +12,8 @@ import numpy as np
 
 from sawlog.chain.kernels import record_type
 from sawlog.filodb_record import layout
-from sawlog.filodb_record.kernels.gather import SLACK, Labels, Texts, copy_short, mix
+from sawlog.filodb_record.kernels.gather import SLACK, Labels, Texts, copy_short
+from sawlog.kernels.intern import enter, find, hash_string
 from sawlog.kernels.jit import always_inlined, inlined, kernel, wide_kernel
 from sawlog.kernels.memory import load_u64, same_bytes, store_u16
 from sawlog.kernels.signature import (
@@ -86,7 +87,7 @@ class Encoded(NamedTuple):
 HEADS = 256
 """Places of the index of predefined keys."""
 PROBES = 4
-"""Places at which a map is looked for among those of the batch."""
+"""Slots at which a map is looked for among those of the batch: by their values, which other maps may share."""
 
 _ZERO = np.uint64(0)
 _ONE = np.uint64(1)
@@ -285,36 +286,31 @@ class Work(NamedTuple):
     Attributes:
         order: int32, as many as the largest map has entries.
         numbers: int16, as many.
-        seen: int32, a power of two, all 0 to begin with: rows whose maps have been encoded, plus one.
+        seen: uint64, all 0 to begin with, slots as in `sawlog.kernels.intern`: rows whose maps have been encoded.
+        seed: uint64, of their hashes.
         following: int32 per row, all 0 to begin with: of those rows, which of them came next the last time, plus one.
     """
 
     order: OutInt32s
     numbers: OutInt16s
-    seen: OutInt32s
+    seen: OutUInt64s
+    seed: UInt64
     following: OutInt32s
 
 
 @always_inlined
 def _find_same(maps: Any, row: Any, last: Any, work: Any) -> Any:
-    """The row that has the same map, or -1; then the place in `work.seen` that this one may take, or -1."""
+    """The row that has the same map, or -1; then the slot of `work.seen` that this one takes, and its hash."""
     # Series mostly come in the same order again.
     same = np.int64(work.following[last]) - 1 if last >= 0 else np.int64(-1)
     if same >= 0 and _same_map(maps, row, same):
-        return same, np.int64(-1)
+        return same, _ZERO, _ZERO
     first, end = np.int64(maps.ends[row]), np.int64(maps.ends[row + 1])
     values, value_ends = maps.values.data, maps.values.ends
     start = np.uint64(value_ends[first])
-    mask = np.uint64(len(work.seen) - 1)
-    place = mix(values, start, np.uint64(value_ends[end]) - start, np.uint64(end - first)) & mask
-    for _ in range(PROBES):
-        same = np.int64(work.seen[place]) - 1
-        if same < 0:
-            return same, np.int64(place)
-        if _same_map(maps, row, same):
-            return same, np.int64(-1)
-        place = (place + _ONE) & mask
-    return np.int64(-1), np.int64(-1)
+    hashed = hash_string(values, start, np.uint64(value_ends[end]) - start, work.seed)
+    same, place = find(_same_map, maps, row, work.seen, hashed, PROBES)
+    return same, place, hashed
 
 
 @always_inlined
@@ -392,7 +388,7 @@ def encode_maps(
             continue
         progress.row = row
         progress.used = used
-        same, place = _find_same(maps, row, last, work)
+        same, place, hashed = _find_same(maps, row, last, work)
         if last >= 0:
             following[last] = (same if same >= 0 else row) + 1
         last = same if same >= 0 else np.int64(row)
@@ -424,8 +420,7 @@ def encode_maps(
         if into.hashed:
             # Of maps the length in front enters, too.
             hashes[row] = xxh32(out, used, total + _PREFIX, _SEED)
-        if place >= 0:
-            work.seen[place] = row + 1
+        enter(work.seen, place, hashed, row)
         used = end
     progress.row = len(positions)
     progress.used = used

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
@@ -11,9 +10,10 @@ import pyarrow as pa
 
 from sawlog.arrow import values_of
 from sawlog.errors import OptionError
+from sawlog.kernels.intern import Interner, Strings, new_seed
 from sawlog.milvus_binlog.columns import offsets_of
 from sawlog.milvus_binlog.deletes import kernels
-from sawlog.milvus_binlog.deletes.kernels import Keys, Table
+from sawlog.milvus_binlog.deletes.kernels import Table
 from sawlog.milvus_binlog.deletes.log import Deletes
 
 if TYPE_CHECKING:
@@ -97,17 +97,12 @@ def _table(salt: np.uint64, keys: int) -> Table:
     return Table(salt, slots, slots.view(np.uint8), np.zeros(room // 64 * _MARKS, np.uint64))
 
 
-def _room(table: Table) -> int:
-    """How many keys a table has room for."""
-    return len(table.slots) // 4
-
-
 class _Numbers:
     """The newest delete of every int64 key."""
 
     def __init__(self, room: int) -> None:
         self._count = 0
-        self._salt = np.uint64(secrets.randbits(64))
+        self._salt = new_seed()
         self._table = _table(self._salt, room)
 
     @property
@@ -116,7 +111,7 @@ class _Numbers:
 
     def add(self, keys: pa.Array, times: NDArray[np.int64]) -> None:
         """Take deletes in; where the table is too small for all of them, a larger one is made."""
-        if self._count + len(keys) > _room(self._table):
+        if self._count + len(keys) > len(self._table.slots) // 4:
             before = self._table.slots.reshape(-1, 2)
             before = before[before[:, 1] >= 0]
             self._table = _table(self._salt, self._count + len(keys))
@@ -133,36 +128,25 @@ class _Texts:
     """The newest delete of every varchar key, and the keys themselves."""
 
     def __init__(self) -> None:
-        self._count = 0
-        self._salt = np.uint64(secrets.randbits(64))
-        self._table = _table(self._salt, 0)
-        self._keys = Keys(np.zeros(1, np.int64), np.empty(0, np.uint8))
+        self._keys = Interner()
+        self._newest = np.zeros(0, np.int64)
 
     @property
     def nbytes(self) -> int:
-        table, keys = self._table, self._keys
-        return int(table.slots.nbytes + table.marks.nbytes + keys.offsets.nbytes + keys.data.nbytes)
+        return int(self._keys.nbytes + self._newest.nbytes)
 
     def add(self, keys: pa.Array, times: NDArray[np.int64]) -> None:
-        """Take deletes in; where there is no room for all of them, more is made."""
-        offsets, data = offsets_of(keys)
-        used, fresh = int(self._keys.offsets[self._count]), int(offsets[-1] - offsets[0])
-        count = self._count + len(keys)
-        if count > _room(self._table) or count >= len(self._keys.offsets) or used + fresh > len(self._keys.data):
-            slots = self._table.slots.reshape(-1, 2)
-            slots = slots[slots[:, 1] >= 0]
-            before = Keys(_frozen(self._keys.offsets[: self._count + 1]), _frozen(self._keys.data))
-            stamps = np.empty(self._count, np.int64)
-            stamps[slots[:, 0]] = slots[:, 1]
-            self._table = _table(self._salt, count)
-            self._keys = Keys(np.zeros(_room(self._table) + 1, np.int64), np.empty((used + fresh) * 3 // 2, np.uint8))
-            kernels.add_texts(before, _frozen(stamps), self._keys, 0, self._table)
-        self._count = int(kernels.add_texts(Keys(offsets, data), times, self._keys, self._count, self._table))
+        """Take deletes in."""
+        numbers, _ = self._keys.numbers(Strings(*offsets_of(keys)))
+        if self._keys.count > len(self._newest):
+            fresh = np.zeros(2 * self._keys.count - len(self._newest), np.int64)
+            self._newest = np.concatenate((self._newest, fresh))
+        np.maximum.at(self._newest, numbers, times)
 
     def surviving(self, keys: pa.Array, times: NDArray[np.int64], keep: NDArray[np.uint8]) -> int:
         """Mark the rows that are not deleted, and count them."""
-        offsets, data = offsets_of(keys)
-        return int(kernels.surviving_texts(Keys(offsets, data), times, self._keys, self._table, keep))
+        texts, known = Strings(*offsets_of(keys)), self._keys
+        return int(kernels.surviving_texts(texts, known.hashes(texts), times, known.interned, self._newest, keep))
 
 
 def _frozen(array: NDArray[np.generic]) -> NDArray[np.generic]:

@@ -2,34 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from sawlog.kernels.intern import AHEAD, Interned, Strings, find, mixed, place_of, same_string
 from sawlog.kernels.jit import inlined, kernel
-from sawlog.kernels.memory import copy_bytes, load_u64, prefetch
-from sawlog.kernels.signature import WRITABLE, Bytes, Int64, Int64s, OutBytes, OutInt64s, OutUInt64s, UInt64
-
-
-class Keys(NamedTuple):
-    """Texts: key i is `data[offsets[i] : offsets[i + 1]]`.
-
-    Attributes:
-        offsets: int64; checked by the caller to ascend within the data.
-        data: uint8.
-    """
-
-    offsets: Int64s
-    data: Bytes
+from sawlog.kernels.memory import copy_bytes, prefetch
+from sawlog.kernels.signature import Bytes, Int64, Int64s, OutBytes, OutInt64s, OutUInt64s, UInt64, UInt64s
 
 
 class Table(NamedTuple):
-    """A hash table of keys, and when each was deleted last.
+    """A hash table of int64 keys, and when each was deleted last.
 
     Attributes:
         salt: uint64 unknown to the author of the keys, so that they cannot be made to collide.
         slots: int64, -1 everywhere at first; its length is a power of two, at least four times the number of keys.
-            Pairs: the key itself, or which one of `Keys` it is; and when it was deleted.
+            Pairs: the key itself, and when it was deleted.
         lines: The bytes of the slots, to have them ready in time.
         marks: uint64, zeros at first, its length a power of two: a bit for each key, by its hash.
     """
@@ -46,7 +35,6 @@ _TWO = np.uint64(2)
 _THREE = np.uint64(3)
 _SIX = np.uint64(6)
 _TEN = np.uint64(10)
-_EIGHT = np.uint64(8)
 _LOW6 = np.uint64(63)
 _FAIL = np.uint64(0xFFFFFFFFFFFFFFFF)
 _MOST = np.uint64(0x7FFFFFFFFFFFFFFF)
@@ -166,39 +154,6 @@ def text_cells(data: Bytes, offsets: Int64s, starts: OutInt64s, lengths: OutInt6
 
 _AHEAD = 12
 """Lookups whose place in the table is fetched before they are made."""
-_FIRST_MIX = np.uint64(0xFF51AFD7ED558CCD)
-_SECOND_MIX = np.uint64(0xC4CEB9FE1A85EC53)
-_SHIFT = np.uint64(32)
-
-
-@inlined
-def _mixed(value: Any) -> Any:
-    value = (value ^ value >> _SHIFT) * _FIRST_MIX
-    value = (value ^ value >> _SHIFT) * _SECOND_MIX
-    return value ^ value >> _SHIFT
-
-
-@inlined
-def _text_hash(data: Any, start: Any, length: Any, salt: Any) -> Any:
-    value = salt ^ length
-    pos = start
-    end = start + length
-    while end - pos >= _EIGHT:
-        value = _mixed(value ^ load_u64(data, pos))
-        pos += _EIGHT
-    last = _ZERO
-    while pos < end:
-        last = last << _EIGHT | np.uint64(data[pos])
-        pos += _ONE
-    return _mixed(value ^ last)
-
-
-@inlined
-def _equal(one: Any, start: Any, other: Any, begin: Any, length: Any) -> Any:
-    same = True
-    for i in range(length):
-        same &= one[start + np.uint64(i)] == other[begin + np.uint64(i)]
-    return same
 
 
 @inlined
@@ -225,23 +180,6 @@ def _number_slot(key: Any, hashed: Any, table: Any) -> Any:
     return slot
 
 
-@inlined
-def _text_slot(texts: Any, at: Any, hashed: Any, keys: Any, table: Any) -> Any:
-    """The slot of a text in the table, or the one it would take: the place of its first number."""
-    start = np.uint64(texts.offsets[at])
-    length = np.uint64(texts.offsets[at + 1]) - start
-    mask = np.uint64(len(table) - 1)
-    slot = hashed << _ONE & mask
-    while table[slot + _ONE] >= 0:
-        key = table[slot]
-        begin = np.uint64(keys.offsets[key])
-        same = np.uint64(keys.offsets[key + 1]) - begin == length
-        if same and _equal(texts.data, start, keys.data, begin, length):
-            return slot
-        slot = slot + _TWO & mask
-    return slot
-
-
 @kernel
 def add_numbers(keys: Int64s, stamps: Int64s, table: Table) -> Int64:
     """Note the newest delete of int64 keys.
@@ -257,44 +195,13 @@ def add_numbers(keys: Int64s, stamps: Int64s, table: Table) -> Int64:
     slots = table.slots
     fresh: Any = 0
     for i in range(len(keys)):
-        hashed = _mixed(np.uint64(keys[i]) ^ table.salt)
+        hashed = mixed(np.uint64(keys[i]) ^ table.salt)
         _mark(table.marks, hashed)
         slot = _number_slot(keys[i], hashed, slots)
         fresh += np.int64(slots[slot + _ONE] < 0)
         slots[slot] = keys[i]
         slots[slot + _ONE] = max(slots[slot + _ONE], stamps[i])
     return fresh
-
-
-@kernel
-def add_texts(texts: Keys, stamps: Int64s, keys: Annotated[Keys, WRITABLE], count: Int64, table: Table) -> Int64:
-    """Note the newest delete of varchar keys.
-
-    Args:
-        texts: `Keys`, those to note.
-        stamps: int64, none of them negative.
-        keys: `Keys` that are known, with room for all of the others; receives those that are new.
-        count: int64, how many are known.
-        table: A `Table` with room for all of them.
-
-    Returns:
-        How many are known now.
-    """
-    slots = table.slots
-    for i in range(len(stamps)):
-        start = np.uint64(texts.offsets[i])
-        length = np.uint64(texts.offsets[i + 1]) - start
-        hashed = _text_hash(texts.data, start, length, table.salt)
-        _mark(table.marks, hashed)
-        slot = _text_slot(texts, i, hashed, keys, slots)
-        if slots[slot + _ONE] < 0:
-            begin = np.uint64(keys.offsets[count])
-            copy_bytes(keys.data, begin, texts.data, start, length)
-            keys.offsets[count + 1] = np.int64(begin + length)
-            slots[slot] = count
-            count += 1
-        slots[slot + _ONE] = max(slots[slot + _ONE], stamps[i])
-    return count
 
 
 @kernel
@@ -317,15 +224,15 @@ def surviving_numbers(keys: Int64s, stamps: Int64s, table: Table, suspects: OutI
     for i in range(len(keys)):
         keep[i] = 1
         suspects[found] = i
-        found += np.int64(_marked(marks, _mixed(np.uint64(keys[i]) ^ salt)))
+        found += np.int64(_marked(marks, mixed(np.uint64(keys[i]) ^ salt)))
     mask = np.uint64(len(slots) - 1)
     kept = len(keys)
     for at in range(found):
         if at + _AHEAD < found:
-            later = _mixed(np.uint64(keys[suspects[at + _AHEAD]]) ^ salt)
+            later = mixed(np.uint64(keys[suspects[at + _AHEAD]]) ^ salt)
             prefetch(table.lines, (later << _ONE & mask) << _THREE)
         row = suspects[at]
-        slot = _number_slot(keys[row], _mixed(np.uint64(keys[row]) ^ salt), slots)
+        slot = _number_slot(keys[row], mixed(np.uint64(keys[row]) ^ salt), slots)
         if slots[slot + _ONE] > stamps[row]:
             keep[row] = 0
             kept -= 1
@@ -333,28 +240,29 @@ def surviving_numbers(keys: Int64s, stamps: Int64s, table: Table, suspects: OutI
 
 
 @kernel
-def surviving_texts(texts: Keys, stamps: Int64s, keys: Keys, table: Table, keep: OutBytes) -> Int64:
+def surviving_texts(
+    texts: Strings, hashes: UInt64s, stamps: Int64s, keys: Interned, newest: Int64s, keep: OutBytes
+) -> Int64:
     """Mark the rows that no later delete hits, and count them, as `surviving_numbers` does.
 
     Args:
-        texts: `Keys`, the rows' primary keys.
+        texts: `Strings`, the rows' primary keys.
+        hashes: uint64, of each.
         stamps: int64, when the rows were inserted.
-        keys: `Keys`, those that are deleted.
-        table: As filled by `add_texts`.
+        keys: Those that are deleted.
+        newest: int64, when each of these was deleted last.
         keep: uint8; receives 1 for every row that survives, 0 for the others.
     """
-    slots = table.slots
     kept = len(stamps)
     for i in range(len(stamps)):
-        keep[i] = 1
-        start = np.uint64(texts.offsets[i])
-        length = np.uint64(texts.offsets[i + 1]) - start
-        hashed = _text_hash(texts.data, start, length, table.salt)
-        if _marked(table.marks, hashed):
-            slot = _text_slot(texts, i, hashed, keys, slots)
-            if slots[slot + _ONE] > stamps[i]:
-                keep[i] = 0
-                kept -= 1
+        if i + AHEAD < len(stamps):
+            prefetch(keys.slots, place_of(keys.slots, hashes[i + AHEAD]))
+        start = np.uint64(texts.ends[i])
+        sought = texts.data, start, np.uint64(texts.ends[i + 1]) - start
+        number, _ = find(same_string, keys.strings, sought, keys.slots, hashes[i], len(keys.slots))
+        deleted = number >= 0 and newest[number] > stamps[i]
+        keep[i] = not deleted
+        kept -= deleted
     return kept
 
 
