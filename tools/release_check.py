@@ -1,7 +1,7 @@
 """Whether what would be released works: sdist and wheel are built, and the wheel is tried in a clean environment.
 
     make release-check
-    make release-check ARGS="--tag v0.2.0"
+    make release-check ARGS="--tag v0.3.0"
 
 It is checked that the version is written once, that the changelog has notes for it, that the wheel holds every file of
 the package, and that the wheel, installed without anything else with each Python that is there, reads, verifies, draws

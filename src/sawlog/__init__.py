@@ -68,7 +68,7 @@ __all__ = [
     "verify",
     "write",
 ]
-__version__ = "0.2.0"
+__version__ = "0.3.0"
 
 _PLACES = {
     "api": ("Written", "formats", "open", "read", "repair", "verify", "write"),

@@ -1,0 +1,47 @@
+"""What applications keep in LevelDB, decoded by Spark's workers: the rows that `sawlog.read` gives."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+import sawlog
+from tests.leveldb_database.test_applications import PLACES, SETTINGS, truth
+from tests.leveldb_database.test_bedrock import ENTRIES, world
+from tests.leveldb_database.test_bitcoin import COINS, OBFUSCATION, TXID, made, obfuscated
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def same(spark: SparkSession, path: Path, view: str, **options: str) -> None:
+    """Whether Spark and `sawlog.read` give the same rows, in any order."""
+    reader = spark.read.format("sawlog").option("view", view).options(**options)
+    wanted = sawlog.read(path, view=view, **options)
+    found = reader.load(str(path)).toArrow()
+    assert found.column_names == wanted.column_names
+    assert wanted.num_rows
+    rows = found.cast(wanted.schema).to_pylist()
+    assert sorted(rows, key=repr) == sorted(wanted.to_pylist(), key=repr)
+
+
+@pytest.mark.parametrize("view", PLACES)
+@pytest.mark.parametrize("history", ["false", "true"])
+def test_a_profile(spark: SparkSession, view: str, history: str) -> None:
+    same(spark, PLACES[view], view, history=history)
+
+
+def test_the_storage_of_an_extension(spark: SparkSession) -> None:
+    same(spark, SETTINGS["local"] / truth()["extension"]["id"], "chrome_storage")
+
+
+def test_a_world(spark: SparkSession, tmp_path: Path) -> None:
+    same(spark, world(tmp_path / "db", ENTRIES, 4), "bedrock")
+
+
+def test_coins_and_blocks(spark: SparkSession, tmp_path: Path) -> None:
+    coins = {b"C" + TXID + bytes([at]): obfuscated(bytes.fromhex(value)) for at, value in enumerate(COINS)}
+    same(spark, made(tmp_path / "chainstate", OBFUSCATION | coins), "bitcoin_chainstate")
+    same(spark, made(tmp_path / "index", {b"l": bytes(4), b"t" + TXID: bytes.fromhex("01 08 50")}), "bitcoin_blocks")
