@@ -218,7 +218,7 @@ def test_damaged_segment_is_skipped(spark: SparkSession, tree: tuple[Path, list[
     intact = open_as_it_lies(root, on_damage="skip").fragments()
     with pytest.raises(PythonException, match=r"insert_log/1/2/.*/101/"):
         source(spark, root).collect()
-    kept = len(source(spark, root, mode="DROPMALFORMED").collect())  # a count alone may not look at this column
+    kept = len(source(spark, root, mode="DROPMALFORMED").collect())  # counting may not look at this column
     assert 0 < kept < open_as_it_lies(tree[0]).count_rows()
     damage = source(spark, root, view="damage").collect()
     assert [Path(row.file) for row in damage] == [victim]
