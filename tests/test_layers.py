@@ -224,7 +224,7 @@ def test_the_house_does_not_grow(measure: str) -> None:
 
 
 TESTS = Path(__file__).parent
-PRIVATE = {"kernels/test_library.py": {"_HEAD", "_cpu_flags", "_table"}, "tfrecord_example/conftest.py": {"_table"}}
+PRIVATE = {"kernels/test_library.py": {"_HEAD", "_table"}, "tfrecord_example/conftest.py": {"_table"}}
 """What tests of the library of kernels replace, for want of another machine. Nothing is added."""
 
 

@@ -24,6 +24,7 @@ GOOD = {
     "formats": ["leveldb_log"],
     "import": ["{tmp}/logs", "{tmp}/db"],
     "import-status": ["{tmp}/logs", "{tmp}/db"],
+    "index": ["{root}"],
     "info": ["{log}"],
     "ls": ["{log}"],
     "init": ["{tmp}/new.toml"],

@@ -463,9 +463,9 @@ def test_latest_looks_each_range_up_once(tmp_path: Path, monkeypatch: pytest.Mon
     path = tmp_path / "000001.log"
     sawlog.write(as_table(done), path, format="leveldb_log", view="writes", operations_per_batch=7)
     lookups, stretches = [], []
-    count_below, covered = history.count_below, history._covered
+    count_below, covered = history.count_below, history.covered
     monkeypatch.setattr(history, "count_below", lambda keys, key: lookups.append(key) or count_below(keys, key))
-    monkeypatch.setattr(history, "_covered", lambda *args: stretches.extend(covered(*args)) or iter(stretches))
+    monkeypatch.setattr(history, "covered", lambda *args: stretches.extend(covered(*args)) or iter(stretches))
     states = sawlog.read(path, view="writes", latest=True).to_pylist()
     assert {row["key"]: row["value"] for row in states if row["operation"] == "put"} == truth
     ranges = sum(operation == "delete_range" for operation, _, _ in done)

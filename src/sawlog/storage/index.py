@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Protocol, Self, TypeVar
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from sawlog.errors import FormatError
 from sawlog.guard import Undecodable, decode_by
@@ -119,9 +118,9 @@ class Index:
         heads = decode_by(_table, (rows.schema.metadata or {}).get(_HEADS, b""))
         if isinstance(heads, Undecodable) or not heads.schema.equals(_HEADS_SCHEMA):
             raise FormatError(f"byte {start}: not a table of heads")
-        codes = pc.min_max(rows["head"])
-        if rows.num_rows and not 0 <= codes["min"].as_py() <= codes["max"].as_py() < len(heads):
-            raise FormatError(f"byte {start}: expected numbers of {len(heads)} heads, found {codes['max']}")
+        codes = rows["head"].to_numpy()
+        if len(codes) and not 0 <= codes.min() <= codes.max() < len(heads):
+            raise FormatError(f"byte {start}: expected numbers of {len(heads)} heads, found {codes.max()}")
         return cls(rows, tuple(heads["head"].to_pylist()))
 
     def to_bytes(self) -> bytes:

@@ -336,7 +336,7 @@ class Fold:
         for family in {one["column_family"] for one in self._ranges}:
             first, last = np.searchsorted(families, [family, family + 1]).tolist()
             keys = table.column("key").slice(first, last - first).combine_chunks()
-            for start, stop, rank in _covered(self._ranges, family, keys):
+            for start, stop, rank in covered(self._ranges, family, keys):
                 newest[first + start : first + stop] = rank
         order = np.array([[one[name] for name in _ORDER] for one in self._ranges])
         states = np.stack([table.column(name).to_numpy() for name in _ORDER], axis=1)
@@ -355,7 +355,7 @@ class Fold:
         return pa.concat_tables([table.filter(pa.array(~dead)), deletions])
 
 
-def _covered(ranges: list[dict[str, Any]], family: int, keys: pa.Array) -> Iterator[tuple[int, int, int]]:
+def covered(ranges: list[dict[str, Any]], family: int, keys: pa.Array) -> Iterator[tuple[int, int, int]]:
     """Stretches of the keys of a family, each with the newest of the ranges (by its number) that cover it."""
     edges: list[tuple[int, int, int]] = []
     for rank, one in enumerate(ranges):

@@ -88,6 +88,8 @@ class Payload:
     """
 
     def __init__(self, source: Source, path: str, extent: Extent, max_page_bytes: int | None) -> None:
+        import pyarrow.parquet as pq
+
         self.source = source
         self.path = path
         self._extent = extent
@@ -101,7 +103,7 @@ class Payload:
             self.footer = read_footer(source, extent.offset, extent.length)
         limits = {f"thrift_{what}_size_limit": max(1, self.footer.length) for what in ("string", "container")}
         self.file: pq.ParquetFile = self._decode(
-            _parquet_file, self._open(), pre_buffer=False, page_checksum_verification=True, **limits
+            pq.ParquetFile, self._open(), pre_buffer=False, page_checksum_verification=True, **limits
         )
         self.schema: pa.Schema = self._decode(lambda: self.file.schema_arrow)
         stored = self.file.schema
@@ -714,6 +716,8 @@ def _read_page(
     payload: Payload, index: int, group: int, dictionary: Page | None, page: Page, batch_rows: int
 ) -> Iterator[pa.Array]:
     """The values of one page."""
+    import pyarrow.parquet as pq
+
     needed = [page] if dictionary is None or not page.indices else [dictionary, page]
     try:
         for one in needed:
@@ -721,7 +725,7 @@ def _read_page(
     except ParquetError as error:
         raise _refused(error) from None
     data = _page_file(payload, index, group, needed)
-    file = _decoded(_parquet_file, pa.BufferReader(data), page_checksum_verification=True)
+    file = _decoded(pq.ParquetFile, pa.BufferReader(data), page_checksum_verification=True)
     batches = _decoded(file.reader.iter_batches, batch_rows, [0], [0], use_threads=False)
     while (batch := _decoded(next, batches, None)) is not None:
         yield _as_stored(batch.column(0), payload.schema.types[index])
@@ -778,12 +782,6 @@ def _width(kind: pa.DataType) -> int:
 
 def _refused(error: ParquetError) -> _RefusedError:
     return _RefusedError(str(error), error.kind)
-
-
-def _parquet_file(source: Any, **options: Any) -> pq.ParquetFile:
-    import pyarrow.parquet as pq
-
-    return pq.ParquetFile(source, **options)
 
 
 def _decoded(decoder: Callable[..., Any], *args: Any, **settings: Any) -> Any:
