@@ -156,3 +156,18 @@ main({arguments!r})
 """
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
     assert done.stdout.splitlines()[-1] == "[]", done.stdout + done.stderr
+
+
+def test_deletes_and_dynamic_fields_of_milvus_do_without_pandas() -> None:
+    script = """
+import sys
+import pyarrow as pa
+from sawlog.arrow import array_of
+from sawlog.milvus_binlog.collection.dynamic import DynamicField, expand
+from sawlog.milvus_binlog.deletes.log import text_deletes
+((keys, times),) = text_deletes(array_of(['{"ts": 7, "pk": 1, "pkType": 5}'], pa.string()), 0, [])
+(column,) = expand([DynamicField("a", "int64")], array_of(['{"a": 3}', None], pa.string())).values()
+print(len(keys), len(times), str(column[0]), column.null_count, "pandas" in sys.modules)
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert done.stdout == "1 1 3 1 False\n", done.stdout + done.stderr

@@ -20,9 +20,10 @@ from tfrecord.reader import tfrecord_iterator
 import sawlog
 from sawlog.damage import DamageWarning
 from sawlog.errors import OptionError, SchemaError
+from sawlog.kernels import native
 from sawlog.map import survey
 
-from .conftest import HERE
+from .conftest import HERE, PACKAGE
 from .reference import offsets, write
 
 EXAMPLE = HERE.parents[1] / "examples" / "tfrecord"
@@ -122,6 +123,35 @@ def test_the_command_line_knows_it(tmp_path: Path, installed: dict[str, str]) ->
     done = run(installed, "-m", "sawlog", "convert", tmp_path / "train.parquet", tmp_path / "again.tfrecord")
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "again.tfrecord").read_bytes() == write(*rows[:-1])
+
+
+def test_without_a_library_it_is_compiled_and_helpers_stay_inside_of_kernels(
+    tmp_path: Path, installed: dict[str, str]
+) -> None:
+    path = tmp_path / "train.tfrecord"
+    path.write_bytes(write(b"one"))
+    script = f"""
+import sawlog
+from sawlog.chain.kernels import head_window
+from sawlog_tfrecord import kernels
+print(sawlog.open({str(path)!r}).format.name)
+kernels.sound(head_window(bytes(12), 12), 0, None, None)
+"""
+    done = run({**installed, "SAWLOG_KERNELS": "jit"}, "-c", script)
+    assert (done.returncode, done.stdout) == (1, "tfrecord\n"), done.stderr
+    assert done.stderr.endswith("sound is compiled into the kernels that call it: from Python, call a kernel\n")
+
+
+@pytest.mark.parametrize("module", ["kernels/signature", "kernels/native", "kernels/crc32c", "chain/layout"])
+def test_a_library_made_with_another_sawlog_is_not_called(module: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = json.loads((Path(native.folder(PACKAGE)) / native.TABLE).read_text("utf-8"))
+    table["sources"][f"sawlog/{module}.py"] += "0"
+    monkeypatch.setattr(native, "_table", {PACKAGE: table, native.SAWLOG: native._table(native.SAWLOG)}.get)
+    native.misfit.cache_clear()
+    try:
+        assert native.misfit(PACKAGE) == f"the library of kernels was made from another sawlog/{module}.py"
+    finally:
+        native.misfit.cache_clear()
 
 
 def test_the_page_on_adding_a_format_is_about_this_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,7 +1,5 @@
 """TFRecord files: recognised, read in ranges, followed, written and repaired."""
 
-import numpy as np
-
 from sawlog.chain.kernels import head_window
 from sawlog.chain.record_walk import RecordWalk
 from sawlog.chain.records import RecordFormat
@@ -29,4 +27,4 @@ class TFRecord(RecordFormat):
     def begins(self, head: bytes, size: int) -> bool:
         if len(head) < layout.HEADER_SIZE:
             return False
-        return bool(kernels.sound(head_window(head, size), np.uint64(0), None, None))
+        return bool(kernels.begins(head_window(head, size)))

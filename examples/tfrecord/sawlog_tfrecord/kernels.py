@@ -10,7 +10,7 @@ from sawlog.chain.record_walk import STATE, Out, Rules, take_record
 from sawlog.kernels.crc32c import crc32c
 from sawlog.kernels.jit import always_inlined, inlined, kernel
 from sawlog.kernels.memory import copy_bytes
-from sawlog.kernels.signature import Bytes, Int32s, Int64, OutBytes, Record
+from sawlog.kernels.signature import Bool, Bytes, Int32s, Int64, OutBytes, Record
 from sawlog_tfrecord import layout
 from sawlog_tfrecord.layout import Kind
 
@@ -77,6 +77,11 @@ def gather(window: Any, pos: Any, size: Any, state: Any, out: Any, rules: Any) -
 @kernel
 def read(window: chain.Window, state: Annotated[Any, Record(STATE)], out: Out, rules: Rules) -> Int64:
     return chain.walk_chain(chain.no_run, judge, gather, chain.note_damage, window, state, out, rules)
+
+
+@kernel
+def begins(window: chain.Window) -> Bool:
+    return sound(window, _ZERO, None, None)
 
 
 @kernel

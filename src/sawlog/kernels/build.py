@@ -65,10 +65,10 @@ def sources(package: str = native.SAWLOG) -> dict[str, str]:
     """
     files = _texts(*{native.SAWLOG: None, package: None})
     texts = {name: text for name, (_, text) in files.items()}
-    decorated = re.compile(r"^@((wide_)?kernel|inlined|always_inlined|walker|intrinsic)$|= inlined\(", re.MULTILINE)
+    decorated = re.compile(r"^ *@((wide_)?kernel|inlined|always_inlined|walker|intrinsic)$|= inlined\(", re.MULTILINE)
     compiled = {name for name, text in texts.items() if decorated.search(text)}
     own = {name for name in compiled if name.partition(".")[0] == package}
-    pending = sorted(own | {"sawlog.kernels.jit", "sawlog.kernels.compiler"})
+    pending = sorted(own | {f"sawlog.kernels.{name}" for name in ("compiler", "jit", "native", "signature")})
     seen = set(pending)
     while pending:
         name = pending.pop()

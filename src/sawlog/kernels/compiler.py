@@ -25,6 +25,7 @@ from numba.extending import intrinsic
 from numba.np import arrayobj
 from numba.np.numpy_support import from_dtype
 
+from sawlog.errors import InternalError
 from sawlog.kernels.signature import Array, Group, Member, Number, Signature
 
 _OPTIONS = {
@@ -42,6 +43,13 @@ _LOADED: list[Any] = []
 
 
 class _Helper(CPUDispatcher):
+    def __call__(self, *arguments: Any) -> Any:
+        """Refused: there is no way from Python into its code, which Numba would take nevertheless."""
+        name = f"{self.py_func.__module__}.{self.py_func.__qualname__}"
+        raise InternalError(f"{name} is compiled into the kernels that call it: from Python, call a kernel")
+
+
+class _Shared(_Helper):
     def get_call_template(self, args: Any, kws: Any) -> Any:
         """What a kernel calls: for constants the same as for other numbers, instead of code for each of them."""
         return super().get_call_template(tuple(map(types.unliteral, args)), kws)
@@ -49,7 +57,7 @@ class _Helper(CPUDispatcher):
 
 def helper(function: Any, **options: Any) -> Any:
     """A function that kernels call."""
-    kind = CPUDispatcher if "inline" in options else _Helper
+    kind = _Helper if "inline" in options else _Shared
     return kind(function, targetoptions={**_OPTIONS, **options})
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from sawlog.arrow import array_of
 from sawlog.errors import OptionError
 from sawlog.guard import decode_json
 
@@ -68,7 +69,7 @@ def expand(fields: Iterable[DynamicField], column: pa.Array) -> dict[str, pa.Arr
     """The values of some keys, by name; null where a key is absent, or of another type than asked for."""
     cells = [_object(cell) for cell in column.to_pylist()]
     return {
-        one.name: pa.array([_convert(cell.get(one.name), one.type) for cell in cells], TYPES[one.type])
+        one.name: array_of([_convert(cell.get(one.name), one.type) for cell in cells], TYPES[one.type])
         for one in fields
     }
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from sawlog.arrow import fixed_array
+from sawlog.arrow import array_of, fixed_array
 from sawlog.damage import Findings
 from sawlog.guard import Undecodable, decode_by, decode_json
 from sawlog.kernels.gather import gather_slices
@@ -143,7 +143,7 @@ def _valid(keys: pa.Array, times: pa.Array, row: int, bad: list[tuple[int, str]]
 
     fine = pc.and_(pc.and_(keys.is_valid(), times.is_valid()), pc.greater_equal(times, 0)).fill_null(False)
     if pa.types.is_string(keys.type) and not _is_text(keys):
-        fine = pc.and_(fine, pa.array([_is_text(keys.slice(at, 1)) for at in range(len(keys))]))
+        fine = pc.and_(fine, array_of([_is_text(keys.slice(at, 1)) for at in range(len(keys))], pa.bool_()))
         keys = keys.cast(pa.binary())
     if fine.false_count:
         rows = [at for at, good in enumerate(fine.to_pylist()) if not good]
@@ -180,7 +180,7 @@ def text_deletes(cells: pa.Array, row: int, bad: list[tuple[int, str]]) -> Itera
             times.append(time)
         at += 1
     for kind, (keys, times) in found.items():
-        yield pa.array(keys, _PK_TYPES[kind]), pa.array(times, pa.int64())
+        yield array_of(keys, _PK_TYPES[kind]), array_of(times, pa.int64())
 
 
 def _usual_cells(cells: pa.Array) -> tuple[pa.Array, pa.Array] | None:
