@@ -11,6 +11,8 @@ import pytest
 from sawlog.kernels import intern
 from sawlog.kernels.intern import Interner, Strings, hash_strings
 
+pytestmark = pytest.mark.filterwarnings("ignore:overflow encountered:RuntimeWarning")  # hashes do, in plain Python
+
 
 def strings(texts: list[bytes], before: bytes = b"") -> Strings:
     ends = np.array([*accumulate(map(len, texts), initial=len(before))], np.int64)
