@@ -18,6 +18,8 @@ from . import golden
 from .test_damage import DATA, checked, in_every_view
 from .test_writer import LABELS, gauges, nested_rows, write
 
+pytestmark = pytest.mark.filterwarnings("ignore:overflow encountered:RuntimeWarning")  # hashes do, in plain Python
+
 BUILT_IN = Schemas.built_in()
 
 PACE = 4 if MODE == PYTHON else 1

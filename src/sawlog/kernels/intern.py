@@ -84,14 +84,17 @@ def mixed(word: Any) -> Any:
 @inlined
 def hash_string(data: Any, start: Any, length: Any, seed: Any) -> Any:
     """A hash of `data[start : start + length]` that depends on the seed; all of them uint64."""
-    value = _folded(seed ^ length, _ODD)
+    value = key = _folded(seed ^ length, _ODD)
     end = start + length
-    while end - start > _SIXTEEN:
-        value = _folded(load_u64(data, start) ^ seed, load_u64(data, start + _EIGHT) ^ value)
-        start += _SIXTEEN
-    length = end - start
     first, last = _ZERO, _ZERO
-    if length >= _EIGHT:
+    if length > _SIXTEEN:
+        # No product waits for another one: each has a key of its own, which keeps the order of the blocks.
+        while end - start > _SIXTEEN:
+            value ^= _folded(load_u64(data, start) ^ key, load_u64(data, start + _EIGHT) ^ seed)
+            key *= _ODD
+            start += _SIXTEEN
+        first, last = load_u64(data, end - _SIXTEEN), load_u64(data, end - _EIGHT)
+    elif length >= _EIGHT:
         first, last = load_u64(data, start), load_u64(data, end - _EIGHT)
     elif length >= _FOUR:
         first, last = load_u32(data, start), load_u32(data, end - _FOUR)
