@@ -134,10 +134,12 @@ def test_rows_before_damage_are_delivered_and_none_behind(samples: dict[str, Pat
 
 
 class Work:
-    """Counts results that were made and not yet taken."""
+    """Counts results that were made and not yet taken; the first `threads` items wait until all of them are at work."""
 
-    def __init__(self, steps: int) -> None:
+    def __init__(self, steps: int, threads: int = 0) -> None:
         self.lock = threading.Lock()
+        self.together = threading.Barrier(threads or 1)
+        self.threads = threads
         self.steps, self.made, self.most, self.taken, self.closed = steps, 0, 0, 0, 0
         self.working = self.most_working = 0
 
@@ -149,6 +151,8 @@ class Work:
                     self.most = max(self.most, self.made - self.taken)
                     self.working += 1
                     self.most_working = max(self.most_working, self.working)
+                if item < self.threads and not step:
+                    self.together.wait(30)
                 time.sleep(0.0005)
                 with self.lock:
                     self.working -= 1
@@ -164,7 +168,7 @@ class Work:
 @pytest.mark.parametrize("steps", [1, 3, 20])
 @pytest.mark.parametrize("threads", [2, 4])
 def test_no_more_results_are_in_flight_than_twice_the_threads(steps: int, threads: int) -> None:
-    work = Work(steps)
+    work = Work(steps, threads)
     found = []
     for item, result in in_order(range(12), work, threads):
         work.take()

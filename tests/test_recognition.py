@@ -120,6 +120,8 @@ def test_what_another_format_reads_is_named_by_each(folder: Path, run: Run) -> N
         assert command.format(str(folder)) in said.replace("'", "")
     verified = run("verify", folder)
     assert "read as LevelDB / RocksDB database by: sawlog cat" in verified.out
+    assert f"listed by: sawlog ls {shlex.quote(str(folder))}" in run("info", folder).out.replace("\n", " ")
+    assert "sawlog ls" not in run("info", folder / "kv" / "000003.log").out
 
 
 def test_the_format_that_explains_most_bytes_is_read(tmp_path: Path) -> None:

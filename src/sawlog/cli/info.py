@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import shlex
 import sys
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any
@@ -116,6 +117,8 @@ class Info:
                 page.fact("tail", (f"{path}: " if len(self.files) > 1 else "") + tail_text(tail))
         self._print_strips(page)
         page.skipped(self.skipped)
+        if any(one.missed for one in self.skipped):
+            page.fact("parts", f"listed by: sawlog ls {shlex.join(self.paths)}")
         page.line(("views", "bold"))
         page.grid("  ", self.format.views.items())
         page.line((f"columns of {self.view}", "bold"))
