@@ -154,6 +154,7 @@ EXPECTED = (
         new="SawlogError|MANIFEST",
     ),
     Expected("Tables of these kinds are read", f"^leveldb_table ({READ_SINCE})"),
+    Expected("The release has no views of applications", "^leveldb_database (local_storage|history):"),
     Expected(
         "A table with damaged properties is read if its index is intact", "^leveldb_(table|database)", holds=reads_more
     ),
