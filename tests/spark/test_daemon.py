@@ -8,6 +8,8 @@ import sys
 import zipfile
 from pathlib import Path
 
+import pytest
+
 from sawlog.spark.daemon import quiet, unzipped
 
 
@@ -29,9 +31,10 @@ def test_zips_of_what_is_installed_are_left_out(tmp_path: Path) -> None:
     assert unzipped([same, py4j]) == [same, py4j], "nothing else has them"
 
 
-def test_a_worker_whose_session_has_ended_says_nothing() -> None:
+@pytest.mark.parametrize("error", [BrokenPipeError, ConnectionResetError, EOFError])
+def test_a_worker_whose_session_has_ended_says_nothing(error: type[Exception]) -> None:
     def gone(*_: object) -> int:
-        raise BrokenPipeError
+        raise error
 
     assert quiet(gone)("socket", True) == 1
     assert quiet(lambda *_: 0)("socket", True) == 0

@@ -52,7 +52,7 @@ def quiet(worker: Callable[..., int]) -> Callable[..., int]:
     def run(*arguments: Any) -> int:
         try:
             return worker(*arguments)
-        except (BrokenPipeError, ConnectionResetError):
+        except (BrokenPipeError, ConnectionResetError, EOFError):
             return 1
 
     return run
