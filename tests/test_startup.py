@@ -158,6 +158,24 @@ main({arguments!r})
     assert done.stdout.splitlines()[-1] == "[]", done.stdout + done.stderr
 
 
+def test_the_latest_state_of_each_key_does_without_pandas(tmp_path: Path) -> None:
+    operations = ["put", "put", "delete_range"]
+    keys, values = pa.array([b"a", b"b", b"b"]), pa.array([b"1", b"2", b"c"])
+    table = pa.table({"operation": operations, "key": keys, "value": values, "column_family": [0, 1, 1]})
+    sawlog.write(table, tmp_path / "000001.log", format="leveldb_log", view="writes")
+    script = (
+        SCRIPT
+        + f"""
+import sawlog
+table = sawlog.read({str(tmp_path)!r}, format="leveldb_log", view="writes", latest=True, provenance=True)
+print(json.dumps([table["operation"].to_pylist(), asked]))
+"""
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout) == [["put", "delete"], []]
+
+
 def test_deletes_and_dynamic_fields_of_milvus_do_without_pandas() -> None:
     script = """
 import sys

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import heapq
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -143,3 +144,29 @@ def count_below(keys: pa.Array, limit: bytes) -> int:
         else:
             high = middle
     return low
+
+
+def newest_ranges(ranges: Iterable[tuple[bytes, bytes, int]]) -> tuple[list[bytes], list[int]]:
+    """Range deletions as disjoint ranges of keys.
+
+    Args:
+        ranges: Of each the first key, the key after the last one, and a number that is higher the newer it is.
+
+    Returns:
+        Where they begin, in order: each ends where the next one begins; and the number of the newest that covers each,
+        -1 for none, as of the last.
+    """
+    rows = sorted(one for one in ranges if one[0] < one[1])
+    edges = sorted({edge for row in rows for edge in row[:2]})
+    active: list[tuple[int, bytes]] = []
+    waiting = 0
+    newest = []
+    for edge in edges:
+        while waiting < len(rows) and rows[waiting][0] <= edge:
+            _, end, number = rows[waiting]
+            heapq.heappush(active, (-number, end))
+            waiting += 1
+        while active and active[0][1] <= edge:
+            heapq.heappop(active)
+        newest.append(-active[0][0] if active else -1)
+    return edges, newest

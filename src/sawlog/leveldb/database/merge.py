@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import heapq
 import itertools
 from collections.abc import Iterator, Sequence
 from functools import cache, cached_property
@@ -35,6 +34,7 @@ from sawlog.leveldb.columns import (
     count_below,
     gathered,
     named,
+    newest_ranges,
 )
 from sawlog.leveldb.database import kernels as k
 from sawlog.leveldb.table.layout import Kind
@@ -463,23 +463,9 @@ def sorted_batch(batch: pa.RecordBatch) -> pa.RecordBatch:
 def covers_of(ranges: Sequence[pa.RecordBatch]) -> k.Covers:
     """Range deletions as disjoint ranges, each with the newest that covers it."""
     columns = ([one for batch in ranges for one in batch.column(name).to_pylist()] for name in (KEY, VALUE, SEQUENCE))
-    rows = [(key, end, sequence) for key, end, sequence in zip(*columns, strict=True) if key < end]
-    edges = sorted({edge for row in rows for edge in row[:2]})
-    rows.sort()
-    active: list[tuple[int, bytes]] = []
-    waiting = 0
-    sequences = []
-    for edge in edges:
-        while waiting < len(rows) and rows[waiting][0] <= edge:
-            _, end, sequence = rows[waiting]
-            heapq.heappush(active, (-sequence, end))
-            waiting += 1
-        while active and active[0][1] <= edge:
-            heapq.heappop(active)
-        sequences.append(-active[0][0] if active else -1)
+    edges, sequences = newest_ranges(zip(*columns, strict=True))
     starts = np.concatenate([[0], np.cumsum([len(edge) for edge in edges])]).astype(np.int64)
-    keys = np.frombuffer(b"".join(edges), np.uint8)
-    return k.Covers(keys, starts, np.array(sequences, np.int64))
+    return k.Covers(np.frombuffer(b"".join(edges), np.uint8), starts, np.array(sequences, np.int64))
 
 
 def merged(groups: Sequence[Sequence[Stream]], low: bytes, high: bytes | None, *, bytewise: bool) -> Iterator[Settled]:

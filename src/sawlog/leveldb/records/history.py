@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass, replace
@@ -11,11 +10,13 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 import pyarrow as pa
 
+from sawlog.arrow import array_of, boolean_values, constant_string, fixed_array, values_of
 from sawlog.chain.kernels import Window
 from sawlog.damage import Damage, DamageWarning, FileReport, Findings, Tail, TailStatus
 from sawlog.errors import DamageError, OptionError, warn
 from sawlog.format import OFFSET_COLUMN, Fragment, Request, View
-from sawlog.leveldb.columns import count_below
+from sawlog.kernels.intern import Interner, Strings
+from sawlog.leveldb.columns import count_below, newest_ranges
 from sawlog.leveldb.log import kernels as k
 from sawlog.leveldb.log import layout as log_layout
 from sawlog.leveldb.log.columns import marked
@@ -201,16 +202,16 @@ class Fold:
     def __init__(self, schema: pa.Schema) -> None:
         # Folded values may add up to more than 32-bit offsets reach.
         wide = [f.with_type(pa.large_binary()) if pa.types.is_binary(f.type) else f for f in schema]
-        self._given = pa.schema(wide)
         self._schema = pa.schema([*wide, *(pa.field(name, pa.int64()) for name in _ORDER)])
-        self._folded = self._schema.empty_table()
-        self._waiting: list[pa.Table] = []
+        self._given = pa.schema(wide)
+        self._folded = pa.RecordBatch.from_arrays([pa.nulls(0, f.type) for f in self._schema], schema=self._schema)
+        self._waiting: list[pa.RecordBatch] = []
         self._rows = 0
         self._bytes = 0
         self._places = 0
-        self._ranges: list[dict[str, Any]] = []
-        self._section: list[pa.Table] | None = None
-        self._prepared: dict[bytes, list[pa.Table]] = {}
+        self._ranges: list[pa.RecordBatch] = []
+        self._section: list[pa.RecordBatch] | None = None
+        self._prepared: dict[bytes, list[pa.RecordBatch]] = {}
         self.begin_log()
 
     def begin_log(self) -> None:
@@ -222,60 +223,56 @@ class Fold:
         """Take in the next operations."""
         import pyarrow.compute as pc
 
-        table = self._ordered(batch)
-        names = table.column("operation")
-        keyed = pc.is_in(names, pa.array(_KEYED))
-        if self._section is None and pc.all(keyed).as_py():
-            self._keep(table)
-            return
+        rows = self._ordered(batch)
+        marks = pc.invert(pc.is_in(rows.column("operation"), value_set=array_of(_KEYED, pa.string())))
         # Markers are few: go from one to the next.
         begin = 0
-        for row in pc.indices_nonzero(pc.invert(keyed)).to_pylist():
-            self._take(table.slice(begin, row - begin))
-            self._mark(table.slice(row, 1))
+        for row in np.flatnonzero(boolean_values(marks)).tolist():
+            self._take(rows.slice(begin, row - begin))
+            self._mark(rows.slice(row, 1))
             begin = row + 1
-        self._take(table.slice(begin))
+        self._take(rows.slice(begin))
 
-    def finish(self) -> pa.Table:
+    def finish(self) -> pa.RecordBatch:
         """The last state of all keys, in the order in which they came about."""
         self._fold()
-        table = self._delete_ranges(self._folded)
-        return table.sort_by([(name, "ascending") for name in _ORDER]).select(self._given.names)
+        rows = self._delete_ranges(self._folded) if self._ranges else self._folded
+        return rows.take(fixed_array(pa.int64(), _in_order(rows))).select(self._given.names)
 
-    def _ordered(self, batch: pa.RecordBatch) -> pa.Table:
+    def _ordered(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Operations with the columns of `_ORDER`."""
-        table = pa.Table.from_batches([batch]).cast(self._given)
-        rows = table.num_rows
-        sequences = batch.column("sequence").to_numpy()
-        offsets = batch.column(OFFSET_COLUMN).to_numpy()
+        rows = batch.num_rows
+        sequences = values_of(batch.column("sequence"), np.int64)
+        offsets = values_of(batch.column(OFFSET_COLUMN), np.int64)
         begins = np.flatnonzero(offsets != np.append(self._last_offset, offsets)[:-1])
         runs = np.diff(np.append(begins, rows), prepend=0)[1:] if len(begins) else np.zeros(0, np.int64)
         before = int(begins[0]) if len(begins) else rows
         batches = np.append(np.full(before, self._last_batch), np.repeat(sequences[begins], runs))
         if rows:
             self._last_offset, self._last_batch = int(offsets[-1]), int(batches[-1])
-        for name, values in zip(_ORDER, (batches, self._take_places(rows)), strict=True):
-            table = table.append_column(name, pa.array(values, pa.int64()))
-        return table
+        return self._placed(batch.cast(self._given), batches)
 
-    def _take_places(self, count: int) -> NDArray[np.int64]:
-        self._places += count
-        return np.arange(self._places - count, self._places)
+    def _placed(self, rows: pa.RecordBatch, batches: NDArray[np.int64]) -> pa.RecordBatch:
+        """Rows that take effect after all others of their batches."""
+        places = np.arange(self._places, self._places + rows.num_rows)
+        self._places += rows.num_rows
+        columns = [
+            *rows.select(self._given.names).columns,
+            *(fixed_array(pa.int64(), one) for one in (batches, places)),
+        ]
+        return pa.RecordBatch.from_arrays(columns, schema=self._schema)
 
-    def _take(self, table: pa.Table) -> None:
+    def _take(self, rows: pa.RecordBatch) -> None:
         if self._section is not None:
-            self._section.append(table)
-        elif table.num_rows:
-            self._keep(table)
+            self._section.append(rows)
+        elif rows.num_rows:
+            self._keep(rows)
 
-    def _mark(self, row: pa.Table) -> None:
+    def _mark(self, row: pa.RecordBatch) -> None:
         """An operation that is not about one key."""
         name = row.column("operation")[0].as_py()
         if name == _DELETE_RANGE:
-            if self._section is not None:
-                self._section.append(row)
-            else:
-                self._ranges += row.to_pylist()
+            (self._ranges if self._section is None else self._section).append(row)
         elif name in _BEGINS:
             self._section = []
         elif name == "end_prepare":
@@ -286,98 +283,90 @@ class Fold:
         elif name == "rollback":
             self._prepared.pop(row.column("key")[0].as_py(), None)
 
-    def _commit(self, row: pa.Table) -> None:
+    def _commit(self, row: pa.RecordBatch) -> None:
         """The operations of a prepared transaction take effect where it is committed."""
         (mark,) = row.to_pylist()
         sequence = mark["sequence"]
+        at = row.schema.get_field_index("sequence")
         for prepared in self._prepared.pop(mark["key"], []):
-            table, count = prepared, prepared.num_rows
-            new = {
-                "sequence": np.arange(sequence, sequence + count),
-                "_batch": np.full(count, mark["_batch"]),
-                "_place": self._take_places(count),
-            }
+            count = prepared.num_rows
+            numbers = fixed_array(pa.int64(), np.arange(sequence, sequence + count))
+            rows = prepared.set_column(at, self._schema.field(at), numbers)
+            rows = self._placed(rows, np.full(count, mark["_batch"]))
             sequence += count
-            for name, numbers in new.items():
-                place = table.schema.get_field_index(name)
-                table = table.set_column(place, table.schema.field(place), pa.array(numbers, pa.int64()))
-            if count and table.column("operation")[0].as_py() == _DELETE_RANGE:
-                self._ranges += table.to_pylist()
+            if count and rows.column("operation")[0].as_py() == _DELETE_RANGE:
+                self._ranges.append(rows)
             else:
-                self._keep(table)
+                self._keep(rows)
 
-    def _keep(self, table: pa.Table) -> None:
-        self._waiting.append(table)
-        self._rows += table.num_rows
-        self._bytes += table.nbytes
+    def _keep(self, rows: pa.RecordBatch) -> None:
+        self._waiting.append(rows)
+        self._rows += rows.num_rows
+        self._bytes += rows.nbytes
         if self._rows > max(FOLD_ROWS, self._folded.num_rows) or self._bytes > max(FOLD_BYTES, self._folded.nbytes):
             self._fold()
 
     def _fold(self) -> None:
-        table = pa.concat_tables([self._folded, *self._waiting])
+        rows = pa.concat_batches([self._folded, *self._waiting])
         self._waiting.clear()
         self._rows = self._bytes = 0
-        order = np.lexsort([table.column(name).to_numpy() for name in reversed(_ORDER)])
+        keys, order = _key_numbers(rows), _in_order(rows)
+        last = np.zeros(int(keys.max(initial=-1)) + 1, np.int64)
+        last[keys[order]] = order  # of several values for one place, the last one stays
+        self._folded = rows.take(fixed_array(pa.int64(), np.sort(last)))
+
+    def _delete_ranges(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+        """States that a later `delete_range` covers become deletions."""
+        import pyarrow.compute as pc
+
+        ranges = pa.concat_batches(self._ranges)
+        ranges = ranges.take(fixed_array(pa.int64(), _in_order(ranges)))
+        rows = rows.take(pc.sort_indices(rows, sort_keys=[("column_family", "ascending"), ("key", "ascending")]))
+        order = _in_order(pa.concat_batches([rows, ranges]))
         ranks = np.empty(len(order), np.int64)
         ranks[order] = np.arange(len(order))
-        keys = table.select(["column_family", "key"]).append_column("rank", pa.array(ranks))
-        groups = keys.group_by(["column_family", "key"], use_threads=False)
-        last = groups.aggregate([("rank", "max")]).column("rank_max").to_numpy()
-        self._folded = table.take(pa.array(order[np.sort(last)]))
-
-    def _delete_ranges(self, table: pa.Table) -> pa.Table:
-        """States that a later `delete_range` covers become deletions."""
-        if not self._ranges:
-            return table
-        table = table.sort_by([("column_family", "ascending"), ("key", "ascending")])
-        self._ranges.sort(key=lambda one: tuple(one[name] for name in _ORDER))
-        newest = np.full(table.num_rows, -1)
-        families = table.column("column_family").to_numpy()
-        for family in {one["column_family"] for one in self._ranges}:
+        states, deletions = np.split(ranks, [rows.num_rows])
+        families = values_of(rows.column("column_family"), np.int64)
+        of_ranges = values_of(ranges.column("column_family"), np.int64)
+        bounds = list(
+            zip(*(ranges.column(name).to_pylist() for name in ("key", "value")), deletions.tolist(), strict=True)
+        )
+        newest = np.full(len(states), -1)
+        for family in np.unique(of_ranges).tolist():
             first, last = np.searchsorted(families, [family, family + 1]).tolist()
-            keys = table.column("key").slice(first, last - first).combine_chunks()
-            for start, stop, rank in covered(self._ranges, family, keys):
-                newest[first + start : first + stop] = rank
-        order = np.array([[one[name] for name in _ORDER] for one in self._ranges])
-        states = np.stack([table.column(name).to_numpy() for name in _ORDER], axis=1)
-        later = order[newest] > states
-        same = order[newest][:, 0] == states[:, 0]
-        dead = (newest >= 0) & (later[:, 0] | same & later[:, 1])
-        if not dead.any():
-            return table
-        deletions = pa.Table.from_pylist(
-            [{**one, "operation": _DELETE, "value": None} for one in self._ranges], self._schema
-        ).take(pa.array(newest[dead]))
-        gone = table.filter(pa.array(dead))
-        for name in ("column_family", "key"):
-            place = table.schema.get_field_index(name)
-            deletions = deletions.set_column(place, table.schema.field(place), gone.column(name))
-        return pa.concat_tables([table.filter(pa.array(~dead)), deletions])
+            keys = rows.column("key").slice(first, last - first)
+            edges, found = newest_ranges([bounds[place] for place in np.flatnonzero(of_ranges == family).tolist()])
+            starts = [*(count_below(keys, edge) for edge in edges), len(keys)]
+            newest[first + starts[0] : last] = np.repeat(found, np.diff(starts))
+        dead = newest > states
+        gone = rows.filter(array_of(dead, pa.bool_()))
+        by = ranges.take(fixed_array(pa.int64(), np.searchsorted(deletions, newest[dead])))
+        made = {
+            "operation": constant_string(_DELETE, len(by)),
+            "value": pa.nulls(len(by), pa.large_binary()),
+            **{name: gone.column(name) for name in ("column_family", "key")},
+        }
+        columns = [made[name] if name in made else by.column(name) for name in self._schema.names]
+        deleted = pa.RecordBatch.from_arrays(columns, schema=self._schema)
+        return pa.concat_batches([rows.filter(array_of(~dead, pa.bool_())), deleted])
 
 
-def covered(ranges: list[dict[str, Any]], family: int, keys: pa.Array) -> Iterator[tuple[int, int, int]]:
-    """Stretches of the keys of a family, each with the newest of the ranges (by its number) that cover it."""
-    edges: list[tuple[int, int, int]] = []
-    for rank, one in enumerate(ranges):
-        if one["column_family"] == family:
-            start, stop = count_below(keys, one["key"]), count_below(keys, one["value"])
-            if start < stop:
-                edges.append((start, rank, stop))
-    edges.sort()
-    # The ranges that have begun, newest first; those that have ended are dropped when they come up.
-    begun: list[tuple[int, int]] = []
-    at = 0
-    for start, rank, stop in [*edges, (1 << 62, 0, 1 << 62)]:
-        while begun and at < start:
-            newest, end = begun[0]
-            if end <= at:
-                heapq.heappop(begun)
-                continue
-            until = min(end, start)
-            yield at, until, -newest
-            at = until
-        at = start
-        heapq.heappush(begun, (-rank, stop))
+def _in_order(rows: pa.RecordBatch) -> NDArray[np.int64]:
+    """The places of rows, in the order of `_ORDER`."""
+    return np.lexsort([values_of(rows.column(name), np.int64) for name in reversed(_ORDER)])
+
+
+def _key_numbers(rows: pa.RecordBatch) -> NDArray[np.int64]:
+    """A number for each key of each column family, of every row."""
+    keys = rows.column("key")
+    _, ends, data = keys.buffers()
+    edges = np.frombuffer(ends or bytes(8), np.int64)[keys.offset : keys.offset + len(keys) + 1]
+    numbers = Interner().numbers(Strings(edges, np.frombuffer(data or b"", np.uint8)))[0].astype(np.int64)
+    families = values_of(rows.column("column_family"), np.int64)
+    if (families == families[:1]).all():
+        return numbers
+    both = np.stack([families, numbers], axis=1)
+    return np.unique(both, axis=0, return_inverse=True)[1].reshape(-1)
 
 
 @dataclass(frozen=True)
@@ -410,9 +399,8 @@ class LatestWrites(Fragment):
         findings.tail = unfinished or findings.tail
         states = fold.finish()
         findings.rows += states.num_rows
-        for start in range(0, states.num_rows, BATCH_ROWS):
-            rows = states.slice(start, BATCH_ROWS).select(schema.names).cast(schema)
-            yield from rows.combine_chunks().to_batches() if schema.names else ()
+        for start in range(0, states.num_rows if schema.names else 0, BATCH_ROWS):
+            yield states.slice(start, BATCH_ROWS).select(schema.names).cast(schema)
 
 
 class WritesContents(LogContents):
