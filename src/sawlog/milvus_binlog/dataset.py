@@ -149,7 +149,7 @@ class LooseContents(Contents):
 
 
 def _payload_facts(payload: Payload, *, bare: bool) -> dict[str, Any]:
-    metadata = payload.file.metadata
+    metadata = payload.reader.metadata
     writer = decode_by(lambda: metadata.created_by)
     facts: dict[str, Any] = {
         "payload": ", ".join(f"{one.name}: {one.type}" for one in payload.schema),

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from sawlog.damage import Damage, Findings
 from sawlog.milvus_binlog import envelope, layout, source
@@ -14,9 +13,6 @@ from sawlog.milvus_binlog.layout import Kind, Shape
 from sawlog.milvus_binlog.payloads.payload import Extent, Payload, UnreadableError
 from sawlog.storage import File, Source, Storage
 from sawlog.storage.sources import SourceRange
-
-if TYPE_CHECKING:
-    pass
 
 _HARMLESS = (Kind.TRAILING_BYTES, Kind.BAD_EXTRA)
 """Damage that leaves the rows of a file whole."""

@@ -13,6 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+from pyarrow._parquet import ParquetReader
 
 from sawlog.damage import Damage
 from sawlog.errors import SchemaError
@@ -39,7 +40,6 @@ from sawlog.storage.sources import MappedSource, SourceFile, SourceRange
 
 if TYPE_CHECKING:
     import numpy as np
-    import pyarrow.parquet as pq
     from numpy.typing import NDArray
 
 BATCH_BYTES = 8 << 20
@@ -88,8 +88,6 @@ class Payload:
     """
 
     def __init__(self, source: Source, path: str, extent: Extent, max_page_bytes: int | None) -> None:
-        import pyarrow.parquet as pq
-
         self.source = source
         self.path = path
         self._extent = extent
@@ -102,11 +100,9 @@ class Payload:
         with self.judged():
             self.footer = read_footer(source, extent.offset, extent.length)
         limits = {f"thrift_{what}_size_limit": max(1, self.footer.length) for what in ("string", "container")}
-        self.file: pq.ParquetFile = self._decode(
-            pq.ParquetFile, self._open(), pre_buffer=False, page_checksum_verification=True, **limits
-        )
-        self.schema: pa.Schema = self._decode(lambda: self.file.schema_arrow)
-        stored = self.file.schema
+        self.reader: ParquetReader = self._decode(_reader, self._open(), **limits)
+        self.schema: pa.Schema = self._decode(lambda: self.reader.schema_arrow)
+        stored = self.reader.metadata.schema
         self.columns = self._decode(lambda: [stored.column(at) for at in range(len(stored))])
         self.rows = self.footer.rows
         if any(len(group.chunks) != len(self.columns) for group in self.footer.groups):
@@ -144,7 +140,7 @@ class Payload:
         # By position: names may stand twice.
         leaves = self.leaves(index)
         try:
-            batches = self._decode(self.file.reader.iter_batches, batch_rows, groups, leaves, use_threads=False)
+            batches = self._decode(self.reader.iter_batches, batch_rows, groups, leaves, use_threads=False)
             while True:
                 self._check_length()
                 batch = self._decode(next, batches, None)
@@ -323,6 +319,13 @@ class Payload:
         if isinstance(found, Undecodable):
             raise self.unreadable(f"pyarrow cannot read the Parquet payload: {found.detail[:200]}")
         return found
+
+
+def _reader(file: Any, **limits: int) -> ParquetReader:
+    """What `pyarrow.parquet.ParquetFile` wraps, whose module also imports the clients of all object stores."""
+    reader = ParquetReader()
+    reader.open(file, pre_buffer=False, page_checksum_verification=True, **limits)
+    return reader
 
 
 def _leaves(kind: pa.DataType) -> int:
@@ -669,7 +672,7 @@ def _read_group(payload: Payload, index: int, group: int, batch_rows: int) -> It
             payload.check_chunk(group, leaf)
     except ParquetError as error:
         raise _refused(error) from None
-    batches = _decoded(payload.file.reader.iter_batches, batch_rows, [group], payload.leaves(index), use_threads=False)
+    batches = _decoded(payload.reader.iter_batches, batch_rows, [group], payload.leaves(index), use_threads=False)
     while (batch := _decoded(next, batches, None)) is not None:
         yield batch.column(0)
 
@@ -716,8 +719,6 @@ def _read_page(
     payload: Payload, index: int, group: int, dictionary: Page | None, page: Page, batch_rows: int
 ) -> Iterator[pa.Array]:
     """The values of one page."""
-    import pyarrow.parquet as pq
-
     needed = [page] if dictionary is None or not page.indices else [dictionary, page]
     try:
         for one in needed:
@@ -725,8 +726,8 @@ def _read_page(
     except ParquetError as error:
         raise _refused(error) from None
     data = _page_file(payload, index, group, needed)
-    file = _decoded(pq.ParquetFile, pa.BufferReader(data), page_checksum_verification=True)
-    batches = _decoded(file.reader.iter_batches, batch_rows, [0], [0], use_threads=False)
+    reader = _decoded(_reader, pa.BufferReader(data))
+    batches = _decoded(reader.iter_batches, batch_rows, [0], [0], use_threads=False)
     while (batch := _decoded(next, batches, None)) is not None:
         yield _as_stored(batch.column(0), payload.schema.types[index])
 
