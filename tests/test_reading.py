@@ -16,7 +16,7 @@ import pytest
 
 import sawlog
 from sawlog import reading
-from sawlog.reading import in_order
+from sawlog.reading import map_ordered
 from tests.cli.conftest import Run, run
 from tests.leveldb_log.fragments import write
 from tests.samples import ALL, FORMATS, ROWS, samples
@@ -170,7 +170,7 @@ class Work:
 def test_no_more_results_are_in_flight_than_twice_the_threads(steps: int, threads: int) -> None:
     work = Work(steps, threads)
     found = []
-    for item, result in in_order(range(12), work, threads):
+    for item, result in map_ordered(range(12), work, threads):
         work.take()
         found.append(result)
         assert item == result[0]
@@ -182,7 +182,7 @@ def test_no_more_results_are_in_flight_than_twice_the_threads(steps: int, thread
 
 def test_nothing_new_is_begun_when_the_consumer_stops() -> None:
     work = Work(5)
-    results = in_order(iter(range(10**9)), work, 3)
+    results = map_ordered(iter(range(10**9)), work, 3)
     for _ in range(4):
         next(results)
         work.take()
@@ -206,11 +206,11 @@ def test_errors_come_in_their_turn() -> None:
 
     for source, error in ((range(1, 9), ValueError), (items(), ValueError)):
         found = []
-        results = in_order(source, work, 2)
+        results = map_ordered(source, work, 2)
         with pytest.raises(error, match="the work"):
             found.extend(result for _, result in results)
         assert found == [] or found == [10, 20]
-    results = in_order(items(), lambda item: iter([item]), 2)
+    results = map_ordered(items(), lambda item: iter([item]), 2)
     assert [next(results), next(results)] == [(1, 1), (2, 2)]
     with pytest.raises(OSError, match="the plan"):
         next(results)

@@ -17,7 +17,7 @@ from sawlog.damage import OnDamage, Report, check_on_damage
 from sawlog.dataset import Dataset
 from sawlog.errors import ChangedError, FormatError, OptionError, SchemaError
 from sawlog.format import Format, Writer
-from sawlog.guard import guarded
+from sawlog.guard import wrap_errors
 from sawlog.indexing import with_index
 from sawlog.options import current, parse_options
 from sawlog.reading import cores
@@ -134,7 +134,7 @@ def open(
         roots=tuple(map(normalize, paths)),
         threads=_threads(use_threads),
     )
-    with guarded(f"{scan.roots[0]}: opening as {chosen.name} failed"):
+    with wrap_errors(f"{scan.roots[0]}: opening as {chosen.name} failed"):
         contents = chosen.open(found.files, scan)
         contents.beside = found.beside
         return Dataset(contents, scan)
@@ -321,7 +321,7 @@ def repair(
         places.append((file, place))
     root, threads = normalize(os.fspath(src)), _threads(use_threads)
     scan = Scan(on_damage="skip", options=parsed, storage=storage, roots=(root,), threads=threads)
-    with guarded(f"{scan.roots[0]}: repair as {chosen.name} failed"):
+    with wrap_errors(f"{scan.roots[0]}: repair as {chosen.name} failed"):
         missed = left_out(chosen, files, beside, "rows")
         reports = repair_files(chosen, places, scan, target)
     return Report(chosen.name, reports, missed)

@@ -14,8 +14,8 @@ from sawlog.damage import DamageWarning, FileReport, Findings, Report
 from sawlog.errors import SawlogError, SchemaError, warn
 from sawlog.follow import Range
 from sawlog.format import TASK_BYTES, Contents, Format, Fragment, Request
-from sawlog.guard import guarded
-from sawlog.reading import in_order, once
+from sawlog.guard import wrap_errors
+from sawlog.reading import map_ordered, once
 from sawlog.recognition import left_out
 from sawlog.scan import Scan
 from sawlog.skipped import Skipped, remarks
@@ -77,7 +77,7 @@ class Dataset:
 
     def info(self) -> dict[str, Any]:
         """Facts about the content that cost no more than headers, for people to read."""
-        with guarded(f"{self.contents.where}: info failed"):
+        with wrap_errors(f"{self.contents.where}: info failed"):
             facts = self.contents.facts(self._request)
         self.scan.storage.confirm()
         return facts
@@ -207,7 +207,7 @@ class Dataset:
         total = 0
         threads = self.contents.threads(self._request)
         scanned = lambda fragment: fragment.scan_into(Findings(fragment.scan.on_damage))  # noqa: E731
-        for fragment, findings in in_order(self.pieces(), once(scanned), threads):
+        for fragment, findings in map_ordered(self.pieces(), once(scanned), threads):
             total += findings.rows
             done(fragment, findings)
         self.scan.storage.confirm()
@@ -381,7 +381,7 @@ def read_fragments(fragments: Iterable[Fragment], threads: int, done: _Done) -> 
         done(*begun.pop(id(fragment)))
 
     try:
-        for _, batch in in_order(fragments, batches, threads, ended):
+        for _, batch in map_ordered(fragments, batches, threads, ended):
             yield batch
     finally:
         for fragment, findings in begun.values() if threads <= 1 else ():

@@ -19,10 +19,10 @@ from sawlog.arrow import array_of
 from sawlog.damage import DAMAGE_SCHEMA, MAX_LISTED, FileReport, Findings
 from sawlog.errors import DamageError, DiskError, OptionError, UnsupportedError
 from sawlog.follow import FollowedFormat, Range
-from sawlog.guard import guarded
+from sawlog.guard import wrap_errors
 from sawlog.names import is_remote
 from sawlog.options import as_text
-from sawlog.reading import PIECE_BYTES, in_order, once
+from sawlog.reading import PIECE_BYTES, map_ordered, once
 from sawlog.scan import (
     BYTES_COLUMN,
     DAMAGE_EXTRA,
@@ -39,7 +39,7 @@ from sawlog.skipped import Skipped
 from sawlog.storage import File, Source, Staged, StagedFile, Storage
 
 if TYPE_CHECKING:
-    from sawlog.anatomy import FieldParser
+    from sawlog.fields import FieldParser
     from sawlog.pictures import Picture
 
 __all__ = [
@@ -155,7 +155,7 @@ class Fragment(ABC):
 
     def _decoded(self, schema: pa.Schema, findings: Findings) -> Iterator[pa.RecordBatch]:
         """What `decode` yields; only judges and `decode_by` say what is damage, so another exception is a fault."""
-        with guarded(f"{self.path}: reading failed"):
+        with wrap_errors(f"{self.path}: reading failed"):
             yield from self.decode(schema, findings)
 
     def _damages(self) -> Iterator[pa.RecordBatch]:
@@ -308,7 +308,7 @@ class Contents(ABC):
         Raises:
             InternalError: For one.
         """
-        with guarded(f"{self.where}: planning failed"):
+        with wrap_errors(f"{self.where}: planning failed"):
             yield from self.plan(request, task_bytes)
 
     def tasks(self, request: Request, task_bytes: int) -> list[list[Fragment]]:
@@ -451,7 +451,7 @@ class Contents(ABC):
     ) -> Iterator[tuple[Fragment, Findings]]:
         """What every fragment comes across, in order."""
         pieces, threads = self.pieces(request, task_bytes), self.threads(request)
-        for fragment, findings in in_order(pieces, once(lambda one: one.inspect(every=every)), threads):
+        for fragment, findings in map_ordered(pieces, once(lambda one: one.inspect(every=every)), threads):
             if advance is not None:
                 advance(fragment.size)
             yield fragment, findings
@@ -694,10 +694,10 @@ class Format(FollowedFormat, ABC):
 
         def repaired(one: tuple[File, str]) -> None:
             file, place = one
-            with guarded(f"{file.path}: repair as {self.name} failed"):
+            with wrap_errors(f"{file.path}: repair as {self.name} failed"):
                 self.repair(file, place, contents.scan.options, storage)
 
-        for _ in in_order(places, once(repaired), contents.scan.threads if len(places) > 1 else 1):
+        for _ in map_ordered(places, once(repaired), contents.scan.threads if len(places) > 1 else 1):
             pass
 
     def recognize(self, files: Sequence[File], storage: Storage) -> Match:

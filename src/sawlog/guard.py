@@ -136,7 +136,7 @@ def decode_json(text: bytes | str) -> Any | Undecodable:
 
 
 @contextmanager
-def guarded(doing: str) -> Iterator[None]:
+def wrap_errors(doing: str) -> Iterator[None]:
     """Turn foreign exceptions into an `InternalError`, whose cause they are.
 
     Args:

@@ -31,7 +31,7 @@ def cores() -> int:
     return max(1, min(int(pa.cpu_count()), allowed))
 
 
-def in_order(
+def map_ordered(
     items: Iterable[Item],
     work: Callable[[Item], Iterator[Result]],
     threads: int,
@@ -73,7 +73,7 @@ def in_order(
 
 
 def once(work: Callable[[Item], Result]) -> Callable[[Item], Iterator[Result]]:
-    """Work with one result per item, for `in_order`; it is done when the result is taken."""
+    """Work with one result per item, for `map_ordered`; it is done when the result is taken."""
 
     def steps(item: Item) -> Iterator[Result]:
         yield work(item)

@@ -12,7 +12,7 @@ from importlib.metadata import EntryPoint, entry_points
 
 from sawlog.errors import FormatError, OptionError
 from sawlog.format import Format, Match
-from sawlog.guard import guarded
+from sawlog.guard import wrap_errors
 from sawlog.skipped import Skipped
 from sawlog.spelling import meant
 from sawlog.storage import File, Storage
@@ -101,7 +101,7 @@ def recognize(files: Sequence[File], storage: Storage, where: str, view: str = "
         # What the view reads says it, where nothing is there that rows are read of: the MANIFEST of a database, say.
         selected = candidate.select(files, "rows") or candidate.select(files, candidate.view_names.get(view, view))
         chosen = selected or (files if len(files) == 1 else [])
-        with guarded(f"{where}: {name} could not tell whether the path is its own; name the format"):
+        with wrap_errors(f"{where}: {name} could not tell whether the path is its own; name the format"):
             match = candidate.recognize(chosen, storage) if chosen else Match.NO
         scores[name] = (match, sum(file.size for file in chosen))
     included = {one for name, (match, _) in scores.items() if match >= Match.CONTENT for one in having[name].includes}

@@ -242,9 +242,9 @@ class ToyWalk(ChainWalk):
 
     def grow(self) -> None:
         self._room *= 2
-        self.renew()
+        self.reset()
 
-    def renew(self) -> None:
+    def reset(self) -> None:
         self._data = np.zeros(self._room, np.uint8)
         self.state.used = 0
 

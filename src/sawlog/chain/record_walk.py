@@ -89,7 +89,7 @@ class RecordWalk(ChainWalk):
         self._rules = Rules(options.verify_checksums, gather, options.max_item_bytes)
         self._room = min(BATCH_BYTES, max(1, span.end - span.start)) if gather else 0
         self.starts = np.zeros(BATCH_ROWS, np.int64)
-        self.renew()
+        self.reset()
 
     def read(self, window: k.Window) -> int:
         """See `ChainWalk.read`."""
@@ -99,10 +99,10 @@ class RecordWalk(ChainWalk):
     def grow(self) -> None:
         """See `ChainWalk.grow`."""
         self._room *= 2
-        self.renew()
+        self.reset()
 
-    def renew(self) -> None:
-        """See `ChainWalk.renew`."""
+    def reset(self) -> None:
+        """See `ChainWalk.reset`."""
         self._data, self._ends = Column(np.uint8, self._room), np.zeros(BATCH_ROWS + 1, np.int32)
         self.state.used = 0
 

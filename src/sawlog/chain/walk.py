@@ -51,7 +51,7 @@ class Event(NamedTuple):
 class ChainWalk(ABC):
     """One pass over a range of a file.
 
-    A format's walk sets up what its kernel needs, and implements `read`, `deliver` and `renew`; the other methods may
+    A format's walk sets up what its kernel needs, and implements `read`, `deliver` and `reset`; the other methods may
     be overridden where the format knows better.
 
     Attributes:
@@ -112,7 +112,7 @@ class ChainWalk(ABC):
         """
 
     @abstractmethod
-    def renew(self) -> None:
+    def reset(self) -> None:
         """Take fresh memory for the rows to come, once those in hand are delivered."""
 
     # What it may override.
@@ -218,7 +218,7 @@ class ChainWalk(ABC):
         for count, batch in self.deliver(rows):
             self.findings.rows += count
             yield batch
-        self.renew()
+        self.reset()
         state["rows"] = 0
         complaints, self._complaints = self._complaints, []
         if len(events) or complaints:

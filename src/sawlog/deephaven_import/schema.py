@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from sawlog.deephaven.types import BY_COLUMN, FIXED, NUMBERS, ColumnType, is_text
-from sawlog.deephaven_table.fields import column_spec, fits
+from sawlog.deephaven_table.column_specs import column_spec, fits
 from sawlog.deephaven_table.infer import schema_spec
 from sawlog.deephaven_table.types import CHARSET_KEY, PARTITION_KEY, ColumnSpec
 from sawlog.errors import SchemaError

@@ -11,12 +11,11 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import pyarrow as pa
 
-from sawlog.anatomy import FieldParser
 from sawlog.arrow import constant
 from sawlog.damage import DamageWarning
 from sawlog.deephaven.schema_xml import TableSchema, parse_schema
-from sawlog.deephaven_log.anatomy import parts
 from sawlog.deephaven_log.columns import Rendering, partition_field, unite
+from sawlog.deephaven_log.fields import parts
 from sawlog.deephaven_log.fragments import (
     COMMANDS_SCHEMA,
     ENTRIES_SCHEMA,
@@ -32,6 +31,7 @@ from sawlog.deephaven_log.options import ReadOptions
 from sawlog.deephaven_log.plan import Layout, find_cut, find_cuts, scan
 from sawlog.deephaven_log.survey import survey
 from sawlog.errors import FormatError, OptionError, warn
+from sawlog.fields import FieldParser
 from sawlog.follow import Range
 from sawlog.format import PROBE_BYTES, Contents, Fragment, Request, Scan, View
 from sawlog.names import is_remote

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 from sawlog.chain.walk import Span
 from sawlog.deephaven_log import layout
 from sawlog.names import is_remote
-from sawlog.reading import in_order, once
+from sawlog.reading import map_ordered, once
 
 if TYPE_CHECKING:
     from sawlog.deephaven_log.header import Header
@@ -166,9 +166,9 @@ def in_stretches(file: File, header: Header, wanted: Scan, start: int, distance:
         proven = cut == end or (cut is None and end == file.size and not walk.stopped)
         return Layout(cuts, int(walk.state.last_delete)) if proven else None
 
-    guesses = {cut for _, cut in in_order(targets, once(guessed), threads) if cut is not None}
+    guesses = {cut for _, cut in map_ordered(targets, once(guessed), threads) if cut is not None}
     begins = [start, *sorted(guesses)]
-    layouts = [one for _, one in in_order(pairwise([*begins, file.size]), once(walked), threads)]
+    layouts = [one for _, one in map_ordered(pairwise([*begins, file.size]), once(walked), threads)]
     found = [one for one in layouts if one is not None]
     if len(found) < len(layouts):
         return None

@@ -140,8 +140,8 @@ class LogWalk(ChainWalk):
         length = super().window_length(position)
         return max(length, SUSPICIOUS_BYTES) if self.state.lost >= 0 else length
 
-    def renew(self) -> None:
-        """See `ChainWalk.renew`."""
+    def reset(self) -> None:
+        """See `ChainWalk.reset`."""
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """See `ChainWalk.batches`."""
@@ -236,8 +236,8 @@ class RowWalk(LogWalk):
         self._batch.grow()
         self._renewed()
 
-    def renew(self) -> None:
-        """See `ChainWalk.renew`."""
+    def reset(self) -> None:
+        """See `ChainWalk.reset`."""
         self._batch.adapt(int(self.state.rows))
         self._renewed()
 

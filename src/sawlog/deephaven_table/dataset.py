@@ -10,15 +10,14 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import pyarrow as pa
 
-from sawlog.anatomy import FieldParser
 from sawlog.arrow import array_of
 from sawlog.damage import DAMAGE_SCHEMA, Damage, DamageWarning, FileReport, Findings
 from sawlog.deephaven.types import ColumnType
 from sawlog.deephaven_table import layout
-from sawlog.deephaven_table.anatomy import parts
 from sawlog.deephaven_table.checkpoint import Rows, committed_rows
 from sawlog.deephaven_table.checks import FileCheck
 from sawlog.deephaven_table.columns import SAMPLED_ONE_BY_ONE, ColumnReader
+from sawlog.deephaven_table.fields import parts
 from sawlog.deephaven_table.fragments import BATCH_ROWS, RowRange
 from sawlog.deephaven_table.groups.check import GroupComparison, comparable
 from sawlog.deephaven_table.layout import Kind
@@ -34,6 +33,7 @@ from sawlog.deephaven_table.views import (
     column_grouping,
 )
 from sawlog.errors import DamageError, FormatError, OptionError, warn
+from sawlog.fields import FieldParser
 from sawlog.format import PROVENANCE, Contents, Fragment, Request, Scan, View
 from sawlog.pictures import Picture, Sums
 from sawlog.query import conditions, possible

@@ -17,7 +17,7 @@ from sawlog.deephaven_table.fragments import RowRange, headers_of
 from sawlog.deephaven_table.groups.check import GroupComparison, comparable
 from sawlog.deephaven_table.views import column_grouping
 from sawlog.errors import FormatError
-from sawlog.reading import cores, in_order, once
+from sawlog.reading import cores, map_ordered, once
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -130,7 +130,7 @@ def validate(
     ]
     if not checks:
         raise FormatError(f"{path}: no location of the column partition {column_partition!r}")
-    return Validation([found for _, found in in_order(checks, once(_Check.run), cores())])
+    return Validation([found for _, found in map_ordered(checks, once(_Check.run), cores())])
 
 
 class _Check:

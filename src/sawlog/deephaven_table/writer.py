@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 from sawlog.deephaven.schema_xml import parse_schema
 from sawlog.deephaven_table import layout
+from sawlog.deephaven_table.column_specs import column_spec
 from sawlog.deephaven_table.column_writer import ColumnWriter
 from sawlog.deephaven_table.encode import Place
-from sawlog.deephaven_table.fields import column_spec
 from sawlog.deephaven_table.groups.tracker import GroupTracker
 from sawlog.deephaven_table.infer import schema_spec
 from sawlog.deephaven_table.schema_file import schema_file

@@ -106,9 +106,9 @@ class ColumnBuilder:
         self._scratch = Column(np.uint8, max(payloads, 1)).values
         self._ops = self._operations()
         self._failures = np.zeros(k.BLOCK, k.FAILURE)
-        self.renew()
+        self.reset()
 
-    def renew(self) -> None:
+    def reset(self) -> None:
         """Take fresh memory: arrays that were made own the old."""
         self._arena = Column(np.uint8, max(self._fixed, 1))
 

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import pyarrow as pa
 
-from sawlog.anatomy import FieldParser
 from sawlog.damage import Findings
-from sawlog.filodb_record.anatomy import parts
+from sawlog.fields import FieldParser
 from sawlog.filodb_record.columns import (
     CONTAINERS_SCHEMA,
     RECORDS_KEY,
@@ -22,6 +21,7 @@ from sawlog.filodb_record.columns import (
     row_fields,
     series_fields,
 )
+from sawlog.filodb_record.fields import parts
 from sawlog.filodb_record.options import ReadOptions
 from sawlog.filodb_record.pictures import PICTURED, pictures
 from sawlog.filodb_record.selection import Selection, select

@@ -341,9 +341,9 @@ class RecordsWalk(Walk):
         size = layout.LENGTH.of(self._window_data, at) + layout.LENGTH_SIZE
         self.complain(Kind(kind), start, layout.align(size), DETAIL[Kind(kind)].format(name, place))
 
-    def renew(self) -> None:
-        """See `ChainWalk.renew`."""
-        self._builder.renew()
+    def reset(self) -> None:
+        """See `ChainWalk.reset`."""
+        self._builder.reset()
         self.state.payload_bytes = self.state.buckets = 0
 
     def describe(self, event: Event) -> str:
@@ -461,8 +461,8 @@ class ContainersWalk(Walk):
                 arrays.append(constant_string(self.path, rows))
         yield rows, pa.RecordBatch.from_arrays(arrays, schema=self._schema)
 
-    def renew(self) -> None:
-        """See `ChainWalk.renew`: batches hold copies."""
+    def reset(self) -> None:
+        """See `ChainWalk.reset`: batches hold copies."""
 
     def each(self) -> Iterator[Any]:
         """The containers, as `CONTAINER` records."""

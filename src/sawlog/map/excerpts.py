@@ -11,7 +11,7 @@ from sawlog.map.model import Excerpt
 
 if TYPE_CHECKING:
     import sawlog
-    from sawlog.anatomy import FieldParser, Part
+    from sawlog.fields import FieldParser, Part
     from sawlog.storage import File, Source
 
 Result = TypeVar("Result")

@@ -7,8 +7,8 @@ from collections import Counter
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from sawlog.anatomy import Part
 from sawlog.damage import UNSUPPORTED, Account, Damage, Tail
+from sawlog.fields import Part
 from sawlog.pictures import Picture
 from sawlog.skipped import Skipped
 

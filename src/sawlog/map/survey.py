@@ -12,7 +12,7 @@ import pyarrow as pa
 from sawlog.damage import UNSUPPORTED, Damage, FileReport, Findings, Tail, TailStatus
 from sawlog.errors import SawlogError
 from sawlog.format import Contents
-from sawlog.guard import guarded
+from sawlog.guard import wrap_errors
 from sawlog.map.content import Column, Keys, is_key
 from sawlog.map.excerpts import ALL_EXCERPTS, ALL_LED, DAMAGES_SHOWN, ROW_BYTES, excerpts
 from sawlog.map.highlights import Highlights
@@ -236,7 +236,7 @@ def _pictures(dataset: sawlog.Dataset, counting: Counting | None) -> list[Pictur
     """The charts of the format; one that cannot be drawn says why, and is the last."""
     contents, found = dataset.contents, list[Picture]()
     try:
-        with guarded(f"{contents.where}: charts failed"):
+        with wrap_errors(f"{contents.where}: charts failed"):
             drawn = counting.pictures() if counting is not None else contents.pictures(contents.request(dataset.scan))
             found.extend(drawn)
     except (OSError, SawlogError) as error:

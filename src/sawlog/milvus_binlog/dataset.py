@@ -8,14 +8,14 @@ from typing import Any, ClassVar
 
 import pyarrow as pa
 
-from sawlog.anatomy import FieldParser
 from sawlog.damage import DAMAGE_SCHEMA, Findings
 from sawlog.errors import OptionError
+from sawlog.fields import FieldParser
 from sawlog.format import Contents, Format, Fragment, Request, Scan, View
 from sawlog.guard import Undecodable, decode_by
 from sawlog.milvus_binlog import layout, paths
-from sawlog.milvus_binlog.anatomy import parts
 from sawlog.milvus_binlog.envelope import Descriptor
+from sawlog.milvus_binlog.fields import parts
 from sawlog.milvus_binlog.fragments import (
     DDL_SCHEMA,
     DELETES_SCHEMA,

@@ -60,8 +60,8 @@ class _EventWalk(ChainWalk):
         """See `ChainWalk.deliver`; they are no rows."""
         yield 0, [Event(EventType(code), *rest) for code, *rest in self._out.found[:rows].tolist()]
 
-    def renew(self) -> None:
-        """See `ChainWalk.renew`: what was delivered is written over."""
+    def reset(self) -> None:
+        """See `ChainWalk.reset`: what was delivered is written over."""
 
     def window_length(self, position: int) -> int:
         """See `ChainWalk.window_length`: what is far away is not looked at."""

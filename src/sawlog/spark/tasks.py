@@ -17,7 +17,7 @@ from pyspark.serializers import CPickleSerializer
 
 from sawlog.errors import SawlogError, StorageError
 from sawlog.format import TASK_BYTES, pack
-from sawlog.reading import cores, in_order, once
+from sawlog.reading import cores, map_ordered, once
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -144,7 +144,7 @@ def _run_here(
             return error
 
     outcomes = []
-    for index, (_, outcome) in enumerate(in_order(items, once(attempt), cores())):
+    for index, (_, outcome) in enumerate(map_ordered(items, once(attempt), cores())):
         outcomes.append(outcome)
         if arrived is not None:
             arrived(index, outcome)

@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 from sawlog.commitlog import LOG, committed
 from sawlog.errors import ChangedError, OptionError, StorageError, without_secrets
 from sawlog.names import PathLike, hidden, is_remote, natural_order, normalize, passed_over
-from sawlog.reading import in_order, once
+from sawlog.reading import map_ordered, once
 from sawlog.staging import (
     STAGED_SUFFIX,
     Staged,
@@ -248,7 +248,7 @@ class Storage:
         """What `work` finds in every file, in order: remote files many at a time, as they wait for the network."""
         files = list(files)
         remote = len(files) > 1 and is_remote(normalize(files[0].path))
-        return (found for _, found in in_order(files, once(work), _REQUESTS if remote else 1))
+        return (found for _, found in map_ordered(files, once(work), _REQUESTS if remote else 1))
 
     def read(self, path: PathLike, offset: int = 0, length: int | None = None) -> bytes:
         """A small range of one file, the whole of it by default.

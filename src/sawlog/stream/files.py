@@ -101,7 +101,7 @@ class Files:
         alone = [one for one in chosen if self.format.companions(one.file) is None]
         return alone + [one for one in seen.values() if self.format.companions(one.file) in wanted] if wanted else alone
 
-    def frontier(self, name: str, seen: Seen) -> int | None:
+    def committed_end(self, name: str, seen: Seen) -> int | None:
         """How far a file can be read, where that is known."""
         known = self._frontiers.get(name)
         return known.at if known is not None and known.stamp == seen.stamp else None

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from sawlog.errors import SawlogError
 from sawlog.follow import Range
-from sawlog.guard import guarded
+from sawlog.guard import wrap_errors
 from sawlog.stream.files import Files, Followed
 from sawlog.stream.intake import Intake
 from sawlog.stream.listing import Seen
@@ -90,7 +90,7 @@ class Follower(Files):
         self._records.refresh(seen)
         self.begun = self._records.files
         waiting = self._waiting(self._records, seen)
-        with guarded(f"{', '.join(self.paths)}: following failed"):
+        with wrap_errors(f"{', '.join(self.paths)}: following failed"):
             reached = Intake(self, self._records.files, limited=limited).take(waiting, seen)
         return self._next(self._records, reached, seen) if reached else start
 
@@ -120,7 +120,7 @@ class Follower(Files):
             if one.file.size < place.at or self._proved.get(name, -1) < place.at:
                 check_proof(one.file, place.at, place.proof, self.storage)
             chosen[name] = one
-        with guarded(f"{', '.join(self.paths)}: planning failed"):
+        with wrap_errors(f"{', '.join(self.paths)}: planning failed"):
             dataset = self.open(self.together(list(chosen.values()), seen))
             names = {one.file.path: name for name, one in chosen.items()}
             read = [(file, names[file.path]) for file in dataset.contents.files if file.path in names]
@@ -148,11 +148,11 @@ class Follower(Files):
             if name in records.ended or name in records.copies:
                 continue
             at = records.files[name].at if name in records.files else 0
-            frontier = self.frontier(name, one)
-            if frontier is None:
+            committed_end = self.committed_end(name, one)
+            if committed_end is None:
                 if one.file.size or at:
                     found.append(name)
-            elif frontier > at:
+            elif committed_end > at:
                 found.append(name)
             elif one.file.size > at and (group := self.format.companions(one.file)) is not None:
                 stuck[name] = group
@@ -196,7 +196,7 @@ class Follower(Files):
         """Whether a file that was read up to a position is finished, for the time being."""
         if one is None:
             return True
-        if one.file.size != at and self.frontier(name, one) != at:
+        if one.file.size != at and self.committed_end(name, one) != at:
             return False  # there is more to be read, or nobody has looked yet
         place = self.succession(one)
         succeeded = place is not None and place.writer in newest and newest[place.writer] > place.place

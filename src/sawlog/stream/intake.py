@@ -105,7 +105,7 @@ class Intake:
 
     def _take_one(self, name: str, one: Seen, dataset: Followed) -> None:
         place = self._places.get(name, Place(0))
-        known = self._follower.frontier(name, one)
+        known = self._follower.committed_end(name, one)
         if known is None and place.at:
             check_proof(one.file, place.at, place.proof, self._follower.storage)
         end = self._end(name, one, dataset, place.at, known)
@@ -114,7 +114,7 @@ class Intake:
             self._full = self._full or (self._files is not None and len(self._reached) >= self._files)
 
     def _end(self, name: str, one: Seen, dataset: Followed, at: int, known: int | None) -> int:
-        """How far a file is read now: to its frontier, or as far as the limits leave room."""
+        """How far a file is read now: to its committed_end, or as far as the limits leave room."""
         whole = self._follower.format.whole(self._follower.view)
         target = one.file.size
         if self._bytes is not None and not whole:
@@ -131,7 +131,7 @@ class Intake:
         return end
 
     def _advance(self, name: str, one: Seen, dataset: Followed, at: int, target: int) -> int:
-        """The frontier of the file as if it ended at `target`; of more of it if nothing complete ends there."""
+        """The committed_end of the file as if it ended at `target`; of more of it if nothing complete ends there."""
         size = one.file.size
         while target < size:
             end = dataset.committed_end(replace(one.file, size=target), at)

@@ -141,7 +141,7 @@ class Records:
             return True
         if not place.at:
             return False
-        if name in self._copied and self._follower.frontier(name, one) is None:
+        if name in self._copied and self._follower.committed_end(name, one) is None:
             return not self._proves(one, place)
         if name in self._inodes and self._inodes[name] == one.inode:
             return False

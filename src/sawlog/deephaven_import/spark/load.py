@@ -26,7 +26,7 @@ from sawlog.deephaven_table.options import WriteOptions
 from sawlog.errors import FormatError, OptionError, SawlogError, SchemaError, warn
 from sawlog.format import Projection, Scan
 from sawlog.options import parse_options
-from sawlog.reading import in_order, once
+from sawlog.reading import map_ordered, once
 from sawlog.recognition import get_format
 from sawlog.spark.tasks import run_tasks
 from sawlog.storage import File, PathLike, Storage
@@ -216,7 +216,7 @@ class ImportJob:
             _TableImport(self, self._trees.setdefault(name, IntradayTable(self.root, *name)), files, scan)
             for name, files in _tables(source, scan).items()
         ]
-        for _, (done, of_table) in in_order(tables, once(_TableImport.run), min(len(tables), TABLES_AT_A_TIME)):
+        for _, (done, of_table) in map_ordered(tables, once(_TableImport.run), min(len(tables), TABLES_AT_A_TIME)):
             whole.add(done)
             errors += of_table
         return whole, errors

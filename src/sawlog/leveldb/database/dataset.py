@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import pyarrow as pa
 
-from sawlog.anatomy import FieldParser
 from sawlog.damage import DAMAGE_SCHEMA, Account, FileReport, Findings
 from sawlog.errors import FormatError, OptionError
+from sawlog.fields import FieldParser
 from sawlog.follow import Range
 from sawlog.format import PROBE_BYTES, TASK_BYTES, Contents, Counting, Format, Fragment, Request, Scan, View
 from sawlog.leveldb.applications import application, recognized
@@ -34,11 +34,11 @@ from sawlog.leveldb.database.fragments import (
 from sawlog.leveldb.database.layout import BLOB_NAME, LOG_NAME, MANIFEST_NAME, TABLE_NAME
 from sawlog.leveldb.database.tables import JudgedTable
 from sawlog.leveldb.database.version import DatabaseVersion, LiveTable, read_version
-from sawlog.leveldb.log import anatomy as log_anatomy
+from sawlog.leveldb.log import fields as log_fields
 from sawlog.leveldb.log.head import read_head
 from sawlog.leveldb.options import LogReadOptions
 from sawlog.leveldb.records.writes import WriteRange
-from sawlog.leveldb.table import anatomy as table_anatomy
+from sawlog.leveldb.table import fields as table_fields
 from sawlog.leveldb.table.meta import SPARED, MapReader, on_keys, told
 from sawlog.leveldb.table.rows import table_map
 from sawlog.names import is_remote
@@ -255,11 +255,11 @@ class DatabaseContents(Contents):
         name = posixpath.basename(file.path)
         if TABLE_NAME.match(name):
             table = MapReader(file, source, self.version.table_options(self.scan.options)).read()
-            return lambda offset: table_anatomy.parts(source, offset, table)
+            return lambda offset: table_fields.parts(source, offset, table)
         if LOG_NAME.match(name) or MANIFEST_NAME.match(name):
             head = read_head(source.window(0, PROBE_BYTES).tobytes(), file, self.version.dialect, self.scan.storage)
             edits = MANIFEST_NAME.match(name) is not None
-            return lambda offset: log_anatomy.parts(source, offset, head.dialect, edits=edits)
+            return lambda offset: log_fields.parts(source, offset, head.dialect, edits=edits)
         return super().field_parser(file, source)
 
     def pictures(self, request: Request) -> Iterator[Picture]:

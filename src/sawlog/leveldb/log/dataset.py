@@ -8,13 +8,13 @@ from dataclasses import replace
 from functools import cached_property
 from typing import Any, ClassVar, Literal
 
-from sawlog.anatomy import FieldParser
 from sawlog.errors import OptionError
+from sawlog.fields import FieldParser
 from sawlog.follow import Range
 from sawlog.format import OFFSET_COLUMN, PROBE_BYTES, TASK_BYTES, Contents, Fragment, Request, View
 from sawlog.leveldb.log import layout
-from sawlog.leveldb.log.anatomy import parts
 from sawlog.leveldb.log.columns import ROWS_SCHEMA, marked
+from sawlog.leveldb.log.fields import parts
 from sawlog.leveldb.log.head import read_head, settle_dialect
 from sawlog.leveldb.log.layout import Dialect
 from sawlog.leveldb.log.walk import LogRange

@@ -117,8 +117,8 @@ class Walk(ChainWalk):
         """See `ChainWalk.grow`."""
         self._allocate(2 * self._capacity)
 
-    def renew(self) -> None:
-        """See `ChainWalk.renew`. Room that one large record needed is kept only while others use it."""
+    def reset(self) -> None:
+        """See `ChainWalk.reset`. Room that one large record needed is kept only while others use it."""
         self._allocate(self._capacity if self.state.committed > self._capacity // 4 else self._usual)
         self._recovered[:] = 0
 

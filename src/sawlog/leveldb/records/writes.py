@@ -121,7 +121,7 @@ class _Decoder:
         while status == k.FULL:
             for name in _OF_BATCH:
                 self._state[name] = 0
-            self._renew(len(data))
+            self._reset(len(data))
             status = self._decode(data, offsets)
             rows = int(self._state.rows)
             self._findings.rows += rows
@@ -129,7 +129,7 @@ class _Decoder:
                 yield self._batch(rows, records)
             self._report(self._events[: int(self._state.events)], starts, stops)
 
-    def _renew(self, payload: int) -> None:
+    def _reset(self, payload: int) -> None:
         """Fresh columns for the next batch."""
         names = self._schema.names
         self._sequences = Column(np.int64, BATCH_ROWS)

@@ -184,7 +184,7 @@ class RowReader(SpanWalk):
         self._most = min(BATCH_ROWS, span + 1)
         self._operations = np.zeros(self._most, np.uint8)
         self._blamed = -1
-        self._renew(min(BATCH_BYTES, max(4 * span, 1)))
+        self._reset(min(BATCH_BYTES, max(4 * span, 1)))
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """The rows, and what is found, in the order of the file."""
@@ -243,7 +243,7 @@ class RowReader(SpanWalk):
             elif status == e.UNUSUAL:
                 self._join(window)
             elif status == e.FULL and not state["rows"] and not state["events"]:
-                self._renew(2 * self._room)
+                self._reset(2 * self._room)
             elif status == e.FULL or state["events"]:
                 yield from self._hand_over(blocks)
 
@@ -313,7 +313,7 @@ class RowReader(SpanWalk):
             expanded,
         )
 
-    def _renew(self, room: int) -> None:
+    def _reset(self, room: int) -> None:
         """Fresh columns for the next batch; what follows the rows so far is carried over by the kernel."""
         self._room = room
         wanted = self._schema.names
@@ -338,10 +338,10 @@ class RowReader(SpanWalk):
         if rows:
             batch = self._batch(rows)
             self.findings.rows += rows
-            self._renew(BATCH_BYTES if self._room > 4 * BATCH_BYTES else self._room)
+            self._reset(BATCH_BYTES if self._room > 4 * BATCH_BYTES else self._room)
             yield batch
         else:
-            self._renew(self._room)
+            self._reset(self._room)
         self._state["events"] = 0
         if blocks is not None:
             self._report(events, blocks)

@@ -11,13 +11,12 @@ from typing import Any, ClassVar
 
 import pyarrow as pa
 
-from sawlog.anatomy import FieldParser
 from sawlog.damage import DAMAGE_SCHEMA, FileReport, Findings
 from sawlog.errors import OptionError, SchemaError, warn
+from sawlog.fields import FieldParser
 from sawlog.follow import Range
 from sawlog.format import PROVENANCE, Contents, Format, Fragment, Projection, Request, Scan, View
 from sawlog.milvus_binlog import layout, paths
-from sawlog.milvus_binlog.anatomy import parts
 from sawlog.milvus_binlog.collection.catalog import COLLECTIONS_SCHEMA, CollectionFragment
 from sawlog.milvus_binlog.collection.checks import left_out, note_rows, remarks
 from sawlog.milvus_binlog.collection.dynamic import EVERY, DynamicField, infer, parse_dynamic
@@ -30,6 +29,7 @@ from sawlog.milvus_binlog.collection.pictures import delete_pictures, segment_pi
 from sawlog.milvus_binlog.collection.pruning import outside, ruled_out, time_bounds, wanted
 from sawlog.milvus_binlog.collection.segments import SEGMENTS_SCHEMA, SegmentFragment
 from sawlog.milvus_binlog.collection.selection import Selection
+from sawlog.milvus_binlog.fields import parts
 from sawlog.milvus_binlog.fragments import DELETES_SCHEMA, EVENTS_SCHEMA, DeltaFragment, EventsFragment, FileFragment
 from sawlog.milvus_binlog.layout import DataType
 from sawlog.milvus_binlog.metadata.load import load

@@ -17,7 +17,7 @@ from sawlog.milvus_binlog.collection.fragments import BatchFragment
 from sawlog.milvus_binlog.collection.model import missing_fields
 from sawlog.milvus_binlog.logfile import Place, empty_log
 from sawlog.milvus_binlog.repair import repair
-from sawlog.reading import in_order, once
+from sawlog.reading import map_ordered, once
 
 if TYPE_CHECKING:
     import numpy as np
@@ -68,7 +68,7 @@ def repair_collections(dataset: CollectionContents, places: Sequence[tuple[File,
         elif kept.empty is not None:
             _write(storage, place, kept.empty)
 
-    for _ in in_order(places, once(repaired), dataset.scan.threads):
+    for _ in map_ordered(places, once(repaired), dataset.scan.threads):
         pass
 
 

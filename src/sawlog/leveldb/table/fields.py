@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from sawlog.anatomy import Fields, Part, Use
+from sawlog.fields import Fields, Part, Use
 from sawlog.leveldb.table import layout
 from sawlog.leveldb.table.layout import Compression
 from sawlog.leveldb.table.meta import Role

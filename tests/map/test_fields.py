@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 import sawlog
-from sawlog.anatomy import Part
+from sawlog.fields import Part
 from sawlog.map import survey
 from tests.leveldb_table.test_laws import TestLaws as Tables
 from tests.samples import FORMATS, samples

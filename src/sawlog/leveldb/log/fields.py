@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from sawlog.anatomy import Fields, Part, numbers
+from sawlog.fields import Fields, Part, numbers
 from sawlog.leveldb.log import layout
 from sawlog.leveldb.log.layout import Dialect, Role
 from sawlog.leveldb.records.edit import EditError, edit_fields

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from sawlog.anatomy import Part
+from sawlog.fields import Part
 from sawlog.milvus_binlog import layout
 from sawlog.milvus_binlog.envelope import HEAD, data_type_name
 from sawlog.milvus_binlog.layout import EventType

@@ -7,10 +7,10 @@ import zlib
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from sawlog.anatomy import Part
 from sawlog.deephaven.types import LogType
 from sawlog.deephaven_log import layout
 from sawlog.deephaven_log.layout import HeaderRecord
+from sawlog.fields import Part
 
 if TYPE_CHECKING:
     from sawlog.deephaven_log.header import Header, LogColumn

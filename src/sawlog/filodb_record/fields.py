@@ -7,8 +7,8 @@ import struct
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from sawlog.anatomy import Part
 from sawlog.errors import FormatError
+from sawlog.fields import Part
 from sawlog.filodb_record import layout
 from sawlog.filodb_record.judge import header_length
 from sawlog.filodb_record.maps import iterate
