@@ -17,14 +17,14 @@ Who brings a format onto it writes, in this order:
     @always_inlined
     def gather(window, pos, size, state, out, rules): ...        # -> outcome. Takes one good thing; or `take_row`
     @always_inlined
-    def lose(window, start, length, state, out, rules): ...      # -> outcome. Takes in damage; or `note_damage`
+    def on_damage(window, start, length, state, out, rules): ...      # -> outcome. Takes in damage; or `note_damage`
 
     @kernel
     def read(window, state, out, rules):
-        return walk_chain(run, judge, gather, lose, window, state, out, rules)
+        return walk_chain(run, judge, gather, on_damage, window, state, out, rules)
 
 3. a `sawlog.chain.walk.ChainWalk`, which drives the kernel: it owns windows, hand-over, damage, tail and account, and
-   asks the format to `read` (call the kernel), to `deliver` rows as batches, and to `renew` its memory.
+   asks the format to `read` (call the kernel), to `deliver` rows as batches, and to `reset` its memory.
 
 Everything that has to know where a thing ends, or whether it is whole, asks `judge`: a scan for cuts and a count walk
 with the same `judge` and an `Out` that keeps nothing; recognition calls it for one place (see `judge_one` below).

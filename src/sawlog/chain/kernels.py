@@ -33,7 +33,7 @@ ENDED = 9
 AWAY = 10
 """Undecided: `judge` must be asked again at `state.position`, which it has set."""
 
-# Outcomes: what `gather` and `lose` say.
+# Outcomes: what `gather` and `on_damage` say.
 TAKEN = 0
 """Go on after it."""
 NO_ROOM = 1
@@ -174,7 +174,7 @@ def take_row(window: Any, pos: Any, size: Any, state: Any, out: Any, rules: Any)
 
 @inlined
 def note_damage(window: Any, start: Any, length: Any, state: Any, out: Any, rules: Any) -> Any:
-    """A `lose` that only writes the damage down."""
+    """A `on_damage` that only writes the damage down."""
     state.zeros = -1
     note(out.events, state, state.kind, np.int64(start), np.int64(length), state.one, state.two)
     return TAKEN
@@ -215,14 +215,14 @@ def search_chain(agrees: Any, stop: Any, reach: Any, window: Any, pos: Any, stat
 
 
 @walker
-def walk_chain(run: Any, judge: Any, gather: Any, lose: Any, window: Any, state: Any, out: Any, rules: Any) -> Any:
+def walk_chain(run: Any, judge: Any, gather: Any, on_damage: Any, window: Any, state: Any, out: Any, rules: Any) -> Any:
     """Walk the chain through a window, from `state.position` on.
 
     Args:
         run: `run(window, pos, state, out, rules) -> pos`: takes what is plain, in a tight loop; may do nothing.
         judge: `judge(window, pos, state, rules) -> verdict, size`.
         gather: `gather(window, pos, size, state, out, rules) -> outcome`, for what is GOOD.
-        lose: `lose(window, start, length, state, out, rules) -> outcome`, for damage at file offset `start`.
+        on_damage: `on_damage(window, start, length, state, out, rules) -> outcome`, for damage at file offset `start`.
         window: `Window`; `state.position` is in it, or at its end.
         state: Of a `state_type`, updated.
         out: Where `run` and `gather` put things.
@@ -247,7 +247,7 @@ def walk_chain(run: Any, judge: Any, gather: Any, lose: Any, window: Any, state:
             if outcome == TAKEN:
                 state.zeros = -1
         elif verdict == DAMAGED:
-            outcome = lose(window, window.base + pos, size, state, out, rules)
+            outcome = on_damage(window, window.base + pos, size, state, out, rules)
         elif verdict == PADDING:
             state.padding_bytes += np.int64(size)
             if state.zeros < 0:
@@ -260,7 +260,7 @@ def walk_chain(run: Any, judge: Any, gather: Any, lose: Any, window: Any, state:
         elif verdict == FOUND:
             start = np.uint64(state.lost)
             state.lost = -1
-            outcome = lose(window, start, window.base + pos + size - start, state, out, rules)
+            outcome = on_damage(window, start, window.base + pos + size - start, state, out, rules)
         elif verdict == SHORT:
             state.need = size
             status = MORE

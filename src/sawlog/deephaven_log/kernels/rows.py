@@ -185,7 +185,7 @@ def gather(window: Any, pos: Any, size: Any, state: Any, out: Any, rules: Any) -
 
 
 @inlined
-def lose(window: Any, start: Any, length: Any, state: Any, out: Any, rules: Any) -> Any:
+def on_damage(window: Any, start: Any, length: Any, state: Any, out: Any, rules: Any) -> Any:
     """Take in damage, which breaks the set that contains it. See `sawlog.chain`."""
     at = np.int64(start)
     if state.set_start >= 0:
@@ -206,4 +206,4 @@ def decode_rows(window: Window, state: Annotated[Any, Record(STATE)], out: Out, 
 
     A set is walked to its end first; when it is complete, it is walked again and delivered.
     """
-    return walk_chain(run, judge, gather, lose, window, state, out, rules)
+    return walk_chain(run, judge, gather, on_damage, window, state, out, rules)

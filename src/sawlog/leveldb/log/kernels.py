@@ -186,7 +186,7 @@ def _suspect(state: Any, at: Any, length: Any, unused: Any, recycled: Any) -> No
 
 
 @always_inlined
-def lose(window: Any, start: Any, length: Any, state: Any, out: Any, rules: Any) -> Any:
+def on_damage(window: Any, start: Any, length: Any, state: Any, out: Any, rules: Any) -> Any:
     """The rest of a block cannot be read: it is unused, or damaged. An open record is broken by it."""
     at = np.int64(start)
     lost = np.int64(length)
@@ -326,7 +326,7 @@ def gather(window: Any, pos: Any, size: Any, state: Any, out: Any, rules: Any) -
 @kernel
 def read_fragments(window: Window, state: Annotated[Any, Record(STATE)], out: Out, rules: Rules) -> Int64:
     """Read fragments from a window and assemble records: MORE, FULL or END, see `sawlog.chain.kernels.walk_chain`."""
-    return walk_chain(run, judge, gather, lose, window, state, out, rules)
+    return walk_chain(run, judge, gather, on_damage, window, state, out, rules)
 
 
 @kernel
