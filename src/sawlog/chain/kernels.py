@@ -174,7 +174,7 @@ def take_row(window: Any, pos: Any, size: Any, state: Any, out: Any, rules: Any)
 
 @inlined
 def note_damage(window: Any, start: Any, length: Any, state: Any, out: Any, rules: Any) -> Any:
-    """A `on_damage` that only writes the damage down."""
+    """An `on_damage` that only writes the damage down."""
     state.zeros = -1
     note(out.events, state, state.kind, np.int64(start), np.int64(length), state.one, state.two)
     return TAKEN
