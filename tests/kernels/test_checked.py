@@ -22,6 +22,7 @@ SMALL = [
     "kernels/test_memory.py",
     "kernels/test_minlz.py",
     "kernels/test_signature.py",
+    "kernels/test_text.py",
     "kernels/test_vector.py",
     "kernels/test_xxh64.py",
     "leveldb_log/test_kernels.py",

@@ -39,6 +39,22 @@ def copying(target: OutBytes, at: UInt64, source: Bytes, start: UInt64) -> None:
     vector.copy_16(target, at, source, start)
 
 
+@kernel
+def copying_short(target: OutBytes, at: UInt64, source: Bytes, start: UInt64, length: UInt64) -> None:
+    vector.copy_short(target, at, source, start, length)
+
+
+@pytest.mark.parametrize("length", [0, 1, 15, 16, 17, 100, 128, 129])
+@pytest.mark.parametrize("room", [0, 1, vector.SLACK, 200])
+def test_short_strings_are_copied_within_both_arrays(length: int, room: int) -> None:
+    text = random.Random(length).randbytes(length)
+    for source, after in ((text, room), (text + bytes(room), 0)):
+        target = np.full(3 + length + after, 7, np.uint8)
+        copying_short(target, np.uint64(3), np.frombuffer(b"\xff" + source, np.uint8), np.uint64(1), np.uint64(length))
+        assert target[: 3 + length].tobytes() == b"\x07" * 3 + text
+        assert (target[3 + length + vector.SLACK :] == 7).all()
+
+
 @pytest.mark.parametrize("width", [1, 2, 4, 8])
 def test_values_are_loaded_from_their_places(width: int) -> None:
     rng = random.Random(width)

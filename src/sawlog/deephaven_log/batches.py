@@ -17,6 +17,7 @@ from sawlog.deephaven_log import layout
 from sawlog.deephaven_log.columns import PARTITION_KEY, constant_array, enum_table
 from sawlog.deephaven_log.kernels import gather
 from sawlog.format import FILE_COLUMN, OFFSET_COLUMN
+from sawlog.kernels.vector import SLACK
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -148,7 +149,7 @@ class RowBatch:
                 self._firsts.append(take((rows + 1) * layout.COUNT_SIZE))
                 column.values = self._firsts[-1] + layout.COUNT_SIZE
                 column.room = self._rooms[index]
-                column.body = take(int(self._rooms[index]) + gather.SLACK)
+                column.body = take(int(self._rooms[index]) + SLACK)
         self._arena_bytes = max(place, 1)
         every = np.arange(len(columns))
         columns.valid = 2 * every * rows

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from sawlog.errors import SchemaError
-from sawlog.filodb_record.kernels.gather import SLACK, Labels, Texts
+from sawlog.filodb_record.kernels.gather import Labels, Texts
 from sawlog.filodb_record.kernels.payloads import valid_ends
 
 if TYPE_CHECKING:
@@ -76,10 +76,10 @@ def map_parts(given: pa.Array, name: str, first_row: int) -> Labels:
 
 
 def texts_of(strings: Sequence[bytes]) -> Texts:
-    """Strings as kernels take them, followed by SLACK."""
+    """Strings as kernels take them."""
     ends = np.zeros(len(strings) + 1, np.int32)
     ends[1:] = np.cumsum([len(one) for one in strings])
-    return Texts(np.frombuffer(b"".join(strings) + bytes(SLACK), np.uint8), ends)
+    return Texts(np.frombuffer(b"".join(strings), np.uint8), ends)
 
 
 def binary_parts(array: pa.Array) -> Texts:

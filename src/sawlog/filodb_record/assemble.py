@@ -19,6 +19,7 @@ from sawlog.filodb_record.kernels.series import FIXED, PAYLOADS
 from sawlog.filodb_record.layout import HistogramFormat, Kind
 from sawlog.filodb_record.options import ReadOptions
 from sawlog.filodb_record.schemas.record import RecordSchema
+from sawlog.kernels.gather import gathered
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -153,11 +154,7 @@ class ColumnBuilder:
         found = payloads._replace(positions=np.zeros(rows.count, np.uint64), lengths=np.zeros(rows.count, np.uint32))
         state = np.zeros(rows.count, np.uint8)
         maps.find_labels(payloads, np.frombuffer(key, np.uint8), numbers, found, state)
-        data = np.zeros(int(found.lengths.sum(dtype=np.int64)) + gather.SLACK, np.uint8)
-        into = gather.Texts(data, np.zeros(rows.count + 1, np.int32))
-        gather.gather_strings(found, into)
-        buffers = [None, pa.py_buffer(into.ends), pa.py_buffer(data)]
-        return pa.Array.from_buffers(pa.binary(), rows.count, buffers), state
+        return pa.Array.from_buffers(pa.binary(), rows.count, [None, *_slices(found)]), state
 
     def keep(self, wanted: NDArray[np.bool_]) -> None:
         """Leave rows out of what was gathered."""
@@ -266,14 +263,11 @@ class ColumnBuilder:
             return self._histogram_array(one, payloads, validity, bad)
         if one.nested_schema is not None:
             return self._nested_array(one, rows, payloads, validity, bad, marks)
-        data = Column(np.uint8, int(payloads.lengths.sum(dtype=np.int64)) + gather.SLACK)
-        ends = _new_ends(rows.count)
-        texts = gather.Texts(data.values, ends.values)
-        gather.gather_strings(payloads, texts)
+        ends, data = _slices(payloads)
         if pa.types.is_string(one.arrow.type):
+            texts = gather.Texts(np.frombuffer(data, np.uint8), np.frombuffer(ends, np.int32))
             _check_text(texts, np.arange(rows.count + 1, dtype=np.int32), bad)
-        buffers = [validity, ends.take(rows.count + 1), data.take(int(texts.ends[-1]))]
-        return pa.Array.from_buffers(one.arrow.type, rows.count, buffers)
+        return pa.Array.from_buffers(one.arrow.type, rows.count, [validity, ends, data])
 
     def _map_array(
         self, one: ViewField, payloads: gather.Payloads, validity: pa.Buffer | None, bad: gather.Bad
@@ -402,6 +396,11 @@ def _new_ends(count: int) -> Column:
     ends = Column(np.int32, count + 1)
     ends.values[0] = 0
     return ends
+
+
+def _slices(payloads: gather.Payloads) -> tuple[pa.Buffer, pa.Buffer]:
+    """The ends and the bytes of payloads, as Arrow has them."""
+    return gathered(payloads.data, payloads.positions.view(np.int64), payloads.lengths.astype(np.int64))
 
 
 def _split(texts: gather.Texts) -> list[bytes]:

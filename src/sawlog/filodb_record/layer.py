@@ -14,7 +14,6 @@ from sawlog.filodb_record.arrays import cast, values_of
 from sawlog.filodb_record.columns import TIMESTAMP
 from sawlog.filodb_record.encode import Encoder, refuse_nulls
 from sawlog.filodb_record.kernels import containers as c
-from sawlog.filodb_record.kernels.gather import SLACK
 from sawlog.filodb_record.options import WriteOptions
 from sawlog.filodb_record.target import RECORD_COLUMN, SCHEMA_COLUMN, TIME_COLUMN, Target
 
@@ -42,7 +41,7 @@ class Layer:
         self._options = options
         self._sink = sink
         self._rows = 0
-        self._out = np.zeros(out_bytes + 2 * options.container_size + SLACK, np.uint8)
+        self._out = np.zeros(out_bytes + 2 * options.container_size, np.uint8)
         self._state = c.new_layer()
         self._sizes = np.zeros(1, np.int64)
         self._encoder = Encoder(target.layouts)

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from sawlog.kernels.jit import inlined
+from sawlog.kernels.text import utf8_length
 
 _ZERO = np.uint64(0)
 _ONE = np.uint64(1)
@@ -67,26 +68,6 @@ def put_integer(out: Any, pos: Any, value: Any) -> Any:
         rest //= _TEN
         width += _ONE
     return put_digits(out, pos, value, width)
-
-
-@inlined
-def utf8_length(data: Any, pos: Any, end: Any) -> Any:
-    """Bytes of the character at `pos`, which is no ASCII; 0 where it is no UTF-8."""
-    first = data[pos]
-    if first < 0xC2 or first > 0xF4:
-        return _ZERO
-    length = _TWO if first < 0xE0 else (_THREE if first < 0xF0 else _FOUR)
-    if end - pos < length:
-        return _ZERO
-    second = data[pos + _ONE]
-    low = 0xA0 if first == 0xE0 else (0x90 if first == 0xF0 else 0x80)
-    high = 0x9F if first == 0xED else (0x8F if first == 0xF4 else 0xBF)
-    if second < low or second > high:
-        return _ZERO
-    for i in range(2, length):
-        if data[pos + np.uint64(i)] & 0xC0 != 0x80:
-            return _ZERO
-    return length
 
 
 @inlined
@@ -186,16 +167,3 @@ def put_timestamp(out: Any, pos: Any, micros: Any) -> Any:
     out[pos] = 90
     out[pos + _ONE] = 34
     return pos + _TWO
-
-
-@inlined
-def is_utf8(data: Any, start: Any, end: Any) -> Any:
-    """Whether `data[start:end]` is UTF-8."""
-    while start < end:
-        length = _ONE
-        if data[start] >= 128:
-            length = utf8_length(data, start, end)
-            if length == _ZERO:
-                return False
-        start += length
-    return True

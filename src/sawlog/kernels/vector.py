@@ -10,8 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from sawlog.kernels.jit import CHECKED, inlined, intrinsic, ir, types
+from sawlog.kernels.jit import CHECKED, always_inlined, inlined, intrinsic, ir, types
 from sawlog.kernels.memory import (
+    copy_bytes,
     load_big_u16,
     load_big_u32,
     load_big_u64,
@@ -145,26 +146,52 @@ gather_big_u64: Any = _make(8)
 """The same for 8 values of 8 bytes."""
 
 
-@intrinsic
-def _copy_16(typing_context: Any, target: Any, at: Any, source: Any, start: Any) -> Any:
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        pointer = ir.VectorType(ir.IntType(8), 16).as_pointer()
-        there, here = (
-            builder.bitcast(_address(context, builder, signature, arguments, place), pointer) for place in (0, 2)
-        )
-        builder.store(builder.load(here, align=1), there, align=1)
-        return context.get_dummy_value()
+def _copier(size: int) -> Any:
+    @intrinsic
+    def copy(typing_context: Any, target: Any, at: Any, source: Any, start: Any) -> Any:
+        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            pointer = ir.VectorType(ir.IntType(8), size).as_pointer()
+            there, here = (
+                builder.bitcast(_address(context, builder, signature, arguments, place), pointer) for place in (0, 2)
+            )
+            builder.store(builder.load(here, align=1), there, align=1)
+            return context.get_dummy_value()
 
-    return types.void(target, types.uint64, source, types.uint64), generate
+        return types.void(target, types.uint64, source, types.uint64), generate
+
+    def checked_copy(target: Any, at: Any, source: Any, start: Any) -> None:
+        for i in range(size):
+            target[at + np.uint64(i)] = source[start + np.uint64(i)]
+
+    return inlined(checked_copy) if CHECKED else copy
 
 
-def _checked_copy_16(target: Any, at: Any, source: Any, start: Any) -> None:
-    for i in range(16):
-        target[at + np.uint64(i)] = source[start + np.uint64(i)]
+copy_16: Any = _copier(16)
+"""`copy_16(target, at, source, start)`: copy 16 bytes between places that do not overlap."""
+copy_32: Any = _copier(32)
+"""The same for 32 bytes."""
+
+SLACK = 16
+"""What `copy_short` may write past the bytes it copies."""
+_SLACK = np.uint64(SLACK)
+_LONG = np.uint64(128)
 
 
-copy_16: Any = inlined(_checked_copy_16) if CHECKED else _copy_16
-"""`copy_16(target, at, source, start)`: copy 16 bytes between arrays that do not overlap."""
+@always_inlined
+def copy_short(target: Any, at: Any, source: Any, start: Any, length: Any) -> None:
+    """Copy a string that is mostly short, in steps of 16 bytes; what comes after it in the target may be overwritten.
+
+    No array is read or written past its end.
+    """
+    room = min(np.uint64(len(source)) - start, np.uint64(len(target)) - at)
+    if length > _LONG or room < length + _SLACK:
+        copy_bytes(target, at, source, start, length)
+        return
+    copy_16(target, at, source, start)
+    done = _SLACK
+    while done < length:
+        copy_16(target, at + done, source, start + done)
+        done += _SLACK
 
 
 PLACES = 64

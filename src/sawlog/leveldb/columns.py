@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from sawlog.arrow import Column, array_of, constant_string
-from sawlog.kernels.gather import gather_slices
+from sawlog.arrow import array_of, constant_string
+from sawlog.kernels.gather import gathered
 from sawlog.leveldb.records.layout import NAMES
 from sawlog.leveldb.table.layout import OPERATIONS
 
@@ -113,16 +113,6 @@ def named(codes: NDArray[Any], names: tuple[str, ...]) -> pa.Array:
 @cache
 def _same(name: str) -> pa.Array:
     return constant_string(name, _SAME_ROWS)
-
-
-def gathered(
-    data: NDArray[np.uint8], starts: NDArray[np.int64], lengths: NDArray[np.int64]
-) -> tuple[pa.Buffer, pa.Buffer]:
-    """Ends and bytes of `data[start : start + length]`, one after the other."""
-    out, ends = Column(np.uint8, int(lengths.sum())), Column(np.int32, len(starts) + 1)
-    ends.values[0] = 0
-    gather_slices(data, starts, lengths, out.values, ends.values)
-    return ends.take(len(starts) + 1), out.take(int(ends.values[-1]))
 
 
 def binary_parts(column: pa.Array) -> tuple[NDArray[np.uint8], NDArray[np.int32]]:

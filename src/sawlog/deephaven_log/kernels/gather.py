@@ -9,16 +9,15 @@ import numpy as np
 from sawlog.deephaven_log import layout
 from sawlog.kernels.jit import inlined
 from sawlog.kernels.memory import (
-    copy_bytes,
     load_big_u16,
     load_big_u32,
     load_big_u64,
-    load_u64,
     store_u16,
     store_u32,
     store_u64,
 )
-from sawlog.kernels.vector import copy_16, gather_big_u8, gather_big_u16, gather_big_u32, gather_big_u64, lanes
+from sawlog.kernels.text import beyond_ascii
+from sawlog.kernels.vector import copy_short, gather_big_u8, gather_big_u16, gather_big_u32, gather_big_u64, lanes
 
 COLUMN = np.dtype(
     [
@@ -53,8 +52,6 @@ COLUMN = np.dtype(
 
 CHUNK = 512
 """Rows that are located, then gathered, at a time: few enough to stay in the fastest cache."""
-SLACK = 16
-"""Short values are copied as so many bytes."""
 ABSENT = 0xFFFFFFFF
 
 _ABSENT = np.uint64(ABSENT)
@@ -62,9 +59,7 @@ _ZERO = np.uint64(0)
 _ONE = np.uint64(1)
 _FOUR = np.uint64(4)
 _EIGHT = np.uint64(8)
-_SLACK = np.uint64(SLACK)
 _LENGTH = np.uint64(layout.COUNT_SIZE)
-_HIGH_BITS = np.uint64(0x8080808080808080)
 
 
 @inlined
@@ -235,33 +230,6 @@ def _gather_fixed(data: Any, column: Any, uneven: Any, places: Any, count: Any, 
 
 
 @inlined
-def _copy_value(data: Any, at: Any, length: Any, arena: Any, target: Any) -> None:
-    """Copy a value, a short one as a whole vector: what that takes too much is written over or never looked at."""
-    if length <= _SLACK and np.uint64(len(data)) - at >= _SLACK:
-        copy_16(arena, target, data, at)
-    else:
-        copy_bytes(arena, target, data, at, length)
-
-
-@inlined
-def _note_high(column: Any, arena: Any, used: Any) -> None:
-    """Note whether a byte above 127 is among those of a text that were just copied, while they are in the cache."""
-    if column.text == 0:
-        return
-    start = np.uint64(column.body + column.used)
-    end = np.uint64(column.body) + used
-    bits = _ZERO
-    while end - start >= _EIGHT:
-        bits |= load_u64(arena, start)
-        start += _EIGHT
-    while start < end:
-        bits |= np.uint64(arena[start])
-        start += _ONE
-    if bits & _HIGH_BITS != _ZERO:
-        column.high = 1
-
-
-@inlined
 def _gather_bytes(data: Any, column: Any, places: Any, count: Any, row: Any, arena: Any) -> None:
     """Copy one column of values with a length; all located rows have it. Its room was seen to before."""
     place = column.segment * CHUNK
@@ -272,11 +240,12 @@ def _gather_bytes(data: Any, column: Any, places: Any, count: Any, row: Any, are
     for i in range(count):
         at = np.uint64(places[place + i]) + offset
         length = load_big_u32(data, at - _LENGTH)
-        _copy_value(data, at, length, arena, target + used)
+        copy_short(arena, target + used, data, at, length)
         used += length
         store_u32(arena, ends, used)
         ends += _FOUR
-    _note_high(column, arena, used)
+    if column.text != 0 and beyond_ascii(arena, target + np.uint64(column.used), target + used):
+        column.high = 1
     column.used = used
 
 
@@ -298,13 +267,14 @@ def _gather_mixed_bytes(
             scratch[valid + i] = 0
         else:
             length = load_big_u32(data, at)
-            _copy_value(data, at + _LENGTH, length, arena, target + used)
+            copy_short(arena, target + used, data, at + _LENGTH, length)
             used += length
             if column.nulls != 0:
                 scratch[valid + i] = 1
         store_u32(arena, ends, used)
         ends += _FOUR
-    _note_high(column, arena, used)
+    if column.text != 0 and beyond_ascii(arena, target + np.uint64(column.used), target + used):
+        column.high = 1
     column.used = used
 
 

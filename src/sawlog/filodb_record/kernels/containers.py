@@ -9,11 +9,11 @@ import numpy as np
 from sawlog.chain.kernels import record_type
 from sawlog.chain.layout import storer
 from sawlog.filodb_record import layout
-from sawlog.filodb_record.kernels.gather import SLACK, copy_short
 from sawlog.filodb_record.kernels.payloads import NO_ROOM, PROGRESS, TOO_LONG, Encoded
 from sawlog.kernels.jit import inlined, kernel
 from sawlog.kernels.memory import copy_bytes, load_u32, load_u64, store_u16, store_u32, store_u64
 from sawlog.kernels.signature import Array, Bool, Bytes, Int64, Int64s, OutBytes, OutInt64s, Record, UInt64s
+from sawlog.kernels.vector import copy_short
 from sawlog.kernels.xxh32 import xxh32
 
 LAYER = record_type(
@@ -52,7 +52,6 @@ _store_time = storer(layout.TIMESTAMP)
 _ZERO = np.uint64(0)
 _FOUR = np.uint64(4)
 _EIGHT = np.uint64(8)
-_SLACK = np.uint64(SLACK)
 _PREFIX = np.uint64(layout.PAYLOAD_LENGTH_SIZE)
 _SEED = np.uint64(layout.HASH_SEED)
 
@@ -101,10 +100,7 @@ def _put(row: Any, begin: Any, total: Any, start_of_payloads: Any, ops: Any, val
             source = load_u64(scratch, place + row * _EIGHT) - _PREFIX
             length = np.uint64(load_u32(scratch, np.uint64(ops[i].second) + row * _FOUR)) + _PREFIX
             store_u32(out, slot, pointer)
-            if np.uint64(len(out)) - (begin + pointer + length) >= _SLACK:
-                copy_short(out, begin + pointer, payloads, source, length, np.uint64(len(payloads)))
-            else:
-                copy_bytes(out, begin + pointer, payloads, source, length)
+            copy_short(out, begin + pointer, payloads, source, length)
             pointer += length
 
 
@@ -144,7 +140,7 @@ def encode_records(
         if total > layout.MAX_PAYLOAD:
             progress.wrong = total
             return TOO_LONG
-        if np.uint64(len(out)) - used < np.uint64(total) + _PREFIX + _SLACK:
+        if np.uint64(len(out)) - used < np.uint64(total) + _PREFIX:
             return NO_ROOM
         store_u16(out, used, np.uint64(total))
         used += _PREFIX
@@ -261,7 +257,7 @@ def lay_records(rows: Rows, plan: Plan, state: Annotated[Any, Record(LAYER)], ou
             _close(out, sizes, state, plan.size, plan.whole and full)
         if state.start < 0:
             start = state.end
-            if len(out) - start < plan.size + SLACK:
+            if len(out) - start < plan.size:
                 return FLUSH
             state.start = start
             state.time = rows.times[row]

@@ -1,16 +1,13 @@
-"""Copies of short byte strings, and checks of text: what strings and maps share."""
+"""What strings and maps share: where they are, and the check of their text."""
 
 from __future__ import annotations
 
-from typing import Annotated, Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from sawlog.kernels.jit import inlined, kernel
-from sawlog.kernels.json_text import utf8_length
-from sawlog.kernels.memory import copy_bytes, load_u64, store_u64
+from sawlog.kernels.jit import kernel
 from sawlog.kernels.signature import (
-    WRITABLE,
     Bytes,
     Int32s,
     Int64,
@@ -20,9 +17,7 @@ from sawlog.kernels.signature import (
     OutUInt32s,
     OutUInt64s,
 )
-
-SLACK = 8
-"""Bytes that a target must have after what is copied to it."""
+from sawlog.kernels.text import utf8_end
 
 
 class Texts(NamedTuple):
@@ -97,65 +92,6 @@ class Bad(NamedTuple):
     where: OutInt64s
 
 
-_SLACK = np.uint64(SLACK)
-_EIGHT = np.uint64(8)
-_ZERO = np.uint64(0)
-_ONE = np.uint64(1)
-_HIGH_BITS = np.uint64(0x8080808080808080)
-
-
-@inlined
-def copy_short(target: Any, at: Any, source: Any, start: Any, length: Any, limit: Any) -> None:
-    """Copy a short string in steps of eight bytes: the last one writes beyond it, into the slack.
-
-    `limit` is the length of the source.
-    """
-    if limit - start < length + _SLACK:
-        copy_bytes(target, at, source, start, length)
-        return
-    done = _ZERO
-    while done < length:
-        store_u64(target, at + done, load_u64(source, start + done))
-        done += _SLACK
-
-
-@kernel
-def gather_strings(payloads: Payloads, into: Annotated[Texts, WRITABLE]) -> None:
-    """Copy `Payloads` to `Texts`, whose data has room for them and SLACK; its first end is 0."""
-    data = payloads.data
-    limit = np.uint64(len(data))
-    used = _ZERO
-    for row in range(len(payloads.positions)):
-        length = np.uint64(payloads.lengths[row])
-        copy_short(into.data, used, data, payloads.positions[row], length, limit)
-        used += length
-        into.ends[row + 1] = used
-
-
-@inlined
-def beyond_ascii(data: Any, at: Any, length: Any) -> Any:
-    """Whether any of `length` bytes is above 127."""
-    seen = _ZERO
-    end = at + length
-    while end - at >= _EIGHT:
-        seen |= load_u64(data, at)
-        at += _EIGHT
-    while at < end:
-        seen |= np.uint64(data[at])
-        at += _ONE
-    return seen & _HIGH_BITS != _ZERO
-
-
-@inlined
-def _valid_to(data: Any, at: Any, end: Any) -> Any:
-    """The first position in `data[at:end]` at which it is no UTF-8; the end when it is."""
-    length = _ONE
-    while at < end and length != _ZERO:
-        length = _ONE if data[at] < 128 else utf8_length(data, at, end)
-        at += length
-    return at
-
-
 @kernel
 def check_text(texts: Texts, groups: Int32s, kind: Int64, bad: Bad) -> None:
     """Mark the rows that hold text which is not UTF-8.
@@ -171,8 +107,8 @@ def check_text(texts: Texts, groups: Int32s, kind: Int64, bad: Bad) -> None:
             continue
         for text in range(groups[row], groups[row + 1]):
             start, end = np.uint64(texts.ends[text]), np.uint64(texts.ends[text + 1])
-            valid = _valid_to(texts.data, start, end) - start
-            if valid < end - start:
+            valid = utf8_end(texts.data, start, end)
+            if valid < end:
                 bad.kinds[row] = kind
-                bad.where[row] = valid
+                bad.where[row] = valid - start
                 break

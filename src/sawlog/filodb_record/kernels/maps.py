@@ -13,7 +13,7 @@ import numpy as np
 from sawlog.arrow import Column
 from sawlog.chain.kernels import record_type
 from sawlog.filodb_record import layout
-from sawlog.filodb_record.kernels.gather import SLACK, Bad, LabelRoom, Payloads, Texts, beyond_ascii, copy_short
+from sawlog.filodb_record.kernels.gather import Bad, LabelRoom, Payloads, Texts
 from sawlog.filodb_record.layout import Kind
 from sawlog.kernels.intern import enter, find, hash_string, new_seed
 from sawlog.kernels.jit import always_inlined, inlined, kernel
@@ -28,6 +28,8 @@ from sawlog.kernels.memory import (
     store_u64,
 )
 from sawlog.kernels.signature import Bytes, Int64, OutBytes, OutUInt64s, Record, UInt64
+from sawlog.kernels.text import beyond_ascii
+from sawlog.kernels.vector import copy_short
 
 ROOM = record_type(
     "entries",
@@ -65,7 +67,6 @@ _EIGHT = np.uint64(8)
 _SEVEN = np.uint64(7)
 _HALF = np.uint64(32)
 _VALUE_LENGTH = np.uint64(layout.MAP_VALUE_LENGTH_SIZE)
-_SLACK = np.uint64(SLACK)
 _FLAG = layout.PREDEFINED_FLAG
 _BAD_MAP = int(Kind.BAD_MAP)
 _UNKNOWN_KEY = int(Kind.UNKNOWN_PREDEFINED_KEY)
@@ -119,17 +120,6 @@ def _same_map(data: Any, sought: Any, number: Any) -> Any:
 
 
 @always_inlined
-def _copy_words(target: Any, at: Any, source: Any, start: Any, length: Any) -> Any:
-    """Copy in steps of eight bytes, where both have slack; the position after the last step in the source."""
-    end = start + length
-    while start < end:
-        store_u64(target, at, load_u64(source, start))
-        at += _EIGHT
-        start += _EIGHT
-    return start
-
-
-@always_inlined
 def _copy_ends(ends: Any, first: Any, source: Any, start: Any, count: Any, shift: Any) -> Any:
     """Write the ends of `count` texts after end number `first`, two at a time; the position after the source."""
     at = (first + _ONE) * _FOUR
@@ -151,15 +141,15 @@ def _repeat(memo: Any, place: Any, maps: Any, room: Any) -> Any:
     entries, key_used, value_used = np.uint64(room.entries), np.uint64(room.key_bytes), np.uint64(room.value_bytes)
     if (
         np.uint64(len(keys.ends)) < (entries + count + _ONE + _ONE) * _FOUR
-        or np.uint64(len(keys.data)) - key_used < key_bytes + _SLACK
-        or np.uint64(len(values.data)) - value_used < value_bytes + _SLACK
+        or np.uint64(len(keys.data)) - key_used < key_bytes
+        or np.uint64(len(values.data)) - value_used < value_bytes
     ):
         return False
     at = place + _HEAD + _padded(load_u32(data, place))
     at = _copy_ends(keys.ends, entries, data, at, count, key_used)
     at = _copy_ends(values.ends, entries, data, at, count, value_used)
-    at = _copy_words(keys.data, key_used, data, at, key_bytes)
-    _copy_words(values.data, value_used, data, at, value_bytes)
+    copy_short(keys.data, key_used, data, at, key_bytes)
+    copy_short(values.data, value_used, data, at + _padded(key_bytes), value_bytes)
     room.entries = entries + count
     room.key_bytes = key_used + key_bytes
     room.value_bytes = value_used + value_bytes
@@ -185,7 +175,7 @@ def _learn(memo: Any, slot: Any, hashed: Any, sought: Any, maps: Any, first: Any
     key_bytes, value_bytes = np.uint64(room.key_bytes) - key_start, np.uint64(room.value_bytes) - value_start
     place = np.uint64(known.used)
     need = _HEAD + _padded(length) + (count + count + _ONE + _ONE) * _FOUR + _padded(key_bytes) + _padded(value_bytes)
-    if 2 * known.count >= len(memo.slots) or np.uint64(len(data)) - place < need + _SLACK:
+    if 2 * known.count >= len(memo.slots) or np.uint64(len(data)) - place < need:
         return
     store_u32(data, place, length)
     store_u32(data, place + _FOUR, count)
@@ -212,7 +202,6 @@ def _learn(memo: Any, slot: Any, hashed: Any, sought: Any, maps: Any, first: Any
 def _walk(payloads: Any, row: Any, names: Any, maps: Any, room: Any, bad: Any) -> Any:
     """Copy the entries of one map; whether there was room for them. One that is damaged comes out empty."""
     window, keys, values = payloads.data, maps.keys, maps.values
-    limit, names_limit = np.uint64(len(window)), np.uint64(len(names.data))
     known = len(names.ends) - 1
     key_room, value_room = np.uint64(len(keys.data)), np.uint64(len(values.data))
     max_entries = np.uint64(len(keys.ends)) // _FOUR - _ONE
@@ -235,25 +224,25 @@ def _walk(payloads: Any, row: Any, names: Any, maps: Any, room: Any, bad: Any) -
                 break
             start = np.uint64(names.ends[index])
             length = np.uint64(names.ends[index + 1]) - start
-            if key_room - key_used < length + _SLACK:
+            if key_room - key_used < length:
                 return False
-            copy_short(keys.data, key_used, names.data, start, length, names_limit)
+            copy_short(keys.data, key_used, names.data, start, length)
         else:
             length = np.uint64(code)
             if end - at < length:
                 break
-            if key_room - key_used < length + _SLACK:
+            if key_room - key_used < length:
                 return False
-            copy_short(keys.data, key_used, window, at, length, limit)
+            copy_short(keys.data, key_used, window, at, length)
             at += length
         key_used += length
         length = load_u16(window, at) if end - at >= _VALUE_LENGTH else end
         if end - at < _VALUE_LENGTH or end - at - _VALUE_LENGTH < length:
             break
         at += _VALUE_LENGTH
-        if value_room - value_used < length + _SLACK:
+        if value_room - value_used < length:
             return False
-        copy_short(values.data, value_used, window, at, length, limit)
+        copy_short(values.data, value_used, window, at, length)
         at += length
         value_used += length
         entries += _ONE
@@ -264,8 +253,7 @@ def _walk(payloads: Any, row: Any, names: Any, maps: Any, room: Any, bad: Any) -
         bad.kinds[row], bad.where[row] = kind, place
         return True
     first_key, first_value = np.uint64(room.key_bytes), np.uint64(room.value_bytes)
-    high = beyond_ascii(keys.data, first_key, key_used - first_key)
-    high = high or beyond_ascii(values.data, first_value, value_used - first_value)
+    high = beyond_ascii(keys.data, first_key, key_used) or beyond_ascii(values.data, first_value, value_used)
     room.high = high
     room.beyond_ascii |= np.int64(high)
     room.entries = entries
@@ -282,10 +270,9 @@ def gather_maps(
 
     Args:
         payloads: `Payloads`, the entries of each row's map.
-        names: `Texts`, the predefined keys, and SLACK.
+        names: `Texts`, the predefined keys.
         memo: `Memo`.
-        maps: `Labels`; those of keys and values are int32 as uint8, as many of both; all first ends are 0, and there is
-            room for SLACK after keys and values.
+        maps: `Labels`; those of keys and values are int32 as uint8, as many of both; all first ends are 0.
         room: `ROOM`, all 0 to begin with.
         bad: `Bad`: what explains it is the entry's position in the map, or the number of the predefined key. Maps that
             are damaged come out empty.

@@ -12,7 +12,7 @@ import numpy as np
 
 from sawlog.chain.kernels import record_type
 from sawlog.filodb_record import layout
-from sawlog.filodb_record.kernels.gather import SLACK, Labels, Texts, copy_short
+from sawlog.filodb_record.kernels.gather import Labels, Texts
 from sawlog.kernels.intern import enter, find, hash_string
 from sawlog.kernels.jit import always_inlined, inlined, kernel, wide_kernel
 from sawlog.kernels.memory import load_u64, same_bytes, store_u16
@@ -31,6 +31,7 @@ from sawlog.kernels.signature import (
     UInt32s,
     UInt64,
 )
+from sawlog.kernels.vector import copy_short
 from sawlog.kernels.xxh32 import xxh32
 
 # What is wrong with a value.
@@ -56,7 +57,7 @@ class Names(NamedTuple):
     """Predefined keys, and an index of them.
 
     Attributes:
-        texts: `Texts`, and SLACK.
+        texts: `Texts`.
         heads: int16[HEADS], per first byte and length the first key of such, or -1.
         following: int16 per key, the next such key, or -1.
     """
@@ -93,7 +94,6 @@ _ZERO = np.uint64(0)
 _ONE = np.uint64(1)
 _TWO = np.uint64(2)
 _EIGHT = np.uint64(8)
-_SLACK = np.uint64(SLACK)
 _PREFIX = np.uint64(layout.PAYLOAD_LENGTH_SIZE)
 _LONGEST = np.uint64(layout.MAX_PAYLOAD)
 _LONGEST_KEY = np.uint64(layout.MAX_KEY)
@@ -151,7 +151,6 @@ def encode_strings(
     """
     data, ends = texts.data, texts.ends
     positions, lengths, hashes = into.positions, into.lengths, into.hashes
-    limit = np.uint64(len(data))
     used = np.uint64(progress.used)
     last: Any = np.int64(-1)
     for row in range(progress.row, len(positions)):
@@ -171,11 +170,11 @@ def encode_strings(
         if length > longest:
             progress.wrong = length
             return TOO_LONG
-        if np.uint64(len(out)) - used < length + _PREFIX + _SLACK:
+        if np.uint64(len(out)) - used < length + _PREFIX:
             return NO_ROOM
         store_u16(out, used, length)
         used += _PREFIX
-        copy_short(out, used, data, start, length, limit)
+        copy_short(out, used, data, start, length)
         positions[row] = used
         lengths[row] = length
         if into.hashed:
@@ -340,7 +339,7 @@ def _put_map(maps: Any, first: Any, count: Any, work: Any, out: Any, used: Any, 
         if value_length > _LONGEST:
             progress.wrong = value_length
             return TOO_LONG, used
-        if room - used < length + value_length + np.uint64(3) + _SLACK:
+        if room - used < length + value_length + np.uint64(3):
             return NO_ROOM, used
         number = np.int64(work.numbers[work.order[i]])
         if number >= 0:
@@ -349,11 +348,11 @@ def _put_map(maps: Any, first: Any, count: Any, work: Any, out: Any, used: Any, 
         else:
             out[used] = length
             used += _ONE
-            copy_short(out, used, keys, start, length, np.uint64(len(keys)))
+            copy_short(out, used, keys, start, length)
             used += length
         store_u16(out, used, value_length)
         used += _TWO
-        copy_short(out, used, values, value_start, value_length, np.uint64(len(values)))
+        copy_short(out, used, values, value_start, value_length)
         used += value_length
     return 0, used
 

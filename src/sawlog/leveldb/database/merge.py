@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 from sawlog.arrow import array_of, batch_of, batch_of_rows, fixed_array, scalar_of, values_of
 from sawlog.damage import Damage
 from sawlog.errors import FormatError
+from sawlog.kernels.gather import gathered
 from sawlog.leveldb.columns import (
     BLOB,
     ENTITY,
@@ -32,7 +33,6 @@ from sawlog.leveldb.columns import (
     Stream,
     binary_parts,
     count_below,
-    gathered,
     named,
     newest_ranges,
 )

@@ -8,10 +8,11 @@ import numpy as np
 
 from sawlog.chain.kernels import record_type
 from sawlog.kernels.jit import inlined, kernel
-from sawlog.kernels.json_text import is_utf8, put_integer
+from sawlog.kernels.json_text import put_integer
 from sawlog.kernels.memory import copy_bytes
 from sawlog.kernels.protobuf import read_field
 from sawlog.kernels.signature import Array, Bytes, OutBytes, OutInt32s
+from sawlog.kernels.text import utf8_end
 from sawlog.leveldb.datastore.layout import GROUP_END, wire_tag
 
 KEY = record_type(
@@ -78,7 +79,7 @@ def _read_path(data: Any, pos: Any, end: Any, steps: Any, count: Any) -> Any:
             if tag == _STEP_ID:
                 step.id = np.int64(start)
                 step.has_id = 1
-            elif tag not in (_TYPE, _STEP_NAME) or not is_utf8(data, start, pos):
+            elif tag not in (_TYPE, _STEP_NAME) or utf8_end(data, start, pos) != pos:
                 return -1
             elif tag == _TYPE:
                 step.kind = start
@@ -111,7 +112,7 @@ def read_key(data: Any, pos: Any, end: Any, tables: Any, row: Any, count: Any) -
             if count < 0:
                 return -1
             key.steps = count - key.first_step
-        elif tag not in (_APP, _NAME_SPACE, _DATABASE_ID) or not is_utf8(data, start, pos):
+        elif tag not in (_APP, _NAME_SPACE, _DATABASE_ID) or utf8_end(data, start, pos) != pos:
             return -1
         elif tag == _NAME_SPACE:
             key.namespace = start

@@ -13,6 +13,7 @@ from sawlog.kernels.memory import copy_bytes, load_u64, prefetch, store_u64
 from sawlog.kernels.protobuf import varint
 from sawlog.kernels.signature import Array, Bool, Bytes, Int64, OutBytes, OutInt32s, OutInt64s, Record, UInt64
 from sawlog.kernels.snappy import SLACK, expand_snappy
+from sawlog.kernels.vector import copy_32
 from sawlog.leveldb.table import layout
 from sawlog.leveldb.table.kernels import (
     AS_IS,
@@ -168,17 +169,6 @@ _MISPLACED_KEY = int(Kind.MISPLACED_KEY)
 _TOO_LARGE = int(Kind.BLOCK_TOO_LARGE)
 _BAD_COMPRESSION = int(Kind.BAD_COMPRESSION)
 _UNKNOWN = 255
-
-
-@inlined
-def _copy_short(target: Any, at: Any, source: Any, start: Any) -> None:
-    """Copy `_SHORT` bytes, from and to anywhere: no branch is guessed wrong, as in a loop over what is needed."""
-    one, two = load_u64(source, start), load_u64(source, start + _EIGHT)
-    three, four = load_u64(source, start + _SIXTEEN), load_u64(source, start + _TWENTY_FOUR)
-    store_u64(target, at, one)
-    store_u64(target, at + _EIGHT, two)
-    store_u64(target, at + _SIXTEEN, three)
-    store_u64(target, at + _TWENTY_FOUR, four)
 
 
 @inlined
@@ -353,7 +343,7 @@ def _lay_shared(target: Any, keys: Any, before: Any, shared: Any, held: Any, tra
     """Lay down what a key shares with the one at `before`, of which `held` bytes stand there still."""
     if before != keys:
         if shared <= _SHORT:
-            _copy_short(target, keys, target, before)
+            copy_32(target, keys, target, before)
         else:
             copy_bytes(target, keys, target, before, min(shared, held))
     if shared > held:
@@ -364,7 +354,7 @@ def _lay_shared(target: Any, keys: Any, before: Any, shared: Any, held: Any, tra
 def _lay_rest(target: Any, at: Any, data: Any, start: Any, rest: Any) -> None:
     """Lay down what a key does not share."""
     if rest <= _SHORT and start + _SHORT <= np.uint64(len(data)):
-        _copy_short(target, at, data, start)
+        copy_32(target, at, data, start)
     else:
         copy_bytes(target, at, data, start, rest)
 

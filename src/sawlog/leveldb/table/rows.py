@@ -15,6 +15,7 @@ from sawlog.arrow import Column, batch_of, constant_string, fixed_array
 from sawlog.damage import UNSUPPORTED, Damage, Findings, Tail, TailStatus
 from sawlog.errors import ChangedError, DamageError, DiskError, SchemaError, UnsupportedError
 from sawlog.format import OFFSET_COLUMN
+from sawlog.kernels.gather import gathered
 from sawlog.kernels.snappy import SLACK
 from sawlog.leveldb.columns import (
     KEY,
@@ -24,7 +25,6 @@ from sawlog.leveldb.columns import (
     STAMP,
     VALUE,
     binary_parts,
-    gathered,
     named,
 )
 from sawlog.leveldb.table import entries as e

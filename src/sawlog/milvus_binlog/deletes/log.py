@@ -13,7 +13,7 @@ import pyarrow as pa
 from sawlog.arrow import array_of, fixed_array
 from sawlog.damage import Findings
 from sawlog.guard import Undecodable, decode_by, decode_json
-from sawlog.kernels.gather import gather_slices
+from sawlog.kernels.gather import gathered
 from sawlog.milvus_binlog import layout
 from sawlog.milvus_binlog.columns import offsets_of
 from sawlog.milvus_binlog.deletes import kernels
@@ -196,10 +196,8 @@ def _usual_cells(cells: pa.Array) -> tuple[pa.Array, pa.Array] | None:
     count = kernels.text_cells(data, offsets, numbers, lengths, times)
     if not count:
         return None
-    keys = np.empty(int(lengths[:count].sum()), np.uint8)
-    ends = np.zeros(count + 1, np.int32)
-    gather_slices(data, numbers[:count], lengths[:count], keys, ends)
-    binary = pa.Array.from_buffers(pa.binary(), count, [None, pa.py_buffer(ends), pa.py_buffer(keys)])
+    keys = gathered(data, numbers[:count], lengths[:count])
+    binary = pa.Array.from_buffers(pa.binary(), count, [None, *keys])
     try:
         return binary.cast(pa.string()), fixed_array(pa.int64(), times[:count])
     except pa.ArrowInvalid:  # not UTF-8; one by one, it is found where

@@ -1,0 +1,61 @@
+"""What bytes are text, for use inside kernels: UTF-8, and ASCII."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from sawlog.kernels.jit import inlined
+from sawlog.kernels.memory import load_u64
+
+_ZERO = np.uint64(0)
+_ONE = np.uint64(1)
+_TWO = np.uint64(2)
+_THREE = np.uint64(3)
+_FOUR = np.uint64(4)
+_EIGHT = np.uint64(8)
+_HIGH_BITS = np.uint64(0x8080808080808080)
+
+
+@inlined
+def utf8_length(data: Any, pos: Any, end: Any) -> Any:
+    """Bytes of the character at `pos`, which is not ASCII; 0 where it is not UTF-8."""
+    first = data[pos]
+    if first < 0xC2 or first > 0xF4:
+        return _ZERO
+    length = _TWO if first < 0xE0 else (_THREE if first < 0xF0 else _FOUR)
+    if end - pos < length:
+        return _ZERO
+    second = data[pos + _ONE]
+    low = 0xA0 if first == 0xE0 else (0x90 if first == 0xF0 else 0x80)
+    high = 0x9F if first == 0xED else (0x8F if first == 0xF4 else 0xBF)
+    if second < low or second > high:
+        return _ZERO
+    for i in range(2, length):
+        if data[pos + np.uint64(i)] & 0xC0 != 0x80:
+            return _ZERO
+    return length
+
+
+@inlined
+def utf8_end(data: Any, start: Any, end: Any) -> Any:
+    """The first position in `data[start:end]` at which it is not UTF-8; `end` where all of it is."""
+    length = _ONE
+    while start < end and length != _ZERO:
+        length = _ONE if data[start] < 128 else utf8_length(data, start, end)
+        start += length
+    return start
+
+
+@inlined
+def beyond_ascii(data: Any, start: Any, end: Any) -> Any:
+    """Whether any byte of `data[start:end]` is above 127."""
+    seen = _ZERO
+    while end - start >= _EIGHT:
+        seen |= load_u64(data, start)
+        start += _EIGHT
+    while start < end:
+        seen |= np.uint64(data[start])
+        start += _ONE
+    return seen & _HIGH_BITS != _ZERO
