@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -139,3 +140,67 @@ def test_blocks_files_and_transactions(tmp_path: Path) -> None:
     assert (found["transaction"]["file"], found["transaction"]["offset"]) == (1, 8)
     assert (found["flag"]["name"], found["flag"]["value"], found["last_file"]["file"]) == ("txindex", "1", 0)
     assert found[None]["reason"] == "a key that begins with b'x'"
+
+
+REAL = Path(__file__).parents[1] / "golden" / "leveldb_database" / "bitcoin-knots-29.4"
+"""A chain of its own that a node has made, and what the node said of it over RPC: see the README there."""
+
+
+@pytest.fixture(scope="module")
+def truth() -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((REAL / "truth.json").read_text("utf-8"))
+    return found
+
+
+def decoded(database: str, view: str) -> list[dict[str, Any]]:
+    assert sawlog.open(REAL / database).info()["decoded by"] == f"--view {view}"
+    found = rows(REAL / database, view)
+    assert not [row for row in found if row["reason"]]
+    return found
+
+
+def test_coins_are_those_of_the_node(truth: dict[str, Any]) -> None:
+    found = decoded("chainstate", "bitcoin_chainstate")
+    names = ("txid", "output", "height", "coinbase", "amount")
+    coins = {(*(row[name] for name in names), row["script"].hex()) for row in found if row["kind"] == "coin"}
+    assert coins == {(*place, script) for *place, _, script in truth["coins"]}
+    assert len({kind for *_, kind, _ in truth["coins"]}) == 7
+    assert len(coins) == truth["sums"]["txouts"]
+    assert sum(amount for *_, amount, _ in coins) == round(truth["sums"]["total_amount"] * 100_000_000)
+    assert [row["blocks"] for row in found if row["kind"] == "best_block"] == [[truth["sums"]["bestblock"]]]
+    history = rows(REAL / "chainstate", "bitcoin_chainstate", history=True)
+    assert {row["operation"] for row in history} == {"put", "delete"}
+    assert not [row for row in history if row["reason"]]
+
+
+def test_blocks_are_those_of_the_node(truth: dict[str, Any]) -> None:
+    """With one that another took the place of, and one of which only the header is known."""
+    found = {row["hash"]: row for row in decoded("blocks/index", "bitcoin_blocks") if row["kind"] == "block"}
+    names = ("height", "version", "merkle_root", "time", "nonce", "bits", "transactions")
+    known = {name: [row[one] for one in names] for name, row in found.items()}
+    expected = {
+        name: [height, version, merkle, time, nonce, int(bits, 16), transactions]
+        for name, (height, version, merkle, time, nonce, bits, transactions) in truth["blocks"].items()
+    }
+    assert known == expected
+    assert set(truth["tips"].values()) == {"active", "valid-fork", "headers-only"}
+    assert {name: row["offset"] for name, row in found.items() if row["offset"] is not None} == truth["places"]
+    heights = {row["height"]: name for name, row in found.items() if name not in truth["tips"]}
+    assert all(row["previous"] == heights[row["height"] - 1] for row in found.values() if row["height"])
+
+
+def test_transactions_are_where_the_node_put_them(truth: dict[str, Any]) -> None:
+    """All but the first, which nobody can spend; and that of a block that another took the place of."""
+    found = decoded("indexes/txindex", "bitcoin_blocks")
+    places = {
+        row["hash"]: (row["file"], row["offset"], row["transaction_offset"])
+        for row in found
+        if row["kind"] == "transaction"
+    }
+    replaced = {name for name, state in truth["tips"].items() if state == "valid-fork"}
+    stored = {truth["blocks"][name][0]: at for name, at in truth["places"].items() if name not in replaced}
+    expected = {name: (0, stored[height], start) for name, (height, start) in truth["transactions"].items() if height}
+    assert {name: place for name, place in places.items() if name in truth["transactions"]} == expected
+    left = [place for name, place in places.items() if name not in truth["transactions"]]
+    assert left == [(0, truth["places"][name], 1) for name in replaced]
+    assert [row["hash"] for row in found if row["kind"] == "best_block"] == [truth["sums"]["bestblock"]]

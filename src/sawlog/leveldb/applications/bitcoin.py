@@ -98,16 +98,12 @@ def _coin(cursor: Cursor) -> dict[str, Any]:
     }
 
 
-def _heads(cursor: Cursor) -> dict[str, Any]:
-    """Blocks between which the chainstate is while it is written."""
-    return {"blocks": [block_hash(cursor) for _ in range(_count(cursor))]}
-
-
-def _count(cursor: Cursor) -> int:
+def _hashes(cursor: Cursor) -> dict[str, Any]:
+    """Blocks, such as those between which the chainstate is while it is written."""
     count = cursor.byte()
     if count * HASH_SIZE > cursor.left:
         raise UnknownBytesError(f"{count} hashes in {cursor.left} bytes")
-    return count
+    return {"blocks": [block_hash(cursor) for _ in range(count)]}
 
 
 def _block(cursor: Cursor) -> dict[str, Any]:
@@ -125,13 +121,17 @@ def _block(cursor: Cursor) -> dict[str, Any]:
     return row | {"time": cursor.little(4), "bits": cursor.little(4), "nonce": cursor.little(4)}
 
 
-def _file(cursor: Cursor) -> dict[str, Any]:
-    names = ("blocks", "size", "undo_size", "first_height", "last_height", "first_time", "last_time")
-    return {name: varint(cursor) for name in names}
+def _varints(*names: str) -> Callable[[Cursor], dict[str, Any]]:
+    return lambda cursor: {name: varint(cursor) for name in names}
 
 
-def _transaction(cursor: Cursor) -> dict[str, Any]:
-    return {name: varint(cursor) for name in ("file", "offset", "transaction_offset")}
+_FILE = _varints("blocks", "size", "undo_size", "first_height", "last_height", "first_time", "last_time")
+
+
+def _locator(cursor: Cursor) -> dict[str, Any]:
+    """How far an index has come: the hash of that block, then of ones before it."""
+    cursor.take(4, "version")
+    return {"hash": next(iter(_hashes(cursor)["blocks"]), None)}
 
 
 class Bitcoin(ApplicationView):
@@ -190,7 +190,7 @@ class Chainstate(Bitcoin):
     kinds: ClassVar = {
         b"C": ("coin", lambda key: {"txid": block_hash(key), "output": varint(key)}, _coin),
         b"B": ("best_block", lambda key: {}, lambda value: {"blocks": [block_hash(value)]}),
-        b"H": ("head_blocks", lambda key: {}, _heads),
+        b"H": ("head_blocks", lambda key: {}, _hashes),
     }
 
     def recognizes(self, path: str, comparator: str, keys: Sequence[bytes]) -> bool:
@@ -220,16 +220,16 @@ class BlockIndex(Bitcoin):
     )
     kinds: ClassVar = {
         b"b": ("block", lambda key: {"hash": block_hash(key)}, _block),
-        b"f": ("file", lambda key: {"file": key.little(4)}, _file),
+        b"f": ("file", lambda key: {"file": key.little(4)}, _FILE),
         b"l": ("last_file", lambda key: {}, lambda value: {"file": value.little(4)}),
-        b"t": ("transaction", lambda key: {"hash": block_hash(key)}, _transaction),
+        b"t": ("transaction", lambda key: {"hash": block_hash(key)}, _varints("file", "offset", "transaction_offset")),
         b"F": (
             "flag",
             lambda key: {"name": key.take(key.byte(), "name").decode("ascii", "backslashreplace")},
             lambda value: {"value": value.rest().decode("ascii", "backslashreplace")},
         ),
         b"R": ("reindexing", lambda key: {}, lambda value: {"value": value.rest().decode("ascii", "backslashreplace")}),
-        b"B": ("best_block", lambda key: {}, lambda value: {"value": value.rest().hex()}),
+        b"B": ("best_block", lambda key: {}, _locator),
     }
 
     def recognizes(self, path: str, comparator: str, keys: Sequence[bytes]) -> bool:
