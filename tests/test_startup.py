@@ -20,6 +20,7 @@ from sawlog.recognition import formats
 
 SHOP = Path(__file__).parents[1] / "examples" / "data" / "shop"
 PEBBLE = Path(__file__).parent / "golden" / "leveldb_database" / "pebble-1.1.5-ranges-alone" / "db"
+GOLDEN = Path(__file__).parent / "golden" / "milvus" / "synthetic"
 ROWS = 20
 
 SCRIPT = """
@@ -174,16 +175,36 @@ print(json.dumps([table["operation"].to_pylist(), asked]))
     assert json.loads(done.stdout) == [["put", "delete"], []]
 
 
-def test_deletes_and_dynamic_fields_of_milvus_do_without_pandas() -> None:
-    script = """
-import sys
-import pyarrow as pa
-from sawlog.arrow import array_of
-from sawlog.milvus_binlog.collection.dynamic import DynamicField, expand
-from sawlog.milvus_binlog.deletes.log import text_deletes
-((keys, times),) = text_deletes(array_of(['{"ts": 7, "pk": 1, "pkType": 5}'], pa.string()), 0, [])
-(column,) = expand([DynamicField("a", "int64")], array_of(['{"a": 3}', None], pa.string())).values()
-print(len(keys), len(times), str(column[0]), column.null_count, "pandas" in sys.modules)
+MILVUS_READS: dict[str, dict[str, object]] = {
+    "deletes": {"view": "deletes"},
+    "history": {"view": "history"},
+    "dedupe": {"dedupe": True},
+    "as_of": {"as_of": (1 << 40) + 7},
+    "dynamic fields": {"dynamic_fields": ["*"]},
+}
+"""What is read of a collection with deletes and a dynamic field besides its views."""
+
+
+def test_deletes_and_dynamic_fields_of_milvus_do_without_pandas(tmp_path: Path) -> None:
+    dynamic = pa.field("$meta", pa.string(), metadata={"sawlog.milvus.type": "JSON", "sawlog.milvus.dynamic": "true"})
+    schema = pa.schema([pa.field("pk", pa.int64(), nullable=False), dynamic])
+    rows = pa.table([pa.array([1, 2, 2]), pa.array(['{"a": 3}', '{"b": "x"}', "{}"])], schema=schema)
+    places = {
+        name: pa.array([number]) for name, number in [("timestamp", (1 << 40) + 5), ("partition", 2), ("segment", 100)]
+    }
+    tree = tmp_path / "root"
+    sawlog.write(rows, tree, format="milvus_binlog", timestamp=1 << 40, primary_key="pk", tree="backup")
+    sawlog.write(pa.table({"pk": [1], **places}), tree, format="milvus_binlog", content="deletes", tree="backup")
+    columns = GOLDEN / "delta" / "multi_field_int64"
+    script = (
+        SCRIPT
+        + f"""
+import sawlog
+counts = [sawlog.read({str(tree)!r}, format="milvus_binlog", **one).num_rows for one in {list(MILVUS_READS.values())!r}]
+counts.append(sawlog.read({str(columns)!r}, format="milvus_binlog").num_rows)
+print(json.dumps([counts, asked]))
 """
+    )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
-    assert done.stdout == "1 1 3 1 False\n", done.stdout + done.stderr
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout) == [[1, 3, 1, 2, 2, 2], []]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from sawlog.arrow import fixed_array
+from sawlog.arrow import boolean_values, fixed_array
 from sawlog.errors import SchemaError
 from sawlog.milvus_binlog import kernels
 from sawlog.milvus_binlog.kernels import Elements, Messages
@@ -97,7 +97,7 @@ def _large_text(field: Field, array: pa.Array) -> pa.Array:
         SchemaError: For what is neither a text nor one.
     """
     offsets, data = offsets_of(array)
-    filled = array.is_valid().to_numpy(zero_copy_only=False)
+    filled = boolean_values(array.is_valid())
     if (filled & (np.diff(offsets) == 0)).any():
         row = int(np.argmax(filled & (np.diff(offsets) == 0)))
         raise SchemaError(f"field {field.name!r}, row {row}: a text without the byte that says where it is")
@@ -147,7 +147,7 @@ def _validity(array: pa.Array) -> pa.Buffer | None:
     """The validity bitmap of an array as one that begins at its first value."""
     if not array.null_count:
         return None
-    return pa.py_buffer(np.packbits(array.is_valid().to_numpy(zero_copy_only=False), bitorder="little"))
+    return pa.py_buffer(np.packbits(boolean_values(array.is_valid()), bitorder="little"))
 
 
 def _slots(array: pa.Array, width: int) -> pa.Array:

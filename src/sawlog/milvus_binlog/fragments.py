@@ -384,4 +384,4 @@ class DeltaFragment(Fragment):
             PARTITION_COLUMN: partition,
             SEGMENT_COLUMN: segment,
         }
-        return pa.repeat(pa.scalar(constants[wanted.name], wanted.type), count)
+        return constant(constants[wanted.name], wanted.type, count)

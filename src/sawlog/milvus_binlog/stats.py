@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from sawlog.arrow import batch_of_rows, fixed_array
+from sawlog.arrow import batch_of_rows, fixed_array, values_of
 from sawlog.damage import Damage, Findings
 from sawlog.errors import FormatError
 from sawlog.milvus_binlog import kernels, layout
@@ -87,7 +87,7 @@ class BloomFilter:
 
     def _run(self, keys: pa.Array, *, add: bool) -> int:
         if pa.types.is_int64(keys.type):
-            data = np.ascontiguousarray(keys.to_numpy()).view(np.uint8)
+            data = values_of(keys, np.int64).view(np.uint8)
             offsets = np.arange(0, 8 * len(keys) + 1, 8, dtype=np.int64)
         else:
             offsets, data = offsets_of(keys.cast(pa.string()))

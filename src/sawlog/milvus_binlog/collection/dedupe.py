@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
+from sawlog.arrow import values_of
 from sawlog.damage import Findings
 from sawlog.milvus_binlog.collection.fragments import BatchFragment
 from sawlog.milvus_binlog.types import ROW_ID, TIMESTAMP, Field
@@ -28,8 +29,9 @@ def newest(fragments: Sequence[BatchFragment], primary: Field) -> list[BatchFrag
     table = pa.concat_tables(parts) if parts else pa.table({})
     if not table.num_rows:
         return list(fragments)
-    keys = table.column(0).combine_chunks().dictionary_encode().indices.to_numpy()
-    order = np.lexsort((table.column(1).to_numpy(), table.column(2).to_numpy(), keys))
+    values, ids, times = (column.combine_chunks() for column in table.columns)
+    keys = values_of(values.dictionary_encode().indices, np.int32)
+    order = np.lexsort((values_of(ids, np.int64), values_of(times, np.int64), keys))
     last = np.ones(len(order), bool)
     last[:-1] = keys[order][1:] != keys[order][:-1]
     keep = np.zeros(len(order), np.uint8)

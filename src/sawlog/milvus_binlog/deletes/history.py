@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
+from sawlog.arrow import boolean_values, values_of
 from sawlog.milvus_binlog import layout
 from sawlog.milvus_binlog.deletes.index import check_room, until_then
 from sawlog.milvus_binlog.deletes.log import Deletes
@@ -50,9 +51,9 @@ class DeleteHistory:
             times.append(stamps)
         every = pa.chunked_array(keys) if keys else pa.chunked_array([], pa.int64())
         self._known = every.unique()
-        stamps = np.concatenate([np.asarray(one.to_numpy()) for one in times]) if times else np.empty(0, np.int64)
+        stamps = np.concatenate([np.empty(0, np.int64), *(values_of(one, np.int64) for one in times)])
         self._times = np.unique(stamps)
-        codes = _index_in(every, self._known).combine_chunks().to_numpy().astype(np.int64)
+        codes = values_of(_index_in(every, self._known).combine_chunks(), np.int32).astype(np.int64)
         self._deletes = np.sort(self._places(codes, np.searchsorted(self._times, stamps)))
 
     def _places(self, codes: NDArray[np.int64], ranks: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -70,8 +71,8 @@ class DeleteHistory:
         if keys.type != self._known.type or not len(self._known):
             return found
         codes = _index_in(keys, self._known)
-        rows = np.flatnonzero(codes.is_valid().to_numpy(zero_copy_only=False))
-        key = codes.drop_null().to_numpy().astype(np.int64)
+        rows = np.flatnonzero(boolean_values(codes.is_valid()))
+        key = values_of(codes.drop_null(), np.int32).astype(np.int64)
         after = self._places(key, np.searchsorted(self._times, times[rows], side="right"))
         at = np.searchsorted(self._deletes, after)
         place = self._deletes[np.minimum(at, len(self._deletes) - 1)]

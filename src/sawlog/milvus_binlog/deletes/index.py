@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from sawlog.arrow import values_of
+from sawlog.arrow import scalar_of, values_of
 from sawlog.errors import OptionError
 from sawlog.kernels.intern import Interner, Strings, new_seed
 from sawlog.milvus_binlog.columns import offsets_of
@@ -86,7 +86,7 @@ def until_then(deletes: Deletes, until: int | None) -> tuple[pa.Array, pa.Array]
         return deletes.keys, deletes.times
     import pyarrow.compute as pc
 
-    early = pc.less_equal(deletes.times, until)
+    early = pc.less_equal(deletes.times, scalar_of(until, deletes.times.type))
     return deletes.keys.filter(early), deletes.times.filter(early)
 
 

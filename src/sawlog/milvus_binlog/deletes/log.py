@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from sawlog.arrow import array_of, fixed_array
+from sawlog.arrow import array_of, fixed_array, scalar_of
 from sawlog.damage import Findings
 from sawlog.guard import Undecodable, decode_by, decode_json
 from sawlog.kernels.gather import gathered
@@ -141,7 +141,8 @@ def _places(payload: Payload) -> tuple[int, int]:
 def _valid(keys: pa.Array, times: pa.Array, row: int, bad: list[tuple[int, str]]) -> tuple[pa.Array, pa.Array]:
     import pyarrow.compute as pc
 
-    fine = pc.and_(pc.and_(keys.is_valid(), times.is_valid()), pc.greater_equal(times, 0)).fill_null(False)
+    fine = pc.and_(pc.and_(keys.is_valid(), times.is_valid()), pc.greater_equal(times, scalar_of(0, times.type)))
+    fine = fine.fill_null(scalar_of(False, pa.bool_()))
     if pa.types.is_string(keys.type) and not _is_text(keys):
         fine = pc.and_(fine, array_of([_is_text(keys.slice(at, 1)) for at in range(len(keys))], pa.bool_()))
         keys = keys.cast(pa.binary())
