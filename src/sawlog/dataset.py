@@ -12,7 +12,6 @@ import pyarrow as pa
 from sawlog.computed import Columns, parse_columns, parse_filter
 from sawlog.damage import DamageWarning, FileReport, Findings, Report
 from sawlog.errors import SawlogError, SchemaError, warn
-from sawlog.follow import Range
 from sawlog.format import TASK_BYTES, Contents, Format, Fragment, Request
 from sawlog.guard import wrap_errors
 from sawlog.reading import map_ordered, once
@@ -37,21 +36,19 @@ class Dataset:
         contents: What the format knows of the files.
         scan: What is wanted of them.
 
+    Attributes:
+        request: The scan with its columns, as `contents` are asked for it.
+
     Raises:
         SchemaError: For a column that the view does not have.
     """
 
     contents: Contents
     scan: Scan
-    _request: Request = field(init=False)
+    request: Request = field(init=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "_request", self.contents.request(self.scan))
-
-    @classmethod
-    def of(cls, format: Format, files: Sequence[File], scan: Scan) -> Self:
-        """Open files."""
-        return cls(format.open(files, scan), scan)
+        object.__setattr__(self, "request", self.contents.request(self.scan))
 
     @property
     def format(self) -> Format:
@@ -66,55 +63,32 @@ class Dataset:
     @property
     def schema(self) -> pa.Schema:
         """Schema of the delivered batches."""
-        return self._request.projection.schema
+        return self.request.projection.schema
 
     @cached_property
     def skipped(self) -> list[Skipped]:
         """What the path holds and a read leaves out."""
         beside = self.contents.beside
         others = left_out(self.format, self.files, beside, self.scan.view) if beside else []
-        return [*others, *self.contents.left_out(self._request)]
+        return [*others, *self.contents.left_out(self.request)]
 
     def info(self) -> dict[str, Any]:
         """Facts about the content that cost no more than headers, for people to read."""
         with wrap_errors(f"{self.contents.where}: info failed"):
-            facts = self.contents.facts(self._request)
+            facts = self.contents.facts(self.request)
         self.scan.storage.confirm()
         return facts
 
     def fragments(self, task_bytes: int | None = TASK_BYTES) -> list[Fragment]:
         """Fragments in reading order; together they hold every row exactly once."""
-        return list(self.contents.fragments(self._request, task_bytes))
-
-    def pieces(self, task_bytes: int | None = None) -> Iterator[Fragment]:
-        """Fragments for the threads of this process; of the size asked for, where one thread reads."""
-        return self.contents.pieces(self._request, task_bytes)
+        return list(self.contents.fragments(self.request, task_bytes))
 
     def tasks(self, task_bytes: int = TASK_BYTES) -> list[list[Fragment]]:
         """Fragments packed, in order, into tasks of about `task_bytes` of input."""
-        return self.contents.tasks(self._request, task_bytes)
-
-    def splits(self, task_bytes: int) -> list[Dataset]:
-        """Datasets that together are this one, each to be planned by the task that reads it; see `Contents.splits`."""
-        return [Dataset(one, self.scan) for one in self.contents.splits(self._request, task_bytes)]
-
-    def committed_end(self, file: File, position: int) -> int:
-        """How far a file can be read; see `Contents.committed_end`."""
-        return self.contents.committed_end(self._request, file, position)
-
-    def between(self, ranges: Sequence[Range]) -> list[Fragment]:
-        """The fragments that read ranges of the files; see `Contents.between`."""
-        return self.contents.between(self._request, ranges)
-
-    def with_scan(self, scan: Scan) -> Self:
-        """The same files under another choice of columns and rows; what was read of them is not read again.
-
-        View, options and storage of a scan cannot change: they are what the files were opened by.
-        """
-        return replace(self, scan=scan)
+        return self.contents.tasks(self.request, task_bytes)
 
     def with_projection(self, columns: Columns | None = None, filter: Any = None) -> Self:
-        """The same dataset with fewer columns or rows.
+        """The same dataset with fewer columns or rows; what was read of the files is not read again.
 
         Args:
             columns: Names to deliver, in order, or names and expressions; those of the dataset if not given.
@@ -133,7 +107,8 @@ class Dataset:
         if filter is not None and scan.expression is not None:
             filter = scan.expression & filter
         expression = scan.expression if filter is None else filter
-        return self.with_scan(replace(scan, columns=scan.columns if chosen is None else chosen, expression=expression))
+        scan = replace(scan, columns=scan.columns if chosen is None else chosen, expression=expression)
+        return replace(self, scan=scan)
 
     def scanner(self, columns: Columns | None = None, filter: Any = None, batch_size: int | None = None) -> Scanner:
         """Rows under one more choice of columns and rows, which is pushed into the decoder.
@@ -159,18 +134,8 @@ class Dataset:
             yield from self.scanner(columns, filter, batch_size).to_batches()
             return
         collector = _WarningCollector(self.skipped)
-        yield from self.read(collector.add)
+        yield from read_rows(self, collector.add)
         collector.report()
-
-    def read(self, done: _Done, task_bytes: int | None = None) -> Iterator[pa.RecordBatch]:
-        """The rows, as record batches, in order; what was left out goes to `done`, fragment by fragment.
-
-        Args:
-            done: Takes what a fragment came across, once its rows are delivered.
-            task_bytes: As for `fragments`, where one thread reads.
-        """
-        threads = self.contents.threads(self._request)
-        yield from self.contents.confirmed(read_fragments(self.pieces(task_bytes), threads, done))
 
     def to_reader(self) -> pa.RecordBatchReader:
         """The rows as a stream of record batches."""
@@ -180,7 +145,7 @@ class Dataset:
         """The rows as a table in memory; arguments are those of `scanner`."""
         chosen = self.with_projection(columns, filter)
         collector = _WarningCollector(chosen.skipped)
-        batches = chosen._at_once(lambda dataset, done: list(dataset.read(done)), collector.add)
+        batches = _at_once(chosen, lambda dataset, done: list(read_rows(dataset, done)), collector.add)
         collector.report()
         return pa.Table.from_batches(batches, chosen.schema)
 
@@ -195,44 +160,15 @@ class Dataset:
         if self.scan.filters or self.scan.expression is not None or self.scan.view == "damage":
             return sum(batch.num_rows for batch in self.to_batches())
         collector = _WarningCollector(self.skipped)
-        total = self.count(collector.add)
+        total = count_rows(self, collector.add)
         collector.report()
         return total
-
-    def count(self, done: _Done) -> int:
-        """How many rows there are before any filter; what was left out goes to `done`, fragment by fragment."""
-        return self._at_once(Dataset._count, done)
-
-    def _count(self, done: _Done) -> int:
-        total = 0
-        threads = self.contents.threads(self._request)
-        scanned = lambda fragment: fragment.scan_into(Findings(fragment.scan.on_damage))  # noqa: E731
-        for fragment, findings in map_ordered(self.pieces(), once(scanned), threads):
-            total += findings.rows
-            done(fragment, findings)
-        self.scan.storage.confirm()
-        return total
-
-    def _at_once(self, work: Callable[[Dataset, _Done], _Result], done: _Done) -> _Result:
-        """What is made of all rows together: see `Contents.optimistic`."""
-        contents = self.contents.optimistic()
-        if contents is not None:
-            told: list[tuple[Fragment, Findings]] = []
-            try:
-                result = work(replace(self, contents=contents), lambda *found: told.append(found))
-            except SawlogError:
-                pass  # what is wrong is found again, by fragments that know more
-            else:
-                for found in told:
-                    done(*found)
-                return result
-        return work(self, done)
 
     def head(self, n: int = 10) -> pa.Table:
         """The first `n` rows; nothing after them is read."""
         batches = []
         missing = n
-        fragments = self.contents.fragments(self._request, None)
+        fragments = self.contents.fragments(self.request, None)
         rows = read_fragments(fragments, 1, _WarningCollector(self.skipped).add)
         for batch in self.contents.confirmed(rows):
             batches.append(batch.slice(0, missing))
@@ -252,7 +188,7 @@ class Dataset:
             advance: Called with the input bytes of every fragment that is done.
             every: Whether reports list every damage, however many there are.
         """
-        return self.contents.verify(self._request, task_bytes, advance, every=every)
+        return self.contents.verify(self.request, task_bytes, advance, every=every)
 
     def report(
         self, task_bytes: int | None = None, advance: Callable[[int], None] | None = None, *, every: bool = False
@@ -276,7 +212,7 @@ class Dataset:
         """
         from sawlog.watching import Watch
 
-        return Watch(self, positions, poll)
+        return Watch(self.contents, self.scan, positions, poll)
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
         """The Arrow C stream, by which Polars, DuckDB, pandas and others read a dataset."""
@@ -360,6 +296,52 @@ def exported(reader: pa.RecordBatchReader, requested: object = None) -> object:
     if broken:
         raise SchemaError(f"the column {broken[0]!r} has a NUL in its name, with which no other library can take it")
     return reader.__arrow_c_stream__(requested)
+
+
+def read_rows(dataset: Dataset, done: _Done, task_bytes: int | None = None) -> Iterator[pa.RecordBatch]:
+    """The rows of a dataset, as record batches, in order; what was left out goes to `done`, fragment by fragment.
+
+    Args:
+        dataset: What is read.
+        done: Takes what a fragment came across, once its rows are delivered.
+        task_bytes: As for `Dataset.fragments`, where one thread reads.
+    """
+    contents, request = dataset.contents, dataset.request
+    fragments = contents.thread_fragments(request, task_bytes)
+    yield from contents.confirmed(read_fragments(fragments, contents.threads(request), done))
+
+
+def count_rows(dataset: Dataset, done: _Done) -> int:
+    """How many rows there are before any filter; what was left out goes to `done`, fragment by fragment."""
+    return _at_once(dataset, _count, done)
+
+
+def _count(dataset: Dataset, done: _Done) -> int:
+    total = 0
+    contents, request = dataset.contents, dataset.request
+    scanned = lambda fragment: fragment.scan_into(Findings(fragment.scan.on_damage))  # noqa: E731
+    fragments, threads = contents.thread_fragments(request), contents.threads(request)
+    for fragment, findings in map_ordered(fragments, once(scanned), threads):
+        total += findings.rows
+        done(fragment, findings)
+    dataset.scan.storage.confirm()
+    return total
+
+
+def _at_once(dataset: Dataset, work: Callable[[Dataset, _Done], _Result], done: _Done) -> _Result:
+    """What is made of all rows together: see `Contents.optimistic`."""
+    contents = dataset.contents.optimistic()
+    if contents is not None:
+        reported: list[tuple[Fragment, Findings]] = []
+        try:
+            result = work(replace(dataset, contents=contents), lambda *found: reported.append(found))
+        except SawlogError:
+            pass  # what is wrong is found again, by fragments that know more
+        else:
+            for found in reported:
+                done(*found)
+            return result
+    return work(dataset, done)
 
 
 def read_fragments(fragments: Iterable[Fragment], threads: int, done: _Done) -> Iterator[pa.RecordBatch]:

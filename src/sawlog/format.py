@@ -342,7 +342,7 @@ class Contents(ABC):
         """
         return None
 
-    def pieces(self, request: Request, task_bytes: int | None = None) -> Iterator[Fragment]:
+    def thread_fragments(self, request: Request, task_bytes: int | None = None) -> Iterator[Fragment]:
         """Fragments for the threads of this process; of the size asked for, where one thread reads."""
         return self.fragments(request, PIECE_BYTES if self.threads(request) > 1 and self.shared else task_bytes)
 
@@ -450,8 +450,8 @@ class Contents(ABC):
         self, request: Request, task_bytes: int | None, advance: Callable[[int], None] | None, *, every: bool
     ) -> Iterator[tuple[Fragment, Findings]]:
         """What every fragment comes across, in order."""
-        pieces, threads = self.pieces(request, task_bytes), self.threads(request)
-        for fragment, findings in map_ordered(pieces, once(lambda one: one.inspect(every=every)), threads):
+        fragments, threads = self.thread_fragments(request, task_bytes), self.threads(request)
+        for fragment, findings in map_ordered(fragments, once(lambda one: one.inspect(every=every)), threads):
             if advance is not None:
                 advance(fragment.size)
             yield fragment, findings

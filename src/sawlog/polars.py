@@ -38,7 +38,7 @@ def scan(source: Input | Dataset, **options: Any) -> pl.LazyFrame:
     ) -> Iterator[pl.DataFrame]:
         chosen = dataset.with_projection(columns)
         if limit is not None:
-            chosen = chosen.with_scan(replace(chosen.scan, threads=1))  # nothing is read ahead
+            chosen = replace(chosen, scan=replace(chosen.scan, threads=1))  # nothing is read ahead
         left = limit
         for batch in Scanner(chosen, batch_size).to_batches():
             if left is not None and left <= 0:

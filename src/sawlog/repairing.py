@@ -127,9 +127,10 @@ class _Held(Storage):
 def _source(format: Format, files: Sequence[File], scan: Scan) -> Dataset:
     """The rows of what is repaired; its damage where no row is read before it is repaired."""
     try:
-        return Dataset.of(format, files, scan)
+        return Dataset(format.open(files, scan), scan)
     except FormatError:
-        return Dataset.of(format, files, replace(scan, view="damage"))
+        scan = replace(scan, view="damage")
+        return Dataset(format.open(files, scan), scan)
 
 
 def _tables(dataset: Dataset) -> Iterator[Dataset]:
@@ -137,7 +138,7 @@ def _tables(dataset: Dataset) -> Iterator[Dataset]:
     named = {repr(one.options): one.options for one in dataset.contents.tables()}
     for options in named.values():
         scan = replace(dataset.scan, options=replace(dataset.scan.options, **options))
-        yield Dataset.of(dataset.format, dataset.files, scan)
+        yield Dataset(dataset.format.open(dataset.files, scan), scan)
     if not named:
         yield dataset
 
@@ -151,7 +152,7 @@ def _prove(source: Dataset, copies: Sequence[File], scan: Scan, target: str) -> 
     """
     if not copies:
         raise FormatError(f"{source.files[0].path}: nothing can be taken out of it")
-    copy = Dataset.of(source.format, copies, scan)
+    copy = Dataset(source.format.open(copies, scan), scan)
     refused = f"{target}: the repaired copy was not published:"
     for report in copy.verify():
         if report.damaged or report.tail.unfinished:

@@ -13,7 +13,7 @@ from sawlog.stream.offset import Offset, Place
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from sawlog.stream.files import Followed
+    from sawlog.format import Contents, Scan
 
 
 class Watch:
@@ -24,7 +24,8 @@ class Watch:
     look, or iterating again, goes on after the last row that was handed out.
 
     Args:
-        dataset: What is watched; files that appear under its paths belong to it. Its columns stay those of the watch.
+        contents: The files to begin with; those that appear under the same paths belong to them.
+        scan: What is wanted of them. The columns of now stay those of the watch.
         positions: How much of each file is known already, as `positions` was, or as `{path: bytes}`, which is taken on
             trust; nothing if not given.
         poll: Seconds between two looks where nothing was added.
@@ -33,10 +34,12 @@ class Watch:
         OptionError: When the view cannot be followed; some views raise it with the first look.
     """
 
-    def __init__(self, dataset: Followed, positions: Mapping[str, Any] | None = None, poll: float = 1.0) -> None:
-        paths = dataset.scan.roots or tuple(file.path for file in dataset.contents.files)
-        foreign = [file.path for file in dataset.contents.beside]
-        self._follower = Follower.of(dataset, paths, dataset.scan, StreamOptions(), foreign)
+    def __init__(
+        self, contents: Contents, scan: Scan, positions: Mapping[str, Any] | None = None, poll: float = 1.0
+    ) -> None:
+        paths = scan.roots or tuple(file.path for file in contents.files)
+        foreign = [file.path for file in contents.beside]
+        self._follower = Follower.of(contents, paths, scan, StreamOptions(), foreign)
         self._offset = self._start(positions or {})
         self._end: Offset | None = None
         self._rows = 0

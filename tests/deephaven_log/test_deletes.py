@@ -88,7 +88,8 @@ def test_threads_begin_before_a_log_is_cut(tmp_path: Path, monkeypatch):
         return go_on(one, target)
 
     monkeypatch.setattr(walk.CutWalk, "go_on", counted)
-    pieces = sawlog.open(path, deletes="ignore").pieces(1000)
+    dataset = sawlog.open(path, deletes="ignore")
+    pieces = dataset.contents.thread_fragments(dataset.request, 1000)
     next(pieces)
     assert len(steps) == 1
     assert len(list(pieces)) == planned - 1

@@ -78,7 +78,7 @@ class Stream:
         **options: Any,
     ) -> None:
         dataset = sawlog.open(path, format=format, view=view)
-        self.follower = Follower.of(dataset, [str(path)], dataset.scan, StreamOptions(**options))
+        self.follower = Follower.of(dataset.contents, [str(path)], dataset.scan, StreamOptions(**options))
         self.offset = offset or Offset()
         self.numbers: list[int] = []
 
@@ -401,7 +401,7 @@ def test_rocksdb_moves_logs_into_its_archive(tmp_path: Path) -> None:
     format = sawlog.formats()["leveldb_log"]
     assert format.stream_name("db/archive/000004.log") == "db/000004.log"
     dataset = sawlog.open(tmp_path, format="leveldb_log")
-    follower = Follower.of(dataset, [str(tmp_path)], dataset.scan, StreamOptions())
+    follower = Follower.of(dataset.contents, [str(tmp_path)], dataset.scan, StreamOptions())
     end = follower.latest(Offset())
     assert sorted(end.files) == ["000004.log", "000005.log"]
     (tmp_path / "archive").mkdir()

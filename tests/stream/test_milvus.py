@@ -33,7 +33,7 @@ def delete(root: Path, keys: list[int], number: int) -> None:
 class Stream:
     def __init__(self, root: Path, view: str, offset: Offset | None = None, **options: Any) -> None:
         dataset = sawlog.open(root, format=FORMAT, view=view)
-        self.follower = Follower.of(dataset, [str(root)], dataset.scan, StreamOptions(**options))
+        self.follower = Follower.of(dataset.contents, [str(root)], dataset.scan, StreamOptions(**options))
         self.offset = offset or Offset()
 
     def step(self) -> list[int]:

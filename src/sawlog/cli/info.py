@@ -17,7 +17,7 @@ from sawlog.cli.output import Page, progress, show, size_text, tail_text
 from sawlog.cli.render import metadata
 from sawlog.cli.scan import DamageSummary, size_of, told
 from sawlog.damage import Tail, TailStatus
-from sawlog.dataset import Dataset
+from sawlog.dataset import Dataset, count_rows
 from sawlog.format import Format
 from sawlog.skipped import Skipped
 from sawlog.storage import File
@@ -182,4 +182,4 @@ def _count(dataset: Dataset, losses: DamageSummary) -> int:
     if dataset.scan.view == "damage":
         return dataset.count_rows()
     with progress(size_of(dataset), "counting") as advance:
-        return dataset.count(told(losses, advance))
+        return count_rows(dataset, told(losses, advance))

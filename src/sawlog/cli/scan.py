@@ -10,7 +10,7 @@ import pyarrow as pa
 from sawlog.cli.errors import Exit, complain
 from sawlog.cli.output import Advance, watched
 from sawlog.damage import UNSUPPORTED, Findings
-from sawlog.dataset import Dataset
+from sawlog.dataset import Dataset, read_rows
 from sawlog.format import Fragment
 from sawlog.reading import PIECE_BYTES
 from sawlog.skipped import Skipped, remarks
@@ -61,7 +61,7 @@ class DamageSummary:
 
 def rows(dataset: Dataset, losses: DamageSummary, advance: Advance) -> Iterator[pa.RecordBatch]:
     """The rows of a dataset; what is left out is entered into `losses`."""
-    return dataset.read(told(losses, advance), PIECE_BYTES if watched() else None)
+    return read_rows(dataset, told(losses, advance), PIECE_BYTES if watched() else None)
 
 
 def told(losses: DamageSummary, advance: Advance) -> Callable[[Fragment, Findings], None]:

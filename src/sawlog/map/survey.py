@@ -195,12 +195,12 @@ def survey(dataset: sawlog.Dataset, advance: Advance | None = None) -> Map:
     content = _Content(chosen)
     highlights = Highlights(order)
     accounted = bool(where) and _accounted_by_pieces(dataset)
-    request = dataset.contents.request(dataset.scan)
-    counting = dataset.contents.counting(request)
+    counting = dataset.contents.counting(dataset.request)
     placed = False
     found_of: list[Findings] = []
     largest = max((file.size for file in read.files), default=0)
-    for fragment in read.pieces(max(SMALLEST_PIECE, largest // PIECES) if accounted else None):
+    size = max(SMALLEST_PIECE, largest // PIECES) if accounted else None
+    for fragment in read.contents.thread_fragments(read.request, size):
         own = surveys.get(fragment.path) if where else None
         if own is not None and sum(fragment.extent) > own.file.size:
             own = None  # it stands for several files
@@ -217,7 +217,7 @@ def survey(dataset: sawlog.Dataset, advance: Advance | None = None) -> Map:
         if advance is not None:
             advance(fragment.size)
     if not accounted:
-        _take_reports(surveys, dataset.contents.reports(request, found_of))
+        _take_reports(surveys, dataset.contents.reports(dataset.request, found_of))
     content.fill(found)
     found.pictures = [*_pictures(dataset, counting), *highlights.pictures(content.columns)]
     found.order = (order.column, order.kind) if order is not None and placed else None
@@ -341,7 +341,7 @@ def _texts(values: pa.Array) -> list[str | None]:
 
 def _accounted_by_pieces(dataset: sawlog.Dataset) -> bool:
     """Whether `verify` says what the pieces find, each of which is a part of one of the files."""
-    first = next(iter(dataset.pieces()), None)
+    first = next(iter(dataset.contents.thread_fragments(dataset.request)), None)
     own = type(dataset.contents).verify is not Contents.verify
     return not own and (first is None or first.path in {one.path for one in dataset.files})
 
@@ -351,7 +351,7 @@ def inspected(dataset: sawlog.Dataset) -> list[FileMap]:
     surveys = {file.path: _FileSurvey(file, len(dataset.files)) for file in dataset.files}
     if _accounted_by_pieces(dataset):
         largest = max((file.size for file in dataset.files), default=0)
-        for fragment in dataset.pieces(max(SMALLEST_PIECE, largest // PIECES)):
+        for fragment in dataset.contents.thread_fragments(dataset.request, max(SMALLEST_PIECE, largest // PIECES)):
             findings = fragment.inspect(every=True)
             own = surveys[fragment.path]
             own.found.rows = (own.found.rows or 0) + findings.rows

@@ -193,10 +193,12 @@ class Reading:
             return []
         whole = len(self.files) == len(self.dataset.files)
         format = self.dataset.format
-        dataset = self.dataset.with_scan(self.scan) if whole else Dataset.of(format, self.files, self.scan)
+        contents = self.dataset.contents if whole else format.open(self.files, self.scan)
+        request = contents.request(self.scan)
         files = {file.path: file for file in self.files}
-        splits = pack(dataset.splits(task_bytes), task_bytes, _bytes)
-        tasks: Sequence[Sequence[Fragment | Dataset]] = splits or dataset.tasks(task_bytes)
+        datasets = [Dataset(one, self.scan) for one in contents.splits(request, task_bytes)]
+        splits = pack(datasets, task_bytes, _bytes)
+        tasks: Sequence[Sequence[Fragment | Dataset]] = splits or contents.tasks(request, task_bytes)
         return [self.share(parts, files) for parts in tasks]
 
     def share(self, parts: Sequence[Fragment | Dataset], files: Mapping[str, File]) -> Share:

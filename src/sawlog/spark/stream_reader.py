@@ -162,7 +162,7 @@ class SawlogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._reading = projected(request, dataset, self._schema)
             scan = replace(self._reading.scan, storage=request.storage)
             schema = offset.schema or dump_schema(dataset.contents.view_schema())
-            self._follower = Follower.of(dataset, request.paths, scan, request.stream, foreign, schema)
+            self._follower = Follower.of(dataset.contents, request.paths, scan, request.stream, foreign, schema)
             if self._frozen:
                 self._follower.freeze()
         return self._follower
@@ -195,7 +195,7 @@ def open_followed(request: Request, found: Sequence[File], offset: Offset) -> tu
         try:
             dataset = replace(request, storage=_chosen(request, some)).open()
             if read and not dataset.format.whole(dataset.scan.view):
-                dataset.between(())
+                dataset.contents.between(dataset.request, ())
         except (StorageError, InternalError):
             raise
         except SawlogError:
@@ -216,7 +216,7 @@ def open_followed(request: Request, found: Sequence[File], offset: Offset) -> tu
     chosen = usable[0].format
     files = [replace(file, explicit=False) for one in usable if one.format.name == chosen.name for file in one.files]
     paths = {file.path for file in ours} - {file.path for file in files}
-    return Dataset.of(chosen, files, usable[0].scan), sorted(paths)
+    return Dataset(chosen.open(files, usable[0].scan), usable[0].scan), sorted(paths)
 
 
 def _chosen(request: Request, files: Sequence[File]) -> Storage:

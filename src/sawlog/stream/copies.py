@@ -18,8 +18,7 @@ from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from sawlog.storage import is_remote
-from sawlog.stream.offset import Ended, Link, Place, head_of, key_of
-from sawlog.stream.proof import PROVEN_BYTES, prove
+from sawlog.stream.offset import PROVEN_BYTES, Ended, Link, Place, head_of, key_of, prove
 
 if TYPE_CHECKING:
     from sawlog.follow import Succession

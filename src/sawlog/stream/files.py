@@ -5,48 +5,24 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol, Self
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sawlog.stream.listing import Listing, Seen
 
 if TYPE_CHECKING:
-    from sawlog.follow import Range, Succession
-    from sawlog.format import Contents, Format, Fragment, Scan
-    from sawlog.storage import File, Storage
+    from sawlog.follow import Succession
+    from sawlog.format import Contents, Format, Request
+    from sawlog.storage import Storage
     from sawlog.stream.limits import StreamOptions
 
 logger = logging.getLogger("sawlog")
 
 
-class Followed(Protocol):
-    """What a stream asks of a `sawlog.Dataset`, which does the same under these names."""
+class Opened(NamedTuple):
+    """Files of a stream that were opened, and what is wanted of them."""
 
-    @classmethod
-    def of(cls, format: Format, files: Sequence[File], scan: Scan) -> Self:
-        """Open files."""
-        ...
-
-    @property
-    def contents(self) -> Contents:
-        """What the format knows of the files."""
-        ...
-
-    @property
-    def scan(self) -> Scan:
-        """What is wanted of them."""
-        ...
-
-    def with_scan(self, scan: Scan) -> Self:
-        """The same under another choice of columns and rows."""
-        ...
-
-    def committed_end(self, file: File, position: int) -> int:
-        """How far a file can be read."""
-        ...
-
-    def between(self, ranges: Sequence[Range]) -> list[Fragment]:
-        """The fragments that read ranges of the files."""
-        ...
+    contents: Contents
+    request: Request
 
 
 @dataclass(slots=True)
@@ -67,7 +43,7 @@ class Files:
         format: Of the files.
         view: Of the stream.
         options: Limits, and when files are finished.
-        open: Opens some of the files as a dataset with the columns of the stream.
+        open: Opens some of the files, with the columns of the stream.
         foreign: Paths of files that there are but do not belong to the stream.
         schema: The columns of the view, for the offsets; see `Offset.schema`.
         table: Which table the stream is of, as far as that is known before any offset.
@@ -79,7 +55,7 @@ class Files:
     format: Format
     view: str
     options: StreamOptions
-    open: Callable[[Sequence[Seen]], Followed]
+    open: Callable[[Sequence[Seen]], Opened]
     foreign: Iterable[str] = ()
     schema: str | None = None
     table: str | None = None

@@ -2,24 +2,32 @@
 
 from __future__ import annotations
 
+import itertools
 import time
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Self
 
-from sawlog.errors import SawlogError
+import pyarrow as pa
+
+from sawlog.damage import Findings
+from sawlog.errors import FormatError, SawlogError
 from sawlog.follow import Range
 from sawlog.guard import wrap_errors
-from sawlog.stream.files import Files, Followed
-from sawlog.stream.intake import Intake
+from sawlog.names import natural_order
+from sawlog.scan import OFFSET_COLUMN
+from sawlog.stream.files import Files, Opened
 from sawlog.stream.listing import Seen
-from sawlog.stream.offset import WAITING, Ended, Offset, Place, key_of, load_schema
-from sawlog.stream.proof import check_proof, prove
+from sawlog.stream.offset import WAITING, Ended, Offset, Place, check_proof, key_of, load_schema, prove
 from sawlog.stream.records import Records
 
 if TYPE_CHECKING:
-    from sawlog.format import Fragment, Scan
+    from sawlog.format import Contents, Fragment, Request, Scan
     from sawlog.stream.limits import StreamOptions
+
+
+TOGETHER = 100
+"""Files that are opened as one dataset to see how far they can be read."""
 
 
 @dataclass
@@ -33,17 +41,17 @@ class Follower(Files):
     @classmethod
     def of(
         cls,
-        dataset: Followed,
+        contents: Contents,
         paths: Sequence[str],
         scan: Scan,
         options: StreamOptions,
         foreign: Iterable[str] = (),
         schema: str | None = None,
     ) -> Self:
-        """What follows the files of a dataset, and those that appear.
+        """What follows files that were opened, and those that appear.
 
         Args:
-            dataset: What the stream begins with; without `schema`, its columns are those of the stream.
+            contents: What the stream begins with; without `schema`, its columns are those of the stream.
             paths: Where its files are, and others will be.
             scan: What is wanted of the files.
             options: See `Files`.
@@ -53,16 +61,19 @@ class Follower(Files):
         Raises:
             OptionError: When the view cannot be followed.
         """
-        format, files = dataset.contents.format, dataset.contents.files
+        format, files = contents.format, contents.files
         storage = scan.storage.anew()  # files may be replaced, which is for the follower to judge
         scan = replace(scan, storage=storage)
         if scan.view != "damage":
-            scan = replace(scan, schema=load_schema(schema) if schema is not None else dataset.contents.view_schema())
+            scan = replace(scan, schema=load_schema(schema) if schema is not None else contents.view_schema())
 
-        def opened(some: Sequence[Seen]) -> Followed:
-            return dataset.of(format, [one.file for one in some], scan)
+        def opened(some: Sequence[Seen]) -> Opened:
+            found = format.open([one.file for one in some], scan)
+            return Opened(found, found.request(scan))
 
-        (dataset.of(format, files, scan) if format.whole(scan.view) else dataset).between(())
+        if format.whole(scan.view):
+            contents = format.open(files, scan)
+        contents.between(contents.request(contents.scan), ())
         tables = {table for file in files if (table := format.table(file)) is not None}
         table = tables.pop() if len(tables) == 1 else None
         return cls(paths, storage, format, scan.view, options, opened, foreign, schema, table)
@@ -121,10 +132,10 @@ class Follower(Files):
                 check_proof(one.file, place.at, place.proof, self.storage)
             chosen[name] = one
         with wrap_errors(f"{', '.join(self.paths)}: planning failed"):
-            dataset = self.open(self.together(list(chosen.values()), seen))
+            contents, request = self.open(self.together(list(chosen.values()), seen))
             names = {one.file.path: name for name, one in chosen.items()}
-            read = [(file, names[file.path]) for file in dataset.contents.files if file.path in names]
-            return dataset.between([Range(file, begins[name], news[name].at) for file, name in read])
+            read = [(file, names[file.path]) for file in contents.files if file.path in names]
+            return contents.between(request, [Range(file, begins[name], news[name].at) for file, name in read])
 
     def behind(self, start: Offset) -> tuple[int, int]:
         """Files, and bytes, past an offset, as last seen; unfinished tails included."""
@@ -216,3 +227,151 @@ class Follower(Files):
             if place is not None and other.first < self.listing.number:
                 newest[place.writer] = max(newest.get(place.writer, place.place), place.place)
         return newest
+
+
+class Intake:
+    """One choice of what the next micro-batch takes: files in turn, each as far as it can be read, within the limits.
+
+    Args:
+        follower: Whose files.
+        places: How far files were read.
+        limited: Whether the limits are in force.
+    """
+
+    def __init__(self, follower: Files, places: Mapping[str, Place], *, limited: bool) -> None:
+        self._follower = follower
+        self._places = places
+        options = follower.options
+        self._files = options.maxfilespertrigger if limited else None
+        self._bytes: int | None = options.maxbytespertrigger if limited else None
+        self._rows = options.maxrowspertrigger if limited else None
+        self._reached: dict[str, int] = {}
+        self._full = False
+        self._counting: tuple[Contents, Request] | None = None
+
+    def take(self, names: Sequence[str], seen: dict[str, Seen]) -> dict[str, int]:
+        """Positions to read up to, of those files that have something new.
+
+        Raises:
+            SawlogError: When a file is not the one it was.
+        """
+        for some in self._chunks(self._in_turn(names, seen)):
+            for names_of_one, opened in self._opened(some, seen):
+                files = {file.path for file in opened.contents.files}
+                for name in names_of_one:
+                    if seen[name].file.path not in files:
+                        self._follower.disown(name, seen[name], None)
+                        continue
+                    self._take_one(name, seen[name], opened)
+                    if self._full:
+                        return self._reached
+        return self._reached
+
+    def _opened(self, names: Sequence[str], seen: dict[str, Seen]) -> Iterator[tuple[Sequence[str], Opened]]:
+        """Files as one dataset; one by one where a foreign one is among them."""
+        try:
+            yield names, self._follower.open(self._follower.together([seen[name] for name in names], seen))
+            return
+        except FormatError:
+            if len(names) == 1 and not self._follower.may_be_foreign(names[0], seen[names[0]]):
+                raise
+        for name in names:
+            try:
+                opened = self._follower.open(self._follower.together([seen[name]], seen))
+            except FormatError as error:
+                if not self._follower.may_be_foreign(name, seen[name]):
+                    raise
+                self._follower.disown(name, seen[name], error)
+                continue
+            yield [name], opened
+
+    def _in_turn(self, names: Sequence[str], seen: dict[str, Seen]) -> list[str]:
+        """Writers in the order in which they waited; the files of each in the order of writing."""
+        groups = {name: self._follower.group(name, seen[name]) for name in names}
+        eldest: dict[Hashable, str] = {}
+        for name in sorted(names, key=natural_order):
+            eldest.setdefault(groups[name][0], name)
+
+        def key(name: str) -> tuple[Any, ...]:
+            writer, place = groups[name]
+            return self._follower.turn(writer), natural_order(eldest[writer]), place, natural_order(name)
+
+        return sorted(names, key=key)
+
+    @staticmethod
+    def _chunks(names: list[str]) -> Iterator[tuple[str, ...]]:
+        waiting = iter(names)
+        # The first few by themselves: the limits may leave room for no more.
+        size = 8
+        while some := tuple(itertools.islice(waiting, size)):
+            yield some
+            size = TOGETHER
+
+    def _take_one(self, name: str, one: Seen, opened: Opened) -> None:
+        place = self._places.get(name, Place(0))
+        known = self._follower.committed_end(name, one)
+        if known is None and place.at:
+            check_proof(one.file, place.at, place.proof, self._follower.storage)
+        end = self._end(name, one, opened, place.at, known)
+        if end > place.at:
+            self._reached[name] = end
+            self._full = self._full or (self._files is not None and len(self._reached) >= self._files)
+
+    def _end(self, name: str, one: Seen, opened: Opened, at: int, known: int | None) -> int:
+        """How far a file is read now: to its committed end, or as far as the limits leave room."""
+        whole = self._follower.format.whole(self._follower.view)
+        target = one.file.size
+        if self._bytes is not None and not whole:
+            target = min(target, at + self._bytes)
+        end = known if known is not None and known <= target else self._advance(name, one, opened, at, target)
+        if end > at and self._bytes is not None and whole and self._reached and end - at > self._bytes:
+            self._full = True
+            return at
+        if end > at and self._rows is not None:
+            end = self._within_rows(name, one, opened, at, end, whole=whole)
+        if end > at and self._bytes is not None:
+            self._bytes = max(0, self._bytes - (end - at))
+            self._full = self._full or not self._bytes or target < one.file.size
+        return end
+
+    def _advance(self, name: str, one: Seen, opened: Opened, at: int, target: int) -> int:
+        """The committed end of the file as if it ended at `target`; of more of it if nothing complete ends there."""
+        (contents, request), size = opened, one.file.size
+        while target < size:
+            end = contents.committed_end(request, replace(one.file, size=target), at)
+            if end > at:
+                return end
+            if self._reached:
+                self._full = True
+                return at
+            target = min(size, at + 2 * (target - at))
+        end = contents.committed_end(request, one.file, at)
+        self._follower.remember(name, one, end)
+        return end
+
+    def _within_rows(self, name: str, one: Seen, opened: Opened, at: int, end: int, *, whole: bool) -> int:
+        """The last position up to `end` for whose rows there is room."""
+        room = self._rows or 0
+        cut = None
+        for offsets in self._offsets(opened, Range(one.file, at, end)):
+            if offsets.num_rows > room:
+                cut = int(offsets.column(0)[room].as_py())
+                break
+            room -= offsets.num_rows
+        if cut is None:
+            self._rows = room
+            self._full = self._full or not room
+            return end
+        self._full = True
+        if whole or cut <= at:
+            return at if self._reached else end
+        return min(end, self._advance(name, one, opened, at, cut))
+
+    def _offsets(self, opened: Opened, asked: Range) -> Iterator[pa.RecordBatch]:
+        """Where the rows of a range begin."""
+        contents, request = opened
+        if self._counting is None or self._counting[0] is not contents:
+            scan = replace(request.scan, columns=(OFFSET_COLUMN,), filters=(), on_damage="skip")
+            self._counting = contents, contents.request(scan)
+        for fragment in contents.between(self._counting[1], [asked]):
+            yield from fragment.to_batches(Findings("skip"))

@@ -15,6 +15,7 @@ import pyarrow as pa
 from sawlog.errors import FormatError, SawlogError
 from sawlog.guard import Undecodable, decode_by
 from sawlog.shapes import shaped
+from sawlog.storage import File, Storage
 from sawlog.stream import first_offset
 
 VERSION = 2
@@ -22,6 +23,10 @@ FINISHED_BYTES = 30
 """What a finished file adds to an offset, at most: 100,000 of them make it 3 MB large."""
 WAITING = 10_000
 """Files that were seen and not begun that an offset remembers, at most."""
+
+PROVEN_BYTES = 1024
+"""Bytes at either place that are remembered by their digest."""
+
 
 _EXPECTED = "expected an offset of sawlog's"
 _BUCKETS = 256
@@ -32,6 +37,10 @@ _NAME_BYTES = 7
 _HEAD_BYTES = 4
 _TAIL_BYTES = 3
 _VERSION_BYTES = 3
+_ADVICE = (
+    "; logs may grow, and give way to others of another name. Start again with a new checkpoint, or without positions,"
+    " to read it from its beginning"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +49,7 @@ class Place:
 
     Attributes:
         at: Committed bytes.
-        proof: What shows that the file is still the same one; see `sawlog.stream.proof`.
+        proof: What shows that the file is still the same one; see `prove`.
         begin: Where the micro-batch that leads here begins to read the file.
     """
 
@@ -304,3 +313,41 @@ class Offset:
             "waiting": base64.b64encode(b"".join(packed)).decode(),
         }
         return {key: value for key, value in data.items() if value not in (None, "")}
+
+
+def prove(file: File, at: int, storage: Storage) -> str:
+    """The proof for a file that was read up to byte `at`."""
+    return " ".join(_digest(storage.read(file.path, start, length)) for start, length in _spans(at))
+
+
+def head(file: File, size: int, storage: Storage) -> str:
+    """What the proof of a file that was read up to byte `size` begins with."""
+    return _digest(storage.read(file.path, 0, min(size, PROVEN_BYTES)))
+
+
+def check_proof(file: File, at: int, proof: str, storage: Storage) -> None:
+    """Make sure that a file still begins with the bytes that were read of it.
+
+    Raises:
+        SawlogError: When it is shorter, or others stand there; names the file and both facts.
+    """
+    if file.size < at:
+        raise SawlogError(f"{file.path}: the file shrank to {file.size} bytes; {at} bytes of it were read{_ADVICE}")
+    if not at:
+        return
+    for (start, length), expected in zip(_spans(at), proof.split(), strict=True):
+        found = _digest(storage.read(file.path, start, length))
+        if found != expected:
+            raise SawlogError(
+                f"{file.path}: the file was replaced or rewritten: bytes {start} to {start + length} had the digest"
+                f" {expected} when they were read, and have {found} now{_ADVICE}"
+            )
+
+
+def _spans(at: int) -> list[tuple[int, int]]:
+    length = min(at, PROVEN_BYTES)
+    return [(0, length), (at - length, length)]
+
+
+def _digest(data: bytes) -> str:
+    return hashlib.blake2b(data, digest_size=8).hexdigest()

@@ -14,8 +14,20 @@ from typing import TYPE_CHECKING, Any
 from sawlog.errors import SawlogError
 from sawlog.stream.copies import Copies, Living
 from sawlog.stream.first_offset import covered
-from sawlog.stream.offset import NO_HEAD, Ended, Finished, Offset, Place, head_of, key_of, version_of
-from sawlog.stream.proof import PROVEN_BYTES, check_proof, head, prove
+from sawlog.stream.offset import (
+    NO_HEAD,
+    PROVEN_BYTES,
+    Ended,
+    Finished,
+    Offset,
+    Place,
+    check_proof,
+    head,
+    head_of,
+    key_of,
+    prove,
+    version_of,
+)
 
 if TYPE_CHECKING:
     from sawlog.stream.files import Files

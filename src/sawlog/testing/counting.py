@@ -70,7 +70,8 @@ class CountingStorage(Storage):
 def counted(dataset: Dataset) -> tuple[Dataset, Work]:
     """The same dataset, and the count of the bytes that it looks at."""
     storage = CountingStorage(dataset.scan.storage.options)
-    again = Dataset.of(dataset.format, dataset.files, replace(dataset.scan, storage=storage))
+    scan = replace(dataset.scan, storage=storage)
+    again = Dataset(dataset.format.open(dataset.files, scan), scan)
     return again, storage.work
 
 

@@ -188,7 +188,7 @@ class CollectionContents(Contents):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", SegmentsWarning)
             contents = type(self)(self.format, self._files, scan)
-            for fragment in contents.pieces(contents.request(scan)):
+            for fragment in contents.thread_fragments(contents.request(scan)):
                 for batch in fragment.to_batches():
                     infer(batch.column(0).to_pylist(), known)
         return {name: DynamicField(name, kind) for name, kind in sorted(known.items())}
