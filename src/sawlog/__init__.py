@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from sawlog import polars as polars
     from sawlog import spark as spark
     from sawlog.api import Written, formats, open, read, repair, verify, write
-    from sawlog.damage import Damage, DamageWarning, FileReport, Report, Tail, TailStatus
+    from sawlog.damage import Damage, DamageWarning, FileReport, Report, Skipped, Tail, TailStatus
     from sawlog.dataset import Dataset
     from sawlog.errors import (
         ChangedError,
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from sawlog.format import Format, Fragment, Writer
     from sawlog.indexing import Indexed, IndexWarning, index
     from sawlog.scan import Scan
-    from sawlog.skipped import Skipped
     from sawlog.watching import Watch
 
 __all__ = [
@@ -72,7 +71,7 @@ __version__ = "0.3.0"
 
 _PLACES = {
     "api": ("Written", "formats", "open", "read", "repair", "verify", "write"),
-    "damage": ("Damage", "DamageWarning", "FileReport", "Report", "Tail", "TailStatus"),
+    "damage": ("Damage", "DamageWarning", "FileReport", "Report", "Skipped", "Tail", "TailStatus"),
     "dataset": ("Dataset",),
     "errors": (
         "ChangedError",
@@ -88,7 +87,6 @@ _PLACES = {
     "format": ("Format", "Fragment", "Writer"),
     "indexing": ("IndexWarning", "Indexed", "index"),
     "scan": ("Scan",),
-    "skipped": ("Skipped",),
     "watching": ("Watch",),
 }
 """Modules, and the public names that come from them."""

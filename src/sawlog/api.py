@@ -12,10 +12,9 @@ from typing import Any, Literal, NamedTuple, Protocol, get_args
 
 import pyarrow as pa
 
-from sawlog.computed import Columns, parse_columns, parse_filter
 from sawlog.damage import OnDamage, Report, check_on_damage
 from sawlog.dataset import Dataset
-from sawlog.errors import ChangedError, FormatError, OptionError, SchemaError
+from sawlog.errors import ChangedError, FormatError, OptionError, SchemaError, meant
 from sawlog.format import Format, Writer
 from sawlog.guard import wrap_errors
 from sawlog.indexing import with_index
@@ -23,8 +22,7 @@ from sawlog.options import current, parse_options
 from sawlog.reading import cores
 from sawlog.recognition import formats as _formats
 from sawlog.recognition import get_format, left_out, recognize
-from sawlog.scan import Scan
-from sawlog.spelling import meant
+from sawlog.scan import Columns, Scan, parse_columns, parse_filter
 from sawlog.staging import destination, sweep
 from sawlog.storage import File, PathLike, Storage, is_remote, normalize
 from sawlog.storage.inputs import Input

@@ -13,7 +13,6 @@ import pyarrow as pa
 from sawlog.arrow import array_of
 from sawlog.errors import Damage as Damage  # noqa: PLC0414 - belongs here, too
 from sawlog.errors import DamageError, OptionError, UnsupportedError, warn, without_secrets
-from sawlog.skipped import Skipped
 
 OnDamage = Literal["fail", "skip"]
 
@@ -347,3 +346,44 @@ def check_on_damage(value: str) -> OnDamage:
     if value == "skip":
         return "skip"
     raise OptionError(f"on_damage={value!r}: expected one of {', '.join(get_args(OnDamage))}")
+
+
+@dataclass(frozen=True, slots=True)
+class Skipped:
+    """A file, or a part of one, that a dataset's path holds and the dataset does not read.
+
+    Attributes:
+        path: The file.
+        reason: Why it is left out, as a phrase.
+        bytes: How many of its bytes are left out.
+        missed: Whether rows that belong into the view stand there: the answer is incomplete without them.
+    """
+
+    path: str
+    reason: str
+    bytes: int
+    missed: bool = False
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data for JSON."""
+        return asdict(self)
+
+
+def by_reason(skipped: Iterable[Skipped]) -> dict[str, list[Skipped]]:
+    """What was left out, gathered by reason."""
+    found: dict[str, list[Skipped]] = {}
+    for one in skipped:
+        found.setdefault(one.reason, []).append(one)
+    return found
+
+
+def remarks(skipped: Iterable[Skipped]) -> list[str]:
+    """One sentence for every reason why an answer is incomplete."""
+    found = []
+    for reason, group in by_reason(one for one in skipped if one.missed).items():
+        files = "was" if len(group) == 1 else f"and {len(group) - 1} more were"
+        found.append(
+            f"{group[0].path} {files} not read ({sum(one.bytes for one in group)} bytes): {reason};"
+            " sawlog info lists what is left out"
+        )
+    return found

@@ -9,15 +9,13 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import pyarrow as pa
 
-from sawlog.computed import Columns, parse_columns, parse_filter
-from sawlog.damage import DamageWarning, FileReport, Findings, Report
+from sawlog.damage import DamageWarning, FileReport, Findings, Report, Skipped, remarks
 from sawlog.errors import SawlogError, SchemaError, warn
 from sawlog.format import TASK_BYTES, Contents, Format, Fragment, Request
 from sawlog.guard import wrap_errors
 from sawlog.reading import map_ordered, once
 from sawlog.recognition import left_out
-from sawlog.scan import Scan
-from sawlog.skipped import Skipped, remarks
+from sawlog.scan import Columns, Scan, parse_columns, parse_filter
 from sawlog.storage import File
 
 if TYPE_CHECKING:

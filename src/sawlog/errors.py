@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import difflib
 import functools
 import os
 import re
 import sys
 import warnings
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 _USER = re.compile(r"\b(?!(?:abfss?|wasbs?)://[^:/]*@)([a-zA-Z][a-zA-Z0-9+.-]*://)[^/\s?#'\"]*@")
@@ -134,3 +136,9 @@ class ChangedError(StorageError):
     def shorter(cls, path: str, expected: int, found: int) -> ChangedError:
         """For a file that has lost its end."""
         return cls(f"{path}: expected {expected} bytes, found {found}: the file became shorter while it was read")
+
+
+def meant(name: str, known: Iterable[str]) -> str:
+    """To be appended to a message on an unknown name: the known one that is nearest, if any is near."""
+    near = difflib.get_close_matches(name, list(known), 1)
+    return f"; did you mean {near[0]!r}?" if near else ""

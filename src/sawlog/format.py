@@ -8,17 +8,17 @@ import itertools
 import operator
 import posixpath
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, Protocol, Self, TypeVar
 
+import numpy as np
 import pyarrow as pa
 
-from sawlog.arrow import array_of
-from sawlog.damage import DAMAGE_SCHEMA, MAX_LISTED, FileReport, Findings
+from sawlog.arrow import array_of, values_of
+from sawlog.damage import DAMAGE_SCHEMA, MAX_LISTED, FileReport, Findings, Skipped, TailStatus
 from sawlog.errors import DamageError, DiskError, OptionError, UnsupportedError
-from sawlog.follow import FollowedFormat, Range
 from sawlog.guard import wrap_errors
 from sawlog.names import is_remote
 from sawlog.options import as_text
@@ -35,7 +35,6 @@ from sawlog.scan import (
     Scan,
     fixed_schema,
 )
-from sawlog.skipped import Skipped
 from sawlog.storage import File, Source, Staged, StagedFile, Storage
 
 if TYPE_CHECKING:
@@ -50,15 +49,19 @@ __all__ = [
     "TASK_BYTES",
     "Contents",
     "Counting",
+    "FileRange",
     "FileWriter",
     "Format",
     "Fragment",
     "Match",
     "Projection",
+    "Range",
     "Request",
     "Scan",
+    "Succession",
     "View",
     "Writer",
+    "intact_end",
     "pack",
 ]
 
@@ -182,6 +185,50 @@ class Fragment(ABC):
             except (FileNotFoundError, NotADirectoryError, DiskError):
                 found.append(None)
         return array_of(found, pa.binary())
+
+
+@dataclass(frozen=True)
+class FileRange(Fragment):
+    """A range of one file.
+
+    Attributes:
+        file: The file; its size is where this scan takes it to end.
+        start: Where the range begins.
+        end: Where it ends: where another may begin, or the size of the file.
+    """
+
+    file: File
+    start: int
+    end: int
+
+    @property
+    def extent(self) -> tuple[int, int]:
+        """See `Fragment.extent`."""
+        return self.start, self.end - self.start
+
+
+def intact_end(batches: Iterable[pa.RecordBatch], findings: Findings, size: int) -> int:
+    """Where the last complete record of a file ends, or the intact part, if damage reaches up to that.
+
+    Damage there may be something that is still being written.
+
+    Args:
+        batches: A walk up to the end of the file; they are not looked at.
+        findings: What it reports; drained, with `columns`.
+        size: Of the file.
+    """
+    start = stop = -1
+    for _ in itertools.chain(batches, (None,)):
+        if (batch := findings.drain_batch()) is not None:
+            starts = values_of(batch.column("offset"), np.int64)
+            stops = starts + values_of(batch.column("length"), np.int64)
+            gaps = (starts[1:] > stops[:-1]).nonzero()[0]
+            if len(gaps) or starts[0] > stop:
+                start = int(starts[gaps[-1] + 1 if len(gaps) else 0])
+            stop = int(stops[-1])
+    tail = findings.tail
+    end = size if tail is None or tail.status is TailStatus.CLEAN else tail.offset
+    return start if stop >= end else end
 
 
 def pack(
@@ -472,6 +519,21 @@ class Contents(ABC):
         return f"{first} and {len(self.files) - 1} more" if len(self.files) > 1 else first
 
 
+class Range(NamedTuple):
+    """Bytes of one file that a stream reads next; both ends are committed positions."""
+
+    file: File
+    start: int
+    end: int
+
+
+class Succession(NamedTuple):
+    """A file's place among those that one writer has written, one after the other."""
+
+    writer: Hashable
+    place: Any
+
+
 class Writer(ABC):
     """Takes record batches and makes files that the original system accepts.
 
@@ -536,7 +598,7 @@ class FileWriter(Writer):
         return
 
 
-class Format(FollowedFormat, ABC):
+class Format(ABC):
     """Knows one kind of file: recognises it, opens it as a dataset, writes and repairs it.
 
     Third-party packages add formats through the entry point group `sawlog.formats`.
@@ -704,3 +766,45 @@ class Format(FollowedFormat, ABC):
         """How sure the format is that a path, given as the list of its files, is its own."""
         probed = (self.match(file, storage.read(file.path, 0, PROBE_BYTES)) for file in files[:8])
         return max(probed, default=Match.NO)
+
+    def stream_name(self, name: str) -> str:
+        """What a stream calls a file, whose name is given relative to the stream's path; the same after a move."""
+        return name
+
+    def predecessors(self, name: str, head: bytes) -> Iterable[str]:
+        """What a stream calls the earlier files that a writer may have written this one over: it has not been read.
+
+        Args:
+            name: What a stream calls the file.
+            head: How the file begins.
+        """
+        del name, head
+        return ()
+
+    def succession(self, file: File) -> Succession | None:
+        """The writer of a file, and the file's place among that writer's; `None` where its name does not tell.
+
+        When a writer has begun a file, it has finished those before.
+        """
+        del file
+        return None
+
+    def table(self, file: File) -> str | None:
+        """The table that a file belongs to, by its name; `None` where that does not tell. A stream is of one table."""
+        del file
+        return None
+
+    def follows(self, file: File, view: str) -> bool:
+        """Whether a stream of the view reads a file that `select` chooses."""
+        del file, view
+        return True
+
+    def whole(self, view: str) -> bool:
+        """Whether the files of a view appear whole and never grow."""
+        del view
+        return False
+
+    def companions(self, file: File) -> str | None:
+        """A name that those files share that can only be judged together; `None` for a file by itself."""
+        del file
+        return None

@@ -10,8 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import MISSING, dataclass, fields
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from sawlog.errors import OptionError, warn
-from sawlog.spelling import meant
+from sawlog.errors import OptionError, meant, warn
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance

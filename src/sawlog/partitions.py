@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from sawlog.errors import SchemaError
+from sawlog.errors import SchemaError, meant
 from sawlog.format import Writer
-from sawlog.spelling import meant
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -18,8 +18,7 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 
 from sawlog.arrow import array_of, computed, scalar_of, schema_metadata
-from sawlog.errors import OptionError, SchemaError
-from sawlog.spelling import meant
+from sawlog.errors import OptionError, SchemaError, meant
 
 _COMPARISONS = {
     "=": "equal",

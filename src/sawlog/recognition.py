@@ -10,11 +10,10 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 
-from sawlog.errors import FormatError, OptionError
+from sawlog.damage import Skipped
+from sawlog.errors import FormatError, OptionError, meant
 from sawlog.format import Format, Match
 from sawlog.guard import wrap_errors
-from sawlog.skipped import Skipped
-from sawlog.spelling import meant
 from sawlog.storage import File, Storage
 
 ENTRY_POINT_GROUP = "sawlog.formats"

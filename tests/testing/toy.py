@@ -14,8 +14,7 @@ import pyarrow as pa
 
 from sawlog.damage import Damage, Findings, Tail, TailStatus
 from sawlog.errors import FormatError, SchemaError
-from sawlog.follow import Range
-from sawlog.format import Contents, Format, Fragment, Match, Request, Scan, View, Writer
+from sawlog.format import Contents, Format, Fragment, Match, Range, Request, Scan, View, Writer
 from sawlog.scan import Projection
 from sawlog.storage import File, Staged, Storage
 

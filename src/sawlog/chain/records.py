@@ -16,10 +16,20 @@ import pyarrow as pa
 
 from sawlog.damage import Findings
 from sawlog.errors import OptionError, SchemaError
-from sawlog.follow import Range
-from sawlog.format import Contents, FileWriter, Format, Fragment, Match, Request, View, Writer
+from sawlog.format import (
+    Contents,
+    FileRange,
+    FileWriter,
+    Format,
+    Fragment,
+    Match,
+    Range,
+    Request,
+    View,
+    Writer,
+    intact_end,
+)
 from sawlog.options import NoOptions, renamed
-from sawlog.ranges import FileRange, intact_end
 from sawlog.scan import OFFSET_COLUMN, Projection, Scan
 from sawlog.storage import File, Storage
 

@@ -18,12 +18,12 @@ from sawlog.cli.output import Advance, Page, check_binary, counted, progress, sh
 from sawlog.cli.repair import check_apart
 from sawlog.cli.scan import DamageSummary, rows, size_of
 from sawlog.cli.tabular import TABLE_FORMATS, TableFormat, by_suffix, open_tables
+from sawlog.damage import Skipped
 from sawlog.dataset import Dataset
 from sawlog.errors import FormatError, OptionError, SchemaError
 from sawlog.format import Format, Projection, Scan
 from sawlog.options import parse_options
 from sawlog.recognition import recognize
-from sawlog.skipped import Skipped
 from sawlog.staging import STDOUT
 from sawlog.storage import File, Staged, Storage
 

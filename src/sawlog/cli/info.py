@@ -16,10 +16,9 @@ from sawlog.cli import arguments
 from sawlog.cli.output import Page, progress, show, size_text, tail_text
 from sawlog.cli.render import metadata
 from sawlog.cli.scan import DamageSummary, size_of, told
-from sawlog.damage import Tail, TailStatus
+from sawlog.damage import Skipped, Tail, TailStatus
 from sawlog.dataset import Dataset, count_rows
 from sawlog.format import Format
-from sawlog.skipped import Skipped
 from sawlog.storage import File
 
 if TYPE_CHECKING:

@@ -12,9 +12,8 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from sawlog.cli.render import ascii_json, printable, printable_lines
-from sawlog.damage import UNSUPPORTED, Account, Damage, Tail, TailStatus
+from sawlog.damage import UNSUPPORTED, Account, Damage, Skipped, Tail, TailStatus, by_reason
 from sawlog.errors import OptionError
-from sawlog.skipped import Skipped, by_reason
 from sawlog.staging import STDOUT
 
 PATIENCE = 1.0

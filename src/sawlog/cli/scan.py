@@ -9,11 +9,10 @@ import pyarrow as pa
 
 from sawlog.cli.errors import Exit, complain
 from sawlog.cli.output import Advance, watched
-from sawlog.damage import UNSUPPORTED, Findings
+from sawlog.damage import UNSUPPORTED, Findings, Skipped, remarks
 from sawlog.dataset import Dataset, read_rows
 from sawlog.format import Fragment
 from sawlog.reading import PIECE_BYTES
-from sawlog.skipped import Skipped, remarks
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

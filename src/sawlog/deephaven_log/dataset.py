@@ -32,8 +32,7 @@ from sawlog.deephaven_log.plan import Layout, find_cut, find_cuts, scan
 from sawlog.deephaven_log.survey import survey
 from sawlog.errors import FormatError, OptionError, warn
 from sawlog.fields import FieldParser
-from sawlog.follow import Range
-from sawlog.format import PROBE_BYTES, Contents, Fragment, Request, Scan, View
+from sawlog.format import PROBE_BYTES, Contents, Fragment, Range, Request, Scan, View
 from sawlog.names import is_remote
 from sawlog.query import possible
 

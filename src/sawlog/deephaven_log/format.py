@@ -9,8 +9,7 @@ import pyarrow as pa
 
 from sawlog.deephaven_log import layout
 from sawlog.deephaven_log.names import is_log_name, order_key, parse_name
-from sawlog.follow import Succession
-from sawlog.format import Contents, Format, Match, Scan, Writer
+from sawlog.format import Contents, Format, Match, Scan, Succession, Writer
 from sawlog.lazy import imported
 
 if TYPE_CHECKING:

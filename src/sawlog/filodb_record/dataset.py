@@ -27,8 +27,7 @@ from sawlog.filodb_record.pictures import PICTURED, pictures
 from sawlog.filodb_record.selection import Selection, select
 from sawlog.filodb_record.series import SeriesScan
 from sawlog.filodb_record.walk import ContainerRange
-from sawlog.follow import Range
-from sawlog.format import PROBE_BYTES, PROVENANCE, Contents, Fragment, Request, View
+from sawlog.format import PROBE_BYTES, PROVENANCE, Contents, Fragment, Range, Request, View
 from sawlog.pictures import Picture
 from sawlog.reading import PIECE_BYTES
 from sawlog.storage import File, Source

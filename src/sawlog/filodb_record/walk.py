@@ -27,9 +27,8 @@ from sawlog.filodb_record.kernels.maps import PRESENT, UNSURE
 from sawlog.filodb_record.kernels.records import Out
 from sawlog.filodb_record.layout import DETAIL, Kind
 from sawlog.filodb_record.selection import Selection
-from sawlog.format import OFFSET_COLUMN
+from sawlog.format import OFFSET_COLUMN, FileRange
 from sawlog.query import conditions
-from sawlog.ranges import FileRange
 from sawlog.storage import sources
 
 if TYPE_CHECKING:

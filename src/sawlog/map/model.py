@@ -7,10 +7,9 @@ from collections import Counter
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from sawlog.damage import UNSUPPORTED, Account, Damage, Tail
+from sawlog.damage import UNSUPPORTED, Account, Damage, Skipped, Tail
 from sawlog.fields import Part
 from sawlog.pictures import Picture
-from sawlog.skipped import Skipped
 
 VERSION = 1
 """Of the document."""

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from sawlog.damage import Skipped
 from sawlog.errors import OptionError
 from sawlog.format import Contents, Format, Match, Scan, Writer
 from sawlog.lazy import imported
 from sawlog.milvus_binlog import layout, paths
 from sawlog.milvus_binlog.layout import FOLLOWED
 from sawlog.milvus_binlog.paths import segment_of
-from sawlog.skipped import Skipped
 
 if TYPE_CHECKING:
     import pyarrow as pa

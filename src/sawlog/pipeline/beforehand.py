@@ -8,11 +8,10 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from sawlog.errors import OptionError, SawlogError
+from sawlog.errors import OptionError, SawlogError, meant
 from sawlog.pipeline.document import Path
 from sawlog.pipeline.settings import SAWLOG, Pipeline, Source
 from sawlog.recognition import formats
-from sawlog.spelling import meant
 
 if TYPE_CHECKING:
     from sawlog.spark.options import Request

@@ -9,9 +9,8 @@ from typing import Annotated, Any, Literal, get_args, get_origin
 from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 
-from sawlog.errors import OptionError
+from sawlog.errors import OptionError, meant
 from sawlog.pipeline.document import Document, Path
-from sawlog.spelling import meant
 
 _NAMES = {
     dict: "a table",

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sawlog.errors import OptionError, SchemaError
+from sawlog.errors import OptionError, SchemaError, meant
 from sawlog.format import Format, Writer
-from sawlog.spelling import meant
 
 if TYPE_CHECKING:
     from sawlog.storage import Staged, Storage

@@ -21,7 +21,7 @@ from sawlog.storage import is_remote
 from sawlog.stream.offset import PROVEN_BYTES, Ended, Link, Place, head_of, key_of, prove
 
 if TYPE_CHECKING:
-    from sawlog.follow import Succession
+    from sawlog.format import Succession
     from sawlog.stream.files import Files
     from sawlog.stream.listing import Seen
 

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from sawlog.stream.listing import Listing, Seen
 
 if TYPE_CHECKING:
-    from sawlog.follow import Succession
-    from sawlog.format import Contents, Format, Request
+    from sawlog.format import Contents, Format, Request, Succession
     from sawlog.storage import Storage
     from sawlog.stream.limits import StreamOptions
 

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from sawlog.damage import Findings
 from sawlog.errors import FormatError, SawlogError
-from sawlog.follow import Range
+from sawlog.format import Range
 from sawlog.guard import wrap_errors
 from sawlog.names import natural_order
 from sawlog.scan import OFFSET_COLUMN

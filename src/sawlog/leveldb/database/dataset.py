@@ -12,11 +12,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import pyarrow as pa
 
-from sawlog.damage import DAMAGE_SCHEMA, Account, FileReport, Findings
+from sawlog.damage import DAMAGE_SCHEMA, Account, FileReport, Findings, Skipped
 from sawlog.errors import FormatError, OptionError
 from sawlog.fields import FieldParser
-from sawlog.follow import Range
-from sawlog.format import PROBE_BYTES, TASK_BYTES, Contents, Counting, Format, Fragment, Request, Scan, View
+from sawlog.format import PROBE_BYTES, TASK_BYTES, Contents, Counting, Format, Fragment, Range, Request, Scan, View
 from sawlog.leveldb.applications import application, recognized
 from sawlog.leveldb.applications.fragments import Decoded, entries_of, schema_of
 from sawlog.leveldb.applications.view import Home
@@ -44,7 +43,6 @@ from sawlog.leveldb.table.rows import table_map
 from sawlog.names import is_remote
 from sawlog.pictures import Picture
 from sawlog.scan import Projection
-from sawlog.skipped import Skipped
 from sawlog.storage import File, Source
 
 if TYPE_CHECKING:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import pyarrow as pa
 
+from sawlog.damage import Skipped
 from sawlog.errors import FormatError, OptionError
 from sawlog.format import Contents, Format, Match, Scan
 from sawlog.lazy import imported
@@ -17,7 +18,6 @@ from sawlog.leveldb.applications import Views, application
 from sawlog.leveldb.database import layout
 from sawlog.leveldb.log.layout import ARCHIVE_NAME, CURRENT_NAME, MARKER_NAME
 from sawlog.recognition import get_format
-from sawlog.skipped import Skipped
 
 if TYPE_CHECKING:
     from sawlog.damage import FileReport

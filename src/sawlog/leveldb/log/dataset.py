@@ -10,8 +10,7 @@ from typing import Any, ClassVar, Literal
 
 from sawlog.errors import OptionError
 from sawlog.fields import FieldParser
-from sawlog.follow import Range
-from sawlog.format import OFFSET_COLUMN, PROBE_BYTES, TASK_BYTES, Contents, Fragment, Request, View
+from sawlog.format import OFFSET_COLUMN, PROBE_BYTES, TASK_BYTES, Contents, Fragment, Range, Request, View
 from sawlog.leveldb.log import layout
 from sawlog.leveldb.log.columns import ROWS_SCHEMA, marked
 from sawlog.leveldb.log.fields import parts

@@ -11,15 +11,14 @@ from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 import pyarrow as pa
 
+from sawlog.damage import Skipped
 from sawlog.errors import OptionError
-from sawlog.follow import Succession
-from sawlog.format import Contents, Format, Match, Scan, Writer
+from sawlog.format import Contents, Format, Match, Scan, Succession, Writer
 from sawlog.lazy import imported
 from sawlog.leveldb.datastore import layout as datastore_layout
 from sawlog.leveldb.log import layout
 from sawlog.leveldb.log.columns import RECOVERED_COLUMN, STALE_COLUMN
 from sawlog.leveldb.log.head import first_fragments
-from sawlog.skipped import Skipped
 
 if TYPE_CHECKING:
     from sawlog.leveldb.options import LogReadOptions, LogWriteOptions

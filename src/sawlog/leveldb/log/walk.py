@@ -16,7 +16,7 @@ from sawlog.chain.kernels import Window
 from sawlog.chain.walk import ChainWalk, Event, Span
 from sawlog.damage import Damage, DamageWarning, Findings, Tail, TailStatus
 from sawlog.errors import ChangedError, DiskError, warn
-from sawlog.format import OFFSET_COLUMN, PROBE_BYTES, Projection, Scan
+from sawlog.format import OFFSET_COLUMN, PROBE_BYTES, FileRange, Projection, Scan, intact_end
 from sawlog.leveldb.log import kernels as k
 from sawlog.leveldb.log import layout
 from sawlog.leveldb.log.columns import END_COLUMN, RECORD_COLUMN, RECOVERED_COLUMN, ROWS_SCHEMA, STALE_COLUMN
@@ -24,7 +24,6 @@ from sawlog.leveldb.log.head import LogHead, first_fragments, read_head
 from sawlog.leveldb.log.judge import rules_of
 from sawlog.leveldb.log.layout import DETAIL, GIVEN_UP, Dialect, Kind, Role
 from sawlog.leveldb.options import LogReadOptions
-from sawlog.ranges import FileRange, intact_end
 from sawlog.storage import File, Source, Storage
 
 if TYPE_CHECKING:

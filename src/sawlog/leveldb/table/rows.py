@@ -14,7 +14,7 @@ import pyarrow as pa
 from sawlog.arrow import Column, batch_of, constant_string, fixed_array
 from sawlog.damage import UNSUPPORTED, Damage, Findings, Tail, TailStatus
 from sawlog.errors import ChangedError, DamageError, DiskError, SchemaError, UnsupportedError
-from sawlog.format import OFFSET_COLUMN
+from sawlog.format import OFFSET_COLUMN, FileRange
 from sawlog.kernels.gather import gathered
 from sawlog.kernels.snappy import SLACK
 from sawlog.leveldb.columns import (
@@ -34,7 +34,6 @@ from sawlog.leveldb.table.blocks import Expanded, block_damage, joined
 from sawlog.leveldb.table.layout import Kind
 from sawlog.leveldb.table.meta import BoundsReader, MapReader, Role, TableMap
 from sawlog.leveldb.table.pebble import BlockLayer
-from sawlog.ranges import FileRange
 from sawlog.scan import Scan
 from sawlog.storage import File, Source
 

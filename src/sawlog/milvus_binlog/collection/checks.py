@@ -8,7 +8,7 @@ from typing import Protocol
 
 import pyarrow as pa
 
-from sawlog.damage import FileReport
+from sawlog.damage import FileReport, Skipped
 from sawlog.format import Projection
 from sawlog.milvus_binlog import layout
 from sawlog.milvus_binlog.collection.fragments import BatchFragment
@@ -16,7 +16,6 @@ from sawlog.milvus_binlog.collection.model import Collection
 from sawlog.milvus_binlog.collection.selection import Selection
 from sawlog.milvus_binlog.layout import SegmentState
 from sawlog.milvus_binlog.metadata.model import CollectionMeta
-from sawlog.skipped import Skipped
 
 
 class Counted(Protocol):

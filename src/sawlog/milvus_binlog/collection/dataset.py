@@ -11,11 +11,10 @@ from typing import Any, ClassVar
 
 import pyarrow as pa
 
-from sawlog.damage import DAMAGE_SCHEMA, FileReport, Findings
+from sawlog.damage import DAMAGE_SCHEMA, FileReport, Findings, Skipped
 from sawlog.errors import OptionError, SchemaError, warn
 from sawlog.fields import FieldParser
-from sawlog.follow import Range
-from sawlog.format import PROVENANCE, Contents, Format, Fragment, Projection, Request, Scan, View
+from sawlog.format import PROVENANCE, Contents, Format, Fragment, Projection, Range, Request, Scan, View
 from sawlog.milvus_binlog import layout, paths
 from sawlog.milvus_binlog.collection.catalog import COLLECTIONS_SCHEMA, CollectionFragment
 from sawlog.milvus_binlog.collection.checks import left_out, note_rows, remarks
@@ -49,7 +48,6 @@ from sawlog.milvus_binlog.types import (
 )
 from sawlog.pictures import Picture
 from sawlog.scan import NamedTable
-from sawlog.skipped import Skipped
 from sawlog.storage import File, Source
 
 ROW_VIEWS = ("rows", "inserts", "history")
