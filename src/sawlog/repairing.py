@@ -159,7 +159,7 @@ def _prove(source: Dataset, copies: Sequence[File], scan: Scan, target: str) -> 
             wrong = next((one for one in report.damages), report.tail)
             raise SawlogError(f"{refused} it is not clean: {wrong}")
     for before, after in zip(_tables(source), _tables(copy), strict=True) if source.scan.view == "rows" else ():
-        if not same_rows(*map(_unmarked, (before, after))):
+        if not _same_rows(*map(_unmarked, (before, after))):
             raise SawlogError(
                 f"{refused} on_damage='skip' delivers {before.count_rows()} rows of the source, and"
                 f" {after.count_rows()} of the copy, or others; sawlog convert --on-damage skip rewrites them"
@@ -172,7 +172,7 @@ def _unmarked(dataset: Dataset) -> Iterator[pa.RecordBatch]:
         yield batch.select([name for name in batch.schema.names if name not in dataset.format.marks])
 
 
-def same_rows(one: Iterable[pa.RecordBatch], other: Iterable[pa.RecordBatch]) -> bool:
+def _same_rows(one: Iterable[pa.RecordBatch], other: Iterable[pa.RecordBatch]) -> bool:
     """Whether two streams have equal rows in the same order, however they are cut; NaN is equal to itself.
 
     A column that only one of them has may hold nothing but nulls.

@@ -16,7 +16,7 @@ from typer.core import TyperCommand, TyperGroup
 from sawlog import __version__
 from sawlog.cli.errors import USAGE_ERROR, Exit, complain, guarded
 
-COMMANDS_GROUP = "sawlog.commands"
+_COMMANDS_GROUP = "sawlog.commands"
 """Entry points of verbs that belong to one format: a name, and a function as Typer takes it."""
 
 VERBS = (
@@ -81,7 +81,7 @@ class Verbs(_WithoutPydantic, TyperGroup):
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
         own = [EntryPoint(name, f"sawlog.cli.{_identifier(name)}:{_identifier(name)}", "") for name in VERBS]
-        others = sorted((one for one in entry_points(group=COMMANDS_GROUP)), key=lambda one: one.name)
+        others = sorted((one for one in entry_points(group=_COMMANDS_GROUP)), key=lambda one: one.name)
         self._unloaded = {one.name: one for one in [*others, *own]}
         unnamed: dict[str, Any] = dict.fromkeys([*VERBS, *self._unloaded])
         self.commands = unnamed

@@ -145,7 +145,7 @@ def key_values(given: Iterable[str] | None, flag: str) -> dict[str, str]:
     return pairs
 
 
-GENERAL = ("index",)
+_GENERAL = ("index",)
 """Arguments of `sawlog.open` that are given as options of a format are."""
 
 
@@ -157,7 +157,7 @@ def format_options(given: Iterable[str] | None, flag: str = "-o") -> dict[str, A
     """
     options: dict[str, Any] = {**key_values(given, flag)}
     for name in inspect.signature(sawlog.open).parameters:
-        if name in options and name not in GENERAL:
+        if name in options and name not in _GENERAL:
             raise OptionError(f"{flag} {name}: not an option of a format; see --help for how to give it")
     return options
 

@@ -17,7 +17,7 @@ from sawlog.errors import OptionError
 
 
 @dataclass(frozen=True, slots=True)
-class FormatCard:
+class _FormatCard:
     """One format."""
 
     name: str
@@ -29,10 +29,10 @@ class FormatCard:
 
 
 @dataclass(frozen=True, slots=True)
-class Cards:
+class _Cards:
     """What is known about formats."""
 
-    formats: list[FormatCard]
+    formats: list[_FormatCard]
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON."""
@@ -65,10 +65,10 @@ def formats(
     for name in names or ():
         if name not in known:
             raise OptionError(f"unknown format {name!r}; known formats: {', '.join(known)}")
-    show(Cards([_card(known[name]) for name in names or known]), json=json)
+    show(_Cards([_card(known[name]) for name in names or known]), json=json)
     return Exit.OK
 
 
-def _card(format: Any) -> FormatCard:
+def _card(format: Any) -> _FormatCard:
     options = option_cards(format.read_options), option_cards(format.write_options)
-    return FormatCard(format.name, format.title, format.suffix, dict(getattr(format, "views", {})), *options)
+    return _FormatCard(format.name, format.title, format.suffix, dict(getattr(format, "views", {})), *options)

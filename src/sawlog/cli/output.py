@@ -18,9 +18,9 @@ from sawlog.staging import STDOUT
 
 PATIENCE = 1.0
 """Seconds that work has to last before a progress bar appears."""
-SHOWN_DAMAGES = 10
+_SHOWN_DAMAGES = 10
 """Damaged ranges listed per file, unless all are asked for."""
-SHOWN_SKIPPED = 3
+_SHOWN_SKIPPED = 3
 """Files named of those that are not read for one reason."""
 
 Advance = Callable[[int], None]
@@ -115,13 +115,13 @@ class Page:
     def skipped(self, skipped: Iterable[Skipped]) -> None:
         """Files that were not read, one line per reason."""
         for reason, group in by_reason(skipped).items():
-            names = [one.path for one in group[:SHOWN_SKIPPED]]
+            names = [one.path for one in group[:_SHOWN_SKIPPED]]
             more = f" and {len(group) - len(names):,} more" if len(group) > len(names) else ""
             self.fact("not read", f"{', '.join(names)}{more}, {size_text(sum(one.bytes for one in group))}: {reason}")
 
     def damages(self, damages: list[Damage], count: int, *, every: bool = False) -> None:
         """One line per damage, of `count` that there are."""
-        shown = damages if every else damages[:SHOWN_DAMAGES]
+        shown = damages if every else damages[:_SHOWN_DAMAGES]
         for damage in shown:
             place = f"byte {damage.offset:,}, {damage.length:,} bytes: "
             style = "yellow" if damage.kind == UNSUPPORTED else "red"

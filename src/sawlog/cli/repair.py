@@ -18,7 +18,7 @@ from sawlog.staging import STDOUT
 
 
 @dataclass(slots=True)
-class Repaired:
+class _Repaired:
     """The outcome of `sawlog repair`: the report on the source, whose rows are what was written."""
 
     source: str
@@ -101,7 +101,7 @@ def repair(
         storage_options=arguments.storage_options(storage),
         **arguments.format_options(option),
     )
-    repaired = Repaired(src, dst, report)
+    repaired = _Repaired(src, dst, report)
     if dst in STDOUT:
         complain(f"{repaired.outcome}, {counted(report.rows, 'row')}")
     else:

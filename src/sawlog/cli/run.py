@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(slots=True)
-class Planned:
+class _Planned:
     """The outcome of `sawlog run --dry-run`: what would be done."""
 
     name: str
@@ -30,7 +30,7 @@ class Planned:
     parts: list[Part]
 
     @classmethod
-    def of(cls, plan: Plan) -> Planned:
+    def of(cls, plan: Plan) -> _Planned:
         """The plan of a pipeline, without its secrets."""
         pipeline = plan.pipeline
         redact = pipeline.document.secrets.redact
@@ -89,7 +89,7 @@ def run(
         with session(pipeline, settings) as spark:
             plan = Plan(pipeline, spark)
             if dry_run:
-                show(Planned.of(plan), json=json)
+                show(_Planned.of(plan), json=json)
                 return Exit.OK
             return run_pipeline(pipeline, plan, json=json)
     except PipelineError as error:

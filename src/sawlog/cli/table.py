@@ -13,11 +13,11 @@ from sawlog.cli.errors import complain
 from sawlog.cli.output import Page
 from sawlog.cli.render import is_binary, printable, texts
 
-SAMPLE_ROWS = 200
+_SAMPLE_ROWS = 200
 """Rows that determine the widths of columns."""
 MIN_WIDTH = 6
 """Columns are made no narrower than this, unless their content is."""
-PIPE_WIDTH = 60
+_PIPE_WIDTH = 60
 """Columns are aligned up to this width where nothing is cut off."""
 
 _GAP = "  "
@@ -33,11 +33,11 @@ def print_table(batches: Iterator[pa.RecordBatch], schema: pa.Schema) -> None:
     """
     room = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
     first = next(batches, None)
-    sample = [] if first is None else _cells(first.slice(0, SAMPLE_ROWS), room)
+    sample = [] if first is None else _cells(first.slice(0, _SAMPLE_ROWS), room)
     heads = [(printable(field.name), type_name(field.type)) for field in schema]
     columns = itertools.zip_longest(heads, sample, fillvalue=())
     natural = [max(map(cell_width, (*head, *cells)), default=0) for head, cells in columns]
-    widths = fit(natural, room) if room is not None else [min(width, PIPE_WIDTH) for width in natural]
+    widths = fit(natural, room) if room is not None else [min(width, _PIPE_WIDTH) for width in natural]
     hidden = schema.names[len(widths) :]
     printer = _Printer(widths, [_is_number(field.type) for field in schema], room is not None)
     printer.header(heads)

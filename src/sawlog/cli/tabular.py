@@ -23,16 +23,16 @@ from sawlog.storage import File, Storage, is_remote, normalize
 from sawlog.storage.sources import SourceFile
 
 BATCH_ROWS = 64 << 10
-ROW_GROUP_BYTES = 64 << 20
+_ROW_GROUP_BYTES = 64 << 20
 """Arrow bytes collected for a row group of Parquet."""
-BLOCK_BYTES = 16 << 20
+_BLOCK_BYTES = 16 << 20
 """Bytes of text parsed at a time; no line may be longer."""
 
 Rows: TypeAlias = "tuple[pa.Schema, Iterator[pa.RecordBatch]]"
 
 
 @dataclass(frozen=True, slots=True)
-class ParquetWriteOptions:
+class _ParquetWriteOptions:
     """Options for writing Parquet.
 
     Attributes:
@@ -43,7 +43,7 @@ class ParquetWriteOptions:
 
 
 @dataclass(frozen=True, slots=True)
-class ArrowWriteOptions:
+class _ArrowWriteOptions:
     """Options for writing Arrow IPC files.
 
     Attributes:
@@ -54,7 +54,7 @@ class ArrowWriteOptions:
 
 
 @dataclass(frozen=True, slots=True)
-class TextReadOptions:
+class _TextReadOptions:
     r"""Options for reading CSV and JSON lines.
 
     Attributes:
@@ -88,10 +88,10 @@ class Encoder(Protocol):
         """Complete the file; the sink stays open."""
 
 
-class ParquetEncoder:
-    """Parquet in row groups of about `ROW_GROUP_BYTES`."""
+class _ParquetEncoder:
+    """Parquet in row groups of about `_ROW_GROUP_BYTES`."""
 
-    def __init__(self, sink: Any, schema: pa.Schema, options: ParquetWriteOptions) -> None:
+    def __init__(self, sink: Any, schema: pa.Schema, options: _ParquetWriteOptions) -> None:
         from pyarrow import parquet
 
         self._writer = parquet.ParquetWriter(sink, schema, compression=options.compression)
@@ -100,7 +100,7 @@ class ParquetEncoder:
     def write(self, batch: pa.RecordBatch) -> None:
         """Append rows."""
         self._batches.append(batch)
-        if sum(one.nbytes for one in self._batches) >= ROW_GROUP_BYTES:
+        if sum(one.nbytes for one in self._batches) >= _ROW_GROUP_BYTES:
             self._flush()
 
     def close(self) -> None:
@@ -114,10 +114,10 @@ class ParquetEncoder:
         self._batches = []
 
 
-class ArrowEncoder:
+class _ArrowEncoder:
     """A file holds one dictionary per column, which later batches may only add to."""
 
-    def __init__(self, sink: Any, schema: pa.Schema, options: ArrowWriteOptions) -> None:
+    def __init__(self, sink: Any, schema: pa.Schema, options: _ArrowWriteOptions) -> None:
         compression = None if options.compression == "none" else options.compression
         ipc = pa.ipc.IpcWriteOptions(compression=compression, emit_dictionary_deltas=True)
         self._writer = pa.ipc.new_file(sink, schema, options=ipc)
@@ -164,7 +164,7 @@ class JsonlEncoder:
         """Nothing ends a file of lines."""
 
 
-def read_parquet(file: pa.NativeFile, _: NoOptions) -> Rows:
+def _read_parquet(file: pa.NativeFile, _: NoOptions) -> Rows:
     """Schema and batches of a Parquet file."""
     from pyarrow import parquet
 
@@ -172,13 +172,13 @@ def read_parquet(file: pa.NativeFile, _: NoOptions) -> Rows:
     return opened.schema_arrow, opened.iter_batches(BATCH_ROWS)
 
 
-def read_arrow(file: pa.NativeFile, _: NoOptions) -> Rows:
+def _read_arrow(file: pa.NativeFile, _: NoOptions) -> Rows:
     """Schema and batches of an Arrow IPC file."""
     opened = _opened(pa.ipc.open_file, file)
     return opened.schema, map(opened.get_batch, range(opened.num_record_batches))
 
 
-def read_csv(file: pa.NativeFile, options: TextReadOptions) -> Rows:
+def read_csv(file: pa.NativeFile, options: _TextReadOptions) -> Rows:
     """Types are inferred from the first block."""
     from pyarrow import csv
 
@@ -189,15 +189,15 @@ def read_csv(file: pa.NativeFile, options: TextReadOptions) -> Rows:
         quoted_strings_can_be_null=False,
     )
     parse = csv.ParseOptions(newlines_in_values=True)
-    opened = _opened(csv.open_csv, file, csv.ReadOptions(block_size=BLOCK_BYTES), parse, convert)
+    opened = _opened(csv.open_csv, file, csv.ReadOptions(block_size=_BLOCK_BYTES), parse, convert)
     return _with_binary(opened, options)
 
 
-def read_jsonl(file: pa.NativeFile, options: TextReadOptions) -> Rows:
+def _read_jsonl(file: pa.NativeFile, options: _TextReadOptions) -> Rows:
     """Types are inferred from the first block."""
     from pyarrow import json
 
-    return _with_binary(_opened(json.open_json, file, json.ReadOptions(block_size=BLOCK_BYTES)), options)
+    return _with_binary(_opened(json.open_json, file, json.ReadOptions(block_size=_BLOCK_BYTES)), options)
 
 
 def _opened(decoder: Callable[..., Any], *args: Any) -> Any:
@@ -278,23 +278,23 @@ TABLE_FORMATS: dict[str, TableFormat] = {
             "parquet",
             "Parquet",
             (".parquet", ".parq", ".pq"),
-            read_parquet,
-            ParquetEncoder,
+            _read_parquet,
+            _ParquetEncoder,
             NoOptions,
-            ParquetWriteOptions,
+            _ParquetWriteOptions,
         ),
         TableFormat(
             "arrow",
             "Arrow IPC file",
             (".arrow", ".feather", ".ipc"),
-            read_arrow,
-            ArrowEncoder,
+            _read_arrow,
+            _ArrowEncoder,
             NoOptions,
-            ArrowWriteOptions,
+            _ArrowWriteOptions,
         ),
-        TableFormat("csv", "CSV", (".csv",), read_csv, CsvEncoder, TextReadOptions, TextWriteOptions),
+        TableFormat("csv", "CSV", (".csv",), read_csv, CsvEncoder, _TextReadOptions, TextWriteOptions),
         TableFormat(
-            "jsonl", "JSON lines", (".jsonl", ".ndjson"), read_jsonl, JsonlEncoder, TextReadOptions, TextWriteOptions
+            "jsonl", "JSON lines", (".jsonl", ".ndjson"), _read_jsonl, JsonlEncoder, _TextReadOptions, TextWriteOptions
         ),
         TableFormat("duckdb", "DuckDB database", (".duckdb",), unread, DuckdbEncoder, NoOptions, DatabaseWriteOptions),
         TableFormat(
@@ -388,7 +388,7 @@ def open_tables(
     return schema, batches
 
 
-def _with_binary(reader: Any, options: TextReadOptions) -> Rows:
+def _with_binary(reader: Any, options: _TextReadOptions) -> Rows:
     """Rows of text columns, with binary made of those that hold it."""
     names, schema = options.binary_columns, reader.schema
     for name in names:

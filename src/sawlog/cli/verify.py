@@ -21,7 +21,7 @@ from sawlog.reading import PIECE_BYTES
 
 
 @dataclass(slots=True)
-class VerifiedPath:
+class _VerifiedPath:
     """One path: its report, or why there is none."""
 
     path: str
@@ -36,7 +36,7 @@ class VerifiedPath:
 
 
 @dataclass(slots=True)
-class Verified:
+class _Verified:
     """The outcome of `sawlog verify`.
 
     Attributes:
@@ -44,7 +44,7 @@ class Verified:
         every: Whether every damage is to be shown.
     """
 
-    paths: list[VerifiedPath]
+    paths: list[_VerifiedPath]
     every: bool
 
     @property
@@ -140,7 +140,7 @@ def verify(
         storage_options=arguments.storage_options(storage),
         **arguments.format_options(option),
     )
-    verified = Verified([_verify(path, opened, every) for path in paths], every)
+    verified = _Verified([_verify(path, opened, every) for path in paths], every)
     show(verified, json=json)
     for path in verified.paths:
         if path.error is not None:
@@ -148,13 +148,13 @@ def verify(
     return verified.code
 
 
-def _verify(path: str, opened: Callable[..., Dataset], every: bool) -> VerifiedPath:
+def _verify(path: str, opened: Callable[..., Dataset], every: bool) -> _VerifiedPath:
     try:
         dataset = opened(path)
         with progress(size_of(dataset), f"verifying {path}") as advance:
-            return VerifiedPath(path, dataset.report(PIECE_BYTES if watched() else None, advance, every=every))
+            return _VerifiedPath(path, dataset.report(PIECE_BYTES if watched() else None, advance, every=every))
     except Exception as error:
         message = explain(error)
         if message is None or isinstance(error, InternalError):
             raise
-        return VerifiedPath(path, error=message)
+        return _VerifiedPath(path, error=message)

@@ -17,7 +17,7 @@ from sawlog.storage.sources import LocalSource, MemorySource
 if TYPE_CHECKING:
     from sawlog.storage.sources import Source
 
-STDIN = "-"
+_STDIN = "-"
 """What standard input is called."""
 
 _COPY_BYTES = 1 << 20
@@ -68,7 +68,7 @@ class Inputs:
         """
         if path in self._held:
             return self.open(path).size
-        if path != STDIN:
+        if path != _STDIN:
             try:
                 mode = os.stat(path).st_mode
             except OSError:

@@ -31,7 +31,7 @@ BLOCK = 4 << 20
 """Bytes of two files that are compared at a time."""
 LIKELY = 100
 """Files that one that arrives is compared with, at most, of those that begin as it does."""
-TOLD_AFTER = 60.0
+_TOLD_AFTER = 60.0
 """Seconds for which a copy must not have changed before it is reported as not read."""
 
 Known = tuple[str, Place | Ended | None]
@@ -86,7 +86,7 @@ class Copies:
         if self.links[key].size != one.file.size:
             self._compared[key] = self.links.pop(key)
             return False
-        if key not in self._told and time.time() - one.changed > TOLD_AFTER:
+        if key not in self._told and time.time() - one.changed > _TOLD_AFTER:
             self._told.add(key)
             logger.warning(
                 "%s: all of its %d bytes are those of %s: it is taken for a copy, and left out unless it goes on"

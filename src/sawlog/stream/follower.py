@@ -102,7 +102,7 @@ class Follower(Files):
         self.begun = self._records.files
         waiting = self._waiting(self._records, seen)
         with wrap_errors(f"{', '.join(self.paths)}: following failed"):
-            reached = Intake(self, self._records.files, limited=limited).take(waiting, seen)
+            reached = _Intake(self, self._records.files, limited=limited).take(waiting, seen)
         return self._next(self._records, reached, seen) if reached else start
 
     def between(self, start: Offset, end: Offset) -> list[Fragment]:
@@ -229,7 +229,7 @@ class Follower(Files):
         return newest
 
 
-class Intake:
+class _Intake:
     """One choice of what the next micro-batch takes: files in turn, each as far as it can be read, within the limits.
 
     Args:

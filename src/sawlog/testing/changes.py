@@ -13,9 +13,9 @@ from sawlog.testing.mutations import effort, seeded
 from sawlog.testing.outcome import Outcome, delivered, examine, explain, opened, refusable, subsequence, texts
 from sawlog.testing.sample import Mutation, Sample, Span, Subject, placed
 
-PASSES = 16
+_PASSES = 16
 """How often a verb may look at every byte, on average."""
-PASSING = 1 << 16
+_PASSING = 1 << 16
 """Bytes that it may look at besides."""
 
 
@@ -158,7 +158,7 @@ def linear(sample: Sample) -> Iterator[str]:
                 whole = head + bytes(part) * -(-size // len(part))
                 with placed(sample, Mutation("repeated", {**sample.content, name: whole})) as subject:
                     seen.append(_looked(subject, view))
-            if seen[1] > 5 * seen[0] + PASSING:
+            if seen[1] > 5 * seen[0] + _PASSING:
                 yield f"byte {at} of every copy changed, {view}: looked at {seen} bytes of {_SMALL} and {4 * _SMALL}"
 
 
@@ -188,7 +188,7 @@ def frugal(subject: Subject) -> list[str]:
         looked = work.bytes
         for _ in dataset.verify():
             pass
-        if looked > PASSES * size + PASSING:
+        if looked > _PASSES * size + _PASSING:
             found.append(f"looked at {looked} bytes of {size}")
     if memory.peak > 2 * size + SPARE_MEMORY:
         found.append(f"{memory.peak} bytes of memory for {size} bytes of input")

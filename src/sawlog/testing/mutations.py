@@ -82,7 +82,7 @@ def any_bit(sample: Sample, dice: Random) -> Mutation:
     return flip(sample, name, dice.randrange(len(sample.content[name]) * 8))
 
 
-def any_cut(sample: Sample, dice: Random) -> Mutation:
+def _any_cut(sample: Sample, dice: Random) -> Mutation:
     """One file cut off, anywhere."""
     name = _file(sample, dice)
     return cut(sample, name, dice.randrange(len(sample.content[name])))
@@ -161,7 +161,7 @@ def bent(data: bytes, dice: Random) -> bytes:
     return bytes(out)
 
 
-ANY: tuple[Mutator, ...] = (any_bit, any_word, any_splice, any_cut)
+ANY: tuple[Mutator, ...] = (any_bit, any_word, any_splice, _any_cut)
 """What can be done to any file."""
 
 

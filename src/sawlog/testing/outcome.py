@@ -125,7 +125,7 @@ def explain(error: BaseException) -> str:
 
 
 @contextmanager
-def attending(outcome: Outcome, verb: str) -> Iterator[None]:
+def _attending(outcome: Outcome, verb: str) -> Iterator[None]:
     """Note what a verb does: what it warns of, and exceptions that are not for users."""
     with warnings.catch_warnings(record=True) as given:
         warnings.simplefilter("always")
@@ -160,7 +160,7 @@ def places(damages: Iterable[Damage]) -> list[Place]:
 def examine(subject: Subject, *, every_verb: bool = True) -> Outcome:
     """Read a subject with every verb, or with `skip` and `verify`, and see whether they agree: laws 3, 4 and 9."""
     outcome = Outcome()
-    with attending(outcome, "skip"):
+    with _attending(outcome, "skip"):
         try:
             dataset = opened(subject, on_damage="skip")
         except (SawlogError, OSError) as error:
@@ -174,12 +174,12 @@ def examine(subject: Subject, *, every_verb: bool = True) -> Outcome:
         if every_verb:
             _refuse(subject, outcome)
         return outcome
-    with attending(outcome, "skip"):
+    with _attending(outcome, "skip"):
         table.validate(full=True)
         outcome.table, outcome.rows = table, _placed(subject, table)
-        with attending(outcome, "info"):
+        with _attending(outcome, "info"):
             dataset.info()
-        with attending(outcome, "verify"):
+        with _attending(outcome, "verify"):
             outcome.reports = list(dataset.verify(every=True))
         outcome.damages = [one for report in outcome.reports for one in places(report.damages)]
         met = [one for found in findings for one in places(found.damages)]
@@ -234,7 +234,7 @@ _COUNTING: dict[str, tuple[dict[str, str], Callable[[Dataset], int]]] = {
 def _refuse(subject: Subject, outcome: Outcome) -> None:
     """What `skip` does not read is not read otherwise."""
     for verb, (options, rows_of) in _COUNTING.items():
-        with attending(outcome, verb):
+        with _attending(outcome, verb):
             try:
                 rows = rows_of(opened(subject, **options))
             except (SawlogError, OSError) as error:
@@ -286,7 +286,7 @@ def _without_skipped(damages: list[Place], dataset: Dataset, reports: Iterable[F
 
 def _counted(subject: Subject, dataset: Dataset, outcome: Outcome) -> None:
     """`Report.rows` and `count_rows` are what `skip` delivers."""
-    with attending(outcome, "count_rows"):
+    with _attending(outcome, "count_rows"):
         counts = {"count_rows": dataset.count_rows()}
         if subject.sample.view != "damage" and not subject.sample.folded:
             counts["verify"] = sum(report.rows for report in outcome.reports)
@@ -298,7 +298,7 @@ def _counted(subject: Subject, dataset: Dataset, outcome: Outcome) -> None:
 def _damage_view(subject: Subject, outcome: Outcome) -> None:
     if subject.sample.view != "rows":
         return
-    with attending(outcome, "the damage view"):
+    with _attending(outcome, "the damage view"):
         rows = opened(subject, view="damage", on_damage="fail").to_table().to_pylist()
         listed = [Place(row["file"], row["offset"], row["length"], row["kind"]) for row in rows]
         if sorted(listed) != sorted(outcome.damages):
@@ -319,7 +319,7 @@ def _fail(subject: Subject, outcome: Outcome, damages: list[Place]) -> None:
     dataset = opened(subject, on_damage="fail")
     batches: list[pa.RecordBatch] = []
     raised: Damage | None = None
-    with attending(outcome, "fail"):
+    with _attending(outcome, "fail"):
         try:
             batches.extend(dataset.to_batches())
         except (DamageError, UnsupportedError) as error:
