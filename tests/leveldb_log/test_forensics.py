@@ -245,5 +245,6 @@ def test_what_asks_for_finished_logs_is_refused_elsewhere(option: dict[str, obje
     path.write_bytes(write(b"x"))
     with pytest.raises(OptionError, match="rows"):
         sawlog.open(path, view="edits", **option)
+    dataset = sawlog.open(path, **option)
     with pytest.raises(OptionError, match="stream"):
-        sawlog.open(path, **option).committed_end(sawlog.open(path).files[0], 0)
+        dataset.contents.committed_end(dataset.request, dataset.files[0], 0)

@@ -243,7 +243,8 @@ def sparse(path: Path, size: int) -> Map:
     with path.open("wb") as file:
         file.truncate(size)
     format = ClaimedFormat()
-    return survey(Dataset.of(format, [File(str(path), size)], Scan(on_damage="skip", roots=(str(path),))))
+    scan = Scan(on_damage="skip", roots=(str(path),))
+    return survey(Dataset(format.open([File(str(path), size)], scan), scan))
 
 
 @pytest.mark.parametrize("size", [1 << 30, 10 << 30])
