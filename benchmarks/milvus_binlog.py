@@ -16,7 +16,7 @@ from benchmarks.harness import Case, Settings, Side
 from benchmarks.spark import noop, session
 from sawlog.damage import Findings
 from sawlog.milvus_binlog.collection.dataset import SegmentsWarning
-from sawlog.milvus_binlog.opener import opened
+from sawlog.milvus_binlog.log import opened
 from sawlog.storage import File, Storage
 
 DIMENSIONS = 128

@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sawlog.errors import ChangedError
-from sawlog.milvus_binlog import source
+from sawlog.milvus_binlog import log
 from sawlog.storage import File, Storage
 
 from .packing import write_segment
@@ -52,7 +52,7 @@ def test_payloads_are_fetched_once(remote: str, tmp_path: Path, monkeypatch: pyt
     monkeypatch.setattr(MemoryFileSystem, "cat_file", counted)
     dataset = open_as_it_lies(remote)
     largest = max(file.size for file in dataset.files)
-    assert largest > source.SMALL
+    assert largest > log.SMALL
     assert sum(fetched) < largest / 4  # fields are known from headers and footers
     assert dataset.to_table().equals(open_as_it_lies(tmp_path).to_table())
     assert sum(fetched) < 1.2 * largest
@@ -65,16 +65,16 @@ def test_windows_go_anywhere(windows: list[tuple[int, int]], small: bool) -> Non
     data = bytes(range(128))
     fsspec.filesystem("memory").pipe_file("/sawlog-windows", data)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(source, "BLOCK", 16)
-        patch.setattr(source, "SMALL", 1000 if small else 0)
-        opened = source.open_log(File("memory://sawlog-windows", len(data)), Storage())
+        patch.setattr(log, "BLOCK", 16)
+        patch.setattr(log, "SMALL", 1000 if small else 0)
+        opened = log.open_bytes(File("memory://sawlog-windows", len(data)), Storage())
         for offset, length in windows:
             assert opened.window(offset, length).tobytes() == data[offset : offset + length]
 
 
 def test_a_file_that_became_shorter(tmp_path: Path) -> None:
     fsspec.filesystem("memory").pipe_file("/sawlog-short", bytes(10))
-    opened = source.open_log(File("memory://sawlog-short", 20), Storage())
+    opened = log.open_bytes(File("memory://sawlog-short", 20), Storage())
     with pytest.raises(ChangedError, match="expected 20 bytes, found 10"):
         opened.window(0, 4)
 

@@ -14,7 +14,6 @@ from sawlog.fields import FieldParser
 from sawlog.format import Contents, Format, Fragment, Request, Scan, View
 from sawlog.guard import Undecodable, decode_by
 from sawlog.milvus_binlog import layout, paths
-from sawlog.milvus_binlog.envelope import Descriptor
 from sawlog.milvus_binlog.fields import parts
 from sawlog.milvus_binlog.fragments import (
     DDL_SCHEMA,
@@ -24,13 +23,14 @@ from sawlog.milvus_binlog.fragments import (
     DeltaFragment,
     EventsFragment,
     FileFragment,
+    Subject,
+    subject_of,
 )
+from sawlog.milvus_binlog.log import Descriptor, Part, opened
 from sawlog.milvus_binlog.metadata.schema import user_schema
-from sawlog.milvus_binlog.opener import Part, opened
 from sawlog.milvus_binlog.options import ReadOptions
 from sawlog.milvus_binlog.payloads.payload import Payload, UnreadableError
 from sawlog.milvus_binlog.stats import BM25_SCHEMA, STATS_SCHEMA
-from sawlog.milvus_binlog.subject import Subject, subject_of
 from sawlog.storage import File, Source
 
 

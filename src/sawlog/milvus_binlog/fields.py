@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from sawlog.fields import Part
 from sawlog.milvus_binlog import layout
-from sawlog.milvus_binlog.envelope import HEAD, data_type_name
 from sawlog.milvus_binlog.layout import EventType
+from sawlog.milvus_binlog.log import HEAD, data_type_name
 
 if TYPE_CHECKING:
     from sawlog.chain.layout import Number

@@ -26,8 +26,8 @@ from sawlog.milvus_binlog.deletes.history import NEVER
 from sawlog.milvus_binlog.deletes.logs import DeltaLogs
 from sawlog.milvus_binlog.fragments import FileFragment
 from sawlog.milvus_binlog.layout import Kind
+from sawlog.milvus_binlog.log import Log, opened
 from sawlog.milvus_binlog.metadata.schema import typed_default
-from sawlog.milvus_binlog.opener import Log, opened
 from sawlog.milvus_binlog.options import ReadOptions
 from sawlog.milvus_binlog.payloads.payload import ColumnStream, Payload, UnreadableError, batch_rows, mask_of
 from sawlog.milvus_binlog.payloads.stored import bare_field, check_stored, field_id

@@ -9,7 +9,7 @@ from sawlog.damage import Findings
 from sawlog.milvus_binlog import layout
 from sawlog.milvus_binlog.collection.model import Collection
 from sawlog.milvus_binlog.layout import DataType
-from sawlog.milvus_binlog.opener import opened
+from sawlog.milvus_binlog.log import opened
 from sawlog.milvus_binlog.paths import LogFile
 from sawlog.milvus_binlog.payloads.payload import UnreadableError
 from sawlog.milvus_binlog.payloads.stored import stored_fields

@@ -18,7 +18,7 @@ from sawlog.milvus_binlog.collection.infer import time_range
 from sawlog.milvus_binlog.collection.model import Batch, Missing, Segment
 from sawlog.milvus_binlog.deletes.log import read_deletes
 from sawlog.milvus_binlog.layout import Kind, SegmentLevel
-from sawlog.milvus_binlog.opener import opened
+from sawlog.milvus_binlog.log import opened
 from sawlog.milvus_binlog.payloads.payload import UnreadableError
 from sawlog.milvus_binlog.types import Field
 

@@ -18,7 +18,7 @@ from sawlog.milvus_binlog import layout
 from sawlog.milvus_binlog.columns import offsets_of
 from sawlog.milvus_binlog.deletes import kernels
 from sawlog.milvus_binlog.layout import DataType, Kind
-from sawlog.milvus_binlog.opener import Log, Part, blame
+from sawlog.milvus_binlog.log import Log, Part, blame
 from sawlog.milvus_binlog.payloads.payload import Payload, UnreadableError, zipped
 
 _INT64 = range(-(1 << 63), 1 << 63)

@@ -13,7 +13,7 @@ from sawlog.damage import Findings
 from sawlog.milvus_binlog.deletes.history import DeleteHistory
 from sawlog.milvus_binlog.deletes.index import DeleteIndex
 from sawlog.milvus_binlog.deletes.log import Deletes, read_deletes
-from sawlog.milvus_binlog.opener import open_log, opened
+from sawlog.milvus_binlog.log import open_log, opened
 from sawlog.storage import File, Storage
 
 FREE_BYTES = 64 << 20

@@ -33,7 +33,6 @@ from sawlog.milvus_binlog.payloads.parquet import (
     read_footer,
     written,
 )
-from sawlog.milvus_binlog.source import SMALL
 from sawlog.milvus_binlog.types import Field
 from sawlog.storage import Source, is_remote
 from sawlog.storage.sources import MappedSource, SourceFile, SourceRange
@@ -42,6 +41,8 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+SMALL = 8 << 20
+"""Remote files up to this size are fetched whole."""
 BATCH_BYTES = 8 << 20
 """Decoded bytes per batch that reading aims at."""
 BATCH_ROWS = 64 << 10
@@ -100,10 +101,7 @@ class Payload:
         with self.judged():
             self.footer = read_footer(source, extent.offset, extent.length)
         limits = {f"thrift_{what}_size_limit": max(1, self.footer.length) for what in ("string", "container")}
-        self.reader: ParquetReader = self._decode(_reader, self._open(), **limits)
-        self.schema: pa.Schema = self._decode(lambda: self.reader.schema_arrow)
-        stored = self.reader.metadata.schema
-        self.columns = self._decode(lambda: [stored.column(at) for at in range(len(stored))])
+        self.reader, self.schema, self.columns = self._decode(_reader, self._open(), **limits)
         self.rows = self.footer.rows
         if any(len(group.chunks) != len(self.columns) for group in self.footer.groups):
             raise self.unreadable(f"row groups that do not have all of the {len(self.columns)} columns")
@@ -321,11 +319,16 @@ class Payload:
         return found
 
 
-def _reader(file: Any, **limits: int) -> ParquetReader:
-    """What `pyarrow.parquet.ParquetFile` wraps, whose module also imports the clients of all object stores."""
+def _reader(file: Any, **limits: int) -> tuple[ParquetReader, pa.Schema, list[Any]]:
+    """What `pyarrow.parquet.ParquetFile` wraps, whose module also imports the clients of all object stores.
+
+    Returns:
+        The reader, and the columns of the file: as Arrow's, and the leaves of Parquet.
+    """
     reader = ParquetReader()
     reader.open(file, pre_buffer=False, page_checksum_verification=True, **limits)
-    return reader
+    stored = reader.metadata.schema
+    return reader, reader.schema_arrow, [stored.column(at) for at in range(len(stored))]
 
 
 def _leaves(kind: pa.DataType) -> int:
@@ -726,7 +729,7 @@ def _read_page(
     except ParquetError as error:
         raise _refused(error) from None
     data = _page_file(payload, index, group, needed)
-    reader = _decoded(_reader, pa.BufferReader(data))
+    reader, *_ = _decoded(_reader, pa.BufferReader(data))
     batches = _decoded(reader.iter_batches, batch_rows, [0], [0], use_threads=False)
     while (batch := _decoded(next, batches, None)) is not None:
         yield _as_stored(batch.column(0), payload.schema.types[index])

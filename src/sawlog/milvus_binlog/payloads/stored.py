@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pyarrow as pa
 
-from sawlog.milvus_binlog.envelope import Descriptor
 from sawlog.milvus_binlog.layout import FIELD_ID, FIELD_ID_KEY, DataType, Kind
+from sawlog.milvus_binlog.log import Descriptor
 from sawlog.milvus_binlog.payloads.payload import Payload, UnreadableError, first_values
 from sawlog.milvus_binlog.types import INFERRED_ELEMENTS, SCALARS, VECTOR_BYTES, Field, data_type
 
