@@ -56,11 +56,9 @@ class DefaultSource(DataSource):
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """The stream source of these columns."""
-        try:
-            from sawlog.spark.stream_reader import make_stream_reader
-        except ImportError:  # Spark 4.0 and 4.1 do not tell what is raised here
-            from sawlog.spark.reader import NoStreams
+        from sawlog.spark.stream_reader import STREAMS, NoStreams, make_stream_reader
 
+        if not STREAMS:
             return NoStreams()
         return make_stream_reader(self.options, self.format_name, schema)
 
@@ -75,4 +73,4 @@ def main(infile: BufferedReader, outfile: IO[bytes]) -> None:
     """Answer questions of the jar, in a process that Spark has started with this module."""
     from sawlog.spark.planner import main as answer
 
-    answer(infile, outfile, DefaultSource)
+    answer(infile, outfile)

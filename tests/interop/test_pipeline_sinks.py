@@ -11,12 +11,12 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-import pyspark
 import pytest
 
 from sawlog.deephaven_log.logger import Logger
 from tests.interop import delta
 from tests.interop.kafka_server import connector_jars, kafka
+from tools.jars import spark
 
 pytestmark = pytest.mark.interop
 
@@ -74,7 +74,8 @@ COMPACTING = {
     "spark.databricks.delta.autoCompact.enabled": "true",
     "spark.databricks.delta.autoCompact.minNumFiles": "2",
 }
-ICEBERG = "org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.11.0"
+ICEBERG = "org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.12.0"
+SPARK_OF_ICEBERG = "4.1.1"
 LAKE = {
     "spark.sql.extensions": "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
     "spark.sql.catalog.lake": "org.apache.iceberg.spark.SparkCatalog",
@@ -83,13 +84,13 @@ LAKE = {
 }
 TO_ICEBERG = """
 [steps.chosen]
-sql = "SELECT {columns} FROM ticks WHERE n >= {start}"
+sql = "SELECT {columns} FROM ticks{where}"
 
 [sinks.ticks]
 from = "chosen"
 format = "iceberg"
 table = "lake.market.ticks"
-mode = "append"
+{mode}
 [sinks.ticks.options]
 mergeSchema = true
 """
@@ -193,22 +194,27 @@ def test_a_delta_table_takes_a_new_column_and_is_compacted(tmp_path: Path) -> No
     assert found["price"].to_pylist() == [None] * 1000 + [n / 4 for n in range(1000, 1500)]
 
 
-@pytest.mark.skipif(not pyspark.__version__.startswith("4.1."), reason="Iceberg's newest runtime is for Spark 4.1")
-def test_an_iceberg_table_takes_a_new_column_and_is_compacted(tmp_path: Path) -> None:
-    """In batches: a stream needs a later Spark."""
+@pytest.mark.parametrize("mode", ["batch", "stream"])
+def test_an_iceberg_table_takes_a_new_column_and_is_compacted(tmp_path: Path, mode: str) -> None:
+    """With Spark 4.1, the newest that Iceberg has a runtime for; streams of sawlog have the jar there."""
     command = ["mvn", "--quiet", "--batch-mode", "dependency:copy", f"-Dartifact={ICEBERG}"]
-    subprocess.run([*command, f"-DoutputDirectory={delta.CACHE.parent / 'iceberg'}"], check=True)
-    jars = ",".join(map(str, (delta.CACHE.parent / "iceberg").glob("*.jar")))
+    subprocess.run([*command, f"-DoutputDirectory={delta.CACHE.parent / 'iceberg-1.12.0'}"], check=True)
+    jars = ",".join(map(str, (delta.CACHE.parent / "iceberg-1.12.0").glob("*.jar")))
     settings = {**LAKE, "spark.sql.catalog.lake.warehouse": str(tmp_path / "lake")}
+    home = spark(SPARK_OF_ICEBERG)
+    variables = {"PYTHONPATH": str(home.parent), "SPARK_HOME": str(home)}
     with Logger(tmp_path / "logs", SCHEMA, namespace="Market", table="Ticks") as log:
         for start, count, columns in ((0, 1000, "n, sym"), (1000, 500, "n, sym, price")):
             log.write(ticks(start, count))
             log.flush()
-            sink = TO_ICEBERG.format(columns=columns, start=start)
-            *_, end = run(tmp_path, "into", jars, sink, settings, mode="batch")
+            where, own = (f" WHERE n >= {start}", 'mode = "append"') if mode == "batch" else ("", "")
+            sink = TO_ICEBERG.format(columns=columns, where=where, mode=own)
+            *_, end = run(tmp_path, "into", jars, sink, settings, mode, **variables)
             assert end["rows"] == {"ticks": count}
     script = COMPACT.format(jars=jars, settings=settings)
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", script], env={**os.environ, **variables}, capture_output=True, text=True, check=False
+    )
     assert done.stdout.split() == ["1", "True", "1000"], done.stderr[-3000:]
 
 

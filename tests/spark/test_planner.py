@@ -12,12 +12,11 @@ from pyspark.serializers import CPickleSerializer
 from pyspark.sql.types import StructType
 
 import sawlog
-from pyspark_sawlog import DefaultSource
 from sawlog.spark import planner
 
 
 def ask(verb: str, **question: object) -> list[bytes]:
-    return planner.Conversation(DefaultSource).answer(verb, json.loads(json.dumps(question)))
+    return planner.Conversation().answer(verb, json.loads(json.dumps(question)))
 
 
 @pytest.mark.parametrize(("wanted", "filters"), [(["record"], []), ([], []), ([], [("_offset", "<", "70000")])])
@@ -56,11 +55,10 @@ def test_a_question_and_its_answer(
 
 
 def test_a_stream_is_planned_by_one_conversation(tmp_path: Path) -> None:
-    pytest.importorskip("pyspark.sql.streaming.datasource", reason="streams need PySpark 4.2")
     records = [b"%0100d" % number for number in range(2000)]
     path = tmp_path / "000003.log"
     sawlog.write(pa.table({"record": pa.array(records, pa.binary())}), path, format="leveldb_log")
-    conversation = planner.Conversation(DefaultSource)
+    conversation = planner.Conversation()
     schema = StructType().add("record", "binary")
     options = {"path": str(tmp_path), "format": "leveldb_log", "maxrowspertrigger": "1500"}
     (pickled,) = conversation.answer("stream", {"options": options, "schema": schema.json()})
@@ -86,6 +84,6 @@ def test_a_stream_is_planned_by_one_conversation(tmp_path: Path) -> None:
 def test_a_connection_that_is_closed_ends_the_process_without_a_word() -> None:
     told = io.BytesIO()
     with pytest.raises(SystemExit) as ended:
-        planner.main(io.BufferedReader(io.BytesIO()), told, DefaultSource)
+        planner.main(io.BufferedReader(io.BytesIO()), told)
     assert ended.value.code, "PySpark's daemon would call again"
     assert not told.getvalue()

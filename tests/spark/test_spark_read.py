@@ -378,5 +378,5 @@ def test_streams_are_refused_where_pyspark_is_too_old(monkeypatch: pytest.Monkey
     monkeypatch.delitem(sys.modules, "sawlog.spark.stream_reader", raising=False)
     source = pyspark_sawlog.DefaultSource({"path": str(database)})
     reader = source.streamReader(read_schema({"path": str(database)}, None))
-    with pytest.raises(OptionError, match=r"streams need PySpark 4\.2 or later; found "):
+    with pytest.raises(OptionError, match=r"streams need PySpark 4\.2 or later, or the jar; found "):
         reader.initialOffset()

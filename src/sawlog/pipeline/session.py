@@ -30,7 +30,7 @@ def session(pipeline: Pipeline, settings: Mapping[str, str]) -> Iterator[SparkSe
         The session.
 
     Raises:
-        OptionError: When PySpark is missing, or too old for streams.
+        OptionError: When PySpark is missing, or too old for a sink of a stream.
         PipelineError: When Spark does not start, or cannot be reached.
     """
     _check_version(pipeline)
@@ -46,11 +46,16 @@ def session(pipeline: Pipeline, settings: Mapping[str, str]) -> Iterator[SparkSe
 
 
 def _check_version(pipeline: Pipeline) -> None:
+    """Before 4.2, streams have sources of sawlog where Spark has the jar, and no sinks of sawlog at all."""
     try:
         from pyspark import __version__ as version
     except ImportError:
         return
     major, minor = version.split(".")[:2]
-    if pipeline.mode == "stream" and (int(major), int(minor)) < _STREAMS_SINCE:
-        needed = ".".join(map(str, _STREAMS_SINCE))
-        raise OptionError(f"streams need PySpark {needed} or newer; found {version}")
+    if pipeline.mode != "stream" or (int(major), int(minor)) >= _STREAMS_SINCE:
+        return
+    needed = ".".join(map(str, _STREAMS_SINCE))
+    for sink in filter(None, [*pipeline.sinks, pipeline.quarantine]):
+        if sink.own:
+            told = f"a stream into {sink.format} needs PySpark {needed} or newer; found {version}"
+            raise pipeline.document.error((*sink.key, "format"), told)

@@ -57,8 +57,9 @@ def cast_array(array: pa.Array, kind: pa.DataType) -> pa.Array:
     if is_list(array.type) and is_list(kind):
         return _cast_list(array, kind)
     if arrow.is_map(array.type) and arrow.is_map(kind):
-        entries = pa.struct([kind.key_field, kind.item_field])
-        return _with_child(array, kind, _cast_entries(array, entries))
+        entries = [kind.key_field, kind.item_field]
+        columns = [cast_array(array.keys, kind.key_type), cast_array(array.items, kind.item_type)]
+        return _with_child(array, kind, pa.StructArray.from_arrays(columns, fields=entries))
     if arrow.is_struct(array.type) and arrow.is_struct(kind):
         children = [cast_array(array.field(i), kind.field(i).type) for i in range(kind.num_fields)]
         mask = array.is_null() if array.null_count else None
@@ -102,11 +103,6 @@ def _pack(array: pa.Array) -> pa.ListArray:
     offsets = np.zeros(len(array) + 1, np.int32)
     np.cumsum(sizes, out=offsets[1:])
     return pa.ListArray.from_arrays(fixed_array(pa.int32(), offsets), array.flatten(), mask=array.is_null())
-
-
-def _cast_entries(array: pa.MapArray, entries: pa.StructType) -> pa.StructArray:
-    children = [cast_array(array.keys, entries.field(0).type), cast_array(array.items, entries.field(1).type)]
-    return pa.StructArray.from_arrays(children, fields=list(entries))
 
 
 def _with_child(array: pa.Array, kind: pa.DataType, child: pa.Array) -> pa.Array:

@@ -18,7 +18,6 @@ from typing import IO, Any
 
 from pyspark.serializers import CPickleSerializer, UTF8Deserializer, write_int, write_with_length
 from pyspark.sql import types as spark
-from pyspark.sql.datasource import DataSource
 from pyspark.util import handle_worker_exception
 from pyspark.worker_util import check_python_version, setup_memory_limits, setup_spark_files
 
@@ -60,7 +59,7 @@ class Side:
     filters: list[Comparison]
 
 
-def main(infile: io.BufferedReader, outfile: IO[bytes], source: type[DataSource]) -> None:
+def main(infile: io.BufferedReader, outfile: IO[bytes]) -> None:
     """Answer the questions of the JVM until it closes the connection.
 
     A question is a verb and a JSON object, each preceded by its length; an answer is a number of blocks of bytes, and
@@ -69,9 +68,8 @@ def main(infile: io.BufferedReader, outfile: IO[bytes], source: type[DataSource]
     Args:
         infile: Questions.
         outfile: Answers.
-        source: The data source whose streams are planned.
     """
-    conversation, text = Conversation(source), UTF8Deserializer()
+    conversation, text = Conversation(), UTF8Deserializer()
     try:
         if infile.peek(1):
             check_python_version(infile)
@@ -150,8 +148,7 @@ def _even(size: int, parallelism: int) -> int:
 class Conversation:
     """What the JVM asks one process, and what it has asked before: the stream that a process plans, if it plans one."""
 
-    def __init__(self, source: type[DataSource]) -> None:
-        self._source = source
+    def __init__(self) -> None:
         self._stream: Any = None
 
     def answer(self, verb: str, asked: dict[str, Any]) -> list[bytes]:
@@ -164,8 +161,10 @@ class Conversation:
             blocks = [block for function, partitions in plans for block in (_pickled(function), *partitions)]
             return [json.dumps(counts).encode(), *blocks]
         if verb == "stream":
+            from sawlog.spark.stream_reader import make_stream_reader
+
             schema = _schema(asked["schema"])
-            self._stream = self._source(asked["options"]).streamReader(schema)
+            self._stream = make_stream_reader(asked["options"], None, schema)
             return [_pickled(PartitionFunction(schema))]
         if verb == "partitions":
             return [CPickleSerializer().dumps(one.value) for one in self._stream.partitions(**asked)]
@@ -176,15 +175,9 @@ _ANSWERS: dict[str, Callable[..., dict[str, Any]]] = {"describe": describe, "tab
 _OF_STREAMS: dict[str, Callable[..., Any]] = {
     "initial": lambda stream: stream.initialOffset(),
     "available_now": lambda stream: stream.prepareForTriggerAvailableNow(),
-    "latest": lambda stream, start, limited: stream.latestOffset(start, _limit(stream, limited=limited)),
+    "latest": lambda stream, start, limited: stream.latest(start, limited=limited),
     "behind": lambda stream: stream.reportLatestOffset(),
 }
-
-
-def _limit(stream: Any, *, limited: bool) -> Any:
-    from pyspark.sql.streaming.datasource import ReadAllAvailable
-
-    return stream.getDefaultReadLimit() if limited else ReadAllAvailable()
 
 
 def _schema(text: str) -> spark.StructType:

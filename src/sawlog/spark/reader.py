@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from pyspark.serializers import CPickleSerializer
-from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
+from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from sawlog.arrow import constant
 from sawlog.damage import Findings
@@ -28,7 +28,7 @@ from sawlog.spark.errors import in_sparks_words
 from sawlog.spark.files import RESCUED_TYPE, Facts, FileColumns, rescue, with_facts
 from sawlog.spark.filters import pushing_down, read_filters, translate_filters
 from sawlog.spark.options import Request, read_request
-from sawlog.spark.schema import arrow_schema, check_schema, spark_schema, spark_version
+from sawlog.spark.schema import arrow_schema, check_schema, spark_schema
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -114,22 +114,6 @@ class PushdownReader(SawlogReader):
         """Remember the filters, to read less, and leave all of them for Spark to check."""
         self._filters = list(filters)
         return self._filters
-
-
-class NoStreams(DataSourceStreamReader):
-    """What stands for a stream source where PySpark is too old for one."""
-
-    def initialOffset(self) -> dict[str, Any]:
-        """Refuse.
-
-        Raises:
-            OptionError: Always.
-        """
-        raise OptionError(f"streams need PySpark 4.2 or later; found {spark_version()}")
-
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Never asked: `initialOffset` comes first."""
-        raise NotImplementedError
 
 
 @dataclass(frozen=True)

@@ -58,7 +58,7 @@ def session(name: str = "sawlog", settings: Mapping[str, str] | None = None) -> 
     """
     SparkSession = _pyspark(name)  # noqa: N806
     chosen = dict(settings or {})
-    if _local(chosen):
+    if _starts_jvm(chosen) and chosen.get("spark.master", "local").startswith("local"):  # executors are here, too
         # Spark would take the python3 that is first on PATH, which need not have sawlog.
         os.environ.setdefault("PYSPARK_PYTHON", chosen.get("spark.pyspark.python", sys.executable))
         for variable, value in _ARROW.items():
@@ -204,8 +204,3 @@ def _starts_jvm(settings: Mapping[str, str]) -> bool:
         name in os.environ for name in ("PYSPARK_GATEWAY_PORT", "SPARK_REMOTE")
     )
     return not elsewhere and _active() is None
-
-
-def _local(settings: Mapping[str, str]) -> bool:
-    """Whether executors are started here too, for this session only."""
-    return _starts_jvm(settings) and settings.get("spark.master", "local").startswith("local")

@@ -8,18 +8,11 @@ import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
-from pyspark.sql.streaming.datasource import (
-    ReadAllAvailable,
-    ReadLimit,
-    ReadMaxBytes,
-    ReadMaxFiles,
-    ReadMaxRows,
-    SupportsTriggerAvailableNow,
-)
 
 from sawlog.dataset import Dataset
 from sawlog.errors import FormatError, InternalError, OptionError, SawlogError, StorageError
@@ -27,17 +20,26 @@ from sawlog.format import Fragment, pack
 from sawlog.recognition import formats, get_format, recognize
 from sawlog.spark.options import Request, read_request
 from sawlog.spark.reader import Reading, projected, read_share
-from sawlog.storage import File, Storage
+from sawlog.spark.schema import spark_version
+from sawlog.storage import File
 from sawlog.stream.files import root_of
 from sawlog.stream.follower import Follower
 from sawlog.stream.listing import find_all
 from sawlog.stream.offset import Offset, dump_schema
 
 if TYPE_CHECKING:
+    import pyspark.sql.streaming.datasource as micro_batches
     from pyspark.sql.types import StructType
+else:
+    try:
+        import pyspark.sql.streaming.datasource as micro_batches
+    except ImportError:  # before Spark 4.2 the jar asks for micro-batches, and nobody else
+        micro_batches = SimpleNamespace(SupportsTriggerAvailableNow=object)
 
 logger = logging.getLogger("sawlog")
 
+STREAMS = hasattr(micro_batches, "ReadLimit")
+"""Whether this PySpark can ask a Python source for micro-batches."""
 REMOTE_PAUSE = 1.0
 """Seconds between looks at remote files."""
 CHEAP = 0.01
@@ -48,6 +50,22 @@ WORTH_A_TASK = 4 << 20
 """Bytes that a task of a micro-batch reads at least, where there are so many; Spark reckons likewise for its files."""
 
 
+class NoStreams(DataSourceStreamReader):
+    """What stands for a stream source where PySpark is too old for one, and Spark has not the jar."""
+
+    def initialOffset(self) -> dict[str, Any]:
+        """Refuse; Spark 4.0 and 4.1 do not report what is raised earlier.
+
+        Raises:
+            OptionError: Always.
+        """
+        raise OptionError(f"streams need PySpark 4.2 or later, or the jar; found {spark_version()} without it")
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Never asked: `initialOffset` comes first."""
+        raise NotImplementedError
+
+
 def make_stream_reader(options: Mapping[str, str], format: str | None, schema: StructType) -> SawlogStreamReader:
     """The stream reader for these options."""
     request = read_request(options, format)
@@ -56,7 +74,7 @@ def make_stream_reader(options: Mapping[str, str], format: str | None, schema: S
     return SawlogStreamReader(request, schema)
 
 
-class SawlogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+class SawlogStreamReader(DataSourceStreamReader, micro_batches.SupportsTriggerAvailableNow):
     """Plans and reads the columns of `schema`. What it knows of the files stays in the process that plans."""
 
     def __init__(self, request: Request, schema: StructType) -> None:
@@ -78,17 +96,21 @@ class SawlogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Nothing is read yet."""
         return Offset().to_json()
 
-    def getDefaultReadLimit(self) -> ReadLimit:
+    def getDefaultReadLimit(self) -> micro_batches.ReadLimit:
         """The narrowest of the limits that the options set; `latestOffset` keeps to all of them."""
         options = self._request.stream
         if options.maxrowspertrigger is not None:
-            return ReadMaxRows(options.maxrowspertrigger)
+            return micro_batches.ReadMaxRows(options.maxrowspertrigger)
         if options.maxbytespertrigger is not None:
-            return ReadMaxBytes(int(options.maxbytespertrigger))
-        return ReadMaxFiles(options.maxfilespertrigger)
+            return micro_batches.ReadMaxBytes(int(options.maxbytespertrigger))
+        return micro_batches.ReadMaxFiles(options.maxfilespertrigger)
 
-    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+    def latestOffset(self, start: dict[str, Any], limit: micro_batches.ReadLimit) -> dict[str, Any]:
         """The end of the next micro-batch."""
+        return self.latest(start, limited=not isinstance(limit, micro_batches.ReadAllAvailable))
+
+    def latest(self, start: dict[str, Any], *, limited: bool) -> dict[str, Any]:
+        """The end of the next micro-batch, within the limits that the options set, or without any."""
         begin = self._offset(start)
         if begin == self._rested and time.monotonic() < self._rest:
             return start
@@ -96,7 +118,7 @@ class SawlogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if follower is None:
             return start
         begun = time.thread_time()
-        end = follower.latest(begin, limited=not isinstance(limit, ReadAllAvailable))
+        end = follower.latest(begin, limited=limited)
         self._reached = end
         if end is begin:
             took = time.thread_time() - begun
@@ -193,7 +215,7 @@ def open_followed(request: Request, found: Sequence[File], offset: Offset) -> tu
     for some in filter(None, (ours, read)):
         paths = {file.path for file in some}
         try:
-            dataset = replace(request, storage=_chosen(request, some)).open()
+            dataset = replace(request, storage=replace(request.storage, chosen=_Among(paths))).open()
             if read and not dataset.format.whole(dataset.scan.view):
                 dataset.contents.between(dataset.request, ())
         except (StorageError, InternalError):
@@ -217,11 +239,6 @@ def open_followed(request: Request, found: Sequence[File], offset: Offset) -> tu
     files = [replace(file, explicit=False) for one in usable if one.format.name == chosen.name for file in one.files]
     paths = {file.path for file in ours} - {file.path for file in files}
     return Dataset(chosen.open(files, usable[0].scan), usable[0].scan), sorted(paths)
-
-
-def _chosen(request: Request, files: Sequence[File]) -> Storage:
-    """The storage of a stream with no more than some of its files."""
-    return replace(request.storage, chosen=_Among({file.path for file in files}))
 
 
 @dataclass(frozen=True)
