@@ -410,12 +410,15 @@ def test_of_files_that_have_gone_only_so_many_are_remembered(tmp_path: Path, mon
     monkeypatch.setattr(module, "REMEMBERED", 5)
     source = Source(tmp_path, roll_bytes=1000)
     stream = None
+    sizes = []
     for _ in range(10):
         source.log(10)
         stream = stream or Stream(tmp_path)
         stream.drain()
+        sizes.append(len(json.dumps(stream.offset.to_json())))
         for path in sorted(tmp_path.iterdir())[:-2]:
             path.unlink()
+    assert max(sizes[5:]) <= max(sizes[:5]) + FINISHED_BYTES, "offsets of a long life are no larger than early ones"
     source.log(1)
     stream.drain()
     assert len(stream.offset.finished) <= 5 + len(os.listdir(tmp_path))
