@@ -392,7 +392,7 @@ def test_offsets_of_the_first_version_are_read(tmp_path: Path) -> None:
 
 
 def test_an_offset_stays_small() -> None:
-    names = [f"Market.Trades.System.host_{n % 7}.2026-11-22.bin.2026-11-22.{n:06}.000+0000" for n in range(100_000)]
+    names = [f"Market.Trades.System.host_{n % 7}.2026-11-22.bin.2026-11-22.{n:06}.000+0000" for n in range(20_000)]
     added = {key_of(name): Ended(n, bytes(4), bytes(3), bytes(3)) for n, name in enumerate(names)}
     assert len(added) == len(names)
     finished = Finished().with_changes(added, set())
@@ -401,7 +401,7 @@ def test_an_offset_stays_small() -> None:
     assert len(json.dumps(data)) < FINISHED_BYTES * len(names)
     assert Offset.from_json(data) == offset
     more = finished.with_changes({key_of("one more"): Ended(1, bytes(4), bytes(3), bytes(3))}, {key_of(names[0])})
-    assert (len(more), len(finished)) == (100_000, 100_000)
+    assert (len(more), len(finished)) == (20_000, 20_000)
     shared = sum(one is other for one, other in zip(more._buckets, finished._buckets, strict=True))
     assert shared >= 254, "an offset is made again only where it has changed"
 
@@ -430,6 +430,7 @@ def alive(sources: list[Source]) -> set[str]:
     return {source.logger._path.rpartition("/")[2] for source in sources if source.logger._path}
 
 
+@pytest.mark.spread(4)
 @pytest.mark.parametrize("seed", range(4))
 def test_whatever_happens_every_row_arrives_once(tmp_path: Path, seed: int) -> None:
     chance = random.Random(seed)

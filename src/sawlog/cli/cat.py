@@ -102,7 +102,7 @@ def cat(
     with watch as advance, closing(_limited(_chosen(dataset, losses, advance, tail, sample), limit)) as batches:
         print_rows(batches, dataset.schema, Rendering.JSONL if json else output)
     sys.stdout.flush()
-    losses.tell()
+    losses.report()
     return losses.code
 
 

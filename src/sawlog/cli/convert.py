@@ -148,7 +148,7 @@ def convert(
         raise
     if dst not in STDOUT:
         show(conversion, json=json)
-    conversion.losses.tell()
+    conversion.losses.report()
     return Exit.OK if conversion.losses.code is Exit.OK else Exit.LOST
 
 

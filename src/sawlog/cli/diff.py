@@ -219,7 +219,7 @@ def diff(
     show(comparison, json=json)
     sys.stdout.flush()
     for lost in losses:
-        lost.tell()
+        lost.report()
     return Exit.DIFFERENT if comparison.different else Exit.OK
 
 

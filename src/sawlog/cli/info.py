@@ -15,7 +15,7 @@ import typer
 from sawlog.cli import arguments
 from sawlog.cli.output import Page, progress, show, size_text, tail_text
 from sawlog.cli.render import metadata
-from sawlog.cli.scan import DamageSummary, size_of, told
+from sawlog.cli.scan import DamageSummary, recorded, size_of
 from sawlog.damage import Skipped, Tail, TailStatus
 from sawlog.dataset import Dataset, count_rows
 from sawlog.format import Format
@@ -168,7 +168,7 @@ def info(
 
         found.strips = strips(dataset)
     show(found, json=json)
-    found.losses.tell()
+    found.losses.report()
     return found.losses.code
 
 
@@ -181,4 +181,4 @@ def _count(dataset: Dataset, losses: DamageSummary) -> int:
     if dataset.scan.view == "damage":
         return dataset.count_rows()
     with progress(size_of(dataset), "counting") as advance:
-        return count_rows(dataset, told(losses, advance))
+        return count_rows(dataset, recorded(losses, advance))

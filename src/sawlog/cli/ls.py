@@ -12,7 +12,7 @@ import sawlog
 from sawlog.cli import arguments
 from sawlog.cli.errors import Exit, explain
 from sawlog.cli.output import Page, counted, progress, show, size_text, tail_text
-from sawlog.cli.scan import DamageSummary, size_of, told
+from sawlog.cli.scan import DamageSummary, recorded, size_of
 from sawlog.damage import Tail, TailStatus
 from sawlog.dataset import count_rows
 from sawlog.errors import InternalError
@@ -140,7 +140,7 @@ def _look(part: Part, storage: Storage) -> Listed:
     try:
         dataset = sawlog.open(part.path, format=part.format.name, on_damage="skip", storage_options=storage)
         with progress(size_of(dataset), f"counting {part.path}") as advance:
-            found.rows = count_rows(dataset, told(losses, advance))
+            found.rows = count_rows(dataset, recorded(losses, advance))
         found.decoders = dataset.contents.decoders()
     except Exception as error:
         found.error = explain(error)

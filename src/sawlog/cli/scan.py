@@ -49,7 +49,7 @@ class DamageSummary:
         """The exit code of a verb that shows what it can read."""
         return Exit.DAMAGED if self.damaged else Exit.UNSUPPORTED if self.unsupported else Exit.OK
 
-    def tell(self) -> None:
+    def report(self) -> None:
         """One line per file with damage or an unfinished tail, and one per reason why others were not read."""
         for remark in remarks(self.skipped):
             complain(f"warning: {remark}")
@@ -60,11 +60,11 @@ class DamageSummary:
 
 def rows(dataset: Dataset, losses: DamageSummary, advance: Advance) -> Iterator[pa.RecordBatch]:
     """The rows of a dataset; what is left out is entered into `losses`."""
-    return read_rows(dataset, told(losses, advance), PIECE_BYTES if watched() else None)
+    return read_rows(dataset, recorded(losses, advance), PIECE_BYTES if watched() else None)
 
 
-def told(losses: DamageSummary, advance: Advance) -> Callable[[Fragment, Findings], None]:
-    """What is to become of what fragments come across: into the ledger with it, and the bar moves."""
+def recorded(losses: DamageSummary, advance: Advance) -> Callable[[Fragment, Findings], None]:
+    """Enters what fragments come across into `losses`, and moves the bar."""
 
     def done(fragment: Fragment, findings: Findings) -> None:
         losses.add(fragment, findings)

@@ -31,7 +31,7 @@ BLOCK = 4 << 20
 """Bytes of two files that are compared at a time."""
 LIKELY = 100
 """Files that one that arrives is compared with, at most, of those that begin as it does."""
-_TOLD_AFTER = 60.0
+_REPORTED_AFTER = 60.0
 """Seconds for which a copy must not have changed before it is reported as not read."""
 
 Known = tuple[str, Place | Ended | None]
@@ -53,7 +53,7 @@ class Copies:
     def __init__(self, follower: Files, links: Mapping[bytes, Link], before: Copies | None) -> None:
         self._follower = follower
         self.links: dict[bytes, Link] = dict(links if before is None else before.links)
-        self._told: set[bytes] = before._told if before is not None else set()
+        self._reported: set[bytes] = before._reported if before is not None else set()
         self._names: dict[bytes, str] = before._names if before is not None else {}
         self._compared: dict[bytes, Link] = before._compared if before is not None else {}
         self._stamps: dict[bytes, tuple[Any, ...]] = before._stamps if before is not None else {}
@@ -86,8 +86,8 @@ class Copies:
         if self.links[key].size != one.file.size:
             self._compared[key] = self.links.pop(key)
             return False
-        if key not in self._told and time.time() - one.changed > _TOLD_AFTER:
-            self._told.add(key)
+        if key not in self._reported and time.time() - one.changed > _REPORTED_AFTER:
+            self._reported.add(key)
             logger.warning(
                 "%s: all of its %d bytes are those of %s: it is taken for a copy, and left out unless it goes on"
                 " otherwise, or the other one is emptied or removed",

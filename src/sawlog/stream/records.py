@@ -415,11 +415,11 @@ class Records:
                     " before they were read, while the stream stood still"
                 )
 
-    def _lost(self, told: str) -> None:
+    def _lost(self, message: str) -> None:
         self._restarted = False
         if self._follower.options.failondataloss:
-            raise SawlogError(f"{told}; failOnDataLoss=false, or in Python the next look, reads on without them")
-        logger.warning(told)
+            raise SawlogError(f"{message}; failOnDataLoss=false, or in Python the next look, reads on without them")
+        logger.warning(message)
 
 
 def _key(lost: str | bytes) -> bytes:

@@ -87,20 +87,20 @@ class _Compared:
         self._seen += 1
         return examine(subject, every_verb=self._seen % self._turns == 0)
 
-    def told(self, outcome: Outcome) -> bool:
+    def reported(self, outcome: Outcome) -> bool:
         """Whether anything is said that is not said of the intact sample."""
         return bool(outcome.words() - self.words)
 
 
-class Told(_Compared):
+class Reported(_Compared):
     """Law 5: the same rows, or a word about it. Under checksums equal rows, else as many."""
 
     def __call__(self, subject: Subject) -> list[str]:
-        """See `Told`."""
+        """See `Reported`."""
         outcome = self.examined(subject)
         found = list(outcome.complaints)
         rows, truth = outcome.rows, self.truth.rows
-        if outcome.refused is None and not self.told(outcome):
+        if outcome.refused is None and not self.reported(outcome):
             if len(rows) != len(truth):
                 found.append(f"{len(rows)} rows instead of {len(truth)}, and not a word")
             elif subject.sample.checked and rows != truth:

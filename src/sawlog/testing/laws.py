@@ -159,13 +159,13 @@ class Laws:
     def test_every_header_bit(self, sample: Sample) -> None:
         """No bit of a header or length can be changed without the same number of rows, or a word about it."""
         with placed(sample) as subject:
-            check = changes.Told(subject, turns=5)
+            check = changes.Reported(subject, turns=5)
         self.changed("every_header_bit", sample, mutations.header_bits(sample), check)
 
     def test_bits(self, sample: Sample) -> None:
         """Bits changed anywhere: the verbs agree, and under checksums no row is made up or lost in silence."""
         with placed(sample) as subject:
-            check = changes.Told(subject) if sample.checked else changes.agreed
+            check = changes.Reported(subject) if sample.checked else changes.agreed
         self.changed("bits", sample, mutations.some(sample, 60, mutations.any_bit), check)
 
     def test_lying_numbers(self, sample: Sample) -> None:

@@ -186,13 +186,13 @@ def _fuzz(name: str, given: argparse.Namespace, stop: threading.Event) -> int:
     ]
     with ThreadPoolExecutor(given.jobs) as pool:
         running = [pool.submit(watch.run, n) for n, watch in enumerate(watches)]
-        told = time.monotonic()
+        reported = time.monotonic()
         while not all(one.done() for one in running):
             wait(running, timeout=_TICK)
-            if time.monotonic() - told > given.every * 60:
-                told = time.monotonic()
-                _tell(name, watches, log)
-    _tell(name, watches, log)
+            if time.monotonic() - reported > given.every * 60:
+                reported = time.monotonic()
+                _report(name, watches, log)
+    _report(name, watches, log)
     for cause, count in log.causes.most_common():
         print(f"  {count:6} {cause}", flush=True)  # noqa: T201
     for one in running:
@@ -200,7 +200,7 @@ def _fuzz(name: str, given: argparse.Namespace, stop: threading.Event) -> int:
     return len(log.causes)
 
 
-def _tell(name: str, watches: Sequence[Watch], log: Log) -> None:
+def _report(name: str, watches: Sequence[Watch], log: Log) -> None:
     tried = sum(watch.tried for watch in watches)
     found = f"{sum(log.causes.values())} complaints of {len(log.causes)} kinds"
     print(f"{name}: {tried} inputs, {found}", flush=True)  # noqa: T201

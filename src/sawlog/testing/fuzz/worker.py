@@ -22,11 +22,11 @@ def run(inputs: Inputs, first: int, step: int, out: IO[str]) -> None:
         for law in CHECKS:
             _try(inputs, sample, Mutation("nothing", sample.content), law)
     _confine()
-    _tell(out, ready=True)
+    _send(out, ready=True)
     number = first
     while True:
         sample, mutation, law = inputs.make(number)
-        _tell(out, number=number)
+        _send(out, number=number)
         began = time.perf_counter()
         before = _resident(reset=True)
         found = _try(inputs, sample, mutation, law)
@@ -34,7 +34,7 @@ def run(inputs: Inputs, first: int, step: int, out: IO[str]) -> None:
         size = sum(map(len, mutation.files.values()))
         if grown > 2 * size + SPARE_MEMORY:
             found.append(("memory", f"{grown >> 20} MiB of memory"))
-        _tell(out, number=number, found=found, seconds=time.perf_counter() - began)
+        _send(out, number=number, found=found, seconds=time.perf_counter() - began)
         number += step
 
 
@@ -43,7 +43,7 @@ def _try(inputs: Inputs, sample: Sample, mutation: Mutation, law: tuple[str, Che
         return complaints(inputs.laws, subject, law)
 
 
-def _tell(out: IO[str], **said: Any) -> None:
+def _send(out: IO[str], **said: Any) -> None:
     out.write(json.dumps(said) + "\n")
     out.flush()
 
