@@ -5,10 +5,11 @@ from __future__ import annotations
 from struct import Struct
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from sawlog.chain.kernels import record_type
-from sawlog.chain.layout import Number, loader, places, storer
+from sawlog.chain.layout import Number, Scalar, loader, places, storer
 from sawlog.kernels.jit import kernel
 from sawlog.kernels.signature import OutBytes, UInt64
 
@@ -44,3 +45,27 @@ def test_the_numbers_of_a_struct_are_where_it_packs_them() -> None:
     data = packed.pack(1, 2, b"\0\0\3", 4)
     assert [number.of(data) for number in found.values()] == [1, 2, 3, 4]
     assert list(found.values())[-1].end == packed.size
+
+
+@pytest.mark.parametrize(
+    ("scalar", "value", "dtype"),
+    [
+        (Scalar("<q", pa.int64()), -3, "<i8"),
+        (Scalar(">d", pa.float64(), (0xFFEF_FFFF_FFFF_FFFF,)), 0.25, ">f8"),
+        (Scalar(">H", pa.uint16(), (0xFFFE, 0xFFFF)), 77, ">u2"),
+    ],
+)
+def test_values_are_stored_as_numpy_stores_them(scalar: Scalar, value: float, dtype: str) -> None:
+    stored = np.array([value], dtype).tobytes()
+    assert scalar.encode(value) == stored
+    assert scalar.of(b"." + stored, 1) == value
+    assert scalar.width == len(stored)
+    assert np.dtype(scalar.bits).itemsize == len(stored)
+    assert scalar.shown(stored) == str(value)
+    assert scalar.shown(stored[1:]) == ""
+    for null in scalar.nulls:
+        pattern = null.to_bytes(scalar.width, "big")
+        assert scalar.is_null(pattern)
+        assert scalar.shown(pattern) == "null"
+        assert not scalar.is_null(stored)
+        assert null | scalar.null_mask == int.from_bytes(scalar.encode(None), "big") | scalar.null_mask

@@ -1,12 +1,15 @@
-"""Declaring the numbers of a layout, from which kernels, scalar readers and writers are made."""
+"""Declaring the numbers and values of a layout, from which kernels, scalar readers and writers are made."""
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass
 from itertools import pairwise
-from struct import Struct, calcsize
-from typing import Any
+from struct import Struct, calcsize, pack, unpack_from
+from typing import TYPE_CHECKING, Any, Literal
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +43,64 @@ class Number:
             OverflowError: When it does not fit.
         """
         return value.to_bytes(self.size, "big" if self.big else "little")
+
+
+@dataclass(frozen=True, slots=True)
+class Scalar:
+    """A type of column whose values have a fixed width.
+
+    Attributes:
+        packed: How a value is stored: its format for `struct`, with the byte order.
+        arrow: Its Arrow type.
+        nulls: Bit patterns that stand for null; the first is what a writer writes.
+    """
+
+    packed: str
+    arrow: pa.DataType
+    nulls: tuple[int, ...] = ()
+
+    @property
+    def width(self) -> int:
+        """Bytes of a value."""
+        return calcsize(self.packed)
+
+    @property
+    def bits(self) -> str:
+        """NumPy's type of the bit patterns of values in Arrow's buffers."""
+        return f"<u{self.width}"
+
+    @property
+    def null_mask(self) -> int:
+        """The bits in which patterns for null differ, at most one: kernels ignore it."""
+        return self.nulls[0] ^ self.nulls[-1] if self.nulls else 0
+
+    def of(self, thing: Any, start: int = 0) -> Any:
+        """The value at `start` of some bytes, which must hold it; one that stands for null is a value, too."""
+        return unpack_from(self.packed, thing, start)[0]
+
+    def is_null(self, stored: bytes) -> bool:
+        """Whether a stored value stands for null."""
+        return int.from_bytes(stored, self._order) in self.nulls
+
+    def encode(self, value: Any) -> bytes:
+        """A value, or None, as it is stored.
+
+        Raises:
+            struct.error: When it does not fit.
+        """
+        if value is None:
+            return self.nulls[0].to_bytes(self.width, self._order)
+        return pack(self.packed, value)
+
+    @property
+    def _order(self) -> Literal["big", "little"]:
+        return "big" if self.packed[0] == ">" else "little"
+
+    def shown(self, stored: bytes) -> str:
+        """A stored value for people; nothing where it is cut off."""
+        if len(stored) < self.width:
+            return ""
+        return "null" if self.is_null(stored) else str(self.of(stored))
 
 
 def places(packed: Struct, *names: str) -> dict[str, Number]:

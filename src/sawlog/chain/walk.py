@@ -239,7 +239,9 @@ class ChainWalk(ABC):
             if not self.findings.listing and not waiting:
                 self._tally(events[index:])
                 return
-            self.findings.damage(self._damage_of(event))
+            dropped = event.dropped if event.dropped >= 0 else None
+            kind, detail = self.kind_name(event.kind), self.describe(event)
+            self.findings.damage(Damage(self.path, event.offset, event.length, kind, detail, dropped))
         for one in waiting:
             self.findings.damage(one)
 
@@ -263,10 +265,6 @@ class ChainWalk(ABC):
             array_of(dropped, pa.int64(), dropped < 0),
         ]
         return pa.RecordBatch.from_arrays(arrays, schema=DAMAGE_SCHEMA)
-
-    def _damage_of(self, event: Event) -> Damage:
-        dropped = event.dropped if event.dropped >= 0 else None
-        return Damage(self.path, event.offset, event.length, self.kind_name(event.kind), self.describe(event), dropped)
 
     def kind_name(self, code: int) -> str:
         """The name of a kind of damage."""

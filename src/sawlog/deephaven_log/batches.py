@@ -123,9 +123,9 @@ class RowBatch:
         facts.boolean = column.type is LogType.BOOLEAN
         facts.text = column.type is LogType.ENHANCED_STRING
         if column.width:
-            facts.null_mask = layout.null_mask(column.type)
-            pattern = layout.null_pattern(column.type) | int(facts.null_mask)
-            facts.null = pattern - (1 << 64) if pattern >= 1 << 63 else pattern
+            scalar = layout.SCALARS[column.type]
+            facts.null_mask = scalar.null_mask
+            facts.null = np.uint64(scalar.nulls[0] | scalar.null_mask).astype(np.int64)
             # An index that stands for null is no index either way.
             facts.has_null = sentinels or column.type is LogType.ENUM
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
@@ -191,11 +190,6 @@ def _field(column: LogColumn, values: Sequence[str], rendering: Rendering, *, co
     return pa.field(column.name, kind, metadata=metadata)
 
 
-def partition_field(name: str) -> pa.Field:
-    """The field of the partitioning column, whose value lives in the file name."""
-    return pa.field(name, pa.string(), metadata={PARTITION_KEY: b"column"})
-
-
 def enum_table(field: pa.Field) -> tuple[str, ...] | None:
     """The table in the metadata of an Enum's field; None when there is none."""
     stored = (field.metadata or {}).get(ENUM_KEY)
@@ -235,8 +229,5 @@ def _constant_value(column: LogColumn) -> Any:
 
 def decode_value(column: LogColumn, data: bytes) -> Any:
     """A fixed-width value, as stored, as a Python value; None for the pattern that stands for null."""
-    if layout.is_null_pattern(column.type, int.from_bytes(data, "big")):
-        return None
-    if column.type is LogType.BOOLEAN:
-        return data != b"\0"
-    return struct.unpack(BY_LOG[column.type].packed, data)[0]
+    scalar = layout.SCALARS[column.type]
+    return None if scalar.is_null(data) else scalar.of(data)

@@ -14,7 +14,7 @@ import pyarrow as pa
 from sawlog.arrow import constant
 from sawlog.damage import DamageWarning
 from sawlog.deephaven.schema_xml import TableSchema, parse_schema
-from sawlog.deephaven_log.columns import Rendering, partition_field, unite
+from sawlog.deephaven_log.columns import PARTITION_KEY, Rendering, unite
 from sawlog.deephaven_log.fields import parts
 from sawlog.deephaven_log.fragments import (
     COMMANDS_SCHEMA,
@@ -108,7 +108,8 @@ class DeephavenLogContents(Contents):
         name = self.partition_column
         if name and name not in schema.names and any(log.name.column_partition for log in self.logs):
             place = self._table.order.index(name) if name in self._table.order else len(schema)
-            schema = schema.insert(min(place, len(schema)), partition_field(name))
+            field = pa.field(name, pa.string(), metadata={PARTITION_KEY: b"column"})
+            schema = schema.insert(min(place, len(schema)), field)
         return schema
 
     @property

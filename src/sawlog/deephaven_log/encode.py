@@ -34,7 +34,6 @@ SINGLE_FLAGS = (layout.SINGLE, layout.SINGLE, layout.SINGLE)
 """Flags of the first row, of those between, and of the last one."""
 
 _TYPES = {row.arrow: kind for kind, row in BY_LOG.items() if row.type in BOXED}
-_NUMPY = {1: "u1", 2: "<u2", 4: "<u4", 8: "<u8"}
 
 
 @dataclass(slots=True)
@@ -245,7 +244,7 @@ class Encoder:
         try:
             array = pa.array([value], kind.value_type if pa.types.is_dictionary(kind) else kind)
             if column.type is LogType.ENUM:
-                return struct.pack(">i", column.values.index(value))
+                return layout.SCALARS[column.type].encode(column.values.index(value))
             piece = self._convert(column, array)
         except (pa.ArrowInvalid, pa.ArrowTypeError, ValueError) as error:
             raise SchemaError(f"column {column.name!r}: constant {value!r}: {error}") from error
@@ -309,17 +308,15 @@ class Encoder:
             return _Piece(ends, data, valid)
         if column.type is LogType.BOOLEAN:
             return _Piece(boolean_values(array), None, valid)
-        given = array
+        given, scalar = array, layout.SCALARS[column.type]
         if pa.types.is_timestamp(array.type):
             array = self._times(column, array)
         error = partial(self._error, column)
         if column.type is LogType.CHAR and array.type != pa.uint16():
             values = code_units(array, error)
         else:
-            stored = np.frombuffer(array.buffers()[1] or b"", _NUMPY[column.width])
-            values = stored[array.offset : array.offset + len(array)]
-        pattern = layout.null_pattern(column.type), layout.null_mask(column.type)
-        refuse_nulls(values, valid, pattern, given, column.type.title, error)
+            values = np.frombuffer(array.buffers()[1] or b"", scalar.bits)[array.offset : array.offset + len(array)]
+        refuse_nulls(values, valid, (scalar.nulls[0], scalar.null_mask), given, column.type.title, error)
         return _Piece(values, None, valid)
 
     def _times(self, column: LogColumn, array: pa.Array) -> pa.Array:

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from sawlog.storage import Source
 
 _FLAGS = {0: "within a set", 1: "first of a set", 2: "last of a set", 3: "row", 4: "record"}
-_FORMATS = {LogType.FLOAT: ">f", LogType.DOUBLE: ">d", LogType.CHAR: ">H", LogType.ENUM: ">i"}
-_INTEGERS = {1: ">b", 2: ">h", 4: ">i", 8: ">q"}
 _MOST = 64 << 10
 """Bytes of an entry that are looked at."""
 
@@ -70,7 +68,12 @@ def _row(data: bytes, at: int, body: int, header: Header) -> Iterator[Part]:
         if here >= len(data) or not presence[number // layout.PRESENCE_BITS] >> number % layout.PRESENCE_BITS & 1:
             continue
         if column.width:
-            yield Part(column.name, at + here, column.width, _value(column, data[here : here + column.width]))
+            yield Part(
+                column.name,
+                at + here,
+                column.width,
+                layout.SCALARS[column.type].shown(data[here : here + column.width]),
+            )
             here += column.width
             continue
         length = int.from_bytes(data[here : here + layout.COUNT_SIZE], "big", signed=True)
@@ -79,14 +82,6 @@ def _row(data: bytes, at: int, body: int, header: Header) -> Iterator[Part]:
         if length > 0:
             yield Part(column.name, at + here, length, _text(column, data[here : here + length]))
             here += length
-
-
-def _value(column: LogColumn, stored: bytes) -> str:
-    form = _FORMATS.get(column.type, _INTEGERS[column.width])
-    if len(stored) < column.width:
-        return ""
-    (value,) = struct.unpack(form, stored)
-    return str(value)
 
 
 def _text(column: LogColumn, stored: bytes) -> str:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from enum import IntEnum, IntFlag
 
+from sawlog.chain.layout import Scalar
 from sawlog.deephaven.types import BY_LOG, LogType
 
 MAGIC = 0xDB1AA1DB
@@ -123,27 +124,18 @@ DETAIL = {
 """What damage found by the kernel says; the two numbers come with the event."""
 
 
-def null_pattern(kind: LogType) -> int:
-    """What stands for null in place of a value of fixed width where there is no presence bit, and in the engine."""
+def _scalar(kind: LogType) -> Scalar:
     facts = BY_LOG[kind]
-    return facts.null if facts.log_null is None else facts.log_null
+    nulls = (facts.null, facts.also_null) if facts.log_null is None else (facts.log_null,)
+    return Scalar(facts.packed, facts.arrow, tuple(one for one in nulls if one is not None))
 
 
-def null_mask(kind: LogType) -> int:
-    """Bits of that pattern that do not matter."""
-    facts = BY_LOG[kind]
-    return 0 if facts.also_null is None or facts.log_null is not None else facts.null ^ facts.also_null
+SCALARS = {kind: _scalar(kind) for kind, facts in BY_LOG.items() if facts.width}
+"""How values of fixed width are stored. Patterns stand for null where there is no presence bit, and in the engine."""
 
 
 def null_bytes(kind: LogType) -> bytes:
     """How a constant null of a type is stored."""
-    width = BY_LOG[kind].width
-    if width == 0:
-        return NULL_LENGTH.to_bytes(COUNT_SIZE, "big", signed=True)
-    return null_pattern(kind).to_bytes(width, "big")
-
-
-def is_null_pattern(kind: LogType, pattern: int) -> bool:
-    """Whether a value of fixed width stands for null."""
-    mask = null_mask(kind)
-    return BY_LOG[kind].width > 0 and pattern | mask == null_pattern(kind) | mask
+    if kind in SCALARS:
+        return SCALARS[kind].encode(None)
+    return NULL_LENGTH.to_bytes(COUNT_SIZE, "big", signed=True)

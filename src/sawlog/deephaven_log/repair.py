@@ -98,7 +98,8 @@ class _Copy:
             one = self.remarkable.pop(0)
             self._plain(one.start)
             if one.salvaged:
-                self._alone(one.end)
+                while self.position < one.end:
+                    self._entry(alone=True)
             else:
                 self.commands(one.end)
         self._plain(end)
@@ -126,11 +127,6 @@ class _Copy:
             piece = self.source.window(self.position, min(end - self.position, _COPY_BYTES))
             self.target.write(piece)
             self.position += len(piece)
-
-    def _alone(self, end: int) -> None:
-        """Copy entries, making each row a set of its own."""
-        while self.position < end:
-            self._entry(alone=True)
 
     def _entry(self, *, alone: bool) -> None:
         """Copy one entry, as a set of its own or in its role, without the values that are none."""

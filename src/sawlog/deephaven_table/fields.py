@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from sawlog.chain.layout import Scalar
 from sawlog.deephaven.types import BY_COLUMN, ColumnType
 from sawlog.deephaven_table import layout
 from sawlog.deephaven_table.header import HEAD_SIZE, parse_header
@@ -58,11 +58,9 @@ def _values(source: Source, at: int, spec: ColumnSpec, *, little: bool) -> Itera
     if not kind.packed or kind.width != spec.width:
         return
     data = source.window(at, _MOST * kind.width).tobytes()
-    order = "little" if little else "big"
+    nulls = tuple(one for one in (kind.null, kind.also_null) if one is not None)
+    scalar = Scalar(f"{'<' if little else '>'}{kind.packed[1:]}", kind.arrow, nulls)
     for number in range(min(_MOST, len(data) // kind.width)):
-        stored = data[number * kind.width :][: kind.width]
-        pattern = int.from_bytes(stored, order)  # type: ignore[arg-type]
-        (value,) = struct.unpack(f"{'<' if little else '>'}{kind.packed[1:]}", stored)
-        shown = "null" if pattern in (kind.null, kind.also_null) else str(value)
+        shown = scalar.shown(data[number * kind.width :][: kind.width])
         symbol = "symbol " if kind.type is not spec.type else ""
         yield Part(f"row {number:,}", at + number * kind.width, kind.width, symbol + shown)

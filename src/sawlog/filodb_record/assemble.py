@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from sawlog.arrow import Column, array_of, constant_string, fixed_array
 from sawlog.filodb_record.arrays import texts_of
-from sawlog.filodb_record.columns import ViewField
+from sawlog.filodb_record.columns import POINTED, SCALARS, ViewField
 from sawlog.filodb_record.kernels import columns as k
 from sawlog.filodb_record.kernels import gather, histograms, maps
 from sawlog.filodb_record.kernels.series import FIXED, PAYLOADS
@@ -24,8 +24,6 @@ from sawlog.kernels.gather import gathered
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-_WIDTHS = {"long": 8, "double": 8, "ts": 8, "container_timestamp": 8, "int": 4, "hash": 4, "schema_id": 4}
-_PAYLOADS = ("string", "map", "hist", "br", "record")
 _GROWTH = 1.1
 """Room for entries is what the last batch took, and this much more."""
 
@@ -97,10 +95,10 @@ class ColumnBuilder:
         self._places: dict[str, tuple[int, int]] = {}
         fixed = payloads = 0
         for one in fields:
-            if one.kind in _WIDTHS:
+            if one.kind in SCALARS:
                 self._places[one.name] = fixed, 0
-                fixed += _WIDTHS[one.kind] * capacity
-            elif one.kind in _PAYLOADS:
+                fixed += SCALARS[one.kind].width * capacity
+            elif one.kind in POINTED:
                 self._places[one.name] = payloads, payloads + 8 * capacity
                 payloads += 8 * capacity + -(-4 * capacity // 8) * 8  # all of them aligned
         self._fixed = fixed
@@ -125,7 +123,7 @@ class ColumnBuilder:
     def check(self, rows: Rows, marks: RowErrors) -> None:
         """Tell `marks` of damaged rows, and make nothing."""
         for one in self.fields:
-            if one.kind in _PAYLOADS:
+            if one.kind in POINTED:
                 self._array(one, rows, marks)
 
     def payloads(self, name: str, count: int) -> tuple[NDArray[np.uint64], NDArray[np.uint32]]:
@@ -161,11 +159,11 @@ class ColumnBuilder:
         rows = len(wanted)
         kept = int(wanted.sum())
         for one in self.fields:
-            if one.kind in _PAYLOADS:
+            if one.kind in POINTED:
                 for values in self.payloads(one.name, rows):
                     values[:kept] = values[wanted]
-            elif one.kind in _WIDTHS:
-                values = self.fixed(one.name, f"u{_WIDTHS[one.kind]}", rows)
+            elif one.kind in SCALARS:
+                values = self.fixed(one.name, SCALARS[one.kind].bits, rows)
                 values[:kept] = values[wanted]
 
     def place(self, name: str) -> int:
@@ -174,8 +172,8 @@ class ColumnBuilder:
 
     def places(self, fields: Sequence[ViewField]) -> tuple[Any, Any]:
         """Where fields are: `FIXED` and `PAYLOADS` records of `sawlog.filodb_record.kernels.series`."""
-        fixed = [(self._places[one.name][0], _WIDTHS[one.kind]) for one in fields if one.kind in _WIDTHS]
-        payloads = [self._places[one.name] for one in fields if one.kind in _PAYLOADS]
+        fixed = [(self._places[one.name][0], SCALARS[one.kind].width) for one in fields if one.kind in SCALARS]
+        payloads = [self._places[one.name] for one in fields if one.kind in POINTED]
         return np.array(fixed, FIXED), np.array(payloads, PAYLOADS)
 
     def _operations(self) -> Any:
@@ -204,12 +202,12 @@ class ColumnBuilder:
         if one.kind == "hash" and schema is not None and schema.hash_offset is not None:
             return k.COPY_4, schema.hash_offset, first, second, at
         source = one.sources[number] if schema is not None and number < len(one.sources) else None
-        if one.kind in _PAYLOADS:
+        if one.kind in POINTED:
             if source is None or schema is None:
                 return k.NO_PAYLOAD, 0, first, second, at
             code = k.HISTOGRAM if one.kind == "hist" else k.PAYLOAD
             return code, schema.field_offsets[source], first, second, at
-        wide = _WIDTHS[one.kind] == 8
+        wide = SCALARS[one.kind].width == 8
         if source is None or schema is None:
             return k.NOTHING_8 if wide else k.NOTHING_4, 0, first, second, at
         return k.COPY_8 if wide else k.COPY_4, schema.field_offsets[source], first, second, at
@@ -222,9 +220,9 @@ class ColumnBuilder:
         if one.kind == "schema":
             return self._names.take(fixed_array(pa.uint8(), rows.which[: rows.count]))
         validity = self._validity(one, rows)
-        if one.kind in _WIDTHS:
+        if one.kind in SCALARS:
             start = self._places[one.name][0]
-            values = self._slice(start, _WIDTHS[one.kind] * rows.count, rows.count)
+            values = self._slice(start, SCALARS[one.kind].width * rows.count, rows.count)
             return pa.Array.from_buffers(one.arrow.type, rows.count, [validity, values])
         bad = gather.Bad(np.zeros(rows.count, np.uint8), np.empty(rows.count, np.int64))
         array = self._payload_array(one, rows, validity, bad, marks)

@@ -9,6 +9,7 @@ from typing import Literal, get_args
 import pyarrow as pa
 
 from sawlog.errors import SchemaError
+from sawlog.filodb_record import layout
 from sawlog.filodb_record.layout import ColumnType
 from sawlog.filodb_record.options import Extra, ReadOptions
 from sawlog.filodb_record.schemas.record import Column, RecordSchema
@@ -17,7 +18,6 @@ from sawlog.format import FILE_COLUMN, OFFSET_COLUMN
 
 FieldKind = ColumnType | Literal["schema", "schema_id", "hash", "container_timestamp", "record", "offset", "file"]
 
-TIMESTAMP = pa.timestamp("ms", "UTC")
 TYPE_KEY = b"sawlog.type"
 """Field metadata: the column in FiloDB's notation."""
 SCHEMAS_KEY = b"sawlog.filodb_record.schemas"
@@ -25,21 +25,20 @@ SCHEMAS_KEY = b"sawlog.filodb_record.schemas"
 RECORDS_KEY = b"sawlog.filodb_record.records"
 """Schema metadata: `ingestion` or `partkeys`."""
 
-_FIXED: dict[FieldKind, pa.DataType] = {
-    "int": pa.int32(),
-    "long": pa.int64(),
-    "double": pa.float64(),
-    "ts": TIMESTAMP,
-    "schema": pa.string(),
-    "schema_id": pa.int32(),
-    "hash": pa.int32(),
-    "container_timestamp": TIMESTAMP,
-    "record": pa.binary(),
+SCALARS = {
+    **layout.SCALARS,
+    "schema_id": layout.SCALARS["int"],
+    "hash": layout.SCALARS["int"],
+    "container_timestamp": layout.SCALARS["ts"],
 }
+"""The fields of fixed width."""
+POINTED = {*get_args(ColumnType), "record"} - layout.SCALARS.keys()
+"""The fields that are bytes of a record."""
+_ARROW = {**{kind: scalar.arrow for kind, scalar in SCALARS.items()}, "schema": pa.string(), "record": pa.binary()}
 
 CONTAINERS_SCHEMA = pa.schema(
     [
-        pa.field("timestamp", TIMESTAMP, nullable=False),
+        pa.field("timestamp", layout.SCALARS["ts"].arrow, nullable=False),
         pa.field("num_bytes", pa.int64(), nullable=False),
         pa.field("num_records", pa.int64(), nullable=False),
         pa.field("unused_bytes", pa.int64(), nullable=False),
@@ -167,7 +166,7 @@ def _column_field(
         )
         if nested.has_partition:
             children += tuple(
-                ViewField(f"_{kind}", kind, (None,), pa.field(f"_{kind}", _FIXED[kind])) for kind in _NESTED_HEADS
+                ViewField(f"_{kind}", kind, (None,), pa.field(f"_{kind}", _ARROW[kind])) for kind in _NESTED_HEADS
             )
     arrow = pa.field(
         column.name, _arrow_type(column.type, options, children), nullable=nullable, metadata={TYPE_KEY: str(column)}
@@ -185,7 +184,7 @@ def _arrow_type(kind: ColumnType, options: ReadOptions, children: Sequence[ViewF
         return histogram_type(options) if options.histograms == "struct" else pa.binary()
     if kind == "br":
         return pa.struct([child.arrow for child in children]) if children else pa.binary()
-    return _FIXED[kind]
+    return _ARROW[kind]
 
 
 def histogram_type(options: ReadOptions) -> pa.DataType:
@@ -206,4 +205,4 @@ def _extra(name: str, kind: FieldKind, selection: Selection) -> ViewField:
     nullable = selection.raw and kind in ("schema", "hash")
     if selection.plain:
         nullable = nullable or kind in ("hash", "schema_id")
-    return ViewField(name, kind, (), pa.field(name, _FIXED[kind], nullable=nullable))
+    return ViewField(name, kind, (), pa.field(name, _ARROW[kind], nullable=nullable))

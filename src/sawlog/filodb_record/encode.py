@@ -13,7 +13,6 @@ import pyarrow as pa
 from sawlog.errors import SchemaError
 from sawlog.filodb_record import layout
 from sawlog.filodb_record.arrays import binary_parts, cast, list_parts, map_parts, texts_of, values_of
-from sawlog.filodb_record.columns import TIMESTAMP
 from sawlog.filodb_record.histograms import Buckets
 from sawlog.filodb_record.kernels import containers as c
 from sawlog.filodb_record.kernels import histogram_payloads as h
@@ -28,7 +27,6 @@ if TYPE_CHECKING:
 
 _NESTED_HEADS = (Column(SCHEMA_ID_COLUMN, "int"), Column(HASH_COLUMN, "int"))
 """What nested records with partition columns have besides them."""
-_FIXED = {"int": pa.int32(), "long": pa.int64(), "double": pa.float64(), "ts": TIMESTAMP}
 
 _WRONG = {
     p.TOO_LONG: "{0} bytes; there can be 65535",
@@ -191,9 +189,9 @@ class Encoder:
         refuse_nulls(given, self._prefix + column.name, self._first_row, has)
         first, second, third = self._places[column.name]
         if not column.pointer:
-            array = self._cast(given, _FIXED[column.type], column.name)
-            width = column.slot_size
-            arena[first : first + width * rows] = values_of(array, f"u{width}").view(np.uint8)
+            scalar = layout.SCALARS[column.type]
+            array = self._cast(given, scalar.arrow, column.name)
+            arena[first : first + scalar.width * rows] = values_of(array, scalar.bits).view(np.uint8)
             return
         wanted = np.ones(rows, np.uint8) if has is None else has.astype(np.uint8)
         target = p.Encoded(

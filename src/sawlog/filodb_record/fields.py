@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime as dt
-import struct
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -16,10 +15,9 @@ from sawlog.pictures import key_text
 
 if TYPE_CHECKING:
     from sawlog.filodb_record.schemas import RecordSchema
-    from sawlog.filodb_record.selection import Layout, Selection
+    from sawlog.filodb_record.selection import Selection
     from sawlog.storage import Source
 
-_FORMS = {"int": "<i", "long": "<q", "ts": "<q", "double": "<d"}
 _MOST = 128 << 10
 """Bytes of a record that are looked at."""
 
@@ -56,9 +54,10 @@ def _header(data: bytes, at: int) -> Iterator[Part]:
 
 
 def _record(data: bytes, at: int, selection: Selection) -> Iterator[Part]:
-    found = _layout_of(data, selection)
+    found = selection.layouts[0] if selection.plain else None
     if not selection.plain:
         number = int.from_bytes(data[layout.SCHEMA_ID_OFFSET :][: layout.SCHEMA_ID_SIZE], "little")
+        found = next((one for one in selection.layouts if one.schema_id == number), None)
         named = f"{number}, {found.name}" if found is not None else str(number)
         wrong = "" if found is not None or number in selection.known else "a known schema"
         yield Part("schema id", at + layout.SCHEMA_ID_OFFSET, layout.SCHEMA_ID_SIZE, named, wrong)
@@ -68,7 +67,7 @@ def _record(data: bytes, at: int, selection: Selection) -> Iterator[Part]:
         return
     record = found.record
     for column, start in zip(record.columns, record.field_offsets, strict=True):
-        size = layout.SLOT_SIZES[column.type]
+        size = column.slot_size
         if start + size <= len(data):
             yield Part(column.name, at + start, size, _slot(column.type, data[start : start + size]))
     if record.hash_offset is not None and record.hash_offset + layout.HASH_SIZE <= len(data):
@@ -80,9 +79,9 @@ def _record(data: bytes, at: int, selection: Selection) -> Iterator[Part]:
 def _payloads(data: bytes, at: int, record: RecordSchema) -> Iterator[Part]:
     """The variable area: the payloads that pointers lead to, each after its length."""
     led = [
-        (int.from_bytes(data[start : start + layout.SLOT_SIZES[column.type]], "little"), number)
+        (int.from_bytes(data[start : start + layout.POINTER_SIZE], "little"), number)
         for number, (column, start) in enumerate(zip(record.columns, record.field_offsets, strict=True))
-        if column.type in layout.POINTER_TYPES
+        if column.pointer
     ]
     here = record.variable_area_start
     for start, number in sorted(led):
@@ -112,18 +111,11 @@ def _text(kind: layout.ColumnType, payload: bytes, record: RecordSchema) -> str:
     return key_text(payload) if kind == "string" else ""
 
 
-def _layout_of(data: bytes, selection: Selection) -> Layout | None:
-    if selection.plain:
-        return selection.layouts[0]
-    number = int.from_bytes(data[layout.SCHEMA_ID_OFFSET :][: layout.SCHEMA_ID_SIZE], "little")
-    return next((one for one in selection.layouts if one.schema_id == number), None)
-
-
 def _slot(kind: layout.ColumnType, stored: bytes) -> str:
-    if kind in layout.POINTER_TYPES:
+    if kind not in layout.SCALARS:
         return f"payload at byte {int.from_bytes(stored, 'little')} of the record"
-    (value,) = struct.unpack(_FORMS[kind], stored)
-    return _time(value) if kind == "ts" else str(value)
+    scalar = layout.SCALARS[kind]
+    return _time(scalar.of(stored)) if kind == "ts" else scalar.shown(stored)
 
 
 def _time(milliseconds: int) -> str:

@@ -11,7 +11,6 @@ import pyarrow as pa
 from sawlog.errors import SchemaError
 from sawlog.filodb_record import layout
 from sawlog.filodb_record.arrays import cast, values_of
-from sawlog.filodb_record.columns import TIMESTAMP
 from sawlog.filodb_record.encode import Encoder, refuse_nulls
 from sawlog.filodb_record.kernels import containers as c
 from sawlog.filodb_record.options import WriteOptions
@@ -140,7 +139,7 @@ class Layer:
             # A container keeps the time at which it was begun.
             begun = int(self._state.time) if self._state.start >= 0 else now
             return np.full(batch.num_rows, begun, np.int64)
-        given = cast(batch.column(TIME_COLUMN), TIMESTAMP, TIME_COLUMN, self._rows)
+        given = cast(batch.column(TIME_COLUMN), layout.SCALARS["ts"].arrow, TIME_COLUMN, self._rows)
         refuse_nulls(given, TIME_COLUMN, self._rows)
         times = values_of(given, np.int64).copy()
         wrong = np.flatnonzero((times < 0) | (times > layout.MAX_TIMESTAMP))

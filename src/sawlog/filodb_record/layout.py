@@ -8,23 +8,21 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import Literal
 
-from sawlog.chain.layout import Number
+import pyarrow as pa
+
+from sawlog.chain.layout import Number, Scalar
 
 ColumnType = Literal["int", "long", "double", "ts", "string", "map", "hist", "br"]
 
-SLOT_SIZES: dict[ColumnType, int] = {
-    "int": 4,
-    "long": 8,
-    "double": 8,
-    "ts": 8,
-    "string": 4,
-    "map": 4,
-    "hist": 4,
-    "br": 4,
+SCALARS: dict[str, Scalar] = {
+    "int": Scalar("<i", pa.int32()),
+    "long": Scalar("<q", pa.int64()),
+    "double": Scalar("<d", pa.float64()),
+    "ts": Scalar("<q", pa.timestamp("ms", "UTC")),
 }
-"""Bytes of the slot of each column type in the fixed area; slots are not aligned."""
-POINTER_TYPES = frozenset(("string", "map", "hist", "br"))
-"""Types whose slot is a pointer (u32) into the variable area."""
+"""How values are stored in the fixed area; slots are not aligned. Those of other types are pointers."""
+POINTER_SIZE = 4
+"""u32, into the variable area."""
 
 # Records.
 LENGTH_SIZE = 4

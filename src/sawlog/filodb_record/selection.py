@@ -111,7 +111,7 @@ def _stretch(view: memoryview) -> Iterator[memoryview]:
         if size > len(view) - at:
             break
         yield view[at : at + size]
-        at += layout.align(size)
+        at += size + -size % layout.ALIGNMENT
 
 
 def _schemas_of(records: Iterable[memoryview], known: Schemas) -> Sequence[Schema]:
@@ -120,8 +120,7 @@ def _schemas_of(records: Iterable[memoryview], known: Schemas) -> Sequence[Schem
     whole: dict[int, Schema] = {}
     for record in records:
         id = _schema_id(record)
-        schema = known.by_id(id)
-        if schema is not None and id not in whole:
+        if id not in whole and (schema := known.by_id(id)) is not None:
             found[id] = schema
             if any(_is_whole(one, record) for one in (schema.ingestion, schema.part_key)):
                 whole[id] = schema

@@ -17,7 +17,7 @@ from sawlog.chain.walk import ChainWalk, Event, Span
 from sawlog.damage import Findings
 from sawlog.filodb_record import layout
 from sawlog.filodb_record.assemble import ColumnBuilder, RowErrors, Rows
-from sawlog.filodb_record.columns import PROVENANCE_FIELDS, TIMESTAMP, ViewField
+from sawlog.filodb_record.columns import PROVENANCE_FIELDS, ViewField
 from sawlog.filodb_record.framing import Container, Framing, Header
 from sawlog.filodb_record.judge import LOOK, PLAIN_WORD, is_whole
 from sawlog.filodb_record.kernels import chain as k
@@ -445,7 +445,7 @@ class ContainersWalk(Walk):
         """See `ChainWalk.deliver`."""
         one = self.containers[:rows]
         columns = {
-            "timestamp": (TIMESTAMP, one["time"]),
+            "timestamp": (layout.SCALARS["ts"].arrow, one["time"]),
             "num_bytes": (pa.int64(), one["end"] - one["start"] - layout.LENGTH_SIZE),
             "num_records": (pa.int64(), one["records"]),
             "unused_bytes": (pa.int64(), one["following"] - one["end"]),

@@ -9,7 +9,7 @@ from __future__ import annotations
 import struct
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, get_args
 
 from sawlog.errors import SchemaError
 from sawlog.filodb_record import layout, maps
@@ -19,10 +19,6 @@ from sawlog.filodb_record.hashing import combine, h32, java_order
 from sawlog.filodb_record.histograms import Histogram
 from sawlog.filodb_record.schemas import Schema
 from sawlog.filodb_record.schemas.record import Buffer, Column, RecordSchema
-
-_INT = struct.Struct("<i")
-_LONG = struct.Struct("<q")
-_DOUBLE = struct.Struct("<d")
 
 
 def _now() -> int:
@@ -79,15 +75,15 @@ class RecordBuilder:
 
     def add_int(self, value: int) -> None:
         """Add an `int` column."""
-        self._add_scalar(value, _INT, "int")
+        self._add_scalar(value, "int")
 
     def add_long(self, value: int) -> None:
         """Add a `long` or `ts` column."""
-        self._add_scalar(value, _LONG, "long", "ts")
+        self._add_scalar(value, "long", "ts")
 
     def add_double(self, value: float) -> None:
         """Add a `double` column."""
-        self._add_scalar(value, _DOUBLE, "double")
+        self._add_scalar(value, "double")
 
     def add_string(self, value: str | Buffer) -> None:
         """Add a `string` column."""
@@ -158,7 +154,7 @@ class RecordBuilder:
         Raises:
             SchemaError: When the value is not of that type.
         """
-        _, column = self._expect(*layout.SLOT_SIZES)
+        _, column = self._expect(*get_args(layout.ColumnType))
         if column.type == "map" and isinstance(value, Mapping):
             self.add_map(value)
         elif column.type == "hist" and isinstance(value, Histogram):
@@ -166,8 +162,7 @@ class RecordBuilder:
         elif column.pointer and isinstance(value, str | bytes | bytearray | memoryview):
             self._add_payload(_as_bytes(value), "string", "hist", "br")
         else:
-            packer = {"int": _INT, "double": _DOUBLE}.get(column.type, _LONG)
-            self._add_scalar(value, packer, *(kind for kind in layout.SLOT_SIZES if kind not in layout.POINTER_TYPES))
+            self._add_scalar(value, *layout.SCALARS)
 
     def add_from_reader(self, row: Sequence[Any], schema: Schema | RecordSchema, schema_id: int | None = None) -> int:
         """Add a whole record from a row of values.
@@ -298,13 +293,13 @@ class RecordBuilder:
             raise SchemaError(f"the next column, {column.name!r}, is {column.type}, not {' or '.join(kinds)}")
         return record, column
 
-    def _add_scalar(self, value: Any, packer: struct.Struct, *kinds: str) -> None:
+    def _add_scalar(self, value: Any, *kinds: str) -> None:
         record, column = self._expect(*kinds)
         wanted: Any = (int, float) if column.type == "double" else int
         if not isinstance(value, wanted) or isinstance(value, bool):
             raise SchemaError(f"column {column.name!r} is {column.type}; found {type(value).__name__} {value!r}")
         try:
-            slot = packer.pack(value)
+            slot = layout.SCALARS[column.type].encode(value)
         except (struct.error, OverflowError) as error:
             raise SchemaError(f"column {column.name!r}: {value} does not fit {column.type}") from error
         record.slots.append(slot)

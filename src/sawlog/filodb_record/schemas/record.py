@@ -20,18 +20,11 @@ from sawlog.errors import FormatError, SchemaError
 from sawlog.filodb_record import layout, maps
 from sawlog.filodb_record.hashing import combine, h32, java_double, java_string_hash, signed
 from sawlog.filodb_record.histograms import Histogram
-from sawlog.filodb_record.layout import HASH_INIT, POINTER_TYPES, SLOT_SIZES, ColumnType
+from sawlog.filodb_record.layout import HASH_INIT, POINTER_SIZE, SCALARS, ColumnType
 from sawlog.guard import Undecodable, decode_by, decode_json
 
 Buffer = bytes | bytearray | memoryview
 
-_SCALARS = {
-    "int": struct.Struct("<i"),
-    "long": struct.Struct("<q"),
-    "ts": struct.Struct("<q"),
-    "double": struct.Struct("<d"),
-}
-_HASH = struct.Struct("<i")
 
 _FORBIDDEN = re.compile("[:() ,\u0001]")
 _TYPE_NAMES: dict[ColumnType, str] = {
@@ -102,12 +95,12 @@ class Column:
     @property
     def pointer(self) -> bool:
         """Whether the slot is a pointer into the variable area."""
-        return self.type in POINTER_TYPES
+        return self.type not in SCALARS
 
     @property
     def slot_size(self) -> int:
         """Bytes of the slot."""
-        return SLOT_SIZES[self.type]
+        return POINTER_SIZE if self.pointer else SCALARS[self.type].width
 
     @cached_property
     def hash(self) -> int:
@@ -382,7 +375,7 @@ class RecordSchema:
         self.num_bytes(record)
         if self.hash_offset is None:
             raise SchemaError(f"{self}: records have no partition hash")
-        return int(_HASH.unpack_from(record, self.hash_offset)[0])
+        return int(SCALARS["int"].of(record, self.hash_offset))
 
     def compute_partition_hash(self, record: Buffer) -> int:
         """The hash that FiloDB computes for the record; producers may have stored another (section 3.2)."""
@@ -466,7 +459,7 @@ class RecordSchema:
     def get(self, record: Buffer, index: int) -> Any:
         """Any column: int, float, str, dict, `Histogram`, or a dict of columns for a nested record."""
         kind = self.columns[index].type
-        if kind in _SCALARS:
+        if kind in SCALARS:
             return self._scalar(record, index, kind)
         if kind == "string":
             return self.utf8_string(record, index)
@@ -544,7 +537,7 @@ class RecordSchema:
     def _scalar(self, record: Buffer, index: int, *kinds: str) -> Any:
         self._expect(index, *kinds)
         self.num_bytes(record)
-        return _SCALARS[self.columns[index].type].unpack_from(record, self.field_offsets[index])[0]
+        return SCALARS[self.columns[index].type].of(record, self.field_offsets[index])
 
     def _expect(self, index: int, *kinds: str) -> None:
         column = self.columns[index]
