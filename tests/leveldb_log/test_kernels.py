@@ -94,7 +94,7 @@ def test_records_in_pieces_outgrow_every_buffer() -> None:
 
 
 def test_frames_are_measured_within_their_bounds() -> None:
-    from sawlog.leveldb.log.compression import BROKEN, measure_frames
+    from sawlog.leveldb.codecs import BROKEN, measure_frames
 
     rng = random.Random(4)
     for content in (b"", b"abc", b"abc" * 100, bytes(70_000)):

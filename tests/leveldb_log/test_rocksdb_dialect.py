@@ -360,7 +360,7 @@ def test_expansion_is_limited() -> None:
 
 
 def test_batches_of_compressed_records_stay_small(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr("sawlog.leveldb.log.compression.EXPANDED_BYTES", 100_000)
+    monkeypatch.setattr("sawlog.leveldb.codecs.EXPANDED_BYTES", 100_000)
     path = tmp_path / "000007.log"
     path.write_bytes(compressed_log(*(zstd(bytes([i % 256]) * 30_000) for i in range(50))))
     batches = [batch for batch in sawlog.open(path).to_batches() if batch.num_rows]

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import pyarrow as pa
 
-from sawlog.guard import Undecodable, decode_by
+from sawlog.guard import Undecodable
 from sawlog.leveldb.applications.script_values import (
     MAX_DEPTH,
     VERSION_TAG,
@@ -21,6 +21,8 @@ from sawlog.leveldb.applications.script_values import (
     to_json,
 )
 from sawlog.leveldb.applications.view import ApplicationView, Cursor, Entry, Home, UnknownBytesError, columns_of, text
+from sawlog.leveldb.codecs import expand
+from sawlog.leveldb.log.layout import Compression
 
 COMPARATOR = "idb_cmp1"
 DATABASE_SUFFIX, BLOB_SUFFIX = ".leveldb", ".blob"
@@ -423,7 +425,7 @@ def _unwrapped(cursor: Cursor, place: Place, key: bytes, sequence: int, context:
     size = Cursor(data).varint(32)
     if size > SNAPPY_RATIO * len(data) or size > context.home.longest:
         raise UnknownBytesError(f"Snappy: {len(data)} bytes that claim to expand to {size}")
-    expanded = decode_by(pa.Codec("snappy").decompress, data, size)
+    expanded = expand("leveldb", Compression.SNAPPY, pa.py_buffer(data), size, context.home.longest)
     if isinstance(expanded, Undecodable):
         raise UnknownBytesError(f"Snappy: {expanded.detail}")
     return bytes(expanded)

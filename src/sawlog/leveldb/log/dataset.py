@@ -101,7 +101,7 @@ class LogContents(Contents):
             facts["recycled, log number"] = head.log_number
         if head.renamed:
             facts["renamed"] = "no fragment carries the number in the file's name"
-        if head.compression == layout.COMPRESSION_ZSTD:
+        if head.compression == layout.Compression.ZSTD:
             facts["compression"] = "zstd"
         return facts
 

@@ -129,7 +129,7 @@ def read_head(head: bytes, file: File, dialect: Dialect | Literal["auto"], stora
     if dialect == "auto":
         dialect = _dialect_of(head)
     if dialect == "leveldb":
-        return LogHead(dialect, recycled=False, log_number=-1, compression=layout.COMPRESSION_NONE)
+        return LogHead(dialect, recycled=False, log_number=-1, compression=layout.Compression.NONE)
     named = layout.LOG_NAME.match(file.name)
     fragments = list(first_fragments(head, dialect))
     if not fragments and not _in_database(file, storage):
@@ -137,7 +137,7 @@ def read_head(head: bytes, file: File, dialect: Dialect | Literal["auto"], stora
     number = int(named[1]) & 0xFFFFFFFF if named else -1
     # Pebble ends every log, an empty one too, with a header of the next one.
     recycled = dialect == "pebble" and named is not None and not fragments
-    compression = layout.COMPRESSION_NONE
+    compression: int = layout.Compression.NONE
     renamed = False
     for offset, kind, body in fragments:
         known = layout.TYPES[dialect][kind]
@@ -150,7 +150,7 @@ def read_head(head: bytes, file: File, dialect: Dialect | Literal["auto"], stora
             compression = int.from_bytes(body, "little")
         if recycled or known.role not in (Role.METADATA, Role.COMPRESSION):
             break
-    if compression not in (layout.COMPRESSION_NONE, layout.COMPRESSION_ZSTD):
+    if compression not in (layout.Compression.NONE, layout.Compression.ZSTD):
         raise FormatError(
             f"{file.path}: records are compressed with type {compression}; only ZSTD (7) is known in logs"
         )

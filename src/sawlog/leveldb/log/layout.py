@@ -37,10 +37,25 @@ MASK_ROTATION = 15
 SAFE_IGNORE = 0x80
 """RocksDB: unknown fragment types with this bit are skipped without a report."""
 
-COMPRESSION_NONE = 0
-COMPRESSION_ZSTD = 7
 COMPRESSION_PAYLOAD = 4
 """Bytes of the payload of a compression-type fragment: one u32."""
+
+
+class Compression(IntEnum):
+    """Compression codes of RocksDB, and the last one of Pebble; of records in logs only `ZSTD`.
+
+    LevelDB has the first two for the blocks of its tables, and a code of its own for ZSTD.
+    """
+
+    NONE = 0
+    SNAPPY = 1
+    ZLIB = 2
+    BZIP2 = 3
+    LZ4 = 4
+    LZ4HC = 5
+    XPRESS = 6
+    ZSTD = 7
+    MINLZ = 8
 
 
 class Type(IntEnum):

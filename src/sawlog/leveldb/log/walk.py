@@ -82,7 +82,7 @@ class Walk(ChainWalk):
         self._schema = schema
         self._stale = stale
         self._longest = options.max_item_bytes
-        self._compressed = head.compression != layout.COMPRESSION_NONE
+        self._compressed = head.compression != layout.Compression.NONE
         gather = RECORD_COLUMN in schema.names or self._compressed
         # What ZSTD cannot make smaller grows by less than this.
         longest = self._longest + (self._longest >> 8) + (1 << 10) if self._compressed else self._longest
@@ -142,11 +142,11 @@ class Walk(ChainWalk):
 
     def _expanded(self, rows: int) -> Iterator[tuple[int, pa.RecordBatch]]:
         """The rows in hand, expanded. Stops at one that cannot be, where damage fails."""
-        from sawlog.leveldb.log.compression import expand
+        from sawlog.leveldb.codecs import expand_records
 
         if not rows:
             yield 0, self._batch(slice(0, 0), array_of([], pa.binary()))
-        for group in expand(self._data.values, self._ends[: rows + 1], self._longest):
+        for group in expand_records(self._data.values, self._ends[: rows + 1], self._longest):
             kept = len(group.rows)
             if group.failed and self.fails:
                 kept = int(np.searchsorted(group.rows, min(group.failed)))

@@ -105,7 +105,7 @@ class _Appended:
         # A torn first fragment does not tell whose it is.
         dialect = settle_dialect(file, "rocksdb" if options.dialect == "rocksdb" else "auto", storage)
         head = read_head(storage.read(name, 0, PROBE_BYTES), file, dialect, storage)
-        if head.compression != layout.COMPRESSION_NONE:
+        if head.compression != layout.Compression.NONE:
             raise OptionError(f"{path}: append=True cannot continue a compressed log")
         tail = whole_log(file, LogReadOptions(dialect=dialect), storage).find_tail()
         start = tail.offset if tail is not None else file.size

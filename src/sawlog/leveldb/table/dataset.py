@@ -14,11 +14,11 @@ from sawlog.fields import FieldParser
 from sawlog.format import FILE_COLUMN, OFFSET_COLUMN, Contents, Request, View
 from sawlog.guard import Undecodable, decode_by
 from sawlog.leveldb.columns import SCHEMAS
+from sawlog.leveldb.log.layout import Compression
 from sawlog.leveldb.records.layout import VARINT64_BYTES
 from sawlog.leveldb.table import layout
 from sawlog.leveldb.table.blocks import block_damage
 from sawlog.leveldb.table.fields import DATA_BLOCK, named_spans, parts
-from sawlog.leveldb.table.layout import Compression
 from sawlog.leveldb.table.meta import SPARED, BoundsReader, Role, TableMap, on_keys, separators, told
 from sawlog.leveldb.table.rows import SpanWalk, TableRange, table_map
 from sawlog.pictures import MOST_LANES, Picture, Sums

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from sawlog.fields import Fields, Part, Use
+from sawlog.leveldb.log.layout import Compression
 from sawlog.leveldb.table import layout
-from sawlog.leveldb.table.layout import Compression
 from sawlog.leveldb.table.meta import Role
 from sawlog.pictures import key_text
 

@@ -15,6 +15,7 @@ from sawlog.kernels.signature import Array, Bool, Bytes, Int64, OutBytes, OutInt
 from sawlog.kernels.xxh32 import xxh32
 from sawlog.kernels.xxh64 import xxh3, xxh64
 from sawlog.leveldb.log.judge import masked
+from sawlog.leveldb.log.layout import Compression
 from sawlog.leveldb.table import layout
 from sawlog.leveldb.table.layout import Checksum, Kind
 
@@ -85,7 +86,7 @@ _XXH64 = int(Checksum.XXH64)
 _XXH3 = int(Checksum.XXH3)
 _MISMATCH = int(Kind.CHECKSUM_MISMATCH)
 _BAD_HANDLE = int(Kind.BAD_HANDLE)
-_LAST_COMPRESSION = np.uint64(layout.Compression.ZSTD)
+_LAST_COMPRESSION = np.uint64(Compression.ZSTD)
 
 
 @inlined

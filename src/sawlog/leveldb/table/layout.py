@@ -116,26 +116,13 @@ LAST_BYTE_FACTOR = 0x6B9083D9
 """XXH3 is taken of only the block; the compression byte times this is combined with it."""
 
 
-class Compression(IntEnum):
-    """Compression codes of RocksDB, and the last one of Pebble. LevelDB has the first two, and `LEVELDB_ZSTD`."""
-
-    NONE = 0
-    SNAPPY = 1
-    ZLIB = 2
-    BZIP2 = 3
-    LZ4 = 4
-    LZ4HC = 5
-    XPRESS = 6
-    ZSTD = 7
-    MINLZ = 8
-
-
 MINLZ_MARK = b"\0"
 """What MinLZ's blocks begin with; their size follows, as a varint."""
 LEVELDB_ZSTD = 2
 """LevelDB's own code for ZSTD; a fork that keeps a game's worlds uses it for zlib, and `LEVELDB_DEFLATE`, too."""
 LEVELDB_DEFLATE = 4
 ZSTD_MAGIC = bytes.fromhex("28b52ffd")
+"""What a frame of ZSTD begins with."""
 SIZED_VERSION = 2
 """From this format version on, compressed blocks begin with their size as a varint32, except for Snappy's."""
 OLD_LZ4_SIZE = 8

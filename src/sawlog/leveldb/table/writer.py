@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-import zlib
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -14,12 +13,14 @@ import pyarrow.compute as pc
 from sawlog.damage import DamageWarning, Findings
 from sawlog.errors import SchemaError
 from sawlog.format import FileWriter
+from sawlog.leveldb import codecs
 from sawlog.leveldb.columns import KEY, OPERATION, SCHEMAS, SEQUENCE, VALUE
 from sawlog.leveldb.log.kernels import masked_checksum
+from sawlog.leveldb.log.layout import Compression
 from sawlog.leveldb.options import TableReadOptions, TableWriteOptions
 from sawlog.leveldb.records.layout import MAX_SEQUENCE
 from sawlog.leveldb.table import encode, layout
-from sawlog.leveldb.table.layout import Compression
+from sawlog.leveldb.table.blocks import BlockBuilder
 from sawlog.leveldb.table.rows import TableRange, table_map
 from sawlog.scan import Projection, Scan
 from sawlog.storage import File, Storage
@@ -35,14 +36,6 @@ MOST_IN_BLOCK = 1 << 31
 GAIN = 8
 """A block is stored compressed where that takes an eighth less."""
 
-_CODES = {
-    "none": Compression.NONE,
-    "snappy": Compression.SNAPPY,
-    "zlib": Compression.ZLIB,
-    "lz4": Compression.LZ4,
-    "zstd": Compression.ZSTD,
-}
-_CODECS = {"snappy": "snappy", "lz4": "lz4_raw", "zstd": "zstd"}
 _TYPES = {name: code for code, name in layout.OPERATIONS.items()}
 
 
@@ -157,22 +150,12 @@ class TableWriter(FileWriter):
         return handle
 
     def _compress(self, content: bytes) -> tuple[int, bytes]:
-        name = self._options.compression
-        if name == "none":
-            return Compression.NONE, content
-        if name == "zlib":
-            encoder = zlib.compressobj(wbits=-zlib.MAX_WBITS)
-            stored = encoder.compress(content) + encoder.flush()
-        else:
-            stored = pa.Codec(_CODECS[name]).compress(content, asbytes=True)
-        code: int = _CODES[name]
-        if self._options.dialect == "leveldb":
-            code = layout.LEVELDB_ZSTD if name == "zstd" else code
-        elif name != "snappy":
-            stored = encode_varint(len(content)) + stored
-        if len(stored) > len(content) - len(content) // GAIN:
-            return Compression.NONE, content
-        return code, stored
+        dialect, kind = self._options.dialect, Compression[self._options.compression.upper()]
+        if kind is not Compression.NONE:
+            stored = codecs.compress(kind, content, sized=dialect == "rocksdb")
+            if len(stored) <= len(content) - len(content) // GAIN:
+                return codecs.code_of(dialect, kind), stored
+        return Compression.NONE, content
 
     def _footer(self, metaindex: bytes, index: bytes) -> bytes:
         handles = (metaindex + index).ljust(layout.HANDLES_SIZE, b"\0")
@@ -265,37 +248,6 @@ class TableWriter(FileWriter):
         if column.null_count:
             row = self._rows + column.is_null().index(pa.scalar(value=True)).as_py()
             raise SchemaError(f"column {name!r}, row {row}: a table cannot hold null")
-
-
-class BlockBuilder:
-    """A small block, entry by entry: of an index, or of metadata."""
-
-    def __init__(self, interval: int) -> None:
-        self.entries = 0
-        self._interval = interval
-        self._data = bytearray()
-        self._restarts: list[int] = []
-        self._last = b""
-
-    def add(self, key: bytes, value: bytes) -> None:
-        """Append an entry."""
-        shared = 0
-        if self.entries % self._interval:
-            while shared < min(len(key), len(self._last)) and key[shared] == self._last[shared]:
-                shared += 1
-        else:
-            self._restarts.append(len(self._data))
-        self._data += (
-            encode_varint(shared) + encode_varint(len(key) - shared) + encode_varint(len(value)) + key[shared:] + value
-        )
-        self._last = key
-        self.entries += 1
-
-    def take(self) -> bytes:
-        """The block."""
-        restarts = self._restarts or [0]
-        numbers = b"".join(one.to_bytes(layout.RESTART_SIZE, "little") for one in [*restarts, len(restarts)])
-        return bytes(self._data) + numbers
 
 
 def _check_schema(schema: pa.Schema) -> None:
