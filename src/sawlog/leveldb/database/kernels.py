@@ -155,7 +155,7 @@ def sorted_so(entries: Entries, first: Int64, last: Int64) -> Bool:
 
 
 @kernel
-def settle(entries: Entries, order: Int64s, covers: Covers, fates: OutBytes) -> Bool:
+def resolve(entries: Entries, order: Int64s, covers: Covers, fates: OutBytes) -> Bool:
     """Tell which entries a database would answer with.
 
     Of each key that is the newest entry, unless it deletes, or a range deletion is newer. An entry that merges shows

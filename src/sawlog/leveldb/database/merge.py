@@ -233,9 +233,9 @@ class Settled:
         entries = self._entries()
         self.order = _merged(entries, lengths) if bytewise else _sorted(entries, 0, int(self._starts[-1]))
         fates = np.zeros(len(self.order), np.uint8)
-        if not k.settle(entries, self.order, covers, fates):
+        if not k.resolve(entries, self.order, covers, fates):
             self.order = _merged(entries, lengths, in_order=False)
-            k.settle(entries, self.order, covers, fates)
+            k.resolve(entries, self.order, covers, fates)
         self.live: NDArray[np.bool_] = fates == k.SHOWN
         if (self._codes == RANGE).any():
             self.live &= self._codes[self.order] != RANGE

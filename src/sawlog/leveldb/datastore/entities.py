@@ -34,9 +34,9 @@ from sawlog.leveldb.datastore.typed import (
     unite,
 )
 from sawlog.leveldb.datastore.values import KEY_PROPERTY, EntityDecoder, EntityError, Key, json_encoder, key_path
-from sawlog.leveldb.log.columns import END_COLUMN, RECORD_COLUMN, RECORDS_SCHEMA
 from sawlog.leveldb.log.dataset import LogContents
-from sawlog.leveldb.log.walk import LogRange
+from sawlog.leveldb.log.layout import RECORD_COLUMN
+from sawlog.leveldb.log.walk import END_COLUMN, RECORDS_SCHEMA, LogRange
 from sawlog.leveldb.records.writes import report_record
 from sawlog.storage import File
 

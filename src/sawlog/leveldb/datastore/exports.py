@@ -12,7 +12,7 @@ from sawlog.errors import FormatError
 from sawlog.guard import Undecodable, decode_by
 from sawlog.leveldb.datastore import layout
 from sawlog.leveldb.datastore.values import message_class
-from sawlog.leveldb.log.columns import RECORD_COLUMN
+from sawlog.leveldb.log.layout import RECORD_COLUMN
 from sawlog.leveldb.log.walk import whole_log
 from sawlog.leveldb.options import LogReadOptions
 from sawlog.storage import File, Storage

@@ -12,11 +12,10 @@ from sawlog.errors import OptionError
 from sawlog.fields import FieldParser
 from sawlog.format import OFFSET_COLUMN, PROBE_BYTES, TASK_BYTES, Contents, Fragment, Range, Request, View
 from sawlog.leveldb.log import layout
-from sawlog.leveldb.log.columns import ROWS_SCHEMA, marked
 from sawlog.leveldb.log.fields import parts
 from sawlog.leveldb.log.head import read_head, settle_dialect
 from sawlog.leveldb.log.layout import Dialect
-from sawlog.leveldb.log.walk import LogRange
+from sawlog.leveldb.log.walk import ROWS_SCHEMA, LogRange, marked
 from sawlog.pictures import Picture
 from sawlog.query import interval
 from sawlog.reading import PIECE_BYTES

@@ -17,8 +17,8 @@ from sawlog.format import Contents, Format, Match, Scan, Succession, Writer
 from sawlog.lazy import imported
 from sawlog.leveldb.datastore import layout as datastore_layout
 from sawlog.leveldb.log import layout
-from sawlog.leveldb.log.columns import RECOVERED_COLUMN, STALE_COLUMN
 from sawlog.leveldb.log.head import first_fragments
+from sawlog.leveldb.log.layout import RECOVERED_COLUMN, STALE_COLUMN
 
 if TYPE_CHECKING:
     from sawlog.leveldb.options import LogReadOptions, LogWriteOptions

@@ -67,9 +67,8 @@ def first_fragments(head: bytes, dialect: Dialect, *, resync: bool = False) -> I
 def _judge(head: bytes, dialect: Dialect) -> Callable[[int], int]:
     """The length of the intact fragment at an offset; 0 where there is none."""
     from sawlog.leveldb.log import kernels as k
-    from sawlog.leveldb.log.judge import rules_of
 
-    window, rules, state = k.window_of(head), rules_of(dialect, gather=False, longest=0), k.first_state()
+    window, rules, state = k.window_of(head), k.rules_of(dialect, gather=False, longest=0), k.first_state()
 
     def judge(position: int) -> int:
         state.position = position

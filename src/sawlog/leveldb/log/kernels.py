@@ -1,30 +1,79 @@
-"""Assembling records from fragments. Section 2 of the format; sections 8 and 9 for the dialects."""
+"""Fragments: judged, assembled to records, and encoded. Section 2 of the format; sections 8 and 9 for the dialects.
+
+`judge` is the one place where it is decided what is at a place, and whether it is whole.
+"""
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
 from sawlog.chain.kernels import (
+    DAMAGED,
     DONE,
+    ENDED,
     EVENT,
     GOOD,
     NO_ROOM,
+    PADDING,
+    SHORT,
+    SKIPPED,
     TAKEN,
+    TORN,
     Window,
+    blame,
     new_state,
     note,
+    record_type,
     state_type,
     walk_chain,
 )
-from sawlog.chain.layout import loader
+from sawlog.chain.layout import loader, storer
+from sawlog.kernels.crc32c import crc32c, crc32c_extend
 from sawlog.kernels.jit import always_inlined, inlined, kernel
 from sawlog.kernels.memory import copy_bytes, prefetch
-from sawlog.kernels.signature import Array, Bytes, Int64, OutBytes, OutInt32s, OutInt64s, Record, UInt64
+from sawlog.kernels.signature import (
+    Array,
+    Bool,
+    Bytes,
+    Int32s,
+    Int64,
+    OutBytes,
+    OutInt32s,
+    OutInt64s,
+    Record,
+    UInt64,
+    UInt64s,
+)
 from sawlog.leveldb.log import layout
-from sawlog.leveldb.log.judge import Rules, judge, left_in_block, masked_crc
-from sawlog.leveldb.log.layout import Kind, Role
+from sawlog.leveldb.log.layout import Kind, Role, Type
+
+
+class Rules(NamedTuple):
+    """How fragments are read.
+
+    Attributes:
+        roles: uint8[256], the `Role` of each type byte.
+        headers: uint64[256], the header size of each type byte.
+        log: int64, the expected log number, -1 for any.
+        recycled: uint64, 0, or, where the file may end in fragments of an earlier log, the size of its headers.
+        verify: Whether checksums are verified.
+        gather: Whether payloads are copied into `data`.
+        longest: int64, longest record that is kept.
+        resync: Whether intact fragments are looked for in the rest of a damaged block.
+    """
+
+    roles: Bytes
+    headers: UInt64s
+    log: Int64
+    recycled: UInt64
+    verify: Bool
+    gather: Bool
+    longest: Int64
+    resync: Bool
+
 
 STATE = state_type(
     "synced",  # 0 until the first fragment that this walk owns; what comes before belongs to an earlier range
@@ -65,16 +114,38 @@ class Out(NamedTuple):
     events: Annotated[Any, Array(EVENT, writable=True)]
 
 
+ENCODER = record_type(
+    "record",  # the one being encoded
+    "done",  # bytes of it that are encoded; -1 before its first fragment
+    "in_block",  # bytes used of the current block
+    "used",  # bytes in `out`
+)
+"""The state of the encoder."""
+
+# What encoding ends with, besides NO_ROOM: the output is to be emptied first.
+WRITTEN = 0
+"""All records are encoded."""
+INVALID = -1
+"""The offsets are none of a valid Arrow array."""
+
+_BLOCK = np.uint64(layout.BLOCK_SIZE)
+_IN_BLOCK = np.uint64(layout.BLOCK_SIZE - 1)
 _HEADER = np.uint64(layout.HEADER_SIZE)
 _TYPE = np.uint64(layout.TYPE.offset)
+_MASK_DELTA = np.uint64(layout.MASK_DELTA)
+_ROTATE_RIGHT = np.uint64(layout.MASK_ROTATION)
+_ROTATE_LEFT = np.uint64(32 - layout.MASK_ROTATION)
 _U32 = np.uint64(0xFFFFFFFF)
 _ZERO = np.uint64(0)
 _load_checksum = loader(layout.CHECKSUM)
 _load_length = loader(layout.LENGTH)
-
-AHEAD = np.uint64(2048)
+_load_log_number = loader(layout.LOG_NUMBER)
+_store_checksum = storer(layout.CHECKSUM)
+_store_length = storer(layout.LENGTH)
+_store_log_number = storer(layout.LOG_NUMBER)
+_AHEAD = np.uint64(2048)
 """How far before their use cache lines are asked for: small records outrun the CPU's own prefetching."""
-LINE = np.uint64(64)
+_LINE = np.uint64(64)
 
 _ROLE_UNKNOWN = int(Role.UNKNOWN)
 _ROLE_FULL = int(Role.FULL)
@@ -82,14 +153,142 @@ _ROLE_FIRST = int(Role.FIRST)
 _ROLE_LAST = int(Role.LAST)
 _ROLE_METADATA = int(Role.METADATA)
 _ROLE_COMPRESSION = int(Role.COMPRESSION)
-
+_BAD_LENGTH = int(Kind.BAD_LENGTH)
+_CHECKSUM_MISMATCH = int(Kind.CHECKSUM_MISMATCH)
+_FOREIGN_FRAGMENT = int(Kind.FOREIGN_FRAGMENT)
+_UNUSED_SPACE = int(Kind.UNUSED_SPACE)
 _UNKNOWN_TYPE = int(Kind.UNKNOWN_TYPE)
 _PARTIAL_RECORD = int(Kind.PARTIAL_RECORD)
 _MISSING_START = int(Kind.MISSING_START)
 _BROKEN_RECORD = int(Kind.BROKEN_RECORD)
 _RECORD_TOO_LARGE = int(Kind.RECORD_TOO_LARGE)
-_FOREIGN_FRAGMENT = int(Kind.FOREIGN_FRAGMENT)
-_UNUSED_SPACE = int(Kind.UNUSED_SPACE)
+_FULL = np.uint64(Type.FULL)
+_FIRST = np.uint64(Type.FIRST)
+_MIDDLE = np.uint64(Type.MIDDLE)
+_LAST = np.uint64(Type.LAST)
+_RECYCLABLE_TYPES = np.uint64(Type.RECYCLABLE_FULL - Type.FULL)
+
+
+@inlined
+def masked(crc: Any) -> Any:
+    """The stored form of a CRC-32C."""
+    return ((crc >> _ROTATE_RIGHT | crc << _ROTATE_LEFT) & _U32) + _MASK_DELTA & _U32
+
+
+@inlined
+def masked_crc(buffer: Any, start: Any, length: Any) -> Any:
+    """The stored form of the CRC-32C of `buffer[start : start + length]`."""
+    return masked(crc32c(buffer, start, length))
+
+
+@inlined
+def _all_zero(data: Any, pos: Any, length: Any) -> Any:
+    used = np.uint64(0)
+    for i in range(length):
+        used |= np.uint64(data[pos + np.uint64(i)])
+    return used == _ZERO
+
+
+@always_inlined
+def left_in_block(window: Any, at: Any) -> Any:
+    """Bytes from file offset `at` to the end of its block, or of the file."""
+    return min(_BLOCK - (at & _IN_BLOCK), window.size - at)
+
+
+@inlined
+def _cut_off(window: Any, pos: Any, left: Any, header: Any, state: Any, rules: Any) -> Any:
+    """Whether a fragment that the end of the file cuts off is this log's own, and not left over from an earlier one."""
+    if (window.base + pos & _IN_BLOCK) + left == _BLOCK:
+        return False
+    if rules.recycled == 0:
+        return True
+    if state.suspect >= 0 or header == _HEADER:
+        return False
+    return left < header or rules.log < 0 or _load_log_number(window.data, pos) == np.uint64(rules.log)
+
+
+@inlined
+def _proven(data: Any, pos: Any, left: Any, rules: Any) -> Any:
+    """Bytes of the fragment of this log, part of a record, that a checksum proves to stand at `pos`; 0 for none.
+
+    It ends within `left` bytes.
+    """
+    if left < _HEADER:
+        return _ZERO
+    code = data[pos + _TYPE]
+    header = rules.headers[code]
+    total = header + _load_length(data, pos)
+    if not _ROLE_FULL <= rules.roles[code] <= _ROLE_LAST or total > left:
+        return _ZERO
+    if header > _HEADER:
+        if rules.log >= 0 and _load_log_number(data, pos) != np.uint64(rules.log):
+            return _ZERO
+    elif rules.recycled != _ZERO:
+        return _ZERO
+    return total if _load_checksum(data, pos) == masked_crc(data, pos + _TYPE, total - _TYPE) else _ZERO
+
+
+@inlined
+def _lost(data: Any, pos: Any, left: Any, rules: Any) -> Any:
+    """How many bytes are lost with what is damaged at `pos`: the rest of its block, unless fragments are looked for.
+
+    A header that could be one is believed: what looks like fragments in the payload that it announces is payload.
+    """
+    if not rules.resync:
+        return left
+    code = data[pos + _TYPE]
+    total = rules.headers[code] + _load_length(data, pos)
+    if _ROLE_FULL <= rules.roles[code] <= _ROLE_LAST and total <= left:
+        return total if left - total >= _HEADER else left
+    for step in range(np.uint64(1), left):
+        if _proven(data, pos + step, left - step, rules) != _ZERO:
+            return step
+    return left
+
+
+@always_inlined
+def judge(window: Any, pos: Any, state: Any, rules: Any) -> Any:
+    """What is at a position, in the order in which RocksDB asks. See `sawlog.chain`."""
+    data = window.data
+    at = window.base + pos
+    if at >= window.size or (at >= window.end and state.synced == 0):
+        return ENDED, _ZERO
+    left = left_in_block(window, at)
+    if np.uint64(len(data)) - pos < left:
+        return SHORT, left
+    if left < _HEADER:
+        if (at & _IN_BLOCK) + left != _BLOCK and not (state.zeros >= 0 and _all_zero(data, pos, left)):
+            return TORN, left
+        # Between the pieces of a record, the unused end of a block belongs to the record.
+        owned = state.synced != 0 and state.open < 0 and state.suspect < 0
+        return (PADDING if owned else SKIPPED), left
+    length = _load_length(data, pos)
+    code = data[pos + _TYPE]
+    header = rules.headers[code]
+    total = header + length
+    if total > left and _cut_off(window, pos, left, header, state, rules):
+        return TORN, left
+    if code == 0 and length == _ZERO:
+        blame(state, _UNUSED_SPACE, 0, 0)
+        return DAMAGED, _lost(data, pos, left, rules)
+    if total > left:
+        blame(state, _BAD_LENGTH, length, 0)
+        return DAMAGED, _lost(data, pos, left, rules)
+    if header > _HEADER:
+        number = _load_log_number(data, pos)
+        if rules.log >= 0 and number != np.uint64(rules.log):
+            blame(state, _FOREIGN_FRAGMENT, number, rules.log)
+            return DAMAGED, _lost(data, pos, left, rules)
+    elif rules.recycled != _ZERO and _ROLE_FULL <= rules.roles[code] <= _ROLE_LAST:
+        blame(state, _FOREIGN_FRAGMENT, 0, rules.log)
+        return DAMAGED, _lost(data, pos, left, rules)
+    if rules.verify:
+        stored = _load_checksum(data, pos)
+        expected = masked_crc(data, pos + _TYPE, total - _TYPE)
+        if stored != expected:
+            blame(state, _CHECKSUM_MISMATCH, expected, stored)
+            return DAMAGED, _lost(data, pos, left, rules)
+    return GOOD, total
 
 
 @always_inlined
@@ -113,8 +312,8 @@ def run(window: Any, pos: Any, state: Any, out: Any, rules: Any) -> Any:
     committed = np.uint64(state.committed)
     capacity = np.uint64(len(out.data))
     while rows < max_rows and stop - pos >= _HEADER:
-        prefetch(data, pos + AHEAD)
-        prefetch(data, pos + AHEAD + LINE)
+        prefetch(data, pos + _AHEAD)
+        prefetch(data, pos + _AHEAD + _LINE)
         length = _load_length(data, pos)
         total = _HEADER + length
         if data[pos + _TYPE] != _ROLE_FULL or total > stop - pos or length > longest:
@@ -144,7 +343,7 @@ def _forget_record(events: Any, state: Any, kind: Any, at: Any) -> None:
     if start < 0:
         return
     state.open = -1
-    # An old writer left an empty FIRST at the end of a block and began anew behind it; nothing is lost by that.
+    # An old writer left an empty FIRST at the end of a block and began another one after it; nothing is lost by that.
     if state.open_bytes == 0 and kind == _PARTIAL_RECORD:
         state.padding_bytes += at - start
     else:
@@ -337,6 +536,75 @@ def judge_fragment(window: Window, state: Annotated[Any, Record(STATE)], rules: 
 
 
 @kernel
+def write_fragments(
+    data: Bytes, offsets: Int32s, header: UInt64, log: UInt64, state: Annotated[Any, Record(ENCODER)], out: OutBytes
+) -> Int64:
+    """Encode records as fragments, until all are done or `out` has no room for another block.
+
+    Args:
+        data: uint8, payloads.
+        offsets: int32, record i is `data[offsets[i] : offsets[i + 1]]`.
+        header: uint64, header size: of legacy fragments, or of RocksDB's recyclable ones.
+        log: uint64, log number for recyclable headers.
+        state: A record of `ENCODER`, updated.
+        out: uint8, at least two blocks.
+
+    Returns:
+        WRITTEN, NO_ROOM or INVALID.
+    """
+    recyclable = header > _HEADER
+    records = len(offsets) - 1
+    room = np.uint64(len(out))
+    used = np.uint64(state.used)
+    in_block = np.uint64(state.in_block)
+    record = state.record
+    done = state.done
+    while record < records and room - used >= _BLOCK + _BLOCK:
+        left = _BLOCK - in_block
+        if left < header:
+            for i in range(left):
+                out[used + np.uint64(i)] = 0
+            used += left
+            in_block = _ZERO
+            left = _BLOCK
+        if not 0 <= offsets[record] <= offsets[record + 1] <= len(data):
+            return INVALID
+        first = done < 0
+        start = np.uint64(offsets[record]) + (_ZERO if first else np.uint64(done))
+        prefetch(data, start + _AHEAD)
+        prefetch(data, start + _AHEAD + _LINE)
+        remaining = np.uint64(offsets[record + 1]) - start
+        length = min(remaining, left - header)
+        last = length == remaining
+        code = _MIDDLE
+        if first:
+            code = _FULL if last else _FIRST
+        elif last:
+            code = _LAST
+        if recyclable:
+            code += _RECYCLABLE_TYPES
+            _store_log_number(out, used, log)
+        _store_length(out, used, length)
+        out[used + _TYPE] = code
+        copy_bytes(out, used + header, data, start, length)
+        # Reading the payload where it came from does not wait for the copy.
+        crc = crc32c_extend(crc32c(out, used + _TYPE, header - _TYPE), data, start, length)
+        _store_checksum(out, used, masked(crc))
+        used += header + length
+        in_block += header + length
+        if last:
+            record += 1
+            done = -1
+        else:
+            done = np.int64(length) + (0 if first else done)
+    state.record = record
+    state.done = done
+    state.in_block = in_block
+    state.used = used
+    return WRITTEN if record == records else NO_ROOM
+
+
+@kernel
 def _masked_checksum(buffer: Bytes) -> UInt64:
     return masked_crc(buffer, _ZERO, np.uint64(len(buffer)))
 
@@ -356,3 +624,29 @@ def window_of(head: bytes) -> Window:
     data = np.frombuffer(head, np.uint8)
     size = np.uint64(len(head))
     return Window(data, _ZERO, size, size)
+
+
+@cache
+def _types(dialect: layout.Dialect) -> tuple[Any, Any]:
+    roles = np.zeros(256, np.uint8)
+    headers = np.full(256, layout.HEADER_SIZE, np.uint64)
+    for code, known in layout.TYPES[dialect].items():
+        roles[code] = known.role
+        headers[code] = known.header_size
+    return roles, headers
+
+
+def rules_of(
+    dialect: layout.Dialect,
+    *,
+    log: int = -1,
+    recycled: bool = False,
+    verify: bool = True,
+    gather: bool,
+    longest: int,
+    resync: bool = False,
+) -> Rules:
+    """The rules for reading fragments of a dialect."""
+    roles, headers = _types(dialect)
+    longer = headers.max() if recycled else _ZERO
+    return Rules(roles, headers, np.int64(log), longer, verify, gather, np.int64(longest), resync)

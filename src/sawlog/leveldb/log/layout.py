@@ -178,6 +178,12 @@ OWN_TYPES: dict[Dialect, frozenset[int]] = {
 }
 """Types by which a log shows whose it is; those with recyclable headers are taken for RocksDB's."""
 
+RECORD_COLUMN = "record"
+STALE_COLUMN = "stale"
+"""Whether a row is from the former life of a recycled log; only with `salvage="stale"`."""
+RECOVERED_COLUMN = "recovered"
+"""Whether a row begins after damage in the same block; only with `salvage="damaged"`."""
+
 LOG_NAME = re.compile(r"^(\d+)\.log$")
 """A write-ahead log; the digits are its number, in decimal."""
 SINK_NAME = re.compile(r"^part-[\w-]+\.log$")

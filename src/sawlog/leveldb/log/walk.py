@@ -19,15 +19,42 @@ from sawlog.errors import ChangedError, DiskError, warn
 from sawlog.format import OFFSET_COLUMN, PROBE_BYTES, FileRange, Projection, Scan, intact_end
 from sawlog.leveldb.log import kernels as k
 from sawlog.leveldb.log import layout
-from sawlog.leveldb.log.columns import END_COLUMN, RECORD_COLUMN, RECOVERED_COLUMN, ROWS_SCHEMA, STALE_COLUMN
 from sawlog.leveldb.log.head import LogHead, first_fragments, read_head
-from sawlog.leveldb.log.judge import rules_of
-from sawlog.leveldb.log.layout import DETAIL, GIVEN_UP, Dialect, Kind, Role
+from sawlog.leveldb.log.layout import (
+    DETAIL,
+    GIVEN_UP,
+    RECORD_COLUMN,
+    RECOVERED_COLUMN,
+    STALE_COLUMN,
+    Dialect,
+    Kind,
+    Role,
+)
 from sawlog.leveldb.options import LogReadOptions
 from sawlog.storage import File, Source, Storage
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+
+END_COLUMN = "_end"
+"""Where the last fragment of a record ends; for the views that decode records, not for users."""
+
+ROWS_SCHEMA = pa.schema([pa.field(RECORD_COLUMN, pa.binary(), nullable=False)])
+RECORDS_SCHEMA = pa.schema(
+    [
+        *ROWS_SCHEMA,
+        pa.field(OFFSET_COLUMN, pa.int64(), nullable=False),
+        pa.field(END_COLUMN, pa.int64(), nullable=False),
+    ]
+)
+"""What the views that decode records ask the ranges for."""
+
+
+def marked(schema: pa.Schema, options: LogReadOptions) -> pa.Schema:
+    """A schema with the columns that mark rows which LevelDB itself would not deliver."""
+    wanted = {STALE_COLUMN: "stale" in options.salvage, RECOVERED_COLUMN: "damaged" in options.salvage}
+    return pa.schema([*schema, *(pa.field(name, pa.bool_(), nullable=False) for name in wanted if wanted[name])])
 
 
 BATCH_BYTES = 4 << 20
@@ -86,7 +113,7 @@ class Walk(ChainWalk):
         gather = RECORD_COLUMN in schema.names or self._compressed
         # What ZSTD cannot make smaller grows by less than this.
         longest = self._longest + (self._longest >> 8) + (1 << 10) if self._compressed else self._longest
-        self._rules = rules_of(
+        self._rules = k.rules_of(
             head.dialect,
             log=head.log_number,
             recycled=head.recycled,

@@ -13,12 +13,11 @@ from sawlog.chain.records import RecordWriter, invalid_array
 from sawlog.damage import Findings
 from sawlog.errors import OptionError
 from sawlog.format import OFFSET_COLUMN, PROBE_BYTES
-from sawlog.leveldb.log import encode as k
+from sawlog.leveldb.log import kernels as k
 from sawlog.leveldb.log import layout
-from sawlog.leveldb.log.columns import RECORD_COLUMN, ROWS_SCHEMA
 from sawlog.leveldb.log.head import LogHead, read_head, settle_dialect
-from sawlog.leveldb.log.kernels import masked_checksum
-from sawlog.leveldb.log.walk import LogRange, Metadata, Walk, whole_log
+from sawlog.leveldb.log.layout import RECORD_COLUMN
+from sawlog.leveldb.log.walk import ROWS_SCHEMA, LogRange, Metadata, Walk, whole_log
 from sawlog.leveldb.options import LogReadOptions, LogWriteOptions
 from sawlog.storage import File, Source, Staged, StagedFile, Storage, is_remote, normalize
 
@@ -47,7 +46,7 @@ class LogWriter(RecordWriter):
         self._header = np.uint64(layout.RECYCLABLE_HEADER_SIZE if recyclable else layout.HEADER_SIZE)
         self._log = np.uint64((options.log_number or 0) & 0xFFFFFFFF)
         self._out = np.empty(OUT_BYTES, np.uint8)
-        self._state = np.zeros(1, k.STATE)[0]
+        self._state = np.zeros(1, k.ENCODER)[0]
         if options.append and storage.exists(path):
             self._file = _Appended.open(path, options, storage)
             self._state.in_block = self._file.start % layout.BLOCK_SIZE
@@ -58,7 +57,7 @@ class LogWriter(RecordWriter):
         """Append a fragment that belongs to no record. Such fragments begin a new block rather than be split."""
         left = layout.BLOCK_SIZE - int(self._state.in_block)
         checked = layout.TYPE.encode(code) + payload
-        fragment = layout.CHECKSUM.encode(masked_checksum(checked)) + layout.LENGTH.encode(len(payload)) + checked
+        fragment = layout.CHECKSUM.encode(k.masked_checksum(checked)) + layout.LENGTH.encode(len(payload)) + checked
         self._flush()
         if left < len(fragment):
             self._file.write(bytes(left))
@@ -70,7 +69,9 @@ class LogWriter(RecordWriter):
         offsets.flags.writeable = data.flags.writeable = False
         self._state.record = 0
         self._state.done = -1
-        while (status := k.write_fragments(data, offsets, self._header, self._log, self._state, self._out)) != k.END:
+        while (
+            status := k.write_fragments(data, offsets, self._header, self._log, self._state, self._out)
+        ) != k.WRITTEN:
             if status == k.INVALID:
                 raise invalid_array()
             self._flush()

@@ -13,7 +13,7 @@ from sawlog.arrow import Column, binary_array
 from sawlog.errors import OptionError, SchemaError
 from sawlog.format import OFFSET_COLUMN, PROVENANCE
 from sawlog.leveldb.columns import binary_parts, name_array
-from sawlog.leveldb.log.columns import ROWS_SCHEMA
+from sawlog.leveldb.log.walk import ROWS_SCHEMA
 from sawlog.leveldb.log.writer import LogWriter
 from sawlog.leveldb.options import LogWriteOptions
 from sawlog.leveldb.records import kernels, layout

@@ -19,11 +19,9 @@ from sawlog.kernels.intern import Interner, Strings
 from sawlog.leveldb.columns import count_below, newest_ranges
 from sawlog.leveldb.log import kernels as k
 from sawlog.leveldb.log import layout as log_layout
-from sawlog.leveldb.log.columns import marked
 from sawlog.leveldb.log.dataset import LogContents
-from sawlog.leveldb.log.judge import rules_of
 from sawlog.leveldb.log.layout import Kind
-from sawlog.leveldb.log.walk import LogRange
+from sawlog.leveldb.log.walk import LogRange, marked
 from sawlog.leveldb.records import layout
 from sawlog.leveldb.records.layout import BatchKind
 from sawlog.leveldb.records.writes import BATCH_ROWS, WRITES_SCHEMA, WriteRange
@@ -135,7 +133,7 @@ def _kind_at(log: WriteRange, tail: Tail) -> int:
     size = np.uint64(log.file.size)
     window = Window(data, np.uint64(tail.offset), size, size)
     state = k.first_state(tail.offset)
-    rules = rules_of(head.dialect, log=head.log_number, recycled=True, gather=False, longest=0)
+    rules = k.rules_of(head.dialect, log=head.log_number, recycled=True, gather=False, longest=0)
     return 0 if k.judge_fragment(window, state, rules) else int(state.kind)
 
 

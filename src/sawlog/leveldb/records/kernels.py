@@ -1,4 +1,4 @@
-"""Decoding write batches into columns, and laying operations out as write batches."""
+"""Decoding write batches into columns, and encoding operations as write batches."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ class Decoded(NamedTuple):
 
 
 class Operations(NamedTuple):
-    """Operations to be laid out.
+    """Operations to encode.
 
     Attributes:
         starts: int64, batch i is made of the rows from `starts[i]` up to `starts[i + 1]`.
@@ -126,7 +126,7 @@ class Operations(NamedTuple):
 
 # What a call ended with.
 DONE = 0
-"""All records are decoded, or laid out."""
+"""All records are decoded, or encoded."""
 FULL = 1
 """No room for more rows or events."""
 INVALID = 2
@@ -325,7 +325,7 @@ def _put_string(out: Any, pos: Any, data: Any, start: Any, end: Any) -> Any:
 
 @kernel
 def encode_batches(rows: Operations, table: Table, out: OutBytes, ends: OutInt32s) -> Int64:
-    """Lay operations out as write batches. Section 10.1 of the format.
+    """Encode operations as write batches. Section 10.1 of the format.
 
     Args:
         rows: `Operations`; each has a tag for its column family, or for none.

@@ -14,16 +14,8 @@ from sawlog.arrow import Column, constant_string, fixed_array, values_of
 from sawlog.damage import Damage, Findings
 from sawlog.format import FILE_COLUMN, OFFSET_COLUMN
 from sawlog.leveldb.columns import binary_parts, named
-from sawlog.leveldb.log.columns import (
-    END_COLUMN,
-    RECORD_COLUMN,
-    RECORDS_SCHEMA,
-    RECOVERED_COLUMN,
-    STALE_COLUMN,
-    marked,
-)
-from sawlog.leveldb.log.layout import Dialect
-from sawlog.leveldb.log.walk import LogRange
+from sawlog.leveldb.log.layout import RECORD_COLUMN, RECOVERED_COLUMN, STALE_COLUMN, Dialect
+from sawlog.leveldb.log.walk import END_COLUMN, RECORDS_SCHEMA, LogRange, marked
 from sawlog.leveldb.records import kernels as k
 from sawlog.leveldb.records import layout
 from sawlog.leveldb.records.kernels import Table

@@ -1,4 +1,4 @@
-"""Reading blocks of rows: each is judged, expanded and taken apart while it is in the CPU's cache."""
+"""Blocks of rows: each is judged, expanded and parsed while it is in the CPU's cache; and rows encoded as such."""
 
 from __future__ import annotations
 
@@ -9,9 +9,22 @@ import numpy as np
 from sawlog.chain.kernels import record_type
 from sawlog.kernels.jit import always_inlined, inlined, kernel
 from sawlog.kernels.lz4 import expand_lz4
-from sawlog.kernels.memory import copy_bytes, load_u64, prefetch, store_u64
-from sawlog.kernels.protobuf import varint
-from sawlog.kernels.signature import Array, Bool, Bytes, Int64, OutBytes, OutInt32s, OutInt64s, Record, UInt64
+from sawlog.kernels.memory import copy_bytes, load_u64, prefetch, store_u32, store_u64
+from sawlog.kernels.protobuf import put_varint, varint
+from sawlog.kernels.signature import (
+    Array,
+    Bool,
+    Bytes,
+    Int64,
+    Int64s,
+    OutBytes,
+    OutInt32s,
+    OutInt64s,
+    OutUInt32s,
+    Record,
+    UInt64,
+    UInt64s,
+)
 from sawlog.kernels.snappy import SLACK, expand_snappy
 from sawlog.kernels.vector import copy_32
 from sawlog.leveldb.table import layout
@@ -40,7 +53,7 @@ EXPAND = 3
 SCRATCH = 4
 """The block expands to `state.length` bytes, for which `Rows.scratch` has no room."""
 UNUSUAL = 5
-"""The content of the block, `state.length` bytes from `state.start` on, is not laid out as others are."""
+"""The content of the block, `state.length` bytes from `state.start` on, has another layout than others."""
 
 UNBOUNDED = 0
 BELOW = 1
@@ -319,7 +332,7 @@ def _compare(keys: Any, start: Any, end: Any, take: Any, block: Any, shared: Any
 
 @inlined
 def _restore_key(rows: Any, keys: Any, last: Any, least: Any, key_room: Any) -> Any:
-    """Lay the key before an interruption down where the next one will be, which shares its beginning.
+    """Put the key before an interruption where the next one will be, which shares its beginning.
 
     Returns:
         Whether there was room, and its trailer, if keys have any: `least` bytes.
@@ -339,8 +352,8 @@ def _keep_key(rows: Any, before: Any, held: Any, least: Any, trailer: Any) -> No
 
 
 @always_inlined
-def _lay_shared(target: Any, keys: Any, before: Any, shared: Any, held: Any, trailer: Any) -> None:
-    """Lay down what a key shares with the one at `before`, of which `held` bytes stand there still."""
+def _put_shared(target: Any, keys: Any, before: Any, shared: Any, held: Any, trailer: Any) -> None:
+    """Put what a key shares with the one at `before`, of which `held` bytes stand there still."""
     if before != keys:
         if shared <= _SHORT:
             copy_32(target, keys, target, before)
@@ -351,8 +364,8 @@ def _lay_shared(target: Any, keys: Any, before: Any, shared: Any, held: Any, tra
 
 
 @always_inlined
-def _lay_rest(target: Any, at: Any, data: Any, start: Any, rest: Any) -> None:
-    """Lay down what a key does not share."""
+def _put_rest(target: Any, at: Any, data: Any, start: Any, rest: Any) -> None:
+    """Put what a key does not share."""
     if rest <= _SHORT and start + _SHORT <= np.uint64(len(data)):
         copy_32(target, at, data, start)
     else:
@@ -391,7 +404,7 @@ def _read_block(data: Any, block: Any, take: Any, state: Any, rows: Any) -> Any:
     if end == NOWHERE:
         return UNUSUAL
     least = _KEY_TRAILER if take.internal else _ZERO
-    # A key is laid down with its trailer, which the next one overwrites.
+    # A key is put with its trailer, which the next one overwrites.
     key_room, value_room = np.uint64(len(rows.keys)) - _KEY_SLACK, np.uint64(len(rows.values))
     row, keys, values = state.rows, state.keys, state.values
     last, expanded = state.last, state.expanded
@@ -427,8 +440,8 @@ def _read_block(data: Any, block: Any, take: Any, state: Any, rows: Any) -> Any:
         if row == len(rows.operations) or key_room - keys < kept or (take.values and value_room - values < length):
             status = FULL
             break
-        _lay_shared(rows.keys, keys, before, shared, last - least if last != _ZERO else _ZERO, trailer)
-        _lay_rest(rows.keys, keys + shared, data, after, rest)
+        _put_shared(rows.keys, keys, before, shared, last - least if last != _ZERO else _ZERO, trailer)
+        _put_rest(rows.keys, keys + shared, data, after, rest)
         code = _ZERO
         if take.internal:
             trailer = load_u64(data, after + rest - _EIGHT) if rest >= _EIGHT else load_u64(rows.keys, keys + kept)
@@ -459,3 +472,139 @@ def _read_block(data: Any, block: Any, take: Any, state: Any, rows: Any) -> Any:
     state.last, state.expanded = last, expanded
     state.position = pos - start
     return status
+
+
+# What encoding ends with.
+COMPLETE = 0
+"""A block is complete."""
+ENCODED = 1
+"""All rows are encoded; the block is not complete."""
+NO_ROOM = 2
+"""No room for the next entry."""
+UNORDERED = 3
+"""Keys are not in ascending order at row `row`."""
+
+BUILDER = record_type("row", ("used", np.uint64), ("last", np.uint64), "restarts", "since", "entries")
+"""The next row; bytes of the open block; bytes of `Block.last`, 0 before the first key; restart points of the block;
+entries since the last of them; entries of the block."""
+
+_LENGTHS = np.uint64(15)
+"""Three varints take no more."""
+
+
+class Given(NamedTuple):
+    """Rows to encode: user keys and values with their ends, sequence numbers, and types of operations.
+
+    Attributes:
+        keys: uint8; key i is `keys[key_ends[i] : key_ends[i + 1]]`.
+        key_ends: int64.
+        values: uint8.
+        value_ends: int64.
+        sequences: uint64.
+        types: uint8.
+    """
+
+    keys: Bytes
+    key_ends: Int64s
+    values: Bytes
+    value_ends: Int64s
+    sequences: UInt64s
+    types: Bytes
+
+
+class Block(NamedTuple):
+    """The open block.
+
+    Attributes:
+        data: uint8, its entries.
+        last: uint8, the internal key of the entry before.
+        restarts: uint32, where its restart points are.
+        block_bytes: It is complete at this size.
+        interval: Every so many entries, a key is stored whole.
+    """
+
+    data: OutBytes
+    last: OutBytes
+    restarts: OutUInt32s
+    block_bytes: UInt64
+    interval: Int64
+
+
+@inlined
+def _shared(given: Any, start: Any, length: Any, last: Any, held: Any) -> Any:
+    """How many bytes a user key and the one before have in common from their beginning on."""
+    shared = _ZERO
+    most = min(length, held)
+    while shared < most and given.keys[start + shared] == last[shared]:
+        shared += _ONE
+    return shared
+
+
+@kernel
+def encode_entries(given: Given, out: Block, state: Annotated[Any, Record(BUILDER)]) -> Int64:
+    """Encode rows from `state.row` on, up to the end of a block.
+
+    Args:
+        given: See `Given`.
+        out: See `Block`; `last` has room for any key.
+        state: A record of type BUILDER; updated.
+
+    Returns:
+        COMPLETE, ENCODED, NO_ROOM or UNORDERED.
+    """
+    rows = len(given.sequences)
+    room = np.uint64(len(out.data))
+    while state.row < rows:
+        row = state.row
+        start = np.uint64(given.key_ends[row])
+        length = np.uint64(given.key_ends[row + 1]) - start
+        value = np.uint64(given.value_ends[row])
+        value_length = np.uint64(given.value_ends[row + 1]) - value
+        total = length + _KEY_TRAILER
+        if room - state.used < _LENGTHS + total + value_length or state.restarts == len(out.restarts):
+            return NO_ROOM
+        trailer = given.sequences[row] << _SHIFT | np.uint64(given.types[row])
+        shared = _ZERO
+        if state.last > _ZERO:
+            held = state.last - _KEY_TRAILER
+            shared = _shared(given, start, length, out.last, held)
+            if shared == length and length == held:
+                if trailer >= load_u64(out.last, held):
+                    return UNORDERED
+            elif shared == length or (shared < held and given.keys[start + shared] < out.last[shared]):
+                return UNORDERED
+        if state.since == out.interval or state.entries == 0:
+            out.restarts[state.restarts] = state.used
+            state.restarts += 1
+            state.since = 0
+            shared = _ZERO
+        pos = put_varint(out.data, state.used, shared)
+        pos = put_varint(out.data, pos, total - shared)
+        pos = put_varint(out.data, pos, value_length)
+        copy_bytes(out.data, pos, given.keys, start + shared, length - shared)
+        store_u64(out.data, pos + length - shared, trailer)
+        copy_bytes(out.data, pos + total - shared, given.values, value, value_length)
+        copy_bytes(out.last, _ZERO, given.keys, start, length)
+        store_u64(out.last, length, trailer)
+        state.used = pos + total - shared + value_length
+        state.last = total
+        state.since += 1
+        state.entries += 1
+        state.row = row + 1
+        if state.used >= out.block_bytes:
+            return COMPLETE
+    return ENCODED
+
+
+@kernel
+def close_block(out: Block, state: Annotated[Any, Record(BUILDER)]) -> UInt64:
+    """Write restart points and their number after the entries; the bytes of the block, or 0 where there is no room."""
+    need = np.uint64(state.restarts + 1) * np.uint64(layout.RESTART_SIZE)
+    if np.uint64(len(out.data)) - state.used < need:
+        return _ZERO
+    pos = state.used
+    for i in range(state.restarts):
+        store_u32(out.data, pos, np.uint64(out.restarts[i]))
+        pos += np.uint64(layout.RESTART_SIZE)
+    store_u32(out.data, pos, np.uint64(state.restarts))
+    return pos + np.uint64(layout.RESTART_SIZE)

@@ -14,7 +14,7 @@ from sawlog.kernels.protobuf import varint
 from sawlog.kernels.signature import Array, Bool, Bytes, Int64, OutBytes, OutInt64s, UInt64
 from sawlog.kernels.xxh32 import xxh32
 from sawlog.kernels.xxh64 import xxh3, xxh64
-from sawlog.leveldb.log.judge import masked
+from sawlog.leveldb.log.kernels import masked
 from sawlog.leveldb.log.layout import Compression
 from sawlog.leveldb.table import layout
 from sawlog.leveldb.table.layout import Checksum, Kind
@@ -382,7 +382,7 @@ def ascend(index: Index, held: OutBytes) -> Bool:
 
 
 @kernel
-def lay_separators(index: Index, at: Int64, first: Int64, held: OutBytes, keys: OutBytes, ends: OutInt64s) -> None:
+def expand_separators(index: Index, at: Int64, first: Int64, held: OutBytes, keys: OutBytes, ends: OutInt64s) -> None:
     """Expand separators, one after the other.
 
     Args:

@@ -87,7 +87,7 @@ class BoundsReader:
         at = max(restart, self._next) if self._next <= first else restart
         keys = np.zeros(int(self._index.separators["length"][first:last].sum()), np.uint8)
         ends = np.zeros(last - first + 1, np.int64)
-        k.lay_separators(self._index, at, first, self._held, keys, ends)
+        k.expand_separators(self._index, at, first, self._held, keys, ends)
         self._next = last
         return keys, ends
 

@@ -19,7 +19,8 @@ from sawlog.leveldb.log.kernels import masked_checksum
 from sawlog.leveldb.log.layout import Compression
 from sawlog.leveldb.options import TableReadOptions, TableWriteOptions
 from sawlog.leveldb.records.layout import MAX_SEQUENCE
-from sawlog.leveldb.table import encode, layout
+from sawlog.leveldb.table import entries as e
+from sawlog.leveldb.table import layout
 from sawlog.leveldb.table.blocks import BlockBuilder
 from sawlog.leveldb.table.rows import TableRange, table_map
 from sawlog.scan import Projection, Scan
@@ -59,7 +60,7 @@ class TableWriter(FileWriter):
         self._counts = {"entries": 0, "deletes": 0, "keys": 0, "values": 0, "blocks": 0}
         self._index = BlockBuilder(1)
         self._ranges = BlockBuilder(1)
-        self._state = np.zeros(1, encode.STATE)
+        self._state = np.zeros(1, e.BUILDER)
         self._data = np.zeros(2 * options.block_bytes + (1 << 16), np.uint8)
         self._last = np.zeros(1 << 10, np.uint8)
         self._restarts = np.zeros(options.block_bytes // 3 + 2, np.uint32)
@@ -84,7 +85,7 @@ class TableWriter(FileWriter):
             larger[: len(self._last)] = self._last
             self._last = larger
         self._state["row"] = 0
-        self._lay_out(encode.Given(keys, key_ends, values, value_ends, sequences, types))
+        self._encode(e.Given(keys, key_ends, values, value_ends, sequences, types))
         self._counts["entries"] += len(sequences)
         self._counts["deletes"] += int(np.isin(types, [_TYPES["delete"], _TYPES["single_delete"]]).sum())
         self._counts["keys"] += int(key_ends[-1] - key_ends[0]) + layout.KEY_TRAILER * len(sequences)
@@ -106,15 +107,15 @@ class TableWriter(FileWriter):
         index_handle = self._put(self._index.take(), compressed=False)
         self._file.write(self._footer(metaindex_handle, index_handle))
 
-    def _lay_out(self, given: Any) -> None:
-        while (status := encode.lay_out(given, self._out(), self._state[0])) != encode.DONE:
-            if status == encode.UNORDERED:
+    def _encode(self, given: Any) -> None:
+        while (status := e.encode_entries(given, self._out(), self._state[0])) != e.ENCODED:
+            if status == e.UNORDERED:
                 row = self._rows + int(self._state["row"][0])
                 raise SchemaError(
                     f"column {KEY!r}, row {row}: keys are not in ascending order; a table holds keys in order,"
                     " and of one key the last sequence number first"
                 )
-            if status == encode.BLOCK or (status == encode.FULL and self._state["entries"][0]):
+            if status == e.COMPLETE or (status == e.NO_ROOM and self._state["entries"][0]):
                 self._close_block()
             elif 2 * len(self._data) > MOST_IN_BLOCK:
                 row = self._rows + int(self._state["row"][0])
@@ -124,16 +125,16 @@ class TableWriter(FileWriter):
 
     def _out(self) -> Any:
         size = np.uint64(self._options.block_bytes)
-        return encode.Out(self._data, self._last, self._restarts, size, np.int64(self._options.restart_interval))
+        return e.Block(self._data, self._last, self._restarts, size, np.int64(self._options.restart_interval))
 
     def _close_block(self) -> None:
         state = self._state
-        size = int(encode.close_block(self._out(), state[0]))
+        size = int(e.close_block(self._out(), state[0]))
         if not size:
             larger = np.zeros(len(self._data) + 8 * len(self._restarts), np.uint8)
             larger[: len(self._data)] = self._data
             self._data = larger
-            size = int(encode.close_block(self._out(), state[0]))
+            size = int(e.close_block(self._out(), state[0]))
         handle = self._put(self._data[:size].tobytes(), compressed=True)
         self._index.add(self._last[: int(state["last"][0])].tobytes(), handle)
         self._counts["blocks"] += 1
