@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import replace
 from random import Random
 
-from sawlog.leveldb.records.edits import EditError, parse_edit
+from sawlog.leveldb.records.edit import EditError, parse_edit
 from sawlog.testing import Mutation, Sample
 from sawlog.testing.mutations import changed
 from tests.leveldb_log.fragments import masked, reference, write

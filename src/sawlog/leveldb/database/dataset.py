@@ -26,19 +26,19 @@ from sawlog.leveldb.database.fragments import (
     STATE_SCHEMA,
     BlobDamage,
     BlobParts,
+    JudgedTable,
     KeyRange,
     MissingTable,
     Orphan,
 )
 from sawlog.leveldb.database.layout import BLOB_NAME, LOG_NAME, MANIFEST_NAME, TABLE_NAME
-from sawlog.leveldb.database.tables import JudgedTable
 from sawlog.leveldb.database.version import DatabaseVersion, LiveTable, read_version
 from sawlog.leveldb.log import fields as log_fields
 from sawlog.leveldb.log.head import read_head
 from sawlog.leveldb.options import LogReadOptions
 from sawlog.leveldb.records.writes import WriteRange
 from sawlog.leveldb.table import fields as table_fields
-from sawlog.leveldb.table.meta import SPARED, MapReader, on_keys, told
+from sawlog.leveldb.table.meta import SPARED, MapReader, on_keys, spared_blocks
 from sawlog.leveldb.table.rows import table_map
 from sawlog.names import is_remote
 from sawlog.pictures import Picture
@@ -201,11 +201,11 @@ class DatabaseContents(Contents):
         tables: dict[str, list[LiveTable]] = {}
         for table in version.tables:
             tables.setdefault(table.file.path, []).append(table)
-        for path, live in tables.items():
-            size, judged = live[0].file.size, tuple(live) if version.bytewise else ()
-            yield JudgedTable(scan, request.projection, path, size, live[0].file, 0, size, False, live=judged)
+        for live in tables.values():
+            judged = tuple(live) if version.bytewise else ()
+            yield JudgedTable.whole(live[0].file, scan, request.projection, live=judged)
         for file in (one for one in self._orphans if TABLE_NAME.match(one.name)):
-            yield JudgedTable(scan, request.projection, file.path, file.size, file, 0, file.size, False)
+            yield JudgedTable.whole(file, scan, request.projection)
         yield from self._writes(request, [*self.version.logs, *(f for f in self._orphans if LOG_NAME.match(f.name))])
         for blobs in version.blobs.values():
             yield BlobParts(*request, blobs.file.path, blobs.file.size, blobs)
@@ -215,9 +215,8 @@ class DatabaseContents(Contents):
     def _writes(self, request: Request, logs: Iterable[File]) -> Iterator[WriteRange]:
         """The operations of logs."""
         scan = replace(request.scan, options=LogReadOptions(verify_checksums=self.scan.options.verify_checksums))
-        projection, dialect = request.projection, self.version.dialect
         for file in logs:
-            yield WriteRange(scan, projection, file.path, file.size, file, 0, file.size, synced=True, dialect=dialect)
+            yield WriteRange.whole(file, scan, request.projection, self.version.dialect)
 
     def _cuts(self, task_bytes: int) -> Iterator[bytes]:
         gathered = 0
@@ -297,7 +296,7 @@ class DatabaseContents(Contents):
         if version.bytewise and self.scan.view != "damage" and on_keys(request.projection):
             scan = replace(self.scan, options=version.entry_options(self.scan.options))
             maps = (table_map(table.file, scan) for table in version.tables)
-            facts[SPARED] = told(maps, request.projection)
+            facts[SPARED] = spared_blocks(maps, request.projection)
         return facts
 
 

@@ -1,13 +1,15 @@
-"""Ranges of keys of a database, each merged independently."""
+"""Ranges of keys of a database, each merged independently; its tables, held to what its MANIFEST says of them."""
 
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
 
 from sawlog.arrow import array_of, scalar_of
@@ -18,7 +20,9 @@ from sawlog.leveldb.columns import (
     BLOB,
     ENTRY_SCHEMA,
     EXCISE,
+    KEY,
     LIVE,
+    OPERATION,
     OPERATION_NAMES,
     RANGE,
     SCHEMAS,
@@ -29,19 +33,20 @@ from sawlog.leveldb.columns import (
 )
 from sawlog.leveldb.database.blobs import Part, addressed
 from sawlog.leveldb.database.layout import BLOB_NAME, INGEST, TABLE_NAME, Kind
-from sawlog.leveldb.database.tables import Forwarded, JudgedTable
 from sawlog.leveldb.database.version import DatabaseVersion, LiveBlobs, LiveTable, unnamed_table
 from sawlog.leveldb.options import LogReadOptions
 from sawlog.leveldb.records.history import Replay
 from sawlog.leveldb.records.writes import WRITES_SCHEMA, WriteRange
+from sawlog.leveldb.table.meta import BoundsReader, Role
 from sawlog.leveldb.table.pebble import MalformedError
-from sawlog.leveldb.table.rows import split_stamps
+from sawlog.leveldb.table.rows import RowReader, TableRange, split_stamps
 from sawlog.query import conditions
 from sawlog.scan import Projection, Scan
 
 if TYPE_CHECKING:
     from sawlog.format import Request
-    from sawlog.leveldb.database.merge import Settled
+    from sawlog.leveldb.database.merge import MergedEntries
+    from sawlog.leveldb.table.meta import TableMap
     from sawlog.storage import File, Source
 
 LEVEL = "level"
@@ -77,6 +82,108 @@ ORPHAN = "orphan"
 _MARKS = ("begin_prepare", "begin_persisted_prepare", "begin_unprepare", "end_prepare", "commit", "rollback")
 _APART = (INGEST, "range_key_set", "range_key_unset", "range_key_delete")
 """Pebble's tables that are taken in are read as tables, see `version`; its range keys are no part of the state."""
+
+
+_JUDGED = pa.schema([ENTRY_SCHEMA.field(OPERATION), ENTRY_SCHEMA.field(KEY)])
+"""What is read of entries where no column is wanted."""
+
+
+@dataclass(frozen=True)
+class JudgedTable(TableRange):
+    """A table whose range deletions are read before its other entries, and whose entries are judged by their places.
+
+    Attributes:
+        live: What the MANIFEST says of it, once for each part of it; nothing where no order of keys is known.
+        begins: From which key on its entries are wanted.
+        ends: The key after the last; `None`: all that follow.
+        reported: From which key on, and before which, damage of the blocks with such separators is to be reported.
+        sequence: See `LiveTable.sequence`.
+    """
+
+    live: tuple[LiveTable, ...] = ()
+    begins: bytes = b""
+    ends: bytes | None = None
+    reported: tuple[bytes, bytes | None] = (b"", None)
+    sequence: int | None = None
+
+    def read(self, table: TableMap, source: Source, schema: pa.Schema, findings: Findings) -> Iterator[pa.RecordBatch]:
+        """See `TableRange.read`. Batches are those of `columns.Stream`."""
+        from sawlog.leveldb.database.merge import Judge
+
+        table.sequence = self.sequence
+        ledger = findings
+        if isinstance(findings, Forwarded):
+            ledger = findings.every
+            index = None if table.bounds is None else BoundsReader(table.bounds)
+            findings.owns = partial(self._owns, table, index)
+        judges = [Judge(live, self.begins, self.ends) for live in self.live]
+        reader = RowReader(self, table, source, schema if KEY in schema.names else _JUDGED, findings)
+        spans = reader.spans
+        deletions = spans["role"] == Role.RANGE_DELETES
+        for chosen, of_deletions in ((deletions, True), (~deletions, False)):
+            if not chosen.any():
+                continue
+            reader.spans = spans[chosen]
+            offset = int(reader.spans["offset"][0])
+            for batch in reader.batches():
+                for judge in judges:
+                    judge.report(ledger)
+                    judged = judge.deletions(batch, offset) if of_deletions else judge.entries(batch, offset)
+                    for one in judged:
+                        if KEY in schema.names:
+                            yield one
+                if not judges and KEY in schema.names:
+                    yield batch
+        for judge in judges:
+            judge.report(ledger)
+
+    def _owns(self, table: TableMap, index: BoundsReader | None, offset: int) -> bool | None:
+        """Whether the damage of a data block is this range's to report: the one with the block's separator.
+
+        No other range need read the block. `None` for what is no data block.
+        """
+        found = np.flatnonzero(table.handles["offset"] == offset)
+        if index is None or not len(found):
+            return None
+        separator = index.separator(int(found[0]))
+        first, end = self.reported
+        return separator >= first and (end is None or separator < end)
+
+
+class Forwarded(Findings):
+    """A ledger for one file, that hands damage on, or keeps it to itself.
+
+    Args:
+        findings: That of the range of keys.
+        owned: Whether what is found in the file belongs there.
+
+    Attributes:
+        every: That of the range of keys.
+        owns: Whether damage at an offset is handed on; `None` where that is as for the file.
+    """
+
+    __slots__ = ("_into", "every", "owns")
+
+    def __init__(self, findings: Findings, *, owned: bool) -> None:
+        super().__init__(findings.on_damage)
+        self.every = findings
+        self._into = findings if owned or findings.on_damage == "fail" else Findings("skip")
+        self.owns: Callable[[int], bool | None] = lambda offset: None
+
+    def damage(self, damage: Damage) -> None:
+        """See `Findings.damage`."""
+        owned = self.owns(damage.offset)
+        into = self._into if owned is None or self.on_damage == "fail" else self.every if owned else Findings("skip")
+        into.damage(damage)
+
+    def tally(self, kind: str, count: int, length: int) -> None:
+        """See `Findings.tally`."""
+        self._into.tally(kind, count, length)
+
+    @property
+    def listing(self) -> bool:
+        """See `Findings.listing`."""
+        return self._into.listing
 
 
 @dataclass(frozen=True)
@@ -117,14 +224,14 @@ class KeyRange(Fragment):
         every = self.scan.view == "all"
         orphan = isinstance(self, Orphan)
         try:
-            for settled in merged(self._streams(findings), self.low, self.high, bytewise=self.version.bytewise):
-                findings.rows += len(settled.order) if every else int(settled.live.sum())
+            for entries in merged(self._streams(findings), self.low, self.high, bytewise=self.version.bytewise):
+                findings.rows += len(entries.order) if every else int(entries.live.sum())
                 if findings.observe is not None and not orphan:
-                    findings.observe(settled)
-                if settled.blobs and not orphan:
-                    yield from self._with_blobs(settled, schema, findings)
+                    findings.observe(entries)
+                if entries.blobs and not orphan:
+                    yield from self._with_blobs(entries, schema, findings)
                 elif schema.names:
-                    yield from settled.batches(schema, _of_runs(settled.runs, orphan=orphan), every=every)
+                    yield from entries.batches(schema, _of_runs(entries.runs, orphan=orphan), every=every)
         except FileNotFoundError as error:
             raise SawlogError(
                 f"{error.filename}: the file is gone: the database has changed while it was read;"
@@ -132,13 +239,13 @@ class KeyRange(Fragment):
             ) from error
         findings.tail = findings.tail or Tail(TailStatus.CLEAN, self.version.manifest.size, 0)
 
-    def _with_blobs(self, settled: Settled, schema: pa.Schema, findings: Findings) -> Iterator[pa.RecordBatch]:
+    def _with_blobs(self, entries: MergedEntries, schema: pa.Schema, findings: Findings) -> Iterator[pa.RecordBatch]:
         """Entries with values in the places of those that lead to blob files; without values that are damaged."""
         from sawlog.leveldb.database.blobs import Blobs
 
         options = self.scan.options
         needed = pa.schema([*schema, *(field for field in STATE_SCHEMA if field.name not in schema.names)])
-        batches = settled.batches(needed, _of_runs(settled.runs), every=self.scan.view == "all")
+        batches = entries.batches(needed, _of_runs(entries.runs), every=self.scan.view == "all")
         ledger = Forwarded(findings, owned=True)
         verify, longest = options.verify_checksums, options.max_blob_bytes
         with closing(Blobs(self.version, self.scan.storage, ledger, verify=verify, longest=longest)) as blobs:
@@ -149,39 +256,36 @@ class KeyRange(Fragment):
 
     def _streams(self, findings: Findings) -> list[list[Stream]]:
         """Newest first: the logs, each table of level 0, and the tables of each other level."""
-        tables = [[self._table_stream(table, findings) for table in group] for group in in_order(self.tables)]
+        tables = [[self._table_stream(table, findings) for table in group] for group in sorted_groups(self.tables)]
         return [*([stream] for stream in self._log_streams(findings)), *tables]
 
-    def _share(self, table: LiveTable) -> tuple[bytes, bytes | None]:
+    def _split(self, table: LiveTable) -> tuple[bytes, bytes | None]:
         """Where the range parts a table with the ranges before and after; nothing where it does not."""
         low = self.low if table.smallest < self.low else b""
         return low, self.high if self.high is not None and table.end > self.high else None
 
     def _table_stream(self, table: LiveTable, findings: Findings) -> Stream:
         options = self.version.entry_options(self.scan.options)
-        begins, ends = self._share(table)
+        begins, ends = self._split(table)
         low = max(begins, table.smallest) if table.part else begins
         high = (table.end if ends is None else ends) if table.part else ends
-        bounds = [("key", ">=", low)] if low else []
-        bounds += [("key", "<", high)] if high is not None else []
+        bounds = [(KEY, ">=", low)] if low else []
+        bounds += [(KEY, "<", high)] if high is not None else []
         bounds += [(one.column, one.op, one.value) for one in conditions(self.projection.query) if one.column == "key"]
         bytewise = self.version.bytewise
         filters = tuple(bounds) if bytewise else ()
         scan = Scan(filters=filters, on_damage=findings.on_damage, options=options, storage=self.scan.storage)
         projection = Projection.of(SCHEMAS[options.keys], scan)
-        file = table.file
         live = (table,) if bytewise else ()
-        first, behind = table.told
-        told = begins or first, behind if ends is None else ends
-        place = (file.path, file.size, file, 0, file.size, True)
-        whole = JudgedTable(
-            scan, projection, *place, live=live, begins=begins, ends=ends, told=told, sequence=table.sequence
-        )
+        first, after = table.reported
+        reported = begins or first, after if ends is None else ends
+        given = {"live": live, "begins": begins, "ends": ends, "reported": reported, "sequence": table.sequence}
+        whole = JudgedTable.whole(table.file, scan, projection, pruned=True, **given)
         schema = STAMPED_SCHEMA if self.version.stamped else ENTRY_SCHEMA
         batches = whole.decode(schema, Forwarded(findings, owned=not begins and not first))
         if table.blobs:
             batches = (addressed(batch, table.blobs, BLOB) for batch in batches)
-        return Stream(file.path, table.level, batches)
+        return Stream(table.file.path, table.level, batches)
 
     def _log_streams(self, findings: Findings) -> Iterator[Stream]:
         from sawlog.leveldb.database.merge import only, sorted_batch
@@ -192,8 +296,7 @@ class KeyRange(Fragment):
         mode = self.scan.options.recovery
         replay = Replay(mode, Forwarded(findings, owned=not self.low)) if mode is not None else None
         for file in self.version.logs:
-            dialect = self.version.dialect
-            whole = WriteRange(scan, projection, file.path, file.size, file, 0, file.size, synced=True, dialect=dialect)
+            whole = WriteRange.whole(file, scan, projection, self.version.dialect)
             ledger = Findings(findings.on_damage, drained=True)
             found = whole.to_batches(ledger) if replay is None else replay.batches(whole, WRITES_SCHEMA)
             batches = [self._of_family(batch) for batch in found]
@@ -314,7 +417,7 @@ class BlobParts(Fragment):
             return iter([Part(0, source.size, str(error))])
 
 
-def in_order(tables: Sequence[LiveTable]) -> list[list[LiveTable]]:
+def sorted_groups(tables: Sequence[LiveTable]) -> list[list[LiveTable]]:
     """Tables in groups, newest first; those of a group follow each other in key order.
 
     Each of level 0 is one; those of a deeper level are, unless the MANIFEST gives them ranges that overlap.
@@ -322,8 +425,8 @@ def in_order(tables: Sequence[LiveTable]) -> list[list[LiveTable]]:
     groups: list[list[LiveTable]] = []
     for table in sorted(tables, key=lambda one: (one.level, one.smallest, one.end)):
         # Neighbours may share a key.
-        behind = (one for one in groups if one[-1].level == table.level and one[-1].end <= table.smallest + b"\0")
-        group = next(behind, None) if table.level else None
+        before = (one for one in groups if one[-1].level == table.level and one[-1].end <= table.smallest + b"\0")
+        group = next(before, None) if table.level else None
         if group is None:
             groups.append([table])
         else:

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
 _BEFORE = -1
 """Instead of the entry after which another one is given: those before the batch."""
-_BEHIND = -2
+_AFTER = -2
 """Instead of it: all that the table should hold."""
 
 
@@ -57,12 +57,12 @@ class Judge:
 
     The key of each must lie in the range that the MANIFEST names, and not before that of another one. Where it does
     not, the entry is kept apart, as if it followed the last one that is in its place. So entries are given in the
-    order of the file, and every range of keys has its share of them, whatever their keys are.
+    order of the file, and every range of keys has its part of them, whatever their keys are.
 
     Args:
         live: What the MANIFEST says of the table.
-        begins: Which share is wanted: entries from this key on.
-        ends: Entries before this key; `None`: all that follow.
+        begins: Entries from this key on are wanted.
+        ends: And before this key; `None`: all that follow.
     """
 
     def __init__(self, live: LiveTable, begins: bytes, ends: bytes | None) -> None:
@@ -70,11 +70,11 @@ class Judge:
         self._begins = begins
         self._ends = ends
         self._place = live.smallest
-        self._told: bytes | None = None
+        self._reported: bytes | None = None
         self._waiting: list[Damage] = []
 
     def entries(self, batch: pa.RecordBatch, offset: int) -> Iterator[pa.RecordBatch]:
-        """The share in a batch of data blocks: entries in their places, and those that are not, with `STRAY`.
+        """The wanted ones of a batch of data blocks: entries in their places, and those that are not, with `STRAY`.
 
         Args:
             batch: With `key` and `operation`.
@@ -91,7 +91,7 @@ class Judge:
                 _first(
                     pc.and_(pc.greater_equal(keys, scalar_of(end, pa.binary())), array_of(places == own, pa.bool_()))
                 ) :
-            ] = _BEHIND
+            ] = _AFTER
             self._place = end
         # Range deletions have blocks of their own.
         lost = (places != own) | (values_of(batch.column(OPERATION), np.uint8) == RANGE)
@@ -102,7 +102,7 @@ class Judge:
                 batch.filter(array_of(lost, pa.bool_())), known.take(fixed_array(pa.int64(), found)), offset
             )
             batch = batch.filter(array_of(~lost, pa.bool_()))
-        kept = self._share(batch)
+        kept = self._wanted(batch)
         if kept.num_rows:
             yield kept
 
@@ -112,7 +112,7 @@ class Judge:
         if VALUE in batch.schema.names and found.any():
             yield from self._clipped(batch.filter(array_of(found, pa.bool_())), offset)
         if not found.all():
-            self._told = None
+            self._reported = None
             yield from self._strays(*self._placed(batch.filter(array_of(~found, pa.bool_()))), offset)
 
     def _clipped(self, batch: pa.RecordBatch, offset: int) -> Iterator[pa.RecordBatch]:
@@ -121,7 +121,7 @@ class Judge:
         inside = [key < end and (key >= smallest or value > smallest) for key, value in zip(keys, values, strict=True)]
         if not all(inside) and not self._live.part:
             outside = batch.filter(array_of([not one for one in inside], pa.bool_()))
-            yield from self._strays(*self._placed(outside), offset, told=False)
+            yield from self._strays(*self._placed(outside), offset, report=False)
         cut = {KEY: [max(key, smallest) for key in keys], VALUE: [min(value, end) for value in values]}
         columns = [
             array_of(cut[name], pa.binary()) if name in cut else batch.column(name) for name in batch.schema.names
@@ -135,7 +135,7 @@ class Judge:
         return batch, array_of([min(max(key, smallest), end) for key in batch.column(KEY).to_pylist()], pa.binary())
 
     def _strays(
-        self, batch: pa.RecordBatch, places: pa.Array, offset: int, *, told: bool = True
+        self, batch: pa.RecordBatch, places: pa.Array, offset: int, *, report: bool = True
     ) -> Iterator[pa.RecordBatch]:
         keys = batch.column(KEY)
         at = batch.schema.get_field_index(KEY)
@@ -146,11 +146,11 @@ class Judge:
                 pc.less(keys, scalar_of(self._live.end, pa.binary())),
             )
             strays = strays.filter(inside)
-        strays = self._share(strays)
-        if told:
+        strays = self._wanted(strays)
+        if report:
             for key, place in zip(*(strays.column(name).to_pylist() for name in (STRAY, KEY)), strict=True):
-                if place != self._told:
-                    self._told = place
+                if place != self._reported:
+                    self._reported = place
                     self._waiting.append(self._damage(key, offset))
         if strays.num_rows:
             yield strays
@@ -163,10 +163,10 @@ class Judge:
         )
         return Damage(live.file.path, offset, 0, Kind.MISPLACED_KEY.name.lower(), detail)
 
-    def _share(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        return share(batch, self._begins, self._ends)
+    def _wanted(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        return slice_keys(batch, self._begins, self._ends)
 
-    def tell(self, findings: Findings) -> None:
+    def report(self, findings: Findings) -> None:
         """Report the first entry of each place that is not its own, once what precedes it is given."""
         waiting, self._waiting = self._waiting, []
         for damage in waiting:
@@ -179,7 +179,7 @@ def _first(found: pa.Array) -> int:
     return len(found) if at < 0 else int(at)
 
 
-def share(batch: pa.RecordBatch, low: bytes, high: bytes | None) -> pa.RecordBatch:
+def slice_keys(batch: pa.RecordBatch, low: bytes, high: bytes | None) -> pa.RecordBatch:
     """The entries on keys in `[low, high)`, of such as are in key order."""
     keys = batch.column(KEY)
     first = count_below(keys, low) if low else 0
@@ -188,7 +188,7 @@ def share(batch: pa.RecordBatch, low: bytes, high: bytes | None) -> pa.RecordBat
 
 
 BATCH_ROWS = 64 << 10
-PORTION_BYTES = 16 << 20
+PICKED_BYTES = 16 << 20
 """Bytes of values that are picked for a batch."""
 LONG = 1024
 """So many entries that stand together are delivered as they stand."""
@@ -203,7 +203,7 @@ def _effects() -> NDArray[np.uint8]:
     return np.array(found, np.uint8)
 
 
-class Settled:
+class MergedEntries:
     """The entries of some runs in key order, newest first where keys are equal.
 
     Args:
@@ -234,14 +234,18 @@ class Settled:
         self.order = _merged(entries, lengths) if bytewise else _sorted(entries, 0, int(self._starts[-1]))
         fates = np.zeros(len(self.order), np.uint8)
         if not k.resolve(entries, self.order, covers, fates):
-            self.order = _merged(entries, lengths, in_order=False)
+            self.order = _merged(entries, lengths, presorted=False)
             k.resolve(entries, self.order, covers, fates)
         self.live: NDArray[np.bool_] = fates == k.SHOWN
         if (self._codes == RANGE).any():
             self.live &= self._codes[self.order] != RANGE
         if self._strays is not None:
             self.live &= ~self._strays[self.order]
-            self._batches = [_named_again(batch) for batch in self._batches]
+            # Entries under their own keys, wherever they are given.
+            for number, batch in enumerate(self._batches):
+                if STRAY in batch.schema.names:
+                    at = batch.schema.get_field_index(KEY)
+                    self._batches[number] = batch.set_column(at, batch.schema.field(at), batch.column(STRAY))
             del self._keys
 
     @property
@@ -294,19 +298,19 @@ class Settled:
         long = np.flatnonzero(np.diff(edges) >= LONG)
         first = 0
         for start, stop in zip(edges[long].tolist(), edges[long + 1].tolist(), strict=True):
-            yield from self._portions(numbers, first, start)
+            yield from self._parts_of(numbers, first, start)
             yield start, stop
             first = stop
-        yield from self._portions(numbers, first, len(numbers))
+        yield from self._parts_of(numbers, first, len(numbers))
 
-    def _portions(self, numbers: NDArray[np.int64], first: int, last: int) -> Iterator[tuple[int, int]]:
+    def _parts_of(self, numbers: NDArray[np.int64], first: int, last: int) -> Iterator[tuple[int, int]]:
         """Entries that are to be picked, some at a time: so many that neither rows nor bytes are too many."""
         if first == last:
             return
         sizes = self._value_sizes[numbers[first:last]].cumsum()
         while first < last:
             done = int(sizes[first - last - 1]) if first > last - len(sizes) else 0
-            fitting = int(np.searchsorted(sizes, done + PORTION_BYTES, "right")) - (len(sizes) - (last - first))
+            fitting = int(np.searchsorted(sizes, done + PICKED_BYTES, "right")) - (len(sizes) - (last - first))
             stop = min(first + max(1, min(fitting, BATCH_ROWS)), last)
             yield first, stop
             first = stop
@@ -385,14 +389,6 @@ class Strings(NamedTuple):
     ends: NDArray[np.int64]
 
 
-def _named_again(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Entries under their own keys, wherever they are given."""
-    if STRAY not in batch.schema.names:
-        return batch
-    at = batch.schema.get_field_index(KEY)
-    return batch.set_column(at, batch.schema.field(at), batch.column(STRAY))
-
-
 def _strings(batches: Sequence[pa.RecordBatch], name: str) -> Strings:
     found = [_parts(batch.column(name)) for batch in batches]
     used = [data[offsets[0] : offsets[-1]] for data, offsets in found]
@@ -418,11 +414,11 @@ def _joined(arrays: list[NDArray[Any]], kind: Any) -> NDArray[Any]:
     return np.concatenate([np.zeros(0, kind), *arrays])
 
 
-def _merged(entries: k.Entries, lengths: list[int], *, in_order: bool = True) -> NDArray[np.int64]:
+def _merged(entries: k.Entries, lengths: list[int], *, presorted: bool = True) -> NDArray[np.int64]:
     """Runs merged by twos, as long as there are more than one; sorted before where they may be none."""
     edges = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64).tolist()
     order = np.arange(edges[-1])
-    for first, last in itertools.pairwise(edges if not in_order else ()):
+    for first, last in itertools.pairwise(edges if not presorted else ()):
         if not k.sorted_so(entries, first, last):
             order[first:last] = _sorted(entries, first, last)
     while len(edges) > 2:
@@ -468,7 +464,9 @@ def covers_of(ranges: Sequence[pa.RecordBatch]) -> k.Covers:
     return k.Covers(np.frombuffer(b"".join(edges), np.uint8), starts, np.array(sequences, np.int64))
 
 
-def merged(groups: Sequence[Sequence[Stream]], low: bytes, high: bytes | None, *, bytewise: bool) -> Iterator[Settled]:
+def merged(
+    groups: Sequence[Sequence[Stream]], low: bytes, high: bytes | None, *, bytewise: bool
+) -> Iterator[MergedEntries]:
     """Merge streams, window after window of keys.
 
     Args:
@@ -486,22 +484,22 @@ def merged(groups: Sequence[Sequence[Stream]], low: bytes, high: bytes | None, *
             for batch in run.batches:
                 if only(batch, deletions=True).num_rows:
                     raise _refused(run.path)
-        yield Settled(runs, covers_of([]), bytewise=False)
+        yield MergedEntries(runs, covers_of([]), bytewise=False)
         return
     deletions = _Deletions(low, high)
     feeds = [_Feed(group, deletions) for group in groups]
     for feed in feeds:
         feed.fill()
     while waiting := [feed for feed in feeds if not feed.done]:
-        frontier = min(feed.last_key for feed in waiting)
-        runs = [feed.take(frontier) for feed in feeds]
-        strays = [run for feed in feeds for run in feed.take_strays(frontier)]
-        yield Settled([*runs, *strays, *deletions.take(frontier)], deletions.covers, bytewise=True)
+        limit = min(feed.last_key for feed in waiting)
+        runs = [feed.take(limit) for feed in feeds]
+        strays = [run for feed in feeds for run in feed.take_strays(limit)]
+        yield MergedEntries([*runs, *strays, *deletions.take(limit)], deletions.covers, bytewise=True)
         for feed in waiting:
-            if feed.last_key == frontier:
+            if feed.last_key == limit:
                 feed.fill()
     strays = [run for feed in feeds for run in feed.take_strays(None)]
-    yield Settled(
+    yield MergedEntries(
         [*(feed.take(None) for feed in feeds), *strays, *deletions.take(None)], deletions.covers, bytewise=True
     )
 
@@ -528,7 +526,7 @@ class _Deletions:
         if STAMP in batch.schema.names:
             raise _refused(path)
         # As rows, the others belong to the ranges that they begin in.
-        self._waiting.append(Run(path, level, [share(sorted_batch(batch), self._low, self._high)]))
+        self._waiting.append(Run(path, level, [slice_keys(sorted_batch(batch), self._low, self._high)]))
         if self._high is not None:
             batch = batch.filter(pc.less(batch.column(KEY), scalar_of(self._high, pa.binary())))
         if self._low:
@@ -543,9 +541,9 @@ class _Deletions:
             self._covers = covers_of(self._every)
         return self._covers
 
-    def take(self, frontier: bytes | None) -> list[list[Run]]:
+    def take(self, limit: bytes | None) -> list[list[Run]]:
         """As rows of their own: those that begin below a key, each run as a group."""
-        taken, self._waiting = _cut(self._waiting, frontier)
+        taken, self._waiting = _cut(self._waiting, limit)
         return [[run] for run in taken]
 
 
@@ -580,14 +578,14 @@ class _Feed:
                 return
         self.done = True
 
-    def take(self, frontier: bytes | None) -> list[Run]:
+    def take(self, limit: bytes | None) -> list[Run]:
         """The entries below a key; `None`: all."""
-        taken, self._pending = _cut(self._pending, frontier)
+        taken, self._pending = _cut(self._pending, limit)
         return taken
 
-    def take_strays(self, frontier: bytes | None) -> list[list[Run]]:
+    def take_strays(self, limit: bytes | None) -> list[list[Run]]:
         """Those that are given before a key, each run as a group."""
-        taken, self._strays = _cut(self._strays, frontier)
+        taken, self._strays = _cut(self._strays, limit)
         return [[run] for run in taken]
 
 
@@ -604,14 +602,14 @@ def only(batch: pa.RecordBatch, *, deletions: bool) -> pa.RecordBatch:
 _EMPTY = batch_of_rows([], ENTRY_SCHEMA)
 
 
-def _cut(runs: list[Run], frontier: bytes | None) -> tuple[list[Run], list[Run]]:
+def _cut(runs: list[Run], limit: bytes | None) -> tuple[list[Run], list[Run]]:
     """Runs of one batch each, cut in two by a key."""
-    if frontier is None:
+    if limit is None:
         return runs, []
     below, rest = [], []
     for run in runs:
         (batch,) = run.batches
-        count = count_below(batch.column(KEY), frontier)
+        count = count_below(batch.column(KEY), limit)
         if count:
             below.append(Run(run.path, run.level, [batch.slice(0, count)]))
         if count < batch.num_rows:

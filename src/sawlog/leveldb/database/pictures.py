@@ -18,7 +18,7 @@ from sawlog.leveldb.database.version import DatabaseVersion
 from sawlog.pictures import Box, KeySpan, Picture, Sums, key_text, last_key_text, over_keys
 
 if TYPE_CHECKING:
-    from sawlog.leveldb.database.merge import Settled
+    from sawlog.leveldb.database.merge import MergedEntries
 
 _FATES = ("live", "older versions", "deletions")
 _DELETES = np.array(["delete" in name for name in OPERATION_NAMES])
@@ -50,10 +50,10 @@ class Charts:
         self._version = version
         self._fates: dict[tuple[str, int], _Fate] = {}
 
-    def add(self, settled: Settled) -> None:
+    def add(self, entries: MergedEntries) -> None:
         """Count all entries of a part."""
-        fates = np.where(settled.live, 0, np.where(_DELETES[settled.codes], 2, 1))
-        for run, sizes, rows in zip(settled.runs, *settled.sizes(fates, len(_FATES)), strict=True):
+        fates = np.where(entries.live, 0, np.where(_DELETES[entries.codes], 2, 1))
+        for run, sizes, rows in zip(entries.runs, *entries.sizes(fates, len(_FATES)), strict=True):
             one = self._fate(posixpath.basename(run.path), run.level)
             for name, size, count in zip(_FATES, sizes.tolist(), rows.tolist(), strict=True):
                 one.sizes[name] += size

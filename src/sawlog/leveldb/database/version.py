@@ -22,7 +22,7 @@ from sawlog.leveldb.database.layout import (
     MANIFEST_NAME,
     TABLE_NAME,
 )
-from sawlog.leveldb.log.head import live_manifest, settle_dialect
+from sawlog.leveldb.log.head import live_manifest, resolve_dialect
 from sawlog.leveldb.log.layout import Dialect
 from sawlog.leveldb.options import DatabaseReadOptions, LogReadOptions, TableReadOptions
 from sawlog.leveldb.records.edits import EDITS_SCHEMA, EditRange, Version
@@ -48,7 +48,7 @@ class LiveTable:
         end: The user key after its last one, and after the first one in any case.
         part: Whether it is a part of a file; what else the file holds belongs to others, or to nobody any more.
         blobs: The numbers of Pebble's blob files that its entries lead to, in the order in which they count them.
-        told: Of several parts of a file: from which key on, and before which, it answers for what is wrong there.
+        reported: Of several parts of a file: from which key on, and before which, it reports what is wrong there.
         sequence: The sequence number of all of its entries, which those of a table that was ingested do not have
             themselves; `None` where there are several.
     """
@@ -59,7 +59,7 @@ class LiveTable:
     end: bytes
     part: bool = False
     blobs: tuple[int, ...] = ()
-    told: tuple[bytes, bytes | None] = (b"", None)
+    reported: tuple[bytes, bytes | None] = (b"", None)
     sequence: int | None = None
 
 
@@ -132,10 +132,7 @@ def read_version(files: Sequence[File], column_family: str, storage: Storage) ->
     """
     manifest = _manifest(files, storage)
     scan = Scan(view="edits", options=LogReadOptions(), storage=storage)
-    projection = Projection.of(EDITS_SCHEMA, scan)
-    whole = EditRange(
-        scan, projection, manifest.path, manifest.size, manifest, 0, manifest.size, synced=True, dialect="auto"
-    )
+    whole = EditRange.whole(manifest, scan, Projection.of(EDITS_SCHEMA, scan), "auto")
     version = Version()
     comparator = ""
     logs: dict[int, int] = {}
@@ -173,7 +170,7 @@ def read_version(files: Sequence[File], column_family: str, storage: Storage) ->
         if number in stored and of == family
     }
     ordered = tuple(file for _, file in sorted(live.items()))
-    dialect = settle_dialect(manifest, "auto", storage)
+    dialect = resolve_dialect(manifest, "auto", storage)
     if dialect == "pebble":
         unnamed = {int(match[1]): file for file in dead if (match := TABLE_NAME.match(file.name))}
         for number, sequence in _ingested(ordered, storage):
@@ -272,7 +269,7 @@ def _ingested(logs: Sequence[File], storage: Storage) -> Iterator[tuple[int, int
     scan = Scan(view="writes", options=LogReadOptions(), storage=storage)
     projection = Projection.of(_INGESTS, scan)
     for log in logs:
-        whole = WriteRange(scan, projection, log.path, log.size, log, 0, log.size, synced=True, dialect="pebble")
+        whole = WriteRange.whole(log, scan, projection, "pebble")
         for batch in whole.decode(_INGESTS, Findings("skip")):
             found = batch.filter(pc.equal(batch.column("operation"), scalar_of(INGEST, pa.string())))
             for key, sequence in zip(
@@ -287,16 +284,16 @@ def unnamed_table(file: File, sequence: int | None, storage: Storage, comparator
 
     scan = Scan(options=TableReadOptions(comparator=comparator), storage=storage)
     schema = SCHEMAS["internal"]
-    whole = TableRange(scan, Projection.of(schema, scan), file.path, file.size, file, 0, file.size, False)
+    whole = TableRange.whole(file, scan, Projection.of(schema, scan))
     smallest, end = None, b""
     for batch in whole.decode(schema, Findings("skip")):
-        keys, behind = (
+        keys, ends = (
             batch.column(KEY),
             batch.filter(pc.equal(batch.column(OPERATION), scalar_of("delete_range", pa.string()))).column(VALUE),
         )
         first, last = pc.min_max(keys).values()
         smallest = first.as_py() if smallest is None else min(smallest, first.as_py())
-        end = max(end, last.as_py() + b"\0", pc.max(behind).as_py() or b"")
+        end = max(end, last.as_py() + b"\0", pc.max(ends).as_py() or b"")
     return LiveTable(file, 0, smallest or b"", end or b"\0", sequence=sequence)
 
 
@@ -309,6 +306,8 @@ def _shared(tables: Sequence[LiveTable]) -> list[LiveTable]:
     for table in tables:
         keys = begins.get(table.file.path, [])
         at = bisect_left(keys, table.smallest)
-        told = (keys[at] if at else b"", keys[at + 1] if at + 1 < len(keys) else None) if table.part else table.told
-        found.append(replace(table, told=told))
+        reported = (
+            (keys[at] if at else b"", keys[at + 1] if at + 1 < len(keys) else None) if table.part else table.reported
+        )
+        found.append(replace(table, reported=reported))
     return found

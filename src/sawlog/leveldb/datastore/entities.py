@@ -93,7 +93,7 @@ class EntityRange(LogRange):
             if plain is not None:
                 yield from self._render(decoder, records, plain, columns, schema, findings)
                 continue
-            for entities, failed in self._pieces(decoder, records):
+            for entities, failed in self._splits(decoder, records):
                 findings.rows += len(entities)
                 yield pa.RecordBatch.from_arrays([columns[name](entities) for name in schema.names], schema=schema)
                 if failed is not None:
@@ -105,10 +105,10 @@ class EntityRange(LogRange):
         for records in LogRange.decode(self, RECORDS_SCHEMA, findings):
             small = _payload(records) <= MAX_BYTES
             chosen = records.take(pa.array(_plain(records).samples(seen))) if small else records
-            for entities, _ in self._pieces(decoder, chosen):
+            for entities, _ in self._splits(decoder, chosen):
                 yield from entities
 
-    def _pieces(self, decoder: EntityDecoder, records: pa.RecordBatch) -> Iterator[tuple[list[Entity], Damage | None]]:
+    def _splits(self, decoder: EntityDecoder, records: pa.RecordBatch) -> Iterator[tuple[list[Entity], Damage | None]]:
         """Entities as the library decodes them, up to and with the next damage inside a record."""
         for start in range(0, records.num_rows, CHUNK):
             yield from self._decode(decoder, records.slice(start, CHUNK))
@@ -146,7 +146,7 @@ class EntityRange(LogRange):
         others = np.flatnonzero(plain.entities.plain == 0)
         decoded: list[Entity] = []
         damages: list[Damage] = []
-        for entities, failed in self._pieces(
+        for entities, failed in self._splits(
             decoder, records.take(pa.array(others)) if len(others) else records.slice(0, 0)
         ):
             decoded += entities

@@ -47,7 +47,7 @@ def read_kind_export(file: File, storage: Storage) -> KindExport:
         FormatError: When it is none.
     """
     message = _parse("ExportMetadata", storage.read(file.path), file.path)
-    outputs = tuple(_beside(file, name) for one in message.outputs for name in one.file)
+    outputs = tuple(_sibling(file, name) for one in message.outputs for name in one.file)
     export = message.export
     return KindExport(export.name, _time(export.start), _time(export.end), outputs)
 
@@ -95,7 +95,7 @@ def find_outputs(files: Sequence[File], options: LogReadOptions, storage: Storag
         if not layout.OVERALL_NAME.match(overall.name):
             continue
         for pointer in read_overall(overall, options, storage):
-            path = _beside(overall, pointer.path)
+            path = _sibling(overall, pointer.path)
             if path not in kinds:
                 kinds[path] = _existing(path, overall, storage)
     for kind in kinds.values():
@@ -105,7 +105,7 @@ def find_outputs(files: Sequence[File], options: LogReadOptions, storage: Storag
     return list(outputs.values())
 
 
-def _beside(file: File, name: str) -> str:
+def _sibling(file: File, name: str) -> str:
     """The path of a file that the metadata names, relative to its own. Emulators on Windows write backslashes.
 
     Raises:

@@ -13,7 +13,7 @@ from sawlog.fields import FieldParser
 from sawlog.format import OFFSET_COLUMN, PROBE_BYTES, TASK_BYTES, Contents, Fragment, Range, Request, View
 from sawlog.leveldb.log import layout
 from sawlog.leveldb.log.fields import parts
-from sawlog.leveldb.log.head import read_head, settle_dialect
+from sawlog.leveldb.log.head import read_head, resolve_dialect
 from sawlog.leveldb.log.layout import Dialect
 from sawlog.leveldb.log.walk import ROWS_SCHEMA, LogRange, marked
 from sawlog.pictures import Picture
@@ -30,7 +30,10 @@ class LogContents(Contents):
 
     def _ranges(self, request: Request, task_bytes: int | None) -> Iterator[LogRange]:
         """Ranges that begin and end at block boundaries; a filter on `_offset` leaves out what cannot match."""
-        low, high = self._offset_bounds(request)
+        # Damage in front of a block may be noticed only in it.
+        damage = self.scan.view == "damage"
+        first, end = (None, None) if damage else interval(request.projection.query, OFFSET_COLUMN)
+        low, high = max(first or 0, 0), 1 << 62 if end is None else end
         if "stale" in self.scan.options.salvage:
             # Where a log ends, and older records follow, is known from the whole file only.
             low, high, task_bytes = 0, 1 << 62, None
@@ -121,15 +124,9 @@ class LogContents(Contents):
     def _dialect(self, file: File) -> Dialect | Literal["auto"]:
         directory = posixpath.dirname(file.path)
         if directory not in self._dialects:
-            self._dialects[directory] = settle_dialect(file, self.scan.options.dialect, self.scan.storage)
+            self._dialects[directory] = resolve_dialect(file, self.scan.options.dialect, self.scan.storage)
         return self._dialects[directory]
 
     @cached_property
     def _dialects(self) -> dict[str, Dialect | Literal["auto"]]:
         return {}
-
-    def _offset_bounds(self, request: Request) -> tuple[int, int]:
-        """The range of record offsets that the filters leave possible."""
-        # Damage in front of a block may be noticed only in it.
-        first, end = (None, None) if self.scan.view == "damage" else interval(request.projection.query, OFFSET_COLUMN)
-        return max(first or 0, 0), 1 << 62 if end is None else end

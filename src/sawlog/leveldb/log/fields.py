@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from sawlog.fields import Fields, Part, numbers
 from sawlog.leveldb.log import layout
 from sawlog.leveldb.log.layout import Dialect, Role
-from sawlog.leveldb.records.edits import EditError, edit_fields
+from sawlog.leveldb.records.edit import EditError, edit_fields
 from sawlog.leveldb.records.layout import BATCH_HEADER, COUNT_OFFSET, OPERATIONS, Field, Operation
 from sawlog.pictures import key_text
 

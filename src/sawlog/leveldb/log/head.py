@@ -77,7 +77,7 @@ def _judge(head: bytes, dialect: Dialect) -> Callable[[int], int]:
     return judge
 
 
-def settle_dialect(file: File, dialect: Dialect | Literal["auto"], storage: Storage) -> Dialect | Literal["auto"]:
+def resolve_dialect(file: File, dialect: Dialect | Literal["auto"], storage: Storage) -> Dialect | Literal["auto"]:
     """The dialect from the options, or whose database has the log (or its archive), as other files there say.
 
     Where none does, Pebble's logs show by how they end, once they are closed.
@@ -88,16 +88,16 @@ def settle_dialect(file: File, dialect: Dialect | Literal["auto"], storage: Stor
     if posixpath.basename(directory) == layout.ARCHIVE_NAME:
         directory = posixpath.dirname(directory)
     try:
-        beside = {one.name: one for one in storage.files_in(directory or ".")}
+        siblings = {one.name: one for one in storage.files_in(directory or ".")}
     except (FileNotFoundError, NotADirectoryError, PermissionError):
         return dialect
-    if any(name.startswith(layout.PEBBLE_MARKER) for name in beside):
+    if any(name.startswith(layout.PEBBLE_MARKER) for name in siblings):
         return "pebble"
-    if layout.IDENTITY_NAME in beside:
+    if layout.IDENTITY_NAME in siblings:
         return "rocksdb"
-    for name in sorted(beside, reverse=True):
+    for name in sorted(siblings, reverse=True):
         if layout.OPTIONS_NAME.match(name):
-            options = storage.read(beside[name].path, 0, layout.OPTIONS_HEAD)
+            options = storage.read(siblings[name].path, 0, layout.OPTIONS_HEAD)
             return next((owner for key, owner in layout.OPTIONS_OWNERS.items() if key in options), dialect)
     return "pebble" if _ends_as_pebble_ends(file, storage) else dialect
 
@@ -182,16 +182,16 @@ def _dialect_of(head: bytes) -> Dialect:
     return "leveldb"
 
 
-def live_manifest(manifests: Iterable[File], beside: Iterable[File], storage: Storage) -> File:
+def live_manifest(manifests: Iterable[File], siblings: Iterable[File], storage: Storage) -> File:
     """The one that Pebble's last marker names, or `CURRENT`; without either, the one with the highest number.
 
     Args:
         manifests: The MANIFEST files of one directory; at least one.
-        beside: The files of that directory.
+        siblings: The files of that directory.
         storage: Where they lie.
     """
     by_name = {file.name: file for file in manifests}
-    named = {file.name: file for file in beside}
+    named = {file.name: file for file in siblings}
     marked = [(int(match[1]), match[2]) for match in map(layout.MARKER_NAME.match, named) if match]
     if marked:
         name = max(marked)[1]

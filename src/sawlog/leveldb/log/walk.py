@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal, Self
 
 import numpy as np
 import pyarrow as pa
@@ -270,6 +270,11 @@ class LogRange(FileRange):
     synced: bool
     dialect: Dialect | Literal["auto"]
 
+    @classmethod
+    def whole(cls, file: File, scan: Scan, projection: Projection, dialect: Dialect | Literal["auto"]) -> Self:
+        """One range over all of a log."""
+        return cls(scan, projection, file.path, file.size, file, 0, file.size, synced=True, dialect=dialect)
+
     def decode(self, schema: pa.Schema, findings: Findings) -> Iterator[pa.RecordBatch]:
         """See `Fragment.decode`. Section 5.2 of the format gives every record to exactly one range."""
         with closing(self.scan.storage.open(self.file, self.end)) as source:
@@ -321,8 +326,7 @@ class LogRange(FileRange):
 def whole_log(file: File, options: LogReadOptions, storage: Storage) -> LogRange:
     """One range over all of a log, delivering everything intact."""
     scan = Scan(options=options, on_damage="skip", storage=storage)
-    projection = Projection.of(ROWS_SCHEMA, scan)
-    return LogRange(scan, projection, file.path, file.size, file, 0, file.size, synced=True, dialect=options.dialect)
+    return LogRange.whole(file, scan, Projection.of(ROWS_SCHEMA, scan), options.dialect)
 
 
 def _former_lives(fragment: LogRange, walk: Walk, schema: pa.Schema) -> Iterator[pa.RecordBatch]:

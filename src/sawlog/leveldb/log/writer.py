@@ -15,7 +15,7 @@ from sawlog.errors import OptionError
 from sawlog.format import OFFSET_COLUMN, PROBE_BYTES
 from sawlog.leveldb.log import kernels as k
 from sawlog.leveldb.log import layout
-from sawlog.leveldb.log.head import LogHead, read_head, settle_dialect
+from sawlog.leveldb.log.head import LogHead, read_head, resolve_dialect
 from sawlog.leveldb.log.layout import RECORD_COLUMN
 from sawlog.leveldb.log.walk import ROWS_SCHEMA, LogRange, Metadata, Walk, whole_log
 from sawlog.leveldb.options import LogReadOptions, LogWriteOptions
@@ -104,7 +104,7 @@ class _Appended:
             raise OptionError(f"{path}: append=True needs a local file; object stores cannot change one in place")
         file = File(name, os.path.getsize(name))
         # A torn first fragment does not tell whose it is.
-        dialect = settle_dialect(file, "rocksdb" if options.dialect == "rocksdb" else "auto", storage)
+        dialect = resolve_dialect(file, "rocksdb" if options.dialect == "rocksdb" else "auto", storage)
         head = read_head(storage.read(name, 0, PROBE_BYTES), file, dialect, storage)
         if head.compression != layout.Compression.NONE:
             raise OptionError(f"{path}: append=True cannot continue a compressed log")
@@ -156,7 +156,7 @@ def repair(file: File, target: str, options: LogReadOptions, storage: Storage) -
         closing(storage.open(file.path)) as source,
     ):
         head = read_head(
-            storage.read(file.path, 0, PROBE_BYTES), file, settle_dialect(file, options.dialect, storage), storage
+            storage.read(file.path, 0, PROBE_BYTES), file, resolve_dialect(file, options.dialect, storage), storage
         )
         log = whole_log(file, options, storage)
         ahead = None

@@ -235,7 +235,7 @@ class Fold:
         """The last state of all keys, in the order in which they came about."""
         self._fold()
         rows = self._delete_ranges(self._folded) if self._ranges else self._folded
-        return rows.take(fixed_array(pa.int64(), _in_order(rows))).select(self._given.names)
+        return rows.take(fixed_array(pa.int64(), _effect_order(rows))).select(self._given.names)
 
     def _ordered(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Operations with the columns of `_ORDER`."""
@@ -308,7 +308,7 @@ class Fold:
         rows = pa.concat_batches([self._folded, *self._waiting])
         self._waiting.clear()
         self._rows = self._bytes = 0
-        keys, order = _key_numbers(rows), _in_order(rows)
+        keys, order = _key_numbers(rows), _effect_order(rows)
         last = np.zeros(int(keys.max(initial=-1)) + 1, np.int64)
         last[keys[order]] = order  # of several values for one place, the last one stays
         self._folded = rows.take(fixed_array(pa.int64(), np.sort(last)))
@@ -318,9 +318,9 @@ class Fold:
         import pyarrow.compute as pc
 
         ranges = pa.concat_batches(self._ranges)
-        ranges = ranges.take(fixed_array(pa.int64(), _in_order(ranges)))
+        ranges = ranges.take(fixed_array(pa.int64(), _effect_order(ranges)))
         rows = rows.take(pc.sort_indices(rows, sort_keys=[("column_family", "ascending"), ("key", "ascending")]))
-        order = _in_order(pa.concat_batches([rows, ranges]))
+        order = _effect_order(pa.concat_batches([rows, ranges]))
         ranks = np.empty(len(order), np.int64)
         ranks[order] = np.arange(len(order))
         states, deletions = np.split(ranks, [rows.num_rows])
@@ -349,7 +349,7 @@ class Fold:
         return pa.concat_batches([rows.filter(array_of(~dead, pa.bool_())), deleted])
 
 
-def _in_order(rows: pa.RecordBatch) -> NDArray[np.int64]:
+def _effect_order(rows: pa.RecordBatch) -> NDArray[np.int64]:
     """The places of rows, in the order of `_ORDER`."""
     return np.lexsort([values_of(rows.column(name), np.int64) for name in reversed(_ORDER)])
 

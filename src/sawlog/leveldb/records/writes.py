@@ -73,17 +73,18 @@ class WriteRange(LogRange):
 
     def decode(self, schema: pa.Schema, findings: Findings) -> Iterator[pa.RecordBatch]:
         """See `Fragment.decode`. What follows an error in a batch is damage; so is a wrong count."""
-        decoders: dict[bool, _Decoder] = {}
+        decoders: dict[bool, tuple[_Decoder, Findings]] = {}
         for records in super().decode(marked(RECORDS_SCHEMA, self.scan.options), findings):
             findings.rows -= records.num_rows
             stale = STALE_COLUMN in records.schema.names and records.column(STALE_COLUMN).true_count > 0
             if stale not in decoders:
                 # What cannot be read of a log's former life is no damage.
                 ledger = Findings("skip") if stale else findings
-                decoders[stale] = _Decoder(self.path, self.head.dialect, schema, ledger)
-            for batch in decoders[stale].batches(records):
+                decoders[stale] = _Decoder(self.path, self.head.dialect, schema, ledger), ledger
+            decoder, ledger = decoders[stale]
+            for batch in decoder.batches(records):
                 if stale:
-                    findings.rows += decoders[stale].take_count()
+                    findings.rows, ledger.rows = findings.rows + ledger.rows, 0
                 yield batch
 
 
@@ -146,11 +147,6 @@ class _Decoder:
             self._events,
         )
         return int(k.decode_batches(k.Strings(data, offsets), self._table, self._state, out))
-
-    def take_count(self) -> int:
-        """How many rows were counted since the last call; then they are no longer."""
-        rows, self._findings.rows = self._findings.rows, 0
-        return rows
 
     def _batch(self, rows: int, records: pa.RecordBatch) -> pa.RecordBatch:
         arrays = [self._column(name, rows, records) for name in self._schema.names]

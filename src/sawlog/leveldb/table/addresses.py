@@ -23,7 +23,7 @@ from sawlog.leveldb.table.layout import (
     TYPED_ENTITY_VERSION,
     Kind,
 )
-from sawlog.leveldb.table.pebble import Entries, MalformedError, laid_out, split_rows
+from sawlog.leveldb.table.pebble import Entries, MalformedError, encode_plain, split_rows
 from sawlog.varints import decode_varints, encode_varint, varints_and_ends
 
 if TYPE_CHECKING:
@@ -146,7 +146,7 @@ class EmbeddedLayer:
             at += len(content)
             if operation == layout.BLOB_INDEX:
                 trailers[row] = trailers[row] & ~_TYPE | np.uint64(layout.PUT)
-        return laid_out(entries, whole, self._rules.longest)
+        return encode_plain(entries, whole, self._rules.longest)
 
     def _split(self, content: pa.Buffer) -> Entries | Flaw:
         if k.values_apart(np.frombuffer(content, np.uint8)):

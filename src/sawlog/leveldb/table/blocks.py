@@ -113,8 +113,13 @@ class BlockRules:
         handles = np.array([(offset, size)], k.HANDLE)
         found: np.void = self.judge(window, offset, handles)[0]
         if found["kind"] == Kind.CHECKSUM_MISMATCH and self.dialect != "pebble":
-            place = _global_sequence(bytes(window[:size]))
-            if place is not None:
+            fixed = (
+                (end - start, start)
+                for key, start, end in _entries(bytes(window[:size]))
+                if key == layout.GLOBAL_SEQUENCE
+            )
+            width, place = next(fixed, (0, 0))
+            if width == layout.GLOBAL_SEQUENCE_SIZE:
                 before = window.copy()
                 before[place : place + layout.GLOBAL_SEQUENCE_SIZE] = 0
                 restored = self.judge(before, offset, handles)[0]
@@ -168,14 +173,6 @@ def entries(content: pa.Buffer) -> Iterator[tuple[bytes, bytes]]:
     data = content.to_pybytes()
     for key, start, end in _entries(data):
         yield key, data[start:end]
-
-
-def _global_sequence(data: bytes) -> int | None:
-    """Where in a block of properties the value is that RocksDB may have changed when it took in the table."""
-    for key, start, end in _entries(data):
-        if key == layout.GLOBAL_SEQUENCE and end - start == layout.GLOBAL_SEQUENCE_SIZE:
-            return start
-    return None
 
 
 def _entries(data: bytes) -> Iterator[tuple[bytes, int, int]]:

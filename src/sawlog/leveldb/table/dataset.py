@@ -19,7 +19,7 @@ from sawlog.leveldb.records.layout import VARINT64_BYTES
 from sawlog.leveldb.table import layout
 from sawlog.leveldb.table.blocks import block_damage
 from sawlog.leveldb.table.fields import DATA_BLOCK, named_spans, parts
-from sawlog.leveldb.table.meta import SPARED, BoundsReader, Role, TableMap, on_keys, separators, told
+from sawlog.leveldb.table.meta import SPARED, BoundsReader, Role, TableMap, on_keys, separators, spared_blocks
 from sawlog.leveldb.table.rows import SpanWalk, TableRange, table_map
 from sawlog.pictures import MOST_LANES, Picture, Sums
 from sawlog.storage import File, Source
@@ -197,7 +197,7 @@ class TableContents(Contents):
             facts["comparator"] = table.comparator
         facts["data blocks"] = len(table.handles)
         if self._prunes(request):
-            facts[SPARED] = told((table_map(file, self.scan) for file in self.files), request.projection)
+            facts[SPARED] = spared_blocks((table_map(file, self.scan) for file in self.files), request.projection)
         return facts
 
 

@@ -115,8 +115,8 @@ def block_bounds(table: TableMap, projection: Projection) -> tuple[int, int]:
     # What comes after the last separator is in the last block, if anywhere.
     first = min(_search(index, count, low), count - 1) if low is not None and count else 0
     # A key that equals a separator may go on in the next block.
-    behind = min(_search(index, count, end) + 1, count) if end is not None else count
-    return first, behind
+    after = min(_search(index, count, end) + 1, count) if end is not None else count
+    return first, after
 
 
 def on_keys(projection: Projection) -> bool:
@@ -124,13 +124,13 @@ def on_keys(projection: Projection) -> bool:
     return interval(projection.query, KEY) != (None, None)
 
 
-def told(tables: Iterable[TableMap | None], projection: Projection) -> str:
+def spared_blocks(tables: Iterable[TableMap | None], projection: Projection) -> str:
     """What filters on the key spare of some tables, for people."""
     blocks = read = 0
     for table in filter(None, tables):
-        first, behind = block_bounds(table, projection)
+        first, after = block_bounds(table, projection)
         blocks += len(table.handles)
-        read += max(behind - first, 0)
+        read += max(after - first, 0)
     return f"{blocks - read} of {blocks} data blocks"
 
 
@@ -395,9 +395,9 @@ def read_footer(tail: bytes, size: int, where: str) -> Footer:
 def _check_footer(footer: bytes, size: int, where: str) -> None:
     """Raise unless a footer of Pebble's has the checksum that it states."""
     place = len(footer) - layout.MAGIC_SIZE - layout.VERSION_SIZE - layout.FOOTER_CRC_SIZE
-    behind = place + layout.FOOTER_CRC_SIZE
-    stored = int.from_bytes(footer[place:behind], "little")
-    expected = footer_checksum(footer[:place] + footer[behind:], Checksum.CRC32C, 0, 0)
+    end = place + layout.FOOTER_CRC_SIZE
+    stored = int.from_bytes(footer[place:end], "little")
+    expected = footer_checksum(footer[:place] + footer[end:], Checksum.CRC32C, 0, 0)
     if stored != expected:
         raise _bad_footer(where, size, len(footer), f"a footer with checksum {stored:#010x}; expected {expected:#010x}")
 
@@ -619,8 +619,8 @@ class MapReader:
         table.others.append(("index", index))
         kind = _fixed(table.properties.get(layout.INDEX_TYPE))
         found = self._index_block(index)
-        told = layout.INDEX_TYPE in table.properties or table.footer.dialect == "leveldb"
-        if not told and not self._leads_to_rows(found[0]):
+        known = layout.INDEX_TYPE in table.properties or table.footer.dialect == "leveldb"
+        if not known and not self._leads_to_rows(found[0]):
             kind = IndexType.TWO_LEVEL
         parts = [found]
         if kind == IndexType.TWO_LEVEL:

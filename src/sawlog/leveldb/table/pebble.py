@@ -183,7 +183,7 @@ class Entries(NamedTuple):
     places: NDArray[np.uint8]
 
 
-def laid_out(entries: Entries, whole: NDArray[np.bool_], longest: int) -> tuple[Expanded, int]:
+def encode_plain(entries: Entries, whole: NDArray[np.bool_], longest: int) -> tuple[Expanded, int]:
     """Header, key, trailer and value of each entry that is whole, and no restart points; and how many are not."""
     sources, keys, trailers, values, _ = entries
     lost = int((~whole).sum())
@@ -259,7 +259,7 @@ class BlockLayer:
         trailers = np.where(place == layout.IN_BLOB_FILE, trailers & ~np.uint64(255) | layout.BLOB_INDEX, trailers)
         apart = np.flatnonzero(place == layout.IN_VALUE_BLOCK)
         whole = self._fetch(sources, values, apart) if len(apart) else np.ones(len(trailers), np.bool_)
-        return laid_out(Entries(sources, keys, trailers, values, places), whole, self._rules.longest)
+        return encode_plain(Entries(sources, keys, trailers, values, places), whole, self._rules.longest)
 
     def _fetch(self, sources: list[NDArray[np.uint8]], values: Slices, apart: NDArray[np.int64]) -> NDArray[np.bool_]:
         """Put values in the places of what leads to them. Returns which entries have theirs."""

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass, field
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import pyarrow as pa
@@ -34,7 +34,7 @@ from sawlog.leveldb.table.blocks import Expanded, block_damage, joined
 from sawlog.leveldb.table.layout import Kind
 from sawlog.leveldb.table.meta import BoundsReader, MapReader, Role, TableMap
 from sawlog.leveldb.table.pebble import BlockLayer
-from sawlog.scan import Scan
+from sawlog.scan import Projection, Scan
 from sawlog.storage import File, Source
 
 if TYPE_CHECKING:
@@ -327,7 +327,7 @@ class RowReader(SpanWalk):
             self._state[name] = 0
 
     def _hand_over(self, blocks: NDArray[np.void] | None = None) -> Iterator[pa.RecordBatch]:
-        """Yield the rows so far, then tell of the damage so far."""
+        """Yield the rows so far, then report the damage so far."""
         if not self._state["rows"] and not self._state["events"]:
             return
         rows = int(self._state["rows"])
@@ -405,12 +405,12 @@ def _runs(spans: NDArray[np.void], bounds: Bounds | None) -> Iterator[tuple[int,
     joined = data[1:] & data[:-1] & (offsets[1:] == ends[:-1]) & (numbers[1:] == numbers[:-1] + 1)
     keys = None if bounds is None else np.where(data, bounds.ends[numbers], 0) if len(bounds.ends) else None
     edges = np.flatnonzero(np.concatenate([[True], ~joined, [True]]))[: len(spans) + 1]
-    for begin, behind in zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True):
+    for begin, end in zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True):
         first = begin
-        while first < behind:
-            fitting = int(np.searchsorted(ends[first:behind], offsets[first] + RUN_BYTES, "right"))
+        while first < end:
+            fitting = int(np.searchsorted(ends[first:end], offsets[first] + RUN_BYTES, "right"))
             if keys is not None:
-                fitting = min(fitting, int(np.searchsorted(keys[first:behind], keys[first] + RUN_BYTES, "right")))
+                fitting = min(fitting, int(np.searchsorted(keys[first:end], keys[first] + RUN_BYTES, "right")))
             yield first, first + max(fitting, 1)
             first += max(fitting, 1)
 
@@ -429,6 +429,11 @@ class TableRange(FileRange):
 
     pruned: bool
     map: TableMap | None = field(default=None, repr=False, compare=False)
+
+    @classmethod
+    def whole(cls, file: File, scan: Scan, projection: Projection, **given: Any) -> Self:
+        """One range over all of a table."""
+        return cls(scan, projection, file.path, file.size, file, 0, file.size, **{"pruned": False, **given})
 
     def __getstate__(self) -> dict[str, Any]:
         return {**vars(self), "map": None}

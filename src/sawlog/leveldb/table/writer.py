@@ -278,7 +278,7 @@ def repair(file: File, target: str, options: TableReadOptions, storage: Storage)
     options = replace(options, keys="internal") if options.keys == "stamped" else options
     schema = SCHEMAS[options.keys]
     scan = Scan(options=options, on_damage="skip", storage=storage)
-    fragment = TableRange(scan, Projection.of(schema, scan), file.path, file.size, file, 0, file.size, pruned=False)
+    fragment = TableRange.whole(file, scan, Projection.of(schema, scan))
     table = table_map(file, scan)
     rocksdb = not file.name.endswith(".ldb") if table is None else table.footer.dialect != "leveldb"
     findings = Findings("skip")
