@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from sawlog.arrow import array_of, values_of
+from sawlog.arrow import array_of, boolean_values, values_of
 from sawlog.damage import UNSUPPORTED, Damage, Findings
 from sawlog.leveldb.columns import KEY, OPERATION, VALUE
 from sawlog.leveldb.database.layout import (
@@ -331,14 +331,17 @@ class Blobs:
 
         They are cut by the bytes of these values: many entries may lead to the same.
         """
+        import pyarrow.compute as pc
+
         for batch in batches:
-            names = batch.column(OPERATION).to_numpy(zero_copy_only=False)
-            places = np.flatnonzero(np.isin(names, list(_CODES)))
+            names = batch.column(OPERATION)
+            found = pc.is_in(names, value_set=array_of(list(_CODES), pa.string()))
+            places = np.flatnonzero(boolean_values(found))
             first = size = 0
             values: dict[int, bytes | None] = {}
             for place in places.tolist():
                 key, value = batch.column(KEY)[place].as_py(), batch.column(VALUE)[place].as_py()
-                value = self._read(key, _CODES[names[place]], value)
+                value = self._read(key, _CODES[names[place].as_py()], value)
                 values[place - first] = value
                 size += len(value or b"")
                 if size >= BATCH_BYTES:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from sawlog.arrow import array_of, scalar_of
+from sawlog.arrow import array_of, constant, scalar_of
 from sawlog.damage import Damage, Findings, Tail, TailStatus
 from sawlog.errors import FormatError, SawlogError
 from sawlog.format import FILE_COLUMN, OFFSET_COLUMN, Fragment
@@ -31,7 +31,7 @@ from sawlog.leveldb.columns import (
     Stream,
     name_array,
 )
-from sawlog.leveldb.database.blobs import Part, addressed
+from sawlog.leveldb.database.blobs import Blobs, Part, addressed, blob_file
 from sawlog.leveldb.database.layout import BLOB_NAME, INGEST, TABLE_NAME, Kind
 from sawlog.leveldb.database.version import DatabaseVersion, LiveBlobs, LiveTable, unnamed_table
 from sawlog.leveldb.options import LogReadOptions
@@ -112,7 +112,7 @@ class JudgedTable(TableRange):
 
         table.sequence = self.sequence
         ledger = findings
-        if isinstance(findings, Forwarded):
+        if isinstance(findings, _Forwarded):
             ledger = findings.every
             index = None if table.bounds is None else BoundsReader(table.bounds)
             findings.owns = partial(self._owns, table, index)
@@ -150,7 +150,7 @@ class JudgedTable(TableRange):
         return separator >= first and (end is None or separator < end)
 
 
-class Forwarded(Findings):
+class _Forwarded(Findings):
     """A ledger for one file, that hands damage on, or keeps it to itself.
 
     Args:
@@ -241,12 +241,10 @@ class KeyRange(Fragment):
 
     def _with_blobs(self, entries: MergedEntries, schema: pa.Schema, findings: Findings) -> Iterator[pa.RecordBatch]:
         """Entries with values in the places of those that lead to blob files; without values that are damaged."""
-        from sawlog.leveldb.database.blobs import Blobs
-
         options = self.scan.options
         needed = pa.schema([*schema, *(field for field in STATE_SCHEMA if field.name not in schema.names)])
         batches = entries.batches(needed, _of_runs(entries.runs), every=self.scan.view == "all")
-        ledger = Forwarded(findings, owned=True)
+        ledger = _Forwarded(findings, owned=True)
         verify, longest = options.verify_checksums, options.max_blob_bytes
         with closing(Blobs(self.version, self.scan.storage, ledger, verify=verify, longest=longest)) as blobs:
             for batch in blobs.resolved(batches):
@@ -256,7 +254,7 @@ class KeyRange(Fragment):
 
     def _streams(self, findings: Findings) -> list[list[Stream]]:
         """Newest first: the logs, each table of level 0, and the tables of each other level."""
-        tables = [[self._table_stream(table, findings) for table in group] for group in sorted_groups(self.tables)]
+        tables = [[self._table_stream(table, findings) for table in group] for group in _sorted_groups(self.tables)]
         return [*([stream] for stream in self._log_streams(findings)), *tables]
 
     def _split(self, table: LiveTable) -> tuple[bytes, bytes | None]:
@@ -282,7 +280,7 @@ class KeyRange(Fragment):
         given = {"live": live, "begins": begins, "ends": ends, "reported": reported, "sequence": table.sequence}
         whole = JudgedTable.whole(table.file, scan, projection, pruned=True, **given)
         schema = STAMPED_SCHEMA if self.version.stamped else ENTRY_SCHEMA
-        batches = whole.decode(schema, Forwarded(findings, owned=not begins and not first))
+        batches = whole.decode(schema, _Forwarded(findings, owned=not begins and not first))
         if table.blobs:
             batches = (addressed(batch, table.blobs, BLOB) for batch in batches)
         return Stream(table.file.path, table.level, batches)
@@ -294,7 +292,7 @@ class KeyRange(Fragment):
         scan = Scan(view="writes", on_damage=findings.on_damage, options=options, storage=self.scan.storage)
         projection = Projection.of(WRITES_SCHEMA, scan)
         mode = self.scan.options.recovery
-        replay = Replay(mode, Forwarded(findings, owned=not self.low)) if mode is not None else None
+        replay = Replay(mode, _Forwarded(findings, owned=not self.low)) if mode is not None else None
         for file in self.version.logs:
             whole = WriteRange.whole(file, scan, projection, self.version.dialect)
             ledger = Findings(findings.on_damage, drained=True)
@@ -302,7 +300,7 @@ class KeyRange(Fragment):
             batches = [self._of_family(batch) for batch in found]
             # What is wrong inside of records is found out later than what is wrong around them.
             for damage in sorted(ledger.damages, key=lambda one: one.offset):
-                Forwarded(findings, owned=not self.low).damage(damage)
+                _Forwarded(findings, owned=not self.low).damage(damage)
             if not self.low and ledger.tail is not None and ledger.tail.unfinished:
                 findings.tail = ledger.tail
             if batches:
@@ -364,7 +362,7 @@ class Orphan(KeyRange):
         """See `Fragment.decode`."""
         place = schema.get_field_index(LIVE)
         for batch in super().decode(schema, findings):
-            dead = pa.repeat(pa.scalar(False), batch.num_rows)
+            dead = constant(False, pa.bool_(), batch.num_rows)
             yield batch if place < 0 else batch.set_column(place, schema.field(place), dead)
 
 
@@ -408,8 +406,6 @@ class BlobParts(Fragment):
         yield from ()
 
     def _parts(self, source: Source) -> Iterator[Part]:
-        from sawlog.leveldb.database.blobs import blob_file
-
         verify, longest = self.scan.options.verify_checksums, self.scan.options.max_blob_bytes
         try:
             return blob_file(self.blobs, source, verify=verify, longest=longest).parts()
@@ -417,7 +413,7 @@ class BlobParts(Fragment):
             return iter([Part(0, source.size, str(error))])
 
 
-def sorted_groups(tables: Sequence[LiveTable]) -> list[list[LiveTable]]:
+def _sorted_groups(tables: Sequence[LiveTable]) -> list[list[LiveTable]]:
     """Tables in groups, newest first; those of a group follow each other in key order.
 
     Each of level 0 is one; those of a deeper level are, unless the MANIFEST gives them ranges that overlap.

@@ -164,7 +164,7 @@ class Judge:
         return Damage(live.file.path, offset, 0, Kind.MISPLACED_KEY.name.lower(), detail)
 
     def _wanted(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        return slice_keys(batch, self._begins, self._ends)
+        return _slice_keys(batch, self._begins, self._ends)
 
     def report(self, findings: Findings) -> None:
         """Report the first entry of each place that is not its own, once what precedes it is given."""
@@ -179,7 +179,7 @@ def _first(found: pa.Array) -> int:
     return len(found) if at < 0 else int(at)
 
 
-def slice_keys(batch: pa.RecordBatch, low: bytes, high: bytes | None) -> pa.RecordBatch:
+def _slice_keys(batch: pa.RecordBatch, low: bytes, high: bytes | None) -> pa.RecordBatch:
     """The entries on keys in `[low, high)`, of such as are in key order."""
     keys = batch.column(KEY)
     first = count_below(keys, low) if low else 0
@@ -188,7 +188,7 @@ def slice_keys(batch: pa.RecordBatch, low: bytes, high: bytes | None) -> pa.Reco
 
 
 BATCH_ROWS = 64 << 10
-PICKED_BYTES = 16 << 20
+_PICKED_BYTES = 16 << 20
 """Bytes of values that are picked for a batch."""
 LONG = 1024
 """So many entries that stand together are delivered as they stand."""
@@ -310,7 +310,7 @@ class MergedEntries:
         sizes = self._value_sizes[numbers[first:last]].cumsum()
         while first < last:
             done = int(sizes[first - last - 1]) if first > last - len(sizes) else 0
-            fitting = int(np.searchsorted(sizes, done + PICKED_BYTES, "right")) - (len(sizes) - (last - first))
+            fitting = int(np.searchsorted(sizes, done + _PICKED_BYTES, "right")) - (len(sizes) - (last - first))
             stop = min(first + max(1, min(fitting, BATCH_ROWS)), last)
             yield first, stop
             first = stop
@@ -370,7 +370,10 @@ class MergedEntries:
 
     def _entries(self) -> k.Entries:
         """The columns as kernels take them. Entries that are not in their place come first there, and do nothing."""
-        ranks = _ranks(self._stamps, self._sequences) if len(self._stamps) else self._sequences
+        ranks = self._sequences
+        if len(self._stamps):  # what is newer has the higher number: by timestamps, and then by sequence numbers
+            ranks = np.empty(len(self._stamps), np.int64)
+            ranks[np.lexsort((self._sequences, self._stamps))] = np.arange(len(ranks))
         effects = _effects()[self._codes]
         if self._strays is not None:
             ranks = np.where(self._strays, np.iinfo(np.int64).max, ranks)
@@ -442,13 +445,6 @@ def _sorted(entries: k.Entries, first: int, last: int) -> NDArray[np.int64]:
     return numbers
 
 
-def _ranks(stamps: NDArray[np.uint64], sequences: NDArray[np.int64]) -> NDArray[np.int64]:
-    """What is newer has the higher number: by timestamps, and then by sequence numbers."""
-    ranks = np.zeros(len(stamps), np.int64)
-    ranks[np.lexsort((sequences, stamps))] = np.arange(len(stamps))
-    return ranks
-
-
 def sorted_batch(batch: pa.RecordBatch) -> pa.RecordBatch:
     """Entries in key order, newest first where keys are equal."""
     stamped = [(STAMP, "descending")] if STAMP in batch.schema.names else []
@@ -456,7 +452,7 @@ def sorted_batch(batch: pa.RecordBatch) -> pa.RecordBatch:
     return batch.take(order)
 
 
-def covers_of(ranges: Sequence[pa.RecordBatch]) -> k.Covers:
+def _covers_of(ranges: Sequence[pa.RecordBatch]) -> k.Covers:
     """Range deletions as disjoint ranges, each with the newest that covers it."""
     columns = ([one for batch in ranges for one in batch.column(name).to_pylist()] for name in (KEY, VALUE, SEQUENCE))
     edges, sequences = newest_ranges(zip(*columns, strict=True))
@@ -484,7 +480,7 @@ def merged(
             for batch in run.batches:
                 if only(batch, deletions=True).num_rows:
                     raise _refused(run.path)
-        yield MergedEntries(runs, covers_of([]), bytewise=False)
+        yield MergedEntries(runs, _covers_of([]), bytewise=False)
         return
     deletions = _Deletions(low, high)
     feeds = [_Feed(group, deletions) for group in groups]
@@ -526,7 +522,7 @@ class _Deletions:
         if STAMP in batch.schema.names:
             raise _refused(path)
         # As rows, the others belong to the ranges that they begin in.
-        self._waiting.append(Run(path, level, [slice_keys(sorted_batch(batch), self._low, self._high)]))
+        self._waiting.append(Run(path, level, [_slice_keys(sorted_batch(batch), self._low, self._high)]))
         if self._high is not None:
             batch = batch.filter(pc.less(batch.column(KEY), scalar_of(self._high, pa.binary())))
         if self._low:
@@ -538,7 +534,7 @@ class _Deletions:
     def covers(self) -> Covers:
         """Which keys they delete."""
         if self._covers is None:
-            self._covers = covers_of(self._every)
+            self._covers = _covers_of(self._every)
         return self._covers
 
     def take(self, limit: bytes | None) -> list[list[Run]]:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 import pyarrow as pa
 
-from sawlog.arrow import constant_string
+from sawlog.arrow import array_of, constant_string, fixed_array, values_of
 from sawlog.damage import Damage, Findings
 from sawlog.errors import SchemaError
 from sawlog.format import FILE_COLUMN, OFFSET_COLUMN, Format, Request, Scan, View
@@ -104,7 +104,7 @@ class EntityRange(LogRange):
         decoder = EntityDecoder()
         for records in LogRange.decode(self, RECORDS_SCHEMA, findings):
             small = _payload(records) <= MAX_BYTES
-            chosen = records.take(pa.array(_plain(records).samples(seen))) if small else records
+            chosen = records.take(array_of(_plain(records).samples(seen), pa.int64())) if small else records
             for entities, _ in self._splits(decoder, chosen):
                 yield from entities
 
@@ -117,7 +117,7 @@ class EntityRange(LogRange):
         data, bounds = binary_parts(records.column(RECORD_COLUMN))
         payload, ends = data.data, bounds.tolist()
         messages = decoder.parse([bytes(payload[a:b]) for a, b in itertools.pairwise(ends)])
-        offsets = records.column(OFFSET_COLUMN).to_numpy().tolist()
+        offsets = values_of(records.column(OFFSET_COLUMN), np.int64).tolist()
         wanted = self.scan.options.table
         entities: list[Entity] = []
         for index, (offset, message) in enumerate(zip(offsets, messages, strict=True)):
@@ -147,23 +147,23 @@ class EntityRange(LogRange):
         decoded: list[Entity] = []
         damages: list[Damage] = []
         for entities, failed in self._splits(
-            decoder, records.take(pa.array(others)) if len(others) else records.slice(0, 0)
+            decoder, records.take(fixed_array(pa.int64(), others)) if len(others) else records.slice(0, 0)
         ):
             decoded += entities
             damages += [failed] if failed is not None else []
-        starts = records.column(OFFSET_COLUMN).to_numpy()
+        starts = values_of(records.column(OFFSET_COLUMN), np.int64)
         offsets = np.append(starts[plain.entities.rows], np.array([entity.offset for entity in decoded], np.int64))
         kept = self._kept(plain.entities, len(decoded))
         if damages and findings.on_damage == "fail":
             kept &= offsets < damages[0].offset
         order = np.argsort(offsets, kind="stable")
-        chosen = pa.array(order[kept[order]])
+        chosen = fixed_array(pa.int64(), order[kept[order]])
 
         def column(name: str) -> pa.Array:
             if name == FILE_COLUMN:
                 return constant_string(self.path, len(chosen))
             if name == OFFSET_COLUMN:
-                return pa.array(offsets).take(chosen)
+                return fixed_array(pa.int64(), offsets).take(chosen)
             both = plain.column(name)
             if decoded:
                 both = pa.concat_arrays([both, columns[name](decoded)])
@@ -229,22 +229,22 @@ def _column(field: pa.Field, path: str, *, typed: bool) -> Callable[[list[Entity
     if name == FILE_COLUMN:
         return lambda entities: constant_string(path, len(entities))
     if name == OFFSET_COLUMN:
-        return lambda entities: pa.array([entity.offset for entity in entities], kind)
+        return lambda entities: array_of([entity.offset for entity in entities], kind)
     if typed:
         return _typed_column(field)
     if name == "path":
-        return lambda entities: pa.array([entity.path for entity in entities], kind)
+        return lambda entities: array_of([entity.path for entity in entities], kind)
     if name == "properties":
         encode = json_encoder()
         return lambda entities: _texts([encode(entity.properties) for entity in entities])
-    return lambda entities: pa.array([entity.key[name] for entity in entities], kind)
+    return lambda entities: array_of([entity.key[name] for entity in entities], kind)
 
 
 def _typed_column(field: pa.Field) -> Callable[[list[Entity]], pa.Array]:
     """What makes the column of one property, or of the keys."""
     name, kind = field.name, field.type
     if name == KEY_PROPERTY:
-        return lambda entities: pa.array([{**entity.key, "path": entity.path} for entity in entities], kind)
+        return lambda entities: array_of([{**entity.key, "path": entity.path} for entity in entities], kind)
     convert = converter(field)
 
     def array(entities: list[Entity]) -> pa.Array:

@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 
 import pyarrow as pa
 
+from sawlog.arrow import array_of
 from sawlog.errors import SchemaError
 from sawlog.guard import Undecodable, decode_by
 from sawlog.leveldb.datastore.layout import EXACT_INTEGER
@@ -168,7 +169,7 @@ def read_typed(texts: pa.Array, fields: Sequence[pa.Field]) -> list[pa.Array] | 
     from pyarrow.json import ParseOptions, ReadOptions, read_json
 
     if not len(texts):
-        return [pa.array([], field.type) for field in fields]
+        return [array_of([], field.type) for field in fields]
     data = texts.buffers()[2]
     schema = pa.schema([pa.field(field.name, _as_json(field)) for field in fields])
     table = decode_by(
@@ -204,7 +205,7 @@ def _from_json(array: pa.Array, field: pa.Field) -> pa.Array:
     if pa.types.is_null(array.type):
         return pa.nulls(len(array), kind)
     if pa.types.is_binary(kind):
-        return pa.array([None if text is None else b64decode(text) for text in array.to_pylist()], kind)
+        return array_of([None if text is None else b64decode(text) for text in array.to_pylist()], kind)
     if pa.types.is_list(kind):
         values = _from_json(array.values, kind.value_field)
         return pa.Array.from_buffers(kind, len(array), array.buffers()[:2], array.null_count, array.offset, [values])

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
+from sawlog.arrow import values_of
 from sawlog.chain.records import RecordWriter, invalid_array
 from sawlog.damage import Findings
 from sawlog.errors import OptionError
@@ -165,7 +166,7 @@ def repair(file: File, target: str, options: LogReadOptions, storage: Storage) -
         if ahead is not None:
             _carry_over(ahead, file, writer, storage)
         for batch in Walk(log, source, head, schema, findings, metadata).batches():
-            offsets = batch.column(OFFSET_COLUMN).to_numpy()
+            offsets = values_of(batch.column(OFFSET_COLUMN), np.int64)
             records = batch.select([RECORD_COLUMN])
             first = 0
             while metadata and len(offsets) and metadata[0].offset < offsets[-1]:

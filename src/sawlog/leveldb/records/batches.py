@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sawlog.arrow import Column, binary_array
+from sawlog.arrow import Column, binary_array, boolean_values, values_of
 from sawlog.errors import OptionError, SchemaError
 from sawlog.format import OFFSET_COLUMN, PROVENANCE
 from sawlog.leveldb.columns import binary_parts, name_array
@@ -122,7 +122,7 @@ class BatchBuilder:
             row = codes.is_null().index(True).as_py()
             known = ", ".join(layout.NAMES)
             raise SchemaError(f"column 'operation', row {self._row + row}: {column[row].as_py()!r} is none of {known}")
-        numbers: NDArray[np.int8] = codes.to_numpy().astype(np.int8)
+        numbers: NDArray[np.int8] = values_of(codes, np.int32).astype(np.int8)
         return numbers
 
     def _integers(self, batch: pa.RecordBatch, name: str, largest: int) -> NDArray[np.int64] | None:
@@ -134,7 +134,7 @@ class BatchBuilder:
             raise SchemaError(f"column {name!r} is {column.type}; expected integers")
         if column.null_count:
             raise SchemaError(f"column {name!r}, row {self._row + column.is_null().index(True).as_py()}: null")
-        numbers: NDArray[np.int64] = column.cast(pa.int64()).to_numpy()
+        numbers: NDArray[np.int64] = values_of(column.cast(pa.int64()), np.int64)
         wrong = (numbers < 0) | (numbers > largest)
         if wrong.any():
             row = int(wrong.argmax())
@@ -166,7 +166,7 @@ class BatchBuilder:
             raise SchemaError(f"column {name!r} is {kind}; expected binary or strings")
         needs = np.array([operation.key if name == "key" else operation.value for operation in layout.OPERATIONS])
         needed = needs[operations]
-        valid = column.is_valid().to_numpy(zero_copy_only=False)
+        valid = boolean_values(column.is_valid())
         wrong = needed != valid
         if wrong.any():
             row = int(wrong.argmax())
@@ -213,7 +213,7 @@ class BatchBuilder:
 
 def _group_start(offsets: pa.Array, row: int) -> int:
     """The first of the rows up to `row` that have the same offset as it."""
-    different = np.flatnonzero(offsets.to_numpy()[: row + 1] != offsets[row].as_py())
+    different = np.flatnonzero(values_of(offsets, np.int64)[: row + 1] != offsets[row].as_py())
     return int(different[-1]) + 1 if len(different) else 0
 
 

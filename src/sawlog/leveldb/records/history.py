@@ -171,7 +171,7 @@ class ReplayedWrites(Fragment):
 
 FOLD_ROWS = 1 << 20
 """Operations that are gathered before they are folded, unless there are more keys than that."""
-FOLD_BYTES = 256 << 20
+_FOLD_BYTES = 256 << 20
 
 _ORDER = ("_batch", "_place")
 """Columns by which operations take effect: the sequence number of their batch, then their place in the logs.
@@ -301,7 +301,7 @@ class Fold:
         self._waiting.append(rows)
         self._rows += rows.num_rows
         self._bytes += rows.nbytes
-        if self._rows > max(FOLD_ROWS, self._folded.num_rows) or self._bytes > max(FOLD_BYTES, self._folded.nbytes):
+        if self._rows > max(FOLD_ROWS, self._folded.num_rows) or self._bytes > max(_FOLD_BYTES, self._folded.nbytes):
             self._fold()
 
     def _fold(self) -> None:

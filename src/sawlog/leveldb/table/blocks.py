@@ -137,9 +137,9 @@ class BlockRules:
         Returns:
             See `Expanded`.
         """
-        kind = codecs.compression_of(self.dialect, code, stored)
-        if kind is Compression.NONE:
+        if code == Compression.NONE:
             return stored if stored.size <= self.longest else (Kind.BLOCK_TOO_LARGE, stored.size, self.longest)
+        kind = codecs.compression_of(self.dialect, code, stored)
         if kind is None or kind is Compression.XPRESS or self.foreign:
             return Kind.UNKNOWN_COMPRESSION, code, 0
         size, data = codecs.take_size(kind, stored, sized=self._sizes)

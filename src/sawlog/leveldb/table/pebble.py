@@ -159,7 +159,7 @@ def pairs(content: pa.Buffer) -> list[tuple[bytes, bytes]]:
     ]
 
 
-HELD_BYTES = 8 << 20
+_HELD_BYTES = 8 << 20
 """Blocks of values that are kept for the entries to come."""
 _NUMBER = VARINT32_BYTES  # which may end in zeros
 _HEADER = 1 + 2 * _NUMBER
@@ -284,7 +284,7 @@ class BlockLayer:
             if number < len(self._values):
                 content = self._rules.read(self._source, *self._values[number].tolist())[0]
             found = np.zeros(0, np.uint8) if isinstance(content, tuple) else np.frombuffer(content, np.uint8)
-            if sum(map(len, self._held.values())) + len(found) > HELD_BYTES:
+            if sum(map(len, self._held.values())) + len(found) > _HELD_BYTES:
                 self._held.clear()
             self._held[number] = found
         return self._held[number]

@@ -32,7 +32,7 @@ from sawlog.leveldb.table import layout
 from sawlog.leveldb.table.addresses import EmbeddedLayer
 from sawlog.leveldb.table.blocks import Expanded, block_damage, joined
 from sawlog.leveldb.table.layout import Kind
-from sawlog.leveldb.table.meta import BoundsReader, MapReader, Role, TableMap
+from sawlog.leveldb.table.meta import BoundsReader, MapReader, Role, TableMap, block_bounds
 from sawlog.leveldb.table.pebble import BlockLayer
 from sawlog.scan import Projection, Scan
 from sawlog.storage import File, Source
@@ -60,7 +60,7 @@ def split_stamps(keys: pa.Array, path: str) -> tuple[pa.Array, pa.Array]:
     return kept, fixed_array(pa.uint64(), stamps)
 
 
-RUN_BYTES = 4 << 20
+_RUN_BYTES = 4 << 20
 """Stored bytes of blocks that are judged and expanded at a time, unless one is larger."""
 
 
@@ -119,8 +119,8 @@ class SpanWalk:
             self.findings.account.record += length
 
     def _only_zeros(self, offset: int, length: int) -> bool:
-        for start in range(offset, offset + length, RUN_BYTES):
-            if self.source.window(start, min(RUN_BYTES, offset + length - start)).any():
+        for start in range(offset, offset + length, _RUN_BYTES):
+            if self.source.window(start, min(_RUN_BYTES, offset + length - start)).any():
                 return False
         return True
 
@@ -129,9 +129,9 @@ BATCH_ROWS = 64 << 10
 BATCH_BYTES = 4 << 20
 """Bytes of values per batch, unless one is larger; those of keys likewise."""
 EVENT_ROOM = 1024
-LONGEST_KEY = 1 << 10
+_LONGEST_KEY = 1 << 10
 """Room for a key to begin with."""
-SCRATCH_BYTES = 64 << 10
+_SCRATCH_BYTES = 64 << 10
 """Room for an expanded block to begin with."""
 _OF_ROWS = (Role.DATA, Role.RANGE_DELETES)
 
@@ -177,8 +177,8 @@ class RowReader(SpanWalk):
         self._state = np.zeros(1, e.STATE)[0]
         # The first damage stops the kernel: up to there, both policies do the same.
         self._events = np.zeros(2, e.EVENT)
-        self._last = np.zeros(LONGEST_KEY, np.uint8)
-        self._scratch = np.zeros(SCRATCH_BYTES, np.uint8)
+        self._last = np.zeros(_LONGEST_KEY, np.uint8)
+        self._scratch = np.zeros(_SCRATCH_BYTES, np.uint8)
         span = fragment.end - fragment.start
         self._most = min(BATCH_ROWS, span + 1)
         self._operations = np.zeros(self._most, np.uint8)
@@ -198,8 +198,6 @@ class RowReader(SpanWalk):
         yield from self._hand_over()
 
     def _prune(self, spans: NDArray[np.void]) -> NDArray[np.void]:
-        from sawlog.leveldb.table.meta import block_bounds
-
         low, high = block_bounds(self.table, self._range.projection)
         data = spans["role"] == Role.DATA
         spared = data & ((spans["number"] < low) | (spans["number"] >= high))
@@ -240,7 +238,8 @@ class RowReader(SpanWalk):
             elif status == e.EXPAND:
                 self._expand(window, base, blocks)
             elif status == e.UNUSUAL:
-                self._join(window)
+                data = window if state.open == e.IN_WINDOW else self._scratch
+                self._go_on(joined(pa.py_buffer(data[int(state.start) : int(state.start + state.length)])))
             elif status == e.FULL and not state["rows"] and not state["events"]:
                 self._reset(2 * self._room)
             elif status == e.FULL or state["events"]:
@@ -272,13 +271,6 @@ class RowReader(SpanWalk):
                 self._events[int(state.events)] = (Kind.LOST_VALUE, state.block, lost, 0, state.rows)
                 state.events += 1
         self._go_on(content)
-
-    def _join(self, window: NDArray[np.uint8]) -> None:
-        """Lay out the content of the next block as that of others is."""
-        state = self._state
-        data = window if state.open == e.IN_WINDOW else self._scratch
-        content = pa.py_buffer(data[int(state.start) : int(state.start + state.length)])
-        self._go_on(joined(content))
 
     def _go_on(self, content: Expanded) -> None:
         """Have the kernel go on in the next block, of which this is the content; or after it, if it is damaged."""
@@ -396,9 +388,9 @@ def _binary(rows: int, ends: Column, data: Column) -> pa.Array:
 
 
 def _runs(spans: NDArray[np.void], bounds: Bounds | None) -> Iterator[tuple[int, int]]:
-    """Spans that are read together: blocks of rows, one after the other, of about `RUN_BYTES`; each of the others.
+    """Spans that are read together: blocks of rows, one after the other, of about `_RUN_BYTES`; each of the others.
 
-    The separators of a run are expanded for it: of these, too, there are about `RUN_BYTES`.
+    The separators of a run are expanded for it: of these, too, there are about `_RUN_BYTES`.
     """
     offsets, ends, numbers = spans["offset"], spans["offset"] + spans["length"], spans["number"]
     data = spans["role"] == Role.DATA
@@ -408,9 +400,9 @@ def _runs(spans: NDArray[np.void], bounds: Bounds | None) -> Iterator[tuple[int,
     for begin, end in zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True):
         first = begin
         while first < end:
-            fitting = int(np.searchsorted(ends[first:end], offsets[first] + RUN_BYTES, "right"))
+            fitting = int(np.searchsorted(ends[first:end], offsets[first] + _RUN_BYTES, "right"))
             if keys is not None:
-                fitting = min(fitting, int(np.searchsorted(keys[first:end], keys[first] + RUN_BYTES, "right")))
+                fitting = min(fitting, int(np.searchsorted(keys[first:end], keys[first] + _RUN_BYTES, "right")))
             yield first, first + max(fitting, 1)
             first += max(fitting, 1)
 

@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from sawlog.arrow import array_of, values_of
 from sawlog.damage import DamageWarning, Findings
 from sawlog.errors import SchemaError
 from sawlog.format import FileWriter
@@ -30,11 +31,11 @@ from sawlog.varints import encode_varint
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-FORMAT_VERSION = 5
+_FORMAT_VERSION = 5
 """Of RocksDB's tables that are written: the last one that needs no checksum of the footer."""
-MOST_IN_BLOCK = 1 << 31
+_MOST_IN_BLOCK = 1 << 31
 """A block with one entry may grow to this."""
-GAIN = 8
+_GAIN = 8
 """A block is stored compressed where that takes an eighth less."""
 
 _TYPES = {name: code for code, name in layout.OPERATIONS.items()}
@@ -74,8 +75,8 @@ class TableWriter(FileWriter):
         types = self._types(batch)
         if _TYPES["delete_range"] in types:
             ranges = types == _TYPES["delete_range"]
-            self._add_ranges(batch.filter(pa.array(ranges)), sequences[ranges])
-            batch = batch.filter(pa.array(~ranges))
+            self._add_ranges(batch.filter(array_of(ranges, pa.bool_())), sequences[ranges])
+            batch = batch.filter(array_of(~ranges, pa.bool_()))
             keys, key_ends = self._binary(batch, KEY)
             values, value_ends = self._binary(batch, VALUE)
             sequences, types = sequences[~ranges], types[~ranges]
@@ -117,9 +118,9 @@ class TableWriter(FileWriter):
                 )
             if status == e.COMPLETE or (status == e.NO_ROOM and self._state["entries"][0]):
                 self._close_block()
-            elif 2 * len(self._data) > MOST_IN_BLOCK:
+            elif 2 * len(self._data) > _MOST_IN_BLOCK:
                 row = self._rows + int(self._state["row"][0])
-                raise SchemaError(f"column {VALUE!r}, row {row}: an entry of more than {MOST_IN_BLOCK // 2} bytes")
+                raise SchemaError(f"column {VALUE!r}, row {row}: an entry of more than {_MOST_IN_BLOCK // 2} bytes")
             else:
                 self._data = np.zeros(2 * len(self._data), np.uint8)
 
@@ -154,7 +155,7 @@ class TableWriter(FileWriter):
         dialect, kind = self._options.dialect, Compression[self._options.compression.upper()]
         if kind is not Compression.NONE:
             stored = codecs.compress(kind, content, sized=dialect == "rocksdb")
-            if len(stored) <= len(content) - len(content) // GAIN:
+            if len(stored) <= len(content) - len(content) // _GAIN:
                 return codecs.code_of(dialect, kind), stored
         return Compression.NONE, content
 
@@ -163,7 +164,7 @@ class TableWriter(FileWriter):
         magics = {dialect: magic.to_bytes(layout.MAGIC_SIZE, "little") for magic, dialect in layout.MAGICS.items()}
         if self._options.dialect == "leveldb":
             return handles + magics["leveldb"]
-        version = FORMAT_VERSION.to_bytes(layout.VERSION_SIZE, "little")
+        version = _FORMAT_VERSION.to_bytes(layout.VERSION_SIZE, "little")
         return bytes([layout.Checksum.CRC32C]) + handles + version + magics["rocksdb"]
 
     def _properties(self) -> bytes:
@@ -218,7 +219,7 @@ class TableWriter(FileWriter):
             return np.zeros(batch.num_rows, np.uint64)
         column = batch.column(SEQUENCE)
         self._refuse_nulls(column, SEQUENCE)
-        numbers: NDArray[Any] = column.cast(pa.int64()).to_numpy(zero_copy_only=False)
+        numbers: NDArray[Any] = values_of(column.cast(pa.int64()), np.int64)
         wrong = np.flatnonzero((numbers < 0) | (numbers > MAX_SEQUENCE))
         if len(wrong):
             row = int(wrong[0])
@@ -234,7 +235,7 @@ class TableWriter(FileWriter):
         self._refuse_nulls(column, OPERATION)
         # LevelDB's range deletions are refused where they are added, with what to do.
         known = ["delete", "put", "delete_range"] if self._options.dialect == "leveldb" else list(_TYPES)
-        places = pc.index_in(column, value_set=pa.array(known, pa.string()))
+        places = pc.index_in(column, value_set=array_of(known, pa.string()))
         if places.null_count:
             row = places.is_null().index(pa.scalar(value=True)).as_py()
             raise SchemaError(
@@ -242,7 +243,7 @@ class TableWriter(FileWriter):
                 f" {self._options.dialect}'s tables have {', '.join(known)}"
             )
         codes = np.array([_TYPES[name] for name in known], np.uint8)
-        types: NDArray[np.uint8] = codes[places.to_numpy(zero_copy_only=False)]
+        types: NDArray[np.uint8] = codes[values_of(places, np.int32)]
         return types
 
     def _refuse_nulls(self, column: pa.Array, name: str) -> None:
