@@ -207,7 +207,7 @@ def encode_plain(entries: Entries, whole: NDArray[np.bool_], longest: int) -> tu
     pieces = [fixed, *keys, tails, values]
     starts, lengths = (np.stack(part, axis=1).ravel() for part in zip(*pieces, strict=True))
     out = np.zeros(total, np.uint8)
-    gather_slices(source, starts, lengths, out, np.zeros(len(starts) + 1, np.int32))
+    gather_slices(source, starts, lengths, out[: -layout.RESTART_SIZE], np.zeros(len(starts) + 1, np.int32))
     return pa.py_buffer(out), lost
 
 
