@@ -21,8 +21,8 @@ import sawlog
 from sawlog.damage import DamageWarning
 from sawlog.deephaven.schema_xml import parse_schema
 from sawlog.deephaven.types import ColumnType
-from sawlog.deephaven_table.header import Generation
 from sawlog.deephaven_table.infer import schema_spec
+from sawlog.deephaven_table.location import Generation
 from sawlog.deephaven_table.schema_file import schema_file
 from sawlog.deephaven_table.types import ColumnSpec, parse_type
 from sawlog.errors import OptionError

@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from sawlog.cli import main
-from sawlog.deephaven_table.expectations import ColumnExpectation, Expectations
-from sawlog.deephaven_table.validation import validate
+from sawlog.deephaven_table.validation import ColumnExpectation, Expectations, validate
 from sawlog.errors import FormatError, OptionError
 
 from .reference import Shape, grouping, put_fixed, put_rows, put_symbols, put_text

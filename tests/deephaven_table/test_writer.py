@@ -18,8 +18,8 @@ import sawlog
 from sawlog.deephaven.types import ColumnType
 from sawlog.deephaven_table.column_writer import ColumnWriter
 from sawlog.deephaven_table.groups.grouping import Group, read_grouping
-from sawlog.deephaven_table.header import Generation
 from sawlog.deephaven_table.layout import JAVA_NULL, array_prefix
+from sawlog.deephaven_table.location import Generation
 from sawlog.deephaven_table.options import WriteOptions
 from sawlog.deephaven_table.types import ColumnSpec
 from sawlog.deephaven_table.writer import LocationWriter

@@ -21,8 +21,8 @@ import sawlog
 from sawlog.errors import FormatError, OptionError, SchemaError
 from sawlog.milvus_binlog import layout
 from sawlog.milvus_binlog.collection.dataset import SegmentsWarning
+from sawlog.milvus_binlog.encode import NewEvent, Place, log_bytes
 from sawlog.milvus_binlog.layout import DataType, EventType
-from sawlog.milvus_binlog.logfile import NewEvent, Place, log_bytes
 from sawlog.milvus_binlog.metadata import wire
 from sawlog.milvus_binlog.metadata.load import load
 from sawlog.milvus_binlog.options import ReadOptions

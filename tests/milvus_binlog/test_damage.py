@@ -25,8 +25,8 @@ import sawlog
 from sawlog.damage import DamageWarning
 from sawlog.errors import DamageError, FormatError, UnsupportedError
 from sawlog.milvus_binlog import layout
+from sawlog.milvus_binlog.encode import NewEvent, Place, log_bytes
 from sawlog.milvus_binlog.layout import DataType, EventType
-from sawlog.milvus_binlog.logfile import NewEvent, Place, log_bytes
 from sawlog.milvus_binlog.payloads.payload import DICTIONARY_BUDGET
 from sawlog.testing import Sample, check, reading
 

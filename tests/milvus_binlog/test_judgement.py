@@ -18,9 +18,9 @@ from sawlog.errors import DamageError, OptionError
 from sawlog.milvus_binlog import layout
 from sawlog.milvus_binlog.columns import decode
 from sawlog.milvus_binlog.deletes import index
-from sawlog.milvus_binlog.deletes.logs import DeltaLogs
+from sawlog.milvus_binlog.deletes.index import DeltaLogs
+from sawlog.milvus_binlog.encode import NewEvent, Place, log_bytes
 from sawlog.milvus_binlog.layout import DataType, EventType, Kind
-from sawlog.milvus_binlog.logfile import NewEvent, Place, log_bytes
 from sawlog.milvus_binlog.payloads import parquet
 from sawlog.milvus_binlog.payloads.payload import Extent, Payload, UnreadableError
 from sawlog.milvus_binlog.types import TIMESTAMP

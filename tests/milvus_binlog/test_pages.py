@@ -17,8 +17,8 @@ import pytest
 import sawlog
 from sawlog.damage import Findings
 from sawlog.milvus_binlog import layout
+from sawlog.milvus_binlog.encode import NewEvent, Place, log_bytes
 from sawlog.milvus_binlog.layout import DataType, EventType
-from sawlog.milvus_binlog.logfile import NewEvent, Place, log_bytes
 from sawlog.milvus_binlog.payloads.parquet import Page, pages
 from tests.unit_of_loss import assert_lost_by_unit
 

@@ -12,8 +12,7 @@ from sawlog.deephaven_table.location import plain_count, read_checkpoint
 from sawlog.errors import OptionError
 
 if TYPE_CHECKING:
-    from sawlog.deephaven_table.generation import Headers
-    from sawlog.deephaven_table.location import ColumnFiles, Location
+    from sawlog.deephaven_table.location import ColumnFiles, Headers, Location
     from sawlog.deephaven_table.types import ColumnSpec
     from sawlog.storage import Storage
 

@@ -14,7 +14,7 @@ from sawlog.deephaven_table import layout
 from sawlog.deephaven_table.checkpoint import row_width
 from sawlog.deephaven_table.columns import ColumnReader
 from sawlog.deephaven_table.fragments import BATCH_ROWS, bad_metadata, headers_of
-from sawlog.deephaven_table.groups.check import GroupComparison, comparable
+from sawlog.deephaven_table.groups.grouping import GroupComparison, comparable
 from sawlog.deephaven_table.layout import Kind
 from sawlog.deephaven_table.plain import words
 from sawlog.deephaven_table.variable import check_ends
@@ -24,8 +24,7 @@ from sawlog.format import Fragment
 
 if TYPE_CHECKING:
     from sawlog.deephaven_table.checkpoint import Rows
-    from sawlog.deephaven_table.generation import Headers
-    from sawlog.deephaven_table.location import ColumnFiles, Location
+    from sawlog.deephaven_table.location import ColumnFiles, Headers, Location
     from sawlog.deephaven_table.types import ColumnSpec
     from sawlog.storage import File
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from sawlog.deephaven_table.header import Generation
+    from sawlog.deephaven_table.location import Generation
     from sawlog.deephaven_table.types import ColumnSpec
 
 

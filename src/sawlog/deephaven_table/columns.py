@@ -26,8 +26,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from sawlog.damage import Findings
-    from sawlog.deephaven_table.generation import Headers
-    from sawlog.deephaven_table.location import ColumnFiles
+    from sawlog.deephaven_table.location import ColumnFiles, Headers
     from sawlog.deephaven_table.options import ReadOptions
     from sawlog.deephaven_table.types import ColumnSpec
     from sawlog.scan import Scan

@@ -12,7 +12,7 @@ from sawlog.cli.errors import Exit, complain
 from sawlog.cli.output import Outcome, counted, show
 
 if TYPE_CHECKING:
-    from sawlog.deephaven_table.expectations import Expectations
+    from sawlog.deephaven_table.validation import Expectations
 
 Names = list[str] | None
 
@@ -50,7 +50,7 @@ def validate(
 
     Exit code 0 if all is as it should be, 1 if not, 2 unusable.
     """
-    from sawlog.deephaven_table.expectations import Expectations
+    from sawlog.deephaven_table.validation import Expectations
     from sawlog.deephaven_table.validation import validate as run
 
     given = {"min_rows": min_rows, "max_rows": max_rows}

@@ -19,7 +19,7 @@ from sawlog.deephaven_table.checks import FileCheck
 from sawlog.deephaven_table.columns import SAMPLED_ONE_BY_ONE, ColumnReader
 from sawlog.deephaven_table.fields import parts
 from sawlog.deephaven_table.fragments import BATCH_ROWS, RowRange
-from sawlog.deephaven_table.groups.check import GroupComparison, comparable
+from sawlog.deephaven_table.groups.grouping import GroupComparison, comparable
 from sawlog.deephaven_table.layout import Kind
 from sawlog.deephaven_table.location import Location
 from sawlog.deephaven_table.specs import TableSpecs

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from sawlog.chain.layout import Scalar
 from sawlog.deephaven.types import BY_COLUMN, ColumnType
 from sawlog.deephaven_table import layout
-from sawlog.deephaven_table.header import HEAD_SIZE, parse_header
+from sawlog.deephaven_table.location import HEAD_SIZE, parse_header
 from sawlog.fields import Part
 
 if TYPE_CHECKING:

@@ -38,7 +38,7 @@ class DeephavenTable(Format):
         """By a header with metadata; headerless files only by the files next to them."""
         parts = layout.split_name(file.name)
         if parts is not None and parts[1] in (layout.DATA, layout.SYMBOL_OFFSETS):
-            from sawlog.deephaven_table.header import parse_header
+            from sawlog.deephaven_table.location import parse_header
 
             header = parse_header(head, file.size)
             if header is not None and header.certain:

@@ -14,9 +14,8 @@ from sawlog.damage import Damage, Findings
 from sawlog.deephaven_table import layout
 from sawlog.deephaven_table.checkpoint import Rows
 from sawlog.deephaven_table.columns import ColumnReader
-from sawlog.deephaven_table.generation import Headers
 from sawlog.deephaven_table.layout import Kind
-from sawlog.deephaven_table.location import Location, plain_count, read_checkpoint
+from sawlog.deephaven_table.location import Headers, Location, plain_count, read_checkpoint
 from sawlog.deephaven_table.types import PARTITION_KEY, ColumnSpec
 from sawlog.errors import SchemaError
 from sawlog.format import FILE_COLUMN, OFFSET_COLUMN, Fragment

@@ -15,8 +15,7 @@ from sawlog.errors import SchemaError
 
 if TYPE_CHECKING:
     from sawlog.deephaven.schema_xml import SchemaColumn
-    from sawlog.deephaven_table.generation import Headers
-    from sawlog.deephaven_table.location import ColumnFiles, Location
+    from sawlog.deephaven_table.location import ColumnFiles, Headers, Location
     from sawlog.storage import Storage
 
 _BY_WIDTH = {

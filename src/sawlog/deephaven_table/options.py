@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 
 from sawlog.deephaven.text import charset_name
 from sawlog.deephaven_table import layout as files
-from sawlog.deephaven_table.header import Generation, Told
+from sawlog.deephaven_table.location import Generation, Told
 from sawlog.deephaven_table.types import MAX_DECIMAL, codec_arguments
 from sawlog.errors import OptionError
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from html import escape
 
 from sawlog.deephaven.types import BY_COLUMN, ColumnType
-from sawlog.deephaven_table.header import Generation, Told
+from sawlog.deephaven_table.location import Generation, Told
 from sawlog.deephaven_table.types import GROUPING, NO_SYMBOL_TABLE, SYMBOL_TABLE, ColumnSpec, codec_arguments
 
 _CODECS = "io.deephaven.util.codec"

@@ -13,7 +13,6 @@ from sawlog.deephaven.schema_xml import TableSchema, parse_schema
 from sawlog.deephaven.types import FLOATS, INTEGERS
 from sawlog.deephaven_table import layout
 from sawlog.deephaven_table.checkpoint import row_width
-from sawlog.deephaven_table.generation import Headers
 from sawlog.deephaven_table.infer import (
     MAX_DEFINITION,
     Evidence,
@@ -23,7 +22,7 @@ from sawlog.deephaven_table.infer import (
     known_rows,
     schema_spec,
 )
-from sawlog.deephaven_table.location import Location, plain_count, read_checkpoint
+from sawlog.deephaven_table.location import Headers, Location, plain_count, read_checkpoint
 from sawlog.deephaven_table.schema_file import told
 from sawlog.deephaven_table.types import ColumnSpec, parse_type
 from sawlog.errors import FormatError, OptionError, SchemaError, warn

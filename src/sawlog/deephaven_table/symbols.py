@@ -19,8 +19,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from sawlog.deephaven_table.generation import Headers
-    from sawlog.deephaven_table.location import ColumnFiles
+    from sawlog.deephaven_table.location import ColumnFiles, Headers
     from sawlog.storage import Bytes, File, Storage
 
 NULL = -1

@@ -1,10 +1,12 @@
-"""Validation of column files, location by location: rows, nulls, order and groups, against what is expected."""
+"""What the locations of a table are expected to be, by options or in a TOML file, and whether they are."""
 
 from __future__ import annotations
 
+import io
+import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, cast
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 import numpy as np
 import pyarrow as pa
@@ -12,12 +14,14 @@ import pyarrow as pa
 from sawlog import api
 from sawlog.damage import Findings
 from sawlog.deephaven_table.dataset import DeephavenTableContents
-from sawlog.deephaven_table.expectations import ColumnExpectation, Expectations
 from sawlog.deephaven_table.fragments import RowRange, headers_of
-from sawlog.deephaven_table.groups.check import GroupComparison, comparable
+from sawlog.deephaven_table.groups.grouping import GroupComparison, comparable
 from sawlog.deephaven_table.views import column_grouping
-from sawlog.errors import FormatError
+from sawlog.errors import FormatError, OptionError
+from sawlog.guard import Undecodable, decode_by
+from sawlog.options import parse_options
 from sawlog.reading import cores, map_ordered, once
+from sawlog.storage import Storage
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -26,6 +30,75 @@ if TYPE_CHECKING:
     from sawlog.deephaven_table.location import Location
     from sawlog.deephaven_table.types import ColumnSpec
     from sawlog.storage import PathLike
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnExpectation:
+    """What a column is expected to be, in every location.
+
+    Attributes:
+        type: Its type, as schema files spell it.
+        max_nulls: How many of its values may be null.
+        max_null_fraction: How many of them, as a fraction of the rows.
+        sorted: Whether its values ascend, nulls first: in the whole `location`, or in each of the `groups` that the
+            grouped columns make.
+        grouped: Whether it has grouping metadata.
+    """
+
+    type: str | None = None
+    max_nulls: int | None = None
+    max_null_fraction: float | None = None
+    sorted: Literal["location", "groups"] | None = None
+    grouped: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Expectations:
+    """What is expected of every location.
+
+    Attributes:
+        min_rows: Rows that it has at least.
+        max_rows: Rows that it has at most.
+        columns: What is expected of columns, by name. They have to be there.
+    """
+
+    min_rows: int = 0
+    max_rows: int | None = None
+    columns: Mapping[str, ColumnExpectation] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, document: Mapping[str, Any], where: str) -> Expectations:
+        """Expectations from plain data: the attributes by name, and `columns` by name with theirs.
+
+        Raises:
+            OptionError: For an unknown name or a value of another type.
+        """
+        columns = document.get("columns", {})
+        if not isinstance(columns, Mapping) or not all(isinstance(one, Mapping) for one in columns.values()):
+            raise OptionError(f"{where}: columns: expected a table for each column, such as [columns.Timestamp]")
+        parsed = {
+            name: parse_options(ColumnExpectation, one, where=f"{where}: column {name!r}")
+            for name, one in columns.items()
+        }
+        return replace(parse_options(cls, {**document, "columns": {}}, where=where), columns=parsed)
+
+    @classmethod
+    def read(cls, path: PathLike, storage: Storage | None = None) -> Expectations:
+        """Expectations from a TOML file.
+
+        Raises:
+            OptionError: When it is none.
+        """
+        data = (storage or Storage()).read(path)
+        found = decode_by(tomllib.load, io.BytesIO(data))
+        if isinstance(found, Undecodable):
+            raise OptionError(f"{path}: not TOML: {found.detail}")
+        return cls.of(found, str(path))
+
+    def expect(self, name: str, **more: Any) -> Expectations:
+        """The same, and more of one column."""
+        column = replace(self.columns.get(name, ColumnExpectation()), **more)
+        return replace(self, columns={**self.columns, name: column})
 
 
 @dataclass(slots=True)

@@ -12,8 +12,8 @@ from sawlog.arrow import array_of
 from sawlog.deephaven_table import layout
 from sawlog.deephaven_table.fragments import headers_of
 from sawlog.deephaven_table.groups.grouping import Grouping, read_grouping
-from sawlog.deephaven_table.header import read_metadata
 from sawlog.deephaven_table.infer import adjust
+from sawlog.deephaven_table.location import read_metadata
 from sawlog.deephaven_table.symbols import load_symbols
 from sawlog.errors import FormatError
 from sawlog.format import FILE_COLUMN, OFFSET_COLUMN, Fragment
@@ -21,8 +21,7 @@ from sawlog.format import FILE_COLUMN, OFFSET_COLUMN, Fragment
 if TYPE_CHECKING:
     from sawlog.damage import Findings
     from sawlog.deephaven_table.checkpoint import Rows
-    from sawlog.deephaven_table.generation import Headers
-    from sawlog.deephaven_table.location import ColumnFiles, Location
+    from sawlog.deephaven_table.location import ColumnFiles, Headers, Location
     from sawlog.deephaven_table.types import ColumnSpec
     from sawlog.storage import Storage
 

@@ -14,11 +14,10 @@ from sawlog.damage import Damage, Findings
 from sawlog.errors import FormatError
 from sawlog.milvus_binlog import layout, paths
 from sawlog.milvus_binlog.deletes.log import Deletes, part_deletes, stored_deletes
-from sawlog.milvus_binlog.encode import parquet
+from sawlog.milvus_binlog.encode import NewEvent, descriptor_bytes, event_bytes, parquet
 from sawlog.milvus_binlog.fragments import Subject, decoded, part_values, subject_of
 from sawlog.milvus_binlog.layout import DataType, Kind
 from sawlog.milvus_binlog.log import Descriptor, Log, Part, blame, check_content, opened
-from sawlog.milvus_binlog.logfile import NewEvent, descriptor_bytes, event_bytes
 from sawlog.milvus_binlog.options import ReadOptions
 from sawlog.milvus_binlog.payloads.payload import ColumnStream, Payload, UnreadableError, rows_at_once
 from sawlog.milvus_binlog.payloads.stored import described_field

@@ -12,7 +12,7 @@ import pyarrow as pa
 from sawlog.errors import OptionError, SchemaError
 from sawlog.format import FILE_COLUMN, OFFSET_COLUMN, Writer
 from sawlog.milvus_binlog import layout
-from sawlog.milvus_binlog.encode import encode, raw_size
+from sawlog.milvus_binlog.encode import Place, ddl_logs, delta_log, empty_log, encode, insert_log, raw_size
 from sawlog.milvus_binlog.layout import (
     COLLECTION_COLUMN,
     DDL_EVENTS,
@@ -21,7 +21,6 @@ from sawlog.milvus_binlog.layout import (
     DataType,
     EventType,
 )
-from sawlog.milvus_binlog.logfile import Place, ddl_logs, delta_log, empty_log, insert_log
 from sawlog.milvus_binlog.metadata.written import (
     WrittenCollection,
     WrittenLog,

@@ -16,18 +16,28 @@ from sawlog.errors import OptionError, SchemaError, warn
 from sawlog.fields import FieldParser
 from sawlog.format import PROVENANCE, Contents, Format, Fragment, Projection, Range, Request, Scan, View
 from sawlog.milvus_binlog import layout, paths
-from sawlog.milvus_binlog.collection.catalog import COLLECTIONS_SCHEMA, CollectionFragment
+from sawlog.milvus_binlog.collection.catalog import (
+    COLLECTIONS_SCHEMA,
+    SEGMENTS_SCHEMA,
+    CollectionFragment,
+    SegmentFragment,
+)
 from sawlog.milvus_binlog.collection.checks import left_out, note_rows, remarks
 from sawlog.milvus_binlog.collection.dynamic import EVERY, DynamicField, infer, parse_dynamic
 from sawlog.milvus_binlog.collection.fragments import BatchFragment, Shared
 from sawlog.milvus_binlog.collection.infer import infer_fields
-from sawlog.milvus_binlog.collection.logs import followed, with_deltas
 from sawlog.milvus_binlog.collection.model import Batch, Collection, Segment, choose, gather
 from sawlog.milvus_binlog.collection.packed import unpack
 from sawlog.milvus_binlog.collection.pictures import delete_pictures, segment_pictures
-from sawlog.milvus_binlog.collection.pruning import outside, ruled_out, time_bounds, wanted
-from sawlog.milvus_binlog.collection.segments import SEGMENTS_SCHEMA, SegmentFragment
-from sawlog.milvus_binlog.collection.selection import Selection
+from sawlog.milvus_binlog.collection.selection import (
+    Selection,
+    followed,
+    outside,
+    ruled_out,
+    time_bounds,
+    wanted,
+    with_deltas,
+)
 from sawlog.milvus_binlog.fields import parts
 from sawlog.milvus_binlog.fragments import DELETES_SCHEMA, EVENTS_SCHEMA, DeltaFragment, EventsFragment, FileFragment
 from sawlog.milvus_binlog.layout import DataType

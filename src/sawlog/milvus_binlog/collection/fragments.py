@@ -22,8 +22,7 @@ from sawlog.milvus_binlog import layout
 from sawlog.milvus_binlog.collection.dynamic import DynamicField, expand
 from sawlog.milvus_binlog.collection.model import Batch, Missing, missing_fields
 from sawlog.milvus_binlog.columns import decode, kind_of
-from sawlog.milvus_binlog.deletes.history import NEVER
-from sawlog.milvus_binlog.deletes.logs import DeltaLogs
+from sawlog.milvus_binlog.deletes.index import NEVER, DeltaLogs
 from sawlog.milvus_binlog.fragments import FileFragment
 from sawlog.milvus_binlog.layout import Kind
 from sawlog.milvus_binlog.log import Log, opened

@@ -15,7 +15,7 @@ from sawlog.milvus_binlog import layout
 from sawlog.milvus_binlog.collection.dataset import CollectionContents
 from sawlog.milvus_binlog.collection.fragments import BatchFragment
 from sawlog.milvus_binlog.collection.model import missing_fields
-from sawlog.milvus_binlog.logfile import Place, empty_log
+from sawlog.milvus_binlog.encode import Place, empty_log
 from sawlog.milvus_binlog.repair import repair
 from sawlog.reading import map_ordered, once
 

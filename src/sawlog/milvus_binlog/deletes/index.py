@@ -1,20 +1,27 @@
-"""The newest delete of every key, to look rows up in."""
+"""The deletes of some delta logs, read once for all rows that they concern: the newest of a key, or every one."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import closing
+from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 
-from sawlog.arrow import scalar_of, values_of
+from sawlog.arrow import boolean_values, scalar_of, values_of
+from sawlog.damage import Findings
 from sawlog.errors import OptionError
 from sawlog.kernels.intern import Interner, Strings, new_seed
+from sawlog.milvus_binlog import layout
 from sawlog.milvus_binlog.columns import offsets_of
 from sawlog.milvus_binlog.deletes import kernels
 from sawlog.milvus_binlog.deletes.kernels import Table
-from sawlog.milvus_binlog.deletes.log import Deletes
+from sawlog.milvus_binlog.deletes.log import Deletes, read_deletes
+from sawlog.milvus_binlog.log import open_log, opened
+from sawlog.storage import File, Storage
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -155,3 +162,154 @@ def _frozen(array: NDArray[np.generic]) -> NDArray[np.generic]:
     copied = copied.view()
     copied.flags.writeable = False
     return copied
+
+
+NEVER = layout.MAX_TSO
+"""The end of what is not deleted."""
+
+
+def _index_in(values: pa.Array | pa.ChunkedArray, known: pa.Array) -> pa.Array:
+    """The place of each value among those known; null where it is not."""
+    import pyarrow.compute as pc
+
+    return pc.index_in(values, known)
+
+
+class DeleteHistory:
+    """When keys were deleted, every time.
+
+    Args:
+        deletes: All deletes that concern the rows; keys of one type.
+        until: Later deletes have not happened.
+        most: Bytes that it may take.
+
+    Raises:
+        OptionError: When it takes more.
+    """
+
+    def __init__(self, deletes: Iterable[Deletes], until: int | None, most: int) -> None:
+        keys: list[pa.Array] = []
+        times: list[pa.Array] = []
+        taken = 0
+        for one in deletes:
+            some, stamps = until_then(one, until)
+            taken += some.nbytes + stamps.nbytes
+            check_room(taken, most)
+            keys.append(some)
+            times.append(stamps)
+        every = pa.chunked_array(keys) if keys else pa.chunked_array([], pa.int64())
+        self._known = every.unique()
+        stamps = np.concatenate([np.empty(0, np.int64), *(values_of(one, np.int64) for one in times)])
+        self._times = np.unique(stamps)
+        codes = values_of(_index_in(every, self._known).combine_chunks(), np.int32).astype(np.int64)
+        self._deletes = np.sort(self._places(codes, np.searchsorted(self._times, stamps)))
+
+    def _places(self, codes: NDArray[np.int64], ranks: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Numbers that order deletes by key, then by time."""
+        return codes * (len(self._times) + 1) + ranks
+
+    def ends(self, keys: pa.Array, times: NDArray[np.int64]) -> NDArray[np.int64]:
+        """When rows were deleted: the first delete of their key that is younger than they; `NEVER` where there is none.
+
+        Args:
+            keys: Their primary keys.
+            times: When they were inserted.
+        """
+        found = np.full(len(keys), NEVER, np.int64)
+        if keys.type != self._known.type or not len(self._known):
+            return found
+        codes = _index_in(keys, self._known)
+        rows = np.flatnonzero(boolean_values(codes.is_valid()))
+        key = values_of(codes.drop_null(), np.int32).astype(np.int64)
+        after = self._places(key, np.searchsorted(self._times, times[rows], side="right"))
+        at = np.searchsorted(self._deletes, after)
+        place = self._deletes[np.minimum(at, len(self._deletes) - 1)]
+        key_of, rank = np.divmod(place, len(self._times) + 1)
+        deleted = (at < len(self._deletes)) & (key_of == key)
+        found[rows[deleted]] = self._times[rank[deleted]]
+        return found
+
+
+FREE_BYTES = 64 << 20
+"""Memory that the deleted keys may always take."""
+EXPANSION = 32
+"""They may take so many times the bytes of their delta logs, unless an option says otherwise."""
+_KEY_BYTES = 16
+"""Bytes that a delete takes in a log, about: so many keys are reckoned with."""
+
+
+@dataclass(frozen=True, slots=True)
+class DeltaLogs:
+    """Some delta logs whose deletes are looked up together.
+
+    Attributes:
+        files: The delta logs.
+        key: Type of the primary key.
+        opened: Identifies the dataset that they were found by. What another one reads is read again.
+        until: Later deletes have not happened.
+        max_page_bytes: See the read options.
+        max_delete_bytes: See the read options.
+        storage: Where they are.
+    """
+
+    files: tuple[File, ...]
+    key: pa.DataType
+    opened: str
+    until: int | None = field(compare=False)
+    max_page_bytes: int | None = field(compare=False)
+    max_delete_bytes: int | None = field(compare=False)
+    storage: Storage = field(compare=False)
+
+    def newest(self, *, strict: bool) -> DeleteIndex:
+        """The newest delete of every key, which the batches of a segment, or of a partition, share.
+
+        Args:
+            strict: Whether damage of any of them is an error.
+
+        Raises:
+            OptionError: When the keys take more memory than they may.
+        """
+        return _newest(self, strict=strict)
+
+    def every(self, *, strict: bool) -> DeleteHistory:
+        """All deletes of every key, shared as those of `newest`."""
+        return _every(self, strict=strict)
+
+    def report(self, files: Iterable[File], findings: Findings) -> None:
+        """Tell what is wrong with those of them that the caller answers for; others did or will answer for the rest."""
+        for file in self.files:
+            if file in files:
+                quiet = Findings("skip", drained=True)
+                for _ in self._read(file, quiet):
+                    pass
+                for damage in quiet.damages:
+                    findings.damage(damage)
+
+    @property
+    def most(self) -> int:
+        """Bytes that the deleted keys may take."""
+        if self.max_delete_bytes is not None:
+            return self.max_delete_bytes
+        return max(FREE_BYTES, EXPANSION * sum(file.size for file in self.files))
+
+    def _read(self, file: File, findings: Findings) -> Iterator[Deletes]:
+        with opened(file, self.storage, self.max_page_bytes) as log:
+            yield from read_deletes(log, findings, self.key)
+
+    def deletes(self, *, strict: bool) -> Iterator[Deletes]:
+        """The deletes of all of them."""
+        findings = Findings("fail" if strict else "skip")
+        for log in self.storage.each(lambda file: open_log(file, self.storage, self.max_page_bytes), self.files):
+            with closing(log.source):
+                yield from read_deletes(log, findings, self.key)
+
+
+@lru_cache(maxsize=2)
+def _newest(logs: DeltaLogs, *, strict: bool) -> DeleteIndex:
+    room = sum(file.size for file in logs.files) // _KEY_BYTES
+    return DeleteIndex(logs.deletes(strict=strict), logs.until, logs.most, room)
+
+
+@lru_cache(maxsize=2)
+def _every(logs: DeltaLogs, *, strict: bool) -> DeleteHistory:
+    return DeleteHistory(logs.deletes(strict=strict), logs.until, logs.most)
