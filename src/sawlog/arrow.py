@@ -188,6 +188,8 @@ def array_of(
         ]
         validity = None if missing is None or not missing.any() else _bits(~missing)
         return pa.Array.from_buffers(kind, len(values), [validity, *made])
+    if pa.types.is_dictionary(kind):
+        return array_of(values, kind.value_type).cast(kind)
     values = list(values)
     given = set(map(type, values))
     validity = _bits(np.fromiter((one is not None for one in values), np.bool_)) if None.__class__ in given else None

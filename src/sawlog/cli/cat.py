@@ -168,6 +168,8 @@ def some_rows(batches: Iterator[pa.RecordBatch], count: int) -> list[pa.RecordBa
     """Rows at random, in order; every row has the same chance. The same ones for the same rows."""
     import numpy as np
 
+    from sawlog.arrow import fixed_array
+
     random = np.random.default_rng(0)
     kept: pa.Table | None = None
     drawn = np.empty(0)
@@ -177,7 +179,7 @@ def some_rows(batches: Iterator[pa.RecordBatch], count: int) -> list[pa.RecordBa
         drawn = np.concatenate([drawn, random.random(batch.num_rows)])
         if len(drawn) > count:
             lowest = np.sort(np.argpartition(drawn, count)[:count]) if count else np.empty(0, np.int64)
-            kept, drawn = kept.take(pa.array(lowest)), drawn[lowest]
+            kept, drawn = kept.take(fixed_array(pa.int64(), lowest)), drawn[lowest]
     return [] if kept is None else kept.combine_chunks().to_batches()
 
 

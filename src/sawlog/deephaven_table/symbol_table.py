@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
+from sawlog.arrow import fixed_array
 from sawlog.deephaven_table import layout
 from sawlog.deephaven_table.encode import Place, cast, encode_strings, validity, values_of
 from sawlog.errors import SchemaError
@@ -54,7 +55,8 @@ class SymbolTable:
             if len(used) and not 0 <= used.min() <= used.max() < len(texts):
                 raise SchemaError(f"column {place.column!r}: an index outside the dictionary")
             of_texts = np.full(len(texts) + 1, layout.NULL_SYMBOL, np.int32)
-            of_texts[used] = self._enter(texts.take(pa.array(used)), _FirstUse(place.column, place.row, places, used))
+            first = _FirstUse(place.column, place.row, places, used)
+            of_texts[used] = self._enter(texts.take(fixed_array(pa.int64(), used)), first)
             ids = of_texts[places]
         if self._known.count > MAX_KNOWN_SYMBOLS:
             self._first += self._known.count

@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from sawlog.arrow import scalar_of, values_of
 from sawlog.map.kernels import hash_slices, hash_words
 
 if TYPE_CHECKING:
@@ -51,7 +52,7 @@ def _hashes(values: pa.Array) -> NDArray[np.uint64] | None:
     """A hash of each value; None for types that have none."""
     if pa.types.is_dictionary(values.type):
         of_dictionary = _hashes(values.dictionary)
-        return None if of_dictionary is None else of_dictionary[values.indices.to_numpy(zero_copy_only=False)]
+        return None if of_dictionary is None else of_dictionary[values_of(values.indices.cast(pa.int64()), np.int64)]
     if pa.types.is_boolean(values.type):
         values = values.cast(pa.uint8())
     kind = values.type
@@ -157,7 +158,8 @@ class Keys:
         if len(values) >= SKETCH and 2 * len(encoded.dictionary) > len(values):
             self.telling = False
             return
-        codes = encoded.indices.fill_null(len(encoded.dictionary)).to_numpy(zero_copy_only=False)
+        nothing = scalar_of(len(encoded.dictionary), pa.int64())
+        codes = values_of(encoded.indices.cast(pa.int64()).fill_null(nothing), np.int64)
         rows = np.bincount(codes, minlength=len(encoded.dictionary) + 1)
         total = np.bincount(codes, sizes, minlength=len(rows)).astype(np.int64)
         largest = np.argsort(-total, kind="stable")[:KEYS]

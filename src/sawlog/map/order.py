@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from sawlog.arrow import values_of
 from sawlog.pictures import time_text
 
 if TYPE_CHECKING:
@@ -53,8 +54,7 @@ class Order:
             return NOTHING
         if pa.types.is_uint64(stored.type):
             return np.frombuffer(stored.buffers()[1], np.int64)[stored.offset : stored.offset + len(stored)]
-        found: NDArray[np.int64] = stored.cast(pa.int64()).to_numpy()
-        return found
+        return values_of(stored.cast(pa.int64()), np.int64)
 
     def shown(self, value: Any) -> float:
         """A stored value as it is shown."""

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from sawlog.arrow import values_of
+
 if TYPE_CHECKING:
     import pyarrow as pa
     from numpy.typing import NDArray
@@ -59,7 +61,7 @@ class Rows:
         """The batches, in order."""
         held: tuple[pa.RecordBatch, NDArray[np.int64]] | None = None
         for batch in self._batches:
-            starts = batch.column(self._column).to_numpy()
+            starts = values_of(batch.column(self._column), np.int64)
             if held is not None:
                 yield self._settled(*held, int(starts[0]))
             held = batch, starts

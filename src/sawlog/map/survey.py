@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
+from sawlog.arrow import array_of, values_of
 from sawlog.damage import UNSUPPORTED, Damage, FileReport, Findings, Tail, TailStatus
 from sawlog.errors import SawlogError
 from sawlog.format import Contents
@@ -59,7 +60,8 @@ class _FileSurvey:
         """Note damaged and unsupported ranges, of which the first are listed; where they are."""
         listed = batch.slice(0, max(0, self.room - len(self.found.damages)))
         self.found.damages += [Damage(*row.values()) for row in listed.to_pylist()]
-        return _lost(*(batch.column(name).to_numpy(zero_copy_only=False) for name in ("offset", "length", "kind")))
+        places = (values_of(batch.column(name), np.int64) for name in ("offset", "length"))
+        return _lost(*places, np.array(batch.column("kind").to_pylist(), object))
 
     def take_piece(self, findings: Findings, damages: list[Ranges], first: int | None) -> None:
         """Enter a piece whose rows have been read.
@@ -159,7 +161,7 @@ class _Content:
         """Enter what was found."""
         found.rows = self.rows
         for column in self.columns:
-            low, high = (None if one is None else _texts(pa.array([one], one.type))[0] for one in column.bounds)
+            low, high = (None if one is None else _texts(pa.repeat(one, 1))[0] for one in column.bounds)
             kind = str(column.field.type)
             found.columns.append(ColumnMap(column.field.name, kind, column.nulls, low, high, column.distinct))
         rows = pa.Table.from_batches(self._head, self.schema)
@@ -170,7 +172,7 @@ class _Content:
             if keys.telling and top and top[0][1] < self.rows and often:
                 kind = self.schema.field(keys.name).type
                 kind = kind.value_type if pa.types.is_dictionary(kind) else kind
-                shown = _texts(pa.array([key for key, _, _ in top], kind))
+                shown = _texts(array_of([key for key, _, _ in top], kind))
                 named = [(text, rows, size) for text, (_, rows, size) in zip(shown, top, strict=True)]
                 found.keys.append(KeysMap(keys.name, named, keys.dropped))
 

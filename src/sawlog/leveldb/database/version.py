@@ -8,12 +8,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
+import numpy as np
 import pyarrow as pa
 
 from sawlog.arrow import scalar_of
 from sawlog.damage import Damage, Findings
 from sawlog.errors import DamageError, OptionError, SawlogError
-from sawlog.leveldb.columns import KEY, OPERATION, SCHEMAS, VALUE
+from sawlog.leveldb.columns import KEY, OPERATION, SCHEMAS, VALUE, binary_parts
 from sawlog.leveldb.database.layout import (
     BLOB_NAME,
     BYTEWISE,
@@ -264,18 +265,17 @@ def _table_path(manifest: File, number: int) -> str:
 
 def _ingested(logs: Sequence[File], storage: Storage) -> Iterator[tuple[int, int]]:
     """The tables that Pebble's logs take in, by number, each with the sequence number of all of its entries."""
-    import pyarrow.compute as pc
-
     scan = Scan(view="writes", options=LogReadOptions(), storage=storage)
     projection = Projection.of(_INGESTS, scan)
     for log in logs:
         whole = WriteRange.whole(log, scan, projection, "pebble")
         for batch in whole.decode(_INGESTS, Findings("skip")):
-            found = batch.filter(pc.equal(batch.column("operation"), scalar_of(INGEST, pa.string())))
-            for key, sequence in zip(
-                found.column("key").to_pylist(), found.column("sequence").to_pylist(), strict=True
-            ):
-                yield from ((number, sequence) for number in list(decode_varints(key))[:1])
+            names, keys, sequences = (batch.column(name) for name in ("operation", "key", "sequence"))
+            _, ends = binary_parts(names)
+            for row in np.flatnonzero(np.diff(ends) == len(INGEST)).tolist():  # `info` waits for no imports
+                if names[row].as_py() == INGEST:
+                    numbers = list(decode_varints(keys[row].as_py()))
+                    yield from ((number, sequences[row].as_py()) for number in numbers[:1])
 
 
 def unnamed_table(file: File, sequence: int | None, storage: Storage, comparator: str) -> LiveTable:

@@ -57,7 +57,7 @@ class _Operations:
         """Take in operations of a log, in columns `COUNTED`."""
         offsets = values_of(batch.column(OFFSET_COLUMN), np.int64)
         sequences = values_of(batch.column("sequence"), np.int64)
-        codes = pc.index_in(batch.column("operation"), name_array(NAMES)).to_numpy()
+        codes = values_of(pc.index_in(batch.column("operation"), name_array(NAMES)), np.int32)
         slices = (offsets + self._begins[path]) // self._width
         np.add.at(self._counts, (codes, slices), 1)
         for at in np.unique(slices, return_index=True)[1].tolist():
