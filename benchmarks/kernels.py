@@ -1,134 +1,154 @@
 """Kernels of the library against the same ones by Numba's JIT, each on a call that was made while samples were read.
 
-Both are called in turns in one process, as `SAWLOG_KERNELS=jit` loads it, and processor time is measured. The library
-is for a stated baseline CPU, the JIT for this one, unless `NUMBA_CPU_NAME` and `NUMBA_CPU_FEATURES` say another.
+Each is given copies of the arguments of that call, one after the other, by a loop in machine code; what it writes to is
+restored before. The library, a copy of it and the JIT take turns with the same memory, in changing order, and processor
+time is measured. How much the copy differs is what the measurement cannot tell.
+
+The library is for a stated baseline CPU, the JIT for this one, unless `NUMBA_CPU_NAME` and `NUMBA_CPU_FEATURES` say
+another.
 """
 
 from __future__ import annotations
 
+import ctypes
+import gc
+import os
+import shutil
+import statistics
 import time
-import warnings
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
 
-import sawlog
-from benchmarks.harness import Case, Settings, Side
+from benchmarks.harness import Probe, Settings
+from benchmarks.kernel_calls import copied, kernels, recorded, size
 from sawlog.kernels import native
 from sawlog.kernels.jit import JIT, MODE, Kernel
+from sawlog.kernels.signature import Array
 
-CALLS = 4
-"""Calls of each kernel that are looked at; the longest is measured."""
-SECONDS = 0.02
-"""How long a measured run is, at least, where copies of the arguments of so many calls have room."""
-MOST_COPIES = 64 << 20
+PAIRS = 31
+"""Measured runs of each side, at least."""
+NANOSECONDS = 400_000
+"""How long a run is, at least, where as many copies of the arguments have room."""
+MOST_COPIES, MOST_BYTES = 16_384, 4 << 20
+SLOW = 0.97
+OF_JIT, OF_COPY = "of the JIT's speed", "of the speed of a copy of the library"
+LOOP = """
+define void @loop(ptr %function, ptr %words, i64 %width, i64 %calls) {
+entry:
+  br label %call
+call:
+  %i = phi i64 [0, %entry], [%next, %call]
+  %place = mul i64 %i, %width
+  %given = getelementptr i64, ptr %words, i64 %place
+  %status = call i32 %function(ptr %given)
+  %next = add i64 %i, 1
+  %more = icmp ult i64 %next, %calls
+  br i1 %more, label %call, label %done
+done:
+  ret void
+}
+"""
 
 
-class Call:
-    """A call of a kernel, and how long it took."""
-
-    def __init__(self, arguments: tuple[Any, ...], seconds: float) -> None:
-        self.arguments = arguments
-        self.seconds = seconds
-
-
-def cases(settings: Settings) -> Iterator[Case]:
+def cases(settings: Settings) -> Iterator[Probe]:
     if MODE != JIT:
         raise SystemExit("set SAWLOG_KERNELS=jit: kernels of this process are to be compiled by Numba")
-    library = native.library()
-    for kernel, call in sorted(recorded(settings).items(), key=lambda one: one[0].signature.name):
-        name = kernel.signature.name.removeprefix("sawlog.")
-        if settings.wanted(name):
-            size = sum(one.nbytes for one in arrays(call.arguments))
-            copies = max(1, min(200, int(SECONDS / max(call.seconds, 1e-6)), MOST_COPIES // max(size, 1)))
-            sides = (
-                replayed("library", library.entry(kernel.signature), call, copies, size),
-                replayed("JIT", kernel._entry, call, copies, size),
-            )
-            yield Case(name, f"{copies} calls", sides, headline=False, processor_time=True)
+    calls = recorded(settings.place, settings.size // 25_000)
+    gc.freeze()
+    copy = ctypes.CDLL(shutil.copy(os.path.join(native.folder(), native.LIBRARY), settings.place / "copy.so"))
+    pairs = max(settings.repeat, PAIRS)
+    found: dict[str, float] = {}
+    for name, kernel in sorted(kernels().items()):
+        short = name.removeprefix("sawlog.")
+        if settings.wanted(short):
+            run = partial(compare, kernel, calls[name].arguments, copy, pairs)
+            yield Probe(short, f"processor time of {pairs} pairs", partial(noted, found, short, run), "ratio")
+    yield Probe("slow", f"below {SLOW} {OF_JIT}", lambda: {name: one for name, one in found.items() if one < SLOW}, "")
 
 
-def recorded(settings: Settings) -> dict[Kernel, Call]:
-    """The longest of the first calls of each kernel, while samples of all formats are written, read and verified."""
-    found: dict[Kernel, list[Call]] = {}
-    call_kernel = Kernel.__call__
-
-    def record(kernel: Kernel, *arguments: Any) -> Any:
-        calls = found.setdefault(kernel, [])
-        if len(calls) >= CALLS:
-            return call_kernel(kernel, *arguments)
-        kept = tuple(copied(one) for one in arguments)
-        _ = kernel._entry  # compiles it
-        begin = time.perf_counter()
-        result = call_kernel(kernel, *arguments)
-        calls.append(Call(kept, time.perf_counter() - begin))
-        return result
-
-    Kernel.__call__ = record  # type: ignore[method-assign]
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            for name, (table, options) in samples(settings.size // 100).items():
-                path = settings.place / name
-                sawlog.write(table, path, format=name, **options)
-                sawlog.verify(path, format=name)
-                sawlog.read(path, format=name)
-    finally:
-        Kernel.__call__ = call_kernel  # type: ignore[method-assign]
-    return {kernel: max(calls, key=lambda one: one.seconds) for kernel, calls in found.items()}
+def noted(found: dict[str, float], name: str, run: Any) -> dict[str, float]:
+    result: dict[str, float] = run()
+    found[name] = result[OF_JIT]
+    return result
 
 
-def samples(rows: int) -> dict[str, tuple[pa.Table, dict[str, Any]]]:
-    numbers = pa.array(np.arange(rows))
-    texts = pc.utf8_lpad(numbers.cast(pa.string()), 20, "0")
-    data = texts.cast(pa.binary())
-    labels = pa.array([[("_ws_", "demo"), ("_ns_", "app")]], pa.map_(pa.string(), pa.string()))
-    gauges = {
-        "timestamp": numbers.cast(pa.timestamp("ms", "UTC")),
-        "value": np.arange(rows) * 0.5,
-        "_metric_": pa.repeat(pa.scalar("heap"), rows),
-        "tags": labels.take(pa.array(np.zeros(rows, np.int64))),
-    }
-    vectors = pa.FixedSizeListArray.from_arrays(pa.array(np.arange(rows * 8, dtype=np.float32)), 8)
-    both = pa.table({"i": numbers, "s": texts, "x": np.arange(rows) * 0.5})
+def compare(kernel: Kernel, arguments: tuple[Any, ...], copy: Any, pairs: int) -> dict[str, float]:
+    """Medians of ratios of runs that follow each other."""
+    from sawlog.kernels import compiler
+
+    function = native.library().entry(kernel.signature)._function
+    sides = {"": function, OF_COPY: getattr(copy, function.__name__), OF_JIT: compiler.entry(kernel)}
+    entries = {name: ctypes.cast(side, ctypes.c_void_p).value for name, side in sides.items()}
+    calls = Calls.enough(kernel, arguments, entries[""])
+    seconds: dict[str, list[int]] = {name: [] for name in entries}
+    for turn in range(pairs + 1):
+        order = list(entries)[turn % 3 :] + list(entries)[: turn % 3]
+        for name in order[:: 1 if turn % 2 else -1]:
+            taken = calls.run(entries[name])
+            if turn:
+                seconds[name].append(taken)
+    ours = seconds.pop("")
     return {
-        "leveldb_log": (pa.table({"record": data}), {}),
-        "leveldb_table": (pa.table({"key": data, "value": data}), {}),
-        "deephaven_log": (both, {}),
-        "deephaven_table": (both, {}),
-        "filodb_record": (pa.table(gauges), {"table": "gauge", "container_timestamp": 0}),
-        "milvus_binlog": (pa.table({"pk": numbers, "vec": vectors}), {"timestamp": 1 << 40}),
+        name: statistics.median(theirs / own for theirs, own in zip(one, ours, strict=True))
+        for name, one in seconds.items()
     }
 
 
-def copied(value: Any) -> Any:
-    """An argument as it is before the call: what is written to is not shared."""
-    if isinstance(value, tuple):
-        return type(value)(*map(copied, value))
-    if isinstance(value, np.ndarray):
-        return value.copy() if value.flags.writeable else value
-    if isinstance(value, np.void):
-        return value.copy()
-    return value
+class Calls:
+    """The same call many times, each with arrays of its own that it writes to."""
+
+    def __init__(self, kernel: Kernel, arguments: tuple[Any, ...], copies: int) -> None:
+        signature = kernel.signature
+        numbers, _ = signature.flatten(*arguments)
+        self._words = np.zeros((copies, signature.words), np.int64)
+        self._words[:, : len(numbers)] = np.array([one & (1 << 64) - 1 for one in numbers], np.uint64).view(np.int64)
+        self._held: list[Any] = []
+        self._restored: list[tuple[Any, Any]] = []
+        for words in self._words:
+            _, objects = signature.flatten(*copied(arguments))
+            for leaf, value in zip(signature.objects, objects, strict=True):
+                is_array = isinstance(leaf.kind, Array)
+                place = signature.places[leaf.path]
+                array = value if is_array else np.array([value], value.dtype)
+                words[place] = array.__array_interface__["data"][0]
+                if is_array:
+                    words[place + 1 : place + 1 + array.ndim] = array.shape
+                self._held.append(array)
+                if array.size and (not is_array or leaf.kind.writable):
+                    self._restored.append((array, array.copy()))
+
+    @classmethod
+    def enough(cls, kernel: Kernel, arguments: tuple[Any, ...], entry: int | None) -> Calls:
+        """As many as a run takes that can be measured."""
+        copies, most = 1, max(1, min(MOST_COPIES, MOST_BYTES // max(size(arguments), 1)))
+        while True:
+            calls = cls(kernel, arguments, copies)
+            if copies == most or min(calls.run(entry) for _ in range(3)) >= NANOSECONDS:
+                return calls
+            copies = min(4 * copies, most)
+
+    def run(self, entry: int | None) -> int:
+        """Nanoseconds of processor time of all calls of an entry."""
+        for array, before in self._restored:
+            array[...] = before
+        begin = time.thread_time_ns()
+        _LOOP(entry, self._words.ctypes.data, self._words.shape[1], len(self._words))
+        return time.thread_time_ns() - begin
 
 
-def arrays(value: Any) -> list[Any]:
-    if isinstance(value, tuple):
-        return [one for part in value for one in arrays(part)]
-    return [value] if isinstance(value, np.ndarray) else []
+def _loop() -> Any:
+    import llvmlite.binding as llvm
+
+    from sawlog.kernels import compiler
+
+    machine = llvm.Target.from_triple(compiler.target()[0]).create_target_machine(opt=3, jit=True)
+    engine = llvm.create_mcjit_compiler(llvm.parse_assembly(LOOP), machine)
+    engine.finalize_object()
+    function = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
+    return engine, function(engine.get_function_address("loop"))
 
 
-def replayed(name: str, entry: Any, call: Call, copies: int, size: int) -> Side:
-    made: list[Any] = []
-
-    def prepare() -> None:
-        made[:] = [tuple(copied(one) for one in call.arguments) for _ in range(copies)]
-
-    def run() -> None:
-        for arguments in made:
-            entry(*arguments)
-
-    return Side(name, run, size * copies, prepare=prepare)
+_ENGINE, _LOOP = _loop() if MODE == JIT else (None, None)

@@ -8,16 +8,14 @@ import subprocess
 import sys
 import warnings
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 from pyarrow import parquet
 
 import sawlog
 from benchmarks.harness import Case, Settings, Side
-from benchmarks.kernels import samples
+from benchmarks.kernel_calls import SHOP, samples
 
 ROWS = 1000
-SHOP = Path(__file__).parents[1] / "examples" / "data" / "shop"
 READY = "import sawlog.spark.reader, sawlog; next(iter(sawlog.open({0!r}, format={1!r}).to_batches()))"
 """What a Python worker of Spark does before it has decoded its first batch."""
 
