@@ -12,7 +12,7 @@ import pytest
 
 import sawlog
 from sawlog.damage import OnDamage
-from sawlog.deephaven_import.plan import PartitionPlan, Planner, Share
+from sawlog.deephaven_import.plan import PartitionPlan, Planner, Split
 from sawlog.deephaven_import.records import Partition, Progress
 from sawlog.deephaven_log.logger import Logger
 from sawlog.deephaven_log.options import ReadOptions
@@ -87,7 +87,7 @@ def plan(
     return planner((Partition("Ns", "T", "vm1", DATE), dataset.logs, progress))
 
 
-def rows(share: Share) -> list[int]:
-    """The numbers of a share's rows."""
-    batches = (batch for fragment in share.fragments for batch in fragment.to_batches())
+def rows(split: Split) -> list[int]:
+    """The numbers of a split's rows."""
+    batches = (batch for fragment in split.fragments for batch in fragment.to_batches())
     return [number for batch in batches for number in batch.column("N").to_pylist()]

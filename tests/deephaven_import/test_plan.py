@@ -19,22 +19,22 @@ __all__ = ["logs"]
 def test_rows_in_order_of_the_logs(logs: Logs) -> None:
     logs.write(0, 100)
     logs.write(100, 200)
-    (share,) = plan(logs, Progress()).shares
-    assert rows(share) == list(range(200))
-    assert (share.record.sequence, share.record.truncates, len(share.record.logs)) == (0, False, 2)
+    (split,) = plan(logs, Progress()).splits
+    assert rows(split) == list(range(200))
+    assert (split.record.sequence, split.record.truncates, len(split.record.logs)) == (0, False, 2)
 
 
 def test_nothing_new_nothing_planned(logs: Logs) -> None:
     logs.write(0, 100)
-    (share,) = plan(logs, Progress()).shares
-    assert plan(logs, Progress.of([share.record])).shares == ()
+    (split,) = plan(logs, Progress()).splits
+    assert plan(logs, Progress.of([split.record])).splits == ()
 
 
 def test_only_what_is_new(logs: Logs) -> None:
     logs.write(0, 100)
-    (first,) = plan(logs, Progress()).shares
+    (first,) = plan(logs, Progress()).splits
     logs.write(100, 200)
-    (second,) = plan(logs, Progress.of([first.record])).shares
+    (second,) = plan(logs, Progress.of([first.record])).splits
     assert rows(second) == list(range(100, 200))
     assert (first.record.sequence, second.record.sequence) == (0, 1)
 
@@ -42,10 +42,10 @@ def test_only_what_is_new(logs: Logs) -> None:
 def test_a_location_has_about_the_bytes_that_are_asked_for(logs: Logs) -> None:
     for start in range(0, 3000, 500):
         logs.write(start, start + 500)
-    shares = plan(logs, Progress(), 8000).shares
-    assert [number for share in shares for number in rows(share)] == list(range(3000))
-    assert [share.record.sequence for share in shares] == list(range(len(shares)))
-    sizes = [sum(fragment.size for fragment in share.fragments) for share in shares]
+    splits = plan(logs, Progress(), 8000).splits
+    assert [number for split in splits for number in rows(split)] == list(range(3000))
+    assert [split.record.sequence for split in splits] == list(range(len(splits)))
+    sizes = [sum(fragment.size for fragment in split.fragments) for split in splits]
     assert len(sizes) > 10
     assert max(sizes) < 8200
 
@@ -66,30 +66,30 @@ def test_restarts_at_any_location_and_with_other_sizes(sizes: list[int], locatio
                     logger.transaction(batch(total + size, total + size + 50))
             total += size + 50 * (index == 1)
         live = sum(sizes[:2]) if len(sizes) > 1 else 0
-        shares = plan(logs, Progress(), location_bytes).shares
-        assert [n for share in shares for n in rows(share)] == list(range(live, total))
-        published = [share.record for share in shares[:kept]]
+        splits = plan(logs, Progress(), location_bytes).splits
+        assert [n for split in splits for n in rows(split)] == list(range(live, total))
+        published = [split.record for split in splits[:kept]]
         assert [PositionRecord.from_json(record.to_json(), "here") for record in published] == published
-        rest = plan(logs, Progress.of(published), location_bytes // 2).shares
-        before = [n for share in shares[:kept] for n in rows(share)]
-        assert before + [n for share in rest for n in rows(share)] == list(range(live, total))
-        assert not any(share.record.truncates for share in rest if published)
+        rest = plan(logs, Progress.of(published), location_bytes // 2).splits
+        before = [n for split in splits[:kept] for n in rows(split)]
+        assert before + [n for split in rest for n in rows(split)] == list(range(live, total))
+        assert not any(split.record.truncates for split in rest if published)
 
 
 def test_a_deleted_partition_knows_what_its_past_knew(logs: Logs) -> None:
     logs.write(0, 100)
-    first = [share.record for share in plan(logs, Progress()).shares]
+    first = [split.record for split in plan(logs, Progress()).splits]
     with logs.begin() as logger:
         logger.write(batch(100, 200))
         logger.delete_partition()
         logger.write(batch(200, 210))
-    (share,) = plan(logs, Progress.of(first)).shares
-    assert rows(share) == list(range(200, 210))
-    assert (share.record.truncates, share.record.sequence) == (True, 1)
+    (split,) = plan(logs, Progress.of(first)).splits
+    assert rows(split) == list(range(200, 210))
+    assert (split.record.truncates, split.record.sequence) == (True, 1)
     # The void location and its record are gone: nothing of the first log comes back.
-    assert plan(logs, Progress.of([share.record])).shares == ()
+    assert plan(logs, Progress.of([split.record])).splits == ()
     # Its deletion was under way, and nothing else: all is planned again.
-    (again,) = plan(logs, Progress()).shares
+    (again,) = plan(logs, Progress()).splits
     assert rows(again) == list(range(200, 210))
 
 
@@ -99,19 +99,19 @@ def test_a_late_log_before_a_deletion_is_void(logs: Logs) -> None:
     with logs.begin() as logger:
         logger.delete_partition()
         logger.write(batch(200, 210))
-    records = [share.record for share in plan(logs, Progress()).shares]
+    records = [split.record for split in plan(logs, Progress()).splits]
     hidden.rename(early)
-    assert plan(logs, Progress.of(records)).shares == ()
+    assert plan(logs, Progress.of(records)).splits == ()
 
 
 def test_a_late_log_is_imported_and_told(logs: Logs) -> None:
     early = logs.write(0, 100)
     hidden = early.rename(early.with_name(".hidden"))
     logs.write(100, 200)
-    records = [share.record for share in plan(logs, Progress()).shares]
+    records = [split.record for split in plan(logs, Progress()).splits]
     hidden.rename(early)
     found = plan(logs, Progress.of(records))
-    assert [rows(share) for share in found.shares] == [list(range(100))]
+    assert [rows(split) for split in found.splits] == [list(range(100))]
     assert "came after later logs" in found.remarks[0]
 
 
@@ -120,10 +120,10 @@ def test_what_is_being_written_waits(logs: Logs) -> None:
     whole = path.read_bytes()
     path.write_bytes(whole[:-3])
     found = plan(logs, Progress())
-    assert rows(found.shares[0]) == list(range(99))
+    assert rows(found.splits[0]) == list(range(99))
     assert "wait for their end" in found.remarks[0]
     path.write_bytes(whole)
-    (rest,) = plan(logs, Progress.of([found.shares[0].record])).shares
+    (rest,) = plan(logs, Progress.of([found.splits[0].record])).splits
     assert rows(rest) == [99]
 
 
@@ -136,7 +136,7 @@ def test_a_log_without_its_header_is_left_out_and_told(logs: Logs) -> None:
     with pytest.raises(FormatError):
         plan(logs, Progress())
     found = plan(logs, Progress(), on_damage="skip")
-    assert [rows(share) for share in found.shares] == [list(range(100, 200))]
+    assert [rows(split) for split in found.splits] == [list(range(100, 200))]
     assert str(path) in found.skipped[0]
     # One that is only begun waits.
     path.write_bytes(data[:30])
@@ -148,16 +148,16 @@ def test_damage_at_the_end_waits_while_a_log_grows(logs: Logs) -> None:
     data = bytearray(path.read_bytes())
     data[-1] ^= 1
     path.write_bytes(data)
-    assert rows(plan(logs, Progress()).shares[0]) == list(range(99))
+    assert rows(plan(logs, Progress()).splits[0]) == list(range(99))
     logs.write(100, 200)
     with pytest.raises(DamageError):
-        rows(plan(logs, Progress()).shares[0])
+        rows(plan(logs, Progress()).splits[0])
 
 
 @pytest.mark.parametrize("change", ["shrunk", "replaced"])
 def test_another_log_under_the_same_name(logs: Logs, change: str) -> None:
     path = logs.write(0, 100)
-    records = [share.record for share in plan(logs, Progress()).shares]
+    records = [split.record for split in plan(logs, Progress()).splits]
     whole = path.read_bytes()
     path.write_bytes(whole[:200] if change == "shrunk" else whole[:-1] + b"\0" + whole[100:])
     with pytest.raises(
@@ -167,7 +167,7 @@ def test_another_log_under_the_same_name(logs: Logs, change: str) -> None:
     assert str(path) in str(error.value)
     path.unlink()
     logs.write(100, 200)
-    assert plan(logs, Progress.of(records)).shares
+    assert plan(logs, Progress.of(records)).splits
 
 
 @pytest.mark.parametrize(

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from sawlog.deephaven_import.history import PARTS_NAME, HistoricalTable, MergeRecord
-from sawlog.deephaven_import.parts import PartsWriter
+from sawlog.deephaven_import.history import PARTS_NAME, HistoricalTable, MergeRecord, PartsWriter
 from sawlog.deephaven_import.records import RECORD_NAME
 from sawlog.deephaven_import.runs import Boundary, Run, merged
 from sawlog.deephaven_table.encode import values_of
@@ -73,13 +72,13 @@ class Target:
 
     Attributes:
         internal: Its internal partition.
-        share: Which shares of the runs are its.
+        split: Which splits of the runs are its.
         low: Only rows that are not before it.
         high: Only rows before it.
     """
 
     internal: int
-    share: int
+    split: int
     low: Boundary | None = None
     high: Boundary | None = None
 
@@ -112,7 +111,7 @@ class LocationsWriter:
         parts = PartsWriter()
         rows = 0
         try:
-            for batch in merged(self.runs, target.share, self.keys, target.low, target.high):
+            for batch in merged(self.runs, target.split, self.keys, target.low, target.high):
                 writer = writer or self._begin(str(target.internal))
                 writer.write(pa.RecordBatch.from_arrays(batch.columns[:-1], names=self.schema.names))
                 parts.add(values_of(batch.columns[-1], "<i4"))

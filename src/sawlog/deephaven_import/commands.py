@@ -158,7 +158,7 @@ def status(
     json: arguments.Json = False,
 ) -> int:
     """Tell how far each log was imported, and how many bytes of it were not."""
-    from sawlog.deephaven_import.status import import_status
+    from sawlog.deephaven_import.publication import import_status
 
     found = import_status(src, root, storage_options=arguments.storage_options(storage))
     lag = sum(one.lag for one in found)

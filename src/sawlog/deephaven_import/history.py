@@ -1,18 +1,25 @@
-"""The historical tree, and what its merged locations say of themselves: what they were made of."""
+"""Historical trees: what a merge has published, by which record, and which rows came from which of its parts."""
 
 from __future__ import annotations
 
+import io
 import json
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+import pyarrow as pa
 
 from sawlog.deephaven_import.records import RECORD_NAME, Partition, Progress
 from sawlog.deephaven_import.tree import Location, check_inside, check_part, directories, read_small, sweep
 from sawlog.errors import FormatError, OptionError
-from sawlog.guard import decode_json
+from sawlog.guard import Undecodable, decode_by, decode_json
 from sawlog.shapes import shaped
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 NamespaceSet = Literal["System", "User"]
 
@@ -182,3 +189,66 @@ def read_document(where: str) -> dict[str, Any] | None:
 def write_document(document: Mapping[str, Any]) -> bytes:
     """A record as `read_document` takes it."""
     return (json.dumps({"version": _VERSION, **document}, indent=1, sort_keys=True) + "\n").encode()
+
+
+_SCHEMA = pa.schema([pa.field("end", pa.int64(), nullable=False), pa.field("part", pa.int32(), nullable=False)])
+
+
+class PartsWriter:
+    """Takes the parts of rows, batch by batch."""
+
+    def __init__(self) -> None:
+        self._data = io.BytesIO()
+        options = pa.ipc.IpcWriteOptions(compression="zstd")
+        self._stream: Any = pa.ipc.new_stream(self._data, _SCHEMA, options=options)
+        self._row = 0
+
+    def add(self, parts: NDArray[np.int64]) -> None:
+        """Take the parts of the next rows."""
+        if not len(parts):
+            return
+        ends = np.append(np.flatnonzero(np.diff(parts)), len(parts) - 1) + 1
+        columns = [pa.array(ends + self._row), pa.array(parts[ends - 1].astype(np.int32))]
+        self._stream.write_batch(pa.RecordBatch.from_arrays(columns, schema=_SCHEMA))
+        self._row += len(parts)
+
+    def finish(self) -> bytes:
+        """The content of the file."""
+        self._stream.close()
+        return self._data.getvalue()
+
+
+@dataclass(frozen=True, slots=True)
+class PartsOfRows:
+    """The parts of the rows of a location."""
+
+    ends: NDArray[np.int64]
+    parts: NDArray[np.int64]
+
+    def of(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The parts of some rows; a row after the last one belongs to none (-1)."""
+        places = np.searchsorted(self.ends, rows, side="right")
+        return np.append(self.parts, -1)[places]
+
+
+def read_parts(path: str) -> PartsOfRows | None:
+    """The parts of the rows of a merged location; None when all of them are of its only part.
+
+    Raises:
+        FormatError: When the file is damaged.
+    """
+    where = os.path.join(path, PARTS_NAME)
+    try:
+        with open(where, "rb") as file:
+            data = file.read()
+    except FileNotFoundError:
+        return None
+    stream = decode_by(pa.ipc.open_stream, data)
+    table = stream if isinstance(stream, Undecodable) else decode_by(stream.read_all)
+    if isinstance(table, Undecodable):
+        raise FormatError(f"{where}: not the parts of a merged location: {table.detail}")
+    if table.schema != _SCHEMA:
+        raise FormatError(f"{where}: not the parts of a merged location")
+    return PartsOfRows(
+        np.ascontiguousarray(table.column("end")), np.ascontiguousarray(table.column("part")).astype(np.int64)
+    )

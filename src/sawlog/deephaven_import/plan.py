@@ -1,4 +1,4 @@
-"""Which ranges of which logs become which location."""
+"""Which ranges of which logs become which location, and the rows of one with its position record."""
 
 from __future__ import annotations
 
@@ -8,18 +8,31 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from sawlog.deephaven_import.records import Partition, PositionRecord, Progress, Taken
+import pyarrow as pa
+
+from sawlog.damage import Findings
+from sawlog.deephaven_import.records import RECORD_NAME, Partition, PositionRecord, Progress, Taken
+from sawlog.deephaven_import.schema import conform
+from sawlog.deephaven_import.unstorable import UNSTORABLE_NAME, Mender, OnUnstorable
 from sawlog.deephaven_log.dataset import Log, replace_size
 from sawlog.deephaven_log.fragments import RowRange, whole_log
 from sawlog.deephaven_log.names import order_key, parse_name
 from sawlog.deephaven_log.survey import survey
+from sawlog.deephaven_table.writer import LocationWriter
+from sawlog.errors import SchemaError
+from sawlog.format import PROVENANCE
+from sawlog.scan import Projection
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from sawlog.deephaven_log.fragments import RowRange
     from sawlog.format import Projection, Scan
+    from sawlog.storage import Staged, Storage
 
 
 @dataclass(frozen=True, slots=True)
-class Share:
+class Split:
     """What becomes one location: ranges of the logs of one partition, in order. Picklable.
 
     Attributes:
@@ -37,7 +50,7 @@ class PartitionPlan:
 
     Attributes:
         partition: The partition.
-        shares: Its new locations, in order.
+        splits: Its new locations, in order.
         lag: Bytes of its logs that will still not be taken: they wait for their end, or for the next import.
         limited: Whether they wait for the next import because there are too many of them.
         remarks: What is worth telling: bytes that wait, logs that came late.
@@ -45,7 +58,7 @@ class PartitionPlan:
     """
 
     partition: Partition
-    shares: tuple[Share, ...]
+    splits: tuple[Split, ...]
     lag: int = 0
     limited: bool = False
     remarks: tuple[str, ...] = ()
@@ -127,8 +140,8 @@ class Planner:
                 if not begun[place] and any(begun[place:]):
                     remarks.append(f"{log.file.path}: came after later logs were imported; its rows come after theirs")
         skipped = [f"{log.reason}; the log is left out" for log in logs if log.header is None and not log.incomplete]
-        shares = self._shares(partition, news, progress)
-        return PartitionPlan(partition, tuple(shares), lag, limited, tuple(remarks), tuple(skipped))
+        splits = self._splits(partition, news, progress)
+        return PartitionPlan(partition, tuple(splits), lag, limited, tuple(remarks), tuple(skipped))
 
     def _is_void(self, log: Log, progress: Progress) -> bool:
         """Whether a log that was never seen comes before the one whose DELETE_PARTITION was imported."""
@@ -162,7 +175,7 @@ class Planner:
         cuts = tuple(cut for cut in found.cuts if start < cut < found.end)
         return _News(replace_size(log, found.end), start, cuts, live_from, found.stopped)
 
-    def _shares(self, partition: Partition, news: Sequence[_News], progress: Progress) -> Iterator[Share]:
+    def _splits(self, partition: Partition, news: Sequence[_News], progress: Progress) -> Iterator[Split]:
         """Fill one location after the other."""
         storage = self._scan.storage
         deleting = max((index for index, one in enumerate(news) if one.live_from >= 0), default=0)
@@ -178,7 +191,7 @@ class Planner:
         size = 0
         for fragment in itertools.chain.from_iterable(map(self._ranges, news[deleting:])):
             if fragments and size + fragment.size > self._location_bytes:
-                yield Share(replace(record, logs=ranges), tuple(fragments))
+                yield Split(replace(record, logs=ranges), tuple(fragments))
                 record = PositionRecord(partition, record.sequence + 1, 0, deletions=record.deletions)
                 fragments, ranges, size = [], {}, 0
             name, start = fragment.file.name, fragment.start
@@ -188,7 +201,7 @@ class Planner:
             fragments.append(fragment)
             size += fragment.size
         if fragments:
-            yield Share(replace(record, logs=ranges), tuple(fragments))
+            yield Split(replace(record, logs=ranges), tuple(fragments))
 
     def _ranges(self, one: _News) -> Iterator[RowRange]:
         """The news of one log, cut; nothing before the last cut in front of the live rows."""
@@ -221,3 +234,79 @@ def order_of(name: str) -> tuple[Any, ...]:
     """Sort key of logs by their paths or names: the order in which they were begun."""
     base = posixpath.basename(name)
     return order_key(parse_name(base), base)
+
+
+@dataclass(frozen=True, slots=True)
+class Filled:
+    """A location that is complete, and not published.
+
+    Attributes:
+        staged: Where it is, and where it will be.
+        rows: Its rows.
+        skipped: What damage left out of it, a sentence each.
+        unstorable: Values that it could not hold.
+    """
+
+    staged: Sequence[Staged]
+    rows: int
+    skipped: tuple[str, ...]
+    unstorable: int = 0
+
+
+@dataclass(frozen=True)
+class Filler:
+    """Fills locations of one table. Picklable.
+
+    Attributes:
+        schema: The columns that every location has.
+        options: The options for writing column files.
+        storage: Where the tree is.
+        on_unstorable: What becomes of values that column files cannot hold.
+    """
+
+    schema: pa.Schema
+    options: Any
+    storage: Storage
+    on_unstorable: OnUnstorable = "error"
+
+    def __call__(self, item: tuple[Split, str]) -> Filled:
+        """Decode the ranges of a split, and stage its location, which will be at a path.
+
+        Raises:
+            DamageError: Where a log is damaged, when that is the policy.
+            SchemaError: For a value that column files cannot hold, when that is the policy.
+        """
+        split, path = item
+        try:
+            return self._fill(split, path)
+        except SchemaError:
+            if self.on_unstorable == "error":
+                raise
+            return self._fill(split, path, mending=True)
+
+    def _fill(self, split: Split, path: str, *, mending: bool = False) -> Filled:
+        writer = LocationWriter(path, self.schema, self.options, self.storage)
+        mender = Mender(self.schema, writer.specs, self.on_unstorable) if mending else None
+        rows = 0
+        skipped: list[str] = []
+        try:
+            for fragment in split.fragments:
+                findings = Findings(fragment.scan.on_damage)
+                read = fragment if mender is None else _with_provenance(fragment)
+                for batch in read.to_batches(findings):
+                    writer.write(conform(batch, self.schema) if mender is None else mender.mend(batch))
+                    rows += batch.num_rows
+                skipped += findings.remarks(fragment.path)
+            writer.add_file(RECORD_NAME, replace(split.record, rows=rows).to_json())
+            if mender is not None:
+                writer.add_file(UNSTORABLE_NAME, mender.listing())
+            return Filled(writer.finish(), rows, tuple(skipped), mender.count if mender is not None else 0)
+        except BaseException:
+            writer.abort()
+            raise
+
+
+def _with_provenance(fragment: RowRange) -> RowRange:
+    """The fragment with the columns that say where a row comes from."""
+    schema = pa.schema([*fragment.projection.schema, *PROVENANCE])
+    return replace(fragment, projection=Projection(schema, schema))

@@ -15,8 +15,8 @@ import pyarrow as pa
 
 from sawlog.arrow import fixed_array
 from sawlog.deephaven_import.digest import digest, row_hashes, value_hashes
+from sawlog.deephaven_import.history import read_parts
 from sawlog.deephaven_import.order import sort_key, sort_order
-from sawlog.deephaven_import.parts import read_parts
 from sawlog.deephaven_table.types import PARTITION_KEY
 from sawlog.digest import Digest
 from sawlog.format import TASK_BYTES
@@ -125,14 +125,14 @@ class Run:
 
     Attributes:
         path: The file: Arrow's, in batches of `BATCH_ROWS`, the last column the part of each row.
-        shares: For each location the first batch and the rows that it gets of the run.
+        splits: For each location the first batch and the rows that it gets of the run.
         samples: Keys of rows as far from one another, and their places.
         bytes: Bytes of the file.
         pairs: For each grouping column but the first: hashes of the values of the columns before it, and its own.
     """
 
     path: str
-    shares: tuple[tuple[int, int], ...]
+    splits: tuple[tuple[int, int], ...]
     samples: tuple[tuple[tuple[Any, ...], int], ...]
     bytes: int
     pairs: tuple[NDArray[np.uint64], ...]
@@ -170,16 +170,16 @@ class Sorter:
         ordered = table.take(fixed_array(pa.int64(), order))
         counts = np.bincount(spread, minlength=self.locations).tolist()
         path = os.path.join(self.directory, uuid.uuid4().hex)
-        shares = []
+        splits = []
         with pa.OSFile(path, "wb") as file, pa.ipc.new_file(file, ordered.schema) as writer:
             row = batches = 0
             for count in counts:
-                shares.append((batches, count))
+                splits.append((batches, count))
                 for at in range(row, row + count, BATCH_ROWS):
                     writer.write_batch(ordered.slice(at, min(BATCH_ROWS, row + count - at)))
                     batches += 1
                 row += count
-        return Run(path, tuple(shares), self._samples(ordered), os.path.getsize(path), self._pairs(table))
+        return Run(path, tuple(splits), self._samples(ordered), os.path.getsize(path), self._pairs(table))
 
     def _table(self, task: Sequence[Piece]) -> pa.RecordBatch:
         """The rows, the part of each in the last column."""
@@ -229,11 +229,11 @@ def together(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(arrays, names=batches[0].schema.names)
 
 
-class Share:
+class Split:
     """The rows that a location gets of a run, from a file that is mapped."""
 
     def __init__(self, run: Run, location: int, keys: Sequence[str]) -> None:
-        first, self.rows = run.shares[location]
+        first, self.rows = run.splits[location]
         file = pa.ipc.open_file(pa.memory_map(run.path))
         self._batches = [file.get_batch(first + i) for i in range(-(-self.rows // BATCH_ROWS))]
         self._keys = keys
@@ -267,21 +267,21 @@ def merged(
 
     Args:
         runs: Sorted runs; rows with the same keys stay in their order.
-        location: Which shares of theirs.
+        location: Which splits of theirs.
         keys: Columns that they are sorted by.
         low: Only rows that are not before it.
         high: Only rows before it.
     """
-    shares = [Share(run, location, keys) for run in runs]
-    begins = [0 if low is None else share.cut(i, low) for i, share in enumerate(shares)]
-    ends = [share.rows if high is None else share.cut(i, high) for i, share in enumerate(shares)]
-    inner = _boundaries(runs, shares, begins, ends)
-    edges = [begins, *([share.cut(i, one) for i, share in enumerate(shares)] for one in inner), ends]
+    splits = [Split(run, location, keys) for run in runs]
+    begins = [0 if low is None else split.cut(i, low) for i, split in enumerate(splits)]
+    ends = [split.rows if high is None else split.cut(i, high) for i, split in enumerate(splits)]
+    inner = _boundaries(runs, splits, begins, ends)
+    edges = [begins, *([split.cut(i, one) for i, split in enumerate(splits)] for one in inner), ends]
     for starts, stops in pairwise(edges):
         filled = [
-            (share, start, stop) for share, start, stop in zip(shares, starts, stops, strict=True) if start < stop
+            (split, start, stop) for split, start, stop in zip(splits, starts, stops, strict=True) if start < stop
         ]
-        batches = [batch for share, start, stop in filled for batch in share.batches(start, stop)]
+        batches = [batch for split, start, stop in filled for batch in split.batches(start, stop)]
         if not batches:
             continue
         whole = together(batches)
@@ -292,18 +292,18 @@ def merged(
 
 
 def _boundaries(
-    runs: Sequence[Run], shares: Sequence[Share], begins: Sequence[int], ends: Sequence[int]
+    runs: Sequence[Run], splits: Sequence[Split], begins: Sequence[int], ends: Sequence[int]
 ) -> list[Boundary]:
     """Where to cut so that no piece is larger than `PIECE_BYTES`, about."""
     rows = sum(ends) - sum(begins)
-    width = sum(run.bytes for run in runs) / max(1, sum(count for run in runs for _, count in run.shares))
+    width = sum(run.bytes for run in runs) / max(1, sum(count for run in runs for _, count in run.splits))
     most = max(BATCH_ROWS, int(PIECE_BYTES / max(1.0, width)))
     if rows <= most:
         return []
     step = max(1, most // (2 * len(runs)))
     samples = [
-        (share.key(row), i, row)
-        for i, (share, begin, end) in enumerate(zip(shares, begins, ends, strict=True))
+        (split.key(row), i, row)
+        for i, (split, begin, end) in enumerate(zip(splits, begins, ends, strict=True))
         for row in range(begin, end, step)
     ]
     return sorted(samples)[len(runs) :: len(runs)]

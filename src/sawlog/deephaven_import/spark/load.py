@@ -11,11 +11,10 @@ import pyarrow as pa
 from sawlog.damage import DamageWarning, check_on_damage
 from sawlog.deephaven.schema_xml import TableSchema, parse_schema
 from sawlog.deephaven_import.journal import recover
-from sawlog.deephaven_import.plan import PartitionPlan, Planner, order_of
+from sawlog.deephaven_import.plan import Filler, PartitionPlan, Planner, order_of
 from sawlog.deephaven_import.publication import Import, Publication
 from sawlog.deephaven_import.records import Partition
 from sawlog.deephaven_import.schema import common_schema, left_out, location_schema
-from sawlog.deephaven_import.shares import Filler
 from sawlog.deephaven_import.tree import IntradayTable, Location, local_root
 from sawlog.deephaven_import.unstorable import OnUnstorable
 from sawlog.deephaven_log.dataset import DeephavenLogContents, Log, open_log
@@ -254,7 +253,7 @@ class _TableImport:
         filler = Filler(self._schema(logs), self._job.write_options, Storage(), choices.on_unstorable)
         publication = Publication(tree, plans, locations, self.done, self.errors)
         items = publication.items
-        sizes = [sum(fragment.size for fragment in share.fragments) for share, _ in items]
+        sizes = [sum(fragment.size for fragment in split.fragments) for split, _ in items]
         if items:
             arrived, here = publication.arrived, choices.here_bytes
             try:
