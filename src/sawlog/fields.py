@@ -28,6 +28,7 @@ class Part:
         value: What it says, as text; empty where the bytes say it themselves.
         expected: What it should say, where it says something else.
         use: What its bytes are in the account of the file.
+        inside: Of compressed bytes, the parts of their content, whose offsets count from its beginning.
     """
 
     name: str
@@ -36,6 +37,7 @@ class Part:
     value: str = ""
     expected: str = ""
     use: Use = "record"
+    inside: tuple[Part, ...] = ()
 
     @property
     def end(self) -> int:

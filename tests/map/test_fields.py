@@ -10,11 +10,15 @@ from random import Random
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import sawlog
 from sawlog.fields import Part
 from sawlog.map import survey
+from sawlog.map.excerpts import HEAD_PARTS, PARTS
+from sawlog.varints import varints_and_ends
+from tests.leveldb_log.test_rocksdb_dialect import compressed_log, zstd
 from tests.leveldb_table.test_laws import TestLaws as Tables
 from tests.samples import FORMATS, samples
 
@@ -136,6 +140,88 @@ def test_entries_of_tables_are_those_of_a_read(tmp_path: Path) -> None:
     assert {part.name for part in found} >= {"restart points", "number of restart points"}
 
 
+def of_block(part: Part, data: bytes, codec: str) -> bytes:
+    size, _ = next(varints_and_ends(data[part.offset : part.end][:10]))
+    stored = pa.py_buffer(data[part.offset : part.end])
+    return bytes(pa.Codec(codec).decompress(stored, decompressed_size=size, asbytes=True))
+
+
+def test_compressed_blocks_have_their_entries_inside(tmp_path: Path) -> None:
+    path = tmp_path / "000001.ldb"
+    rows = {"key": [b"key%03d" % n for n in range(300)], "value": [b"value " * (n % 9) for n in range(300)]}
+    sawlog.write(pa.table(rows), path, format="leveldb_table", compression="snappy", block_bytes=1000)
+    found = parts(path, 0, 10_000)
+    assert_gapless(found, 0)
+    data = path.read_bytes()
+    blocks = [part for part in found if part.inside]
+    assert len(blocks) > 5
+    assert len(blocks) == sum(part.name == "data block" for part in found)
+    number = 0
+    for block in blocks:
+        assert_gapless(list(block.inside), 0)
+        content = of_block(block, data, "snappy")
+        values = [content[one.offset : one.end] for one in block.inside if one.name == "value"]
+        lengths = [int(one.value) for one in block.inside if one.name == "value length"]
+        keys = [one.value.split(",")[0].encode() for one in block.inside if one.name == "key"]
+        number = rows["key"].index(keys[0], number)
+        expected = slice(number, number + len(keys))
+        assert keys == rows["key"][expected]
+        assert lengths == [len(one) for one in rows["value"][expected]]
+        assert values == [one for one in rows["value"][expected] if one]
+        assert f"{len(content):,} bytes decompressed" in block.value
+    damaged = bytearray(data)
+    damaged[blocks[0].offset : blocks[0].offset + 3] = b"\xff\xff\xff"
+    path.write_bytes(damaged)
+    assert parts(path, 0)[0].inside == ()
+
+
+@pytest.mark.parametrize(
+    ("table", "laid_out"),
+    [
+        ("pebble/13-plain/000007.sst", False),
+        ("pebble/15-at/000007.sst", True),
+        ("pebble/22-plain/000007.sst", True),
+        ("rocksdb/11-apart.sst", True),
+        ("rocksdb/11-embedded.sst", False),
+        ("rocksdb/11-trained.sst", False),
+        ("rocksdb/zlib.sst", False),
+    ],
+)
+def test_blocks_of_all_layouts_have_the_entries_of_a_read(table: str, laid_out: bool) -> None:
+    path = GOLDEN / "leveldb_table" / table
+    block = next(part for part in parts(path, 0) if part.inside)
+    assert ("laid out as entries" in block.value) == laid_out
+    keys = [one.value for one in block.inside if one.name == "key"]
+    read = sawlog.read(path, on_damage="skip").slice(0, len(keys))
+    named = zip(*(read.column(one).to_pylist() for one in ("key", "sequence", "operation")), strict=True)
+    assert len(keys) > 5
+    assert keys == [f"{key.decode()}, sequence {sequence:,}, {operation}" for key, sequence, operation in named]
+
+
+def test_records_of_compressed_logs_have_their_operations_inside(tmp_path: Path) -> None:
+    batch = (7).to_bytes(8, "little") + (1).to_bytes(4, "little") + b"\1\1k\5value"
+    path = tmp_path / "000009.log"
+    path.write_bytes(compressed_log(zstd(batch), b"broken"))
+    payloads = [part for part in parts(path, 0) if part.name == "payload"][1:]
+    assert [part.value for part in payloads] == [
+        f"{len(zstd(batch))} bytes, compressed with zstd; {len(batch)} bytes decompressed",
+        "6 bytes, compressed with zstd",
+    ]
+    named = {one.name: batch[one.offset : one.end] for one in payloads[0].inside}
+    assert (named["key"], named["value"], payloads[1].inside) == (b"k", b"value", ())
+
+
+def test_parts_inside_are_listed_within_the_room_of_an_excerpt(tmp_path: Path) -> None:
+    path = tmp_path / "000001.ldb"
+    rows = {"key": [b"key%03d" % n for n in range(300)], "value": [b"value"] * 300}
+    sawlog.write(pa.table(rows), path, format="leveldb_table", compression="snappy", block_bytes=1000)
+    (file,) = survey(sawlog.open(path)).to_dict()["files"]
+    for excerpt in file["excerpts"]:
+        counts = [1 + len(part[6]) for part in excerpt["parts"] if len(part) > 6]
+        assert sum(counts) <= (HEAD_PARTS if excerpt["offset"] == 0 else PARTS)
+    assert file["excerpts"][0]["parts"][0][6][3][:1] == ["key"]
+
+
 def test_edits_are_named_as_their_columns_are(tmp_path: Path) -> None:
     manifest = Path(__file__).parents[2] / "examples/data/shop/MANIFEST-000002"
     found = parts(manifest, 0, 1000)
@@ -187,6 +273,14 @@ def test_milvus_binlog() -> None:
     assert [part.value for part in found if part.name == "Parquet magic"] == ["PAR1", "PAR1"]
     named = {part.name: part for part in found}
     assert named["footer length"].value == f"{named['Parquet footer'].length:,}"
+    pages = [part for part in found if part.name == "page header"]
+    assert [part.value for part in pages] == ["column 0, dictionary", "column 0, 500 values"]
+    payload = next(part for part in found if part.name == "Parquet magic").offset
+    end = [part for part in found if part.name == "Parquet magic"][-1].end
+    read = pq.read_table(pa.py_buffer(path.read_bytes()[payload:end])).column(0).to_pylist()
+    values = [one.value for part in found for one in part.inside if one.name.startswith("value")]
+    assert values == [str(one) for one in dict.fromkeys(read)][: len(values)]
+    assert len(values) == 20
 
 
 @pytest.mark.parametrize("values", [[7, None, -3], [0.5, None, 2.0], [True, False, None], ["a", None, "b"]])

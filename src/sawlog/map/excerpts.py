@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
 from sawlog.errors import SawlogError
@@ -65,11 +66,13 @@ def _excerpt(file: File, source: Source, dissect: FieldParser | None, at: int, b
     data = source.window(begin, max(0, min(length, file.size - begin))).tobytes()
     pieces = _careful(lambda: dissect(at)) if dissect is not None else None
     found: list[Part] = []
-    while pieces is not None and len(found) < (PARTS if at else HEAD_PARTS):
+    room = PARTS if at else HEAD_PARTS
+    while pieces is not None and room > 0:
         part = _careful(functools.partial(next, pieces, None))
         if part is None or part.offset >= begin + len(data) or part.length < 0:
             break
-        found.append(part)
+        found.append(replace(part, inside=part.inside[: room - 1]))
+        room -= 1 + len(part.inside)
     return Excerpt(begin, data, found)
 
 

@@ -32,9 +32,16 @@ class Excerpt:
     parts: list[Part]
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data for JSON; bytes as hexadecimal digits, parts as lists of their attributes."""
-        parts = [[one.name, one.offset, one.length, one.value[:MOST_TEXT], one.expected, one.use] for one in self.parts]
-        return {"offset": self.offset, "hex": self.data.hex(), "parts": parts}
+        """Plain data for JSON; bytes as hexadecimal digits, parts as lists of their attributes.
+
+        The last attribute, the parts inside, is there where there are any.
+        """
+        return {"offset": self.offset, "hex": self.data.hex(), "parts": [_listed(one) for one in self.parts]}
+
+
+def _listed(part: Part) -> list[Any]:
+    found = [part.name, part.offset, part.length, part.value[:MOST_TEXT], part.expected, part.use]
+    return [*found, [_listed(one) for one in part.inside]] if part.inside else found
 
 
 @dataclass(slots=True)

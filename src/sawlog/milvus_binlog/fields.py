@@ -3,16 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from struct import Struct
 from typing import TYPE_CHECKING
 
 from sawlog.fields import Part
 from sawlog.milvus_binlog import layout
 from sawlog.milvus_binlog.layout import EventType
 from sawlog.milvus_binlog.log import HEAD, data_type_name
+from sawlog.milvus_binlog.payloads.parquet import ParquetError, Physical, decompressed, page_limit, pages, read_footer
 
 if TYPE_CHECKING:
     from sawlog.chain.layout import Number
+    from sawlog.milvus_binlog.payloads.parquet import Chunk, Page
     from sawlog.storage import Source
+
+
+_FORMS: dict[int, Struct] = {
+    Physical.INT32: Struct("<i"),
+    Physical.INT64: Struct("<q"),
+    Physical.FLOAT: Struct("<f"),
+    Physical.DOUBLE: Struct("<d"),
+}
+_LEVELS = Struct("<I")
+"""How many bytes of levels follow."""
+_MOST = 20
+"""Values of a page that are named."""
 
 
 def parts(source: Source, offset: int) -> Iterator[Part]:
@@ -56,13 +71,53 @@ def _parquet(source: Source, at: int, length: int) -> Iterator[Part]:
     if not marked or footer > length - 3 * mark:
         yield Part("payload", at, length, f"{length:,} bytes")
         return
-    pages, end = length - 3 * mark - footer, at + length
+    stored, end = length - 3 * mark - footer, at + length
     yield Part("Parquet magic", at, mark, "PAR1")
-    if pages:
-        yield Part("pages", at + mark, pages, f"{pages:,} bytes of Parquet")
-    yield Part("Parquet footer", at + mark + pages, footer, f"{footer:,} bytes: schema and places of pages")
+    here = at + mark
+    try:
+        for part in _pages(source, at, length):
+            if here < part.offset:
+                yield Part("not named", here, part.offset - here)
+            yield part
+            here = part.end
+    except ParquetError:
+        pass  # what a read says of it is in the list of damage
+    if here < at + mark + stored:
+        yield Part("pages", here, at + mark + stored - here, f"{at + mark + stored - here:,} bytes of Parquet")
+    yield Part("Parquet footer", at + mark + stored, footer, f"{footer:,} bytes: schema and places of pages")
     yield Part("footer length", end - 2 * mark, mark, f"{footer:,}")
     yield Part("Parquet magic", end - mark, mark, "PAR1")
+
+
+def _pages(source: Source, at: int, length: int) -> Iterator[Part]:
+    """The pages of a payload, each as its header and its data, in which values of a fixed width are named."""
+    groups = read_footer(source, at, length).groups
+    chunks = [(column, chunk) for group in groups for column, chunk in enumerate(group.chunks) if chunk.values]
+    for column, chunk in sorted(chunks, key=lambda one: one[1].start):
+        for page in pages(source, at + chunk.start, chunk.compressed):
+            said = "dictionary" if page.dictionary else f"{page.values:,} values"
+            yield Part("page header", page.offset, page.start - page.offset, f"column {column}, {said}")
+            packed = "" if chunk.compression == "UNCOMPRESSED" else f", compressed with {chunk.compression.lower()}"
+            inside = tuple(_values(source, page, chunk)) if page.uncompressed <= page_limit(page.compressed) else ()
+            size = f"; {page.uncompressed:,} bytes decompressed" if packed and inside else ""
+            yield Part("page", page.start, page.compressed, f"{page.compressed:,} bytes{packed}{size}", inside=inside)
+
+
+def _values(source: Source, page: Page, chunk: Chunk) -> Iterator[Part]:
+    """The first values of a page whose type has a width, and which of its rows are null; nothing of other pages."""
+    form = _FORMS.get(chunk.type)
+    data = decompressed(source, page, chunk.compression) if form is not None and not page.indices else None
+    if form is None or data is None:
+        return
+    left = data.size if page.dictionary else page.values * form.size
+    levels = data.size - left
+    if levels and (levels < _LEVELS.size or _LEVELS.unpack_from(data)[0] != levels - _LEVELS.size):
+        return
+    if levels:
+        yield Part("levels", 0, levels, "which rows are null, in runs")
+    for row in range(min(left // form.size, _MOST)):
+        start = levels + row * form.size
+        yield Part(f"value {row}", start, form.size, str(form.unpack_from(data, start)[0]))
 
 
 def _numbers(data: bytes, here: int, at: int, fields: Mapping[str, Number], expected: str) -> Iterator[Part]:

@@ -256,7 +256,7 @@ class DatabaseContents(Contents):
         if LOG_NAME.match(name) or MANIFEST_NAME.match(name):
             head = read_head(source.window(0, PROBE_BYTES).tobytes(), file, self.version.dialect, self.scan.storage)
             edits = MANIFEST_NAME.match(name) is not None
-            return lambda offset: log_fields.parts(source, offset, head.dialect, edits=edits)
+            return lambda offset: log_fields.parts(source, offset, head, edits=edits)
         return super().field_parser(file, source)
 
     def pictures(self, request: Request) -> Iterator[Picture]:

@@ -72,7 +72,7 @@ class LogContents(Contents):
         dialect = self._dialect(file)
         head = read_head(source.window(0, PROBE_BYTES).tobytes(), file, dialect, self.scan.storage)
         edits = layout.MANIFEST_NAME.match(file.name) is not None
-        return lambda offset: parts(source, offset, head.dialect, edits=edits)
+        return lambda offset: parts(source, offset, head, edits=edits)
 
     def pictures(self, request: Request) -> Iterator[Picture]:
         """See `Contents.pictures`: operations along logs of write batches."""

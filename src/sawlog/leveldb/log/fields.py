@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from sawlog.fields import Fields, Part, numbers
+from sawlog.leveldb.codecs import EXPANDED_BYTES, expand_records
 from sawlog.leveldb.log import layout
 from sawlog.leveldb.log.layout import Dialect, Role
 from sawlog.leveldb.records.edit import EditError, edit_fields
@@ -14,6 +18,7 @@ from sawlog.leveldb.records.layout import BATCH_HEADER, COUNT_OFFSET, OPERATIONS
 from sawlog.pictures import key_text
 
 if TYPE_CHECKING:
+    from sawlog.leveldb.log.head import LogHead
     from sawlog.storage import Source
 
 _MOST = 80
@@ -83,16 +88,16 @@ def _text(value: Any) -> str:
 _HEADER = {"checksum": layout.CHECKSUM, "length": layout.LENGTH}
 
 
-def parts(source: Source, offset: int, dialect: Dialect, *, edits: bool = False) -> Iterator[Part]:
+def parts(source: Source, offset: int, head: LogHead, *, edits: bool = False) -> Iterator[Part]:
     """The fragments from an offset on, each as its header and its payload, and unused ends of blocks.
 
     Args:
         source: The log.
         offset: Where to begin.
-        dialect: Whose it is.
+        head: Whose it is, and whether its records are compressed.
         edits: Whether records are version edits; otherwise they are write batches, or something that is not known.
     """
-    at = offset
+    at, dialect = offset, head.dialect
     while at < source.size:
         block_end = at - at % layout.BLOCK_SIZE + layout.BLOCK_SIZE
         end = min(block_end, source.size)
@@ -118,19 +123,36 @@ def parts(source: Source, offset: int, dialect: Dialect, *, edits: bool = False)
             yield Part("synced up to", at + layout.RECYCLABLE_HEADER_SIZE, len(rest), synced)
         payload = min(length, end - at - size)
         role = known.role if known is not None else Role.UNKNOWN
-        yield from _payload(data[size : size + payload], at + size, role, dialect, edits=edits)
+        yield from _payload(data[size : size + payload], at + size, role, head, edits=edits)
         at += size + payload
 
 
-def _payload(data: bytes, at: int, role: Role, dialect: Dialect, *, edits: bool) -> Iterator[Part]:
+_OF_RECORDS = (Role.FULL, Role.FIRST, Role.MIDDLE, Role.LAST)
+
+
+def _payload(data: bytes, at: int, role: Role, head: LogHead, *, edits: bool) -> Iterator[Part]:
     """What a fragment carries, down to fields where it begins a record that is known."""
     if edits and role is Role.FULL:
         yield from edit_parts(data, at)
         return
     begins = not edits and role in (Role.FULL, Role.FIRST)
-    found = batch_parts(data, at, dialect, cut=role is Role.FIRST) if begins else []
     goes_on = ", which go on a record" if role in (Role.MIDDLE, Role.LAST) else ""
-    yield from found or [Part("payload", at, len(data), f"{len(data):,} bytes{goes_on}")]
+    whole = Part("payload", at, len(data), f"{len(data):,} bytes{goes_on}")
+    if head.compression == layout.Compression.NONE or role not in _OF_RECORDS:
+        yield from (batch_parts(data, at, head.dialect, cut=role is Role.FIRST) if begins else []) or [whole]
+        return
+    record = _expanded(data) if role is Role.FULL else b""
+    size = f"; {len(record):,} bytes decompressed" if record else ""
+    inside = tuple(batch_parts(record, 0, head.dialect, cut=False)) if record else ()
+    yield replace(whole, value=f"{whole.value}, compressed with zstd{size}", inside=inside)
+
+
+def _expanded(data: bytes) -> bytes:
+    """The content of a compressed record, empty where it is damaged."""
+    ends = np.array([0, len(data)], np.int32)
+    return b"".join(
+        one.data.to_pybytes() for one in expand_records(np.frombuffer(data, np.uint8), ends, EXPANDED_BYTES)
+    )
 
 
 def _expected(data: bytes, size: int, length: int, fits: bool) -> str:

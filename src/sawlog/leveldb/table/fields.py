@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
+from itertools import islice
 from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
 
 from sawlog.fields import Fields, Part, Use
 from sawlog.leveldb.log.layout import Compression
 from sawlog.leveldb.table import layout
+from sawlog.leveldb.table.blocks import joined
+from sawlog.leveldb.table.kernels import end_of_entries, values_apart
 from sawlog.leveldb.table.meta import Role
 from sawlog.pictures import key_text
 
@@ -17,8 +24,10 @@ if TYPE_CHECKING:
 
 _KIND = 0xFF
 """In the number that ends a key: the type of the operation."""
-_MOST = 64 << 10
-"""Bytes of entries of a block that are named."""
+_MOST = 4 << 20
+"""Bytes of a block that is taken apart, and of its content."""
+_INSIDE = 60
+"""Parts of a block that are named after decompression."""
 DATA_BLOCK = "data block"
 _NAMES = {Role.DATA: DATA_BLOCK, Role.RANGE_DELETES: "range deletions", Role.GAP: "gap", Role.OVERLAP: "overlap"}
 
@@ -33,15 +42,14 @@ def parts(source: Source, offset: int, table: TableMap) -> Iterator[Part]:
             ending = source.window(footer, table.footer.size).tobytes()
             yield from _footer(ending, footer) if len(ending) == table.footer.size else ()
             return
-        use: Use = "record" if role in (Role.DATA, Role.RANGE_DELETES) else "header"
         if role in (Role.GAP, Role.OVERLAP) or length < layout.TRAILER_SIZE:
             yield Part(name, start, length)
             continue
         body = length - layout.TRAILER_SIZE
         trailer = source.window(start + body, layout.TRAILER_SIZE).tobytes()
-        compression = _compression(trailer[0], table)
-        yield from _block(source, start, body, name, use, role, table, compression)
-        yield Part("compression", start + body, layout.CHECKSUM_OFFSET, f"{trailer[0]}, {compression}")
+        yield from _block(source, start, body, name, role, trailer[0], table)
+        shown = f"{trailer[0]}, {_compression(trailer[0], table)}"
+        yield Part("compression", start + body, layout.CHECKSUM_OFFSET, shown)
         stored = int.from_bytes(trailer[layout.CHECKSUM_OFFSET :], "little")
         yield Part("checksum", start + body + layout.CHECKSUM_OFFSET, 4, hex(stored))
 
@@ -60,27 +68,56 @@ def _compression(code: int, table: TableMap) -> str:
     return Compression(code).name.lower() if code in set(Compression) else "unknown"
 
 
-def _block(
-    source: Source, start: int, body: int, name: str, use: Use, role: Role, table: TableMap, compression: str
-) -> Iterator[Part]:
-    """A block as one part, or the entries of a data block that is stored as it is, and its restart points."""
-    columnar = table.footer.pebble(layout.COLUMNAR)
-    if role not in (Role.DATA, Role.RANGE_DELETES) or compression != "none" or columnar or body < layout.RESTART_SIZE:
-        stored = f", compressed with {compression}" if compression not in ("none", "unknown") else ""
-        yield Part(name, start, body, f"{body:,} bytes{stored}", use=use)
+def _block(source: Source, start: int, body: int, name: str, role: Role, code: int, table: TableMap) -> Iterator[Part]:
+    """A block: as one part, or as the entries of a data block that is stored as it is, and its restart points.
+
+    A data block that is compressed, or laid out in another way than LevelDB's, has its entries inside.
+    """
+    compression = _compression(code, table)
+    packed = f", compressed with {compression}" if compression not in ("none", "unknown") else ""
+    of_entries = role in (Role.DATA, Role.RANGE_DELETES)
+    use: Use = "record" if of_entries else "header"
+    whole = Part(name, start, body, f"{body:,} bytes{packed}", use=use)
+    if not of_entries or body > _MOST:
+        yield whole
         return
-    count = int.from_bytes(source.window(start + body - layout.RESTART_SIZE, layout.RESTART_SIZE).tobytes(), "little")
-    end = body - layout.RESTART_SIZE * (1 + (count & ~layout.BLOCK_FLAGS))
-    if count & layout.BLOCK_FLAGS & ~layout.UNIFORM_KEYS or end < 0:
-        yield Part(name, start, body, f"{body:,} bytes", use=use)
+    stored = source.window(start, body).tobytes()
+    if compression == "none" and not table.rules.layered and (found := list(_content(stored, start, use, table))):
+        yield from found
         return
-    looked_at = source.window(start, min(end, _MOST)).tobytes()
-    yield from _entries(looked_at, start, table)
-    if end > len(looked_at):
-        yield Part("further entries", start + len(looked_at), end - len(looked_at), use=use)
-    points = body - layout.RESTART_SIZE - end
-    yield Part("restart points", start + end, points, f"{points // layout.RESTART_SIZE:,}")
-    yield Part("number of restart points", start + body - layout.RESTART_SIZE, layout.RESTART_SIZE, f"{count:,}")
+    data, again = _expanded(pa.py_buffer(stored), code, role, table, source)
+    inside = _entries(data, 0, table) if again else _content(data, 0, use, table)
+    size = f"; {len(data):,} bytes{', laid out as entries' if again else ' decompressed'}" if data else ""
+    yield replace(whole, value=whole.value + size, inside=tuple(islice(inside, _INSIDE)))
+
+
+def _expanded(stored: pa.Buffer, code: int, role: Role, table: TableMap, source: Source) -> tuple[bytes, bool]:
+    """The content of a block, empty where it is damaged; and whether it was laid out again, without restart points."""
+    rules = replace(table.rules, longest=_MOST)
+    content = rules.expand(stored, code, of_entries=True)
+    layer = replace(table, rules=rules).layer(source)
+    again = layer is not None
+    if layer is not None and not isinstance(content, tuple):
+        content = layer.plain(content, deletions=role is Role.RANGE_DELETES)[0]
+    elif not isinstance(content, tuple) and values_apart(np.frombuffer(content, np.uint8)):
+        content, again = joined(content), True
+    if isinstance(content, tuple):
+        return b"", again
+    return content.to_pybytes()[: -layout.RESTART_SIZE if again else None], again
+
+
+def _content(data: bytes, start: int, use: Use, table: TableMap) -> Iterator[Part]:
+    """The entries of a block, and how they are found; nothing where it is none, or has its values apart."""
+    end, last = int(end_of_entries(np.frombuffer(data, np.uint8))), len(data) - layout.RESTART_SIZE
+    if not end:
+        return
+    yield from _entries(data[:end], start, table)
+    count = int.from_bytes(data[last:], "little") & ~layout.BLOCK_FLAGS
+    points = end + layout.RESTART_SIZE * count
+    yield Part("restart points", start + end, points - end, f"{count:,}", use=use)
+    if points < last:
+        yield Part("hash index", start + points, last - points, f"{last - points:,} bytes", use=use)
+    yield Part("number of restart points", start + last, layout.RESTART_SIZE, f"{count:,}", use=use)
 
 
 def _entries(data: bytes, start: int, table: TableMap) -> Iterator[Part]:

@@ -20,7 +20,7 @@ from sawlog.leveldb.table import layout
 from sawlog.leveldb.table.addresses import EmbeddedLayer
 from sawlog.leveldb.table.blocks import BlockRules, Flaw, block_damage, entries, flaw_of
 from sawlog.leveldb.table.layout import Checksum, Dialect, IndexType, Kind
-from sawlog.leveldb.table.pebble import Columns, MalformedError
+from sawlog.leveldb.table.pebble import BlockLayer, Columns, MalformedError
 from sawlog.leveldb.table.pebble import pairs as columnar_pairs
 from sawlog.query import interval
 from sawlog.storage import File, Source
@@ -278,6 +278,14 @@ class TableMap:
     def internal_index(self) -> bool:
         """Whether the keys of the index are internal ones."""
         return not _truth(self.properties.get(layout.USER_KEYS)) and not self.footer.pebble(layout.COLUMNAR)
+
+    def layer(self, source: Source) -> BlockLayer | EmbeddedLayer | None:
+        """What lays out blocks of entries as other tables have them; `None` where they are so already."""
+        if not self.rules.layered:
+            return None
+        if self.rules.embedded:
+            return EmbeddedLayer(self.rules, source)
+        return BlockLayer(self.footer.version, self.properties, self.rules, self.values, source)
 
 
 def separators(table: TableMap, *, stamped: bool) -> Bounds:

@@ -29,11 +29,9 @@ from sawlog.leveldb.columns import (
 )
 from sawlog.leveldb.table import entries as e
 from sawlog.leveldb.table import layout
-from sawlog.leveldb.table.addresses import EmbeddedLayer
 from sawlog.leveldb.table.blocks import Expanded, block_damage, joined
 from sawlog.leveldb.table.layout import Kind
 from sawlog.leveldb.table.meta import BoundsReader, MapReader, Role, TableMap, block_bounds
-from sawlog.leveldb.table.pebble import BlockLayer
 from sawlog.scan import Projection, Scan
 from sawlog.storage import File, Source
 
@@ -167,13 +165,7 @@ class RowReader(SpanWalk):
         wanted = VALUE in schema.names, OFFSET_COLUMN in schema.names
         self._take = e.Take(internal, *wanted, types, np.zeros(0, np.uint8), stamp)
         self._rule = table.rules.rule
-        self._layer: BlockLayer | EmbeddedLayer | None = None
-        if table.rules.layered:
-            self._layer = (
-                EmbeddedLayer(table.rules, source)
-                if table.rules.embedded
-                else BlockLayer(table.footer.version, table.properties, table.rules, table.values, source)
-            )
+        self._layer = table.layer(source)
         self._state = np.zeros(1, e.STATE)[0]
         # The first damage stops the kernel: up to there, both policies do the same.
         self._events = np.zeros(2, e.EVENT)

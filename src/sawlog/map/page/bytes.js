@@ -36,10 +36,11 @@ function hexView(file, place) {
   }
   const view = el("div", { class: "hex" }, pre);
   if (parts.length) {
-    const rows = parts.map((part, i) => el("tr", { "data-part": i },
+    const row = (part, i, inside) => el("tr", { "data-part": i, class: inside ? "inside" : "" },
       el("td", {}, el("span", { class: `swatch part${i % 6}` }), part.name),
-      el("td", { class: "number" }, whole(part.offset)), el("td", { class: "number" }, whole(part.length)), el("td", {}, part.use),
-      el("td", { class: "text" }, part.value, part.expected ? el("span", { class: "wrong" }, ` expected ${part.expected}`) : "")));
+      el("td", { class: "number" }, inside ? `in it, ${whole(part.offset)}` : whole(part.offset)), el("td", { class: "number" }, whole(part.length)), el("td", {}, part.use),
+      el("td", { class: "text" }, part.value, part.expected ? el("span", { class: "wrong" }, ` expected ${part.expected}`) : ""));
+    const rows = parts.flatMap((part, i) => [row(part, i, false), ...part.inside.map((one) => row(one, i, true))]);
     const head = el("tr", {}, ...["Field", "Offset", "Bytes", "Use", "Value"].map((name, i) => el("th", { class: i === 1 || i === 2 ? "number" : "", scope: "col" }, name)));
     const table = el("table", { id: "parts" }, el("thead", {}, head), el("tbody", {}, rows));
     const light = (event, on) => {

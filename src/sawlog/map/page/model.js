@@ -39,6 +39,11 @@ function share(part, all) {
   return percent > 0 && percent < 0.01 ? "< 0.01 %" : `${percent.toFixed(percent < 1 ? 2 : 1)} %`;
 }
 
+/** A part of an excerpt, and what is inside of it once it is decompressed. */
+function partOf([name, offset, length, value, expected, use, inside = []]) {
+  return { name, offset, length, value, expected, use, inside: inside.map(partOf) };
+}
+
 /** One file: its bins, its rows as far as they are known one by one, its damage, what is not supported, and excerpts. */
 class FileModel {
   constructor(data, order) {
@@ -49,7 +54,7 @@ class FileModel {
     this.lengths = data.spans.bytes;
     let at = 0;
     data.spans.steps.forEach((step, i) => { at += step; this.starts[i] = at; });
-    this.excerpts = data.excerpts.map((one) => ({ ...one, parts: one.parts.map(([name, offset, length, value, expected, use]) => ({ name, offset, length, value, expected, use })) }));
+    this.excerpts = data.excerpts.map((one) => ({ ...one, parts: one.parts.map(partOf) }));
     this.lost = LOST.flatMap((use) => data[use === "damage" ? "damages" : use].map((one) => ({ ...one, use }))).sort((a, b) => a.offset - b.offset);
   }
 
