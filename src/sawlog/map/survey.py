@@ -60,8 +60,8 @@ class _FileSurvey:
         """Note damaged and unsupported ranges, of which the first are listed; where they are."""
         listed = batch.slice(0, max(0, self.room - len(self.found.damages)))
         self.found.damages += [Damage(*row.values()) for row in listed.to_pylist()]
-        places = (values_of(batch.column(name), np.int64) for name in ("offset", "length"))
-        return _lost(*places, np.array(batch.column("kind").to_pylist(), object))
+        offsets, lengths = (values_of(batch.column(name), np.int64) for name in ("offset", "length"))
+        return _lost(offsets, lengths, np.array(batch.column("kind").to_pylist(), object))
 
     def take_piece(self, findings: Findings, damages: list[Ranges], first: int | None) -> None:
         """Enter a piece whose rows have been read.
