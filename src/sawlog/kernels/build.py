@@ -50,14 +50,12 @@ def _texts(*packages: str) -> dict[str, tuple[str, str]]:
     return found
 
 
-_TOGETHER = 4
-"""Modules that a process compiles one after the other: neighbours call the same helpers."""
-
-
 def kernel_modules(package: str = native.SAWLOG, *, wide: bool = False) -> list[str]:
-    """The modules in which kernels are, or those with a second entry."""
+    """The modules in which kernels are, or those with a second entry, those with the most text first."""
+    texts = {name: text for name, (_, text) in _texts(package).items()}
     decorated = re.compile(r"^@wide_kernel$" if wide else r"^@(wide_)?kernel$", re.MULTILINE)
-    return sorted(name for name, (_, text) in _texts(package).items() if decorated.search(text))
+    found = {name: text for name, text in texts.items() if decorated.search(text)}
+    return sorted(found, key=lambda name: (-len(found[name]), name))
 
 
 def sources(package: str = native.SAWLOG) -> dict[str, str]:
@@ -96,15 +94,15 @@ def _reaches_kernels(name: str, text: str) -> bool:
 
 
 class _Task(NamedTuple):
-    """What a process compiles: the kernels of modules, or the reader of arrays where there are none.
+    """What a process compiles: the kernels of a module, or the reader of arrays where there is no module.
 
     Attributes:
-        modules: Their names.
+        module: Its name.
         folder: Where object files go.
         wide: Whether second entries are made.
     """
 
-    modules: list[str]
+    module: str
     folder: str
     wide: bool
 
@@ -153,9 +151,7 @@ def _emit(module: object, name: str, folder: str, baseline: native.Baseline) -> 
 
 def _run(task: _Task) -> tuple[list[str], float]:
     """The names of entries, and the processor seconds that they took."""
-    made = [] if task.modules else _compile_reader(task.folder)
-    for module in task.modules:
-        made += _compile(module, task.folder, wide=task.wide)
+    made = _compile(task.module, task.folder, wide=task.wide) if task.module else _compile_reader(task.folder)
     return made, _used()
 
 
@@ -199,11 +195,9 @@ def build(package: str = native.SAWLOG, folder: str | None = None, jobs: int | N
     folder = folder or native.folder(package)
     os.makedirs(folder, exist_ok=True)
     with tempfile.TemporaryDirectory() as objects:
-        modules = kernel_modules(package)
-        tasks = [_Task(modules[at : at + _TOGETHER], objects, wide=False) for at in range(0, len(modules), _TOGETHER)]
-        if native.machine() in native.WIDE and (also_wide := kernel_modules(package, wide=True)):
-            tasks.append(_Task(also_wide, objects, wide=True))
-        tasks.append(_Task([], objects, wide=False))
+        tasks = [_Task(module, objects, wide=False) for module in ("", *kernel_modules(package))]
+        if native.machine() in native.WIDE:
+            tasks += [_Task(module, objects, wide=True) for module in kernel_modules(package, wide=True)]
         done = _in_processes(tasks, jobs)
         names = sorted(name for made, _ in done for name in made)
         library = os.path.join(objects, native.LIBRARY)
@@ -226,7 +220,7 @@ def build(package: str = native.SAWLOG, folder: str | None = None, jobs: int | N
 
 
 def _in_processes(tasks: list[_Task], jobs: int | None) -> list[tuple[list[str], float]]:
-    """Each task in a process of its own: what Numba has compiled before shows in the code."""
+    """Each task in a process of its own: what Numba has compiled before would show in the code."""
     os.environ["PYTHONHASHSEED"] = "0"
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["sawlog.kernels.compiler"])

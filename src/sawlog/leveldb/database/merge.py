@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sawlog.arrow import array_of, batch_of, batch_of_rows, fixed_array, scalar_of, values_of
+from sawlog.arrow import array_of, batch_of, batch_of_rows, boolean_values, fixed_array, scalar_of, values_of
 from sawlog.damage import Damage
 from sawlog.errors import FormatError
 from sawlog.kernels.gather import gathered
@@ -175,8 +175,8 @@ class Judge:
 
 def _first(found: pa.Array) -> int:
     """The first place that is true; how many there are if none is."""
-    at = pc.index(found, True).as_py()
-    return len(found) if at < 0 else int(at)
+    hits = boolean_values(found)
+    return int(hits.argmax()) if hits.any() else len(found)
 
 
 def _slice_keys(batch: pa.RecordBatch, low: bytes, high: bytes | None) -> pa.RecordBatch:
