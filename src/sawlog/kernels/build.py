@@ -30,6 +30,8 @@ from sawlog.kernels import native
 
 FROM_LIBC = {"memmove", "memset", "exp", "exp2", "frexp", "ldexp", "log", "log2", "pow"}
 """What kernels may call."""
+_TOGETHER = 4
+"""Modules that a process compiles one after the other: neighbours call the same helpers."""
 
 
 def _texts(*packages: str) -> dict[str, tuple[str, str]]:
@@ -51,11 +53,9 @@ def _texts(*packages: str) -> dict[str, tuple[str, str]]:
 
 
 def kernel_modules(package: str = native.SAWLOG, *, wide: bool = False) -> list[str]:
-    """The modules in which kernels are, or those with a second entry, those with the most text first."""
-    texts = {name: text for name, (_, text) in _texts(package).items()}
+    """The modules in which kernels are, or those with a second entry."""
     decorated = re.compile(r"^@wide_kernel$" if wide else r"^@(wide_)?kernel$", re.MULTILINE)
-    found = {name: text for name, text in texts.items() if decorated.search(text)}
-    return sorted(found, key=lambda name: (-len(found[name]), name))
+    return sorted(name for name, (_, text) in _texts(package).items() if decorated.search(text))
 
 
 def sources(package: str = native.SAWLOG) -> dict[str, str]:
@@ -94,15 +94,15 @@ def _reaches_kernels(name: str, text: str) -> bool:
 
 
 class _Task(NamedTuple):
-    """What a process compiles: the kernels of a module, or the reader of arrays where there is no module.
+    """What a process compiles: the kernels of modules, or the reader of arrays where there are none.
 
     Attributes:
-        module: Its name.
+        modules: Their names.
         folder: Where object files go.
         wide: Whether second entries are made.
     """
 
-    module: str
+    modules: list[str]
     folder: str
     wide: bool
 
@@ -151,7 +151,9 @@ def _emit(module: object, name: str, folder: str, baseline: native.Baseline) -> 
 
 def _run(task: _Task) -> tuple[list[str], float]:
     """The names of entries, and the processor seconds that they took."""
-    made = _compile(task.module, task.folder, wide=task.wide) if task.module else _compile_reader(task.folder)
+    made = [] if task.modules else _compile_reader(task.folder)
+    for module in task.modules:
+        made += _compile(module, task.folder, wide=task.wide)
     return made, _used()
 
 
@@ -195,9 +197,11 @@ def build(package: str = native.SAWLOG, folder: str | None = None, jobs: int | N
     folder = folder or native.folder(package)
     os.makedirs(folder, exist_ok=True)
     with tempfile.TemporaryDirectory() as objects:
-        tasks = [_Task(module, objects, wide=False) for module in ("", *kernel_modules(package))]
-        if native.machine() in native.WIDE:
-            tasks += [_Task(module, objects, wide=True) for module in kernel_modules(package, wide=True)]
+        modules = kernel_modules(package)
+        tasks = [_Task(modules[at : at + _TOGETHER], objects, wide=False) for at in range(0, len(modules), _TOGETHER)]
+        if native.machine() in native.WIDE and (also_wide := kernel_modules(package, wide=True)):
+            tasks.append(_Task(also_wide, objects, wide=True))
+        tasks.append(_Task([], objects, wide=False))
         done = _in_processes(tasks, jobs)
         names = sorted(name for made, _ in done for name in made)
         library = os.path.join(objects, native.LIBRARY)
@@ -220,7 +224,7 @@ def build(package: str = native.SAWLOG, folder: str | None = None, jobs: int | N
 
 
 def _in_processes(tasks: list[_Task], jobs: int | None) -> list[tuple[list[str], float]]:
-    """Each task in a process of its own: what Numba has compiled before would show in the code."""
+    """Each task in a process of its own: what Numba has compiled before shows in the code."""
     os.environ["PYTHONHASHSEED"] = "0"
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["sawlog.kernels.compiler"])
