@@ -373,9 +373,12 @@ def test_a_lost_file_is_named(spark: SparkSession, database: Path, tmp_path: Pat
 
 def test_streams_are_refused_where_pyspark_is_too_old(monkeypatch: pytest.MonkeyPatch, database: Path) -> None:
     import pyspark_sawlog
+    import sawlog.spark.stream_reader
 
+    # It is imported once more, and what other tests have of it stays: among the modules, and in the package.
+    monkeypatch.setattr(sawlog.spark, "stream_reader", sawlog.spark.stream_reader)
+    monkeypatch.delitem(sys.modules, "sawlog.spark.stream_reader")
     monkeypatch.setitem(sys.modules, "pyspark.sql.streaming.datasource", None)
-    monkeypatch.delitem(sys.modules, "sawlog.spark.stream_reader", raising=False)
     source = pyspark_sawlog.DefaultSource({"path": str(database)})
     reader = source.streamReader(read_schema({"path": str(database)}, None))
     with pytest.raises(OptionError, match=r"streams need PySpark 4\.2 or later, or the jar; found "):
