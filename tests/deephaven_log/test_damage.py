@@ -38,10 +38,12 @@ def is_subsequence(some: list[int], every: list[int]) -> bool:
     return all(one in rest for one in some)
 
 
-def test_truncation_at_every_byte():
+@pytest.mark.spread(4)
+@pytest.mark.parametrize("start", range(12))
+def test_truncation_at_every_byte(start: int) -> None:
     data = make([3, 1, 0, 2, 3, 5, 1, 2])
     truth = committed([3, 1, 0, 2, 3, 5, 1, 2])
-    for length in range(len(data)):
+    for length in range(start, len(data), 12):
         if length < len(HEADER):
             assert "the file ends at byte" in str(check(LOG, data[:length]).refused)
             continue
@@ -59,8 +61,10 @@ def test_a_few_bytes_too_many_are_the_same_damage_in_front_of_a_cut(junk: bytes)
         assert (rows, [one.offset for one in report.damages]) == (list(range(12)), [at])
 
 
-def test_every_flipped_bit_of_a_small_log():
-    for at in range(len(HEADER), len(SINGLES)):
+@pytest.mark.spread(4)
+@pytest.mark.parametrize("start", range(len(HEADER), len(HEADER) + 12))
+def test_every_flipped_bit_of_a_small_log(start: int) -> None:
+    for at in range(start, len(SINGLES), 12):
         for bit in (0, 3, 7):
             data = bytearray(SINGLES)
             data[at] ^= 1 << bit
