@@ -79,7 +79,10 @@ def small(root: Path) -> dict[str, tuple[Path, list[str]]]:
         "leveldb_table": ("a.ldb", {"key": texts.cast(pa.binary()), "value": texts.cast(pa.binary())}, {}),
         "milvus_binlog": ("insert_log", {"pk": numbers, "vec": vectors}, {"timestamp": 1 << 40}),
     }
-    found = {"leveldb_log": (SHOP / "000003.log", ["rows", "writes", "damage"]), "leveldb_database": (PEBBLE, ["rows", "all", "damage", "indexed_db"])}
+    found = {
+        "leveldb_log": (SHOP / "000003.log", ["rows", "writes", "damage"]),
+        "leveldb_database": (PEBBLE, ["rows", "all", "damage", "indexed_db"]),
+    }
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         for name, (file, columns, options) in tables.items():
