@@ -172,7 +172,7 @@ lock: ## Pin what pip takes today, in a clean environment
 
 .PHONY: clean
 clean: ## Delete environments, caches and everything built
-	rm -rf src/sawlog/_jars src/sawlog/_native .venv .venv-* .cache build dist site out htmlcov .coverage* spark-warehouse metastore_db derby.log
+	rm -rf src/sawlog/_jars src/sawlog/_native src/sawlog/_objects .venv .venv-* .cache build dist site out htmlcov .coverage* spark-warehouse metastore_db derby.log
 	rm -rf .hypothesis .mypy_cache .pytest_cache .ruff_cache
 	find src tests benchmarks examples -name __pycache__ -type d -prune -exec rm -rf {} +
 

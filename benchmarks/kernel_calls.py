@@ -62,7 +62,7 @@ class Call:
 
 def kernels() -> dict[str, Kernel]:
     """All kernels, by their names."""
-    modules = [importlib.import_module(name) for name in build.kernel_modules()]
+    modules = [importlib.import_module(name) for name in build.Sources(native.SAWLOG).with_kernels(native.SAWLOG)]
     found = [one for module in modules for one in vars(module).values() if isinstance(one, Kernel)]
     return {kernel.signature.name: kernel for kernel in found}
 

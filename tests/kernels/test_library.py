@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import functools
 import importlib
 import importlib.util
 import json
@@ -29,8 +30,15 @@ from sawlog.map import kernels as map_kernels
 
 SHOP = Path(__file__).parents[2] / "examples" / "data" / "shop"
 LIBRARY = os.path.join(native.folder(), native.LIBRARY)
+MODULES = build.Sources(native.SAWLOG).with_kernels(native.SAWLOG)
 TABLE = os.path.join(native.folder(), native.TABLE)
 NEEDS_LIBRARY = pytest.mark.skipif(native.misfit() is not None, reason=f"make kernels: {native.misfit()}")
+
+
+@functools.cache
+def definitions() -> dict[str, dict[str, object]]:
+    """What the library is made from."""
+    return build.definitions(native.SAWLOG, build.Sources(native.SAWLOG))
 
 
 @pytest.fixture
@@ -41,7 +49,7 @@ def table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str,
         "machine": native.machine(),
         "cpu": native.BASELINES[native.machine()].cpu,
         "entries": [],
-        "sources": build.sources(),
+        "definitions": {path: {**used} for path, used in definitions().items()},
     }
     (tmp_path / "kernels.so").touch()
     monkeypatch.setattr(native, "folder", lambda package: str(tmp_path))
@@ -143,8 +151,26 @@ def test_second_entries_give_what_the_first_ones_give() -> None:
 
 
 def test_other_sources_are_refused(table: dict[str, Any]) -> None:
-    table["sources"]["sawlog/kernels/memory.py"] = "0"
+    table["definitions"]["sawlog/kernels/memory.py"] |= {"file": "0", "digest": "0"}
     assert str(native.misfit()) == "the library of kernels was made from another sawlog/kernels/memory.py"
+
+
+def test_a_file_may_change_but_for_what_kernels_use(table: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    content = native.content
+    edits = {
+        (b'"""', b'"""More. '): True,
+        (b"\nUNSUPPORTED = ", b"\nANOTHER = 1\nUNSUPPORTED = "): True,
+        (b"\nUNSUPPORTED = ", b"\nUNSUPPORTED = 1 + "): False,
+        (b"\nUNSUPPORTED = ", b"\nif UNSUPPORTED = "): False,
+        (b"\nUNSUPPORTED = ", b"\n@kernel\ndef one(): pass\n\n\nUNSUPPORTED = "): False,
+    }
+    for (old, new), fits in edits.items():
+        changed = (content("sawlog/damage.py") or b"").replace(old, new, 1)
+        monkeypatch.setattr(
+            native, "content", lambda path, data=changed: data if path == "sawlog/damage.py" else content(path)
+        )
+        native.misfit.cache_clear()
+        assert (native.misfit() is None) == fits, new
 
 
 def test_a_library_of_another_system_is_refused(table: dict[str, Any]) -> None:
@@ -157,16 +183,9 @@ def test_no_library_is_no_library(table: dict[str, Any], monkeypatch: pytest.Mon
     assert "no library" in str(native.misfit())
 
 
-def test_every_file_with_a_kernel_and_every_layout_is_among_the_sources() -> None:
-    found = build.sources()
-    expected = ("kernels/memory", "kernels/signature", "chain/kernels", "chain/layout", "leveldb/log/layout")
-    assert {f"sawlog/{name}.py" for name in expected} <= set(found)
-    assert all(path and digest for path, digest in found.items())
-
-
 def test_every_kernel_declares_what_it_takes() -> None:
     count = 0
-    for module in build.kernel_modules():
+    for module in MODULES:
         for one in vars(importlib.import_module(module)).values():
             if isinstance(one, Kernel) and one.__module__ == module:
                 assert one.signature.words
@@ -180,7 +199,7 @@ def test_the_library_holds_every_kernel_and_refers_to_the_c_library_alone() -> N
         entries = set(json.load(file)["entries"])
     expected = {
         native.symbol(one.signature.name, wide=wide)
-        for module in build.kernel_modules()
+        for module in MODULES
         for one in vars(importlib.import_module(module)).values()
         if isinstance(one, Kernel) and one.__module__ == module
         for wide in (False, True)
@@ -217,8 +236,7 @@ class Refused:
         assert name.partition(".")[0] not in ("numba", "llvmlite"), name
 sys.meta_path.insert(0, Refused())
 import sawlog
-from sawlog.kernels import build
-for module in build.kernel_modules():
+for module in {MODULES}:
     __import__(module)
 print(sawlog.read({str(SHOP)!r}).num_rows)
 """

@@ -23,7 +23,9 @@ PACKAGE = "sawlog_tfrecord"
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
     """The environment in which other processes find the package, too, which has a library of its own kernels."""
     place = tmp_path_factory.mktemp("tfrecord")
-    shutil.copytree(EXAMPLE / PACKAGE, place / PACKAGE, ignore=shutil.ignore_patterns("__pycache__", "_native"))
+    shutil.copytree(
+        EXAMPLE / PACKAGE, place / PACKAGE, ignore=shutil.ignore_patterns("__pycache__", "_native", "_objects")
+    )
     paths = [str(HERE / "installed"), str(place)]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([*paths, os.environ.get("PYTHONPATH", "")])}
     subprocess.run([sys.executable, "-m", "sawlog.kernels.build", PACKAGE], env=environment, check=True)

@@ -145,7 +145,7 @@ kernels.sound(head_window(bytes(12), 12), 0, None, None)
 @pytest.mark.parametrize("module", ["kernels/signature", "kernels/native", "kernels/crc32c", "chain/layout"])
 def test_a_library_made_with_another_sawlog_is_not_called(module: str, monkeypatch: pytest.MonkeyPatch) -> None:
     table = json.loads((Path(native.folder(PACKAGE)) / native.TABLE).read_text("utf-8"))
-    table["sources"][f"sawlog/{module}.py"] += "0"
+    table["definitions"][f"sawlog/{module}.py"] |= {"file": "0", "digest": "0"}
     monkeypatch.setattr(native, "_table", {PACKAGE: table, native.SAWLOG: native._table(native.SAWLOG)}.get)
     native.misfit.cache_clear()
     try:

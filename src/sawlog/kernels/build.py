@@ -4,15 +4,17 @@
     python -m sawlog.kernels.build sawlog_tfrecord  those of a package that adds a format
 
 The linker is the C compiler `cc` (or `$CC`), or `ziglang` from PyPI where there is none. The same sources, the same
-Numba and the same linker make the same bytes.
+Numba and the same linker make the same bytes. Object files are kept next to the library, and made again when something
+that they depend on has changed.
 """
 
 from __future__ import annotations
 
 import argparse
-import ast
+import functools
 import importlib
 import importlib.util
+import itertools
 import json
 import multiprocessing
 import os
@@ -24,119 +26,145 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterable
+from importlib.metadata import version
 from typing import NamedTuple
 
 from sawlog.kernels import native
+from sawlog.kernels.sources import ALL, Source, module_of
 
 FROM_LIBC = {"memmove", "memset", "exp", "exp2", "frexp", "ldexp", "log", "log2", "pow"}
 """What kernels may call."""
-_TOGETHER = 4
-"""Modules that a process compiles one after the other: neighbours call the same helpers."""
+OBJECTS = "_objects"
+"""Where a package keeps object files, each named by its entry and by what that was made from."""
+_MARK = re.compile(rb"^@(wide_)?kernel\b", re.MULTILINE)
+_MAKERS = [("sawlog.kernels.build", "_compile"), ("sawlog.kernels.compiler", ALL)]
+"""What object files are made by."""
 
 
-def _texts(*packages: str) -> dict[str, tuple[str, str]]:
-    """Of each module of packages, its path, which begins with the package, and its text."""
-    found = {}
-    for package in packages:
-        root = native.root(package)
-        if root is None:
-            raise RuntimeError(f"{package}: no such package")
-        for folder, folders, files in os.walk(root):
-            folders.sort()
-            for name in sorted(files):
-                if name.endswith(".py"):
-                    place = os.path.join(folder, name)
-                    path = "/".join((package, *os.path.relpath(place, root).split(os.sep)))
-                    with open(place, encoding="utf-8") as file:
-                        found[path.removesuffix(".py").replace("/", ".").removesuffix(".__init__")] = path, file.read()
+class Sources:
+    """The modules of packages, each read and parsed when it is asked for.
+
+    Attributes:
+        paths: Their paths, each of which begins with its package, by their names.
+
+    Args:
+        packages: Their names.
+
+    Raises:
+        RuntimeError: When there is no such package.
+    """
+
+    def __init__(self, *packages: str) -> None:
+        self.paths: dict[str, str] = {}
+        for package in packages:
+            root = native.root(package)
+            if root is None:
+                raise RuntimeError(f"{package}: no such package")
+            for folder, _, files in os.walk(root):
+                for name in files:
+                    if name.endswith(".py"):
+                        path = "/".join((package, *os.path.relpath(os.path.join(folder, name), root).split(os.sep)))
+                        self.paths[module_of(path)] = path
+
+    @functools.cache  # noqa: B019 # lives as long as a build
+    def of(self, module: str) -> Source:
+        """A module."""
+        path = self.paths[module]
+        return Source(path, native.content(path) or b"")
+
+    def with_kernels(self, package: str) -> list[str]:
+        """The modules of a package in which kernels are."""
+        own = [one for one in sorted(self.paths) if one.partition(".")[0] == package]
+        return [one for one in own if _MARK.search(native.content(self.paths[one]) or b"")]
+
+    def used(self, roots: Iterable[tuple[str, str]]) -> dict[str, set[str]]:
+        """By module, the names of the definitions that some, each given by its module and its name, use."""
+        found: dict[str, set[str]] = {}
+        pending = [*roots]
+        while pending:
+            module, name = pending.pop()
+            if module not in self.paths or name in found.setdefault(module, set()):
+                continue
+            found[module].add(name)
+            for use in self.of(module).uses(name):
+                pending.append((use.module, use.name))
+                within = f"{use.module}.{use.name}"
+                if within in self.paths and not self.of(use.module).defines(use.name):
+                    pending.append((within, use.attribute or ALL))
+        return found
+
+
+class _Entry(NamedTuple):
+    """An entry of the library.
+
+    Attributes:
+        symbol: Its name there.
+        module: Where its kernel is; empty for the reader of arrays.
+        kernel: The kernel's name.
+        wide: Whether it is the second entry.
+        made_from: The digest of everything that its object file depends on.
+    """
+
+    symbol: str
+    module: str
+    kernel: str
+    wide: bool
+    made_from: str
+
+    @property
+    def file(self) -> str:
+        """The name of its object file."""
+        return f"{self.symbol}.{self.made_from}.o"
+
+
+def _entries(package: str, sources: Sources) -> list[_Entry]:
+    """The entries of a library, those of a module next to each other, in its order.
+
+    What Numba has compiled before shows in the code, so object files are those of a whole module.
+    """
+    reader = _made_from(sources, _MAKERS)
+    entries = [_Entry(native.READER, "", "", wide=False, made_from=reader)]
+    for module in sources.with_kernels(package):
+        kernels = sources.of(module).kernels
+        made_from = _made_from(sources, [*_MAKERS, *((module, kernel) for kernel in kernels)])
+        for wide in (False, True)[: 1 + (native.machine() in native.WIDE)]:
+            for kernel in (one for one, is_wide in kernels.items() if is_wide >= wide):
+                symbol = native.symbol(f"{module}.{kernel}", wide=wide)
+                entries.append(_Entry(symbol, module, kernel, wide, made_from))
+    return entries
+
+
+def _made_from(sources: Sources, roots: list[tuple[str, str]]) -> str:
+    """The digest of what definitions use, of the machine, and of what compiles."""
+    digests = sorted((module, sources.of(module).digest(names)) for module, names in sources.used(roots).items())
+    versions = [platform.python_version(), *(version(one) for one in ("llvmlite", "numba", "numpy"))]
+    return native.digest(repr((platform.system(), native.machine(), versions, digests)).encode())[:32]
+
+
+def definitions(package: str, sources: Sources) -> dict[str, dict[str, object]]:
+    """What the library of a package is made from, see `sawlog.kernels.native.definitions`."""
+    kernels = [(module, one) for module in sources.with_kernels(package) for one in sources.of(module).kernels]
+    used = sources.used([*_MAKERS, ("sawlog.kernels.build", "_link"), *kernels])
+    found: dict[str, dict[str, object]] = {}
+    for module, names in sorted(used.items()):
+        path = sources.paths[module]
+        digests = {"file": native.digest(native.content(path) or b""), "digest": sources.of(module).digest(names)}
+        found[path] = {**digests, "names": sorted(names)}
     return found
 
 
-def kernel_modules(package: str = native.SAWLOG, *, wide: bool = False) -> list[str]:
-    """The modules in which kernels are, or those with a second entry."""
-    decorated = re.compile(r"^@wide_kernel$" if wide else r"^@(wide_)?kernel$", re.MULTILINE)
-    return sorted(name for name, (_, text) in _texts(package).items() if decorated.search(text))
-
-
-def sources(package: str = native.SAWLOG) -> dict[str, str]:
-    """Digests of all files from which the kernels of a package are made, by paths that begin with their package.
-
-    They are those in which functions are compiled, and what these, and layouts, import.
-    """
-    files = _texts(*{native.SAWLOG: None, package: None})
-    texts = {name: text for name, (_, text) in files.items()}
-    decorated = re.compile(r"^ *@((wide_)?kernel|inlined|always_inlined|walker|intrinsic)$|= inlined\(", re.MULTILINE)
-    compiled = {name for name, text in texts.items() if decorated.search(text)}
-    own = {name for name in compiled if name.partition(".")[0] == package}
-    pending = sorted(own | {f"sawlog.kernels.{name}" for name in ("compiler", "jit", "native", "signature")})
-    seen = set(pending)
-    while pending:
-        name = pending.pop()
-        for node in ast.walk(ast.parse(texts[name])):
-            if isinstance(node, ast.ImportFrom) and node.module is not None:
-                within = {f"{node.module}.{alias.name}" for alias in node.names} & texts.keys()
-                used = node.module in compiled or any(
-                    _reaches_kernels(alias.name, texts.get(node.module, "")) for alias in node.names
-                )
-                for one in sorted(within | ({node.module} if used else set())):
-                    if one in texts and one not in seen:
-                        seen.add(one)
-                        if one in compiled or one.endswith(".layout"):
-                            pending.append(one)
-    return {path: native.digest(path) or "" for path in sorted(files[name][0] for name in seen)}
-
-
-def _reaches_kernels(name: str, text: str) -> bool:
-    """Whether a kernel may use what a module that is not compiled has by that name: a constant, or a plain type."""
-    return (
-        name.isupper() or re.search(rf"^class {name}\((NamedTuple|\w*Enum|\w*Flag)\)", text, re.MULTILINE) is not None
-    )
-
-
-class _Task(NamedTuple):
-    """What a process compiles: the kernels of modules, or the reader of arrays where there are none.
-
-    Attributes:
-        modules: Their names.
-        folder: Where object files go.
-        wide: Whether second entries are made.
-    """
-
-    modules: list[str]
-    folder: str
-    wide: bool
-
-
-def _compile(module: str, folder: str, *, wide: bool) -> list[str]:
-    """Compile the kernels of a module, each to an object file; the names of their entries."""
-    from sawlog.kernels import compiler
-    from sawlog.kernels.jit import Kernel
-
-    baseline = (native.WIDE if wide else native.BASELINES)[native.machine()]
-    compiler.aim_at(baseline.cpu, baseline.features)
-    found = importlib.import_module(module)
-    names = []
-    for kernel in [one for one in vars(found).values() if isinstance(one, Kernel)]:
-        if kernel.__module__ == module and kernel.wide >= wide:
-            name = native.symbol(kernel.signature.name, wide=wide)
-            _emit(compiler.module_of(kernel, name), name, folder, baseline)
-            names.append(name)
-    return names
-
-
-def _compile_reader(folder: str) -> list[str]:
-    from sawlog.kernels import compiler
-
-    baseline = native.BASELINES[native.machine()]
-    _emit(compiler.reader_module(native.READER), native.READER, folder, baseline)
-    return [native.READER]
-
-
-def _emit(module: object, name: str, folder: str, baseline: native.Baseline) -> None:
+def _compile(entry: _Entry, folder: str) -> None:
+    """Compile an entry to an object file."""
     import llvmlite.binding as llvm
 
     from sawlog.kernels import compiler
 
+    baseline = (native.WIDE if entry.wide else native.BASELINES)[native.machine()]
+    compiler.aim_at(baseline.cpu, baseline.features)
+    if entry.module:
+        module = compiler.module_of(getattr(importlib.import_module(entry.module), entry.kernel), entry.symbol)
+    else:
+        module = compiler.reader_module(entry.symbol)
     target = llvm.Target.from_triple(llvm.get_process_triple())
     machine = target.create_target_machine(
         cpu=baseline.cpu, features=baseline.features, opt=3, reloc="pic", codemodel="small"
@@ -144,17 +172,17 @@ def _emit(module: object, name: str, folder: str, baseline: native.Baseline) -> 
     compiler.optimize(module, machine)
     foreign = compiler.declared(module) - FROM_LIBC
     if foreign:
-        raise RuntimeError(f"{name} refers to {', '.join(sorted(foreign))}: kernels may allocate and raise nothing")
-    with open(os.path.join(folder, name + ".o"), "wb") as file:
+        names = ", ".join(sorted(foreign))
+        raise RuntimeError(f"{entry.symbol} refers to {names}: kernels may allocate and raise nothing")
+    with open(os.path.join(folder, entry.file), "wb") as file:
         file.write(machine.emit_object(module))
 
 
-def _run(task: _Task) -> tuple[list[str], float]:
-    """The names of entries, and the processor seconds that they took."""
-    made = [] if task.modules else _compile_reader(task.folder)
-    for module in task.modules:
-        made += _compile(module, task.folder, wide=task.wide)
-    return made, _used()
+def _run(entries: list[_Entry], folder: str) -> float:
+    """Compile entries one after the other; the processor seconds that this took."""
+    for entry in entries:
+        _compile(entry, folder)
+    return _used()
 
 
 def _linker() -> list[str]:
@@ -193,44 +221,76 @@ def build(package: str = native.SAWLOG, folder: str | None = None, jobs: int | N
     os.environ.update(SAWLOG_KERNELS="jit", NUMBA_CPU_NAME=baseline.cpu, NUMBA_CPU_FEATURES=baseline.features)
     for variable in ("NUMBA_DISABLE_JIT", "NUMBA_BOUNDSCHECK"):
         os.environ.pop(variable, None)
-    digests = sources(package)
+    sources = Sources(*{native.SAWLOG: None, package: None})
+    entries = _entries(package, sources)
+    described = {
+        "system": platform.system(),
+        "machine": native.machine(),
+        "cpu": baseline.cpu,
+        "entries": sorted(entry.symbol for entry in entries),
+        "definitions": definitions(package, sources),
+    }
+    kept = os.path.join(native.root(package) or os.devnull, OBJECTS) if folder is None else None
     folder = folder or native.folder(package)
     os.makedirs(folder, exist_ok=True)
     with tempfile.TemporaryDirectory() as objects:
-        modules = kernel_modules(package)
-        tasks = [_Task(modules[at : at + _TOGETHER], objects, wide=False) for at in range(0, len(modules), _TOGETHER)]
-        if native.machine() in native.WIDE and (also_wide := kernel_modules(package, wide=True)):
-            tasks.append(_Task(also_wide, objects, wide=True))
-        tasks.append(_Task([], objects, wide=False))
-        done = _in_processes(tasks, jobs)
-        names = sorted(name for made, _ in done for name in made)
+        found = {entry for entry in entries if kept is not None and _copied(os.path.join(kept, entry.file), objects)}
+        missing = [of_module for of_module in _by_module(entries) if not found.issuperset(of_module)]
+        processor = sum(_in_processes(missing, objects, jobs)) if missing else 0
         library = os.path.join(objects, native.LIBRARY)
-        _link([os.path.join(objects, f"{name}.o") for name in names], library)
+        _link(sorted(os.path.join(objects, entry.file) for entry in entries), library)
         _publish(library, os.path.join(folder, native.LIBRARY))
         table = os.path.join(objects, native.TABLE)
         with open(table, "w", encoding="utf-8") as file:
-            described = {"system": platform.system(), "machine": native.machine(), "cpu": baseline.cpu}
-            json.dump({**described, "entries": names, "sources": digests}, file, indent=1)
+            json.dump(described, file, indent=1)
         _publish(table, os.path.join(folder, native.TABLE))
+        if kept is not None:
+            _keep([os.path.join(objects, entry.file) for entry in entries], kept)
     taken = time.perf_counter() - begun
-    processor = _used() - used + sum(seconds for _, seconds in done)
+    processor += _used() - used
     size = os.path.getsize(os.path.join(folder, native.LIBRARY))
-    wide = sum(len(made) for task, (made, _) in zip(tasks, done, strict=True) if task.wide)
+    wide = sum(entry.wide for entry in entries)
+    compiled = f"{sum(map(len, missing))} of {len(entries)} entries compiled"
     also = f", {wide} of them also for {native.WIDE[native.machine()].cpu}" if wide else ""
     return (
-        f"{len(names) - 1 - wide} kernels for {baseline.cpu}{also}, {size >> 10} KiB, "
-        f"in {taken:.0f} s ({processor:.0f} processor seconds)"
+        f"{len(entries) - 1 - wide} kernels for {baseline.cpu}{also}, {size >> 10} KiB, "
+        f"{compiled}, in {taken:.0f} s ({processor:.0f} processor seconds)"
     )
 
 
-def _in_processes(tasks: list[_Task], jobs: int | None) -> list[tuple[list[str], float]]:
-    """Each task in a process of its own: what Numba has compiled before shows in the code."""
+def _by_module(entries: list[_Entry]) -> list[list[_Entry]]:
+    return [list(of_module) for _, of_module in itertools.groupby(entries, lambda entry: (entry.module, entry.wide))]
+
+
+def _in_processes(tasks: list[list[_Entry]], folder: str, jobs: int | None) -> list[float]:
+    """Compile entries, those of each task in a process of its own."""
     os.environ["PYTHONHASHSEED"] = "0"
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["sawlog.kernels.compiler"])
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     with context.Pool(jobs or cores, maxtasksperchild=1) as pool:
-        return list(pool.imap(_run, tasks))
+        return pool.starmap(_run, [(entries, folder) for entries in tasks], chunksize=1)
+
+
+def _copied(file: str, folder: str) -> bool:
+    """Whether there is a file, of which a copy is in a folder now."""
+    try:
+        shutil.copy(file, folder)
+    except FileNotFoundError:
+        return False
+    return True
+
+
+def _keep(files: list[str], folder: str) -> None:
+    """Have a folder hold these files, and no others."""
+    os.makedirs(folder, exist_ok=True)
+    names = set(map(os.path.basename, files))
+    for name in os.listdir(folder):
+        if name not in names:
+            os.remove(os.path.join(folder, name))
+    for file in files:
+        if not os.path.exists(target := os.path.join(folder, os.path.basename(file))):
+            _publish(file, target)
 
 
 def _used() -> float:
@@ -245,6 +305,14 @@ def _publish(made: str, target: str) -> None:
     os.replace(staged, target)
 
 
+def _fits(package: str) -> bool:
+    """Whether the library is there, for this machine and all kernels."""
+    if native.misfit(package) is not None:
+        return False
+    sources = Sources(package)
+    return {sources.paths[module] for module in sources.with_kernels(package)} <= native.definitions(package).keys()
+
+
 def main() -> None:
     """The command line."""
     parser = argparse.ArgumentParser(prog="python -m sawlog.kernels.build", description=__doc__)
@@ -253,7 +321,7 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, help="processes at a time")
     parser.add_argument("--folder", help="where the library goes")
     given = parser.parse_args()
-    if given.if_needed and native.misfit(given.package) is None:
+    if given.if_needed and _fits(given.package):
         return
     print("Compiling kernels", end=" ", flush=True, file=sys.stderr)  # noqa: T201 # progress
     print(build(given.package, given.folder, given.jobs), file=sys.stderr)  # noqa: T201

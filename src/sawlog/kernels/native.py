@@ -94,17 +94,46 @@ def _table(package: str) -> Mapping[str, Any] | None:
             found: Mapping[str, Any] = json.load(file)
     except (OSError, ValueError):
         return None
-    return found if isinstance(found, dict) else None
+    return found if isinstance(found, dict) and "definitions" in found else None
 
 
-def digest(path: str) -> str | None:
-    """The digest of a source file, whose path begins with its package; None where it is not there."""
+def definitions(package: str = SAWLOG) -> Mapping[str, Any]:
+    """What the library of a package was made from, by paths of files, which begin with their package.
+
+    Of each, `names` of definitions that kernels use, the `digest` of these, and that of the `file`.
+    """
+    table = _table(package)
+    found: Mapping[str, Any] = table["definitions"] if table is not None else {}
+    return found
+
+
+def content(path: str) -> bytes | None:
+    """The bytes of a source file, whose path begins with its package; None where it is not there."""
     package, _, within = path.partition("/")
     try:
         with open(os.path.join(root(package) or os.devnull, within), "rb") as file:
-            return hashlib.sha256(file.read()).hexdigest()
+            return file.read()
     except OSError:
         return None
+
+
+def digest(data: bytes) -> str:
+    """The digest of a source file."""
+    return hashlib.sha256(data).hexdigest()
+
+
+def _is_changed(path: str, used: Mapping[str, Any]) -> bool:
+    """Whether definitions that kernels use are others now. A file is parsed only if anything in it is."""
+    data = content(path)
+    if data is None or digest(data) == used["file"]:
+        return data is None
+    from sawlog.kernels.sources import Source
+
+    try:
+        source = Source(path, data)
+    except (SyntaxError, ValueError):
+        return True
+    return source.digest(used["names"]) != used["digest"] or not set(used["names"]) >= source.kernels.keys()
 
 
 @functools.cache
@@ -118,10 +147,10 @@ def misfit(package: str = SAWLOG) -> str | None:
     missing = lacking(BASELINES[table["machine"]])
     if missing:
         return f"the library of kernels is for {table['cpu']}; this CPU lacks {', '.join(missing)}"
-    if digest(f"{SAWLOG}/kernels/native.py") is None:
+    if content(f"{SAWLOG}/kernels/native.py") is None:
         return None  # an installation without sources
-    for path, expected in table["sources"].items():
-        if digest(path) != expected:
+    for path, used in definitions(package).items():
+        if _is_changed(path, used):
             return f"the library of kernels was made from another {path}"
     return None
 

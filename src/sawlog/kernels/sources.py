@@ -1,0 +1,197 @@
+"""What kernels are made from: the definitions in source files that they use, and digests of these.
+
+A kernel uses the definitions whose names appear in it, in its module or in those that it imports from, and what these
+use in turn. A digest of definitions is one of their syntax: comments, docstrings and everything that no kernel uses may
+change. Nothing is imported, since the library is looked at in every process.
+
+A statement of a module that is neither a definition nor an assignment to plain names may do anything, so it belongs to
+all that is used of the module. What is imported for its effects, or by a name that is made of strings, is not seen.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+import hashlib
+import re
+import symtable
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple
+
+ALL = "*"
+"""In place of a name: all of a module."""
+_KERNELS = {"kernel", "wide_kernel"}
+_COMPILED = {"inlined", "always_inlined", "walker", "intrinsic"}
+"""Decorators of functions whose annotations nobody reads."""
+_NEVER = {"TYPE_CHECKING", "__name__ == '__main__'"}
+"""What does not hold when a module is imported."""
+_NOT_FOLLOWED = {"sawlog.kernels.jit": {"MODE", "Kernel"}}
+"""By module, names of what decides how processes call kernels. The build compiles them by itself."""
+
+
+def module_of(path: str) -> str:
+    """The module in a file."""
+    return path.removesuffix(".py").replace("/", ".").removesuffix(".__init__")
+
+
+class Use(NamedTuple):
+    """A name that a definition takes from another module.
+
+    Attributes:
+        module: The module.
+        name: What is imported from it, or `ALL`.
+        attribute: What is taken of that; empty when it is used as a whole.
+    """
+
+    module: str
+    name: str
+    attribute: str = ""
+
+
+def _free(table: symtable.SymbolTable) -> Iterator[str]:
+    """The names in a statement that may be those of the module."""
+    local = table.get_type() == "function"
+    yield from (one.get_name() for one in table.get_symbols() if one.is_global() or not local)
+    for inner in table.get_children():
+        yield from _free(inner)
+
+
+class _Code(ast.NodeTransformer):
+    """Drops what does not change how a definition works."""
+
+    def visit_Expr(self, node: ast.Expr) -> Any:
+        return ast.Pass() if isinstance(node.value, ast.Constant) else self.generic_visit(node)
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> Any:
+        if {ast.unparse(one) for one in node.decorator_list} <= _COMPILED:
+            node.returns = None
+            for argument in ast.walk(node.args):
+                if isinstance(argument, ast.arg):
+                    argument.annotation = None
+        return self.generic_visit(node)
+
+
+class Source:
+    """A module's definitions.
+
+    Attributes:
+        path: Its path, which begins with that of its package.
+        module: Its name.
+        kernels: The names of kernels in it, and whether they have second entries.
+
+    Args:
+        path: See above.
+        text: Its text.
+    """
+
+    def __init__(self, path: str, text: str | bytes) -> None:
+        self.path = path
+        self.module = module_of(path)
+        self._package = self.module if path.endswith("/__init__.py") else self.module.rpartition(".")[0]
+        self._statements: list[ast.stmt] = []
+        self._always: set[int] = set()
+        self._defined: dict[str, set[int]] = {}
+        self._imported: dict[str, Use] = {}
+        self.kernels: dict[str, bool] = {}
+        for statement in ast.parse(text).body:
+            self._add(statement)
+
+    def _add(self, statement: ast.stmt) -> None:
+        if isinstance(statement, ast.Import | ast.ImportFrom):
+            self._imported |= self._imports(statement)
+            return
+        if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant):
+            return
+        if isinstance(statement, ast.If) and ast.unparse(statement.test) in _NEVER and not statement.orelse:
+            return
+        place = len(self._statements)
+        self._statements.append(statement)
+        if isinstance(statement, ast.FunctionDef | ast.ClassDef):
+            names = [statement.name]
+            if marks := _KERNELS.intersection(map(ast.unparse, statement.decorator_list)):
+                self.kernels[statement.name] = "wide_kernel" in marks
+        elif isinstance(statement, ast.Assign) and all(isinstance(one, ast.Name) for one in statement.targets):
+            names = [one.id for one in statement.targets if isinstance(one, ast.Name)]
+        elif isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name):
+            names = [statement.target.id]
+        else:
+            names = []
+            self._always.add(place)
+            for node in ast.walk(statement):
+                if isinstance(node, ast.Import | ast.ImportFrom):
+                    self._imported |= self._imports(node)
+        for name in names:
+            self._defined.setdefault(name, set()).add(place)
+
+    def _imports(self, node: ast.Import | ast.ImportFrom) -> dict[str, Use]:
+        """The names that an import binds."""
+        if isinstance(node, ast.Import):
+            return {one.asname or one.name.partition(".")[0]: Use(one.name, ALL) for one in node.names}
+        module = node.module or ""
+        if node.level:
+            base = ".".join(self._package.split(".")[: len(self._package.split(".")) + 1 - node.level])
+            module = f"{base}.{module}".rstrip(".")
+        return {one.asname or one.name: Use(module, one.name) for one in node.names}
+
+    @functools.cache  # noqa: B019 # as many as there are modules
+    def _parts(self, place: int) -> tuple[str, set[str], set[Use]]:
+        """The syntax of a statement, the names in it, also those in texts, and what it takes from other modules."""
+        statement = _Code().visit(self._statements[place])
+        free = set(_free(symtable.symtable(ast.unparse(statement), self.path, "exec")))
+        plain: set[str] = set()
+        parents: set[str] = set()
+        uses: set[Use] = set()
+        taken: set[ast.expr] = set()
+        for node in ast.walk(statement):
+            if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+                if node.value.id in free and node.value.id in self._imported:
+                    taken.add(node.value)
+                    parents.add(node.value.id)
+                    uses.add(self._imported[node.value.id]._replace(attribute=node.attr))
+            elif isinstance(node, ast.Import | ast.ImportFrom):
+                uses.update(self._imports(node).values())
+            elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+                plain.update(re.findall(r"\w+", node.value))
+            elif isinstance(node, ast.Name) and node.id in free and node not in taken:
+                plain.add(node.id)
+        plain -= _NOT_FOLLOWED.get(self.module, set())
+        uses.update(use for name, use in self._imported.items() if name in plain or name == ALL)
+        return ast.dump(statement), plain | parents, uses
+
+    def _reached(self, names: Iterable[str]) -> list[int]:
+        """Statements of what is defined by these names, and of what that uses, in order."""
+        reached: set[int] = set()
+        pending: list[int] = []
+        for name in names:
+            pending += range(len(self._statements)) if name == ALL else self._defined.get(name, ())
+            pending += self._always if self.defines(name) else ()
+        while pending:
+            place = pending.pop()
+            if place not in reached:
+                reached.add(place)
+                _, used, _ = self._parts(place)
+                pending += range(len(self._statements)) if "globals" in used else []
+                pending += [one for name in used for one in self._defined.get(name, ())]
+        return sorted(reached)
+
+    def defines(self, name: str) -> bool:
+        """Whether the module has a definition of that name, or imports it."""
+        return name == ALL or name in self._defined or name in self._imported
+
+    def uses(self, name: str) -> set[Use]:
+        """What a definition takes from other modules, also by way of others in this one."""
+        found = {use for place in self._reached([name]) for use in self._parts(place)[2]}
+        return found | ({self._imported[name]} if name in self._imported else set())
+
+    def names(self, wanted: Iterable[str]) -> set[str]:
+        """Names of definitions, and all that appear in these and in others of this module that they use."""
+        wanted = [*wanted]
+        return {*wanted, *(name for place in self._reached(wanted) for name in self._parts(place)[1])}
+
+    def digest(self, names: Iterable[str]) -> str:
+        """The digest of definitions, of others in this module that they use, and of what all of these import."""
+        names = sorted(names)
+        parts = [self._parts(place) for place in self._reached(names)]
+        used = self.names(names)
+        imported = sorted((name, *use) for name, use in self._imported.items() if name in used)
+        return hashlib.sha256(repr((names, imported, [syntax for syntax, *_ in parts])).encode()).hexdigest()
