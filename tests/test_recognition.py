@@ -116,7 +116,8 @@ def test_what_another_format_reads_is_named_by_each(folder: Path, run: Run) -> N
     with pytest.warns(sawlog.DamageWarning) as caught:
         sawlog.read(folder)
     said = " ".join(str(one.message) for one in caught)
-    for command in ("cat {}/kv --format leveldb_database", "cat {}/cols/N/T", "cat {}/logs --format leveldb_log"):
+    assert sawlog.open(folder).format.name == "deephaven_table"
+    for command in ("cat {}/kv --format leveldb_database", "cat {}/milvus", "cat {}/logs --format leveldb_log"):
         assert command.format(str(folder)) in said.replace("'", "")
     verified = run("verify", folder)
     assert "read as LevelDB / RocksDB database by: sawlog cat" in verified.out
@@ -130,6 +131,16 @@ def test_the_format_that_explains_most_bytes_is_read(tmp_path: Path) -> None:
     assert sawlog.open(tmp_path).format.name == "filodb_record"
     sawlog.write(pa.table({"record": [b"x" * 100_000]}), tmp_path / "000008.log", format="leveldb_log")
     assert sawlog.open(tmp_path).format.name == "leveldb_log"
+
+
+def test_a_tree_explains_what_is_in_it_and_nothing_beside_it(tmp_path: Path) -> None:
+    sawlog.write(pa.table({"pk": [1, 2, 3]}), tmp_path / "milvus", format="milvus_binlog")
+    database(tmp_path / "milvus" / "rdb_data")
+    assert sawlog.open(tmp_path / "milvus").format.name == "milvus_binlog"
+    assert sawlog.open(tmp_path).format.name == "milvus_binlog"
+    shutil.rmtree(tmp_path / "milvus" / "rdb_data")
+    database(tmp_path / "kv")
+    assert sawlog.open(tmp_path).format.name == "leveldb_database"
 
 
 def test_damage_and_unfinished_tails_are_listed(tmp_path: Path, run: Run) -> None:

@@ -87,7 +87,7 @@ class Match(IntEnum):
     NAME = 2
     CONTENT = 3
     TREE = 4
-    """Nobody else lays a whole directory out like this; other files may lie in it, be they of a format of their own."""
+    """Nobody else lays a whole directory out like this: all files in it are a part of it, whatever their formats."""
 
 
 @dataclass(frozen=True)

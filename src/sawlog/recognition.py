@@ -95,17 +95,18 @@ def recognize(files: Sequence[File], storage: Storage, where: str, view: str = "
         FormatError: When no format knows them, or several know them equally well.
     """
     having = {name: one for name, one in formats().items() if view in one.view_names} or formats()
-    scores: dict[str, tuple[Match, int]] = {}
+    scores: dict[str, tuple[Match, int, Match]] = {}
     for name, candidate in having.items():
         # What the view reads says it, where nothing is there that rows are read of: the MANIFEST of a database, say.
         selected = candidate.select(files, "rows") or candidate.select(files, candidate.view_names.get(view, view))
         chosen = selected or (files if len(files) == 1 else [])
         with wrap_errors(f"{where}: {name} could not tell whether the path is its own; name the format"):
             match = candidate.recognize(chosen, storage) if chosen else Match.NO
-        scores[name] = (match, sum(file.size for file in chosen))
-    included = {one for name, (match, _) in scores.items() if match >= Match.CONTENT for one in having[name].includes}
+        explained = _below(files, {candidate.home(file) for file in chosen}) if match is Match.TREE else chosen
+        scores[name] = (min(match, Match.CONTENT), sum(file.size for file in explained), match)
+    included = {one for name, score in scores.items() if score[0] is Match.CONTENT for one in having[name].includes}
     ranked = {name: score for name, score in scores.items() if name not in included}
-    best = max(ranked.values(), default=(Match.NO, 0))
+    best = max(ranked.values(), default=(Match.NO, 0, Match.NO))
     if best[0] is Match.NO:
         head = storage.read(files[0].path, 0, 16).hex(" ") or "none, the file is empty"
         found = f"first bytes: {head}" if len(files) == 1 else f"{len(files)} files, none of a known kind"
@@ -114,6 +115,12 @@ def recognize(files: Sequence[File], storage: Storage, where: str, view: str = "
     if len(names) > 1:
         raise FormatError(f"{where}: could be {' or '.join(names)}; name the format")
     return formats()[names[0]]
+
+
+def _below(files: Sequence[File], directories: Collection[str]) -> list[File]:
+    """The files in directories and below them."""
+    above = {"" if directory == "." else directory for directory in directories}
+    return [file for file in files if not above.isdisjoint(_upwards(posixpath.dirname(file.path)))]
 
 
 def left_out(format: Format, read: Sequence[File], beside: Sequence[File], view: str) -> list[Skipped]:
