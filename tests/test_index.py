@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import hashlib
+import itertools
 import os
 import pickle
+import shutil
 import threading
 import time
 import uuid
@@ -20,16 +23,27 @@ import pytest
 from fsspec.implementations.memory import MemoryFileSystem
 
 import sawlog
+from sawlog import indexing
+from sawlog.deephaven_log import Logger, plan
+from sawlog.deephaven_log.dataset import HEADER
+from sawlog.deephaven_log.header import header_size
 from sawlog.errors import ChangedError, OptionError, SawlogError
 from sawlog.indexing import IndexWarning
-from sawlog.storage import Storage
-from sawlog.storage.index import INDEX_NAME, MAGIC, Index
+from sawlog.storage import File, Storage
+from sawlog.storage.index import INDEX_NAME, MAGIC, Facts, Index
 from tests.cli.conftest import Run, run
+from tests.samples import samples
 
-__all__ = ["run"]
+__all__ = ["run", "samples"]
 
 FILES = 40
 OLD = time.time() - 60
+
+
+@pytest.fixture(autouse=True)
+def settled(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Files count as written long ago."""
+    monkeypatch.setattr(indexing, "SETTLED", -60)
 
 
 @pytest.fixture
@@ -71,8 +85,6 @@ def put(root: str, number: int, start: int, columns: tuple[str, ...] = ("i",)) -
 
 def age(path: str) -> None:
     if "://" in path:
-        import datetime as dt
-
         store = fsspec.filesystem("memory").store
         store[path.removeprefix("memory:/")].created = dt.datetime.fromtimestamp(OLD, dt.UTC)
     else:
@@ -144,11 +156,12 @@ def test_what_has_changed_is_looked_into(logs: str, change: str, monkeypatch: py
     assert answers(logs, index=True) == answers(logs)
 
 
-def test_a_file_that_was_written_just_now_is_not_kept(tmp_path: Path) -> None:
+def test_a_file_that_was_written_just_now_is_not_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(indexing, "SETTLED", 60)
     sawlog.write(pa.table({"i": [1]}), tmp_path / "Trades.bin.1", format="deephaven_log")
     done = sawlog.index(tmp_path)
     assert (done.files, done.read) == (0, 1), "another one of its size in the same tick would not be noticed"
-    age(str(tmp_path / "Trades.bin.1"))
+    monkeypatch.setattr(indexing, "SETTLED", -60)
     assert sawlog.index(tmp_path).files == 1
 
 
@@ -181,7 +194,7 @@ def test_what_only_looks_like_an_index_is_not_used(logs: str) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         expected = sawlog.open(logs, on_damage="skip").to_table()
-        for at in range(start, len(whole), 7):
+        for at in range(start, len(whole), 41):
             place.write_bytes(forged(whole[start:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :]))
             try:
                 assert sawlog.open(logs, on_damage="skip", index=True).to_table() == expected
@@ -191,15 +204,18 @@ def test_what_only_looks_like_an_index_is_not_used(logs: str) -> None:
     assert outcomes["same"] > outcomes.total() // 2, outcomes
 
 
+def header(path: str) -> bytes:
+    with open(path, "rb") as file:
+        head = file.read()
+    return head[: header_size(head)]
+
+
 def test_a_header_that_is_not_the_files_is_noticed(tmp_path: Path) -> None:
     path = put(str(tmp_path), 1, 0)
     (file,) = Storage().find(path)
     other = put(str(tmp_path), 2, 0, ("j",))
-    with open(other, "rb") as wrong:
-        head = sawlog.formats()["deephaven_log"].head_bytes(wrong.read())
-        wrong.seek(0)
-        place = tmp_path / "index"
-        place.write_bytes(Index.of({file: wrong.read(head)}).to_bytes())
+    place = tmp_path / "index"
+    place.write_bytes(Index.of({file: Facts({HEADER: header(other)})}).to_bytes())
     for view in ("rows", "frames"):
         with pytest.raises(ChangedError, match="the header is not the one that the read was planned by"):
             sawlog.open(path, index=place, view=view).to_table()
@@ -265,3 +281,197 @@ def test_mistakes(logs: str, path: Callable[[str], str], settings: dict[str, str
     sawlog.write(pa.table({"record": [b"x"]}), f"{logs}/../log/000001.log", format="leveldb_log")
     with pytest.raises(OptionError, match=message):
         sawlog.index(path(logs), **settings)
+
+
+def gauges(start: int) -> pa.Table:
+    tags = pa.array([[("_ws_", "demo")]] * 3, pa.map_(pa.string(), pa.string()))
+    times = pa.array(range(start, start + 3)).cast(pa.timestamp("ms", "UTC"))
+    return pa.table({"timestamp": times, "value": [1.0, 2.0, float(start)], "_metric_": ["m"] * 3, "tags": tags})
+
+
+def numbers(start: int) -> pa.Table:
+    texts = [f"{number:06}" for number in range(start, start + 3)]
+    return pa.table({"pk": range(start, start + 3), "text": texts, "x": [0.5, float("nan"), float(start)]})
+
+
+def keys(start: int) -> pa.Table:
+    found = [b"%06d" % number for number in range(start, start + 3)]
+    return pa.table({"key": pa.array(found, pa.binary()), "value": pa.array([bytes(99)] * 3, pa.binary())})
+
+
+def instant(milliseconds: int) -> dt.datetime:
+    return dt.datetime.fromtimestamp(milliseconds / 1000, dt.UTC)
+
+
+GROUPS: dict[str, tuple[str, Callable[[int], pa.Table], dict[str, Any], list[Any]]] = {
+    "deephaven_log": ("N.T.System.h.2024-01-0{0}.bin.{0}", numbers, {}, [("pk", ">", 30), ("text", "=", "000021")]),
+    "filodb_record": (
+        "{}.container",
+        gauges,
+        {"table": "gauge", "container_timestamp": 0},
+        [("timestamp", ">=", instant(30)), ("value", "in", [20.0, 30.0])],
+    ),
+    "leveldb_table": ("{}.ldb", keys, {}, [("key", "<", b"000012"), ("key", "=", b"000021")]),
+    "deephaven_table": ("Intraday/N/T/w/2024-01-0{}/T", numbers, {}, [("pk", ">", 30), ("text", "=", "000021")]),
+    "milvus_binlog": ("", numbers, {"timestamp": 1 << 40}, [("100", ">", 30), ("Timestamp", "<", 5)]),
+    "leveldb_log": ("{:06}.log", lambda start: pa.table({"record": [b"%d" % start]}), {}, [("record", "=", b"20")]),
+}
+"""Of each format the name of a file, its rows, options to write it with, and conditions."""
+APART = ("deephaven_log", "filodb_record", "leveldb_table")
+"""Those that leave files out by their limits."""
+
+
+def put_one(root: str, name: str, number: int) -> None:
+    """Write a file, or what is one to its format, a minute ago."""
+    pattern, table, options, _ = GROUPS[name]
+    if name == "milvus_binlog":
+        options = options | {"first_id": 1000 * number}
+    place = f"{root}/{pattern.format(number)}".rstrip("/")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for written in sawlog.write(table(10 * number), place, format=name, **options):
+            for path in [written.path] if os.path.isfile(written.path) else Path(written.path).rglob("*"):
+                age(str(path))
+
+
+@pytest.fixture(params=GROUPS)
+def some(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[str, str]:
+    name, root = request.param, str(tmp_path / "some")
+    for number in range(1, 5):
+        put_one(root, name, number)
+    return name, root
+
+
+def rows(root: str, name: str, **settings: Any) -> pa.Table:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        table = sawlog.read(root, format=name, on_damage="skip", **settings)
+    return table.replace_schema_metadata()
+
+
+def check_same(root: str, name: str) -> None:
+    """With the index as without it."""
+    conditions = GROUPS[name][3]
+    for filters in ([], *([one] for one in conditions), [[one] for one in conditions]):
+        expected = rows(root, name, filters=filters)
+        found = rows(root, name, filters=filters, index=True)
+        assert found.schema == expected.schema
+        assert found.to_pylist().__repr__() == expected.to_pylist().__repr__(), filters
+
+
+@pytest.mark.parametrize("statistics", [False, True])
+def test_every_format_is_read_by_an_index_as_without_one(some: tuple[str, str], statistics: bool) -> None:
+    name, root = some
+    try:
+        done = sawlog.index(root, format=name, statistics=statistics)
+    except OptionError:
+        assert name in ("leveldb_log", "leveldb_table")
+        assert not statistics
+        return
+    check_same(root, name)
+    put_one(root, name, 5)  # a new one
+    if name != "milvus_binlog":  # whose files are never written again
+        put_one(root, name, 2)
+    pattern = GROUPS[name][0]
+    if name in (*APART, "leveldb_log"):  # what is another one now
+        os.replace(f"{root}/{pattern.format(3)}", f"{root}/{pattern.format(1)}")
+    check_same(root, name)
+    again = sawlog.index(root, format=name)
+    assert 0 < again.read < again.files
+    assert again.files >= done.files
+    check_same(root, name)
+    assert sawlog.index(root, format=name).read == 0
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_files_are_left_out_by_their_limits(some: tuple[str, str]) -> None:
+    name, root = some
+    sawlog.index(root, format=name, statistics=True)
+    for condition in GROUPS[name][3]:
+        dataset = sawlog.open(root, format=name, filters=[condition], index=True)
+        few = len(dataset.fragments()) < len(sawlog.open(root, format=name, filters=[condition]).fragments())
+        assert few == (name in APART and condition[0] != "x")
+        assert dataset.count_rows() == len(rows(root, name, filters=[condition]))
+
+
+def test_not_a_number_has_no_limits(tmp_path: Path) -> None:
+    root = str(tmp_path)
+    put_one(root, "deephaven_log", 1)
+    sawlog.index(root, statistics=True)
+    assert len(sawlog.read(root, index=True, filters=[("x", "in", [float("nan")])])) == 1
+    assert len(sawlog.read(root, index=True, filters=[("x", ">", 5)])) == 1
+
+
+def test_statistics_count_for_reads_by_the_same_options(tmp_path: Path) -> None:
+    """A column of numbers may be one of times, and what is deleted may be wanted."""
+    root = str(tmp_path)
+    put_one(root, "deephaven_log", 1)
+    sawlog.index(root, statistics=True)
+    asked = {"filters": [("pk", ">", 99)], "index": True}
+    assert not sawlog.open(root, **asked).fragments()
+    assert not sawlog.open(root, deletes="ignore", **asked).fragments()
+    assert sawlog.open(root, verify_checksums=False, **asked).fragments()
+
+
+def test_damaged_and_unfinished_files_have_no_statistics(logs: str) -> None:
+    sawlog.index(logs, statistics=True)
+    settings = {"index": True, "filters": [("i", "<", 0)], "on_damage": "skip"}
+    found = {fragment.path.rpartition("0")[2] for fragment in sawlog.open(logs, **settings).fragments()}
+    assert found == {"3", "5", "6"}, "whose damage is reported"
+    assert answers(logs, index=True) == answers(logs)
+    assert sawlog.index(logs).read == 0, "they are not read again"
+
+
+def test_what_a_log_deletes_is_known(tmp_path: Path, searched: list[str]) -> None:
+    """A log that deletes what is in others is read whatever its limits are; what it deletes is not searched again."""
+    paths = [f"{tmp_path}/N.T.System.h.2024-01-01.bin.2024-01-01.10000{number}.000+0000" for number in range(4)]
+    for number, path in enumerate(paths):
+        sawlog.write(pa.table({"i": range(10 * number, 10 * number + 3)}), path, format="deephaven_log")
+    with Logger(paths[2], pa.schema([("i", pa.int64())]), append=True) as log:
+        log.delete_partition()
+        log.write(pa.table({"i": [100]}))
+    list(map(age, paths))
+    root = str(tmp_path)
+    sawlog.index(root, statistics=True)
+    for filters, deletes in itertools.product(([], [("i", ">=", 30)], [("i", "=", 11)]), ("apply", "ignore")):
+        expected = sawlog.read(root, filters=filters, deletes=deletes)
+        searched.clear()
+        assert sawlog.read(root, filters=filters, deletes=deletes, index=True) == expected
+        assert not searched
+    assert len(sawlog.open(root, filters=[("i", "=", 11)], index=True).fragments()) == 2, "of the four logs"
+
+
+@pytest.fixture
+def searched(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Logs that are searched for what they delete."""
+    paths: list[str] = []
+    scan = plan.scan
+
+    def watched(file: File, *rest: Any, **settings: Any) -> plan.Layout:
+        paths.append(file.path)
+        return scan(file, *rest, **settings)
+
+    monkeypatch.setattr("sawlog.deephaven_log.dataset.scan", watched)
+    return paths
+
+
+@pytest.mark.parametrize("name", ["deephaven_log", "leveldb_table"])
+def test_large_files_are_cut_by_the_index(name: str, samples: dict[str, Path], tmp_path: Path) -> None:
+    root = tmp_path / "large"
+    root.mkdir()
+    place = root / {"deephaven_log": "T.bin.1", "leveldb_table": "000001.ldb"}[name]
+    shutil.copy(samples[name], place)
+    age(str(place))
+    sawlog.index(root, statistics=True)
+    size = place.stat().st_size
+    for task_bytes in (2 << 20, 5 << 20):
+        (whole,) = sawlog.open(root).fragments(None)
+        fragments = sawlog.open(root, index=True).fragments(task_bytes)
+        assert size // task_bytes <= len(fragments) <= size // task_bytes + 2
+        assert max(one.size for one in fragments) < task_bytes + (3 << 20)
+        assert sum(one.extent[1] for one in fragments) == whole.extent[1]
+        batches = [batch for one in fragments for batch in one.to_batches()]
+        assert pa.Table.from_batches(batches) == sawlog.read(root)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Storage, "open", None)
+        assert len(sawlog.open(root, index=True).fragments(2 << 20)) > 3, "nothing of it is read"

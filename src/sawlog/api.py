@@ -102,8 +102,8 @@ def open(
             another one truncates is killed.
         use_threads: Whether all cores decode, or how many threads. Order is kept, and no more batches are in flight
             than twice the threads.
-        index: The index that `sawlog.index` has made of the path, or `True` for the one in the directory: headers of
-            files that it knows are not read. Where it cannot be used, a warning says why.
+        index: The index that `sawlog.index` has made of the path, or `True` for the one in the directory: files
+            that it knows are asked for nothing but rows, if for those. Where it cannot be used, a warning says why.
         **options: The format's own options.
 
     Raises:

@@ -22,6 +22,7 @@ from sawlog.errors import DamageError, DiskError, OptionError, UnsupportedError
 from sawlog.guard import wrap_errors
 from sawlog.names import is_remote
 from sawlog.options import as_text
+from sawlog.query import columns_of, possible_within
 from sawlog.reading import PIECE_BYTES, map_ordered, once
 from sawlog.scan import (
     BYTES_COLUMN,
@@ -36,6 +37,7 @@ from sawlog.scan import (
     fixed_schema,
 )
 from sawlog.storage import File, Source, Staged, StagedFile, Storage
+from sawlog.storage.index import Index
 
 if TYPE_CHECKING:
     from sawlog.fields import FieldParser
@@ -61,6 +63,7 @@ __all__ = [
     "Succession",
     "View",
     "Writer",
+    "apart",
     "intact_end",
     "pack",
 ]
@@ -68,6 +71,8 @@ __all__ = [
 PROBE_BYTES = 64 << 10
 """Bytes from the start of a file that recognition may look at."""
 
+CUT_BYTES = 1 << 20
+"""Distance of the places that an index knows where a file may be cut."""
 SMALLEST = 64
 """What opening a file costs at least, as a share of a task: thousands of small ones make more than one task."""
 TASK_BYTES = 64 << 20
@@ -231,6 +236,15 @@ def intact_end(batches: Iterable[pa.RecordBatch], findings: Findings, size: int)
     return start if stop >= end else end
 
 
+def apart(offsets: Iterable[int], distance: int) -> Iterator[int]:
+    """Of ascending offsets those that are so far from the one before, and from byte 0, or farther."""
+    following = distance
+    for offset in offsets:
+        if offset >= following:
+            yield offset
+            following = offset + distance
+
+
 def pack(
     parts: Iterable[_Part], task_bytes: int, size: Callable[[_Part], int] = operator.attrgetter("size")
 ) -> list[list[_Part]]:
@@ -293,11 +307,13 @@ class Contents(ABC):
         beside: Files of the path that `Format.select` did not choose.
         walked: Whether all of a file has to be looked at to cut it.
         shared: Whether threads share one file. If not, as where to cut one costs too much, each has files of its own.
+        apart: Whether the rows of a file are what they are whatever is in the others.
     """
 
     views: ClassVar[Mapping[str, View[Any]]]
     walked: ClassVar[bool] = False
     shared: ClassVar[bool] = True
+    apart: ClassVar[bool] = False
     beside: Sequence[File] = ()
 
     def __init__(self, format: Format, files: Sequence[File], scan: Scan) -> None:
@@ -356,7 +372,34 @@ class Contents(ABC):
             InternalError: For one.
         """
         with wrap_errors(f"{self.where}: planning failed"):
-            yield from self.plan(request, task_bytes)
+            yield from self.needed(request).plan(request, task_bytes)
+
+    def needed(self, request: Request) -> Self:
+        """The same without files of which an index says that no row of them can be wanted."""
+        index, query = self.scan.storage.index, request.projection.query
+        if not isinstance(index, Index) or not (self.apart and request.scan.view == "rows" and query.parts):
+            return self
+        if index.options != repr(self.format.whole_rows(self.scan.options)):
+            return self
+        wanted = columns_of(query)
+        limits = index.limits(self.files, [one for one in self.view_schema() if one.name in wanted])
+        if not limits[0].num_columns:
+            return self
+        kept = possible_within(query, *limits).to_pylist()
+        return self if all(kept) else self.of_files([file for file, one in zip(self.files, kept, strict=True) if one])
+
+    def look(self, request: Request) -> None:
+        """Ask of the files what planning asks besides what opening them has: an index that is made remembers it."""
+        del request
+
+    def survey(self, request: Request) -> bool:
+        """Ask what is known once all of an intact file was read: where it may be cut, and what it says of others.
+
+        Returns:
+            Whether other files are read without it as they are with it.
+        """
+        del request
+        return self.apart
 
     def tasks(self, request: Request, task_bytes: int) -> list[list[Fragment]]:
         """Fragments packed, in order, into tasks of about `task_bytes` of input."""
@@ -627,6 +670,10 @@ class Format(ABC):
     time_option: ClassVar[str | None] = None
     """The read option that names a time: what it reads is as it was then. `None` where there are no earlier times."""
 
+    def whole_rows(self, options: Any) -> Any:
+        """Options by which files have all rows that they have by these, for statistics of each by itself."""
+        return options
+
     @property
     def view_names(self) -> dict[str, str]:
         """Every name that a view goes by, and the one that it has in `views`."""
@@ -635,17 +682,6 @@ class Format(ABC):
     @abstractmethod
     def match(self, file: File, head: bytes) -> Match:
         """Whether a file is of this format, judged by its name and its first `PROBE_BYTES`."""
-
-    def head_bytes(self, head: bytes) -> int:
-        """How many of a file's first bytes planning looks at, which an index may keep.
-
-        Formats whose every file has to be looked into override this.
-
-        Args:
-            head: The first `PROBE_BYTES` of the file, or all of it.
-        """
-        del head
-        return 0
 
     @abstractmethod
     def select(self, files: Sequence[File], view: str) -> list[File]:

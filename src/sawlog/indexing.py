@@ -4,21 +4,40 @@ from __future__ import annotations
 
 import glob
 import time
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from math import isnan
 from typing import Any
 
-from sawlog.errors import ChangedError, FormatError, OptionError, warn
-from sawlog.format import PROBE_BYTES, Format
-from sawlog.names import PathLike, is_remote, normalize
-from sawlog.recognition import get_format, recognize
-from sawlog.storage import File, Storage
-from sawlog.storage.index import INDEX_NAME, SETTLED, Index
+import pyarrow as pa
 
-Found = tuple[File, bytes]
-Run = Callable[[Callable[[Sequence[File]], list[Found]], Sequence[File]], list[Found]]
-"""Has a function of files done to all of some files, in parts; what it finds."""
+from sawlog.damage import Findings, TailStatus
+from sawlog.errors import ChangedError, FormatError, InternalError, OptionError, SawlogError, StorageError, warn
+from sawlog.format import TASK_BYTES, Format, pack
+from sawlog.guard import wrap_errors
+from sawlog.names import PathLike, is_remote, normalize
+from sawlog.options import parse_options
+from sawlog.reading import cores, map_ordered, once
+from sawlog.recognition import get_format, recognize
+from sawlog.scan import Scan
+from sawlog.storage import File, Storage
+from sawlog.storage.index import INDEX_NAME, NO_LIMITS, SETTLED, Facts, Index, Notebook, last_change, value_type
+
+Part = Sequence[Sequence[File]]
+"""Groups of files: of one, where each can be judged by itself."""
+Run = Callable[[Callable[[Part], Index], Sequence[Part]], list[Index]]
+"""Has a function of parts done to each of them; what it finds."""
+
+FILES = 1000
+"""That are looked into by one task."""
+
+MOST_COLUMNS = 32
+"""Columns of which an index has limits: the first ones."""
+_MOST_BYTES = 64
+"""Of a text that is a limit."""
+_WHOLE = (TailStatus.CLEAN, TailStatus.PADDING)
 
 
 class IndexWarning(UserWarning):
@@ -49,19 +68,25 @@ def index(
     *,
     to: PathLike | None = None,
     format: str | None = None,
+    statistics: bool | None = None,
     storage_options: Mapping[str, Any] | None = None,
     run: Run | None = None,
+    **options: Any,
 ) -> Indexed:
     """Make an index of the files below a path, or bring one up to date: only what has changed is looked into.
 
-    It is used by `sawlog.open(path, index=True)`, which then reads no headers of the files that it knows.
+    It is used by `sawlog.open(path, index=True)`, which then asks files that it knows for nothing but rows.
 
     Args:
         path: The directory; a glob or a file needs `to`.
         to: Where the index is; `_sawlog_index` in the directory if not given, where no reader takes it for data.
         format: Name of the format; recognised if not given.
+        statistics: Whether files are read whole, once, for what that shows: how many rows there are, between which
+            values the columns are, where files can be cut, and what they delete. As in the index that there is, if not
+            given.
         storage_options: What fsspec needs to reach the paths.
         run: What looks into the files; threads of this process if not given. See `sawlog.spark.index`.
+        **options: The format's own options. Statistics count for reads by the same ones.
 
     Raises:
         OptionError: When the format plans without looking into its files: then there is nothing to keep.
@@ -73,42 +98,148 @@ def index(
     place = index_path(to if to is not None else True, [where])
     listed = storage.find(where)
     chosen = get_format(format) if format is not None else recognize(listed, storage, where)
-    if type(chosen).head_bytes is Format.head_bytes:
-        raise OptionError(f"{where}: no index is needed: {chosen.name} keeps no headers that planning could read there")
     files = chosen.select(listed, "rows")
     if not files:
         raise FormatError(f"{where}: none of the {len(listed)} files there is a {chosen.title}")
-    before = load_index(storage, place, missing=True)
-    known = before.known(files) if before is not None else {}
-    unknown = [file for file in files if file not in known]
-    look = partial(heads, chosen, storage)
-    found = dict(look(unknown) if run is None else run(look, unknown))
+    parsed: Any = parse_options(chosen.read_options, options, where=f"reading {chosen.name}")
+    parsed = chosen.whole_rows(parsed)
+    before = load_index(storage, place, missing=True) or Index(options=repr(parsed))
+    if statistics is None:
+        statistics = before.has_statistics
+    if before.options != repr(parsed):
+        before = before.without_statistics()
+    known = before.known(files, statistics=statistics)
+    groups: dict[str, list[File]] = {}
+    for file in files:
+        groups.setdefault(chosen.companions(file) or file.path, []).append(file)
+    unknown = [group for group in groups.values() if not known.issuperset(group)]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # who reads the files gets warnings
+        look = partial(look_into, chosen, storage, parsed, statistics=statistics)
+        parts = _parts(unknown, statistics=statistics, many=run is not None)
+        found = run(look, parts) if run is not None else [one for _, one in map_ordered(parts, once(look), cores())]
+    if not (statistics or known or any(one.answers for one in found)):
+        raise OptionError(f"{where}: no index is needed: {chosen.name} is planned without a look into these files")
     storage.confirm()
-    kept = {file: head for file in files if (head := known.get(file) or found.get(file))}
-    kept = {file: head for file, head in kept.items() if file in known or _settled(storage, file, begun)}
-    dropped = (before.rows.num_rows if before is not None else 0) - len(known)
-    if found or dropped or before is None:
+    looked = [file for group in unknown for file in group]
+    settled = [file for file in looked if _settled(storage, file, begun)]
+    old = before.of_files(known.difference(looked))
+    new = Index.joined([old, *(one.of_files(settled) for one in found)], repr(parsed))
+    dropped = before.rows.num_rows - len(before.known(files))
+    if looked or dropped or not before.rows.num_rows:
         staged = storage.stage(place)
         try:
-            staged.write(Index.of(kept).to_bytes())
+            staged.write(new.to_bytes())
             storage.publish([staged.finish()])
         except BaseException:
             staged.discard(storage)
             raise
-    return Indexed(place, chosen.name, len(kept), len(unknown), dropped)
+    return Indexed(place, chosen.name, new.rows.num_rows, len(looked), dropped)
 
 
-def heads(format: Format, storage: Storage, files: Sequence[File]) -> list[Found]:
-    """How files begin, as far as planning looks at it; those that have changed since they were listed are left out."""
+def look_into(format: Format, storage: Storage, options: Any, part: Part, *, statistics: bool) -> Index:
+    """What planning asks of files, and what they hold; those that have changed since they were listed are left out.
 
-    def head(file: File) -> Found | None:
-        try:
-            found = storage.head(file, PROBE_BYTES)
-        except (ChangedError, FileNotFoundError):
-            return None
-        return file, found[: format.head_bytes(found)]
+    Args:
+        format: Of the files.
+        storage: Where they are.
+        options: The format's read options.
+        part: The files.
+        statistics: Whether files are read whole.
+    """
+    notebook = Notebook()
+    scan = Scan(on_damage="skip", options=options, storage=replace(storage, index=notebook))
+    gone: set[File] = set()
+    try:
+        _ask(format, scan, [file for group in part for file in group])
+    except (SawlogError, FileNotFoundError):
+        for group in part:
+            try:
+                _ask(format, scan, group)
+            except (ChangedError, FileNotFoundError):
+                gone.update(group)
+            except (StorageError, InternalError):
+                raise
+            except SawlogError:
+                pass  # who reads it sees why it cannot be read
+    found: dict[File, Facts] = {}
+    for group in part:
+        measured = statistics and len(group) == 1 and gone.isdisjoint(group)
+        facts = _measured(format, scan, group[0]) if measured else Facts({}, NO_LIMITS if statistics else None)
+        found |= {file: replace(facts, answers=notebook.of(file)) for file in group if file not in gone}
+    return Index.of(found, repr(options))
 
-    return [one for one in storage.each(head, files) if one is not None]
+
+def _ask(format: Format, scan: Scan, files: Sequence[File]) -> None:
+    with wrap_errors(f"{files[0].path}: looking into files failed"):
+        contents = format.open(files, scan)
+        contents.look(contents.request(scan))
+
+
+def _measured(format: Format, scan: Scan, file: File) -> Facts:
+    """What a file holds, if it is intact."""
+    rows, intact = 0, True
+    ends: dict[pa.Field, list[pa.Scalar]] = {}
+    try:
+        with wrap_errors(f"{file.path}: reading for statistics failed"):
+            contents = format.open([file], scan)
+            request = contents.request(scan)
+            for fragment in contents.plan(request, None):
+                found = Findings("skip")
+                for batch in fragment.to_batches(found):
+                    _widen(ends, batch)
+                rows += found.rows
+                intact = intact and not found.kinds and (found.tail is None or found.tail.status in _WHOLE)
+            apart = intact and contents.survey(request)
+    except (StorageError, InternalError):
+        raise
+    except SawlogError:
+        intact = False
+    if not intact:
+        return Facts({}, NO_LIMITS)
+    limits = {field.name: _limits(field.type, values) for field, values in ends.items()} if apart else {}
+    return Facts({}, rows, {name: one for name, one in limits.items() if one is not None})
+
+
+def _widen(ends: dict[pa.Field, list[pa.Scalar]], batch: pa.RecordBatch) -> None:
+    """Take in the least and the greatest values of a batch's columns."""
+    import pyarrow.compute as pc
+
+    for field, column in list(zip(batch.schema, batch.columns, strict=True))[:MOST_COLUMNS]:
+        kind = value_type(field.type)
+        if not (pa.types.is_primitive(kind) or pa.types.is_decimal(kind) or _is_text(kind)):
+            continue
+        if pa.types.is_boolean(kind) or pa.types.is_float16(kind) or pa.types.is_duration(kind):
+            continue
+        values = column.cast(kind)
+        limits = pc.min_max(values)
+        seen = ends.setdefault(field.with_type(kind), [])
+        seen += [limits["min"], limits["max"]]
+        if pa.types.is_floating(kind) and pc.any(pc.is_nan(values)).as_py():
+            seen.append(pa.scalar(float("nan"), kind))
+
+
+def _limits(kind: pa.DataType, values: list[pa.Scalar]) -> tuple[pa.Scalar, pa.Scalar] | None:
+    """Between which values those of a column are; `None` for nulls only, where there are NaNs, and for long texts."""
+    import pyarrow.compute as pc
+
+    limits = pc.min_max(pa.array(values, kind))
+    low, high = limits["min"], limits["max"]
+    if not low.is_valid or (pa.types.is_floating(kind) and any(one.is_valid and isnan(one.as_py()) for one in values)):
+        return None
+    return None if _is_text(kind) and max(len(low.as_py()), len(high.as_py())) > _MOST_BYTES else (low, high)
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_string(kind) or pa.types.is_binary(kind))
+
+
+def _parts(groups: list[list[File]], *, statistics: bool, many: bool) -> Sequence[Part]:
+    """The groups in parts of as much work as one task has."""
+    if statistics:
+        return pack(groups, TASK_BYTES, lambda group: sum(file.size for file in group))
+    step = FILES if many else max(1, len(groups))
+    return [groups[at : at + step] for at in range(0, len(groups), step)]
 
 
 def index_path(given: PathLike | bool, paths: Sequence[str]) -> str:
@@ -157,4 +288,4 @@ def _settled(storage: Storage, file: File, begun: float) -> bool:
     """Whether another version of a file would be recognised as one."""
     if is_remote(file.path) and storage.tagged(file.path):
         return True
-    return file.modified is not None and file.modified < begun - SETTLED
+    return (changed := last_change(file)) is not None and changed < begun - SETTLED

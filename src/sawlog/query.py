@@ -176,6 +176,42 @@ def possible(query: Query, known: pa.RecordBatch) -> bool:
     return not columns_of(query) <= set(known.schema.names) or bool(mask(query, known)[0].as_py())
 
 
+def possible_within(query: Query, low: pa.RecordBatch, high: pa.RecordBatch) -> pa.Array:
+    """Boolean array: whether a query may hold for rows within limits; true where these say nothing of it.
+
+    Args:
+        query: The query.
+        low: What no value of some columns is less than, a row for each set of rows; null where that is unknown.
+        high: Likewise, what none is greater than.
+    """
+    import pyarrow.compute as pc
+
+    match query:
+        case And() | Or():
+            every = isinstance(query, And)
+            parts = (possible_within(part, low, high) for part in query.parts)
+            return functools.reduce(pc.and_ if every else pc.or_, parts, pa.repeat(every, low.num_rows))
+        case Condition() if query.key is None and query.column in low.schema.names:
+            return pc.fill_null(_within(query, low.column(query.column), high.column(query.column)), True)
+    return pa.repeat(True, low.num_rows)
+
+
+def _within(condition: Condition, low: pa.Array, high: pa.Array) -> pa.Array:
+    """Whether a value between others may meet a condition; null or true where that is unknown."""
+    import pyarrow.compute as pc
+
+    if condition.op in ("<", "<="):
+        return condition.met(low)
+    if condition.op in (">", ">="):
+        return condition.met(high)
+    if condition.op not in _LISTING:
+        return pa.repeat(True, len(low))
+    around = [
+        pc.and_kleene(Condition("", "<=", one).met(low), Condition("", ">=", one).met(high)) for one in condition.values
+    ]
+    return functools.reduce(pc.or_kleene, around, pa.repeat(False, len(low)))
+
+
 def interval(query: Query, column: str) -> tuple[Any, Any]:
     """Where the integers, texts or bytes of a column are if a query holds.
 

@@ -1,4 +1,4 @@
-"""`sawlog index`: keep headers of many files in one, so that reads need not ask for each."""
+"""`sawlog index`: keep what planning asks of many files in one, so that reads need not ask each."""
 
 from __future__ import annotations
 
@@ -22,14 +22,30 @@ def index(
         ),
     ] = None,
     format: arguments.FormatName = None,
+    statistics: Annotated[
+        bool | None,
+        typer.Option(
+            "--statistics/--no-statistics",
+            help="Read files whole, once: filters then leave out files by the limits of their columns.",
+            show_default=False,
+        ),
+    ] = None,
+    option: arguments.ReadOptions = None,
     storage: arguments.StorageOptions = None,
     json: arguments.Json = False,
 ) -> int:
-    """Keep headers of many files in one, so that reads need not ask for each; run again, it looks at what has changed.
+    """Keep what planning asks of many files in one, so that reads need not ask each; run again, it looks at changes.
 
     Reads use it by -o index=true, or -o index=FILE.
     """
-    done = update(path, to=output, format=format, storage_options=arguments.storage_options(storage))
+    done = update(
+        path,
+        to=output,
+        format=format,
+        statistics=statistics,
+        storage_options=arguments.storage_options(storage),
+        **arguments.format_options(option),
+    )
     facts = [("index", done.path), ("looked into", f"{done.read:,}"), ("dropped", f"{done.dropped:,}")]
     show(Outcome(asdict(done), counted(done.files, "file"), f"of {done.format} in the index", facts), json=json)
     return Exit.OK

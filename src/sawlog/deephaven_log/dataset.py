@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -32,15 +33,19 @@ from sawlog.deephaven_log.plan import Layout, find_cut, find_cuts, scan
 from sawlog.deephaven_log.survey import survey
 from sawlog.errors import FormatError, OptionError, warn
 from sawlog.fields import FieldParser
-from sawlog.format import PROBE_BYTES, Contents, Fragment, Range, Request, Scan, View
+from sawlog.format import CUT_BYTES, PROBE_BYTES, Contents, Fragment, Range, Request, Scan, View, apart
 from sawlog.names import is_remote
 from sawlog.query import possible
+from sawlog.storage.index import packed, unpacked
 
 if TYPE_CHECKING:
     from sawlog.format import Format
     from sawlog.storage import File, Source, Storage
 
 DEFAULT_PARTITION_COLUMN = "Date"
+HEADER = "header"
+LAYOUT = "layout"
+"""What an index is asked of a log; what of one that was read whole: where its last DELETE_PARTITION ends, and cuts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,23 +78,27 @@ def open_log(file: File, options: ReadOptions, storage: Storage, known: dict[byt
         IncompleteHeaderError: When the file ends inside the header.
         FormatError: When it is no log of a known version, or its header is damaged.
     """
-    head = storage.head(file, PROBE_BYTES)
-    size = header_size(head)
-    if known is not None and size <= file.size and (same := known.get(head[:size])) is not None:
-        return same
     force = "unknown_versions" in options.salvage
-    try:
+
+    def parsed(head: bytes) -> Header:
+        size = header_size(head)
+        if known is not None and size <= file.size and (same := known.get(head[:size])) is not None:
+            return same
         header = read_header(file.path, file.size, storage, head, strict=options.strict, force=force)
-    except FormatError:
-        if len(head) >= min(PROBE_BYTES, file.size):
-            raise
-        head = storage.read(file.path, 0, PROBE_BYTES)  # an index is not believed when it says that a file is bad
-        header = read_header(file.path, file.size, storage, head, strict=options.strict, force=force)
-    return header if known is None else known.setdefault(header.raw, header)
+        return header if known is None else known.setdefault(header.raw, header)
+
+    if (head := storage.known(file, HEADER)) is not None:
+        with suppress(FormatError):  # an index is not believed when it says that a file is bad
+            return parsed(head)
+    header = parsed(storage.read_found(file, 0, min(PROBE_BYTES, file.size)))
+    storage.note(file, HEADER, header.raw)
+    return header
 
 
 class DeephavenLogContents(Contents):
     """Logs of one table, partition by partition, each in the order in which its files were begun."""
+
+    apart: ClassVar[bool] = True
 
     _optimistic = False
     _stretch: tuple[int, int] | None = None
@@ -147,7 +156,8 @@ class DeephavenLogContents(Contents):
         """See `Contents.splits`: partitions, where remote logs have to be walked, or stretches of long ones."""
         far = any(is_remote(log.file.path) for log in self.logs)
         large = any(log.file.size > task_bytes for log in self.logs)
-        if not far or not (self._applies or large):
+        told = all(log.header is None or self._told(log) for log in self.logs)
+        if not far or told or not (self._applies or large):
             return []
         if self._options.split != "resync":
             return [self.of_files([log.file for log in logs]) for logs in self._partitions(request)]
@@ -356,6 +366,9 @@ class DeephavenLogContents(Contents):
         if log.header is None:
             return Layout()
         distance = _even(log.file.size - log.header.size, task_bytes)
+        told = self._told(log) if distance is None or distance >= CUT_BYTES else None
+        if told is not None:
+            return replace(told, cuts=apart(told.cuts, distance) if distance is not None else ())
         if distance is not None and self._options.split == "resync":
             return Layout(self._resync_cuts(log, log.header, distance))
         if self._applies and not self._optimistic:
@@ -363,6 +376,22 @@ class DeephavenLogContents(Contents):
         if distance is not None:
             return Layout(find_cuts(log.file, log.header, self.scan, task_bytes=distance))
         return Layout()
+
+    def _told(self, log: Log) -> Layout | None:
+        """What an index says of an intact log."""
+        answer = self._storage.known(log.file, LAYOUT)
+        live_from, *cuts = unpacked(answer) if answer else (None,)
+        return Layout(cuts, live_from) if live_from is not None else None
+
+    def survey(self, request: Request) -> bool:
+        """Note cuts, and what is deleted. Files before it are read with a log that has a DELETE_PARTITION."""
+        alone = True
+        for log in self.logs:
+            if log.header is not None:
+                found = self._scan(request, log, log.header.size, CUT_BYTES)
+                self._storage.note(log.file, LAYOUT, packed([found.live_from, *found.cuts]))
+                alone = alone and found.live_from < 0
+        return alone
 
     def _resync_cuts(self, log: Log, header: Header, task_bytes: int) -> Iterator[int]:
         target = header.size + task_bytes

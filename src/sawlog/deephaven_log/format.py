@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar
 
 import pyarrow as pa
@@ -39,11 +40,9 @@ class DeephavenLog(Format):
             return Match.CONTENT
         return Match.NAME if is_log_name(file.name) else Match.NO
 
-    def head_bytes(self, head: bytes) -> int:
-        """The header."""
-        from sawlog.deephaven_log.header import header_size
-
-        return header_size(head)
+    def whole_rows(self, options: ReadOptions) -> ReadOptions:
+        """All rows, those that a DELETE_PARTITION has deleted, too."""
+        return replace(options, deletes="ignore", split="scan")
 
     def select(self, files: Sequence[File], view: str) -> list[File]:
         """Logs by partition, those of a partition in the order in which they were begun."""

@@ -100,7 +100,7 @@ def committed_rows(
         if not capacities.reach(given):
             raise OptionError(f"{location.directory}: num_rows={given}: the longest column has {capacities.most} rows")
         return Rows(given, "num_rows")
-    checkpoint = read_checkpoint(location, storage)
+    checkpoint = read_checkpoint(location, storage.peek)
     count = plain_count(checkpoint)
     if count is not None:
         if not capacities.reach(count):
@@ -167,7 +167,7 @@ class _Capacities:
             assert header is not None
             assert width is not None
             at = header.data_start + (rows - _IDLE_ROWS) * width
-            if self._storage.read(column.data.path, at, _IDLE_ROWS * width).strip(b"\0"):
+            if self._storage.peek(column.data, at, _IDLE_ROWS * width).strip(b"\0"):
                 return False
         return True
 

@@ -63,6 +63,10 @@ class DeephavenTable(Format):
         above = {"intraday": 3, "historical": 4}.get(location.layout, 0)
         return "/".join(location.directory.split("/")[: -above or None])
 
+    def companions(self, file: File) -> str:
+        """The location that a file is of: its rows are judged by all of them."""
+        return posixpath.dirname(file.path)
+
     def recognize(self, files: Sequence[File], storage: Storage) -> Match:
         """By headers; otherwise by the names of files that nobody else has."""
         told = super().recognize([file for file in files if file.name.endswith(layout.DATA)], storage)

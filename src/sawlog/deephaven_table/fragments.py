@@ -152,7 +152,7 @@ class RowRange(Fragment):
         """The end of the range, or of the rows: a location may have been truncated since."""
         if self.rows.source != "table.size":
             return self.end
-        count = plain_count(read_checkpoint(self.location, self.scan.storage))
+        count = plain_count(read_checkpoint(self.location, self.scan.storage.read_found))
         return self.end if count is None else min(self.end, count)
 
     def _report_lost(self, findings: Findings) -> None:

@@ -90,7 +90,7 @@ def infer(column: ColumnFiles, evidence: Evidence, storage: Storage) -> ColumnSp
         return ColumnSpec(ColumnType.STRING_SET if wide and evidence.rows else ColumnType.STRING)
     binary = column.files.get(layout.BINARY)
     if binary is not None:
-        return _of_bytes(storage.read(binary.path, 0, _SAMPLE))
+        return _of_bytes(storage.peek(binary, 0, _SAMPLE))
     if size <= 0:
         return None
     if evidence.rows is None:

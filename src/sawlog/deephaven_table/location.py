@@ -7,7 +7,7 @@ files next to them, and by their sizes. Sections 1 to 3.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Literal
@@ -110,10 +110,10 @@ def read_metadata(file: File, overflow: File | None, header: FileHeader, storage
             f"{file.path}: the metadata has {header.metadata_size} bytes: expected {header.overflow_size} of them in"
             f" the overflow file, found {held}"
         )
-    prefix = storage.read(file.path, layout.HEADER_SIZE, header.prefix_size)
+    prefix = storage.peek(file, layout.HEADER_SIZE, header.prefix_size)
     if overflow is None or not header.overflow_size:
         return prefix
-    return prefix + storage.read(overflow.path, 0, header.overflow_size)
+    return prefix + storage.peek(overflow, 0, header.overflow_size)
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,12 +217,17 @@ class Location:
         return replace(self, columns=found, others=tuple(others))
 
 
-def read_checkpoint(location: Location, storage: Storage) -> bytes | None:
-    """The bytes of `table.size`; None when there is none, or it is unreasonably large."""
-    path = f"{location.directory.rstrip('/')}/{layout.TABLE_SIZE}"
-    if location.other(layout.TABLE_SIZE) is None:
+def read_checkpoint(location: Location, read: Callable[[File, int, int], bytes]) -> bytes | None:
+    """The bytes of `table.size`; None when there is none, or it is unreasonably large.
+
+    Args:
+        location: Where it is.
+        read: Reads a range of a file: `Storage.peek` for planning, `Storage.read_found` for what is there now.
+    """
+    file = location.other(layout.TABLE_SIZE)
+    if file is None:
         return None
-    data = storage.read(path, 0, layout.MAX_CHECKPOINT_SIZE + 1)
+    data = read(file, 0, layout.MAX_CHECKPOINT_SIZE + 1)
     return data if len(data) <= layout.MAX_CHECKPOINT_SIZE else None
 
 
@@ -325,10 +330,7 @@ def _unused_is_zero(one: _Primary, storage: Storage) -> bool:
     """Whether nothing is in the space between the metadata and the data."""
     assert one.header is not None
     begin, end = layout.HEADER_SIZE + one.header.prefix_size, one.header.data_start
-    for at in range(begin, end, _CHUNK):
-        if storage.read(one.file.path, at, min(_CHUNK, end - at)).strip(b"\0"):
-            return False
-    return True
+    return all(not storage.peek(one.file, at, min(_CHUNK, end - at)).strip(b"\x00") for at in range(begin, end, _CHUNK))
 
 
 class Headers:
@@ -420,7 +422,7 @@ class Headers:
         file = column.files[suffix]
         key = file.path, forced
         if key not in self._parsed:
-            read = self._storage.read(file.path, 0, HEAD_SIZE) if source is None else source.window(0, HEAD_SIZE)
+            read = self._storage.peek(file, 0, HEAD_SIZE) if source is None else source.window(0, HEAD_SIZE)
             head = bytes(read)
             self._parsed[key] = parse_header(head, file.size, forced=forced)
         return self._parsed[key]
@@ -437,7 +439,7 @@ class Headers:
             for suffix in _HEADED
             if suffix in column.files
         ]
-        count = plain_count(read_checkpoint(self._location, self._storage))
+        count = plain_count(read_checkpoint(self._location, self._storage.peek))
         return _judge(primaries, self._widths, count, self._storage)
 
     def _order_of(self, offsets: File, binary: File) -> bool | None:
@@ -445,9 +447,9 @@ class Headers:
         if not count:
             return None
         width = layout.OFFSET_SIZE
-        data = self._storage.read(offsets.path, 0, min(_EDGE, count) * width)
+        data = self._storage.peek(offsets, 0, min(_EDGE, count) * width)
         at = max(len(data), (count - _EDGE) * width)
-        data += self._storage.read(offsets.path, at, count * width - at)
+        data += self._storage.peek(offsets, at, count * width - at)
         fits = {}
         for order in ("little", "big"):
             ends = [

@@ -170,13 +170,13 @@ class TableSpecs:
             wanted = [name for name in wanted if name not in told]
             definition = location.other(layout.TABLE_DEFINITION)
             if definition is not None and definition.size <= MAX_DEFINITION:
-                known_ones = definition_specs(self._storage.read(definition.path), wanted)
+                known_ones = definition_specs(self._storage.peek(definition, 0, definition.size), wanted)
                 found |= known_ones
                 wanted = [name for name in wanted if name not in known_ones]
             headers = self.headers_of(location)
             rows = self._options.num_rows
             if rows is None:
-                rows = plain_count(read_checkpoint(location, self._storage))
+                rows = plain_count(read_checkpoint(location, self._storage.peek))
             if rows is None:
                 rows = known_rows(location, headers, {**known, **found})
             evidence = Evidence(location, headers, rows)
@@ -207,7 +207,7 @@ class TableSpecs:
         """Locations with what the `.schema` files say that sawlog's writer has left in them."""
         left = {location.directory: location.other(layout.TABLE_SCHEMA) for location in locations}
         files = {place: file for place, file in left.items() if file is not None and file.size <= MAX_SCHEMA}
-        read = self._storage.each(lambda file: self._storage.read(file.path), files.values())
+        read = self._storage.each(lambda file: self._storage.peek(file, 0, file.size), files.values())
         data = dict(zip(files, read, strict=True))
         return [
             self._heard(location, files[location.directory], data[location.directory])

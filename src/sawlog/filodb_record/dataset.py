@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
@@ -24,7 +25,7 @@ from sawlog.filodb_record.columns import (
 from sawlog.filodb_record.fields import parts
 from sawlog.filodb_record.options import ReadOptions
 from sawlog.filodb_record.pictures import PICTURED, pictures
-from sawlog.filodb_record.selection import Selection, select
+from sawlog.filodb_record.selection import Selection, joined, select, split, telling
 from sawlog.filodb_record.series import SeriesScan
 from sawlog.filodb_record.walk import ContainerRange
 from sawlog.format import PROBE_BYTES, PROVENANCE, Contents, Fragment, Range, Request, View
@@ -40,6 +41,7 @@ class ContainerContents(Contents):
     """Files of containers, one after the other."""
 
     walked: ClassVar[bool] = True
+    apart: ClassVar[bool] = True
     shared: ClassVar[bool] = False  # where a file can be cut is known once its records were walked, by one thread
 
     def _schema(self) -> pa.Schema:
@@ -127,11 +129,22 @@ class ContainerContents(Contents):
     @cached_property
     def selection(self) -> Selection:
         """The schemas that are read: those named, or those of the records at the start of the files."""
-        storage = self.scan.storage
-        heads = storage.each(
-            lambda file: storage.read(file.path, 0, PROBE_BYTES), [file for file in self.files if file.size]
-        )
+        heads = self.scan.storage.each(self._telling, [file for file in self.files if file.size])
         return select(self.scan.options, heads)
+
+    def _telling(self, file: File) -> list[bytes]:
+        """The records that tell the schemas of a file; what they are depends on which schemas are known."""
+        storage, known = self.scan.storage, self.scan.options.known
+        told = storage.known(file, self._question)
+        if told is not None:
+            return split(told)
+        found = telling(storage.read_found(file, 0, PROBE_BYTES), known)
+        storage.note(file, self._question, joined(found))
+        return found
+
+    @cached_property
+    def _question(self) -> str:
+        return f"schemas {hashlib.sha256(self.scan.options.known.to_json().encode()).hexdigest()}"
 
     @cached_property
     def _fields(self) -> tuple[ViewField, ...]:

@@ -52,12 +52,12 @@ class Selection:
         return any(one.schema_id is None for one in self.layouts)
 
 
-def select(options: ReadOptions, heads: Iterable[bytes] = ()) -> Selection:
+def select(options: ReadOptions, heads: Iterable[Sequence[bytes]] = ()) -> Selection:
     """Resolve which schemas are read, and whether records are samples or part keys.
 
     Args:
         options: What the user says.
-        heads: The starts of the files: containers, or records.
+        heads: Of each file the records that tell: see `telling`.
 
     Raises:
         SchemaError: For a schema that is not known.
@@ -65,7 +65,7 @@ def select(options: ReadOptions, heads: Iterable[bytes] = ()) -> Selection:
     """
     known = options.known
     starts = list(heads) if not options.table or options.records == "auto" else []
-    records = [record for head in starts for record in _records(head)]
+    records = [memoryview(record) for head in starts for record in head]
     chosen: Sequence[Schema] = known.select(options.table)
     if not chosen:
         chosen = _schemas_of(records, known) or known.select(("all",))
@@ -87,6 +87,38 @@ def select(options: ReadOptions, heads: Iterable[bytes] = ()) -> Selection:
     )
     ids = frozenset(schema.schema_id for schema in known.values() if schema.partition is not None)
     return Selection(layouts, bool(options.table), ids, "unknown_schemas" in options.salvage)
+
+
+def telling(head: bytes, known: Schemas) -> list[bytes]:
+    """Of the records at the start of a file those that tell its schemas: the first of each, and its first sound one.
+
+    Args:
+        head: The start of a file: containers, or records.
+        known: The schemas.
+    """
+    found: dict[tuple[int, int], bytes] = {}
+    for record in _records(head):
+        schema = known.by_id(id := _schema_id(record))
+        both = (schema.ingestion, schema.part_key) if schema is not None else ()
+        for number, tells in enumerate((lambda *_: True, _is_whole, _fits)):
+            if (id, number) not in found and any(tells(one, record) for one in both):
+                found[id, number] = bytes(record)
+    return list(dict.fromkeys(found.values()))
+
+
+def joined(records: Iterable[bytes]) -> bytes:
+    """Records as an index holds them: each after its length."""
+    return b"".join(len(record).to_bytes(layout.LENGTH_SIZE, "little") + record for record in records)
+
+
+def split(data: bytes) -> list[bytes]:
+    """What `joined` has put together."""
+    found, at = [], 0
+    while at < len(data):
+        start = at + layout.LENGTH_SIZE
+        at = start + int.from_bytes(data[at:start], "little")
+        found.append(data[start:at])
+    return found
 
 
 def _records(head: bytes) -> Iterator[memoryview]:

@@ -329,6 +329,36 @@ class _Fetched:
             raise ChangedError.shorter(self._path, start + size, start + len(self._bytes))
 
 
+class _Known:
+    """A log of which an index may know what is asked for.
+
+    Args:
+        source: Its bytes.
+        file: The log.
+        storage: Where the index is.
+    """
+
+    def __init__(self, source: Source, file: File, storage: Storage) -> None:
+        self.size = file.size
+        self._source = source
+        self._file = file
+        self._storage = storage
+
+    def window(self, offset: int, length: int) -> NDArray[np.uint8]:
+        """Bytes from an offset; planning asks for the same ones each time."""
+        question = f"{offset}+{length}"
+        known = self._storage.known(self._file, question)
+        if known is not None:
+            return np.frombuffer(known, np.uint8)
+        found = self._source.window(offset, length)
+        self._storage.note(self._file, question, found.tobytes())
+        return found
+
+    def close(self) -> None:
+        """Give the log back."""
+        self._source.close()
+
+
 EVENT = record_type("kind", "start", "length", "next_position", "timestamp", "first", "last", "payload")
 """An event, as `Event` has it."""
 
@@ -619,9 +649,11 @@ class Log:
         return bytes(self.source.window(0, self.source.size))
 
 
-def open_log(file: File, storage: Storage, max_page_bytes: int | None) -> Log:
-    """Open a file. The caller closes its source."""
+def open_log(file: File, storage: Storage, max_page_bytes: int | None, *, planning: bool = False) -> Log:
+    """Open a file. The caller closes its source. For planning, an index may know what is asked for."""
     bytes_ = open_bytes(file, storage)
+    if planning and storage.index is not None:
+        bytes_ = _Known(bytes_, file, storage)
     try:
         return Log(file, bytes_, max_page_bytes)
     except BaseException:
@@ -630,8 +662,8 @@ def open_log(file: File, storage: Storage, max_page_bytes: int | None) -> Log:
 
 
 @contextmanager
-def opened(file: File, storage: Storage, max_page_bytes: int | None) -> Iterator[Log]:
+def opened(file: File, storage: Storage, max_page_bytes: int | None, *, planning: bool = False) -> Iterator[Log]:
     """Open a file, and close it in the end."""
-    log = open_log(file, storage, max_page_bytes)
+    log = open_log(file, storage, max_page_bytes, planning=planning)
     with closing(log.source):
         yield log

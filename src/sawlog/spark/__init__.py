@@ -61,7 +61,7 @@ def index(spark: SparkSession, path: str, **settings: Any) -> Indexed:
     from sawlog import indexing
     from sawlog.spark import tasks
 
-    return indexing.index(path, run=tasks.in_parts(spark), **settings)
+    return indexing.index(path, run=tasks.in_tasks(spark), **settings)
 
 
 def register(spark: SparkSession) -> list[str]:

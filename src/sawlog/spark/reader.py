@@ -180,7 +180,7 @@ class Reading:
         contents = self.dataset.contents if whole else format.open(self.files, self.scan)
         request = contents.request(self.scan)
         files = {file.path: file for file in self.files}
-        datasets = [Dataset(one, self.scan) for one in contents.splits(request, task_bytes)]
+        datasets = [Dataset(one, self.scan) for one in contents.needed(request).splits(request, task_bytes)]
         splits = pack(datasets, task_bytes, _bytes)
         tasks: Sequence[Sequence[Fragment | Dataset]] = splits or contents.tasks(request, task_bytes)
         return [self.share(parts, files) for parts in tasks]

@@ -31,8 +31,6 @@ two seconds, while the job has failed at once."""
 _LOCAL = re.compile(r"local(?:\[ *[\d*]+ *(?:, *(\d+) *)?\])?")
 """A master that runs tasks in the driver: threads, and attempts at a task, which are one where nothing is said."""
 _LOOK_SECONDS = 0.05
-ITEMS = 1000
-"""Small items that a task works on."""
 
 
 def running_task() -> TaskContext:
@@ -107,18 +105,15 @@ def run_tasks(
     return [found[index] for index in range(len(items))]
 
 
-def in_parts(
-    spark: SparkSession,
-) -> Callable[[Callable[[Sequence[Item]], list[Outcome]], Sequence[Item]], list[Outcome]]:
-    """What has a function of many items done to parts of them in tasks, and raises the first error."""
+def in_tasks(spark: SparkSession) -> Callable[[Callable[[Item], Outcome], Sequence[Item]], list[Outcome]]:
+    """What has a function done to items in tasks, one each, and raises the first error."""
 
-    def run(function: Callable[[Sequence[Item]], list[Outcome]], items: Sequence[Item]) -> list[Outcome]:
-        parts = [items[at : at + ITEMS] for at in range(0, len(items), ITEMS)]
+    def run(function: Callable[[Item], Outcome], items: Sequence[Item]) -> list[Outcome]:
         found: list[Outcome] = []
-        for outcome in run_tasks(spark, function, parts, [TASK_BYTES] * len(parts)):
+        for outcome in run_tasks(spark, function, items, [TASK_BYTES] * len(items)):
             if isinstance(outcome, SawlogError):
                 raise outcome
-            found += outcome
+            found.append(outcome)
         return found
 
     return run

@@ -33,7 +33,7 @@ from sawlog.staging import (
     staged_name,
     sync_directory,
 )
-from sawlog.storage.index import Index
+from sawlog.storage.index import Memory
 from sawlog.storage.inputs import Inputs
 from sawlog.storage.remote import Remote, State, Store, connected, modified_at, version_of
 from sawlog.storage.sources import LocalSource, MappedSource, RemoteSource, Source, failed_read
@@ -57,6 +57,7 @@ class File:
         explicit: Whether the user named it, by itself or by a glob; not so for what was found in a directory.
         version: What a remote storage says of its state, as an ETag; empty where it says nothing.
         modified: When it was last written to, in seconds since the epoch; `None` where unknown.
+        changed: When a local one was last changed in any way, renaming included, in seconds since the epoch.
     """
 
     path: str
@@ -64,6 +65,7 @@ class File:
     explicit: bool = True
     version: str = field(default="", compare=False)
     modified: float | None = field(default=None, compare=False)
+    changed: float | None = field(default=None, compare=False)
 
     @property
     def name(self) -> str:
@@ -80,14 +82,14 @@ class Storage:
         memory_map: Whether local files are memory-mapped: one that is then truncated ends the process.
         inputs: What is read without being a file at a path.
         chosen: Whether a file below a path belongs to it; all of them do by default. Picklable.
-        index: How files begin, where that is known; it stays in this process.
+        index: What planning has asked of files before; it stays in this process.
     """
 
     options: Mapping[str, Any] = field(default_factory=dict, repr=False)
     memory_map: bool = False
     inputs: Inputs = field(default_factory=Inputs, repr=False, compare=False)
     chosen: Callable[[str, File], bool] | None = None
-    index: Index | None = field(default=None, repr=False, compare=False)
+    index: Memory | None = field(default=None, repr=False, compare=False)
     _found: dict[str, os.stat_result] = field(default_factory=dict, repr=False, compare=False)
     _states: dict[str, State] = field(default_factory=dict, repr=False, compare=False)
     _asked: dict[str, State] = field(default_factory=dict, repr=False, compare=False)
@@ -275,19 +277,39 @@ class Storage:
             except OSError as error:
                 raise failed_read(name, offset, error) from error
 
-    def head(self, file: File, most: int) -> bytes:
-        """The first bytes of a file: as many as say how it is read if the index knows them, or `most`.
+    def known(self, file: File, question: str) -> bytes | None:
+        """What an index says of a file; `None` where it says nothing, or there is none.
+
+        Args:
+            file: The file.
+            question: What is asked. It says all that the answer depends on besides the bytes of the file.
+        """
+        return self.index.answer(file, question) if self.index is not None else None
+
+    def note(self, file: File, question: str, answer: bytes) -> None:
+        """Tell an index that is being made what planning has found out."""
+        if self.index is not None:
+            self.index.note(file, question, answer)
+
+    def peek(self, file: File, offset: int, length: int) -> bytes:
+        """What `read` does, for planning: bytes that an index may know.
 
         Raises:
             ChangedError: As `read` does.
             StorageError: As `read` does.
         """
-        known = self.index.get(file) if self.index is not None else None
-        if known is not None:
-            return known
+        question = f"{offset}+{length}"
+        found = self.known(file, question)
+        if found is None:
+            found = self.read_found(file, offset, length)
+            self.note(file, question, found)
+        return found
+
+    def read_found(self, file: File, offset: int, length: int) -> bytes:
+        """What `read` does, of a file that is still the one that was found, here or by another process."""
         if is_remote(file.path) and file.path not in self.inputs:
-            self._object(file.path, file)  # which is still the one that was found, here or by another process
-        return self.read(file.path, 0, min(most, file.size))
+            self._object(file.path, file)
+        return self.read(file.path, offset, length)
 
     def tagged(self, url: str) -> bool:
         """Whether the store of a remote file that was found gives other contents another tag."""
@@ -593,7 +615,7 @@ class Storage:
 
     def _file(self, path: str, *, explicit: bool) -> File:
         found = self._found[path] = os.stat(path)
-        return File(path, found.st_size, explicit, modified=found.st_mtime)
+        return File(path, found.st_size, explicit, modified=found.st_mtime, changed=found.st_ctime)
 
     def _check_same(self, path: str, descriptor: int) -> None:
         """Whether an open file is the one that was found.

@@ -1,7 +1,8 @@
-"""An index next to the data: how files begin, so that planning asks a store for a listing and for what has changed.
+"""An index next to the data: what planning has asked of files, and the limits of their columns.
 
 The file is `MAGIC`, the SHA-256 digest of what follows, and a table in Arrow's IPC format without compression, a row
-for each file. A row counts only for a file of the same size and version (of a local file: size and time of change), so
+for each file. A row counts only for a file of the same size and version (of a local file: size and time of any change,
+renaming included; where a store has no versions: of writing), so
 an index that is older than the data costs requests, and nothing else.
 """
 
@@ -9,8 +10,9 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+import threading
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Protocol, Self, TypeVar
 
@@ -26,9 +28,14 @@ if TYPE_CHECKING:
 
 INDEX_NAME = "_sawlog_index"
 """Of the index of a directory, in the directory."""
-MAGIC = b"sawlog index 1\n"
+MAGIC = b"sawlog index 2\n"
 SETTLED = 2.0
 """Seconds without a change after which a time of change tells versions apart."""
+NO_LIMITS = -1
+"""Rows of a file that was read and has no statistics: it is damaged, or unfinished."""
+
+MOST_BYTES, SHARE = 64 << 10, 1 << 10
+"""An answer that is remembered has no more bytes than this, or than this share of its file."""
 
 _DIGEST_BYTES = hashlib.sha256().digest_size
 _SCHEMA = pa.schema(
@@ -36,13 +43,20 @@ _SCHEMA = pa.schema(
         pa.field("path", pa.large_binary(), nullable=False),
         pa.field("size", pa.int64(), nullable=False),
         pa.field("version", pa.string(), nullable=False),
-        pa.field("modified", pa.float64()),
-        pa.field("head", pa.int32(), nullable=False),
+        pa.field("changed", pa.float64()),
+        pa.field("answers", pa.list_(pa.field("item", pa.int32(), nullable=False)), nullable=False),
+        pa.field("rows", pa.int64()),
     ]
 )
-_HEADS = b"heads"
-"""Key of the schema's metadata: the distinct heads, as a list of Arrow's, in IPC format."""
-_HEADS_SCHEMA = pa.schema([pa.field("head", pa.binary(), nullable=False)])
+"""Of every index; columns of limits follow, two for each column of the data: `low.NAME` and `high.NAME`."""
+_LOW, _HIGH = "low.", "high."
+_ANSWERS = b"answers"
+"""Key of the schema's metadata: the distinct answers with their questions, as a table in IPC format."""
+_OPTIONS = b"options"
+"""Key of the schema's metadata: under which read options the statistics hold."""
+_ANSWERS_SCHEMA = pa.schema(
+    [pa.field("question", pa.string(), nullable=False), pa.field("answer", pa.binary(), nullable=False)]
+)
 
 
 class Listed(Protocol):
@@ -68,36 +82,134 @@ class Listed(Protocol):
         """When it was last written to."""
         ...
 
+    @property
+    def changed(self) -> float | None:
+        """When a local one was last changed in any way."""
+        ...
+
 
 AnyFile = TypeVar("AnyFile", bound=Listed)
 
 
-@dataclass(frozen=True, eq=False)
-class Index:
-    """How files begin, by path. Many files begin alike: each different head is held once.
+class Memory(Protocol):
+    """What planning asks before it asks a store."""
+
+    def answer(self, file: Listed, question: str) -> bytes | None:
+        """What is known of a file; `None` where that is nothing."""
+        ...
+
+    def note(self, file: Listed, question: str, answer: bytes) -> None:
+        """Take in what a store has been asked."""
+        ...
+
+
+class Notebook:
+    """Remembers what is asked of files, for an index to be made of it."""
+
+    def __init__(self) -> None:
+        self._noted: dict[str, dict[str, bytes]] = {}
+        self._lock = threading.Lock()
+
+    def answer(self, file: Listed, question: str) -> bytes | None:
+        """What was noted before."""
+        return self.of(file).get(question)
+
+    def note(self, file: Listed, question: str, answer: bytes) -> None:
+        """Remember an answer. What is large is no less work to read from an index than from its file."""
+        with self._lock:
+            if len(answer) <= max(MOST_BYTES, file.size // SHARE):
+                self._noted.setdefault(file.path, {})[question] = answer
+
+    def of(self, file: Listed) -> Mapping[str, bytes]:
+        """All that was asked of a file."""
+        return self._noted.get(file.path, {})
+
+
+def last_change(file: Listed) -> float | None:
+    """The time by which states of a file without a version are told apart."""
+    return file.modified if file.changed is None else file.changed
+
+
+def packed(numbers: Sequence[int]) -> bytes:
+    """Numbers as an answer: int64, little endian."""
+    return np.array(numbers, "<i8").tobytes()
+
+
+def unpacked(answer: bytes) -> list[int]:
+    """The numbers of an answer."""
+    found: list[int] = np.frombuffer(answer[: len(answer) // 8 * 8], "<i8").tolist()
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What an index holds of a file.
 
     Attributes:
-        rows: A row for each file; `head` is the number of one of the heads.
-        heads: The different heads.
+        answers: What planning has asked.
+        rows: How many there are; `NO_LIMITS` where that could not be found out, `None` where nobody has looked.
+        limits: By column what no value is less than, and what none is greater than.
     """
 
-    rows: pa.Table
-    heads: tuple[bytes, ...]
+    answers: Mapping[str, bytes]
+    rows: int | None = None
+    limits: Mapping[str, tuple[pa.Scalar, pa.Scalar]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, eq=False)
+class Index:
+    """What is known of files, by path. Many have answers in common: each different one is held once.
+
+    Attributes:
+        rows: A row for each file; `answers` are numbers of answers.
+        answers: The different questions and answers.
+        options: Under which read options the statistics hold.
+    """
+
+    rows: pa.Table = field(default_factory=_SCHEMA.empty_table)
+    answers: tuple[tuple[str, bytes], ...] = ()
+    options: str = ""
 
     @classmethod
-    def of(cls, found: Mapping[AnyFile, bytes]) -> Self:
+    def of(cls, found: Mapping[AnyFile, Facts], options: str = "") -> Self:
         """The index of some files."""
-        numbers: dict[bytes, int] = {}
-        codes = [numbers.setdefault(head, len(numbers)) for head in found.values()]
+        numbers: dict[tuple[str, bytes], int] = {}
         columns = [
             [_key(file.path) for file in found],
             [file.size for file in found],
             [file.version for file in found],
-            [file.modified for file in found],
-            codes,
+            [last_change(file) for file in found],
+            [[numbers.setdefault(one, len(numbers)) for one in facts.answers.items()] for facts in found.values()],
+            [facts.rows for facts in found.values()],
         ]
         arrays = [pa.array(column, field.type) for column, field in zip(columns, _SCHEMA, strict=True)]
-        return cls(pa.Table.from_arrays(arrays, schema=_SCHEMA), tuple(numbers))
+        fields = list(_SCHEMA)
+        for name in dict.fromkeys(name for facts in found.values() for name in facts.limits):
+            pairs = [facts.limits.get(name, (None, None)) for facts in found.values()]
+            kind = next(low.type for low, _ in pairs if low is not None)
+            for prefix, column in zip((_LOW, _HIGH), zip(*pairs, strict=True), strict=True):
+                same = [one if one is not None and one.type == kind else None for one in column]
+                arrays.append(pa.array(same, kind))
+                fields.append(pa.field(f"{prefix}{name}", kind))
+        return cls(pa.Table.from_arrays(arrays, schema=pa.schema(fields)), tuple(numbers), options)
+
+    @classmethod
+    def joined(cls, parts: Iterable[Index], options: str = "") -> Self:
+        """The index of the files of several, none of which is in two of them."""
+        numbers: dict[tuple[str, bytes], int] = {}
+        tables: list[pa.Table] = []
+        kinds: dict[str, pa.Field] = {field.name: field for field in _SCHEMA}
+        for part in parts:
+            codes = np.array([numbers.setdefault(one, len(numbers)) for one in part.answers] or [0], np.int32)
+            column = part.rows["answers"].combine_chunks()
+            values = pa.array(codes[np.asarray(column.values)], pa.int32())
+            answers = pa.ListArray.from_arrays(column.offsets, values, _SCHEMA.field("answers").type)
+            tables.append(part.rows.set_column(_SCHEMA.get_field_index("answers"), _SCHEMA.field("answers"), answers))
+            for one in part.rows.schema:
+                kinds.setdefault(one.name, one)
+        schema = pa.schema(kinds.values())
+        whole = [pa.Table.from_arrays([_column(one, field) for field in schema], schema=schema) for one in tables]
+        return cls(pa.concat_tables(whole).combine_chunks() if whole else schema.empty_table(), tuple(numbers), options)
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Self:
@@ -113,34 +225,97 @@ class Index:
         if hashlib.sha256(body).digest() != data[len(MAGIC) : start]:
             raise FormatError(f"byte {len(MAGIC)}: the digest does not match the {len(body)} bytes that follow")
         rows = decode_by(_table, body)
-        if isinstance(rows, Undecodable) or not rows.schema.equals(_SCHEMA):
+        if isinstance(rows, Undecodable) or not _is_of_files(rows.schema):
             raise FormatError(f"byte {start}: not a table of files")
-        heads = decode_by(_table, (rows.schema.metadata or {}).get(_HEADS, b""))
-        if isinstance(heads, Undecodable) or not heads.schema.equals(_HEADS_SCHEMA):
-            raise FormatError(f"byte {start}: not a table of heads")
-        codes = rows["head"].to_numpy()
-        if len(codes) and not 0 <= codes.min() <= codes.max() < len(heads):
-            raise FormatError(f"byte {start}: expected numbers of {len(heads)} heads, found {codes.max()}")
-        return cls(rows, tuple(heads["head"].to_pylist()))
+        metadata = rows.schema.metadata or {}
+        found = decode_by(_table, metadata.get(_ANSWERS, b""))
+        if isinstance(found, Undecodable) or not found.schema.equals(_ANSWERS_SCHEMA):
+            raise FormatError(f"byte {start}: not a table of answers")
+        codes = rows["answers"].combine_chunks().values.to_numpy()
+        if len(codes) and not 0 <= codes.min() <= codes.max() < len(found):
+            raise FormatError(f"byte {start}: expected numbers of {len(found)} answers, found {codes.max()}")
+        answers = zip(found["question"].to_pylist(), found["answer"].to_pylist(), strict=True)
+        return cls(rows, tuple(answers), metadata.get(_OPTIONS, b"").decode(errors="replace"))
 
     def to_bytes(self) -> bytes:
         """The file that holds it."""
-        heads = pa.Table.from_arrays([pa.array(self.heads, pa.binary())], schema=_HEADS_SCHEMA)
-        body = _stream(self.rows.replace_schema_metadata({_HEADS: _stream(heads)}))
+        questions, answers = zip(*self.answers, strict=True) if self.answers else ((), ())
+        arrays = [pa.array(questions, pa.string()), pa.array(answers, pa.binary())]
+        metadata = {
+            _ANSWERS: _stream(pa.Table.from_arrays(arrays, schema=_ANSWERS_SCHEMA)),
+            _OPTIONS: self.options.encode(),
+        }
+        body = _stream(self.rows.replace_schema_metadata(metadata))
         return MAGIC + hashlib.sha256(body).digest() + body
 
-    def get(self, file: Listed) -> bytes | None:
-        """How a file begins; `None` where that is not known of this state of it."""
+    def answer(self, file: Listed, question: str) -> bytes | None:
+        """What is held of this state of a file."""
+        row = self._row(file)
+        if row is None:
+            return None
+        codes = self._codes[self._ends[row] : self._ends[row + 1]]
+        return next((answer for asked, answer in (self.answers[code] for code in codes) if asked == question), None)
+
+    def note(self, file: Listed, question: str, answer: bytes) -> None:
+        """Nothing: an index that is in use stays as it is."""
+
+    @property
+    def has_statistics(self) -> bool:
+        """Whether files were read whole for it."""
+        return bool(self.rows["rows"].null_count < self.rows.num_rows)
+
+    def without_statistics(self) -> Index:
+        """The same with what planning asks only."""
+        rows = self.rows.select(_SCHEMA.names[:-1])
+        return Index(rows.append_column(_SCHEMA.field("rows"), pa.nulls(rows.num_rows, pa.int64())), self.answers)
+
+    def known(self, files: Iterable[AnyFile], *, statistics: bool = False) -> set[AnyFile]:
+        """Those files of which something is known; with `statistics`, of which these are known as well."""
+        return {
+            file
+            for file in files
+            if (row := self._row(file)) is not None and not (statistics and self._rows_known[row] is None)
+        }
+
+    def of_files(self, files: Iterable[Listed]) -> Index:
+        """What is known of some of the files."""
+        rows = pa.array(sorted(row for file in files if (row := self._row(file)) is not None), pa.int64())
+        return Index(self.rows.take(rows).combine_chunks(), self.answers, self.options)
+
+    def limits(self, files: Sequence[Listed], columns: Iterable[pa.Field]) -> tuple[pa.RecordBatch, pa.RecordBatch]:
+        """The least and the greatest values that columns may have in each of some files; nulls where that is unknown.
+
+        Args:
+            files: The files.
+            columns: What is asked for. Those of which nothing is known, or of another type, are left out.
+        """
+        kinds = {field.name: field.type for field in self.rows.schema}
+        names = [one.name for one in columns if kinds.get(f"{_LOW}{one.name}") == value_type(one.type)]
+        rows = pa.array([self._row(file) for file in files] if names else [], pa.int64())
+        low, high = (
+            [self.rows[f"{prefix}{name}"].combine_chunks().take(rows) for name in names] for prefix in (_LOW, _HIGH)
+        )
+        return pa.RecordBatch.from_arrays(low, names), pa.RecordBatch.from_arrays(high, names)
+
+    def count(self, files: Iterable[Listed]) -> int | None:
+        """How many rows files have; `None` where that is not known of each of them."""
+        total = 0
+        for file in files:
+            row = self._row(file)
+            found = self._rows_known[row] if row is not None else None
+            if found is None or found == NO_LIMITS:
+                return None
+            total += found
+        return total
+
+    def _row(self, file: Listed) -> int | None:
+        """The row of a file, if it is of this state of it."""
         row = self._places.get(_key(file.path))
         if row is None or self._sizes[row] != file.size or self._versions[row].as_py() != file.version:
             return None
-        if not file.version and (file.modified is None or self._modified[row] != file.modified):
+        if not file.version and ((changed := last_change(file)) is None or self._changed[row] != changed):
             return None
-        return self.heads[int(self._codes[row])]
-
-    def known(self, files: Iterable[AnyFile]) -> dict[AnyFile, bytes]:
-        """How those files begin of which that is known."""
-        return {file: head for file in files if (head := self.get(file)) is not None}
+        return row
 
     @cached_property
     def _places(self) -> dict[bytes, int]:
@@ -151,16 +326,46 @@ class Index:
         return np.asarray(self.rows["size"], np.int64)
 
     @cached_property
-    def _modified(self) -> NDArray[np.float64]:
-        return np.asarray(self.rows["modified"], np.float64)
+    def _changed(self) -> NDArray[np.float64]:
+        return np.asarray(self.rows["changed"], np.float64)
+
+    @cached_property
+    def _rows_known(self) -> list[int | None]:
+        found: list[int | None] = self.rows["rows"].to_pylist()
+        return found
 
     @cached_property
     def _codes(self) -> NDArray[np.int32]:
-        return np.asarray(self.rows["head"], np.int32)
+        return np.asarray(self.rows["answers"].combine_chunks().values, np.int32)
+
+    @cached_property
+    def _ends(self) -> NDArray[np.int32]:
+        return np.asarray(self.rows["answers"].combine_chunks().offsets, np.int32)
 
     @cached_property
     def _versions(self) -> pa.Array:
         return self.rows["version"].combine_chunks()
+
+
+def value_type(kind: pa.DataType) -> pa.DataType:
+    """The type of the values of a column; dictionaries are looked through."""
+    return kind.value_type if pa.types.is_dictionary(kind) else kind
+
+
+def _is_of_files(schema: pa.Schema) -> bool:
+    """Whether a schema is that of an index: each column of low limits is followed by that of the high ones."""
+    fixed, limits = list(schema)[: len(_SCHEMA)], list(schema)[len(_SCHEMA) :]
+    expected = [pa.field(f"{_HIGH}{low.name.removeprefix(_LOW)}", low.type) for low in limits[::2]]
+    named = all(low.name.startswith(_LOW) for low in limits[::2])
+    return pa.schema(fixed).equals(_SCHEMA) and named and limits[1::2] == expected
+
+
+def _column(table: pa.Table, field: pa.Field) -> pa.Array:
+    """A column of a table; nulls where it has none of the type."""
+    known = table.schema.get_field_index(field.name)
+    if known < 0 or table.schema.field(known).type != field.type:
+        return pa.nulls(table.num_rows, field.type)
+    return table.column(known)
 
 
 def _key(path: str) -> bytes:
@@ -171,8 +376,10 @@ def _key(path: str) -> bytes:
 def _table(data: bytes | memoryview) -> pa.Table:
     table = pa.ipc.open_stream(pa.py_buffer(data)).read_all().combine_chunks()
     table.validate(full=True)
-    if any(column.null_count for column in table.columns if column.type != pa.float64()):
-        raise ValueError("nulls where there are none")
+    for column, one in zip(table.columns, table.schema, strict=True):
+        inner = column.combine_chunks().values.null_count if pa.types.is_list(one.type) else 0
+        if inner or (column.null_count and not one.nullable):
+            raise ValueError("nulls where there are none")
     return table
 
 

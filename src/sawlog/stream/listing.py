@@ -120,7 +120,7 @@ class Listing:
                     continue
                 if not stat.S_ISREG(status.st_mode):
                     continue
-                file = File(entry, status.st_size, explicit=False, modified=status.st_mtime)
+                file = File(entry, status.st_size, explicit=False, modified=status.st_mtime, changed=status.st_ctime)
                 if chosen is None or chosen(root, file):
                     stamp = (status.st_size, status.st_mtime_ns, status.st_ino)
                     found[name] = self._seen(name, file, stamp)

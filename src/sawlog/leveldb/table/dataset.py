@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -11,7 +12,7 @@ import pyarrow as pa
 
 from sawlog.arrow import batch_of_rows
 from sawlog.fields import FieldParser
-from sawlog.format import FILE_COLUMN, OFFSET_COLUMN, Contents, Request, View
+from sawlog.format import CUT_BYTES, FILE_COLUMN, OFFSET_COLUMN, Contents, Request, View, apart
 from sawlog.guard import Undecodable, decode_by
 from sawlog.leveldb.columns import SCHEMAS
 from sawlog.leveldb.log.layout import Compression
@@ -20,9 +21,10 @@ from sawlog.leveldb.table import layout
 from sawlog.leveldb.table.blocks import block_damage
 from sawlog.leveldb.table.fields import DATA_BLOCK, named_spans, parts
 from sawlog.leveldb.table.meta import SPARED, BoundsReader, Role, TableMap, on_keys, separators, spared_blocks
-from sawlog.leveldb.table.rows import SpanWalk, TableRange, table_map
+from sawlog.leveldb.table.rows import SharedMap, SpanWalk, TableRange, table_map
 from sawlog.pictures import MOST_LANES, Picture, Sums
 from sawlog.storage import File, Source
+from sawlog.storage.index import packed, unpacked
 from sawlog.varints import varints_and_ends
 
 if TYPE_CHECKING:
@@ -45,6 +47,9 @@ PROPERTIES_SCHEMA = pa.schema(
 )
 """One row per property: numbers in decimal, texts as they are, other bytes as hexadecimal digits."""
 
+
+CUTS = "cuts"
+"""What an index is asked of a table: offsets of data blocks."""
 
 BATCH_ROWS = 4096
 BATCH_BYTES = 4 << 20
@@ -147,15 +152,37 @@ def value_text(name: bytes, value: bytes) -> str:
 class TableContents(Contents):
     """Tables, one after the other."""
 
+    apart: ClassVar[bool] = True
+
     def _ranges(self, kind: type[TableRange], request: Request, task_bytes: int | None) -> Iterator[TableRange]:
         """Ranges that begin at data blocks. Where the index cannot be read, or without `task_bytes`, one per file."""
         for file in self.files:
-            cut = task_bytes is not None and file.size > task_bytes
-            table = table_map(file, self.scan) if cut else None
-            starts = [0] if table is None else [0, *_cuts(table, task_bytes or file.size)]
+            table = SharedMap() if task_bytes is not None and file.size > task_bytes else None
+            starts = [0, *(self._cuts(file, task_bytes or 0, table) if table is not None else ())]
             for start, end in zip(starts, [*starts[1:], file.size], strict=True):
                 pruned = self._prunes(request)
                 yield kind(*request, file.path, end - start, file, start, end, pruned, table)
+
+    def _cuts(self, file: File, task_bytes: int, table: SharedMap) -> Iterator[int]:
+        """Where a table is cut: at data blocks, of which an index knows one per `CUT_BYTES`."""
+        storage = self.scan.storage
+        told = storage.known(file, CUTS)
+        if told is not None and task_bytes >= CUT_BYTES:
+            yield from apart(unpacked(told), task_bytes)
+            return
+        table.found = table_map(file, self.scan)
+        if table.found is not None:
+            spans = table.found.spans
+            blocks = spans["offset"][spans["role"] == Role.DATA].tolist()
+            cuts = list(apart(blocks, CUT_BYTES))
+            storage.note(file, CUTS, packed(cuts))
+            yield from apart(blocks, task_bytes)
+
+    def look(self, request: Request) -> None:
+        """Ask where large tables may be cut."""
+        for file in self.files:
+            if file.size > CUT_BYTES:
+                deque(self._cuts(file, CUT_BYTES, SharedMap()), 0)
 
     views: ClassVar = {
         "rows": View(
@@ -199,12 +226,3 @@ class TableContents(Contents):
         if self._prunes(request):
             facts[SPARED] = spared_blocks((table_map(file, self.scan) for file in self.files), request.projection)
         return facts
-
-
-def _cuts(table: TableMap, task_bytes: int) -> Iterator[int]:
-    spans = table.spans
-    following = task_bytes
-    for offset in spans["offset"][spans["role"] == Role.DATA].tolist():
-        if offset >= following:
-            yield offset
-            following = offset + task_bytes

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass, field
 from functools import cache
@@ -399,6 +400,21 @@ def _runs(spans: NDArray[np.void], bounds: Bounds | None) -> Iterator[tuple[int,
             first += max(fitting, 1)
 
 
+class SharedMap:
+    """The map of a table, once for all of its ranges that a process reads."""
+
+    def __init__(self) -> None:
+        self.found: TableMap | None = None
+        self._lock = threading.Lock()
+
+    def get(self, read: Callable[[], TableMap]) -> TableMap:
+        """The map; the first one who asks reads it."""
+        with self._lock:
+            if self.found is None:
+                self.found = read()
+            return self.found
+
+
 @dataclass(frozen=True)
 class TableRange(FileRange):
     """Those blocks of one table that begin in `[start, end)`.
@@ -408,11 +424,11 @@ class TableRange(FileRange):
         start: A file offset.
         end: A file offset, or the size of the file.
         pruned: Whether blocks that filters on the key exclude may be passed over.
-        map: The table's map, where planning has read it; other processes read it again.
+        map: The map that the ranges of the table share in this process; other processes read it again.
     """
 
     pruned: bool
-    map: TableMap | None = field(default=None, repr=False, compare=False)
+    map: SharedMap | None = field(default=None, repr=False, compare=False)
 
     @classmethod
     def whole(cls, file: File, scan: Scan, projection: Projection, **given: Any) -> Self:
@@ -428,7 +444,8 @@ class TableRange(FileRange):
             if source.size < self.file.size:
                 raise ChangedError.shorter(self.path, self.file.size, source.size)
             try:
-                table = self.map or MapReader(self.file, source, self.scan.options).read()
+                read = MapReader(self.file, source, self.scan.options).read
+                table = read() if self.map is None else self.map.get(read)
             except (DamageError, UnsupportedError) as error:
                 yield from self._lost(error.damage, findings)
                 return

@@ -32,6 +32,7 @@ from sawlog.milvus_binlog.collection.pictures import delete_pictures, segment_pi
 from sawlog.milvus_binlog.collection.selection import (
     Selection,
     followed,
+    key_stats,
     outside,
     ruled_out,
     time_bounds,
@@ -436,6 +437,17 @@ class CollectionContents(Contents):
         if guessed and self._options.schema is None and collection.meta is None:
             facts["array elements"] = f"int32 in {', '.join(guessed)}: without a schema, int8 and int16 look the same"
         return facts
+
+    def look(self, request: Request) -> None:
+        """Ask the times of batches that only their files tell, and the statistics of keys."""
+        storage = self.scan.storage
+        everything = time_bounds(request.projection.query, layout.MAX_TSO - 1)
+        for segment in self._selection.every:
+            for batch in segment.batches():
+                outside(segment, batch, everything, storage, self._options.max_item_bytes)
+            if self._options.use_statistics and self.primary is not None:
+                for log in key_stats(segment, self.primary):
+                    storage.peek(log.file, 0, log.file.size)
 
     def _batches(self, request: Request) -> Iterator[BatchFragment]:
         fragments: Iterable[BatchFragment] = self._planned(request)

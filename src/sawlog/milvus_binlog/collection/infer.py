@@ -66,7 +66,7 @@ def _file_fields(log: LogFile, storage: Storage, max_page_bytes: int | None) -> 
     Raises:
         UnreadableError: When the file is damaged.
     """
-    with opened(log.file, storage, max_page_bytes) as one:
+    with opened(log.file, storage, max_page_bytes, planning=True) as one:
         quiet = Findings("skip", drained=True)
         descriptor = one.descriptor(quiet)
         part = next(one.parts(descriptor, quiet), None)
@@ -78,7 +78,7 @@ def _file_fields(log: LogFile, storage: Storage, max_page_bytes: int | None) -> 
 def time_range(file: File, storage: Storage, max_page_bytes: int | None) -> tuple[int, int]:
     """Earliest and latest timestamp by the Parquet statistics of a timestamp file; 0 and 0 where there are none."""
     first, last = layout.MAX_TSO, 0
-    with opened(file, storage, max_page_bytes) as log:
+    with opened(file, storage, max_page_bytes, planning=True) as log:
         if log.bare:
             return 0, 0
         try:

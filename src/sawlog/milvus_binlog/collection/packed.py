@@ -31,7 +31,7 @@ def unpack(collection: Collection, storage: Storage) -> None:
         else:
             named.append((segment, log))
     found = _Found(storage)
-    read = storage.each(lambda file: storage.read(file.path), [log.file for _, log in named])
+    read = storage.each(lambda file: storage.peek(file, 0, file.size), [log.file for _, log in named])
     for (segment, log), data in zip(named, read, strict=True):
         try:
             manifest = read_manifest(data, log.file.path, segment.root)

@@ -155,8 +155,8 @@ def ruled_out(segments: Iterable[Segment], primary: Field, query: Query, storage
     limits = interval(query, primary.name)
     listed = [one.values for one in conditions(query) if one.column == primary.name and one.values]
     used = listed or limits != (None, None)
-    known = [(segment, _key_stats(segment, primary)) for segment in segments if used]
-    read = storage.each(lambda file: storage.read(file.path), [log.file for _, logs in known for log in logs])
+    known = [(segment, key_stats(segment, primary)) for segment in segments if used]
+    read = storage.each(lambda file: storage.peek(file, 0, file.size), [log.file for _, logs in known for log in logs])
     found = set()
     for segment, logs in known:
         findings = Findings("skip")
@@ -169,7 +169,7 @@ def ruled_out(segments: Iterable[Segment], primary: Field, query: Query, storage
     return frozenset(found)
 
 
-def _key_stats(segment: Segment, primary: Field) -> list[LogFile]:
+def key_stats(segment: Segment, primary: Field) -> list[LogFile]:
     """The statistics of a segment's keys: those of all batches together where there are some."""
     logs = [log for log in segment.stats if log.field == primary.id]
     return [log for log in logs if log.log == layout.COMPOUND_STATS] or logs
