@@ -23,7 +23,7 @@ from sawlog.reading import cores, map_ordered, once
 from sawlog.recognition import get_format, recognize
 from sawlog.scan import Scan
 from sawlog.storage import File, Storage
-from sawlog.storage.index import INDEX_NAME, NO_LIMITS, SETTLED, Facts, Index, Notebook, last_change, value_type
+from sawlog.storage.index import INDEX_NAME, SETTLED, Facts, Index, Notebook, last_change, value_type
 
 Part = Sequence[Sequence[File]]
 """Groups of files: of one, where each can be judged by itself."""
@@ -81,9 +81,8 @@ def index(
         path: The directory; a glob or a file needs `to`.
         to: Where the index is; `_sawlog_index` in the directory if not given, where no reader takes it for data.
         format: Name of the format; recognised if not given.
-        statistics: Whether files are read whole, once, for what that shows: how many rows there are, between which
-            values the columns are, where files can be cut, and what they delete. As in the index that there is, if not
-            given.
+        statistics: Whether files are read whole, once, for what that shows: between which values the columns are,
+            where files can be cut, and what they delete. As in the index that there is, if not given.
         storage_options: What fsspec needs to reach the paths.
         run: What looks into the files; threads of this process if not given. See `sawlog.spark.index`.
         **options: The format's own options. Statistics count for reads by the same ones.
@@ -164,9 +163,9 @@ def look_into(format: Format, storage: Storage, options: Any, part: Part, *, sta
                 pass  # who reads it sees why it cannot be read
     found: dict[File, Facts] = {}
     for group in part:
-        measured = statistics and len(group) == 1 and gone.isdisjoint(group)
-        facts = _measured(format, scan, group[0]) if measured else Facts({}, NO_LIMITS if statistics else None)
-        found |= {file: replace(facts, answers=notebook.of(file)) for file in group if file not in gone}
+        alone = statistics and len(group) == 1 and gone.isdisjoint(group)
+        limits = _measured(format, scan, group[0]) if alone else {}
+        found |= {file: Facts(notebook.of(file), statistics, limits) for file in group if file not in gone}
     return Index.of(found, repr(options))
 
 
@@ -176,9 +175,9 @@ def _ask(format: Format, scan: Scan, files: Sequence[File]) -> None:
         contents.look(contents.request(scan))
 
 
-def _measured(format: Format, scan: Scan, file: File) -> Facts:
-    """What a file holds, if it is intact."""
-    rows, intact = 0, True
+def _measured(format: Format, scan: Scan, file: File) -> Mapping[str, tuple[pa.Scalar, pa.Scalar]]:
+    """The limits of a file's columns, if it is intact."""
+    intact = True
     ends: dict[pa.Field, list[pa.Scalar]] = {}
     try:
         with wrap_errors(f"{file.path}: reading for statistics failed"):
@@ -188,17 +187,15 @@ def _measured(format: Format, scan: Scan, file: File) -> Facts:
                 found = Findings("skip")
                 for batch in fragment.to_batches(found):
                     _widen(ends, batch)
-                rows += found.rows
                 intact = intact and not found.kinds and (found.tail is None or found.tail.status in _WHOLE)
-            apart = intact and contents.survey(request)
+            if not intact or not contents.survey(request):
+                return {}
     except (StorageError, InternalError):
         raise
     except SawlogError:
-        intact = False
-    if not intact:
-        return Facts({}, NO_LIMITS)
-    limits = {field.name: _limits(field.type, values) for field, values in ends.items()} if apart else {}
-    return Facts({}, rows, {name: one for name, one in limits.items() if one is not None})
+        return {}
+    limits = {field.name: _limits(field.type, values) for field, values in ends.items()}
+    return {name: one for name, one in limits.items() if one is not None}
 
 
 def _widen(ends: dict[pa.Field, list[pa.Scalar]], batch: pa.RecordBatch) -> None:

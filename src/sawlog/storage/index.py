@@ -31,8 +31,6 @@ INDEX_NAME = "_sawlog_index"
 MAGIC = b"sawlog index 2\n"
 SETTLED = 2.0
 """Seconds without a change after which a time of change tells versions apart."""
-NO_LIMITS = -1
-"""Rows of a file that was read and has no statistics: it is damaged, or unfinished."""
 
 MOST_BYTES, SHARE = 64 << 10, 1 << 10
 """An answer that is remembered has no more bytes than this, or than this share of its file."""
@@ -45,7 +43,7 @@ _SCHEMA = pa.schema(
         pa.field("version", pa.string(), nullable=False),
         pa.field("changed", pa.float64()),
         pa.field("answers", pa.list_(pa.field("item", pa.int32(), nullable=False)), nullable=False),
-        pa.field("rows", pa.int64()),
+        pa.field("measured", pa.bool_(), nullable=False),
     ]
 )
 """Of every index; columns of limits follow, two for each column of the data: `low.NAME` and `high.NAME`."""
@@ -147,12 +145,12 @@ class Facts:
 
     Attributes:
         answers: What planning has asked.
-        rows: How many there are; `NO_LIMITS` where that could not be found out, `None` where nobody has looked.
+        measured: Whether it was read whole for statistics; what is damaged or unfinished has none even so.
         limits: By column what no value is less than, and what none is greater than.
     """
 
     answers: Mapping[str, bytes]
-    rows: int | None = None
+    measured: bool = False
     limits: Mapping[str, tuple[pa.Scalar, pa.Scalar]] = field(default_factory=dict)
 
 
@@ -180,7 +178,7 @@ class Index:
             [file.version for file in found],
             [last_change(file) for file in found],
             [[numbers.setdefault(one, len(numbers)) for one in facts.answers.items()] for facts in found.values()],
-            [facts.rows for facts in found.values()],
+            [facts.measured for facts in found.values()],
         ]
         arrays = [pa.array(column, field.type) for column, field in zip(columns, _SCHEMA, strict=True)]
         fields = list(_SCHEMA)
@@ -225,7 +223,11 @@ class Index:
         if hashlib.sha256(body).digest() != data[len(MAGIC) : start]:
             raise FormatError(f"byte {len(MAGIC)}: the digest does not match the {len(body)} bytes that follow")
         rows = decode_by(_table, body)
-        if isinstance(rows, Undecodable) or not _is_of_files(rows.schema):
+        if isinstance(rows, Undecodable):
+            raise FormatError(f"byte {start}: not a table")
+        low = [(one.name.removeprefix(_LOW), one.type) for one in list(rows.schema)[len(_SCHEMA) :: 2]]
+        limits = [pa.field(f"{prefix}{name}", kind) for name, kind in low for prefix in (_LOW, _HIGH)]
+        if list(rows.schema) != [*_SCHEMA, *limits]:
             raise FormatError(f"byte {start}: not a table of files")
         metadata = rows.schema.metadata or {}
         found = decode_by(_table, metadata.get(_ANSWERS, b""))
@@ -262,19 +264,17 @@ class Index:
     @property
     def has_statistics(self) -> bool:
         """Whether files were read whole for it."""
-        return bool(self.rows["rows"].null_count < self.rows.num_rows)
+        return bool(self._measured.any())
 
     def without_statistics(self) -> Index:
         """The same with what planning asks only."""
         rows = self.rows.select(_SCHEMA.names[:-1])
-        return Index(rows.append_column(_SCHEMA.field("rows"), pa.nulls(rows.num_rows, pa.int64())), self.answers)
+        return Index(rows.append_column(_SCHEMA.field("measured"), pa.repeat(False, rows.num_rows)), self.answers)
 
     def known(self, files: Iterable[AnyFile], *, statistics: bool = False) -> set[AnyFile]:
         """Those files of which something is known; with `statistics`, of which these are known as well."""
         return {
-            file
-            for file in files
-            if (row := self._row(file)) is not None and not (statistics and self._rows_known[row] is None)
+            file for file in files if (row := self._row(file)) is not None and (self._measured[row] or not statistics)
         }
 
     def of_files(self, files: Iterable[Listed]) -> Index:
@@ -296,17 +296,6 @@ class Index:
             [self.rows[f"{prefix}{name}"].combine_chunks().take(rows) for name in names] for prefix in (_LOW, _HIGH)
         )
         return pa.RecordBatch.from_arrays(low, names), pa.RecordBatch.from_arrays(high, names)
-
-    def count(self, files: Iterable[Listed]) -> int | None:
-        """How many rows files have; `None` where that is not known of each of them."""
-        total = 0
-        for file in files:
-            row = self._row(file)
-            found = self._rows_known[row] if row is not None else None
-            if found is None or found == NO_LIMITS:
-                return None
-            total += found
-        return total
 
     def _row(self, file: Listed) -> int | None:
         """The row of a file, if it is of this state of it."""
@@ -330,9 +319,8 @@ class Index:
         return np.asarray(self.rows["changed"], np.float64)
 
     @cached_property
-    def _rows_known(self) -> list[int | None]:
-        found: list[int | None] = self.rows["rows"].to_pylist()
-        return found
+    def _measured(self) -> NDArray[np.bool_]:
+        return np.asarray(self.rows["measured"], np.bool_)
 
     @cached_property
     def _codes(self) -> NDArray[np.int32]:
@@ -350,14 +338,6 @@ class Index:
 def value_type(kind: pa.DataType) -> pa.DataType:
     """The type of the values of a column; dictionaries are looked through."""
     return kind.value_type if pa.types.is_dictionary(kind) else kind
-
-
-def _is_of_files(schema: pa.Schema) -> bool:
-    """Whether a schema is that of an index: each column of low limits is followed by that of the high ones."""
-    fixed, limits = list(schema)[: len(_SCHEMA)], list(schema)[len(_SCHEMA) :]
-    expected = [pa.field(f"{_HIGH}{low.name.removeprefix(_LOW)}", low.type) for low in limits[::2]]
-    named = all(low.name.startswith(_LOW) for low in limits[::2])
-    return pa.schema(fixed).equals(_SCHEMA) and named and limits[1::2] == expected
 
 
 def _column(table: pa.Table, field: pa.Field) -> pa.Array:
