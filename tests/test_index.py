@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import hashlib
 import itertools
+import json
 import os
 import pickle
 import shutil
@@ -24,6 +25,7 @@ from fsspec.implementations.memory import MemoryFileSystem
 
 import sawlog
 from sawlog import indexing
+from sawlog.damage import Findings
 from sawlog.deephaven_log import Logger, plan
 from sawlog.deephaven_log.dataset import HEADER, LAYOUT
 from sawlog.deephaven_log.format import DeephavenLog
@@ -33,6 +35,9 @@ from sawlog.errors import ChangedError, OptionError, SawlogError
 from sawlog.indexing import IndexWarning
 from sawlog.storage import File, Storage
 from sawlog.storage.index import INDEX_NAME, MAGIC, Facts, Index, packed
+from sawlog.stream.follower import Follower
+from sawlog.stream.limits import StreamOptions
+from sawlog.stream.offset import Offset
 from tests.cli.conftest import Run, run
 from tests.samples import samples
 
@@ -408,6 +413,54 @@ def test_every_format_is_read_by_an_index_as_without_one(some: tuple[str, str], 
     assert again.files >= done.files
     check_same(root, name)
     assert sawlog.index(root, format=name).read == 0
+
+
+def followed(root: str, name: str, **settings: Any) -> tuple[str, int]:
+    """The offset that a stream of a directory reaches, and the rows up to there."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        view = "inserts" if name == "milvus_binlog" else "rows"
+        dataset = sawlog.open(root, format=name, view=view, **settings)
+        follower = Follower.of(dataset.contents, [root], dataset.scan, StreamOptions())
+        end = follower.latest(Offset())
+        fragments = follower.between(Offset(), end)
+    batches = [batch for one in fragments for batch in one.to_batches(Findings("skip"))]
+    return json.dumps(end.to_json()), sum(batch.num_rows for batch in batches)
+
+
+@pytest.mark.parametrize("statistics", [False, True])
+@pytest.mark.parametrize("name", ["deephaven_log", "filodb_record", "leveldb_log", "milvus_binlog"])
+def test_a_stream_is_planned_by_an_index_as_without_one(name: str, statistics: bool, tmp_path: Path) -> None:
+    root = str(tmp_path / "some")
+    for number in range(1, 5):
+        put_one(root, name, number)
+    if name != "leveldb_log" or statistics:
+        sawlog.index(root, format=name, statistics=statistics)
+    index = os.path.exists(f"{root}/{INDEX_NAME}")
+    assert followed(root, name, index=index) == followed(root, name)
+    put_one(root, name, 5)
+    if name in ("deephaven_log", "filodb_record", "leveldb_log"):
+        with open(f"{root}/{GROUPS[name][0].format(3)}", "ab") as file:
+            file.write(Path(f"{root}/{GROUPS[name][0].format(4)}").read_bytes()[:-1])
+        os.replace(f"{root}/{GROUPS[name][0].format(2)}", f"{root}/{GROUPS[name][0].format(1)}")
+    assert followed(root, name, index=index) == followed(root, name)
+
+
+@pytest.mark.parametrize("name", ["deephaven_log", "filodb_record", "leveldb_log"])
+def test_a_stream_asks_a_store_for_no_file_that_an_index_knows(
+    name: str, requests: Counter[str], remote: str, tmp_path: Path
+) -> None:
+    for number in range(1, 5):
+        put_one(str(tmp_path), name, number)
+    fsspec.filesystem("memory").put(f"{tmp_path}/", remote, recursive=True)
+    sawlog.index(remote, format=name, statistics=True)
+    requests.clear()
+    found = followed(remote, name, index=True)
+    # The four files are read for their rows, and the index is read once.
+    assert requests["cat_file"] == 5
+    requests.clear()
+    assert followed(remote, name) == found
+    assert requests["cat_file"] >= 16
 
 
 @pytest.mark.filterwarnings("ignore")

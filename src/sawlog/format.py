@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import hashlib
 import itertools
 import operator
 import posixpath
@@ -37,7 +38,7 @@ from sawlog.scan import (
     fixed_schema,
 )
 from sawlog.storage import File, Source, Staged, StagedFile, Storage
-from sawlog.storage.index import Index
+from sawlog.storage.index import Index, packed, unpacked
 
 if TYPE_CHECKING:
     from sawlog.fields import FieldParser
@@ -509,6 +510,22 @@ class Contents(ABC):
         """
         del request, file, position
         raise OptionError(f"view {self.scan.view!r} of {self.format.name} cannot be followed as a stream")
+
+    def whole_end(self, request: Request, file: File) -> int:
+        """The committed end of a file of which nothing was read; an index with statistics knows that of intact files.
+
+        Raises:
+            OptionError: When the view cannot be followed.
+        """
+        storage = self.scan.storage
+        options = repr(self.format.whole_rows(self.scan.options)).encode()
+        question = f"end of {self.scan.view} {hashlib.sha256(options).hexdigest()[:16]}"
+        told = storage.known(file, question)
+        if told:
+            return unpacked(told)[0]
+        end = self.committed_end(request, file, 0)
+        storage.note(file, question, packed([end]))
+        return end
 
     def between(self, request: Request, ranges: Sequence[Range]) -> list[Fragment]:
         """The fragments that read ranges of the files, in reading order.

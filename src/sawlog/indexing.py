@@ -6,6 +6,7 @@ import glob
 import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from math import isnan
@@ -24,6 +25,7 @@ from sawlog.recognition import get_format, recognize
 from sawlog.scan import Scan
 from sawlog.storage import File, Storage
 from sawlog.storage.index import INDEX_NAME, SETTLED, Facts, Index, Notebook, last_change, value_type
+from sawlog.stream.offset import prove
 
 Part = Sequence[Sequence[File]]
 """Groups of files: of one, where each can be judged by itself."""
@@ -188,7 +190,11 @@ def _measured(format: Format, scan: Scan, file: File) -> Mapping[str, tuple[pa.S
                 for batch in fragment.to_batches(found):
                     _widen(ends, batch)
                 intact = intact and not found.kinds and (found.tail is None or found.tail.status in _WHOLE)
-            if not intact or not contents.survey(request):
+            if not intact:
+                return {}
+            with suppress(OptionError):  # a view that cannot be followed
+                prove(file, contents.whole_end(request, file), scan.storage)
+            if not contents.survey(request):
                 return {}
     except (StorageError, InternalError):
         raise

@@ -238,9 +238,7 @@ class DeephavenLogContents(Contents):
                 if log.file.path in asked and log.header is not None:
                     file, begin, end = asked[log.file.path]
                     start = max(begin, log.header.size)
-                    live_from = (
-                        self._scan(request, replace_size(log, end), start, None).live_from if self._applies else -1
-                    )
+                    live_from = self._live_from(request, log, start, end) if self._applies else -1
                     news.append((replace(log, file=file), start, end, live_from))
             for index, (log, start, end, live_from) in enumerate(news):
                 dead = any(later[3] >= 0 for later in news[index + 1 :])
@@ -376,6 +374,12 @@ class DeephavenLogContents(Contents):
         if distance is not None:
             return Layout(find_cuts(log.file, log.header, self.scan, task_bytes=distance))
         return Layout()
+
+    def _live_from(self, request: Request, log: Log, start: int, end: int) -> int:
+        assert log.header is not None
+        told = self._told(log) if start == log.header.size and end == log.file.size else None
+        found = told or self._scan(request, replace_size(log, end), start, None)
+        return found.live_from
 
     def _told(self, log: Log) -> Layout | None:
         """What an index says of an intact log."""

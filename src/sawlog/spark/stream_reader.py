@@ -182,7 +182,8 @@ class SawlogStreamReader(DataSourceStreamReader, micro_batches.SupportsTriggerAv
                 return None
             dataset, foreign = opened
             self._reading = projected(request, dataset, self._schema)
-            scan = replace(self._reading.scan, storage=request.storage)
+            storage = replace(request.storage, index=dataset.scan.storage.index)
+            scan = replace(self._reading.scan, storage=storage)
             schema = offset.schema or dump_schema(dataset.contents.view_schema())
             self._follower = Follower.of(dataset.contents, request.paths, scan, request.stream, foreign, schema)
             if self._frozen:

@@ -62,7 +62,8 @@ class Follower(Files):
             OptionError: When the view cannot be followed.
         """
         format, files = contents.format, contents.files
-        storage = scan.storage.anew()  # files may be replaced, which is for the follower to judge
+        # Files may be replaced, which is for the follower to judge; an index counts for the same state of a file only.
+        storage = replace(scan.storage.anew(), index=scan.storage.index)
         scan = replace(scan, storage=storage)
         if scan.view != "damage":
             scan = replace(scan, schema=load_schema(schema) if schema is not None else contents.view_schema())
@@ -345,7 +346,7 @@ class _Intake:
                 self._full = True
                 return at
             target = min(size, at + 2 * (target - at))
-        end = contents.committed_end(request, one.file, at)
+        end = contents.committed_end(request, one.file, at) if at else contents.whole_end(request, one.file)
         self._follower.remember(name, one, end)
         return end
 
