@@ -8,7 +8,8 @@ from typing import Any
 from sawlog.errors import FormatError
 from sawlog.milvus_binlog import layout, paths
 from sawlog.milvus_binlog.layout import DEFAULT_DATABASE, SegmentLevel
-from sawlog.milvus_binlog.metadata import shape, wire
+from sawlog.milvus_binlog.metadata import shape
+from sawlog.milvus_binlog.metadata.messages import MsgPosition
 from sawlog.milvus_binlog.metadata.model import CollectionMeta, Log, Moment, SegmentMeta, reading
 from sawlog.milvus_binlog.metadata.schema import json_fields
 
@@ -70,7 +71,7 @@ def position_time(position: bytes) -> int:
     Raises:
         FormatError: When it is none.
     """
-    time = wire.integer(wire.decode(position, "a position in the message queue"), 4)
+    time = MsgPosition(position, "a position in the message queue").timestamp
     if not 0 <= time < layout.MAX_TSO:
         raise FormatError(f"a position in the message queue: {time} is no TSO")
     return time

@@ -12,10 +12,20 @@ from typing import Any
 from sawlog.errors import FormatError
 from sawlog.milvus_binlog import layout, paths
 from sawlog.milvus_binlog.layout import DEFAULT_DATABASE
-from sawlog.milvus_binlog.metadata import shape, wire
+from sawlog.milvus_binlog.metadata import shape
 from sawlog.milvus_binlog.metadata.backup import position_time, seconds
+from sawlog.milvus_binlog.metadata.messages import (
+    AliasInfo,
+    CollectionInfo,
+    DatabaseInfo,
+    FieldBinlog,
+    FieldSchema,
+    PartitionInfo,
+    SegmentInfo,
+    StructArrayFieldSchema,
+)
 from sawlog.milvus_binlog.metadata.model import CollectionMeta, Log, SegmentMeta, reading
-from sawlog.milvus_binlog.metadata.schema import wire_fields
+from sawlog.milvus_binlog.metadata.schema import message_fields
 
 _TOMBSTONE = b"\xe2\x9b\xbc"
 """Value of a key that was deleted and whose history is kept."""
@@ -95,7 +105,7 @@ class Etcd:
     def _databases(self, time: int | None) -> dict[int, str]:
         found = {}
         for name, value in self._below("root-coord/database/db-info/", time):
-            found[_id(name)] = wire.text(wire.decode(value, f"database {name}"), 2)
+            found[_id(name)] = DatabaseInfo(value, f"database {name}").name
         return found
 
     def _aliases(self, time: int | None) -> dict[int, tuple[str, ...]]:
@@ -103,12 +113,12 @@ class Etcd:
         found: dict[int, tuple[str, ...]] = {}
         for prefix in _ALIASES:
             for name, value in self._below(prefix, time):
-                alias = wire.decode(value, f"alias {name}")
-                if wire.integer(alias, 4) in _ALIVE:
-                    id = wire.integer(alias, 2)
-                    found[id] = (*found.get(id, ()), wire.text(alias, 1) or name.rsplit("/", 1)[-1])
+                alias = AliasInfo(value, f"alias {name}")
+                if alias.state in _ALIVE:
+                    others = found.get(alias.collection, ())
+                    found[alias.collection] = (*others, alias.name or name.rsplit("/", 1)[-1])
         for name, value in self._below("root-coord/collection-alias/", time):
-            id = wire.integer(wire.decode(value, f"alias {name}"), 1)
+            id = CollectionInfo(value, f"alias {name}").id
             found[id] = (*found.get(id, ()), name.rsplit("/", 1)[-1])
         return found
 
@@ -116,56 +126,54 @@ class Etcd:
         self, value: bytes, time: int | None, databases: Mapping[int, str], aliases: Mapping[int, tuple[str, ...]]
     ) -> CollectionMeta | None:
         """One collection; `None` for one that is dropped, or not made yet."""
-        info = wire.decode(value, "its value")
-        id, created = wire.integer(info, 1), wire.integer(info, 3)
-        if wire.integer(info, 13) not in _ALIVE or (time is not None and created > time):
+        info = CollectionInfo(value)
+        id = info.id
+        if info.state not in _ALIVE or (time is not None and info.create_time > time):
             return None
-        schema = wire.decode(wire.raw(info, 2), "its schema")
-        apart = [one for _, one in self._below(f"root-coord/fields/{id}/", time)]
-        structs = [one for _, one in self._below(f"root-coord/struct-array-fields/{id}/", time)]
-        properties = [wire.decode(one, "a property") for one in wire.messages(info, 14)]
-        ttl = next((wire.text(one, 2) for one in properties if wire.text(one, 1) == layout.TTL_PROPERTY), None)
+        schema = info.schema
+        fields = [FieldSchema(one) for _, one in self._below(f"root-coord/fields/{id}/", time)]
+        structs = [StructArrayFieldSchema(one) for _, one in self._below(f"root-coord/struct-array-fields/{id}/", time)]
+        ttl = next((one.value for one in info.properties if one.key == layout.TTL_PROPERTY), None)
         partitions = self._partitions(id, info, time)
         dropped = {p: name for p, name in self._every_partition(id).items() if p not in partitions}
         return CollectionMeta(
             id=id,
-            name=wire.text(schema, 1),
-            fields=wire_fields(schema, apart, structs),
+            name=schema.name,
+            fields=message_fields((*schema.fields, *fields), (*schema.struct_array_fields, *structs)),
             partitions=partitions,
             segments=self._segments.get(id, {}),
             ttl=seconds(ttl),
-            database=databases.get(wire.integer(info, 15), DEFAULT_DATABASE),
+            database=databases.get(info.db_id, DEFAULT_DATABASE),
             aliases=aliases.get(id, ()),
             dropped_partitions=dropped,
             partition_ends={partition: self._dropped(id, partition) for partition in dropped},
-            created=created,
+            created=info.create_time,
             checkpoints=self._checkpoints(info),
         )
 
-    def _checkpoints(self, info: wire.Message) -> dict[str, int]:
+    def _checkpoints(self, info: CollectionInfo) -> dict[str, int]:
         """The checkpoints of a collection's channels; those of other times are unknown."""
-        channels = [name.decode("utf-8", "replace") for name in wire.messages(info, 7)]
+        channels = info.virtual_channel_names
         found = {channel: self._now.get(f"datacoord-meta/channel-cp/{channel}") for channel in channels}
         return {channel: position_time(value) for channel, value in found.items() if value is not None}
 
-    def _partitions(self, collection: int, info: wire.Message, time: int | None) -> dict[int, str]:
+    def _partitions(self, collection: int, info: CollectionInfo, time: int | None) -> dict[int, str]:
         """Partitions that are not dropped: up to 2.1 within the collection, then under keys of their own."""
         found = _inner_partitions(info)
         prefix = f"root-coord/partitions/{collection}/"
         for name, value in self._below(prefix, time):
-            partition = wire.decode(value, f"partition {name}")
-            id, created = wire.integer(partition, 1), wire.integer(partition, 3)
-            alive = wire.integer(partition, 5) in _ALIVE
+            partition = PartitionInfo(value, f"partition {name}")
+            alive = partition.state in _ALIVE
             if not alive and time is not None and f"{prefix}{name}" not in self._history:
-                alive = time < self._first_drop(collection, id)
-            if alive and (time is None or created <= time):
-                found[id] = wire.text(partition, 2)
+                alive = time < self._first_drop(collection, partition.id)
+            if alive and (time is None or partition.created <= time):
+                found[partition.id] = partition.name
         return found
 
     def _dropped(self, collection: int, partition: int) -> int:
         """When a partition was dropped, as far as the keys tell; 0 where they do not."""
         for since, value in self._history.get(f"root-coord/partitions/{collection}/{partition}", ()):
-            if value == _TOMBSTONE or wire.integer(wire.decode(value, f"partition {partition}"), 5) not in _ALIVE:
+            if value == _TOMBSTONE or PartitionInfo(value, f"partition {partition}").state not in _ALIVE:
                 return since
         return self._first_drop(collection, partition)
 
@@ -183,10 +191,10 @@ class Etcd:
                 if value == _TOMBSTONE:
                     continue
                 if key.startswith(f"root-coord/partitions/{collection}/"):
-                    partition = wire.decode(value, f"partition {key}")
-                    found[wire.integer(partition, 1)] = wire.text(partition, 2)
+                    partition = PartitionInfo(value, f"partition {key}")
+                    found[partition.id] = partition.name
                 elif key.startswith("root-coord/collection/") and key.endswith(f"/{collection}"):
-                    found |= _inner_partitions(wire.decode(value, "a collection"))
+                    found |= _inner_partitions(CollectionInfo(value))
         return found
 
     @cached_property
@@ -194,10 +202,10 @@ class Etcd:
         """Segments by collection; they say themselves when they were dropped."""
         inserts: dict[int, dict[int, tuple[Log, ...]]] = {}
         for name, value in self._below("datacoord-meta/binlog/", None):
-            inserts.setdefault(_segment_id(name), {}).update(_field_logs(value))
+            inserts.setdefault(_segment_id(name), {}).update(_field_logs(FieldBinlog(value)))
         deltas: dict[int, tuple[Log, ...]] = {}
         for name, value in self._below("datacoord-meta/deltalog/", None):
-            logs = tuple(log for found in _field_logs(value).values() for log in found)
+            logs = tuple(log for found in _field_logs(FieldBinlog(value)).values() for log in found)
             deltas[_segment_id(name)] = deltas.get(_segment_id(name), ()) + logs
         found: dict[int, dict[int, SegmentMeta]] = {}
         for name, value in self._below("datacoord-meta/s/", None):
@@ -222,10 +230,9 @@ def _decoded(data: Any, where: str) -> dict[str, bytes]:
         return decoded
 
 
-def _inner_partitions(info: wire.Message) -> dict[int, str]:
+def _inner_partitions(info: CollectionInfo) -> dict[int, str]:
     """Partitions within a collection."""
-    named = [name.decode("utf-8", "replace") for name in wire.messages(info, 5)]
-    return dict(zip(wire.integers(info, 4, "partition ids"), named, strict=False))
+    return dict(zip(info.partition_ids, info.partition_names, strict=False))
 
 
 def _id(name: str) -> int:
@@ -244,17 +251,15 @@ def _segment_id(name: str) -> int:
     return int(parts[-2])
 
 
-def _field_logs(value: bytes) -> dict[int, tuple[Log, ...]]:
-    message = wire.decode(value, "a list of binlogs")
+def _field_logs(field: FieldBinlog) -> dict[int, tuple[Log, ...]]:
     logs = []
-    for raw in wire.messages(message, 2):
-        log = wire.decode(raw, "a binlog")
-        path, id = wire.text(log, 4), wire.integer(log, 6)
+    for log in field.binlogs:
+        path, id = log.log_path, log.log_id
         if path and not id:
             id = paths.trailing_id(path)
         if id != _NO_LOG:
-            logs.append(Log(id, wire.integer(log, 2), wire.integer(log, 3)))
-    return {wire.integer(message, 1): tuple(logs)}
+            logs.append(Log(id, log.timestamp_from, log.timestamp_to))
+    return {field.field_id: tuple(logs)}
 
 
 def _version(place: str) -> int:
@@ -265,25 +270,23 @@ def _version(place: str) -> int:
 
 def _segment(value: bytes) -> tuple[int, SegmentMeta]:
     """The collection of a segment, and the segment."""
-    info = wire.decode(value, "its value")
+    info = SegmentInfo(value)
     inserts: dict[int, tuple[Log, ...]] = {}
-    for raw in wire.messages(info, 11):
-        inserts.update(_field_logs(raw))
-    deltas = tuple(log for raw in wire.messages(info, 13) for found in _field_logs(raw).values() for log in found)
-    id = wire.integer(info, 1)
-    return wire.integer(info, 2), SegmentMeta(
-        id=id,
-        partition=wire.integer(info, 3),
-        state=wire.integer(info, 6),
-        level=wire.integer(info, 20),
-        channel=wire.text(info, 4),
-        rows=wire.integer(info, 5),
-        hidden=bool(wire.integer(info, 17) or wire.integer(info, 28)),
-        dropped_at=wire.integer(info, 16) // _NANOSECONDS << layout.LOGICAL_BITS,
-        sources=tuple(wire.integers(info, 15, f"segment {id}")),
-        storage_version=wire.integer(info, 21),
-        manifest=_version(wire.text(info, 32)),
-        commit_timestamp=wire.integer(info, 36),
+    for field in info.binlogs:
+        inserts.update(_field_logs(field))
+    return info.collection, SegmentMeta(
+        id=info.id,
+        partition=info.partition,
+        state=info.state,
+        level=info.level,
+        channel=info.insert_channel,
+        rows=info.num_of_rows,
+        hidden=info.is_importing or info.is_invisible,
+        dropped_at=info.dropped_at // _NANOSECONDS << layout.LOGICAL_BITS,
+        sources=tuple(info.compaction_from),
+        storage_version=info.storage_version,
+        manifest=_version(info.manifest_path),
+        commit_timestamp=info.commit_timestamp,
         inserts=inserts,
-        deltas=deltas,
+        deltas=tuple(log for field in info.deltalogs for found in _field_logs(field).values() for log in found),
     )

@@ -12,7 +12,8 @@ import pyarrow as pa
 from sawlog.errors import FormatError, OptionError, SchemaError
 from sawlog.milvus_binlog import layout
 from sawlog.milvus_binlog.layout import DataType
-from sawlog.milvus_binlog.metadata import shape, wire
+from sawlog.milvus_binlog.metadata import shape
+from sawlog.milvus_binlog.metadata.messages import FieldSchema, StructArrayFieldSchema
 from sawlog.milvus_binlog.metadata.model import reading
 from sawlog.milvus_binlog.types import Field, data_type
 from sawlog.storage import Storage
@@ -106,45 +107,40 @@ def _json_field(given: Mapping[str, Any], following: int, *, auto: bool) -> Fiel
     )
 
 
-def wire_fields(schema: wire.Message, apart: Iterable[bytes], structs_apart: Iterable[bytes]) -> tuple[Field, ...]:
-    """Fields of a schema in protobuf that are not dropped: those within it, and those under keys of their own.
+def message_fields(messages: Iterable[FieldSchema], structs: Iterable[StructArrayFieldSchema]) -> tuple[Field, ...]:
+    """Fields that are not dropped, those of structs after all others.
 
     Raises:
-        FormatError: Names the field that is none.
+        FormatError: Names the field that is not one.
     """
-    fields = [_wire_field(one) for one in (*wire.messages(schema, 4), *apart)]
-    for raw in (*wire.messages(schema, 9), *structs_apart):
-        struct = wire.decode(raw, "a struct")
-        name, nullable = wire.text(struct, 2), bool(wire.integer(struct, 6))
-        found = (_wire_field(one) for one in wire.messages(struct, 4))
-        fields += [_within(name, nullable, one) for one in found if one is not None]
+    fields = [_message_field(one) for one in messages]
+    for struct in structs:
+        found = (_message_field(one) for one in struct.fields)
+        fields += [_within(struct.name, struct.nullable, one) for one in found if one is not None]
     there = {one.id: one for one in fields if one is not None and one.id not in layout.SYSTEM_FIELDS}
     return checked(sorted(there.values(), key=lambda one: one.id))
 
 
-def _wire_field(raw: bytes) -> Field | None:
+def _message_field(message: FieldSchema) -> Field | None:
     """One field; `None` for one that is dropped."""
-    message = wire.decode(raw, "a field")
-    if wire.integer(message, 9) not in _ALIVE:
+    if message.state not in _ALIVE:
         return None
-    name = wire.text(message, 2)
-    with reading(f"field {name!r}"):
-        pairs = [wire.decode(one, "type_params") for one in wire.messages(message, 6)]
-        params = {wire.text(pair, 1): wire.text(pair, 2) for pair in pairs}
-        kind = wire.integer(message, 5)
+    with reading(f"field {message.name!r}"):
+        params = {pair.key: pair.value for pair in message.type_params}
+        kind = message.data_type
         return Field(
-            id=wire.integer(message, 1),
-            name=name,
+            id=message.id,
+            name=message.name,
             type=DataType(kind) if kind in DataType.__members__.values() else DataType.None_,
-            element=data_type(wire.integer(message, 10)),
+            element=data_type(message.element_type),
             dim=shape.number(params, "dim"),
-            nullable=bool(wire.integer(message, 15)),
-            primary=bool(wire.integer(message, 3)),
-            auto_id=bool(wire.integer(message, 8)),
-            dynamic=bool(wire.integer(message, 12)),
-            default=_default(wire.raw(message, 11)) if 11 in message else None,
+            nullable=message.nullable,
+            primary=message.is_primary_key,
+            auto_id=message.auto_id,
+            dynamic=message.is_dynamic,
+            default=message.default_value.first(),
             max_length=shape.number(params, "max_length"),
-            computed=bool(wire.integer(message, 16)),
+            computed=message.is_function_output,
         )
 
 
@@ -152,22 +148,6 @@ def _within(struct: str, nullable: bool, field: Field) -> Field:
     """A field of a struct, under the name that Milvus gives to its column."""
     name = field.name if field.name.startswith(f"{struct}[") else f"{struct}[{field.name}]"
     return replace(field, name=name, nullable=field.nullable or nullable)
-
-
-def _default(raw: bytes) -> Any:
-    """A protobuf `ValueField`; numbers that are 0 are not written, but their field is."""
-    value = wire.decode(raw, "default_value")
-    if 1 in value:
-        return bool(wire.integer(value, 1))
-    for number in (2, 3, 8, 9, 10):  # int, long, timestamptz, date, time
-        if number in value:
-            return wire.integer(value, number)
-    for number in (4, 5):
-        if number in value:
-            return wire.floating(value, number)
-    if 6 in value:
-        return wire.text(value, 6)
-    return wire.raw(value, 7) if 7 in value else None
 
 
 def checked(fields: Iterable[Field]) -> tuple[Field, ...]:

@@ -1,0 +1,280 @@
+"""Messages of Milvus' metadata, declared: fields by number and kind, read from protobuf. Section 5.1 of the format.
+
+Names are those of Milvus' own definitions. A message reads a field when it is asked for it, so that what nobody asks
+for need not be sound.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from typing import Any, Generic, TypeAlias, TypeVar
+
+from sawlog.errors import FormatError
+
+T = TypeVar("T")
+M = TypeVar("M", bound="Message")
+Value: TypeAlias = int | bytes
+
+VARINT, FIXED64, LENGTH, FIXED32 = 0, 1, 2, 5
+WIDTHS = {FIXED64: 8, FIXED32: 4}
+
+
+class Message:
+    """The fields of a message by number, in order; fixed-width values stay bytes.
+
+    Args:
+        data: Its bytes.
+        what: What it is, for messages; its type where nothing else is known.
+
+    Raises:
+        FormatError: When the bytes are not a message.
+    """
+
+    def __init__(self, data: bytes, what: str = "") -> None:
+        what = what or type(self).__name__
+        self.values: dict[int, list[Value]] = defaultdict(list)
+        at = 0
+        while at < len(data):
+            key, at = _varint(data, at, what)
+            kind = key & 7
+            value: Value
+            if kind == VARINT:
+                value, at = _varint(data, at, what)
+            else:
+                length, at = _varint(data, at, what) if kind == LENGTH else (WIDTHS.get(kind, -1), at)
+                if length < 0 or length > len(data) - at:
+                    raise FormatError(f"{what}: not a protobuf message (byte {at}: {data[at : at + 8].hex(' ')})")
+                value = data[at : at + length]
+                at += length
+            self.values[key >> 3].append(value)
+
+    def first(self) -> Any:
+        """The first declared field that is there, as of a oneof; `None` when there is none."""
+        fields = (one for one in vars(type(self)).values() if isinstance(one, Field))
+        return next((one.kind(self.values[one.number]) for one in fields if one.number in self.values), None)
+
+
+class Field(Generic[T]):
+    """A declared field: its number, and what makes a value of all that a message has of it."""
+
+    def __init__(self, number: int, kind: Callable[[Sequence[Value]], T]) -> None:
+        self.number = number
+        self.kind = kind
+
+    def __get__(self, message: Message, owner: type[Message]) -> T:
+        return self.kind(message.values.get(self.number, ()))
+
+
+def integer(values: Sequence[Value]) -> int:
+    """An integer, as int64; 0 when there is none."""
+    return _signed(next((one for one in reversed(values) if isinstance(one, int)), 0))
+
+
+def boolean(values: Sequence[Value]) -> bool:
+    """A boolean."""
+    return integer(values) != 0
+
+
+def integers(values: Sequence[Value]) -> list[int]:
+    """Repeated integers, packed or not, as int64."""
+    found: list[int] = []
+    for value in values:
+        if isinstance(value, int):
+            found.append(_signed(value))
+            continue
+        at = 0
+        while at < len(value):
+            one, at = _varint(value, at, "packed integers")
+            found.append(_signed(one))
+    return found
+
+
+def floating(values: Sequence[Value]) -> float:
+    """A float or double.
+
+    Raises:
+        FormatError: When it is of another width.
+    """
+    value = raw(values)
+    if len(value) not in (0, 4, 8):
+        raise FormatError(f"expected a number of 4 or 8 bytes, found {len(value)}")
+    return float(struct.unpack("<f" if len(value) == 4 else "<d", value)[0]) if value else 0.0
+
+
+def raw(values: Sequence[Value]) -> bytes:
+    """Bytes; empty when there are none."""
+    return next((one for one in reversed(values) if isinstance(one, bytes)), b"")
+
+
+def text(values: Sequence[Value]) -> str:
+    """A string."""
+    return raw(values).decode("utf-8", "replace")
+
+
+def texts(values: Sequence[Value]) -> list[str]:
+    """Repeated strings."""
+    return [text([one]) for one in values if isinstance(one, bytes)]
+
+
+def nested(kind: type[M]) -> Callable[[Sequence[Value]], M]:
+    """A message; one without fields when there is none."""
+    return lambda values: kind(raw(values))
+
+
+def repeated(kind: type[M]) -> Callable[[Sequence[Value]], list[M]]:
+    """Repeated messages."""
+    return lambda values: [kind(one) for one in values if isinstance(one, bytes)]
+
+
+def _signed(value: int) -> int:
+    return value - (1 << 64) if value >= 1 << 63 else value
+
+
+def _varint(data: bytes, at: int, what: str) -> tuple[int, int]:
+    value = shift = 0
+    while at < len(data) and shift < 70:
+        byte = data[at]
+        value |= (byte & 0x7F) << shift
+        at += 1
+        if byte < 0x80:
+            return value & 0xFFFFFFFFFFFFFFFF, at
+        shift += 7
+    raise FormatError(f"{what}: not a protobuf message (a broken varint at byte {at})")
+
+
+class KeyValuePair(Message):
+    """A parameter or a property."""
+
+    key = Field(1, text)
+    value = Field(2, text)
+
+
+class ValueField(Message):
+    """A value of one type. Numbers that are 0 are not written, but their field is."""
+
+    bool_data = Field(1, boolean)
+    int_data = Field(2, integer)
+    long_data = Field(3, integer)
+    timestamptz_data = Field(8, integer)
+    date_data = Field(9, integer)
+    time_data = Field(10, integer)
+    float_data = Field(4, floating)
+    double_data = Field(5, floating)
+    string_data = Field(6, text)
+    bytes_data = Field(7, raw)
+
+
+class FieldSchema(Message):
+    """A field of a collection."""
+
+    id = Field(1, integer)
+    name = Field(2, text)
+    is_primary_key = Field(3, boolean)
+    data_type = Field(5, integer)
+    type_params = Field(6, repeated(KeyValuePair))
+    auto_id = Field(8, boolean)
+    state = Field(9, integer)
+    element_type = Field(10, integer)
+    default_value = Field(11, nested(ValueField))
+    is_dynamic = Field(12, boolean)
+    nullable = Field(15, boolean)
+    is_function_output = Field(16, boolean)
+
+
+class StructArrayFieldSchema(Message):
+    """An array of structs."""
+
+    name = Field(2, text)
+    fields = Field(4, repeated(FieldSchema))
+    nullable = Field(6, boolean)
+
+
+class CollectionSchema(Message):
+    """Name and fields of a collection."""
+
+    name = Field(1, text)
+    fields = Field(4, repeated(FieldSchema))
+    struct_array_fields = Field(9, repeated(StructArrayFieldSchema))
+
+
+class DatabaseInfo(Message):
+    """A database."""
+
+    name = Field(2, text)
+
+
+class AliasInfo(Message):
+    """Another name of a collection."""
+
+    name = Field(1, text)
+    collection = Field(2, integer)
+    state = Field(4, integer)
+
+
+class CollectionInfo(Message):
+    """A collection. Up to 2.1 it names its partitions; up to 2.1, too, one of these with an id only is an alias."""
+
+    id = Field(1, integer)
+    schema = Field(2, nested(CollectionSchema))
+    create_time = Field(3, integer)
+    partition_ids = Field(4, integers)
+    partition_names = Field(5, texts)
+    virtual_channel_names = Field(7, texts)
+    state = Field(13, integer)
+    properties = Field(14, repeated(KeyValuePair))
+    db_id = Field(15, integer)
+
+
+class PartitionInfo(Message):
+    """A partition of a collection."""
+
+    id = Field(1, integer)
+    name = Field(2, text)
+    created = Field(3, integer)
+    state = Field(5, integer)
+
+
+class MsgPosition(Message):
+    """A position in the message queue."""
+
+    timestamp = Field(4, integer)
+
+
+class Binlog(Message):
+    """One log. Its path may stand for its id."""
+
+    entries_num = Field(1, integer)
+    timestamp_from = Field(2, integer)
+    timestamp_to = Field(3, integer)
+    log_path = Field(4, text)
+    log_id = Field(6, integer)
+
+
+class FieldBinlog(Message):
+    """The logs of a field."""
+
+    field_id = Field(1, integer)
+    binlogs = Field(2, repeated(Binlog))
+
+
+class SegmentInfo(Message):
+    """A segment of a collection."""
+
+    id = Field(1, integer)
+    collection = Field(2, integer)
+    partition = Field(3, integer)
+    insert_channel = Field(4, text)
+    num_of_rows = Field(5, integer)
+    state = Field(6, integer)
+    binlogs = Field(11, repeated(FieldBinlog))
+    deltalogs = Field(13, repeated(FieldBinlog))
+    compaction_from = Field(15, integers)
+    dropped_at = Field(16, integer)
+    is_importing = Field(17, boolean)
+    level = Field(20, integer)
+    storage_version = Field(21, integer)
+    is_invisible = Field(28, boolean)
+    manifest_path = Field(32, text)
+    commit_timestamp = Field(36, integer)
