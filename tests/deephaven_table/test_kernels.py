@@ -15,8 +15,8 @@ import pytest
 import sawlog
 from sawlog.damage import DamageWarning
 from sawlog.deephaven_table import symbol_table
-from sawlog.deephaven_table.encode import Place
 from sawlog.deephaven_table.kernels import holds, reaches
+from sawlog.deephaven_table.values import Place
 from sawlog.kernels import intern
 
 from .reference import Shape, put, put_fixed, put_rows, put_symbols, put_text

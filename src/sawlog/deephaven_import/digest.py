@@ -13,7 +13,7 @@ from pyarrow import types as arrow
 from sawlog.arrow import boolean_values
 from sawlog.deephaven.types import is_bytes, is_text
 from sawlog.deephaven_import.kernels import hash_bytes, hash_lists, hash_rows, hash_words
-from sawlog.deephaven_table.encode import values_of
+from sawlog.deephaven_table.values import values_of
 from sawlog.digest import Digest
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from pyarrow import types as arrow
 from sawlog.arrow import boolean_values
 from sawlog.deephaven.types import is_bytes, is_text
 from sawlog.deephaven_import.kernels import count_order
-from sawlog.deephaven_table.encode import values_of
+from sawlog.deephaven_table.values import values_of
 from sawlog.errors import OptionError
 
 if TYPE_CHECKING:

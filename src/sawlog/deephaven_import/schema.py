@@ -133,7 +133,7 @@ def _decode(spec: ColumnSpec, column: pa.Array, kind: pa.DataType) -> tuple[pa.A
     import numpy as np
 
     from sawlog.deephaven_table.codecs import decode_objects
-    from sawlog.deephaven_table.variable import Slices
+    from sawlog.deephaven_table.values import Slices
 
     _, offsets, data = column.fill_null(b"").buffers()
     first, end = column.offset, column.offset + len(column) + 1

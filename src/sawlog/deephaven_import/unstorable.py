@@ -13,7 +13,7 @@ from sawlog.deephaven.text import CHARSETS
 from sawlog.deephaven.types import is_text
 from sawlog.deephaven_import.schema import convert
 from sawlog.deephaven_table.column_writer import check
-from sawlog.deephaven_table.encode import Place
+from sawlog.deephaven_table.values import Place
 from sawlog.errors import SchemaError
 from sawlog.format import FILE_COLUMN, OFFSET_COLUMN
 

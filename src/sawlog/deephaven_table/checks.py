@@ -16,8 +16,7 @@ from sawlog.deephaven_table.columns import ColumnReader
 from sawlog.deephaven_table.fragments import BATCH_ROWS, bad_metadata, headers_of
 from sawlog.deephaven_table.groups.grouping import GroupComparison, comparable
 from sawlog.deephaven_table.layout import Kind
-from sawlog.deephaven_table.plain import words
-from sawlog.deephaven_table.variable import check_ends
+from sawlog.deephaven_table.values import check_ends, words
 from sawlog.deephaven_table.views import column_grouping
 from sawlog.errors import FormatError
 from sawlog.format import Fragment

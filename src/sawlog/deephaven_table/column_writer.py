@@ -9,7 +9,9 @@ import pyarrow as pa
 
 from sawlog.deephaven.types import FIXED, ColumnType
 from sawlog.deephaven_table import layout
-from sawlog.deephaven_table.encode import (
+from sawlog.deephaven_table.codecs import encode_slots, encode_variable
+from sawlog.deephaven_table.symbol_table import SymbolTable
+from sawlog.deephaven_table.values import (
     ElementPlace,
     Place,
     cast,
@@ -18,8 +20,6 @@ from sawlog.deephaven_table.encode import (
     validity,
     values_of,
 )
-from sawlog.deephaven_table.encode_objects import encode_slots, encode_variable
-from sawlog.deephaven_table.symbol_table import SymbolTable
 from sawlog.errors import SchemaError
 
 if TYPE_CHECKING:

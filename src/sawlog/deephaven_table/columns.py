@@ -11,14 +11,12 @@ from sawlog.arrow import array_of
 from sawlog.damage import Damage
 from sawlog.deephaven.types import ARRAYS, FIXED, ColumnType
 from sawlog.deephaven_table import layout
-from sawlog.deephaven_table.arrays import array_lists, symbol_sets
 from sawlog.deephaven_table.checkpoint import row_width
-from sawlog.deephaven_table.codecs import decode_objects, decode_slots
+from sawlog.deephaven_table.codecs import decode_arrays, decode_objects, decode_slots
 from sawlog.deephaven_table.infer import adjust
 from sawlog.deephaven_table.layout import Kind
-from sawlog.deephaven_table.plain import plain_array, words
-from sawlog.deephaven_table.symbols import SymbolTable, load_symbols
-from sawlog.deephaven_table.variable import MAX_VALUE, check_ends, gather, text_array
+from sawlog.deephaven_table.symbols import SymbolTable, load_symbols, symbol_sets
+from sawlog.deephaven_table.values import MAX_VALUE, check_ends, gather, plain_array, text_array, words
 from sawlog.errors import SchemaError
 from sawlog.storage.sources import WINDOW_BYTES
 
@@ -256,7 +254,7 @@ class ColumnReader:
             self._report(Kind.BAD_VALUE, first, malformed, f"not {spec.charset}: what is malformed was replaced")
             return array
         if spec.type in ARRAYS:
-            array, unfit = array_lists(spec.type, slices, self.type, sentinels=self._sentinels)
+            array, unfit = decode_arrays(spec.type, slices, self.type, sentinels=self._sentinels)
         else:
             array, unfit = decode_objects(spec, slices, self.type)
         self._report(Kind.BAD_VALUE, first, unfit & ~bad, f"no {spec.type.value} as it is serialized")

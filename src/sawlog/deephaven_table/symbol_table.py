@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from sawlog.arrow import fixed_array
 from sawlog.deephaven_table import layout
-from sawlog.deephaven_table.encode import Place, cast, encode_strings, validity, values_of
+from sawlog.deephaven_table.values import Place, cast, encode_strings, validity, values_of
 from sawlog.errors import SchemaError
 from sawlog.kernels.intern import Interner, Strings
 

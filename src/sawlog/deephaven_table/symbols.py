@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from sawlog.arrow import array_of, scalar_of, values_of
+from sawlog.arrow import array_of, fixed_array, scalar_of, values_of
+from sawlog.deephaven.types import FIXED, ColumnType
 from sawlog.deephaven_table import layout
 from sawlog.deephaven_table.kernels import reaches
-from sawlog.deephaven_table.plain import bitmap, words
-from sawlog.deephaven_table.variable import MAX_VALUE, check_ends, gather, text_array
+from sawlog.deephaven_table.values import MAX_VALUE, bitmap, check_ends, gather, text_array, words
 
 if TYPE_CHECKING:
     from typing import Any
@@ -118,3 +118,24 @@ def _content(file: File, start: int, storage: Storage) -> Bytes:
     data = source.window(start, min(max(0, source.size - start), MAX_CONTENT))
     source.close()
     return data
+
+
+def symbol_sets(masks: NDArray[np.uint64], symbols: pa.Array, target: pa.DataType) -> tuple[pa.Array, Any]:
+    """Masks over a symbol table as lists of strings.
+
+    Returns:
+        The lists, and which values (bool array) have bits without a symbol: they are null.
+    """
+    null = np.uint64(FIXED[ColumnType.STRING_SET].null)
+    valid = masks != null
+    known = min(len(symbols), layout.MAX_SYMBOLS_IN_SET)
+    beyond = np.uint64(0) if known == layout.MAX_SYMBOLS_IN_SET else ~np.uint64((1 << known) - 1)
+    bad = valid & ((masks & beyond) != 0)
+    valid &= ~bad
+    used = np.where(valid, masks, np.uint64(0)).astype("<u8")
+    bits = np.unpackbits(used.view(np.uint8).reshape(-1, 8), axis=1, bitorder="little")
+    rows, members = np.nonzero(bits)
+    ends = np.zeros(len(masks) + 1, np.int32)
+    np.cumsum(np.bincount(rows, minlength=len(masks)), out=ends[1:])
+    values = symbols.take(fixed_array(pa.int64(), np.ascontiguousarray(members, np.int64)))
+    return pa.Array.from_buffers(target, len(masks), [bitmap(valid), pa.py_buffer(ends)], children=[values]), bad

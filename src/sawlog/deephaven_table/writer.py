@@ -10,12 +10,12 @@ from sawlog.deephaven.schema_xml import parse_schema
 from sawlog.deephaven_table import layout
 from sawlog.deephaven_table.column_specs import column_spec
 from sawlog.deephaven_table.column_writer import ColumnWriter
-from sawlog.deephaven_table.encode import Place
 from sawlog.deephaven_table.groups.tracker import GroupTracker
 from sawlog.deephaven_table.infer import schema_spec
 from sawlog.deephaven_table.schema_file import schema_file
 from sawlog.deephaven_table.tree import place
 from sawlog.deephaven_table.types import PARTITION_KEY, ColumnSpec
+from sawlog.deephaven_table.values import Place
 from sawlog.errors import OptionError, SchemaError
 from sawlog.format import Writer
 from sawlog.staging import published

@@ -9,10 +9,10 @@ from typing import Any
 import pyarrow as pa
 
 from sawlog.deephaven.types import ColumnType
-from sawlog.deephaven_table.encode import Place, unviewed
 from sawlog.deephaven_table.groups.grouping import Group, grouping_bytes, key_type
 from sawlog.deephaven_table.groups.java_stream import MAX_BYTES, MAX_ELEMENTS
 from sawlog.deephaven_table.layout import JAVA_NULL
+from sawlog.deephaven_table.values import Place, unviewed
 from sawlog.errors import SchemaError
 
 MAX_GROUPS = MAX_ELEMENTS // 4
