@@ -14,9 +14,8 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from sawlog.spark import spark_jar
-
 from .processes import command, descendants, is_worker, kill
+from .run_queries import session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -27,23 +26,6 @@ KILLS = 2
 APART = 4
 TASK_BYTES = 1_000_000
 LOOK = 0.01
-
-
-def session() -> SparkSession:
-    from pyspark.sql import SparkSession
-
-    os.environ["PYSPARK_PYTHON"] = sys.executable
-    return (
-        SparkSession.builder.master("local-cluster[2,1,1024]")
-        .config("spark.ui.enabled", "false")
-        .config("spark.driver.host", "127.0.0.1")
-        .config("spark.driver.bindAddress", "127.0.0.1")
-        .config("spark.executor.memory", "1g")
-        .config("spark.ui.showConsoleProgress", "false")
-        .config("spark.log.level", "OFF")
-        .config("spark.jars", spark_jar() if os.environ.get("SAWLOG_TEST_JAR") == "1" else "")
-        .getOrCreate()
-    )
 
 
 def killing(spark: SparkSession, work: Callable[[], None]) -> int:
@@ -85,7 +67,7 @@ def is_python(pid: int) -> bool:
 
 
 def main(root: str) -> None:
-    spark = session()
+    spark = session("local-cluster[2,1,1024]", {"spark.executor.memory": "1g"})
     options = {"format": "deephaven_log", "task_bytes": str(TASK_BYTES)}
 
     def batch() -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import sys
 import time
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -34,25 +35,27 @@ SINKS: dict[str, tuple[list[str], dict[str, str]]] = {
 """Columns and options of each sink."""
 ATTEMPTS = 20
 """How often starting a query may fail."""
+LOCAL = {
+    "spark.python.unix.domain.socket.enabled": "true",
+    "spark.sql.shuffle.partitions": "2",
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",  # starts faster
+}
 
 
-def session() -> SparkSession:
+def session(master: str = "local[2,100]", settings: Mapping[str, str] = LOCAL) -> SparkSession:
+    """A session of this process, with the jar where `SAWLOG_TEST_JAR` says so."""
     from pyspark.sql import SparkSession
 
     os.environ["PYSPARK_PYTHON"] = sys.executable
-    return (
-        SparkSession.builder.master("local[2,100]")
-        .config("spark.ui.enabled", "false")
-        .config("spark.driver.host", "127.0.0.1")
-        .config("spark.driver.bindAddress", "127.0.0.1")
-        .config("spark.python.unix.domain.socket.enabled", "true")
-        .config("spark.sql.shuffle.partitions", "2")
-        .config("spark.ui.showConsoleProgress", "false")
-        .config("spark.driver.extraJavaOptions", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")  # starts faster
-        .config("spark.log.level", "OFF")
-        .config("spark.jars", spark_jar() if os.environ.get("SAWLOG_TEST_JAR") == "1" else "")
-        .getOrCreate()
-    )
+    shared = {
+        "spark.ui.enabled": "false",
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.log.level": "OFF",
+        "spark.jars": spark_jar() if os.environ.get("SAWLOG_TEST_JAR") == "1" else "",
+    }
+    return SparkSession.builder.master(master).config(map={**shared, **settings}).getOrCreate()
 
 
 def start(spark: SparkSession, root: str, sink: str, most: str, task: str, **trigger: Any) -> StreamingQuery:
