@@ -172,7 +172,9 @@ def _slots_in_slices(spec: ColumnSpec, slices: Slices, target: pa.DataType) -> D
 
 def _decoder(kind: ColumnType, target: pa.DataType) -> Callable[[bytes], Any]:
     if kind in (ColumnType.BIG_DECIMAL, ColumnType.BIG_INTEGER):
-        return _decode_decimal_text if pa.types.is_string(target) else _decimal_decoder(target)
+        if pa.types.is_string(target):
+            return lambda data: _text(*_unscaled_and_scale(data))
+        return _decimal_decoder(target)
     if kind is ColumnType.ZONED_DATE_TIME:
         return _decode_zoned
     return _map_decoder(kind)
@@ -328,10 +330,6 @@ def _text(unscaled: int, scale: int) -> str:
         raise _BadObjectError
     value = Decimal((int(unscaled < 0), tuple(map(int, digits.lstrip("-"))), -scale))
     return format(value, "f") if abs(scale) <= len(digits) + _PLAIN_EXPONENT else str(value)
-
-
-def _decode_decimal_text(data: bytes) -> str:
-    return _text(*_unscaled_and_scale(data))
 
 
 def _decimal_decoder(target: pa.DataType) -> Callable[[bytes], Decimal]:

@@ -147,22 +147,13 @@ def plain_array(kind: ColumnType, values: NDArray[Any], target: pa.DataType, *, 
     if kind is ColumnType.BOOLEAN:
         return _booleans(values, FIXED[kind])
     nulls = None
-    for pattern in _NULLS[kind] if sentinels else ():
-        if holds(values, pattern):
-            nulls = _valid_bitmap(values, _NULLS[kind])
-            break
+    if sentinels and any(holds(values, pattern) for pattern in _NULLS[kind]):
+        nulls = bitmap(np.logical_and.reduce([values != pattern for pattern in _NULLS[kind]]))
     if pa.types.is_string(target):
         return characters(values, nulls)
     if nulls is None:
         return fixed_array(target, values)
     return pa.Array.from_buffers(target, len(values), [nulls, pa.py_buffer(values)])
-
-
-def _valid_bitmap(values: NDArray[Any], patterns: tuple[Any, ...]) -> pa.Buffer | None:
-    valid = values != patterns[0]
-    for pattern in patterns[1:]:
-        valid &= values != pattern
-    return bitmap(valid)
 
 
 def _booleans(values: NDArray[Any], facts: Type) -> pa.Array:

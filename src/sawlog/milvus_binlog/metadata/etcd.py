@@ -75,7 +75,8 @@ class Etcd:
         """
         with reading(self._where):
             aliases = self._aliases(time)
-            databases = self._databases(time)
+            infos = self._below("root-coord/database/db-info/", time)
+            databases = {_id(name): DatabaseInfo(value, f"database {name}").name for name, value in infos}
             found = {}
             for name, value in self._collections(time):
                 with reading(f"collection {_id(name)}"):
@@ -101,12 +102,6 @@ class Etcd:
     def _collections(self, time: int | None) -> Iterator[tuple[str, bytes]]:
         yield from self._below("root-coord/collection/", time)
         yield from self._below("root-coord/database/collection-info/", time)
-
-    def _databases(self, time: int | None) -> dict[int, str]:
-        found = {}
-        for name, value in self._below("root-coord/database/db-info/", time):
-            found[_id(name)] = DatabaseInfo(value, f"database {name}").name
-        return found
 
     def _aliases(self, time: int | None) -> dict[int, tuple[str, ...]]:
         """Aliases by collection id."""
@@ -148,14 +143,12 @@ class Etcd:
             dropped_partitions=dropped,
             partition_ends={partition: self._dropped(id, partition) for partition in dropped},
             created=info.create_time,
-            checkpoints=self._checkpoints(info),
+            checkpoints={  # those of other times are unknown
+                channel: position_time(position)
+                for channel in info.virtual_channel_names
+                if (position := self._now.get(f"datacoord-meta/channel-cp/{channel}")) is not None
+            },
         )
-
-    def _checkpoints(self, info: CollectionInfo) -> dict[str, int]:
-        """The checkpoints of a collection's channels; those of other times are unknown."""
-        channels = info.virtual_channel_names
-        found = {channel: self._now.get(f"datacoord-meta/channel-cp/{channel}") for channel in channels}
-        return {channel: position_time(value) for channel, value in found.items() if value is not None}
 
     def _partitions(self, collection: int, info: CollectionInfo, time: int | None) -> dict[int, str]:
         """Partitions that are not dropped: up to 2.1 within the collection, then under keys of their own."""
