@@ -249,10 +249,10 @@ def databases(place: Path) -> None:
     golden = sorted(one.parent for one in (ROOT / "tests" / "golden" / "leveldb_database").glob("**/CURRENT"))
     for path in (SHOP, *golden):
         everything(path, "leveldb_database")
-    settle = of_databases.settle
-    of_databases.settle = lambda *arguments: settle(*arguments) and False
+    resolve = of_databases.resolve
+    of_databases.resolve = lambda *arguments: resolve(*arguments) and False
     sawlog.read(SHOP, format="leveldb_database")
-    of_databases.settle = settle
+    of_databases.resolve = resolve
 
 
 def tests(place: Path) -> None:

@@ -1,1 +1,1 @@
-"""Hot loops for FiloDB's containers, records, maps and histograms. Importing any of them imports Numba."""
+"""Hot loops for FiloDB's containers, records, maps and histograms."""
