@@ -1,4 +1,4 @@
-"""How many rows of a location are committed: `table.size`, and what the files can hold. Section 6."""
+"""The verdict on a location, and how many of its rows are committed: `table.size`, and what files hold. Section 6."""
 
 from __future__ import annotations
 
@@ -81,6 +81,23 @@ class Rows:
     source: str
     stated: int | None = None
     remark: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What a location is. It is judged once per open; plans, reads, views, checks and validation all ask this.
+
+    Attributes:
+        location: Where it is, and its files.
+        specs: The types of its columns, by name.
+        headers: How its files begin.
+        rows: How many of its rows are committed.
+    """
+
+    location: Location
+    specs: Mapping[str, ColumnSpec]
+    headers: Headers
+    rows: Rows
 
 
 def committed_rows(

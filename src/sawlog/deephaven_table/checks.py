@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -13,7 +13,7 @@ from sawlog.damage import Damage, Findings, Tail, TailStatus
 from sawlog.deephaven_table import layout
 from sawlog.deephaven_table.checkpoint import row_width
 from sawlog.deephaven_table.columns import ColumnReader
-from sawlog.deephaven_table.fragments import BATCH_ROWS, bad_metadata, headers_of
+from sawlog.deephaven_table.fragments import BATCH_ROWS, bad_metadata
 from sawlog.deephaven_table.groups.grouping import GroupComparison, comparable
 from sawlog.deephaven_table.layout import Kind
 from sawlog.deephaven_table.values import check_ends, words
@@ -22,9 +22,8 @@ from sawlog.errors import FormatError
 from sawlog.format import Fragment
 
 if TYPE_CHECKING:
-    from sawlog.deephaven_table.checkpoint import Rows
-    from sawlog.deephaven_table.location import ColumnFiles, Headers, Location
-    from sawlog.deephaven_table.types import ColumnSpec
+    from sawlog.deephaven_table.checkpoint import Verdict
+    from sawlog.deephaven_table.location import ColumnFiles
     from sawlog.storage import File
 
 _CHUNK = 8 << 20
@@ -35,17 +34,13 @@ class FileCheck(Fragment):
     """Checks one file of a location.
 
     Attributes:
-        location: The location.
-        specs: Types of its columns.
-        rows: How many rows it has.
+        verdict: What the location is.
         file: The file.
         counts: Whether the rows of the location are counted with this file.
         escapes: Where the file really is, if that is outside of what was named; then it is not read.
     """
 
-    location: Location
-    specs: Mapping[str, ColumnSpec]
-    rows: Rows
+    verdict: Verdict
     file: File
     counts: bool
     escapes: str = ""
@@ -54,21 +49,20 @@ class FileCheck(Fragment):
         """See `Fragment.decode`; there are no rows to deliver."""
         del schema
         if self.counts:
-            findings.rows += self.rows.count
+            findings.rows += self.verdict.rows.count
         parts = layout.split_name(self.file.name)
         header = used = unreadable = 0
         if self.escapes:
             self._damage(findings, Kind.UNSAFE_PATH, f"a link to {self.escapes}, outside of what was named: not read")
         elif parts is None:
             header = self._other(findings)
-        elif parts[0] not in self.specs:
+        elif parts[0] not in self.verdict.specs:
             used = self.file.size
         else:
-            column = self.location.columns[parts[0]]
-            headers = headers_of(self.location, self)
-            header, used = self._column_file(column, parts[1], headers)
+            column = self.verdict.location.columns[parts[0]]
+            header, used = self._column_file(column, parts[1])
             beside = {file.path for file in column.files.values()}
-            for damages in self._values(column, parts[1], headers):
+            for damages in self._values(column, parts[1]):
                 for damage in damages:
                     if damage.path == self.path or (parts[1] == layout.DATA and damage.path not in beside):
                         unreadable += damage.length if damage.offset < header else 0
@@ -78,66 +72,67 @@ class FileCheck(Fragment):
 
     def _other(self, findings: Findings) -> int:
         """Bytes of a file of no column that is known; others are left aside."""
-        if self.file.name == layout.TABLE_SIZE and self.rows.stated is not None:
-            detail = f"expected columns of {self.rows.stated} rows, found {self.rows.count} in the longest"
+        rows = self.verdict.rows
+        if self.file.name == layout.TABLE_SIZE and rows.stated is not None:
+            detail = f"expected columns of {rows.stated} rows, found {rows.count} in the longest"
             self._damage(findings, Kind.SHORT_FILE, detail)
             return 0
         return self.file.size
 
-    def _column_file(self, column: ColumnFiles, suffix: str, headers: Headers) -> tuple[int, int]:
+    def _column_file(self, column: ColumnFiles, suffix: str) -> tuple[int, int]:
         """Bytes of the file's header, and of its data as far as they belong to committed rows."""
         if suffix in (layout.OVERFLOW, layout.SYMBOL_OVERFLOW):
             return self.file.size, 0
         if suffix in (layout.BINARY, layout.SYMBOL_BINARY):
             offsets = layout.DATA if suffix == layout.BINARY else layout.SYMBOL_OFFSETS
-            return 0, min(self.file.size, self._last_end(column, offsets, headers))
-        header = headers.of(column, suffix)
+            return 0, min(self.file.size, self._last_end(column, offsets))
+        header = self.verdict.headers.of(column, suffix)
         if header is None:
             return 0, 0
         if suffix == layout.SYMBOL_OFFSETS:
             return header.data_start, (self.file.size - header.data_start) // layout.OFFSET_SIZE * layout.OFFSET_SIZE
-        width = row_width(self.specs[column.name], column) or 1
-        return header.data_start, min(self.rows.count * width, self.file.size - header.data_start)
+        width = row_width(self.verdict.specs[column.name], column) or 1
+        return header.data_start, min(self.verdict.rows.count * width, self.file.size - header.data_start)
 
-    def _values(self, column: ColumnFiles, suffix: str, headers: Headers) -> Iterator[list[Damage]]:
+    def _values(self, column: ColumnFiles, suffix: str) -> Iterator[list[Damage]]:
         """Damage of the column, as opening it finds it and, for its primary file, decoding all of its rows."""
         if column.data is None or suffix not in (layout.DATA, layout.SYMBOL_OFFSETS):
             return
         found = Findings("skip", drained=True)
-        reader = ColumnReader(column, self.specs[column.name], self.rows.count, headers, self.scan, found)
+        headers, count = self.verdict.headers, self.verdict.rows.count
+        reader = ColumnReader(column.name, self.verdict, self.scan, found)
         try:
-            groups = self._groups(column, headers, reader.type) if suffix == layout.DATA else None
+            groups = self._groups(column, reader.type) if suffix == layout.DATA else None
         except FormatError as error:
             groups = None
             found.damage(bad_metadata(column, headers, str(error)))
         row = 0
-        while row < self.rows.count and suffix == layout.DATA:
-            count = reader.fit(row, min(BATCH_ROWS, self.rows.count - row))
-            array = reader.read(row, count)
+        while row < count and suffix == layout.DATA:
+            array = reader.read(row, reader.fit(row, min(BATCH_ROWS, count - row)))
             wrong = groups.differing(row, array) if groups is not None else None
             if wrong is not None:
                 groups = None
                 detail = f"grouping: row {wrong} is {array[wrong - row]}, and in the group of another value"
                 found.damage(bad_metadata(column, headers, detail))
-            row += count
+            row += len(array)
             yield found.drain()
         reader.close()
         yield found.drain()
 
-    def _groups(self, column: ColumnFiles, headers: Headers, target: pa.DataType) -> GroupComparison | None:
-        grouping = column_grouping(column, headers, self.rows.count, self.scan.storage)
-        kind = self.specs[column.name].type
+    def _groups(self, column: ColumnFiles, target: pa.DataType) -> GroupComparison | None:
+        grouping = column_grouping(column, self.verdict, self.scan.storage)
+        kind = self.verdict.specs[column.name].type
         return GroupComparison(grouping, kind, target) if grouping is not None and comparable(grouping, kind) else None
 
-    def _last_end(self, column: ColumnFiles, suffix: str, headers: Headers) -> int:
+    def _last_end(self, column: ColumnFiles, suffix: str) -> int:
         """How far the binary data is referred to."""
-        offsets = column.files.get(suffix)
+        headers, offsets = self.verdict.headers, column.files.get(suffix)
         header = headers.of(column, suffix) if offsets is not None else None
         if offsets is None or header is None:
             return 0
         count = (offsets.size - header.data_start) // layout.OFFSET_SIZE
         if suffix == layout.DATA:
-            count = min(count, self.rows.count)
+            count = min(count, self.verdict.rows.count)
         source = self.scan.storage.open(offsets.path)
         last = 0
         for at in range(0, count * layout.OFFSET_SIZE, _CHUNK):

@@ -24,9 +24,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from sawlog.damage import Findings
-    from sawlog.deephaven_table.location import ColumnFiles, Headers
+    from sawlog.deephaven_table.checkpoint import Verdict
     from sawlog.deephaven_table.options import ReadOptions
-    from sawlog.deephaven_table.types import ColumnSpec
     from sawlog.scan import Scan
     from sawlog.storage import Bytes, Source
 
@@ -44,10 +43,8 @@ class ColumnReader:
     """Reads one column of a location.
 
     Args:
-        column: Its files.
-        spec: What is known of it.
-        rows: Committed rows of the location.
-        headers: How the files of the location begin.
+        name: Its name.
+        verdict: What the location is.
         scan: Where they are, and how values look.
         findings: Receives damage: values that cannot be read are null.
 
@@ -60,26 +57,18 @@ class ColumnReader:
         DamageError: As `findings` sees fit.
     """
 
-    def __init__(
-        self,
-        column: ColumnFiles,
-        spec: ColumnSpec,
-        rows: int,
-        headers: Headers,
-        scan: Scan,
-        findings: Findings,
-    ) -> None:
+    def __init__(self, name: str, verdict: Verdict, scan: Scan, findings: Findings) -> None:
         options: ReadOptions = scan.options
-        self._column = column
-        self._spec = adjust(spec, column)
-        self.type = spec.field(column.name, options.char, options.decimal).type
-        self._rows = rows
-        self._headers = headers
+        self._column = verdict.location.columns[name]
+        self._spec = adjust(verdict.specs[name], self._column)
+        self.type = verdict.specs[name].field(name, options.char, options.decimal).type
+        self._rows = verdict.rows.count
+        self._headers = verdict.headers
         self._storage = scan.storage
         self._findings = findings
         self._sentinels = options.sentinels_as_null
         self._slots = bool(self._spec.slot_width)
-        self.width = row_width(spec, column) or self._spec.width
+        self.width = row_width(self._spec, self._column) or self._spec.width
         self._capacity = 0
         self._source: Source | None = None
         self._binary: Source | None = None
@@ -291,7 +280,7 @@ class ColumnReader:
         return table.strings.take(array_of(np.where(missing, 0, table.places), pa.int64(), missing))
 
     def _report(self, kind: Kind, first: int, bad: NDArray[np.bool_], detail: str) -> None:
-        """Tell of bad rows, neighbours together."""
+        """Report bad rows, neighbours together."""
         if not bad.any():
             return
         edges = np.flatnonzero(np.diff(np.concatenate([[False], bad, [False]]).astype(np.int8)))

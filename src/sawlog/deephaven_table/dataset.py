@@ -15,7 +15,6 @@ from sawlog.arrow import array_of
 from sawlog.damage import DAMAGE_SCHEMA, Damage, DamageWarning, FileReport, Findings
 from sawlog.deephaven.types import ColumnType
 from sawlog.deephaven_table import layout
-from sawlog.deephaven_table.checkpoint import Rows, committed_rows
 from sawlog.deephaven_table.checks import FileCheck
 from sawlog.deephaven_table.columns import SAMPLED_ONE_BY_ONE, ColumnReader
 from sawlog.deephaven_table.fields import parts
@@ -41,6 +40,7 @@ from sawlog.query import conditions, possible
 from sawlog.storage import File, Source, is_remote
 
 if TYPE_CHECKING:
+    from sawlog.deephaven_table.checkpoint import Verdict
     from sawlog.deephaven_table.groups.grouping import Grouping
     from sawlog.deephaven_table.location import ColumnFiles
     from sawlog.deephaven_table.options import ReadOptions
@@ -58,7 +58,7 @@ class DeephavenTableContents(Contents):
     def __init__(self, format: Format, files: Sequence[File], scan: Scan) -> None:
         self._options: ReadOptions = scan.options
         self._storage = scan.storage
-        self._counted: dict[str, Rows] = {}
+        self._verdicts: dict[str, Verdict] = {}
         links = find_links(scan.roots)
         found = self._choose(distinct(find_locations([*files, *links.inner], self._options.layout, scan.storage)))
         every = [file for location in found for file in location.files]
@@ -106,17 +106,15 @@ class DeephavenTableContents(Contents):
 
     def _columns(self, request: Request, kind: type[LocationColumns | LocationGroups]) -> Iterator[Fragment]:
         """A fragment per location, on its columns or groups."""
-        self._count_remote(self.locations)
+        self._judge_remote(self.locations)
         for location in self.locations:
             size = sum(file.size for file in location.files)
-            rows, specs = self._rows(location), self._types.of(location)
-            judged = self._judged(location)
-            yield kind(*request, location.directory, size, judged, specs, rows)
+            yield kind(*request, location.directory, size, self._verdict(location))
 
     def _row_ranges(self, request: Request, task_bytes: int | None) -> Iterator[Fragment]:
         """Ranges of rows, fewer where a filter names groups."""
         locations = [location for location in self.locations if self._possible(request, location)]
-        self._count_remote(locations)
+        self._judge_remote(locations)
         for location in locations:
             yield from self._ranges(request, location, task_bytes)
 
@@ -149,10 +147,11 @@ class DeephavenTableContents(Contents):
         for location in self.locations:
             partition = location.column_partition or location.directory.removeprefix(shared).strip("/")
             first = next((file.path for file in location.files), "")
-            rows.add(partition, location.internal_partition or "", self._rows(location).count, first)
+            verdict = self._verdict(location)
+            rows.add(partition, location.internal_partition or "", verdict.rows.count, first)
             for name, column in location.columns.items():
                 type = self.specs[name].type.value if name in self.specs else "unknown"
-                header = self._types.headers_of(location).of(column, layout.DATA)
+                header = verdict.headers.of(column, layout.DATA)
                 start = header.data_start if header is not None else 0
                 for suffix, file in column.files.items():
                     offset = start if suffix == layout.DATA else 0
@@ -171,7 +170,7 @@ class DeephavenTableContents(Contents):
         if first.layout != "splayed":
             facts["internal partitions"] = len({location.internal_partition for location in self.locations})
             facts["column partitions"] = len({location.column_partition for location in self.locations})
-        rows = [self._rows(location) for location in self.locations]
+        rows = [self._verdict(location).rows for location in self.locations]
         facts["rows"] = sum(one.count for one in rows)
         facts["row count from"] = ", ".join(sorted({one.source for one in rows}))
         grouping = [name for name, spec in self.specs.items() if spec.grouping]
@@ -196,81 +195,70 @@ class DeephavenTableContents(Contents):
             raise OptionError(f"locations of several tables: {found}; choose one with namespace= and table=")
         return chosen
 
-    def _judged(self, location: Location) -> Location:
-        """The location with what is known of how its files begin, so that no fragment judges it again."""
-        return self._types.headers_of(location).judged if location.columns else location
+    def _verdict(self, location: Location) -> Verdict:
+        """What a location is; the first time, with a warning where that is uncertain."""
+        found = self._verdicts.get(location.directory) or self._types.judge(location)
+        if found.rows.remark:
+            warn(found.rows.remark, DamageWarning)
+            found = replace(found, rows=replace(found.rows, remark=""))
+        self._verdicts[location.directory] = found
+        return found
 
-    def _rows(self, location: Location) -> Rows:
-        if location.directory not in self._counted:
-            self._counted[location.directory] = self._committed(location)
-        rows = self._counted[location.directory]
-        if rows.remark:
-            warn(rows.remark, DamageWarning)
-            self._counted[location.directory] = replace(rows, remark="")
-        return rows
-
-    def _committed(self, location: Location) -> Rows:
-        headers = self._types.headers_of(location)
-        return committed_rows(location, headers, self._types.of(location), self._options.num_rows, self._storage)
-
-    def _count_remote(self, locations: Iterable[Location]) -> None:
-        """Count the rows of remote locations many at a time: one after the other, each waits for the network."""
+    def _judge_remote(self, locations: Iterable[Location]) -> None:
+        """Judge remote locations many at a time: one after the other, each waits for the network."""
         waiting = {
             location.files[0].path: location
             for location in locations
-            if location.files and is_remote(location.directory) and location.directory not in self._counted
+            if location.files and is_remote(location.directory) and location.directory not in self._verdicts
         }
         if not waiting:
             return
-        counted = self._storage.each(
-            lambda file: self._committed(waiting[file.path]), [location.files[0] for location in waiting.values()]
+        judged = self._storage.each(
+            lambda file: self._types.judge(waiting[file.path]), [location.files[0] for location in waiting.values()]
         )
-        for location, rows in zip(waiting.values(), counted, strict=True):
-            self._counted[location.directory] = rows
+        self._verdicts |= {verdict.location.directory: verdict for verdict in judged}
 
     def _possible(self, request: Request, location: Location) -> bool:
         """Whether filters on partitions let any row of a location through."""
-        told = {self.partition_column: location.column_partition, _INTERNAL.name: location.internal_partition}
-        known = {name: array_of([value], pa.string()) for name, value in told.items() if name not in self.specs}
+        named = {self.partition_column: location.column_partition, _INTERNAL.name: location.internal_partition}
+        known = {name: array_of([value], pa.string()) for name, value in named.items() if name not in self.specs}
         return possible(request.projection.query, pa.record_batch(known))
 
     def _ranges(self, request: Request, location: Location, task_bytes: int | None) -> Iterator[RowRange]:
-        rows = self._rows(location)
-        specs = self._types.of(location)
+        verdict = self._verdict(location)
+        count = verdict.rows.count
         size = self._size(request, location)
-        step = max(rows.count, 1)
+        step = max(count, 1)
         if task_bytes is not None and size > task_bytes:
             # Cuts lie between batches, so that all fragments together make the batches of one.
-            step = max(BATCH_ROWS, rows.count * task_bytes // size // BATCH_ROWS * BATCH_ROWS)
-        ranges, grouped = self._grouped(request, location, rows)
-        location = self._judged(location)
+            step = max(BATCH_ROWS, count * task_bytes // size // BATCH_ROWS * BATCH_ROWS)
+        ranges, grouped = self._grouped(request, verdict)
         for first, end in ranges:
             for begin in range(first, end, step):
-                behind = min(end, begin + step)
-                share = size * (behind - begin) // max(rows.count, 1)
-                yield RowRange(*request, location.directory, share, location, specs, rows, begin, behind, grouped)
-        if not rows.count:
-            yield RowRange(*request, location.directory, 0, location, specs, rows, 0, 0)
+                until = min(end, begin + step)
+                share = size * (until - begin) // count
+                yield RowRange(*request, location.directory, share, verdict, begin, until, grouped)
+        if not count:
+            yield RowRange(*request, location.directory, 0, verdict, 0, 0)
 
     def _size(self, request: Request, location: Location) -> int:
         """Bytes of the columns that are wanted."""
         names = set(request.projection.decoded.names)
         return sum(column.size for name, column in location.columns.items() if name in names)
 
-    def _grouped(
-        self, request: Request, location: Location, rows: Rows
-    ) -> tuple[list[tuple[int, int]], tuple[Condition, ...]]:
+    def _grouped(self, request: Request, verdict: Verdict) -> tuple[list[tuple[int, int]], tuple[Condition, ...]]:
         """Ranges of rows that filters on grouped columns leave, and these filters."""
         used = []
-        ranges = [(0, rows.count)] if rows.count else []
+        count = verdict.rows.count
+        ranges = [(0, count)] if count else []
         for condition in conditions(request.projection.query):
-            column = location.columns.get(condition.column)
-            if column is None or condition.key is not None or not condition.values or not rows.count:
+            column = verdict.location.columns.get(condition.column)
+            if column is None or condition.key is not None or not condition.values or not count:
                 continue
             if None in condition.values:  # groups do not list rows without a value
                 continue
             try:
-                grouping = self._trusted(request, column, location, rows)
+                grouping = self._trusted(request, column, verdict)
             except FormatError as error:
                 warn(f"{error}; all rows are read", DamageWarning)
                 continue
@@ -279,19 +267,19 @@ class DeephavenTableContents(Contents):
                 used.append(condition)
         return ranges, tuple(used)
 
-    def _trusted(self, request: Request, column: ColumnFiles, location: Location, rows: Rows) -> Grouping | None:
+    def _trusted(self, request: Request, column: ColumnFiles, verdict: Verdict) -> Grouping | None:
         """The groups of a column, if filters can use them.
 
         Raises:
             FormatError: When a group does not begin with a row of its value.
         """
-        headers, spec = self._types.headers_of(location), self._types.of(location)[column.name]
-        grouping = column_grouping(column, headers, rows.count, self._storage)
+        spec = verdict.specs[column.name]
+        grouping = column_grouping(column, verdict, self._storage)
         if grouping is None or not comparable(grouping, spec.type):
             return None
         if spec.variable and len(grouping) > SAMPLED_ONE_BY_ONE:
             return None
-        reader = ColumnReader(column, spec, rows.count, headers, request.scan, Findings("skip"))
+        reader = ColumnReader(column.name, verdict, request.scan, Findings("skip"))
         try:
             wrong = GroupComparison(grouping, spec.type, reader.type).beginning(reader)
         finally:
@@ -315,15 +303,13 @@ class DeephavenTableContents(Contents):
         """A check per file of every location."""
         del task_bytes
         for location in self.locations:
-            rows = self._rows(location)
-            judged = self._judged(location)
+            verdict = self._verdict(location)
             counted = False
             for file in self._every(location):
                 parts = layout.split_name(file.name)
                 counts = not counted and parts is not None and parts[1] == layout.DATA
                 counted |= counts
-                specs, link = self._types.of(location), self._links.get(file.path, "")
-                yield FileCheck(*request, file.path, file.size, judged, specs, rows, file, counts, link)
+                yield FileCheck(*request, file.path, file.size, verdict, file, counts, self._links.get(file.path, ""))
 
     views: ClassVar = {
         "rows": View(lambda self: self.rows_schema, _row_ranges, (*PROVENANCE, _INTERNAL)),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -12,17 +12,16 @@ import pyarrow as pa
 from sawlog.arrow import constant_string, fixed_array
 from sawlog.damage import Damage, Findings
 from sawlog.deephaven_table import layout
-from sawlog.deephaven_table.checkpoint import Rows
 from sawlog.deephaven_table.columns import ColumnReader
 from sawlog.deephaven_table.layout import Kind
-from sawlog.deephaven_table.location import Headers, Location, plain_count, read_checkpoint
-from sawlog.deephaven_table.types import PARTITION_KEY, ColumnSpec
+from sawlog.deephaven_table.location import plain_count, read_checkpoint
+from sawlog.deephaven_table.types import PARTITION_KEY
 from sawlog.errors import SchemaError
 from sawlog.format import FILE_COLUMN, OFFSET_COLUMN, Fragment
 
 if TYPE_CHECKING:
-    from sawlog.deephaven_table.location import ColumnFiles
-    from sawlog.deephaven_table.options import ReadOptions
+    from sawlog.deephaven_table.checkpoint import Verdict
+    from sawlog.deephaven_table.location import ColumnFiles, Headers
     from sawlog.query import Condition
 
 BATCH_ROWS = 256 << 10
@@ -39,28 +38,18 @@ def bad_metadata(column: ColumnFiles, headers: Headers, detail: str) -> Damage:
     return Damage(data.path, layout.HEADER_SIZE, length, Kind.BAD_METADATA.name.lower(), detail)
 
 
-def headers_of(location: Location, fragment: Fragment) -> Headers:
-    """How the files of a location begin, by the options of a fragment's scan."""
-    options: ReadOptions = fragment.scan.options
-    return Headers(location, fragment.scan.storage, options.told)
-
-
 @dataclass(frozen=True)
 class RowRange(Fragment):
     """Rows of one location.
 
     Attributes:
-        location: The location.
-        specs: Its columns' types.
-        rows: How many rows it has.
+        verdict: What the location is.
         start: The first row.
         end: After the last row.
         grouped: Filters by whose groups the rows were chosen: every one of them has to satisfy these.
     """
 
-    location: Location
-    specs: Mapping[str, ColumnSpec]
-    rows: Rows
+    verdict: Verdict
     start: int
     end: int
     grouped: tuple[Condition, ...] = ()
@@ -69,8 +58,7 @@ class RowRange(Fragment):
         """See `Fragment.decode`."""
         self._report_lost(findings)
         end = self._committed_end()
-        headers = headers_of(self.location, self)
-        readers = self._readers(schema, headers, findings)
+        readers = self._readers(schema, findings)
         columns = [(field, readers.get(field.name)) for field in schema]
         width = sum(reader.width for reader in readers.values())
         most = max(1, min(BATCH_ROWS, BATCH_BYTES // max(1, width)))
@@ -83,11 +71,11 @@ class RowRange(Fragment):
                 arrays = [
                     self._converted(reader.read(row, count), field)
                     if reader is not None
-                    else self._told(field, row, count)
+                    else self._constant(field, row, count)
                     for field, reader in columns
                 ]
                 batch = pa.RecordBatch.from_arrays(arrays, schema=schema)
-                self._check_groups(batch, row, headers, findings)
+                self._check_groups(batch, row, findings)
                 findings.rows += count
                 row += count
                 yield batch
@@ -95,29 +83,25 @@ class RowRange(Fragment):
             for reader in readers.values():
                 reader.close()
 
-    def _check_groups(self, batch: pa.RecordBatch, row: int, headers: Headers, findings: Findings) -> None:
-        """Tell of rows that are not what their groups say: then rows of other groups may be what is looked for."""
+    def _check_groups(self, batch: pa.RecordBatch, row: int, findings: Findings) -> None:
+        """Report rows that are not what their groups say: then rows of other groups may be what is looked for."""
         for condition in self.grouped:
             if condition.column in batch.schema.names:
                 place = condition.met(batch.column(condition.column)).index(False).as_py()
                 if place >= 0:
                     value = batch.column(condition.column)[place]
                     detail = f"grouping: row {row + place} is {value}, and in the group of another value"
-                    findings.damage(bad_metadata(self.location.columns[condition.column], headers, detail))
+                    column = self.verdict.location.columns[condition.column]
+                    findings.damage(bad_metadata(column, self.verdict.headers, detail))
 
-    def _readers(self, schema: pa.Schema, headers: Headers, findings: Findings) -> dict[str, ColumnReader]:
-        readers = {}
-        for field in schema:
-            column = self.location.columns.get(field.name)
-            if (
-                _partition(field) is None
-                and column is not None
-                and column.data is not None
-                and field.name in self.specs
-            ):
-                spec, rows = self.specs[field.name], self.rows.count
-                readers[field.name] = ColumnReader(column, spec, rows, headers, self.scan, findings)
-        return readers
+    def _readers(self, schema: pa.Schema, findings: Findings) -> dict[str, ColumnReader]:
+        columns, specs = self.verdict.location.columns, self.verdict.specs
+        names = [field.name for field in schema if _partition(field) is None and field.name in specs]
+        return {
+            name: ColumnReader(name, self.verdict, self.scan, findings)
+            for name in names
+            if name in columns and columns[name].data is not None
+        }
 
     def _converted(self, array: pa.Array, field: pa.Field) -> pa.Array:
         """The values as the table's column has them, where the location's is of another type.
@@ -136,7 +120,7 @@ class RowRange(Fragment):
                 " types= names another type, columns= leaves it out"
             ) from error
 
-    def _told(self, field: pa.Field, row: int, count: int) -> pa.Array:
+    def _constant(self, field: pa.Field, row: int, count: int) -> pa.Array:
         """A column that is in no file."""
         if field.name == FILE_COLUMN:
             return constant_string(self.path, count)
@@ -145,20 +129,21 @@ class RowRange(Fragment):
         partition = _partition(field)
         if partition is None:
             return pa.nulls(count, field.type)
-        value = self.location.column_partition if partition == b"column" else self.location.internal_partition
+        location = self.verdict.location
+        value = location.column_partition if partition == b"column" else location.internal_partition
         return pa.nulls(count, field.type) if value is None else constant_string(value, count)
 
     def _committed_end(self) -> int:
         """The end of the range, or of the rows: a location may have been truncated since."""
-        if self.rows.source != "table.size":
+        if self.verdict.rows.source != "table.size":
             return self.end
-        count = plain_count(read_checkpoint(self.location, self.scan.storage.read_found))
+        count = plain_count(read_checkpoint(self.verdict.location, self.scan.storage.read_found))
         return self.end if count is None else min(self.end, count)
 
     def _report_lost(self, findings: Findings) -> None:
-        checkpoint = self.location.other(layout.TABLE_SIZE)
-        if self.rows.stated is not None and checkpoint is not None and self.start == 0:
-            detail = f"expected columns of {self.rows.stated} rows, found {self.rows.count} in the longest"
+        rows, checkpoint = self.verdict.rows, self.verdict.location.other(layout.TABLE_SIZE)
+        if rows.stated is not None and checkpoint is not None and self.start == 0:
+            detail = f"expected columns of {rows.stated} rows, found {rows.count} in the longest"
             findings.damage(Damage(checkpoint.path, 0, checkpoint.size, Kind.SHORT_FILE.name.lower(), detail))
 
 

@@ -54,11 +54,11 @@ class FileHeader:
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
-    """What is said of how the files of a location begin, by its reader or by a schema file next to them.
+class Declared:
+    """What the reader, or a schema file in a location, says of how its files begin.
 
     Attributes:
-        version: Column version; None when nobody says so.
+        version: Column version; None when it is not said.
         little: Whether data is little endian; None likewise.
     """
 
@@ -66,7 +66,7 @@ class Told:
     little: bool | None = None
 
 
-NOTHING_TOLD = Told()
+NOTHING_DECLARED = Declared()
 HEADERLESS = FileHeader(2, None, 0)
 """A file of column version 2."""
 
@@ -174,10 +174,9 @@ class Location:
         table: Name of the table.
         internal_partition: Where the tree names it.
         column_partition: Where the tree names it.
-        told: What is said of how its files begin: by a schema file in it, or by an earlier judgement.
+        declared: What a schema file in it says of how its files begin.
         columns: Its columns by name.
         others: Files of no column: `table.size`, `table.tbl`, and what does not belong there.
-        parsed: How its files begin, as far as they were looked at before: see `generation.Headers.judged`.
     """
 
     directory: str
@@ -186,10 +185,9 @@ class Location:
     table: str | None = None
     internal_partition: str | None = None
     column_partition: str | None = None
-    told: Told = NOTHING_TOLD
+    declared: Declared = NOTHING_DECLARED
     columns: Mapping[str, ColumnFiles] = field(default_factory=dict)
     others: tuple[File, ...] = ()
-    parsed: Mapping[tuple[str, bool], FileHeader | None] = field(default_factory=dict)
 
     @property
     def files(self) -> list[File]:
@@ -267,11 +265,11 @@ class _Primary:
 
 
 @dataclass(frozen=True, slots=True)
-class _Verdict:
-    """The generation of a location.
+class _ColumnVersion:
+    """The column version of a location.
 
     Attributes:
-        version: Column version.
+        version: 1 or 2.
         certain: Whether something proves it.
     """
 
@@ -279,7 +277,7 @@ class _Verdict:
     certain: bool = True
 
 
-def _judge(primaries: list[_Primary], widths: Mapping[str, int], count: int | None, storage: Storage) -> _Verdict:
+def _judge(primaries: list[_Primary], widths: Mapping[str, int], count: int | None, storage: Storage) -> _ColumnVersion:
     """Weigh what there is: metadata, overflow files, sizes, unused space.
 
     Args:
@@ -290,19 +288,19 @@ def _judge(primaries: list[_Primary], widths: Mapping[str, int], count: int | No
     """
     headers = [one.header for one in primaries]
     if any(header is not None and header.certain for header in headers):
-        return _Verdict(1)
+        return _ColumnVersion(1)
     if any(layout.OVERFLOW in one.column.files or layout.SYMBOL_OVERFLOW in one.column.files for one in primaries):
-        return _Verdict(1)
+        return _ColumnVersion(1)
     if not primaries or any(header is None for header in headers):
-        return _Verdict(2)
+        return _ColumnVersion(2)
     with_header, without = (_exact(primaries, widths, count, version) for version in (1, 2))
     if with_header != without:
-        return _Verdict(1 if with_header else 2)
+        return _ColumnVersion(1 if with_header else 2)
     if not all(_unused_is_zero(one, storage) for one in primaries):
-        return _Verdict(2)
+        return _ColumnVersion(2)
     starts = Counter(header.data_start for header in headers if header is not None)
     alike = len(starts) == 1 and (len(primaries) > 1 or next(iter(starts)) in _USUAL_STARTS)
-    return _Verdict(1, certain=alike)
+    return _ColumnVersion(1, certain=alike)
 
 
 def _exact(primaries: list[_Primary], widths: Mapping[str, int], count: int | None, version: int) -> bool:
@@ -334,12 +332,12 @@ def _unused_is_zero(one: _Primary, storage: Storage) -> bool:
 
 
 class Headers:
-    """How the files of a location begin. Files are looked at when they are asked for.
+    """How the files of a location begin. Picklable: a file is looked at when it is asked for, and only once.
 
     Args:
         location: The location.
         storage: Where the files are.
-        given: What the reader says: nothing comes before that.
+        given: What the reader says, which comes before anything else.
         widths: Bytes per row of columns whose type is known, by name.
     """
 
@@ -347,14 +345,14 @@ class Headers:
         self,
         location: Location,
         storage: Storage,
-        given: Told = NOTHING_TOLD,
+        given: Declared = NOTHING_DECLARED,
         widths: Mapping[str, int] | None = None,
     ) -> None:
         self._location = location
         self._storage = storage
         self._given = given
         self._widths = widths or {}
-        self._parsed = dict(location.parsed)
+        self._parsed: dict[tuple[str, bool], FileHeader | None] = {}
 
     def of(self, column: ColumnFiles, suffix: str, source: Source | None = None) -> FileHeader | None:
         """How a `.dat` or a `.sym` begins; None when its header is damaged, and nothing of it can be read.
@@ -371,24 +369,22 @@ class Headers:
             return HEADERLESS
         if header is None:  # metadata that cannot be read costs the groups, not the data
             header = self._parse(column, suffix, forced=True)
-        told = self._location.told.little
-        return header if header is not None and told in (None, header.little) else None
+        little = self._location.declared.little
+        return header if header is not None and little in (None, header.little) else None
 
     @property
     def version(self) -> int:
         """The column version of the location."""
-        return self._given.version or self._verdict.version
+        return self._given.version or self._judged.version
 
-    @property
-    def judged(self) -> Location:
-        """The location with what was found out here: the next reader looks at no file again for that."""
-        told = replace(self._location.told, version=self.version)
-        return replace(self._location, told=told, parsed=dict(self._parsed))
+    def judge(self) -> None:
+        """Find the column version out now, before copies of this go to other processes."""
+        _ = self.version
 
     @property
     def assumes_version(self) -> bool:
         """Whether nothing proves the column version."""
-        return self._given.version is None and not self._verdict.certain
+        return self._given.version is None and not self._judged.certain
 
     def little(self, header: FileHeader) -> bool:
         """Whether the data after a header is little endian."""
@@ -399,9 +395,9 @@ class Headers:
     @cached_property
     def _headerless_little(self) -> bool | None:
         """The byte order of headerless files, as it is said, or as far as end offsets show it; None: unknown."""
-        for told in (self._given, self._location.told):
-            if told.little is not None:
-                return told.little
+        for declared in (self._given, self._location.declared):
+            if declared.little is not None:
+                return declared.little
         pairs = ((layout.SYMBOL_OFFSETS, layout.SYMBOL_BINARY), (layout.DATA, layout.BINARY))
         for column in self._location.columns.values():
             for offsets, binary in pairs:
@@ -428,11 +424,11 @@ class Headers:
         return self._parsed[key]
 
     @cached_property
-    def _verdict(self) -> _Verdict:
+    def _judged(self) -> _ColumnVersion:
         if any(header is not None and header.certain for header in self._parsed.values()):
-            return _Verdict(1)
-        if self._location.told.version is not None:
-            return _Verdict(self._location.told.version)
+            return _ColumnVersion(1)
+        if self._location.declared.version is not None:
+            return _ColumnVersion(self._location.declared.version)
         primaries = [
             _Primary(column, suffix, self._parse(column, suffix))
             for column in self._location.columns.values()

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 
 from sawlog.deephaven.text import charset_name
 from sawlog.deephaven_table import layout as files
-from sawlog.deephaven_table.location import Generation, Told
+from sawlog.deephaven_table.location import Declared, Generation
 from sawlog.deephaven_table.types import MAX_DECIMAL, codec_arguments
 from sawlog.errors import OptionError
 
@@ -92,10 +92,10 @@ class ReadOptions:
                 raise OptionError(f"decimal={self.decimal!r}: expected precision,scale such as 38,10")
 
     @property
-    def told(self) -> Told:
-        """What is said of how files begin."""
+    def declared(self) -> Declared:
+        """What the reader says of how files begin."""
         version = None if self.column_version == "auto" else int(self.column_version)
-        return Told(version, None if self.byteorder == "auto" else self.byteorder == "little")
+        return Declared(version, None if self.byteorder == "auto" else self.byteorder == "little")
 
 
 @dataclass(frozen=True, slots=True)

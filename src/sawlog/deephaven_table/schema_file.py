@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from html import escape
 
 from sawlog.deephaven.types import BY_COLUMN, ColumnType
-from sawlog.deephaven_table.location import Generation, Told
+from sawlog.deephaven_table.location import Declared, Generation
 from sawlog.deephaven_table.types import GROUPING, NO_SYMBOL_TABLE, SYMBOL_TABLE, ColumnSpec, codec_arguments
 
 _CODECS = "io.deephaven.util.codec"
@@ -38,13 +38,13 @@ def schema_file(
     return "\n".join([*lines, "</Table>", ""]).encode()
 
 
-def told(data: bytes) -> Told:
+def declared(data: bytes) -> Declared:
     """What a schema file that sawlog has left says of the files next to it."""
     root = _ROOT.search(data)
     found = dict(_ATTRIBUTE.findall(root[0])) if root else {}
     version, order = found.get(_VERSION.encode()), found.get(_ORDER.encode())
     little = {_LITTLE.encode(): True, _BIG.encode(): False}.get(order or b"")
-    return Told(int(version) if version in (b"1", b"2") else None, little)
+    return Declared(int(version) if version in (b"1", b"2") else None, little)
 
 
 def _column(spec: ColumnSpec | None) -> dict[str, str]:

@@ -12,7 +12,7 @@ from sawlog.deephaven.schema_xml import MAX_BYTES as MAX_SCHEMA
 from sawlog.deephaven.schema_xml import TableSchema, parse_schema
 from sawlog.deephaven.types import FLOATS, INTEGERS
 from sawlog.deephaven_table import layout
-from sawlog.deephaven_table.checkpoint import row_width
+from sawlog.deephaven_table.checkpoint import Verdict, committed_rows, row_width
 from sawlog.deephaven_table.infer import (
     MAX_DEFINITION,
     Evidence,
@@ -23,7 +23,7 @@ from sawlog.deephaven_table.infer import (
     schema_spec,
 )
 from sawlog.deephaven_table.location import Headers, Location, plain_count, read_checkpoint
-from sawlog.deephaven_table.schema_file import told
+from sawlog.deephaven_table.schema_file import declared
 from sawlog.deephaven_table.types import ColumnSpec, parse_type
 from sawlog.errors import FormatError, OptionError, SchemaError, warn
 
@@ -58,7 +58,7 @@ class TableSpecs:
         self._parsed: dict[bytes, TableSchema | None] = {}
         self._own: dict[int, dict[str, ColumnSpec]] = {}
         self._left: dict[str, TableSchema] = {}
-        self.locations = self._hear(locations)
+        self.locations = self._declared(locations)
 
     @cached_property
     def partition_column(self) -> str:
@@ -94,6 +94,14 @@ class TableSpecs:
         own = {name: spec for name, spec in self._owned(left).items() if name in self.specs}
         return {**self.specs, **own}
 
+    def judge(self, location: Location) -> Verdict:
+        """What a location is."""
+        specs, headers = self.of(location), self.headers_of(location)
+        rows = committed_rows(location, headers, specs, self._options.num_rows, self._storage)
+        if location.columns:
+            headers.judge()
+        return Verdict(location, specs, headers, rows)
+
     def headers_of(self, location: Location) -> Headers:
         """How the files of a location begin."""
         if location.directory not in self._headers:
@@ -104,7 +112,7 @@ class TableSpecs:
                 for name, spec in specs.items()
                 if name in location.columns and (width := row_width(spec, location.columns[name])) is not None
             }
-            self._headers[location.directory] = Headers(location, self._storage, self._options.told, widths)
+            self._headers[location.directory] = Headers(location, self._storage, self._options.declared, widths)
         return self._headers[location.directory]
 
     def tell_generation(self) -> None:
@@ -203,20 +211,20 @@ class TableSpecs:
             self._own[id(left)] = {one.name: schema_spec(one, layout.TABLE_SCHEMA) for one in columns}
         return self._own[id(left)]
 
-    def _hear(self, locations: Sequence[Location]) -> list[Location]:
+    def _declared(self, locations: Sequence[Location]) -> list[Location]:
         """Locations with what the `.schema` files say that sawlog's writer has left in them."""
         left = {location.directory: location.other(layout.TABLE_SCHEMA) for location in locations}
         files = {place: file for place, file in left.items() if file is not None and file.size <= MAX_SCHEMA}
         read = self._storage.each(lambda file: self._storage.peek(file, 0, file.size), files.values())
         data = dict(zip(files, read, strict=True))
         return [
-            self._heard(location, files[location.directory], data[location.directory])
+            self._with_schema(location, files[location.directory], data[location.directory])
             if location.directory in data
             else location
             for location in locations
         ]
 
-    def _heard(self, location: Location, file: File, data: bytes) -> Location:
+    def _with_schema(self, location: Location, file: File, data: bytes) -> Location:
         if data not in self._parsed:
             try:
                 self._parsed[data] = parse_schema(file.path, data)
@@ -227,7 +235,7 @@ class TableSpecs:
         if left is None:
             return location
         self._left[location.directory] = left
-        return replace(location, told=told(data))
+        return replace(location, declared=declared(data))
 
 
 def _wider(one: ColumnSpec, other: ColumnSpec) -> ColumnSpec:

@@ -14,7 +14,7 @@ import pyarrow as pa
 from sawlog import api
 from sawlog.damage import Findings
 from sawlog.deephaven_table.dataset import DeephavenTableContents
-from sawlog.deephaven_table.fragments import RowRange, headers_of
+from sawlog.deephaven_table.fragments import RowRange
 from sawlog.deephaven_table.groups.grouping import GroupComparison, comparable
 from sawlog.deephaven_table.views import column_grouping
 from sawlog.errors import FormatError, OptionError
@@ -249,17 +249,16 @@ class _Check:
 
     def _begin(self) -> None:
         """Look at the columns and their groups."""
-        held = self._fragments[0].specs if self._fragments else self._specs
+        held = self._fragments[0].verdict.specs if self._fragments else self._specs
         for name in self._specs:
             if name in held:
                 self._found.columns[name] = ValidatedColumn(held[name].type.value)
         for fragment in self._fragments[:1]:
-            headers = headers_of(fragment.location, fragment)
-            for name, column in fragment.location.columns.items():
+            for name, column in fragment.verdict.location.columns.items():
                 if name not in self._found.columns:
                     continue
                 try:
-                    grouping = column_grouping(column, headers, fragment.rows.count, fragment.scan.storage)
+                    grouping = column_grouping(column, fragment.verdict, fragment.scan.storage)
                 except FormatError as error:
                     self._problems.append(f"column {name!r}: {error}")
                     continue

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +10,6 @@ import pyarrow as pa
 
 from sawlog.arrow import array_of
 from sawlog.deephaven_table import layout
-from sawlog.deephaven_table.fragments import headers_of
 from sawlog.deephaven_table.groups.grouping import Grouping, read_grouping
 from sawlog.deephaven_table.infer import adjust
 from sawlog.deephaven_table.location import read_metadata
@@ -20,9 +19,8 @@ from sawlog.format import FILE_COLUMN, OFFSET_COLUMN, Fragment
 
 if TYPE_CHECKING:
     from sawlog.damage import Findings
-    from sawlog.deephaven_table.checkpoint import Rows
-    from sawlog.deephaven_table.location import ColumnFiles, Headers, Location
-    from sawlog.deephaven_table.types import ColumnSpec
+    from sawlog.deephaven_table.checkpoint import Verdict
+    from sawlog.deephaven_table.location import ColumnFiles
     from sawlog.storage import Storage
 
 _PLACE = (
@@ -63,20 +61,20 @@ GROUPS_SCHEMA = pa.schema(
 BATCH_GROUPS = 64 << 10
 
 
-def column_grouping(column: ColumnFiles, headers: Headers, rows: int, storage: Storage) -> Grouping | None:
+def column_grouping(column: ColumnFiles, verdict: Verdict, storage: Storage) -> Grouping | None:
     """The grouping of a column; None when it has none.
 
     Raises:
         FormatError: When the metadata cannot be read, or its groups are not the rows of the location.
     """
     data = column.data
-    header = headers.of(column, layout.DATA) if data is not None else None
+    header = verdict.headers.of(column, layout.DATA) if data is not None else None
     if data is None or header is None or not header.metadata_size:
         return None
     metadata = read_metadata(data, column.files.get(layout.OVERFLOW), header, storage)
     grouping = read_grouping(metadata, data.path)
     if grouping is not None:
-        grouping.check(rows, data.path)
+        grouping.check(verdict.rows.count, data.path)
     return grouping
 
 
@@ -85,17 +83,13 @@ class LocationView(Fragment):
     """What is known of one location.
 
     Attributes:
-        location: The location.
-        specs: Types of its columns.
-        rows: How many rows it has.
+        verdict: What the location is.
     """
 
-    location: Location
-    specs: Mapping[str, ColumnSpec]
-    rows: Rows
+    verdict: Verdict
 
     def _place(self, name: str) -> dict[str, Any]:
-        location = self.location
+        location = self.verdict.location
         return {
             "location": location.directory,
             "internal_partition": location.internal_partition,
@@ -117,20 +111,20 @@ class LocationColumns(LocationView):
 
     def decode(self, schema: pa.Schema, findings: Findings) -> Iterator[pa.RecordBatch]:
         """See `Fragment.decode`."""
-        headers = headers_of(self.location, self)
-        names = [*self.location.columns, *(name for name in self.specs if name not in self.location.columns)]
-        yield self._batch([self._column(name, headers, findings) for name in names], schema, findings)
+        names = {**self.verdict.location.columns, **self.verdict.specs}
+        yield self._batch([self._column(name, findings) for name in names], schema, findings)
 
-    def _column(self, name: str, headers: Headers, findings: Findings) -> dict[str, Any]:
-        spec = self.specs.get(name)
-        column = self.location.columns.get(name)
+    def _column(self, name: str, findings: Findings) -> dict[str, Any]:
+        headers, rows = self.verdict.headers, self.verdict.rows
+        spec = self.verdict.specs.get(name)
+        column = self.verdict.location.columns.get(name)
         facts: dict[str, Any] = {
             **dict.fromkeys(COLUMNS_SCHEMA.names),
             **self._place(name),
             "files": [],
             "size": 0,
-            "rows": self.rows.count,
-            "row_count_source": self.rows.source,
+            "rows": rows.count,
+            "row_count_source": rows.source,
         }
         if spec is not None:
             spec = adjust(spec, column) if column is not None else spec
@@ -147,7 +141,7 @@ class LocationColumns(LocationView):
                 "data_start": header.data_start,
                 "metadata_size": header.metadata_size,
             }
-            grouping = readable_grouping(column, headers, self.rows.count, self.scan.storage, findings)
+            grouping = readable_grouping(column, self.verdict, self.scan.storage, findings)
             facts["groups"] = None if grouping is None else len(grouping)
         if layout.SYMBOL_OFFSETS in column.files:
             table = load_symbols(
@@ -163,9 +157,8 @@ class LocationGroups(LocationView):
 
     def decode(self, schema: pa.Schema, findings: Findings) -> Iterator[pa.RecordBatch]:
         """See `Fragment.decode`."""
-        headers = headers_of(self.location, self)
-        for name, column in self.location.columns.items():
-            grouping = readable_grouping(column, headers, self.rows.count, self.scan.storage, findings)
+        for name, column in self.verdict.location.columns.items():
+            grouping = readable_grouping(column, self.verdict, self.scan.storage, findings)
             for first in range(0, len(grouping) if grouping is not None else 0, BATCH_GROUPS):
                 rows = [
                     {
@@ -180,12 +173,10 @@ class LocationGroups(LocationView):
                 yield self._batch(rows, schema, findings)
 
 
-def readable_grouping(
-    column: ColumnFiles, headers: Headers, rows: int, storage: Storage, findings: Findings
-) -> Grouping | None:
+def readable_grouping(column: ColumnFiles, verdict: Verdict, storage: Storage, findings: Findings) -> Grouping | None:
     """The grouping of a column; metadata that cannot be read is optional, so it is counted and does no other harm."""
     try:
-        return column_grouping(column, headers, rows, storage)
+        return column_grouping(column, verdict, storage)
     except FormatError:
         findings.notes["unreadable groupings"] += 1
         return None
