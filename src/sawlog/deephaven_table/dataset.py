@@ -23,7 +23,7 @@ from sawlog.deephaven_table.groups.grouping import GroupComparison, comparable
 from sawlog.deephaven_table.layout import Kind
 from sawlog.deephaven_table.location import Location
 from sawlog.deephaven_table.specs import TableSpecs
-from sawlog.deephaven_table.tree import distinct, escaping_files, find_links, find_locations
+from sawlog.deephaven_table.tree import TreeWalk, find_locations
 from sawlog.deephaven_table.types import PARTITION_KEY, TYPE_KEY, ColumnSpec
 from sawlog.deephaven_table.views import (
     COLUMNS_SCHEMA,
@@ -59,10 +59,10 @@ class DeephavenTableContents(Contents):
         self._options: ReadOptions = scan.options
         self._storage = scan.storage
         self._verdicts: dict[str, Verdict] = {}
-        links = find_links(scan.roots)
-        found = self._choose(distinct(find_locations([*files, *links.inner], self._options.layout, scan.storage)))
+        walk = TreeWalk(scan.roots, files)
+        found = self._choose(find_locations(walk, files, self._options.layout, scan.storage))
         every = [file for location in found for file in location.files]
-        self._links = {**escaping_files(found, scan.roots), **links.escaping}
+        self._links = {**walk.escaping_files(found), **walk.escaping}
         safe = found
         if self._links:
             safe = [one.with_files(file for file in one.files if file.path not in self._links) for one in found]

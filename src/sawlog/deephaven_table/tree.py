@@ -8,7 +8,6 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from sawlog.deephaven_table import layout
@@ -29,19 +28,25 @@ _LISTERS = 16
 _UNSAFE = re.compile(r"[\x00-\x1f\x7f]")
 
 
-def find_locations(files: Sequence[File], wanted: Layout, storage: Storage) -> list[Location]:
+def find_locations(walk: TreeWalk, files: Sequence[File], wanted: Layout, storage: Storage) -> list[Location]:
     """The locations that files lie in, by table, column partition and internal partition.
 
     A directory is listed again: its files may have grown, and names that begin with an underscore are names of columns.
     Files that were named by themselves stand for their columns.
 
+    Args:
+        walk: Has been through what the user named.
+        files: The files.
+        wanted: The tree that the locations are in.
+        storage: Where they are.
+
     Raises:
         FormatError: For a directory whose name would lead out of the tree.
     """
     directories: dict[str, list[File]] = {}
-    for file in files:
-        directories.setdefault(posixpath.dirname(file.path) or ".", []).append(file)
-    listed = _list(list(directories), storage)
+    for file in (*files, *walk.inner):
+        directories.setdefault(_directory(file), []).append(file)
+    listed = walk.listed | _list([name for name in directories if name not in walk.listed], storage)
     locations = []
     for directory, found in directories.items():
         if any(file.name == layout.TABLE_PARQUET for file in listed[directory]):
@@ -58,7 +63,11 @@ def find_locations(files: Sequence[File], wanted: Layout, storage: Storage) -> l
         location = place(directory, wanted).with_files(chosen)
         if location.columns or location.other(layout.TABLE_SIZE) is not None:
             locations.append(location)
-    return sorted(locations, key=_order)
+    return distinct(sorted(locations, key=_order))
+
+
+def _directory(file: File) -> str:
+    return posixpath.dirname(file.path) or "."
 
 
 def place(directory: str, wanted: Layout) -> Location:
@@ -95,57 +104,66 @@ def _complete(directory: str, kind: str, *parts: str) -> None:
         raise FormatError(f"{directory}: too few directories above it for the {kind} layout")
 
 
-@dataclass(frozen=True, slots=True)
-class Links:
-    """Links in what was named, of local files and directories.
+class TreeWalk:
+    """A walk down the local directories that the user named, through links that stay inside of them.
 
-    Attributes:
-        escaping: Those that lead out of it, and where to.
-        inner: Files in linked directories that stay inside.
-    """
-
-    escaping: dict[str, str]
-    inner: tuple[File, ...]
-
-
-def find_links(roots: Sequence[str]) -> Links:
-    """Linked directories below what the user named: followed where they stay inside of it.
+    Each directory is listed once. No directory is walked through more than a few links.
 
     Args:
         roots: What the user named.
-    """
-    walk = _LinkWalk([os.path.realpath(root) for root in roots if not is_remote(root)])
-    for root in roots:
-        if not is_remote(root) and os.path.isdir(root):
-            walk.down(root, linked=False)
-    return Links(walk.escaping, tuple(walk.inner.values()))
+        files: The files that were found there: their directories' listings are kept.
 
-
-class _LinkWalk:
-    """A walk down directories, through the links in them. No directory is walked through more than a few links.
-
-    Args:
-        roots: Real paths that links may lead into.
+    Attributes:
+        listed: Those listings: all files, by directory, those with hidden names included.
+        inner: Files in linked directories that stay inside.
+        escaping: Linked directories that lead out of what was named, and where to.
     """
 
-    def __init__(self, roots: Sequence[str]) -> None:
-        self._roots = roots
+    def __init__(self, roots: Sequence[str], files: Sequence[File]) -> None:
+        self._roots = [os.path.realpath(root) for root in roots if not is_remote(root)]
+        self._holding = {_directory(file) for file in files}
         self._visits: Counter[str] = Counter()
+        self._links: set[str] = set()
+        self.listed: dict[str, list[File]] = {}
+        self.inner: list[File] = []
         self.escaping: dict[str, str] = {}
-        self.inner: dict[str, File] = {}
+        for root in roots:
+            if not is_remote(root) and os.path.isdir(root):
+                self._down(root.rstrip("/") or root, linked=False)
 
-    def down(self, directory: str, *, linked: bool) -> None:
+    def escaping_files(self, locations: Iterable[Location]) -> dict[str, str]:
+        """Files of locations that are links out of what was named, and where to."""
+        found: dict[str, str] = {}
+        for location in locations:
+            links = [file.path for file in location.files if self._is_link(location.directory, file.path)]
+            allowed = [*self._roots, os.path.realpath(location.directory)] if links else []
+            found |= {link: to for link in links if not _inside(to := os.path.realpath(link), allowed)}
+        return found
+
+    def _is_link(self, directory: str, path: str) -> bool:
+        if directory in self.listed:
+            return path in self._links
+        return not is_remote(path) and os.path.islink(path)
+
+    def _down(self, directory: str, *, linked: bool) -> None:
         """Walk down a directory; in linked ones, note the files too."""
         with os.scandir(directory) as found:
             entries = sorted(found, key=lambda entry: entry.name)
+        if linked or directory in self._holding:
+            # Spelled as `Storage.files_in` does: files in the current directory have nothing in front of them.
+            paths = {entry.name if directory == "." else entry.path: entry for entry in entries if entry.is_file()}
+            listed = [File(path, entry.stat().st_size, explicit=False) for path, entry in paths.items()]
+            self._links |= {path for path, entry in paths.items() if entry.is_symlink()}
+            self.listed[directory] = listed
+            if linked:
+                self.inner += [file for file in listed if not hidden(file.name) and file.path not in self._links]
         for entry in entries:
             if not entry.is_dir():
-                if linked and not hidden(entry.name) and entry.is_file() and not entry.is_symlink():
-                    self.inner[entry.path] = File(entry.path, entry.stat().st_size, explicit=False)
-            elif entry.is_symlink():
+                continue
+            if entry.is_symlink():
                 self._follow(entry.path, entry.name)
             elif not hidden(entry.name):
-                self.down(entry.path, linked=linked)
+                self._down(entry.path, linked=linked)
 
     def _follow(self, link: str, name: str) -> None:
         target = os.path.realpath(link)
@@ -155,36 +173,25 @@ class _LinkWalk:
             return  # it is what this walk goes through
         elif not hidden(name) and self._visits[target] < _MAX_NAMES:
             self._visits[target] += 1
-            self.down(link, linked=True)
+            self._down(link, linked=True)
 
 
-def distinct(locations: Iterable[Location]) -> list[Location]:
+def distinct(locations: Sequence[Location]) -> list[Location]:
     """Every location once, whatever links lead to it: by the name that says most, then by its own."""
     found: dict[str, Location] = {}
+    if len(locations) < 2:
+        return list(locations)
     for location in locations:
         real = location.directory if is_remote(location.directory) else os.path.realpath(location.directory)
         other = found.get(real)
         if other is None or _rank(location, real) < _rank(other, real):
             found[real] = location
-    return [location for location in locations if location in found.values()]
+    kept = {location.directory for location in found.values()}
+    return [location for location in locations if location.directory in kept]
 
 
 def _rank(location: Location, real: str) -> tuple[bool, bool]:
     return location.layout == "splayed", os.path.abspath(location.directory) != real
-
-
-def escaping_files(locations: Iterable[Location], roots: Sequence[str]) -> dict[str, str]:
-    """Files that are links out of what was named, and where to."""
-    real = [os.path.realpath(root) for root in roots if not is_remote(root)]
-    found = {}
-    for location in locations:
-        if is_remote(location.directory):
-            continue
-        allowed = [*real, os.path.realpath(location.directory)]
-        for file in location.files:
-            if os.path.islink(file.path) and not _inside(target := os.path.realpath(file.path), allowed):
-                found[file.path] = target
-    return found
 
 
 def _inside(path: str, roots: Iterable[str]) -> bool:
