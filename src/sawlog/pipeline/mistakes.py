@@ -27,12 +27,12 @@ class MistakeError(ValueError):
     """A rule of the file that is broken, for validators of models.
 
     Args:
-        told: What is wrong.
+        message: What is wrong.
         key: Where, from the model's own table on; the table itself, if there is none.
     """
 
-    def __init__(self, told: str, *key: str) -> None:
-        super().__init__(told)
+    def __init__(self, message: str, *key: str) -> None:
+        super().__init__(message)
         self.key = key
 
 

@@ -83,7 +83,7 @@ class Run:
         plan: What to run.
         report: Called with every batch, as soon as it is over.
         stop: Set it to end streams in good order; what they have not finished is repeated by the next run.
-        tell: Called with what a user should know of, such as that a stream is tried again.
+        warn: Called with what a user should know of, such as that a stream is tried again.
     """
 
     def __init__(
@@ -91,19 +91,19 @@ class Run:
         plan: Plan,
         report: Report,
         stop: threading.Event | None = None,
-        tell: Callable[[str], None] = logger.warning,
+        warn: Callable[[str], None] = logger.warning,
     ) -> None:
         self._plan = plan
         self._pipeline = plan.pipeline
         self._report = report
         self._stop = stop or threading.Event()
-        self._tell = tell
+        self._warn = warn
         self._totals = Totals()
         self._told: Counter[str] = Counter()
         self._ended = 0
 
     def __call__(self) -> Totals:
-        """Run until everything is read, or a stream is told to stop.
+        """Run until everything is read, or a stream is stopped.
 
         Raises:
             PipelineError: When a sink or a source fails; what other sinks have taken stays.
@@ -129,7 +129,7 @@ class Run:
                 if not error.transient or failures > RETRIES:
                     raise
                 pause = FIRST_PAUSE * 2 ** (failures - 1)
-                self._tell(f"{error}; trying again in {pause:g} s ({failures} of {RETRIES})")
+                self._warn(f"{error}; trying again in {pause:g} s ({failures} of {RETRIES})")
                 if not self._stop.wait(pause):
                     continue
             return

@@ -57,5 +57,5 @@ def _check_version(pipeline: Pipeline) -> None:
     needed = ".".join(map(str, _STREAMS_SINCE))
     for sink in filter(None, [*pipeline.sinks, pipeline.quarantine]):
         if sink.own:
-            told = f"a stream into {sink.format} needs PySpark {needed} or newer; found {version}"
-            raise pipeline.document.error((*sink.key, "format"), told)
+            message = f"a stream into {sink.format} needs PySpark {needed} or newer; found {version}"
+            raise pipeline.document.error((*sink.key, "format"), message)

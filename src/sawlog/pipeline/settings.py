@@ -397,8 +397,8 @@ class Pipeline(_Table):
                     'the pipeline is a batch; say mode = "stream" in [pipeline]', "sources", name, "stream"
                 )
             if source.on_damage == "quarantine" and self.quarantine is None:
-                told = "the file has no [quarantine], which says where damage is written"
-                raise MistakeError(told, "sources", name, "on_damage")
+                message = "the file has no [quarantine], which says where damage is written"
+                raise MistakeError(message, "sources", name, "on_damage")
         for name, sink in self.named_sinks.items():
             self._check_sink(name, sink)
         if self.quarantine is not None and self.mode == "stream" and self.quarantine.gives("mode"):
@@ -408,8 +408,8 @@ class Pipeline(_Table):
     def _check_sink(self, name: str, sink: Sink) -> None:
         known = [*self.sources, *self.steps]
         if sink.source not in known:
-            told = f"no source or step is called {sink.source!r}; there are {', '.join(known)}"
-            raise MistakeError(told, "sinks", name, "from")
+            message = f"no source or step is called {sink.source!r}; there are {', '.join(known)}"
+            raise MistakeError(message, "sinks", name, "from")
         if self.mode == "stream" and sink.gives("mode"):
             raise MistakeError("streams have output_mode: append, update or complete", "sinks", name, "mode")
         if self.mode == "batch" and sink.gives("output_mode"):

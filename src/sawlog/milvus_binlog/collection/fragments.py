@@ -115,7 +115,7 @@ class BatchFragment(Fragment):
                 for one in missing if told else ():
                     findings.damage(one.damage)
                 if missing:
-                    self._tell(join, columns, findings)
+                    self._report(join, columns, findings)
                     return
                 try:
                     yield from join.batches()
@@ -124,12 +124,12 @@ class BatchFragment(Fragment):
                     if lost is None:
                         raise
                     if findings.on_damage != "fail":
-                        self._tell(join, columns, findings, lost)
+                        self._report(join, columns, findings, lost)
                     yield from join.batches()
                     if findings.on_damage == "fail":
-                        self._tell(join, columns, findings, lost)
+                        self._report(join, columns, findings, lost)
             except UnreadableError as error:
-                self._tell(join, columns, findings, error.damage)
+                self._report(join, columns, findings, error.damage)
 
     def _unread(self, join: _Join, findings: Findings) -> list[Missing]:
         """Why wanted fields cannot be read. Those that no schema names are wanted by nobody, and reported once."""
@@ -148,7 +148,7 @@ class BatchFragment(Fragment):
         shared = replace(self.shared, raw=True, history=False, until=None, since=None)
         return replace(self, projection=projection, shared=shared, deltas=(), across=(), reported=(), replaced=None)
 
-    def _tell(self, join: _Join, columns: Columns, findings: Findings, damage: Damage | None = None) -> None:
+    def _report(self, join: _Join, columns: Columns, findings: Findings, damage: Damage | None = None) -> None:
         """All that is wrong with a batch of which rows are lost."""
         lenient = findings.on_damage != "fail"
         read = join.wanted.values() if lenient else ()
