@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import numpy as np
 
 from sawlog.chain.kernels import record_type
-from sawlog.kernels.intern import mixed
+from sawlog.kernels.intern import hash_string, mixed
 from sawlog.kernels.jit import kernel, wide_kernel
 from sawlog.kernels.signature import Array, Bytes, Int64, Int64s, OutUInt64s, Record, UInt64s
 
@@ -100,15 +100,5 @@ def hash_slices(ends: Int64s, data: Bytes, out: OutUInt64s) -> None:
         out: uint64, one per value.
     """
     for row in range(len(out)):
-        start, end = ends[row], ends[row + 1]
-        state = mixed(np.uint64(end - start) + _GOLDEN)
-        word = np.uint64(0)
-        held = 0
-        for at in range(start, end):
-            word = word << np.uint64(8) | np.uint64(data[at])
-            held += 1
-            if held == 8:
-                state = mixed(state ^ word) + _GOLDEN
-                word = np.uint64(0)
-                held = 0
-        out[row] = mixed(state ^ word)
+        start, end = np.uint64(ends[row]), np.uint64(ends[row + 1])
+        out[row] = hash_string(data, start, end - start, _GOLDEN)
