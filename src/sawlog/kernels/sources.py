@@ -100,9 +100,8 @@ class Source:
         if isinstance(statement, ast.Import | ast.ImportFrom):
             self._imported |= self._imports(statement)
             return
-        if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant):
-            return
-        if isinstance(statement, ast.If) and ast.unparse(statement.test) in _NEVER and not statement.orelse:
+        is_never = isinstance(statement, ast.If) and ast.unparse(statement.test) in _NEVER and not statement.orelse
+        if is_never or (isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)):
             return
         place = len(self._statements)
         self._statements.append(statement)
@@ -138,10 +137,8 @@ class Source:
         """The syntax of a statement, the names in it, also those in texts, and what it takes from other modules."""
         statement = _Code().visit(self._statements[place])
         free = set(_free(symtable.symtable(ast.unparse(statement), self.path, "exec")))
-        plain: set[str] = set()
-        parents: set[str] = set()
-        uses: set[Use] = set()
-        taken: set[ast.expr] = set()
+        plain, parents = set[str](), set[str]()
+        uses, taken = set[Use](), set[ast.expr]()
         for node in ast.walk(statement):
             if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
                 if node.value.id in free and node.value.id in self._imported:
