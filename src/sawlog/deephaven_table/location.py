@@ -377,10 +377,6 @@ class Headers:
         """The column version of the location."""
         return self._given.version or self._judged.version
 
-    def judge(self) -> None:
-        """Find the column version out now, before copies of this go to other processes."""
-        _ = self.version
-
     @property
     def assumes_version(self) -> bool:
         """Whether nothing proves the column version."""
