@@ -76,6 +76,9 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
             .config("spark.jars", sawlog.spark.spark_jar() if WITH_JAR else "")
             .getOrCreate()
         )
+    # Spark has its environment now. What tests start next to it must not find these formats.
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
         yield session
         session.stop()
 
