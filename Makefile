@@ -129,6 +129,7 @@ types: $(VENV)/.dev ## Check types with mypy
 
 .PHONY: docs
 docs: $(VENV)/.dev ## Build the documentation into site/
+	$(BIN)/python tools/reference.py
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 .PHONY: docs-serve

@@ -22,6 +22,7 @@ from sybil.parsers.markdown import SkipParser
 from sybil.parsers.markdown.lexers import FencedCodeBlockLexer
 
 from sawlog.cli.app import run as run_sawlog
+from tools import reference
 
 ROOT = Path(__file__).resolve().parents[1]
 VALUE = re.compile(r"#\s+(?P<value>\d+|True|False|b?'[^']*'|\[.*\]|\(\d.*\))(?:\b.*|)$")
@@ -131,9 +132,9 @@ def blocks(page: str, *evaluators: Callable[[Example], None]) -> list[Example]:
 
 
 def pages() -> list[str]:
-    """Every page for users."""
+    """Every page for users; the written reference has signatures, and nothing to type."""
     found = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]
-    return sorted(str(path.relative_to(ROOT)) for path in found)
+    return sorted(str(path.relative_to(ROOT)) for path in found if path != reference.PAGE)
 
 
 def read_page(

@@ -14,6 +14,7 @@ import pytest
 import sawlog
 from tests import documents_world as worlds
 from tests.documents import ROOT, blocks, pages, parsed, python, read_page
+from tools import reference
 
 ELSEWHERE = {
     "docs/adding-a-format.md": "tests/tfrecord_example compares every block with the package",
@@ -92,6 +93,10 @@ def test_the_reference_covers_what_is_public() -> None:
             if f"{module.__name__}.{name}" not in named and id(getattr(module, name)) not in documented:
                 missing.append(f"{module.__name__}.{name}")
     assert missing == []
+
+
+def test_code_hosts_show_the_reference_that_the_site_has() -> None:
+    assert reference.PAGE.read_text("utf-8") == reference.reference(), "run make docs"
 
 
 @pytest.mark.parametrize("page", ON_SPARK)

@@ -1,0 +1,108 @@
+"""The reference as Markdown that a code host shows: writes docs/api.md from docstrings and the directives of pages.
+
+    .venv/bin/python tools/reference.py
+
+The site has the same by mkdocstrings, whose directives a code host shows as they are. A test compares the page with
+what is written now.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import griffe
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGE = ROOT / "docs" / "api.md"
+PAGES = ("python.md", "reference.md", "testing.md")
+DIRECTIVE = re.compile(r"^::: (?P<name>\S+)(?P<options>(?:\n {4}.*)*)", re.MULTILINE)
+MEMBERS = re.compile(r"members: \[(.*)\]")
+WIDTH = 100
+"""Of a signature on one line."""
+TITLES = {
+    "parameters": "Arguments",
+    "attributes": "Attributes",
+    "returns": "Returns",
+    "yields": "Yields",
+    "raises": "Raises",
+}
+INTRODUCTION = """# Functions and classes
+
+Signatures, arguments, results and errors of everything public, in the order of the pages that explain it.
+`tools/reference.py` writes this page from the docstrings.
+"""
+
+
+def reference() -> str:
+    """The page."""
+    package = griffe.load("sawlog", search_paths=[ROOT / "src"], docstring_parser="google")
+    parts = [INTRODUCTION]
+    for page in PAGES:
+        source = (ROOT / "docs" / page).read_text("utf-8")
+        title = source.partition("\n")[0].removeprefix("# ")
+        entries = {}
+        for directive in DIRECTIVE.finditer(source):
+            found = package[directive["name"].removeprefix("sawlog.")]
+            short = package.members.get(found.name)
+            same = short is not None and short.canonical_path == found.canonical_path
+            name = f"sawlog.{found.name}" if same else directive["name"]
+            members = MEMBERS.search(directive["options"])
+            entries[name] = list(described(found, name, members[1].split(", ") if members else None))
+        index = " · ".join(f"[`{name}`](#{name.replace('.', '').lower()})" for name in entries)
+        parts += [f"## {title}\n", f"Explained in [{title}]({page}).\n", index + "\n"]
+        parts += [paragraph for entry in entries.values() for paragraph in entry]
+    return "\n".join(parts)
+
+
+def described(found: Any, name: str, members: list[str] | None, level: int = 3) -> Iterator[str]:
+    """An object and its members, paragraph by paragraph. Without names, those of a class that are documented."""
+    one = found.final_target if found.is_alias else found
+    yield f"{'#' * level} `{name}`\n"
+    if not one.is_module:
+        yield f"```python\n{signature(one)}\n```\n"
+    for section in one.docstring.parsed if one.docstring else ():
+        title = TITLES.get(section.kind.value)
+        yield listed(title, section.value) if title else f"{section.value}\n"
+    if members is None and one.is_class:
+        members = [each for each, member in one.members.items() if each[0] != "_" and member.has_docstring]
+    for each in members or ():
+        yield from described(one[each], f"{one.name}.{each}", None, level + 1)
+
+
+def signature(one: Any) -> str:
+    """How it is called, or what it is."""
+    if one.is_attribute:
+        value = f" = {one.value}" if one.value is not None and "property" not in one.labels else ""
+        return f"{one.name}{f': {one.annotation}' if one.annotation is not None else ''}{value}"
+    before = f"class {one.name}" if one.is_class else f"def {one.name}"
+    after = "" if one.is_class or one.returns is None else f" -> {one.returns}"
+    written: list[str] = []
+    kind = griffe.ParameterKind
+    keywords = False
+    for each in one.parameters:
+        if each.name not in ("self", "cls"):
+            if each.kind is kind.keyword_only and not keywords:
+                written.append("*")
+            keywords |= each.kind in (kind.keyword_only, kind.var_positional)
+            star = {kind.var_positional: "*", kind.var_keyword: "**"}.get(each.kind, "")
+            default = f" = {each.default}" if each.default is not None and not star else ""
+            written.append(f"{star}{each.name}: {each.annotation}{default}")
+    whole = f"{before}({', '.join(written)}){after}"
+    return (
+        whole if len(whole) <= WIDTH else "\n".join([f"{before}(", *(f"    {each}," for each in written), f"){after}"])
+    )
+
+
+def listed(title: str, values: Any) -> str:
+    """A list of what a section of a docstring names; results and errors are named by their types."""
+    lines = [
+        f"- `{getattr(one, 'name', None) or one.annotation}`: {' '.join(one.description.split())}\n" for one in values
+    ]
+    return f"**{title}**\n\n{''.join(lines)}"
+
+
+if __name__ == "__main__":
+    PAGE.write_text(reference(), "utf-8")
