@@ -148,7 +148,11 @@ def plain_array(kind: ColumnType, values: NDArray[Any], target: pa.DataType, *, 
         return _booleans(values, FIXED[kind])
     nulls = None
     if sentinels and any(holds(values, pattern) for pattern in _NULLS[kind]):
-        nulls = bitmap(np.logical_and.reduce([values != pattern for pattern in _NULLS[kind]]))
+        first, *others = _NULLS[kind]
+        valid = values != first
+        for pattern in others:
+            valid &= values != pattern
+        nulls = bitmap(valid)
     if pa.types.is_string(target):
         return characters(values, nulls)
     if nulls is None:
