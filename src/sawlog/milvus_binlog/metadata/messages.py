@@ -52,7 +52,7 @@ class Message:
 
     def first(self) -> Any:
         """The first declared field that is there, as of a oneof; `None` when there is none."""
-        fields = (one for one in vars(type(self)).values() if isinstance(one, Field))
+        fields = [one for one in vars(type(self)).values() if isinstance(one, Field)] if self.values else []
         return next((one.kind(self.values[one.number]) for one in fields if one.number in self.values), None)
 
 
@@ -69,7 +69,10 @@ class Field(Generic[T]):
 
 def integer(values: Sequence[Value]) -> int:
     """An integer, as int64; 0 when there is none."""
-    return _signed(next((one for one in reversed(values) if isinstance(one, int)), 0))
+    for value in reversed(values):
+        if isinstance(value, int):
+            return value - (1 << 64) if value >= 1 << 63 else value
+    return 0
 
 
 def boolean(values: Sequence[Value]) -> bool:
@@ -82,12 +85,12 @@ def integers(values: Sequence[Value]) -> list[int]:
     found: list[int] = []
     for value in values:
         if isinstance(value, int):
-            found.append(_signed(value))
+            found.append(integer([value]))
             continue
         at = 0
         while at < len(value):
             one, at = _varint(value, at, "packed integers")
-            found.append(_signed(one))
+            found.append(integer([one]))
     return found
 
 
@@ -105,7 +108,10 @@ def floating(values: Sequence[Value]) -> float:
 
 def raw(values: Sequence[Value]) -> bytes:
     """Bytes; empty when there are none."""
-    return next((one for one in reversed(values) if isinstance(one, bytes)), b"")
+    for value in reversed(values):
+        if isinstance(value, bytes):
+            return value
+    return b""
 
 
 def text(values: Sequence[Value]) -> str:
@@ -126,10 +132,6 @@ def nested(kind: type[M]) -> Callable[[Sequence[Value]], M]:
 def repeated(kind: type[M]) -> Callable[[Sequence[Value]], list[M]]:
     """Repeated messages."""
     return lambda values: [kind(one) for one in values if isinstance(one, bytes)]
-
-
-def _signed(value: int) -> int:
-    return value - (1 << 64) if value >= 1 << 63 else value
 
 
 def _varint(data: bytes, at: int, what: str) -> tuple[int, int]:
