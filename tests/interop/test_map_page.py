@@ -217,6 +217,21 @@ def test_every_place_has_an_address(load: Any, pages: dict[str, Path]) -> None:
         assert page.evaluate("state.from") == 0
 
 
+def test_a_page_begins_with_a_file_that_was_read_and_one_value_has_no_gaps(browser: Any, tmp_path: Path) -> None:
+    golden = Path(__file__).parents[1] / "golden"
+    page = browser.new_page()
+    database = golden / "leveldb_database" / "pebble-2.1.7-minlz" / "db"
+    assert main(["map", str(database), "--output", str(tmp_path / "database.html")]) == 0
+    page.goto((tmp_path / "database.html").as_uri())
+    assert page.evaluate("FILES[0].unread == FILES[0].size")
+    assert page.evaluate("state.file.unread < state.file.size")
+    table = golden / "leveldb_table" / "rocksdb" / "11-zstd.sst"
+    assert main(["map", str(table), "--output", str(tmp_path / "table.html")]) == 0
+    page.goto((tmp_path / "table.html").as_uri())
+    assert "sequence along the file: 0 to 0; 0 steps back" in page.inner_text("#charts")
+    page.close()
+
+
 def test_charts_have_keys_hover_text_and_a_table(load: Any) -> None:
     page = load("times")
     figures = page.locator("figure.picture")

@@ -161,6 +161,14 @@ def test_rows_at_one_place_share_its_bytes(tmp_path: Path) -> None:
     assert (file.rows, found.order) == (3, ("sequence", "number"))
 
 
+def test_the_last_row_ends_before_what_follows_the_rows() -> None:
+    """A table's index and properties belong to no row."""
+    (file,) = mapped(TABLE_GOLDEN / "leveldb_table" / "rocksdb" / "11-zstd.sst").files
+    assert file.account.header > 1000
+    assert file.complete
+    assert sum(size for _, size in file.spans) == file.account.record
+
+
 def test_order_steps_back_and_gaps(tmp_path: Path) -> None:
     times = [*range(0, 1000, 10), *range(500, 900, 10), 90_000]
     table = pa.table({"t": pa.array(times).cast(pa.timestamp("ms", "UTC")), "x": list(range(len(times)))})

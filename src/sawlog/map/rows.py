@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -45,12 +45,16 @@ class Rows:
     Args:
         batches: Batches with a column of offsets, ascending.
         column: Its name.
-        end: Where the last row ends, at the latest.
+        end: Where the last row ends, at the latest, by where the first one begins; asked when all batches are there.
         lost: Where damage begins, ascending, as far as it was seen: no row reaches into it.
     """
 
     def __init__(
-        self, batches: Iterator[pa.RecordBatch], column: str, end: int, lost: Sequence[NDArray[np.int64]]
+        self,
+        batches: Iterator[pa.RecordBatch],
+        column: str,
+        end: Callable[[int], int],
+        lost: Sequence[NDArray[np.int64]],
     ) -> None:
         self._batches = batches
         self._column = column
@@ -60,13 +64,16 @@ class Rows:
     def __iter__(self) -> Iterator[Settled]:
         """The batches, in order."""
         held: tuple[pa.RecordBatch, NDArray[np.int64]] | None = None
+        first = 0
         for batch in self._batches:
             starts = values_of(batch.column(self._column), np.int64)
-            if held is not None:
+            if held is None:
+                first = int(starts[0])
+            else:
                 yield self._settled(*held, int(starts[0]))
             held = batch, starts
         if held is not None:
-            yield self._settled(*held, self._end)
+            yield self._settled(*held, self._end(first))
 
     def _settled(self, batch: pa.RecordBatch, starts: NDArray[np.int64], end: int) -> Settled:
         changes = np.flatnonzero(np.diff(starts, prepend=starts[0] - 1))

@@ -293,7 +293,13 @@ def _read_piece(
             yield batch
         drain()
 
-    for some in Rows(drained(), OFFSET_COLUMN, start + length, lost):
+    def end(first: int) -> int:
+        """Of the last row, which neither the tail nor what follows the rows, such as an index, belongs to."""
+        account, begun = findings.account, own.found.account.total
+        after = account.tail + max(0, account.header - max(0, first - begun))
+        return min(start + length, begun + account.total - after) if accounted else start + length
+
+    for some in Rows(drained(), OFFSET_COLUMN, end, lost):
         first = int(some.starts[0]) if first is None else first
         values = order.values(some.batch) if order is not None else NOTHING
         own.levels.add_rows(some.starts, some.sizes, values)

@@ -116,8 +116,7 @@ function drawBins(canvas, file, from, to, value, options) {
   }
   if (high < low) return [null, null];
   if (options.zero) low = 0;
-  if (!(high > low)) high = low + 1;
-  const top = 4, room = height - 8, y = (v) => top + room - (v - low) / (high - low) * room;
+  const top = 4, room = height - 8, y = (v) => top + room - (v - low) / (high - low || 1) * room;
   values.forEach((one, i) => {
     if (!one) return;
     const bin = first + i, left = (bin * file.bin_bytes - from) / (to - from) * width, right = (file.binEnd(bin) - from) / (to - from) * width;
@@ -160,7 +159,7 @@ function drawOrder(canvas, file, selected) {
       context.fillStyle = palette.band;
       context.fillRect(at * wide, height - tall, Math.max(1, wide - 1), tall);
     }
-    if (!all[at]) { context.globalAlpha = 1; context.fillStyle = palette.damage; context.fillRect(at * wide, height - 3, wide, 3); }
+    if (!all[at] && file.order.high > file.order.low) { context.globalAlpha = 1; context.fillStyle = palette.damage; context.fillRect(at * wide, height - 3, wide, 3); }
   }
   context.globalAlpha = 1;
 }
