@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
@@ -142,9 +141,9 @@ class ContainerContents(Contents):
         storage.note(file, self._question, joined(found))
         return found
 
-    @cached_property
+    @property
     def _question(self) -> str:
-        return f"schemas {hashlib.sha256(self.scan.options.known.to_json().encode()).hexdigest()}"
+        return f"schemas {self.scan.options.known.digest}"
 
     @cached_property
     def _fields(self) -> tuple[ViewField, ...]:

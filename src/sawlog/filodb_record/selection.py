@@ -97,12 +97,14 @@ def telling(head: bytes, known: Schemas) -> list[bytes]:
         known: The schemas.
     """
     found: dict[tuple[int, int], bytes] = {}
+    tests = list(enumerate((lambda *_: True, _is_whole, _fits)))
     for record in _records(head):
-        schema = known.by_id(id := _schema_id(record))
-        both = (schema.ingestion, schema.part_key) if schema is not None else ()
-        for number, tells in enumerate((lambda *_: True, _is_whole, _fits)):
-            if (id, number) not in found and any(tells(one, record) for one in both):
-                found[id, number] = bytes(record)
+        id = _schema_id(record)
+        missing = [(number, tells) for number, tells in tests if (id, number) not in found]
+        if missing and (schema := known.by_id(id)) is not None:
+            both = (schema.ingestion, schema.part_key)
+            shown = [number for number, tells in missing if any(tells(one, record) for one in both)]
+            found |= {(id, number): bytes(record) for number in shown}
     return list(dict.fromkeys(found.values()))
 
 

@@ -6,6 +6,7 @@ Python; `BUILT_IN` names the eighteen that FiloDB ships.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import tomllib
@@ -242,6 +243,11 @@ class Schemas(Mapping[str, Schema]):
         if tuple(names) == ("all",):
             return tuple(self._by_id.values())
         return tuple(self.get_schema(name) for name in names)
+
+    @cached_property
+    def digest(self) -> str:
+        """The same for equal definitions, and for no others."""
+        return hashlib.sha256(self.to_json().encode()).hexdigest()
 
     def to_json(self, names: Sequence[str] | None = None) -> str:
         """Definitions of some schemas, of all by default, as `parse` takes them."""
