@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import posixpath
 from collections import Counter
 from collections.abc import Callable, Iterable
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
 from typing import Any, Literal, get_args
 
@@ -74,6 +75,10 @@ class Tail:
     def unfinished(self) -> bool:
         """Whether a record was begun here that may yet be completed by a living writer."""
         return self.status in (TailStatus.TORN, TailStatus.OPEN)
+
+    def of(self, path: str) -> Tail:
+        """The tail of one of several files that are read as one: its text names the file."""
+        return replace(self, detail=f"{posixpath.basename(path)}: {self.detail}")
 
 
 @dataclass(slots=True)

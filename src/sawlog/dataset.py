@@ -383,9 +383,9 @@ class _WarningCollector:
 
     def add(self, fragment: Fragment, findings: Findings) -> None:
         """Take in what a fragment came across."""
-        if self._findings is None or fragment.path != self._path:
+        if self._findings is None or fragment.about != self._path:
             self.report()
-            self._path, self._findings = fragment.path, Findings("skip")
+            self._path, self._findings = fragment.about, Findings("skip")
         self._findings.add(findings)
 
     def report(self) -> None:

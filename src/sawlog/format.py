@@ -112,6 +112,14 @@ class Fragment(ABC):
     path: str
     size: int
 
+    several: ClassVar[bool] = False
+    """Whether `path` is one of the files of a directory that are read as one."""
+
+    @property
+    def about(self) -> str:
+        """What warnings name."""
+        return (posixpath.dirname(self.path) or ".") if self.several else self.path
+
     @property
     def extent(self) -> tuple[int, int]:
         """Offset and length of the bytes of `path` that the fragment accounts for."""
@@ -146,7 +154,7 @@ class Fragment(ABC):
             if delivered.num_rows:
                 yield delivered
         if findings is None:
-            ledger.warn(self.path)
+            ledger.warn(self.about)
 
     def inspect(self, *, every: bool = False) -> Findings:
         """Scan without gathering any column; damage never raises. Lists `every` damage, or the first ones."""

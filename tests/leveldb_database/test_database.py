@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import re
+import shutil
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -220,3 +221,31 @@ def test_damage_in_a_table_of_several_ranges_is_told_once(tmp_path: Path) -> Non
                 list(one.to_batches(findings))
                 found += findings.damages
             assert [damage.offset for damage in found] == [block["offset"]]
+
+
+SHOP = Path(__file__).parents[2] / "examples/data/shop"
+
+
+@pytest.mark.parametrize("view", ["rows", "all", "bedrock"])
+def test_warnings_name_what_is_damaged_and_not_the_manifest(tmp_path: Path, view: str) -> None:
+    database = Path(shutil.copytree(SHOP, tmp_path / "shop"))
+    log = database / "000003.log"
+    data = bytearray(log.read_bytes())
+    data[50_000] ^= 0x20
+    log.write_bytes(data[:-1])
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        sawlog.read(database, view=view, on_damage="skip")
+    damage, tail = [str(one.message) for one in seen if one.category is sawlog.DamageWarning]
+    assert damage.startswith(f"{database}: skipped 15")
+    assert tail.startswith(f"{database}: torn tail of ")
+    assert tail.endswith("was not read: 000003.log: the file ends inside a fragment")
+
+
+def test_the_latest_writes_of_several_logs_name_the_one_with_a_tail(tmp_path: Path) -> None:
+    log = (SHOP / "000003.log").read_bytes()
+    (tmp_path / "000003.log").write_bytes(log)
+    (tmp_path / "000004.log").write_bytes(log[:99_999])
+    with pytest.warns(sawlog.DamageWarning, match=r": torn tail of .*000004\.log: the file ends") as seen:
+        sawlog.read(tmp_path, format="leveldb_log", view="writes", latest=True)
+    assert "000003" not in str(seen[0].message)

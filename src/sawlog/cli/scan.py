@@ -32,7 +32,7 @@ class DamageSummary:
 
     def add(self, fragment: Fragment, findings: Findings) -> None:
         """Take in the findings of one fragment."""
-        self.files.setdefault(fragment.path, Findings("skip")).add(findings)
+        self.files.setdefault(fragment.about, Findings("skip")).add(findings)
 
     @property
     def damaged(self) -> bool:

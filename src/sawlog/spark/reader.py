@@ -257,7 +257,7 @@ def read_share(share: Share | None, schema: StructType) -> Iterator[pa.RecordBat
                 raise
             logger.warning("%s: left out: the file is gone", fragment.path)
             continue
-        for remark in findings.remarks(fragment.path):
+        for remark in findings.remarks(fragment.about):
             logger.warning(remark)
         fragment.scan.storage.confirm()
 

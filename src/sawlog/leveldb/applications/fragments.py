@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import pyarrow as pa
 
@@ -43,6 +43,7 @@ class Decoded(Fragment):
     entries: KeyRange
     whole: KeyRange
     home: Home
+    several: ClassVar = True
 
     def decode(self, schema: pa.Schema, findings: Findings) -> Iterator[pa.RecordBatch]:
         """Decode the entries; columns of bytes only are passed on."""

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -214,6 +214,8 @@ class KeyRange(Fragment):
     low: bytes
     high: bytes | None
 
+    several: ClassVar = True
+
     def decode(self, schema: pa.Schema, findings: Findings) -> Iterator[pa.RecordBatch]:
         """See `Fragment.decode`. Damage is reported when the merging of the files reaches it."""
         from sawlog.leveldb.database.merge import merged
@@ -302,7 +304,7 @@ class KeyRange(Fragment):
             for damage in sorted(ledger.damages, key=lambda one: one.offset):
                 _Forwarded(findings, owned=not self.low).damage(damage)
             if not self.low and ledger.tail is not None and ledger.tail.unfinished:
-                findings.tail = ledger.tail
+                findings.tail = ledger.tail.of(file.path)
             if batches:
                 entries = pa.concat_batches(batches)
                 points = sorted_batch(self._inside(only(entries, deletions=False)))
@@ -349,6 +351,8 @@ class KeyRange(Fragment):
 @dataclass(frozen=True)
 class Orphan(KeyRange):
     """The entries of one file that the MANIFEST does not name; values in blob files stay what leads there."""
+
+    several: ClassVar = False
 
     @classmethod
     def of(cls, request: Request, version: DatabaseVersion, file: File) -> Orphan:

@@ -161,6 +161,7 @@ class ReplayedWrites(Fragment):
     """
 
     ranges: tuple[WriteRange, ...]
+    several: ClassVar = True
 
     def decode(self, schema: pa.Schema, findings: Findings) -> Iterator[pa.RecordBatch]:
         """See `Fragment.decode`."""
@@ -376,6 +377,7 @@ class LatestWrites(Fragment):
     """
 
     ranges: tuple[WriteRange, ...]
+    several: ClassVar = True
 
     def decode(self, schema: pa.Schema, findings: Findings) -> Iterator[pa.RecordBatch]:
         """See `Fragment.decode`. Rows come in the order of their sequence numbers."""
@@ -393,7 +395,7 @@ class LatestWrites(Fragment):
                 findings.rows -= batch.num_rows
                 fold.add(batch)
             if findings.tail is not None and findings.tail.unfinished:
-                unfinished = findings.tail
+                unfinished = findings.tail.of(one.path)
         findings.tail = unfinished or findings.tail
         states = fold.finish()
         findings.rows += states.num_rows
