@@ -1,9 +1,16 @@
-"""Arrow arrays from buffers. `pa.array` of a list or an ndarray pulls pandas in, and copies."""
+"""Arrow arrays from buffers, and buffers of arrays.
+
+`pa.array` of a list or an ndarray, `to_numpy` and `np.asarray` of an array, and functions of Arrow's that are given
+Python's values import pandas where it is installed, which takes longer than most reads.
+"""
 
 from __future__ import annotations
 
 import ctypes
+import datetime as dt
+import math
 from collections.abc import Mapping, Sequence
+from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -38,13 +45,6 @@ class Column:
         return self._buffer.slice(0, used)
 
 
-def copied(values: NDArray[Any]) -> pa.Buffer:
-    """The bytes of values as an Arrow buffer of its own, from Arrow's pool."""
-    column = Column(values.dtype, len(values))
-    column.values[:] = values
-    return column.take(len(values))
-
-
 def fixed_array(kind: pa.DataType, values: NDArray[Any]) -> pa.Array:
     """An array of a fixed-width type over NumPy values, without a copy and without nulls."""
     return pa.Array.from_buffers(kind, len(values), [None, pa.py_buffer(values)])
@@ -60,27 +60,14 @@ def batch_of(arrays: Sequence[pa.Array], schema: pa.Schema, rows: int) -> pa.Rec
 
 def binary_array(ends: NDArray[np.int32], data: Column) -> pa.Array:
     """Binary values: value i is `data[ends[i] : ends[i + 1]]`. Copies `ends`, takes `data` over."""
-    buffers = [None, copied(ends), data.take(int(ends[-1]))]
-    return pa.Array.from_buffers(pa.binary(), len(ends) - 1, buffers)
+    own = Column(ends.dtype, len(ends))
+    own.values[:] = ends
+    return pa.Array.from_buffers(pa.binary(), len(ends) - 1, [None, own.take(len(ends)), data.take(int(ends[-1]))])
 
 
 def constant(value: Any, kind: pa.DataType, length: int) -> pa.Array:
-    """The same value `length` times; None is null. For strings, binary values, Booleans and numbers.
-
-    `pa.scalar` would pull pandas in, which costs every worker of Spark a fraction of a second.
-    """
-    import numpy as np
-
-    if value is None:
-        return pa.nulls(length, kind)
-    if isinstance(value, str | bytes):
-        data = value.encode() if isinstance(value, str) else value
-        buffers = [None, pa.py_buffer(np.array([0, len(data)], np.int32)), pa.py_buffer(data)]
-    elif pa.types.is_boolean(kind):
-        buffers = [None, pa.py_buffer(bytes([value]))]
-    else:
-        buffers = [None, pa.py_buffer(np.array([value], kind.to_pandas_dtype()))]
-    return pa.repeat(pa.Array.from_buffers(kind, 1, buffers)[0], length)
+    """The same value `length` times; None is null."""
+    return pa.repeat(scalar_of(value, kind), length)
 
 
 def constant_string(value: str, length: int) -> pa.Array:
@@ -102,7 +89,7 @@ def computed(table: pa.Table, expressions: Mapping[str, Any], said: str) -> pa.T
     Raises:
         SchemaError: When they do not fit the columns, or a value cannot be computed.
     """
-    from pyarrow import acero
+    from pyarrow import _acero as acero  # what is public imports pyarrow.dataset, and that imports pandas
 
     rows = acero.Declaration("table_source", acero.TableSourceNodeOptions(table))
     made = acero.ProjectNodeOptions(list(expressions.values()), list(expressions))
@@ -132,7 +119,12 @@ def schema_metadata(schema: pa.Schema) -> list[tuple[str, str]]:
 def one_batch(table: pa.Table) -> pa.RecordBatch:
     """The rows of a table as one batch."""
     found = table.combine_chunks().to_batches()
-    return found[0] if found else pa.RecordBatch.from_pylist([], table.schema)
+    return found[0] if found else batch_of_rows([], table.schema)
+
+
+def one_array(column: pa.ChunkedArray) -> pa.Array:
+    """The values of a column as one array; `combine_chunks` of no chunk pulls pandas in."""
+    return column.combine_chunks() if column.num_chunks else pa.nulls(0, column.type)
 
 
 class GrowingDictionary:
@@ -167,9 +159,18 @@ _PLAIN: Mapping[str, set[type]] = {
     "floating": {float, int},
     "boolean": {bool},
     "string": {str},
+    "large_string": {str},
     "binary": {bytes},
+    "large_binary": {bytes},
+    "timestamp": {int, dt.datetime},
+    "duration": {int},
+    "date": {int},
+    "time": {int},
 }
 """Types of Python's values that buffers are made of, by the name of Arrow's test for the type."""
+_MICROSECOND = dt.timedelta(microseconds=1)
+_EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+_PER_MICROSECOND = {"s": Fraction(1, 1_000_000), "ms": Fraction(1, 1_000), "us": Fraction(1), "ns": Fraction(1_000)}
 
 
 def array_of(
@@ -178,7 +179,7 @@ def array_of(
     """`pa.array` that does not pull pandas in, for all values but rare ones.
 
     Args:
-        values: NumPy's values, or Python's, of which None is null.
+        values: NumPy's values, or Python's or Arrow's, of which None is null.
         kind: The type.
         missing: Which of NumPy's values are null.
     """
@@ -194,6 +195,10 @@ def array_of(
     given = set(map(type, values))
     validity = _bits(np.fromiter((one is not None for one in values), np.bool_)) if None.__class__ in given else None
     given.discard(None.__class__)
+    if not given:
+        return pa.nulls(len(values), kind)
+    if all(issubclass(one, pa.Scalar) for one in given):
+        return pa.concat_arrays([pa.nulls(1, kind) if one is None else pa.repeat(one, 1) for one in values])
     children: list[pa.Array] = []
     buffers: list[Any] = []
     if pa.types.is_list(kind) and given <= {list, tuple}:
@@ -208,12 +213,22 @@ def array_of(
         children = [array_of([(one or {}).get(field.name) for one in values], field.type) for field in kind]
     elif not any(given <= types and getattr(pa.types, f"is_{name}")(kind) for name, types in _PLAIN.items()):
         return pa.array(values, kind)
-    elif pa.types.is_string(kind) or pa.types.is_binary(kind):
-        texts = [b"" if one is None else one.encode() if isinstance(one, str) else one for one in values]
-        buffers = [_offsets(texts), pa.py_buffer(b"".join(texts))]
+    elif given <= {str, bytes}:
+        nothing: Any = "" if str in given else b""
+        texts = [one or nothing for one in values]
+        whole = nothing.join(texts)
+        data = whole.encode() if str in given else whole
+        if len(data) != len(whole):
+            texts = [one.encode() for one in texts]
+        wide = pa.types.is_large_string(kind) or pa.types.is_large_binary(kind)
+        buffers = [_offsets(texts, np.int64 if wide else np.int32), pa.py_buffer(data)]
     else:
+        stored = values
+        if dt.datetime in given:
+            stored = [_since_epoch(one, kind.unit) if isinstance(one, dt.datetime) else one for one in values]
         try:
-            numbers = np.array([0 if one is None else one for one in values], _dtype(kind))
+            with np.errstate(over="ignore"):
+                numbers = np.array([0 if one is None else one for one in stored], _dtype(kind))
         except OverflowError:  # Arrow says which
             return pa.array(values, kind)
         buffers = [_bits(numbers) if pa.types.is_boolean(kind) else pa.py_buffer(numbers)]
@@ -230,17 +245,50 @@ def _bits(values: NDArray[np.bool_]) -> pa.Buffer:
     return pa.py_buffer(np.packbits(values, bitorder="little"))
 
 
-def _offsets(items: Sequence[Any]) -> pa.Buffer:
+def _since_epoch(time: dt.datetime, unit: str) -> int:
+    """A time as Arrow counts it, rounded down; one without a zone is in UTC."""
+    since = (time if time.tzinfo else time.replace(tzinfo=dt.UTC)) - _EPOCH
+    return math.floor(since // _MICROSECOND * _PER_MICROSECOND[unit])
+
+
+def _offsets(items: Sequence[Any], dtype: Any = np.int32) -> pa.Buffer:
     """Where each item begins, and the last one ends."""
-    ends = np.cumsum([0, *map(len, items)], dtype=np.int64)
-    if ends[-1] > np.iinfo(np.int32).max:
-        raise SchemaError(f"{ends[-1]} bytes or items in one Arrow array, which holds {np.iinfo(np.int32).max}")
-    return pa.py_buffer(ends.astype(np.int32))
+    ends = np.zeros(len(items) + 1, np.int64)
+    np.cumsum(np.fromiter(map(len, items), np.int64, len(items)), out=ends[1:])
+    if ends[-1] > np.iinfo(dtype).max:
+        raise SchemaError(f"{ends[-1]} bytes or items in one Arrow array, which holds {np.iinfo(dtype).max}")
+    return pa.py_buffer(ends.astype(dtype))
 
 
 def scalar_of(value: Any, kind: pa.DataType) -> pa.Scalar:
     """A value as Arrow's, without pandas; see `array_of`."""
     return array_of([value], kind)[0]
+
+
+def fill_null(values: pa.Array | pa.ChunkedArray, value: Any) -> pa.Array | pa.ChunkedArray:
+    """`pc.fill_null` of a Python value that does not pull pandas in."""
+    return values.fill_null(scalar_of(value, values.type)) if values.null_count else values
+
+
+def index_of(values: pa.Array, value: Any) -> int:
+    """Where a value first is in an array; -1 if it is not there."""
+    place: int = values.index(scalar_of(value, values.type)).as_py()
+    return place
+
+
+def grouped(batch: pa.RecordBatch) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Rows by the values of all columns; Arrow's own `group_by` pulls pandas in.
+
+    Returns:
+        The first row of each group, in order, and the number of the group that each row is in.
+    """
+    which = np.zeros(batch.num_rows, np.int64)
+    for column in batch.columns:
+        encoded = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
+        count = len(encoded.dictionary)
+        codes = which * (count + 1) + values_of(fill_null(encoded.indices.cast(pa.int64()), count), np.int64)
+        which = values_of(fixed_array(pa.int64(), codes).dictionary_encode().indices, np.int32).astype(np.int64)
+    return np.flatnonzero(np.diff(np.maximum.accumulate(which), prepend=-1)), which
 
 
 def batch_of_rows(rows: Sequence[Mapping[str, Any]], schema: pa.Schema) -> pa.RecordBatch:

@@ -14,6 +14,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from sawlog.arrow import array_of, scalar_of
 from sawlog.damage import Findings, TailStatus
 from sawlog.errors import ChangedError, FormatError, InternalError, OptionError, SawlogError, StorageError, warn
 from sawlog.format import TASK_BYTES, Format, pack
@@ -219,14 +220,14 @@ def _widen(ends: dict[pa.Field, list[pa.Scalar]], batch: pa.RecordBatch) -> None
         seen = ends.setdefault(field.with_type(kind), [])
         seen += [limits["min"], limits["max"]]
         if pa.types.is_floating(kind) and pc.any(pc.is_nan(values)).as_py():
-            seen.append(pa.scalar(float("nan"), kind))
+            seen.append(scalar_of(float("nan"), kind))
 
 
 def _limits(kind: pa.DataType, values: list[pa.Scalar]) -> tuple[pa.Scalar, pa.Scalar] | None:
     """Between which values those of a column are; `None` for nulls only, where there are NaNs, and for long texts."""
     import pyarrow.compute as pc
 
-    limits = pc.min_max(pa.array(values, kind))
+    limits = pc.min_max(array_of(values, kind))
     low, high = limits["min"], limits["max"]
     if not low.is_valid or (pa.types.is_floating(kind) and any(one.is_valid and isnan(one.as_py()) for one in values)):
         return None

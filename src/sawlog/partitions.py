@@ -55,14 +55,16 @@ class PartitionedWriter(Writer):
         """
         import pyarrow.compute as pc
 
+        from sawlog.arrow import fill_null, index_of, scalar_of
+
         names = batch.column(self._column)
-        unfit = pc.fill_null(pc.match_substring_regex(names, _UNFIT), True).index(True).as_py()
+        unfit = index_of(fill_null(pc.match_substring_regex(names, _UNFIT), True), True)
         if unfit >= 0:
             raise SchemaError(
                 f"column {self._column!r}, row {self._rows + unfit}: {names[unfit].as_py()!r} cannot name a partition"
             )
         for value in names.unique().to_pylist():
-            self._writer(value).write(batch.filter(pc.equal(names, value)))
+            self._writer(value).write(batch.filter(pc.equal(names, scalar_of(value, names.type))))
         self._rows += batch.num_rows
 
     def finish(self) -> list[Staged]:

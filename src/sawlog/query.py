@@ -17,7 +17,7 @@ from typing import Any, TypeAlias
 
 import pyarrow as pa
 
-from sawlog.arrow import array_of, computed, scalar_of, schema_metadata
+from sawlog.arrow import array_of, computed, constant, fill_null, one_array, scalar_of, schema_metadata
 from sawlog.errors import OptionError, SchemaError, meant
 
 _COMPARISONS = {
@@ -151,10 +151,12 @@ def mask(query: Query, batch: pa.RecordBatch) -> pa.Array:
             return pc.invert(mask(query.part, batch))
         case Computed():
             said = f"filter {query.expression}"
-            return computed(pa.Table.from_batches([batch]), {"": query.expression}, said).column(0).combine_chunks()
+            return one_array(computed(pa.Table.from_batches([batch]), {"": query.expression}, said).column(0))
     every = isinstance(query, And)
     masks = (mask(part, batch) for part in query.parts)
-    return functools.reduce(pc.and_kleene if every else pc.or_kleene, masks, pa.repeat(every, batch.num_rows))
+    return functools.reduce(
+        pc.and_kleene if every else pc.or_kleene, masks, constant(every, pa.bool_(), batch.num_rows)
+    )
 
 
 def choose(query: And, batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -190,10 +192,10 @@ def possible_within(query: Query, low: pa.RecordBatch, high: pa.RecordBatch) -> 
         case And() | Or():
             every = isinstance(query, And)
             parts = (possible_within(part, low, high) for part in query.parts)
-            return functools.reduce(pc.and_ if every else pc.or_, parts, pa.repeat(every, low.num_rows))
+            return functools.reduce(pc.and_ if every else pc.or_, parts, constant(every, pa.bool_(), low.num_rows))
         case Condition() if query.key is None and query.column in low.schema.names:
-            return pc.fill_null(_within(query, low.column(query.column), high.column(query.column)), True)
-    return pa.repeat(True, low.num_rows)
+            return fill_null(_within(query, low.column(query.column), high.column(query.column)), True)
+    return constant(True, pa.bool_(), low.num_rows)
 
 
 def _within(condition: Condition, low: pa.Array, high: pa.Array) -> pa.Array:
@@ -205,11 +207,11 @@ def _within(condition: Condition, low: pa.Array, high: pa.Array) -> pa.Array:
     if condition.op in (">", ">="):
         return condition.met(high)
     if condition.op not in _LISTING:
-        return pa.repeat(True, len(low))
+        return constant(True, pa.bool_(), len(low))
     around = [
         pc.and_kleene(Condition("", "<=", one).met(low), Condition("", ">=", one).met(high)) for one in condition.values
     ]
-    return functools.reduce(pc.or_kleene, around, pa.repeat(False, len(low)))
+    return functools.reduce(pc.or_kleene, around, constant(False, pa.bool_(), len(low)))
 
 
 def interval(query: Query, column: str) -> tuple[Any, Any]:
@@ -353,7 +355,7 @@ def fit(expression: Any, schema: pa.Schema, viewed: pa.Schema, said: str) -> tup
     names = columns_named(expression)
     known = viewed if names is None else schema
     try:
-        (field,) = computed(known.empty_table(), {"": expression}, said).schema
+        (field,) = computed(pa.Table.from_batches([], known), {"": expression}, said).schema
     except SchemaError as error:
         raise SchemaError(f"{error}; columns: {', '.join(known.names)}") from error
     return field.type, frozenset(viewed.names) if names is None else names

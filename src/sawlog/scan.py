@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 
 import pyarrow as pa
 
-from sawlog.arrow import computed, one_batch
+from sawlog.arrow import batch_of_rows, computed, one_batch
 from sawlog.damage import OnDamage
 from sawlog.errors import OptionError, SchemaError, meant
 from sawlog.query import EVERY_ROW, And, bind, choose, columns_named, columns_of, fit
@@ -150,7 +150,7 @@ def compute(batch: pa.RecordBatch, expressions: Mapping[str, Any], schema: pa.Sc
         SchemaError: When a value cannot be computed.
     """
     if not batch.num_rows:
-        return pa.RecordBatch.from_pylist([], schema)
+        return batch_of_rows([], schema)
     return one_batch(computed(pa.Table.from_batches([batch]), expressions, _said(expressions)))
 
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sawlog.cli.render import DECODE, ENCODE, escape, json_lines, printable, string_array, text_array, texts, unescape
+from sawlog.cli.render import DECODE, ENCODE, escape, json_lines, printable, text_array, texts, unescape
 from sawlog.cli.render import values as json_values
 
 
@@ -52,13 +52,6 @@ def test_what_is_no_escape_is_refused(text: str) -> None:
 @given(st.text())
 def test_printable_is_printable(text: str) -> None:
     assert printable(text).isprintable()
-
-
-@given(st.lists(st.none() | st.text(st.characters(exclude_categories=["Cs"]))))
-def test_string_array_is_what_arrow_makes(items: list[str | None]) -> None:
-    array = string_array(items)
-    array.validate(full=True)
-    assert array.to_pylist() == items
 
 
 ZONED = dt.datetime(2024, 5, 6, 7, 8, 9, 123456, dt.UTC)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import pyarrow as pa
 
+from sawlog.arrow import index_of
 from sawlog.damage import Findings
 from sawlog.errors import OptionError, SchemaError
 from sawlog.format import (
@@ -210,7 +211,7 @@ class RecordWriter(FileWriter):
         """See `Writer.write`."""
         column = batch.column(RECORD_COLUMN)
         if column.null_count:
-            row = self._rows + column.is_null().index(True).as_py()
+            row = self._rows + index_of(column.is_null(), True)
             raise SchemaError(f"column {RECORD_COLUMN!r}, row {row}: a {self.file_kind} cannot hold null")
         self._rows += batch.num_rows
         for offsets, data in _pieces(column):

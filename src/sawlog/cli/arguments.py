@@ -13,6 +13,7 @@ import pyarrow as pa
 import typer
 
 import sawlog
+from sawlog.arrow import scalar_of
 from sawlog.cli import completion
 from sawlog.cli.render import unescape
 from sawlog.dataset import Dataset
@@ -256,7 +257,7 @@ def _value(text: str, kind: pa.DataType) -> Any:
     text = _unquoted(text)
     if pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_fixed_size_binary(kind):
         return unescape(text)
-    scalar = pa.scalar(text).cast(kind)
+    scalar = scalar_of(text, pa.string()).cast(kind)
     if pa.types.is_timestamp(kind) and kind.unit == "ns":
         # Python's datetime has no nanoseconds.
         return scalar.value if scalar.value % 1000 else scalar.cast(pa.timestamp("us", kind.tz)).as_py()

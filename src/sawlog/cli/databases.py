@@ -96,7 +96,7 @@ class DuckdbEncoder(DatabaseEncoder):
         self._schema = pa.schema([pa.field(field.name, _duckdb_type(field.type)) for field in schema])
         with _explained(self._duckdb.Error, ()):
             self._database = self._duckdb.connect(self._path)
-            self._run("CREATE TABLE {} AS SELECT * FROM incoming", self._schema.empty_table())
+            self._run("CREATE TABLE {} AS SELECT * FROM incoming", pa.Table.from_batches([], self._schema))
 
     def write(self, batch: pa.RecordBatch) -> None:
         """Append rows."""

@@ -11,11 +11,12 @@ import itertools
 import json
 import math
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Literal, TypeAlias
 
 import pyarrow as pa
 
+from sawlog.arrow import array_of
 from sawlog.guard import Undecodable, decode_by
 
 BinaryText: TypeAlias = Literal["escape", "hex", "base64"]
@@ -174,36 +175,7 @@ def text_array(array: pa.Array, encode: Encode) -> pa.Array:
         return array
     if pa.types.is_float32(kind) or pa.types.is_float64(kind):
         return array
-    return string_array(texts(array, encode))
-
-
-def string_array(items: Sequence[str | None]) -> pa.Array:
-    """Strings as an Arrow array (`pa.array` of a list would pull pandas in)."""
-    encoded = [b"" if item is None else item.encode() for item in items]
-    valid = [item is not None for item in items]
-    return pa.Array.from_buffers(pa.large_string(), len(items), [_bitmap(valid), *_packed(encoded)])
-
-
-def binary_array(items: Sequence[bytes | None]) -> pa.Array:
-    """Bytes as an Arrow array."""
-    valid = [item is not None for item in items]
-    return pa.Array.from_buffers(
-        pa.large_binary(), len(items), [_bitmap(valid), *_packed([item or b"" for item in items])]
-    )
-
-
-def _packed(items: Sequence[bytes]) -> tuple[pa.Buffer, pa.Buffer]:
-    import numpy as np
-
-    ends = np.zeros(len(items) + 1, np.int64)
-    np.cumsum(np.fromiter(map(len, items), np.int64, len(items)), out=ends[1:])
-    return pa.py_buffer(ends), pa.py_buffer(b"".join(items))
-
-
-def _bitmap(valid: Sequence[bool]) -> pa.Buffer | None:
-    import numpy as np
-
-    return None if all(valid) else pa.py_buffer(np.packbits(np.array(valid, np.bool_), bitorder="little"))
+    return array_of(texts(array, encode), pa.large_string())
 
 
 def json_lines(batch: pa.RecordBatch, encode: Encode = escape) -> Iterator[str]:

@@ -10,10 +10,10 @@ from typing import Any, Literal, Protocol, TypeAlias
 
 import pyarrow as pa
 
-from sawlog.arrow import GrowingDictionary
+from sawlog.arrow import GrowingDictionary, array_of
 from sawlog.cli.databases import DatabaseWriteOptions, DuckdbEncoder, SqliteEncoder, unread
 from sawlog.cli.output import Advance, text_sink
-from sawlog.cli.render import DECODE, ENCODE, BinaryText, binary_array, is_text, json_lines, text_array
+from sawlog.cli.render import DECODE, ENCODE, BinaryText, is_text, json_lines, text_array
 from sawlog.errors import FormatError, OptionError, SchemaError
 from sawlog.format import FileWriter
 from sawlog.guard import Undecodable, decode_by
@@ -416,4 +416,4 @@ def _decoded(column: pa.Array, name: str, first: int, binary: BinaryText) -> pa.
             items.append(None if text is None else DECODE[binary](text))
         except ValueError as error:
             raise SchemaError(f"column {name!r}, row {first + len(items)}: not binary as {binary}: {error}") from error
-    return binary_array(items)
+    return array_of(items, pa.large_binary())

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from sawlog.arrow import array_of
 from sawlog.guard import Undecodable, decode_by
 
 if TYPE_CHECKING:
@@ -67,21 +68,13 @@ def encode_string(text: str, charset: str) -> bytes:
 
 
 def string_array(values: Iterable[str]) -> pa.Array:
-    """Strings as an Arrow array, without the detour that `pa.array` of a list takes."""
+    """Strings as an Arrow array; what cannot be encoded is a question mark."""
     return encoded_array([value.encode("utf-8", "replace") for value in values])
 
 
-def encoded_array(values: Sequence[bytes | None], kind: pa.DataType | None = None) -> pa.Array:
-    """UTF-8 strings (or bytes, for `kind=pa.binary()`) as an Arrow array; None is null."""
-    import numpy as np
-
-    lengths = np.fromiter((len(value or b"") for value in values), np.int64, len(values))
-    ends = np.zeros(len(values) + 1, np.int32)
-    np.cumsum(lengths, out=ends[1:])
-    data = pa.py_buffer(b"".join(value or b"" for value in values))
-    valid = np.fromiter((value is not None for value in values), np.bool_, len(values))
-    bitmap = None if valid.all() else pa.py_buffer(np.packbits(valid, bitorder="little"))
-    return pa.Array.from_buffers(kind or pa.string(), len(values), [bitmap, pa.py_buffer(ends), data])
+def encoded_array(values: Sequence[bytes | None]) -> pa.Array:
+    """UTF-8 strings as an Arrow array; None is null."""
+    return array_of(values, pa.binary()).view(pa.string())
 
 
 def character(unit: int) -> str:

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
+from sawlog.arrow import values_of
 from sawlog.deephaven_import.history import PARTS_NAME, HistoricalTable, MergeRecord, PartsWriter
 from sawlog.deephaven_import.records import RECORD_NAME
 from sawlog.deephaven_import.runs import Boundary, Run, merged
 from sawlog.deephaven_table.options import WriteOptions
-from sawlog.deephaven_table.values import values_of
 from sawlog.deephaven_table.writer import LocationWriter
 from sawlog.errors import OptionError
 from sawlog.storage import Staged, Storage

@@ -10,10 +10,9 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import types as arrow
 
-from sawlog.arrow import boolean_values
+from sawlog.arrow import boolean_values, fill_null, values_of
 from sawlog.deephaven.types import is_bytes, is_text
 from sawlog.deephaven_import.kernels import hash_bytes, hash_lists, hash_rows, hash_words
-from sawlog.deephaven_table.values import values_of
 from sawlog.digest import Digest
 
 if TYPE_CHECKING:
@@ -52,7 +51,7 @@ def _words(array: pa.Array) -> NDArray[np.uint64]:
     if arrow.is_dictionary(kind):
         distinct = np.append(_words(array.dictionary), np.uint64(0))
         chosen: NDArray[np.uint64] = distinct[
-            values_of(array.indices.cast(pa.int64()).fill_null(len(distinct) - 1), "<i8")
+            values_of(fill_null(array.indices.cast(pa.int64()), len(distinct) - 1), "<i8")
         ]
         return chosen
     if arrow.is_null(kind):

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 import pyarrow as pa
 
+from sawlog.arrow import array_of, one_array, values_of
 from sawlog.deephaven_import.records import RECORD_NAME, Partition, Progress
 from sawlog.deephaven_import.tree import Location, check_inside, check_part, directories, read_small, sweep
 from sawlog.errors import FormatError, OptionError
@@ -208,7 +209,7 @@ class PartsWriter:
         if not len(parts):
             return
         ends = np.append(np.flatnonzero(np.diff(parts)), len(parts) - 1) + 1
-        columns = [pa.array(ends + self._row), pa.array(parts[ends - 1].astype(np.int32))]
+        columns = [array_of(ends + self._row, pa.int64()), array_of(parts[ends - 1], pa.int32())]
         self._stream.write_batch(pa.RecordBatch.from_arrays(columns, schema=_SCHEMA))
         self._row += len(parts)
 
@@ -250,5 +251,6 @@ def read_parts(path: str) -> PartsOfRows | None:
     if table.schema != _SCHEMA:
         raise FormatError(f"{where}: not the parts of a merged location")
     return PartsOfRows(
-        np.ascontiguousarray(table.column("end")), np.ascontiguousarray(table.column("part")).astype(np.int64)
+        values_of(one_array(table.column("end")), np.int64),
+        values_of(one_array(table.column("part")), np.int32).astype(np.int64),
     )

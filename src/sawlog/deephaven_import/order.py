@@ -9,10 +9,9 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import types as arrow
 
-from sawlog.arrow import boolean_values
+from sawlog.arrow import boolean_values, fill_null, values_of
 from sawlog.deephaven.types import is_bytes, is_text
 from sawlog.deephaven_import.kernels import count_order
-from sawlog.deephaven_table.values import values_of
 from sawlog.errors import OptionError
 
 if TYPE_CHECKING:
@@ -90,9 +89,6 @@ def _codes(array: pa.Array) -> NDArray[np.int64]:
 
     encoded = array if arrow.is_dictionary(kind) else array.dictionary_encode()
     ranks = values_of(pc.rank(encoded.dictionary, tiebreaker="dense").cast(pa.int64()), "<i8")
-    places = encoded.indices.cast(pa.int64())
-    if places.null_count:
-        ranks = np.append(ranks, 0)
-        places = places.fill_null(len(ranks) - 1)
-    codes: NDArray[np.int64] = ranks[values_of(places, "<i8")]
+    places = fill_null(encoded.indices.cast(pa.int64()), len(ranks))
+    codes: NDArray[np.int64] = np.append(ranks, 0)[values_of(places, "<i8")]
     return codes

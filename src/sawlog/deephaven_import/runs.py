@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from sawlog.arrow import fixed_array
+from sawlog.arrow import array_of, fixed_array
 from sawlog.deephaven_import.digest import digest, row_hashes, value_hashes
 from sawlog.deephaven_import.history import read_parts
 from sawlog.deephaven_import.order import sort_key, sort_order
@@ -73,7 +73,7 @@ class Piece:
             old = np.zeros(batch.num_rows, np.int64) if parts is None else parts.of(rows)
             numbers = [self.part.parts.get(part, -1) for part in range(int(old.max(initial=0)) + 1)]
             new = np.array([*numbers, -1])[old]
-            yield _marked(batch).filter(pa.array(new >= 0)), new[new >= 0]
+            yield _marked(batch).filter(array_of(new >= 0, pa.bool_())), new[new >= 0]
 
 
 def _marked(batch: pa.RecordBatch) -> pa.RecordBatch:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from sawlog.arrow import fill_null
 from sawlog.deephaven.types import BY_COLUMN, FIXED, NUMBERS, ColumnType, is_text
 from sawlog.deephaven_table.column_specs import column_spec, fits
 from sawlog.deephaven_table.infer import schema_spec
@@ -135,7 +136,7 @@ def _decode(spec: ColumnSpec, column: pa.Array, kind: pa.DataType) -> tuple[pa.A
     from sawlog.deephaven_table.codecs import decode_objects
     from sawlog.deephaven_table.values import Slices
 
-    _, offsets, data = column.fill_null(b"").buffers()
+    _, offsets, data = fill_null(column, b"").buffers()
     first, end = column.offset, column.offset + len(column) + 1
     ends = np.frombuffer(offsets, np.int32)[first:end]
     values = np.frombuffer(data or b"", np.uint8)[ends[0] : ends[-1]]

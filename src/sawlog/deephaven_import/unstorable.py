@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow as pa
 
+from sawlog.arrow import array_of
 from sawlog.deephaven.text import CHARSETS
 from sawlog.deephaven.types import is_text
 from sawlog.deephaven_import.schema import convert
@@ -135,5 +136,5 @@ def _replaced(values: pa.Array, stored: Mapping[int, str | None]) -> pa.Array:
     """The values with others in some rows."""
     import pyarrow.compute as pc
 
-    mask = pa.array([row in stored for row in range(len(values))])
-    return pc.replace_with_mask(values, mask, pa.array(list(stored.values()), values.type))
+    mask = array_of([row in stored for row in range(len(values))], pa.bool_())
+    return pc.replace_with_mask(values, mask, array_of(list(stored.values()), values.type))

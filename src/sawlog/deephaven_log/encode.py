@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, Self
 
 import pyarrow as pa
 
-from sawlog.arrow import boolean_values
+from sawlog.arrow import array_of, boolean_values, fill_null, index_of, scalar_of
 from sawlog.deephaven.nulls import refuse_nulls
-from sawlog.deephaven.text import CHARSETS, charset_name, code_units, encode_string, encoded_array
+from sawlog.deephaven.text import CHARSETS, charset_name, code_units, encode_string
 from sawlog.deephaven.types import BOXED, BY_LOG, LogType, is_bytes, is_text
 from sawlog.deephaven_log import columns, layout
 from sawlog.deephaven_log.header import LogColumn, build_header
@@ -242,7 +242,7 @@ class Encoder:
         if value is None:
             return layout.null_bytes(column.type)
         try:
-            array = pa.array([value], kind.value_type if pa.types.is_dictionary(kind) else kind)
+            array = array_of([value], kind.value_type if pa.types.is_dictionary(kind) else kind)
             if column.type is LogType.ENUM:
                 return layout.SCALARS[column.type].encode(column.values.index(value))
             piece = self._convert(column, array)
@@ -265,12 +265,12 @@ class Encoder:
                 given = given.cast(given.type.value_type)
                 index = columns.decode_value(column, column.constant)
                 value = None if index is None else column.values[index]
-                expected = pa.scalar(value, given.type)
+                expected = scalar_of(value, given.type)
             else:
                 bare = field.with_type(given.type)
                 expected = columns.constant_array(column, bare, 1)[0]
-            same = given.is_null() if not expected.is_valid else pc.fill_null(pc.equal(given, expected), False)
-            wrong = same.index(False).as_py()
+            same = given.is_null() if not expected.is_valid else fill_null(pc.equal(given, expected), False)
+            wrong = index_of(same, False)
             if wrong >= 0 and not self._both_nan(given[wrong], expected):
                 raise SchemaError(
                     f"column {column.name!r}, row {self._rows + wrong}: {given[wrong]} in a constant column whose value"
@@ -394,6 +394,6 @@ class Encoder:
 def _joined(values: Sequence[bytes | None]) -> tuple[NDArray[np.int32], NDArray[np.uint8]]:
     import numpy as np
 
-    array = encoded_array(values, pa.binary())
+    array = array_of(values, pa.binary())
     _, ends, data = array.buffers()
     return np.frombuffer(ends, np.int32), np.frombuffer(data, np.uint8)

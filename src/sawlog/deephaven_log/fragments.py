@@ -177,7 +177,7 @@ class EntryRange(LogFragment):
                 found = Command.of(bytes(source.window(int(entry.offset), int(entry.length))))
             rows.append(found)
         numbers = [array_of([row[i] for row in rows], pa.int32()) for i in range(3)]
-        data = encoded_array([row.data for row in rows], pa.binary())
+        data = array_of([row.data for row in rows], pa.binary())
         return pa.RecordBatch.from_arrays(
             [_integers(entries.offset, pa.int64()), *numbers, data], schema=COMMANDS_SCHEMA
         )

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from sawlog.arrow import array_of
+from sawlog.arrow import array_of, constant, fill_null, index_of, values_of
 from sawlog.deephaven.text import encoded_array
 from sawlog.deephaven.types import ARRAYS, FIXED, ColumnType, element_type
 from sawlog.deephaven_table import layout
@@ -26,7 +26,6 @@ from sawlog.deephaven_table.values import (
     lengths_and_bytes,
     plain_array,
     validity,
-    values_of,
     words,
 )
 from sawlog.guard import Undecodable, decode_by
@@ -87,7 +86,7 @@ def encode_slots(spec: ColumnSpec, array: pa.Array, place: Place) -> NDArray[np.
     arguments = codec_arguments(spec.arguments)
     nullable = "notNull" not in arguments and "simple" not in arguments
     if array.null_count and not nullable:
-        raise place.error(array.is_null().index(True).as_py(), "null, which the codec's arguments exclude")
+        raise place.error(index_of(array.is_null(), True), "null, which the codec's arguments exclude")
     if pa.types.is_null(array.type):
         array = pa.nulls(len(array), spec.arrow_type())
     slots = np.zeros((len(array), spec.slot_width), np.uint8)
@@ -144,7 +143,7 @@ def encode_variable(spec: ColumnSpec, array: pa.Array, place: Place) -> Encoded:
         return _encode_bytes(array, place)
     if spec.type is ColumnType.UTF8_STRING:
         if array.null_count:
-            raise place.error(array.is_null().index(True).as_py(), "null; this codec has none")
+            raise place.error(index_of(array.is_null(), True), "null; this codec has none")
         return lengths_and_bytes(cast(array, pa.large_string(), place).view(pa.large_binary()))
     if spec.type in ARRAYS:
         return _encode_arrays(spec.type, array, place)
@@ -477,7 +476,7 @@ def _encode_bytes(array: pa.Array, place: Place) -> Encoded:
     import pyarrow.compute as pc
 
     binary = cast(array, pa.large_binary(), place)
-    empty = pc.fill_null(pc.equal(pc.binary_length(binary), 0), False).index(True).as_py()
+    empty = index_of(pc.binary_length(binary), 0)
     if empty >= 0:
         raise place.error(empty, "an empty value would be read as null")
     return lengths_and_bytes(binary)
@@ -551,12 +550,12 @@ def _encode_arrays(kind: ColumnType, array: pa.Array, place: Place) -> Encoded:
     width = FIXED[element].width
     valid = validity(array)
     lists = cast(array, pa.list_(array.type.value_type), place)
-    counts = values_of(pc.fill_null(pc.list_value_length(lists), 0).cast(pa.int64()), "<i8")
+    counts = values_of(fill_null(pc.list_value_length(lists), 0).cast(pa.int64()), "<i8")
     ends = np.cumsum(counts)
     elements = lists.flatten()
     where = ElementPlace(place.column, place.row, ends)
     if kind is ColumnType.BOOLEANS and elements.null_count:
-        raise where.error(elements.is_null().index(True).as_py(), "null in an array of booleans")
+        raise where.error(index_of(elements.is_null(), True), "null in an array of booleans")
     data = encode_fixed(element, elements, where).byteswap().tobytes()
     prefix = layout.array_prefix(ARRAYS[kind].descriptor)
     encoded = []
@@ -603,9 +602,8 @@ def _decode_zoned(data: bytes) -> dict[str, Any]:
 
 def _zoned_values(array: pa.Array) -> list[tuple[int, str] | None]:
     """Nanoseconds and zones, from the structs that reading yields or from times with a zone."""
-    zone = pa.scalar(array.type.tz if pa.types.is_timestamp(array.type) else None, pa.string())
     if pa.types.is_timestamp(array.type):
-        times, zones = array, pa.repeat(zone, len(array))
+        times, zones = array, constant(array.type.tz, pa.string(), len(array))
     else:
         times, zones = array.field("time"), array.field("zone")
     nanos = times.cast(pa.timestamp("ns", "UTC")).cast(pa.int64()).to_pylist()

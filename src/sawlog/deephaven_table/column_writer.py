@@ -7,19 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from sawlog.arrow import fill_null, index_of, values_of
 from sawlog.deephaven.types import FIXED, ColumnType
 from sawlog.deephaven_table import layout
 from sawlog.deephaven_table.codecs import encode_slots, encode_variable
 from sawlog.deephaven_table.symbol_table import SymbolTable
-from sawlog.deephaven_table.values import (
-    ElementPlace,
-    Place,
-    cast,
-    encode_fixed,
-    encode_strings,
-    validity,
-    values_of,
-)
+from sawlog.deephaven_table.values import ElementPlace, Place, cast, encode_fixed, encode_strings, validity
 from sawlog.errors import SchemaError
 
 if TYPE_CHECKING:
@@ -163,11 +156,11 @@ def _masks(symbols: SymbolTable, array: pa.Array, place: Place) -> NDArray[np.ui
     if pa.types.is_null(array.type):
         return np.full(len(array), null, np.uint64)
     lists = cast(array, pa.list_(array.type.value_type), place)
-    counts = values_of(pc.fill_null(pc.list_value_length(lists), 0).cast(pa.int64()), "<i8")
+    counts = values_of(fill_null(pc.list_value_length(lists), 0).cast(pa.int64()), "<i8")
     elements = lists.flatten()
     where = ElementPlace(place.column, place.row, np.cumsum(counts))
     if elements.null_count:
-        raise where.error(elements.is_null().index(True).as_py(), "a null in a set of strings")
+        raise where.error(index_of(elements.is_null(), True), "a null in a set of strings")
     numbers = symbols.numbers(elements, where)
     if numbers.max(initial=0) >= layout.MAX_SYMBOLS_IN_SET:
         at = int((numbers >= layout.MAX_SYMBOLS_IN_SET).argmax())

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import pyarrow as pa
 
-from sawlog.arrow import array_of
+from sawlog.arrow import array_of, scalar_of
 from sawlog.damage import DAMAGE_SCHEMA, Damage, DamageWarning, FileReport, Findings
 from sawlog.deephaven.types import ColumnType
 from sawlog.deephaven_table import layout
@@ -345,7 +345,7 @@ def _intersection(some: Sequence[tuple[int, int]], others: Sequence[tuple[int, i
 def _key(value: Any, field: pa.Field) -> Any:
     """A value of a filter as groups name it: of the column's precision, times as nanoseconds, characters as numbers."""
     kind = field.type.value_type if pa.types.is_dictionary(field.type) else field.type
-    scalar = pa.scalar(value, kind)
+    scalar = scalar_of(value, kind)
     if pa.types.is_timestamp(kind):
         return scalar.value
     text = scalar.as_py()

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from sawlog.arrow import constant_string, fixed_array
+from sawlog.arrow import constant_string, fixed_array, index_of
 from sawlog.damage import Damage, Findings
 from sawlog.deephaven_table import layout
 from sawlog.deephaven_table.columns import ColumnReader
@@ -87,7 +87,7 @@ class RowRange(Fragment):
         """Report rows that are not what their groups say: then rows of other groups may be what is looked for."""
         for condition in self.grouped:
             if condition.column in batch.schema.names:
-                place = condition.met(batch.column(condition.column)).index(False).as_py()
+                place = index_of(condition.met(batch.column(condition.column)), False)
                 if place >= 0:
                     value = batch.column(condition.column)[place]
                     detail = f"grouping: row {row + place} is {value}, and in the group of another value"

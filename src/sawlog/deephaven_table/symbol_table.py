@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from sawlog.arrow import fixed_array
+from sawlog.arrow import fixed_array, values_of
 from sawlog.deephaven_table import layout
-from sawlog.deephaven_table.values import Place, cast, encode_strings, validity, values_of
+from sawlog.deephaven_table.values import Place, cast, encode_strings, validity
 from sawlog.errors import SchemaError
 from sawlog.kernels.intern import Interner, Strings
 

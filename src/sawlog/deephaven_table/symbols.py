@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from sawlog.arrow import array_of, fixed_array, scalar_of, values_of
+from sawlog.arrow import array_of, fill_null, fixed_array, values_of
 from sawlog.deephaven.types import FIXED, ColumnType
 from sawlog.deephaven_table import layout
 from sawlog.deephaven_table.kernels import reaches
@@ -91,7 +91,7 @@ def load_symbols(column: ColumnFiles, headers: Headers, charset: str, storage: S
     encoded = strings.dictionary_encode()
     if not bad.any() and not replaced and len(encoded.dictionary) == count:
         return SymbolTable(strings, None, count)
-    places = values_of(encoded.indices.fill_null(scalar_of(NULL, pa.int32())), np.int32).copy()
+    places = values_of(fill_null(encoded.indices, NULL), np.int32).copy()
     places[: len(bad)][bad[: len(places)]] = UNUSABLE
     places[replaced] = UNUSABLE
     return SymbolTable(encoded.dictionary, places, count)

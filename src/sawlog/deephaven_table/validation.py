@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from sawlog import api
+from sawlog.arrow import boolean_values, fill_null
 from sawlog.damage import Findings
 from sawlog.deephaven_table.dataset import DeephavenTableContents
 from sawlog.deephaven_table.fragments import RowRange
@@ -346,7 +347,7 @@ class _Order:
         first = row if self._last is None else row - 1
         self._last = plain[-1:]
         before, behind = values[:-1], values[1:]
-        less = pc.or_(pc.fill_null(pc.less(behind, before), False), pc.and_(pc.is_null(behind), pc.is_valid(before)))
-        rows = np.flatnonzero(np.asarray(less)) + first + 1
+        less = pc.or_(fill_null(pc.less(behind, before), False), pc.and_(pc.is_null(behind), pc.is_valid(before)))
+        rows = np.flatnonzero(boolean_values(less)) + first + 1
         wrong = rows[~np.isin(rows, self._starts)]
         self.broken = int(wrong[0]) if len(wrong) else None

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from sawlog.arrow import boolean_values, fixed_array
+from sawlog.arrow import boolean_values, fill_null, fixed_array, index_of, scalar_of, values_of
 from sawlog.deephaven.nulls import refuse_nulls
 from sawlog.deephaven.text import CHARSETS, characters, code_units, decode_text, encode_string
 from sawlog.deephaven.types import FIXED, NUMBERS, ColumnType, Type, is_text
@@ -99,14 +99,6 @@ def bitmap(valid: NDArray[np.bool_]) -> pa.Buffer | None:
 def validity(array: pa.Array) -> NDArray[np.bool_] | None:
     """Which values are there; None: all are."""
     return boolean_values(array.is_valid()) if array.null_count else None
-
-
-def values_of(array: pa.Array, dtype: str) -> NDArray[Any]:
-    """The values of an array of fixed width, as they are in memory; those of nulls are arbitrary."""
-    found = np.frombuffer(array.buffers()[1] or b"", dtype)[array.offset : array.offset + len(array)]
-    if len(found) != len(array):
-        raise SchemaError(f"an Arrow array of {len(array)} values whose buffer holds {len(found)}")
-    return found
 
 
 def cast(array: pa.Array, kind: pa.DataType, place: Place) -> pa.Array:
@@ -305,11 +297,13 @@ def encode_strings(array: pa.Array, charset: str, place: Place) -> tuple[NDArray
     sizes = pc.binary_length(encoded)
     extremes = pc.min_max(sizes)
     if array.null_count < len(array) and extremes["min"].as_py() <= 1:
-        nul = pc.equal(encoded, pa.scalar(EMPTY_STRING, pa.large_binary())).index(True).as_py()
+        nul = index_of(encoded, EMPTY_STRING)
         if nul >= 0:
             raise place.error(nul, "a string of one NUL would be read as an empty one")
         if extremes["min"].as_py() == 0:
-            encoded = pc.if_else(pc.equal(sizes, 0), pa.scalar(EMPTY_STRING, pa.large_binary()), encoded)
+            encoded = pc.if_else(
+                pc.equal(sizes, scalar_of(0, sizes.type)), scalar_of(EMPTY_STRING, pa.large_binary()), encoded
+            )
     return lengths_and_bytes(encoded)
 
 
@@ -329,7 +323,7 @@ def _in_charset(text: pa.Array, charset: str, place: Place) -> pa.Array:
         except UnicodeEncodeError:
             pass  # the slow way below finds the row
         else:
-            sizes = values_of(pc.fill_null(pc.utf8_length(text), 0).cast(pa.int64()), "<i8")
+            sizes = values_of(fill_null(pc.utf8_length(text), 0).cast(pa.int64()), "<i8")
             return _large_binary(sizes, moved, text)
     encoded = []
     for at, value in enumerate(text.to_pylist()):
@@ -351,10 +345,7 @@ def _large_binary(sizes: NDArray[np.int64], data: Any, like: pa.Array) -> pa.Arr
 
 def lengths_and_bytes(array: pa.Array) -> tuple[NDArray[np.int64], Any]:
     """A large_binary array as bytes per row and all bytes; a null has none."""
-    import pyarrow.compute as pc
-
-    if array.null_count:
-        array = pc.fill_null(array, pa.scalar(b"", pa.large_binary()))
+    array = fill_null(array, b"")
     if len(array) == 0:
         return np.zeros(0, np.int64), b""
     _, offsets, data = array.buffers()

@@ -6,6 +6,7 @@ import os
 from dataclasses import replace as altered
 from typing import TYPE_CHECKING
 
+from sawlog.arrow import fill_null, index_of, scalar_of
 from sawlog.deephaven.schema_xml import parse_schema
 from sawlog.deephaven_table import layout
 from sawlog.deephaven_table.column_specs import column_spec
@@ -190,7 +191,6 @@ def _implied(schema: pa.Schema, path: str) -> dict[str, str]:
 def _check_implied(array: pa.Array, value: str, where: Place) -> None:
     import pyarrow.compute as pc
 
-    same = pc.fill_null(pc.equal(array, value), False)
-    wrong = same.index(False).as_py()
+    wrong = index_of(fill_null(pc.equal(array, scalar_of(value, array.type)), False), False)
     if wrong >= 0:
         raise where.error(wrong, f"{array[wrong]} does not belong into a location of {value!r}")

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 
+from sawlog.arrow import index_of, values_of
 from sawlog.errors import SchemaError
 from sawlog.filodb_record.kernels.gather import Labels, Texts
 from sawlog.filodb_record.kernels.payloads import valid_ends
@@ -16,12 +17,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 _INVALID = "the Arrow array is invalid: offsets outside its data"
-
-
-def values_of(array: pa.Array, dtype: Any) -> NDArray[Any]:
-    """The values of a fixed-width array; nulls hold anything."""
-    found: NDArray[Any] = np.frombuffer(array.buffers()[1] or b"", dtype)[array.offset : array.offset + len(array)]
-    return found
 
 
 def cast(array: pa.Array, kind: pa.DataType, name: str, first_row: int) -> pa.Array:
@@ -69,7 +64,7 @@ def map_parts(given: pa.Array, name: str, first_row: int) -> Labels:
     if not valid_ends(ends, np.int64(min(len(keys), len(items)))):
         raise SchemaError(_INVALID)
     if items.null_count:
-        entry = items.is_null().index(True).as_py()
+        entry = index_of(items.is_null(), True)
         row = int(np.searchsorted(ends, entry, side="right")) - 1
         raise SchemaError(f"column {name!r}, row {first_row + row}: the value of key {keys[entry].as_py()!r} is null")
     return Labels(ends, binary_parts(keys), binary_parts(items))

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
+from sawlog.arrow import array_of, values_of
 from sawlog.errors import SchemaError
 from sawlog.filodb_record import layout
-from sawlog.filodb_record.arrays import binary_parts, cast, list_parts, map_parts, texts_of, values_of
+from sawlog.filodb_record.arrays import binary_parts, cast, list_parts, map_parts, texts_of
 from sawlog.filodb_record.histograms import Buckets
 from sawlog.filodb_record.kernels import containers as c
 from sawlog.filodb_record.kernels import histogram_payloads as h
@@ -273,7 +274,7 @@ class Encoder:
                         f"column {self._prefix + name!r}, row {self._first_row + row}: {error}"
                     ) from error
             made.append(known[key])
-        return pa.array(made, pa.binary())
+        return array_of(made, pa.binary())
 
     def _encode_records(self, given: pa.StructArray, name: str, target: p.Encoded) -> None:
         """Lay the records out that are nested in this column."""

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, NoReturn
 import numpy as np
 import pyarrow as pa
 
+from sawlog.arrow import values_of
 from sawlog.errors import SchemaError
 from sawlog.filodb_record import layout
-from sawlog.filodb_record.arrays import cast, values_of
+from sawlog.filodb_record.arrays import cast
 from sawlog.filodb_record.encode import Encoder, refuse_nulls
 from sawlog.filodb_record.kernels import containers as c
 from sawlog.filodb_record.options import WriteOptions

@@ -6,8 +6,10 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
+from sawlog.arrow import fixed_array, grouped, values_of
 from sawlog.format import FILE_COLUMN, OFFSET_COLUMN
 from sawlog.pictures import MOST_BOXES, Box, Picture, Sums, counted, time_text
 
@@ -39,12 +41,11 @@ def pictures(batches: Iterable[pa.RecordBatch]) -> Iterator[Picture]:
     found: dict[tuple[str, Any], _Series] = {}
     left_out = 0
     for batch in batches:
-        table = pa.Table.from_batches([batch])
-        by_schema = table.group_by(SCHEMA).aggregate([([], "count_all")]).to_pylist()
-        for row in by_schema:
-            schemas.add(str(row[SCHEMA]), "", row["count_all"])
-        if TIME in table.column_names and pa.types.is_timestamp(table.schema.field(TIME).type):
-            left_out += _add(table, found)
+        firsts, which = grouped(batch.select([SCHEMA]))
+        for row, count in zip(firsts.tolist(), np.bincount(which).tolist(), strict=True):
+            schemas.add(str(batch.column(SCHEMA)[row].as_py()), "", count)
+        if TIME in batch.schema.names and pa.types.is_timestamp(batch.schema.field(TIME).type):
+            left_out += _add(batch, found)
     if schemas.found:
         yield schemas.picture("Records by schema")
     if found:
@@ -61,24 +62,27 @@ def pictures(batches: Iterable[pa.RecordBatch]) -> Iterator[Picture]:
         yield Picture("Series by metric and time", "time", lanes, note)
 
 
-def _add(table: pa.Table, found: dict[tuple[str, Any], _Series]) -> int:
+def _add(batch: pa.RecordBatch, found: dict[tuple[str, Any], _Series]) -> int:
     """Count the series of some records; how many are of further ones."""
-    keys = [name for name in (METRIC, HASH) if name in table.column_names]
-    milliseconds = table.column(TIME).cast(pa.timestamp("ms", table.schema.field(TIME).type.tz), safe=False)
-    table = table.set_column(table.column_names.index(TIME), TIME, milliseconds.cast(pa.int64()))
-    sums = [(TIME, "min"), (TIME, "max"), (OFFSET_COLUMN, "min"), (FILE_COLUMN, "min"), ([], "count_all")]
+    if batch.column(TIME).null_count:
+        batch = batch.filter(batch.column(TIME).is_valid())
+    stamps = batch.column(TIME)
+    times = values_of(stamps.cast(pa.timestamp("ms", stamps.type.tz), safe=False).cast(pa.int64()), np.int64)
+    keys = [name for name in (METRIC, HASH) if name in batch.schema.names]
+    firsts, which = grouped(batch.select(keys))
+    begins, ends = times[firsts], times[firsts]
+    np.minimum.at(begins, which, times)
+    np.maximum.at(ends, which, times)
+    rows = batch.select([*keys, FILE_COLUMN, OFFSET_COLUMN]).take(fixed_array(pa.int64(), firsts)).to_pylist()
     left_out = 0
-    for row in table.group_by(keys).aggregate(sums).to_pylist():
-        if row[f"{TIME}_min"] is None:
-            continue
+    for row, count, begin, end in zip(rows, np.bincount(which).tolist(), begins.tolist(), ends.tolist(), strict=True):
         key = str(row.get(METRIC, "records")), row.get(HASH, "")
         one = found.get(key)
         if one is None and len(found) < _MOST_SERIES:
-            path, offset = row[f"{FILE_COLUMN}_min"], row[f"{OFFSET_COLUMN}_min"]
-            found[key] = _Series(row["count_all"], row[f"{TIME}_min"], row[f"{TIME}_max"], path, offset)
+            found[key] = _Series(count, begin, end, row[FILE_COLUMN], row[OFFSET_COLUMN])
         elif one is None:
-            left_out += row["count_all"]
+            left_out += count
         else:
-            one.rows += row["count_all"]
-            one.first, one.last = min(one.first, row[f"{TIME}_min"]), max(one.last, row[f"{TIME}_max"])
+            one.rows += count
+            one.first, one.last = min(one.first, begin), max(one.last, end)
     return left_out

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 import pyarrow as pa
 
-from sawlog.arrow import Column, array_of, batch_of_rows, constant_string
+from sawlog.arrow import Column, array_of, batch_of_rows, boolean_values, constant_string, fill_null
 from sawlog.chain.kernels import END, FULL, MORE, Window
 from sawlog.chain.walk import ChainWalk, Event, Span
 from sawlog.damage import Findings
@@ -382,7 +382,9 @@ class RowsWalk(RecordsWalk):
                 met = condition.met(distinct.dictionary.cast(self._schema.field(condition.column).type.item_type))
             except pa.ArrowInvalid:
                 continue  # values that are not UTF-8, which decoding reports
-            wanted = np.asarray(met.fill_null(False).take(distinct.indices)) & (state == PRESENT) | (state == UNSURE)
+            wanted = boolean_values(fill_null(met, False).take(distinct.indices)) & (state == PRESENT) | (
+                state == UNSURE
+            )
             kept = int(wanted.sum())
             if kept < rows.count:
                 self._builder.keep(wanted)

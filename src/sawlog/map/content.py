@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sawlog.arrow import scalar_of, values_of
+from sawlog.arrow import fill_null, values_of
 from sawlog.map.kernels import hash_slices, hash_words
 
 if TYPE_CHECKING:
@@ -158,8 +158,7 @@ class Keys:
         if len(values) >= SKETCH and 2 * len(encoded.dictionary) > len(values):
             self.telling = False
             return
-        nothing = scalar_of(len(encoded.dictionary), pa.int64())
-        codes = values_of(encoded.indices.cast(pa.int64()).fill_null(nothing), np.int64)
+        codes = values_of(fill_null(encoded.indices.cast(pa.int64()), len(encoded.dictionary)), np.int64)
         rows = np.bincount(codes, minlength=len(encoded.dictionary) + 1)
         total = np.bincount(codes, sizes, minlength=len(rows)).astype(np.int64)
         largest = np.argsort(-total, kind="stable")[:KEYS]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from sawlog.arrow import array_of, values_of
+from sawlog.arrow import array_of, one_batch, values_of
 from sawlog.damage import UNSUPPORTED, Damage, FileReport, Findings, Tail, TailStatus
 from sawlog.errors import SawlogError
 from sawlog.format import Contents
@@ -161,11 +161,11 @@ class _Content:
         """Enter what was found."""
         found.rows = self.rows
         for column in self.columns:
-            low, high = (None if one is None else _texts(pa.repeat(one, 1))[0] for one in column.bounds)
+            low, high = (None if one is None else _texts(array_of([one], one.type))[0] for one in column.bounds)
             kind = str(column.field.type)
             found.columns.append(ColumnMap(column.field.name, kind, column.nulls, low, high, column.distinct))
         rows = pa.Table.from_batches(self._head, self.schema)
-        found.head = [list(row) for row in zip(*(_texts(one.combine_chunks()) for one in rows.columns), strict=True)]
+        found.head = [list(row) for row in zip(*(_texts(one) for one in one_batch(rows).columns), strict=True)]
         for keys in self._keys:
             top = keys.top
             often = sum(count for _, count, _ in top) > 2 * len(top)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from sawlog.arrow import boolean_values, fixed_array
+from sawlog.arrow import boolean_values, fixed_array, index_of
 from sawlog.errors import SchemaError
 from sawlog.milvus_binlog import kernels
 from sawlog.milvus_binlog.kernels import Elements, Messages
@@ -38,7 +38,7 @@ def decode(field: Field, array: pa.Array) -> pa.Array:
     """
     if (field.primary or field.id == TIMESTAMP_FIELD) and array.null_count:
         what = "primary key" if field.primary else "timestamp"
-        raise SchemaError(f"field {field.name!r}, row {array.is_null().index(True).as_py()}: a {what} is null")
+        raise SchemaError(f"field {field.name!r}, row {index_of(array.is_null(), True)}: a {what} is null")
     try:
         return _decode(field, array)
     except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
+from sawlog.arrow import array_of, boolean_values, fill_null, index_of, scalar_of, values_of
 from sawlog.errors import SchemaError
 from sawlog.guard import Undecodable, decode_json
 from sawlog.milvus_binlog import kernels, layout
@@ -43,7 +44,7 @@ def encode(field: Field, array: pa.Array, row: int = 0) -> pa.Array:
     if isinstance(array, pa.ExtensionArray):
         array = array.storage
     if array.null_count and not field.nullable:
-        at = row + array.is_null().index(True).as_py()
+        at = row + index_of(array.is_null(), True)
         raise SchemaError(f"column {field.name!r}, row {at}: null in a field that is not nullable")
     try:
         return _encode(field, array, row)
@@ -83,7 +84,7 @@ def _check_length(field: Field, text: pa.Array, row: int) -> None:
         return
     lengths = pc.binary_length(text)
     if (pc.max(lengths).as_py() or 0) > field.max_length:
-        at = pc.greater(lengths, field.max_length).index(True).as_py()
+        at = index_of(pc.greater(lengths, scalar_of(field.max_length, lengths.type)), True)
         found = lengths[at].as_py()
         raise SchemaError(f"column {field.name!r}, row {row + at}: {found} bytes; max_length is {field.max_length}")
 
@@ -114,9 +115,9 @@ def _dense(field: Field, array: pa.Array, row: int) -> pa.Array:
         # A null vector may stand over null elements; a null within a vector is an error.
         filled = array.flatten()
         if filled.null_count:
-            at = filled.is_null().index(True).as_py() // field.dim
+            at = index_of(filled.is_null(), True) // field.dim
             raise SchemaError(f"column {field.name!r}, row {row + at}: a vector holds null")
-        values = values.fill_null(0)
+        values = fill_null(values, 0)
     values = values if values.type == element else values.cast(element)
     data = values.buffers()[1]
     size = VECTOR_BYTES[field.type]
@@ -155,7 +156,7 @@ def _sparse(field: Field, array: pa.Array, row: int) -> pa.Array:
     if items.null_count:
         raise SchemaError(f"column {field.name!r}: a sparse vector holds null")
     pairs = np.empty(last - first, np.dtype([("index", "<u4"), ("value", "<f4")]))
-    pairs["index"], pairs["value"] = keys.to_numpy(), items.to_numpy()
+    pairs["index"], pairs["value"] = values_of(keys, np.uint32), values_of(items, np.float32)
     rows = np.repeat(np.arange(len(maps)), np.diff(offsets))
     order = np.lexsort((pairs["index"], rows))
     pairs = pairs[order]
@@ -198,13 +199,13 @@ def _cells(field: Field, array: pa.Array) -> pa.Array:
 
 def _numbers(field: Field, values: pa.Array) -> NDArray[np.uint64]:
     if field.element is DataType.Bool:
-        return np.asarray(values.to_numpy(zero_copy_only=False), np.uint64)
+        return boolean_values(values).astype(np.uint64)
     if field.element is DataType.Float:
-        return np.asarray(values.to_numpy(), np.float32).view(np.uint32).astype(np.uint64)
+        return values_of(values, np.float32).view(np.uint32).astype(np.uint64)
     if field.element is DataType.Double:
-        return np.asarray(values.to_numpy(), np.float64).view(np.uint64)
+        return values_of(values, np.uint64)
     plain = values.view(pa.int64()) if pa.types.is_timestamp(values.type) else values.cast(pa.int64())
-    return np.asarray(plain.to_numpy()).view(np.uint64)
+    return values_of(plain, np.uint64)
 
 
 def _vectors(field: Field, array: pa.Array, row: int) -> pa.Array:
@@ -338,7 +339,7 @@ def insert_log(place: Place, field: Field, column: pa.ChunkedArray, first: int, 
 
 def empty_log(place: Place, field: Field, timestamp: int = 1) -> bytes:
     """The insert log of a field of a batch without rows."""
-    values = encode(field, pa.array([], field.arrow_type()))
+    values = encode(field, pa.nulls(0, field.arrow_type()))
     return insert_log(place, field, pa.chunked_array([values]), timestamp, timestamp)
 
 
@@ -348,7 +349,7 @@ def delta_log(place: Place, keys: pa.Array, times: pa.Array) -> bytes:
 
     limits = pc.min_max(times)
     first, last = limits["min"].as_py(), limits["max"].as_py()
-    column = pa.chunked_array([pa.array(delta_cells(keys, times), pa.string())])
+    column = pa.chunked_array([array_of(delta_cells(keys, times), pa.string())])
     text = Field(layout.DELTA_FIELD, "delta", DataType.String)
     event = NewEvent(EventType.DELETE, first, last, payload(text, column))
     extra = {layout.ORIGINAL_SIZE: str(raw_size(column))}
@@ -360,14 +361,14 @@ def ddl_logs(
 ) -> tuple[bytes, bytes]:
     """The two files of DDL requests: their timestamps, and the requests themselves, an event each. Section 3.5."""
     place = Place(collection, layout.ALL_PARTITIONS, -1)
-    stamps = pa.chunked_array([pa.array(times, pa.int64())])
+    stamps = pa.chunked_array([array_of(times, pa.int64())])
     numbers = Field(layout.DELTA_FIELD, "ts", DataType.Int64)
     event = NewEvent(EventType.CREATE_COLLECTION, min(times), max(times), payload(numbers, stamps))
     extra = {layout.ORIGINAL_SIZE: str(raw_size(stamps))}
     first = log_bytes(place, layout.DELTA_FIELD, DataType.Int64, [event], extra, "a DDL log")
     text = Field(layout.DELTA_FIELD, "ddl", DataType.String)
     events = [
-        NewEvent(kind, time, time, payload(text, pa.chunked_array([pa.array([request], pa.binary())])))
+        NewEvent(kind, time, time, payload(text, pa.chunked_array([array_of([request], pa.binary())])))
         for kind, time, request in zip(types, times, requests, strict=True)
     ]
     extra = {layout.ORIGINAL_SIZE: str(sum(map(len, requests)))}

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from sawlog.arrow import constant, fixed_array, index_of, one_array, scalar_of, values_of
 from sawlog.errors import OptionError, SchemaError
 from sawlog.format import FILE_COLUMN, OFFSET_COLUMN, Writer
 from sawlog.milvus_binlog import layout
@@ -271,16 +272,16 @@ class InsertWriter(TreeWriter):
             return encode(ROW_ID, batch.column(ROW_ID.name), self._rows)
         first = self.options.first_id + self._numbered
         self._numbered += batch.num_rows
-        return pa.array(np.arange(first, first + batch.num_rows))
+        return fixed_array(pa.int64(), np.arange(first, first + batch.num_rows))
 
     def _timestamps(self, batch: pa.RecordBatch) -> pa.Array:
         import pyarrow.compute as pc
 
         if TIMESTAMP.name not in batch.schema.names:
-            return pa.repeat(pa.scalar(self.options.timestamp or DEFAULT_TIMESTAMP, pa.int64()), batch.num_rows)
+            return constant(self.options.timestamp or DEFAULT_TIMESTAMP, pa.int64(), batch.num_rows)
         times = encode(TIMESTAMP, batch.column(TIMESTAMP.name), self._rows)
         if pc.min(times).as_py() <= 0:
-            at = pc.less_equal(times, 0).index(True).as_py()
+            at = index_of(pc.less_equal(times, scalar_of(0, times.type)), True)
             raise SchemaError(f"column {TIMESTAMP.name!r}, row {self._rows + at}: {times[at]}; a TSO is positive")
         return times
 
@@ -349,8 +350,8 @@ class DeltaWriter(TreeWriter):
                     raise SchemaError(f"column {name!r}, row {self._rows} and following: null in a delete")
             keys = some.column("pk").cast(self._key)
             given = "timestamp" in some.schema.names
-            stamp = pa.scalar(self.options.timestamp, pa.int64())
-            times = some.column("timestamp").cast(pa.int64()) if given else pa.repeat(stamp, len(keys))
+            stamps = some.column("timestamp") if given else constant(self.options.timestamp, pa.int64(), len(keys))
+            times = stamps.cast(pa.int64())
             made = place if place.segment >= 0 else replace(place, segment=self.options.first_id)
             self._parts.setdefault(made, []).append((keys, times))
         self._rows += batch.num_rows
@@ -420,14 +421,14 @@ def _in_order(columns: Sequence[pa.ChunkedArray]) -> list[pa.ChunkedArray]:
     """Rows by ascending row id, as Milvus stores them."""
     import numpy as np
 
-    ids: NDArray[np.int64] = columns[0].to_numpy()
+    ids: NDArray[np.int64] = values_of(one_array(columns[0]), np.int64)
     if (np.diff(ids) > 0).all():
         return list(columns)
     order = np.argsort(ids, kind="stable")
     if (np.diff(ids[order]) == 0).any():
         twice = ids[order][:-1][np.diff(ids[order]) == 0][0]
         raise SchemaError(f"column {ROW_ID.name!r}: the id {twice} occurs twice in a segment")
-    return [column.take(pa.array(order)) for column in columns]
+    return [column.take(fixed_array(pa.int64(), order)) for column in columns]
 
 
 def _routes(batch: pa.RecordBatch, options: WriteOptions) -> Iterator[tuple[Place, pa.Array | None]]:
@@ -448,9 +449,9 @@ def _routes(batch: pa.RecordBatch, options: WriteOptions) -> Iterator[tuple[Plac
         if column.null_count:
             raise SchemaError(f"column {name!r} holds null; expected an id for every row")
     names = list(columns)
-    ids = np.stack([np.asarray(columns[name].cast(pa.int64()).to_numpy()) for name in names], axis=1)
+    ids = np.stack([values_of(columns[name].cast(pa.int64()), np.int64) for name in names], axis=1)
     unique, inverse = np.unique(ids, axis=0, return_inverse=True)
     for at, values in enumerate(unique.tolist()):
         place = Place(**{**defaults, **dict(zip(names, values, strict=True))})
-        rows = None if len(unique) == 1 else pa.array(np.flatnonzero(inverse.reshape(-1) == at))
+        rows = None if len(unique) == 1 else fixed_array(pa.int64(), np.flatnonzero(inverse.reshape(-1) == at))
         yield place, rows

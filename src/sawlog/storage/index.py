@@ -9,16 +9,18 @@ an index that is older than the data costs requests, and nothing else.
 from __future__ import annotations
 
 import hashlib
+import math
 import os
 import threading
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar
 
 import numpy as np
 import pyarrow as pa
 
+from sawlog.arrow import array_of, boolean_values, constant, fill_null, fixed_array, one_array, values_of
 from sawlog.errors import FormatError
 from sawlog.guard import Undecodable, decode_by
 from sawlog.names import is_remote
@@ -164,7 +166,7 @@ class Index:
         options: Under which read options the statistics hold.
     """
 
-    rows: pa.Table = field(default_factory=_SCHEMA.empty_table)
+    rows: pa.Table = field(default_factory=lambda: pa.Table.from_batches([], _SCHEMA))
     answers: tuple[tuple[str, bytes], ...] = ()
     options: str = ""
 
@@ -172,7 +174,7 @@ class Index:
     def of(cls, found: Mapping[AnyFile, Facts], options: str = "") -> Self:
         """The index of some files."""
         numbers: dict[tuple[str, bytes], int] = {}
-        columns = [
+        columns: list[list[Any]] = [
             [_key(file.path) for file in found],
             [file.size for file in found],
             [file.version for file in found],
@@ -180,14 +182,14 @@ class Index:
             [[numbers.setdefault(one, len(numbers)) for one in facts.answers.items()] for facts in found.values()],
             [facts.measured for facts in found.values()],
         ]
-        arrays = [pa.array(column, field.type) for column, field in zip(columns, _SCHEMA, strict=True)]
+        arrays = [array_of(column, field.type) for column, field in zip(columns, _SCHEMA, strict=True)]
         fields = list(_SCHEMA)
         for name in dict.fromkeys(name for facts in found.values() for name in facts.limits):
             pairs = [facts.limits.get(name, (None, None)) for facts in found.values()]
             kind = next(low.type for low, _ in pairs if low is not None)
             for prefix, column in zip((_LOW, _HIGH), zip(*pairs, strict=True), strict=True):
                 same = [one if one is not None and one.type == kind else None for one in column]
-                arrays.append(pa.array(same, kind))
+                arrays.append(array_of(same, kind))
                 fields.append(pa.field(f"{prefix}{name}", kind))
         return cls(pa.Table.from_arrays(arrays, schema=pa.schema(fields)), tuple(numbers), options)
 
@@ -199,15 +201,19 @@ class Index:
         kinds: dict[str, pa.Field] = {field.name: field for field in _SCHEMA}
         for part in parts:
             codes = np.array([numbers.setdefault(one, len(numbers)) for one in part.answers] or [0], np.int32)
-            column = part.rows["answers"].combine_chunks()
-            values = pa.array(codes[np.asarray(column.values)], pa.int32())
+            column = one_array(part.rows["answers"])
+            values = fixed_array(pa.int32(), codes[values_of(column.values, np.int32)])
             answers = pa.ListArray.from_arrays(column.offsets, values, _SCHEMA.field("answers").type)
             tables.append(part.rows.set_column(_SCHEMA.get_field_index("answers"), _SCHEMA.field("answers"), answers))
             for one in part.rows.schema:
                 kinds.setdefault(one.name, one)
         schema = pa.schema(kinds.values())
         whole = [pa.Table.from_arrays([_column(one, field) for field in schema], schema=schema) for one in tables]
-        return cls(pa.concat_tables(whole).combine_chunks() if whole else schema.empty_table(), tuple(numbers), options)
+        return cls(
+            pa.concat_tables(whole).combine_chunks() if whole else pa.Table.from_batches([], schema),
+            tuple(numbers),
+            options,
+        )
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Self:
@@ -233,7 +239,7 @@ class Index:
         found = decode_by(_table, metadata.get(_ANSWERS, b""))
         if isinstance(found, Undecodable) or not found.schema.equals(_ANSWERS_SCHEMA):
             raise FormatError(f"byte {start}: not a table of answers")
-        codes = rows["answers"].combine_chunks().values.to_numpy()
+        codes = values_of(one_array(rows["answers"]).values, np.int32)
         if len(codes) and not 0 <= codes.min() <= codes.max() < len(found):
             raise FormatError(f"byte {start}: expected numbers of {len(found)} answers, found {codes.max()}")
         answers = zip(found["question"].to_pylist(), found["answer"].to_pylist(), strict=True)
@@ -242,7 +248,7 @@ class Index:
     def to_bytes(self) -> bytes:
         """The file that holds it."""
         questions, answers = zip(*self.answers, strict=True) if self.answers else ((), ())
-        arrays = [pa.array(questions, pa.string()), pa.array(answers, pa.binary())]
+        arrays = [array_of(questions, pa.string()), array_of(answers, pa.binary())]
         metadata = {
             _ANSWERS: _stream(pa.Table.from_arrays(arrays, schema=_ANSWERS_SCHEMA)),
             _OPTIONS: self.options.encode(),
@@ -269,7 +275,9 @@ class Index:
     def without_statistics(self) -> Index:
         """The same with what planning asks only."""
         rows = self.rows.select(_SCHEMA.names[:-1])
-        return Index(rows.append_column(_SCHEMA.field("measured"), pa.repeat(False, rows.num_rows)), self.answers)
+        return Index(
+            rows.append_column(_SCHEMA.field("measured"), constant(False, pa.bool_(), rows.num_rows)), self.answers
+        )
 
     def known(self, files: Iterable[AnyFile], *, statistics: bool = False) -> set[AnyFile]:
         """Those files of which something is known; with `statistics`, of which these are known as well."""
@@ -279,7 +287,7 @@ class Index:
 
     def of_files(self, files: Iterable[Listed]) -> Index:
         """What is known of some of the files."""
-        rows = pa.array(sorted(row for file in files if (row := self._row(file)) is not None), pa.int64())
+        rows = array_of(sorted(row for file in files if (row := self._row(file)) is not None), pa.int64())
         return Index(self.rows.take(rows).combine_chunks(), self.answers, self.options)
 
     def limits(self, files: Sequence[Listed], columns: Iterable[pa.Field]) -> tuple[pa.RecordBatch, pa.RecordBatch]:
@@ -291,10 +299,8 @@ class Index:
         """
         kinds = {field.name: field.type for field in self.rows.schema}
         names = [one.name for one in columns if kinds.get(f"{_LOW}{one.name}") == value_type(one.type)]
-        rows = pa.array([self._row(file) for file in files] if names else [], pa.int64())
-        low, high = (
-            [self.rows[f"{prefix}{name}"].combine_chunks().take(rows) for name in names] for prefix in (_LOW, _HIGH)
-        )
+        rows = array_of([self._row(file) for file in files] if names else [], pa.int64())
+        low, high = ([one_array(self.rows[f"{prefix}{name}"]).take(rows) for name in names] for prefix in (_LOW, _HIGH))
         return pa.RecordBatch.from_arrays(low, names), pa.RecordBatch.from_arrays(high, names)
 
     def _row(self, file: Listed) -> int | None:
@@ -312,27 +318,27 @@ class Index:
 
     @cached_property
     def _sizes(self) -> NDArray[np.int64]:
-        return np.asarray(self.rows["size"], np.int64)
+        return values_of(one_array(self.rows["size"]), np.int64)
 
     @cached_property
     def _changed(self) -> NDArray[np.float64]:
-        return np.asarray(self.rows["changed"], np.float64)
+        return values_of(fill_null(one_array(self.rows["changed"]), math.nan), np.float64)
 
     @cached_property
     def _measured(self) -> NDArray[np.bool_]:
-        return np.asarray(self.rows["measured"], np.bool_)
+        return boolean_values(one_array(self.rows["measured"]))
 
     @cached_property
     def _codes(self) -> NDArray[np.int32]:
-        return np.asarray(self.rows["answers"].combine_chunks().values, np.int32)
+        return values_of(one_array(self.rows["answers"]).values, np.int32)
 
     @cached_property
     def _ends(self) -> NDArray[np.int32]:
-        return np.asarray(self.rows["answers"].combine_chunks().offsets, np.int32)
+        return values_of(one_array(self.rows["answers"]).offsets, np.int32)
 
     @cached_property
     def _versions(self) -> pa.Array:
-        return self.rows["version"].combine_chunks()
+        return one_array(self.rows["version"])
 
 
 def value_type(kind: pa.DataType) -> pa.DataType:
@@ -357,7 +363,7 @@ def _table(data: bytes | memoryview) -> pa.Table:
     table = pa.ipc.open_stream(pa.py_buffer(data)).read_all().combine_chunks()
     table.validate(full=True)
     for column, one in zip(table.columns, table.schema, strict=True):
-        inner = column.combine_chunks().values.null_count if pa.types.is_list(one.type) else 0
+        inner = one_array(column).values.null_count if pa.types.is_list(one.type) else 0
         if inner or (column.null_count and not one.nullable):
             raise ValueError("nulls where there are none")
     return table

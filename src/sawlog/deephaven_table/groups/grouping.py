@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import pyarrow as pa
 
+from sawlog.arrow import array_of, fill_null, fixed_array, index_of
 from sawlog.deephaven.types import BOXED, ColumnType
 from sawlog.deephaven_table.groups.java_output import BOXES, STRING_TYPE, map_stream
 from sawlog.deephaven_table.groups.java_stream import read_stream
@@ -236,13 +237,15 @@ class GroupComparison:
         if kind is ColumnType.CHAR and pa.types.is_string(target):
             values = [None if value is None else chr(value) for value in values]
         self.type = target
-        self._values = pa.array(values, target)
+        self._values = array_of(values, target)
         self._ends = grouping.ends
 
     def differing(self, first: int, array: pa.Array) -> int | None:
         """The first of the rows from `first` on whose value is not that of its group; None if there is none."""
         rows = np.arange(first, first + len(array))
-        place = self._differs(array, self._values.take(pa.array(np.searchsorted(self._ends, rows, side="right"))))
+        place = self._differs(
+            array, self._values.take(fixed_array(pa.int64(), np.searchsorted(self._ends, rows, side="right")))
+        )
         return None if place is None else first + place
 
     def beginning(self, reader: ColumnReader) -> int | None:
@@ -255,11 +258,11 @@ class GroupComparison:
         import pyarrow.compute as pc
 
         found = array.dictionary_decode() if pa.types.is_dictionary(array.type) else array
-        same = pc.or_(pc.fill_null(pc.equal(found, expected), False), pc.and_(found.is_null(), expected.is_null()))
+        same = pc.or_(fill_null(pc.equal(found, expected), False), pc.and_(found.is_null(), expected.is_null()))
         if pa.types.is_floating(self.type):
             nan = pc.and_(pc.is_nan(found), pc.is_nan(expected))
-            same = pc.or_(same, pc.fill_null(nan, False))
-        place = int(same.index(False).as_py())
+            same = pc.or_(same, fill_null(nan, False))
+        place = index_of(same, False)
         return None if place < 0 else place
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pyarrow as pa
 
+from sawlog.arrow import array_of, boolean_values, fill_null, one_array, scalar_of, values_of
 from sawlog.errors import SchemaError
 from sawlog.filodb_record.histograms.histogram import Buckets, Histogram, format_code, format_of
 from sawlog.filodb_record.histograms.merge import add, merge
@@ -92,13 +93,13 @@ def histogram_add(first: pa.Array, second: pa.Array) -> pa.Array:
         None if one is None or other is None else add(one, other)
         for one, other in zip(_histograms(first), _histograms(second), strict=True)
     ]
-    return pa.array([None if one is None else as_struct(one) for one in sums], HISTOGRAM)
+    return array_of([None if one is None else as_struct(one) for one in sums], HISTOGRAM)
 
 
 def histogram_merge(histograms: pa.Array) -> pa.StructScalar:
     """The sum of all histograms of a column, those that are null left out; null if there is none."""
     given = [one for one in _histograms(histograms) if one is not None]
-    return pa.scalar(as_struct(merge(given)) if given else None, HISTOGRAM)
+    return scalar_of(as_struct(merge(given)) if given else None, HISTOGRAM)
 
 
 def _rows(histograms: pa.Array) -> Any:
@@ -132,13 +133,13 @@ def _fields(histograms: pa.Array) -> tuple[pa.Array, pa.Array, pa.Array]:
     doubles = pa.list_(pa.float64())
     # Both begin at their first value then, whatever they are slices of.
     tops, values = (
-        pc.if_else(histograms.is_valid(), pc.struct_field(histograms, [name]).cast(doubles), pa.scalar([], doubles))
+        pc.if_else(histograms.is_valid(), pc.struct_field(histograms, [name]).cast(doubles), scalar_of([], doubles))
         for name in ("tops", "values")
     )
     buckets = pa.nulls(len(histograms), pa.binary())
     if "buckets" in names:
         buckets = pc.struct_field(histograms, ["buckets"]).cast(pa.binary())
-    return tops.fill_null([]), values.fill_null([]), buckets
+    return fill_null(tops, []), fill_null(values, []), buckets
 
 
 def _bound(given: Bound, unknown: float) -> NDArray[np.float64]:
@@ -147,15 +148,15 @@ def _bound(given: Bound, unknown: float) -> NDArray[np.float64]:
     if given is None:
         return np.array([unknown])
     if isinstance(given, pa.Array | pa.ChunkedArray):
-        return np.asarray(given.cast(pa.float64()).fill_null(unknown))
+        one = one_array(given) if isinstance(given, pa.ChunkedArray) else given
+        return values_of(fill_null(one.cast(pa.float64()), unknown), np.float64)
     return np.array([float(given)])
 
 
 def _doubles(values: NDArray[np.float64], histograms: pa.Array) -> pa.Array:
-    import numpy as np
 
-    mask = np.array(histograms.is_null()) if histograms.null_count else None
-    return pa.array(values, pa.float64(), mask=mask)
+    mask = boolean_values(histograms.is_null()) if histograms.null_count else None
+    return array_of(values, pa.float64(), mask)
 
 
 def _histograms(column: pa.Array) -> Iterator[Histogram | None]:

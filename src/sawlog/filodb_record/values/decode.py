@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import pyarrow as pa
 
+from sawlog.arrow import array_of, batch_of_rows, boolean_values, fill_null, one_batch, values_of
 from sawlog.damage import Damage, Findings, OnDamage
 from sawlog.errors import SchemaError
 from sawlog.filodb_record.columns import ViewField, extra_fields, row_fields
@@ -126,7 +127,7 @@ class ValueDecoder:
         """
         import numpy as np
 
-        seen = np.array(values.is_null())
+        seen = boolean_values(values.is_null())
         for batch, owners, told in self._passes(values):
             numbers = np.union1d(owners, np.array(sorted(told), np.int64)).astype(np.int64)
             if not len(numbers):
@@ -138,7 +139,7 @@ class ValueDecoder:
             yield numbers, self._results(rows, {places[number]: one for number, one in told.items()})
         rest = np.flatnonzero(~seen)
         if len(rest):
-            rows = self._lists(self._no_rows(), np.zeros(len(rest), np.int64), None)
+            rows = self._lists(batch_of_rows([], self.schema), np.zeros(len(rest), np.int64), None)
             yield rest, self._results(rows, {})
 
     def _bounded(self, values: pa.Array) -> tuple[pa.Array, dict[int, Told]]:
@@ -163,20 +164,19 @@ class ValueDecoder:
                 damage = Damage(name_of(number), 0, 0, "too_large", detail)
                 told.setdefault(number, Told()).add(damage)
             if full.any():
-                batch, owners = batch.filter(pa.array(~full)), owners[~full]  # noqa: PLW2901
+                batch, owners = batch.filter(array_of(~full, pa.bool_())), owners[~full]  # noqa: PLW2901
             kept.append(batch)
             counts += np.bincount(owners, minlength=len(values))
             if batch.num_rows:
                 made += np.bincount(owners, minlength=len(values)) * (batch.nbytes / batch.num_rows)
-        table = pa.Table.from_batches(kept, self.schema).combine_chunks()
-        whole = table.to_batches()[0] if table.num_rows else self._no_rows()
+        whole = one_batch(pa.Table.from_batches(kept, self.schema))
         return self._lists(whole, counts, values), told
 
     def _passes(self, values: pa.Array) -> Iterator[tuple[pa.RecordBatch, NDArray[np.int64], dict[int, Told]]]:
         """Rows some at a time, the number of the value that each is of, and the damage found with them."""
         import numpy as np
 
-        starts, data = _bounds(values.cast(pa.binary()).fill_null(b""))
+        starts, data = _bounds(fill_null(values.cast(pa.binary()), b""))
         findings = Findings("skip", drained=True)
         ends = starts[1:]
 
@@ -195,7 +195,7 @@ class ValueDecoder:
         schema = pa.schema([*self.schema, PROVENANCE[1]])
         walk = ValueWalk(self._fragment(len(data)), MemorySource(data), schema, findings, bounds=starts)
         for batch in walk.batches():
-            owners = np.searchsorted(ends, np.asarray(batch.column(OFFSET_COLUMN)), "right")
+            owners = np.searchsorted(ends, values_of(batch.column(OFFSET_COLUMN), np.int64), "right")
             rows = batch.select(self.schema.names)
             told = _by_value(findings.drain(), starts)
             bad = _beyond(rows)
@@ -206,9 +206,9 @@ class ValueDecoder:
                 damage = Damage(name_of(number), offset, 0, Kind.BAD_TIMESTAMP.name.lower(), detail)
                 told.setdefault(number, Told()).add(damage)
             if bad.any():
-                rows, owners = rows.filter(pa.array(~bad)), owners[~bad]
+                rows, owners = rows.filter(array_of(~bad, pa.bool_())), owners[~bad]
             yield rows, owners, told
-        yield self._no_rows(), np.zeros(0, np.int64), _by_value(findings.drain(), starts)
+        yield batch_of_rows([], self.schema), np.zeros(0, np.int64), _by_value(findings.drain(), starts)
 
     def _lists(self, rows: pa.RecordBatch, counts: NDArray[np.int64], values: pa.Array | None) -> pa.Array:
         """Rows as lists of so many each; null where `values` are."""
@@ -220,7 +220,7 @@ class ValueDecoder:
         validity = (
             None
             if values is None or not values.null_count
-            else pa.py_buffer(np.packbits(np.asarray(values.is_valid()), bitorder="little"))
+            else pa.py_buffer(np.packbits(boolean_values(values.is_valid()), bitorder="little"))
         )
         return pa.Array.from_buffers(self._list, len(counts), [validity, pa.py_buffer(ends)], children=[structs])
 
@@ -231,16 +231,13 @@ class ValueDecoder:
         ok[list(told)] = False
         damage = [told[number].rows() if number in told else [] for number in range(len(rows))]
         validity = rows.is_null() if rows.null_count else None
-        filled = rows.fill_null([]) if rows.null_count else rows
-        arrays = [filled.cast(self._list), pa.array(damage, pa.list_(DAMAGE)), pa.array(ok)]
+        filled = fill_null(rows, [])
+        arrays = [filled.cast(self._list), array_of(damage, pa.list_(DAMAGE)), array_of(ok, pa.bool_())]
         return pa.StructArray.from_arrays(arrays, fields=list(self.result), mask=validity)
 
     @property
     def _list(self) -> pa.DataType:
         return pa.list_(pa.field("element", pa.struct(list(self.schema))))
-
-    def _no_rows(self) -> pa.RecordBatch:
-        return pa.RecordBatch.from_arrays([pa.array([], one.type) for one in self.schema], schema=self.schema)
 
     @cached_property
     def _selection(self) -> Selection:
@@ -298,5 +295,5 @@ def _beyond(rows: pa.RecordBatch) -> NDArray[np.bool_]:
             values = np.frombuffer(column.buffers()[1] or b"", np.int64)[column.offset : column.offset + len(column)]
             wrong = (values > LAST_MILLISECOND) | (values < -LAST_MILLISECOND)
             if wrong.any():
-                bad |= wrong & np.asarray(column.is_valid())
+                bad |= wrong & boolean_values(column.is_valid())
     return bad

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from sawlog.arrow import boolean_values, fill_null, values_of
 from sawlog.errors import SchemaError
 from sawlog.filodb_record import layout
 from sawlog.filodb_record.options import WriteOptions
@@ -37,10 +38,10 @@ class ValueEncoder:
         import numpy as np
 
         lists = pa.types.is_list(rows.type) or pa.types.is_large_list(rows.type)
-        valid = np.asarray(rows.is_valid())
+        valid = boolean_values(rows.is_valid())
         if lists:
             structs = rows.flatten()
-            counts = np.asarray(rows.value_lengths().fill_null(0), np.int64)
+            counts = values_of(fill_null(rows.value_lengths(), 0).cast(pa.int64()), np.int64)
         else:
             structs = rows.filter(rows.is_valid()) if rows.null_count else rows
             counts = valid.astype(np.int64)

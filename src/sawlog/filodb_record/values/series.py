@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from sawlog.arrow import array_of
+from sawlog.arrow import array_of, boolean_values
 from sawlog.filodb_record import hashing, layout
 from sawlog.filodb_record.options import WriteOptions
 from sawlog.filodb_record.schemas import PartitionSchema, Schema
@@ -94,7 +94,7 @@ def _complete(batch: pa.RecordBatch) -> tuple[pa.RecordBatch, NDArray[np.bool_]]
     valid = np.ones(batch.num_rows, np.bool_)
     for column in batch.columns:
         if column.null_count:
-            valid &= np.asarray(column.is_valid())
+            valid &= boolean_values(column.is_valid())
     return (batch if valid.all() else batch.filter(array_of(valid, pa.bool_()))), valid
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 import pyarrow as pa
 
-from sawlog.arrow import array_of, constant, scalar_of
+from sawlog.arrow import array_of, constant, fill_null, scalar_of
 from sawlog.damage import Damage, Findings, Tail, TailStatus
 from sawlog.errors import FormatError, SawlogError
 from sawlog.format import FILE_COLUMN, OFFSET_COLUMN, Fragment
@@ -340,7 +340,7 @@ class KeyRange(Fragment):
             kept.column("sequence"),
             codes,
             kept.column("key"),
-            pc.fill_null(kept.column("value"), scalar_of(b"", pa.binary())),
+            fill_null(kept.column("value"), b""),
         ]
         if not self.version.stamped:
             return pa.RecordBatch.from_arrays(columns, schema=ENTRY_SCHEMA)

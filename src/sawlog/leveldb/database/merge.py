@@ -441,7 +441,7 @@ def _sorted(entries: k.Entries, first: int, last: int) -> NDArray[np.int64]:
     )
     table = pa.table([keys, fixed_array(pa.int64(), entries.sequences[first:last])], [KEY, SEQUENCE])
     order = pc.sort_indices(table, sort_keys=[(KEY, "ascending"), (SEQUENCE, "descending")])
-    numbers: NDArray[np.int64] = np.asarray(order).astype(np.int64) + first
+    numbers: NDArray[np.int64] = values_of(order, np.uint64).astype(np.int64) + first
     return numbers
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import posixpath
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -11,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from sawlog.arrow import boolean_values, fill_null, fixed_array, grouped, values_of
 from sawlog.leveldb.columns import LIVE, OPERATION_NAMES
 from sawlog.leveldb.database.fragments import LEVEL, LOG_LEVEL
 from sawlog.leveldb.database.layout import BLOB_NAME, TABLE_NAME
@@ -31,6 +33,12 @@ class _Fate:
 
     sizes: dict[str, int]
     rows: dict[str, int]
+
+    def add(self, sizes: Iterable[int], rows: Iterable[int]) -> None:
+        """Count further ones."""
+        for name, size, count in zip(_FATES, sizes, rows, strict=True):
+            self.sizes[name] += size
+            self.rows[name] += count
 
     @property
     def text(self) -> str:
@@ -54,24 +62,23 @@ class Charts:
         """Count all entries of a part."""
         fates = np.where(entries.live, 0, np.where(_DELETES[entries.codes], 2, 1))
         for run, sizes, rows in zip(entries.runs, *entries.sizes(fates, len(_FATES)), strict=True):
-            one = self._fate(posixpath.basename(run.path), run.level)
-            for name, size, count in zip(_FATES, sizes.tolist(), rows.tolist(), strict=True):
-                one.sizes[name] += size
-                one.rows[name] += count
+            self._fate(posixpath.basename(run.path), run.level).add(sizes.tolist(), rows.tolist())
 
     def add_batch(self, batch: pa.RecordBatch) -> None:
         """Count entries in columns `COUNTED`."""
-        values = pc.add(pc.binary_length(batch.column("key")), pc.binary_length(batch.column("value")))
-        deletes = pc.match_substring(batch.column("operation"), "delete")
-        fate = pc.if_else(batch.column(LIVE), "live", pc.if_else(deletes, "deletions", "older versions"))
-        table = pa.table(
-            {"file": batch.column("file"), LEVEL: batch.column(LEVEL), "fate": fate, "size": values.cast(pa.int64())}
+        where = batch.select(["file", LEVEL])
+        firsts, which = grouped(where)
+        deletes = boolean_values(pc.match_substring(batch.column("operation"), "delete"))
+        fates = np.where(boolean_values(batch.column(LIVE)), 0, np.where(deletes, 2, 1))
+        lengths = (fill_null(pc.binary_length(batch.column(name)), 0) for name in ("key", "value"))
+        size = sum(values_of(one.cast(pa.int64()), np.int64) for one in lengths)
+        cells, shape = which * len(_FATES) + fates, (len(firsts), len(_FATES))
+        sizes, rows = (
+            np.bincount(cells, one, math.prod(shape)).astype(np.int64).reshape(shape) for one in (size, None)
         )
-        counted = table.group_by(["file", LEVEL, "fate"]).aggregate([("size", "sum"), ("size", "count")])
-        for file, level, name, size, rows in zip(*(one.to_pylist() for one in counted.columns), strict=True):
-            one = self._fate(file, level)
-            one.sizes[name] += size
-            one.rows[name] += rows
+        groups = where.take(fixed_array(pa.int64(), firsts)).to_pydict()
+        for file, level, *of_fates in zip(*groups.values(), sizes.tolist(), rows.tolist(), strict=True):
+            self._fate(file, level).add(*of_fates)
 
     def _fate(self, file: str, level: int) -> _Fate:
         return self._fates.setdefault((file, level), _Fate(dict.fromkeys(_FATES, 0), dict.fromkeys(_FATES, 0)))

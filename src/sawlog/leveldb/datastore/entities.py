@@ -236,7 +236,7 @@ def _column(field: pa.Field, path: str, *, typed: bool) -> Callable[[list[Entity
         return lambda entities: array_of([entity.path for entity in entities], kind)
     if name == "properties":
         encode = json_encoder()
-        return lambda entities: _texts([encode(entity.properties) for entity in entities])
+        return lambda entities: array_of([encode(one.properties) for one in entities], pa.binary()).view(pa.string())
     return lambda entities: array_of([entity.key[name] for entity in entities], kind)
 
 
@@ -250,7 +250,7 @@ def _typed_column(field: pa.Field) -> Callable[[list[Entity]], pa.Array]:
     def array(entities: list[Entity]) -> pa.Array:
         values = [entity.properties.get(name) for entity in entities]
         try:
-            return pa.array(values if convert is None else map(convert, values), kind)
+            return array_of(values if convert is None else list(map(convert, values)), kind)
         except (pa.ArrowInvalid, pa.ArrowTypeError, AttributeError) as error:
             first = entities[0].key["key"]
             raise SchemaError(f"property {name!r}, in entities from {first!r} on: expected {kind}: {error}") from error
@@ -263,13 +263,6 @@ def _columns_of(kind: pa.DataType) -> int:
     if pa.types.is_list(kind):
         return _columns_of(kind.value_type)
     return sum(_columns_of(field.type) for field in kind) if pa.types.is_struct(kind) else 1
-
-
-def _texts(values: list[bytes]) -> pa.Array:
-    """UTF-8 texts as an array, without a look at each."""
-    ends = np.zeros(len(values) + 1, np.int32)
-    np.cumsum([len(value) for value in values], out=ends[1:])
-    return pa.Array.from_buffers(pa.string(), len(values), [None, pa.py_buffer(ends), pa.py_buffer(b"".join(values))])
 
 
 class EntitiesContents(LogContents):

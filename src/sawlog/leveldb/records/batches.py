@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sawlog.arrow import Column, binary_array, boolean_values, values_of
+from sawlog.arrow import Column, binary_array, boolean_values, index_of, values_of
 from sawlog.errors import OptionError, SchemaError
 from sawlog.format import OFFSET_COLUMN, PROVENANCE
 from sawlog.leveldb.columns import binary_parts, name_array
@@ -119,7 +119,7 @@ class BatchBuilder:
             raise SchemaError(f"column 'operation' is {column.type}; expected strings")
         codes = pc.index_in(column.cast(pa.string()), name_array(layout.NAMES))
         if codes.null_count:
-            row = codes.is_null().index(True).as_py()
+            row = index_of(codes.is_null(), True)
             known = ", ".join(layout.NAMES)
             raise SchemaError(f"column 'operation', row {self._row + row}: {column[row].as_py()!r} is none of {known}")
         numbers: NDArray[np.int8] = values_of(codes, np.int32).astype(np.int8)
@@ -133,7 +133,7 @@ class BatchBuilder:
         if not pa.types.is_integer(column.type):
             raise SchemaError(f"column {name!r} is {column.type}; expected integers")
         if column.null_count:
-            raise SchemaError(f"column {name!r}, row {self._row + column.is_null().index(True).as_py()}: null")
+            raise SchemaError(f"column {name!r}, row {self._row + index_of(column.is_null(), True)}: null")
         numbers: NDArray[np.int64] = values_of(column.cast(pa.int64()), np.int64)
         wrong = (numbers < 0) | (numbers > largest)
         if wrong.any():

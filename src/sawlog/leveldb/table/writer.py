@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sawlog.arrow import array_of, values_of
+from sawlog.arrow import array_of, index_of, values_of
 from sawlog.damage import DamageWarning, Findings
 from sawlog.errors import SchemaError
 from sawlog.format import FileWriter
@@ -237,7 +237,7 @@ class TableWriter(FileWriter):
         known = ["delete", "put", "delete_range"] if self._options.dialect == "leveldb" else list(_TYPES)
         places = pc.index_in(column, value_set=array_of(known, pa.string()))
         if places.null_count:
-            row = places.is_null().index(pa.scalar(value=True)).as_py()
+            row = index_of(places.is_null(), True)
             raise SchemaError(
                 f"column {OPERATION!r}, row {self._rows + row}: {column[row].as_py()!r};"
                 f" {self._options.dialect}'s tables have {', '.join(known)}"
@@ -248,7 +248,7 @@ class TableWriter(FileWriter):
 
     def _refuse_nulls(self, column: pa.Array, name: str) -> None:
         if column.null_count:
-            row = self._rows + column.is_null().index(pa.scalar(value=True)).as_py()
+            row = self._rows + index_of(column.is_null(), True)
             raise SchemaError(f"column {name!r}, row {row}: a table cannot hold null")
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from sawlog.arrow import values_of
+from sawlog.arrow import one_array, values_of
 from sawlog.damage import Findings
 from sawlog.milvus_binlog.collection.fragments import BatchFragment
 from sawlog.milvus_binlog.types import ROW_ID, TIMESTAMP, Field
@@ -29,7 +29,7 @@ def newest(fragments: Sequence[BatchFragment], primary: Field) -> list[BatchFrag
     table = pa.concat_tables(parts) if parts else pa.table({})
     if not table.num_rows:
         return list(fragments)
-    values, ids, times = (column.combine_chunks() for column in table.columns)
+    values, ids, times = (one_array(column) for column in table.columns)
     keys = values_of(values.dictionary_encode().indices, np.int32)
     order = np.lexsort((values_of(ids, np.int64), values_of(times, np.int64), keys))
     last = np.ones(len(order), bool)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from sawlog.arrow import boolean_values, scalar_of, values_of
+from sawlog.arrow import boolean_values, one_array, scalar_of, values_of
 from sawlog.damage import Findings
 from sawlog.errors import OptionError
 from sawlog.kernels.intern import Interner, Strings, new_seed
@@ -201,7 +201,7 @@ class DeleteHistory:
         self._known = every.unique()
         stamps = np.concatenate([np.empty(0, np.int64), *(values_of(one, np.int64) for one in times)])
         self._times = np.unique(stamps)
-        codes = values_of(_index_in(every, self._known).combine_chunks(), np.int32).astype(np.int64)
+        codes = values_of(one_array(_index_in(every, self._known)), np.int32).astype(np.int64)
         self._deletes = np.sort(self._places(codes, np.searchsorted(self._times, stamps)))
 
     def _places(self, codes: NDArray[np.int64], ranks: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from sawlog.arrow import array_of, fixed_array, scalar_of
+from sawlog.arrow import array_of, fill_null, fixed_array, scalar_of
 from sawlog.damage import Findings
 from sawlog.guard import Undecodable, decode_by, decode_json
 from sawlog.kernels.gather import gathered
@@ -87,7 +87,7 @@ def stored_deletes(payload: Payload, deletes: Iterable[Deletes]) -> pa.Table:
     some = list(deletes)
     if len(payload.schema) < 2:
         cells = [cell for one in some for cell in delta_cells(one.keys, one.times)]
-        return pa.Table.from_arrays([pa.array(cells, payload.schema.types[0])], schema=payload.schema)
+        return pa.Table.from_arrays([array_of(cells, payload.schema.types[0])], schema=payload.schema)
     places = _places(payload)
     stored = pa.schema([payload.schema.field(place) for place in places])
     keys, times = (pa.chunked_array(column) for column in zip(*((one.keys, one.times) for one in some), strict=True))
@@ -142,7 +142,7 @@ def _valid(keys: pa.Array, times: pa.Array, row: int, bad: list[tuple[int, str]]
     import pyarrow.compute as pc
 
     fine = pc.and_(pc.and_(keys.is_valid(), times.is_valid()), pc.greater_equal(times, scalar_of(0, times.type)))
-    fine = fine.fill_null(scalar_of(False, pa.bool_()))
+    fine = fill_null(fine, False)
     if pa.types.is_string(keys.type) and not _is_text(keys):
         fine = pc.and_(fine, array_of([_is_text(keys.slice(at, 1)) for at in range(len(keys))], pa.bool_()))
         keys = keys.cast(pa.binary())

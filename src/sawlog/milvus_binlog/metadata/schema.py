@@ -9,6 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from sawlog.arrow import scalar_of
 from sawlog.errors import FormatError, OptionError, SchemaError
 from sawlog.milvus_binlog import layout
 from sawlog.milvus_binlog.layout import DataType
@@ -181,6 +182,6 @@ def typed_default(field: Field) -> pa.Scalar:
         value = value.decode("utf-8", "replace")
     kind = field.arrow_type()
     try:
-        return pa.scalar(value, kind)
+        return scalar_of(value, kind)
     except (pa.ArrowException, OverflowError, TypeError, ValueError) as error:
         raise SchemaError(f"the default {field.default!r} is no {field.type.name}: {error}") from None

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pyarrow as pa
 
+from sawlog.arrow import array_of, fixed_array
 from sawlog.errors import FormatError, SchemaError
 from sawlog.milvus_binlog.layout import DataType
 from sawlog.milvus_binlog.types import SCALARS, SPARSE, VECTOR_ELEMENTS, Field, data_type
@@ -87,7 +88,7 @@ class PayloadWriter:
         if self._field.type is not DataType.SparseFloatVector:
             raise self._wrong("a sparse vector")
         pairs = [None if vector is None else sorted(vector.items()) for vector in values]
-        self._append(pa.array(pairs, SPARSE))
+        self._append(array_of(pairs, SPARSE))
 
     def add(self, values: Any) -> None:
         """Append values of the column's type: a sequence, or an Arrow or NumPy array.
@@ -99,7 +100,7 @@ class PayloadWriter:
             values = values.combine_chunks()
         if not isinstance(values, pa.Array):
             try:
-                values = pa.array(values, self._field.arrow_type())
+                values = pa.array(values, self._field.arrow_type())  # noqa: TID251 - of whatever the caller has
             except (pa.ArrowInvalid, pa.ArrowTypeError, TypeError, OverflowError) as error:
                 raise SchemaError(f"a {self._field.type.name} payload cannot take these values: {error}") from None
         self._append(values)
@@ -146,7 +147,7 @@ class PayloadWriter:
             slots = pa.Array.from_buffers(pa.binary(width), len(flat) // width, [None, pa.py_buffer(flat)])
             self._append(slots)
             return
-        self._append(pa.FixedSizeListArray.from_arrays(pa.array(flat), dim))
+        self._append(pa.FixedSizeListArray.from_arrays(fixed_array(pa.from_numpy_dtype(flat.dtype), flat), dim))
 
     def _settle_dim(self, dim: int) -> None:
         from dataclasses import replace
@@ -191,7 +192,7 @@ class PayloadReader:
         if self._field.type in _VECTORS and not self._field.dim:
             raise SchemaError(f"the payload holds {stored.type}; expected {self._field.type.name}")
         decoded = [decode(self._field, array) for array in arrays]
-        self.array: pa.Array = pa.concat_arrays(decoded) if decoded else pa.array([], self._field.arrow_type())
+        self.array: pa.Array = pa.concat_arrays(decoded) if decoded else pa.nulls(0, self._field.arrow_type())
 
     def __len__(self) -> int:
         """How many values there are."""
