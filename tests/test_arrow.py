@@ -1,4 +1,4 @@
-"""Arrow arrays made without pandas, beside those that Arrow makes with it."""
+"""Arrow arrays made without pandas, next to those that Arrow makes with it."""
 
 from __future__ import annotations
 
