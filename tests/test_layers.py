@@ -226,7 +226,7 @@ def test_the_house_does_not_grow(measure: str) -> None:
 TESTS = Path(__file__).parent
 PRIVATE = {
     "kernels/test_library.py": {"_HEAD", "_table"},
-    "tfrecord_example/conftest.py": {"_table"},
+    "tfrecord_example/conftest.py": {"_load", "_table"},
     "tfrecord_example/test_tfrecord.py": {"_table"},
 }
 """What tests of the library of kernels replace, for want of another machine. Nothing is added."""

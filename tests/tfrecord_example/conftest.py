@@ -38,7 +38,11 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, st
 
 
 def _forget() -> None:
+    """What this process knows of the package: tests of Spark find it in the directory of the example."""
+    for name in [one for one in sys.modules if one.partition(".")[0] == PACKAGE]:
+        del sys.modules[name]
     for known in (
+        recognition._load,
         recognition.formats,
         recognition.get_format,
         native.root,
