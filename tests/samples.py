@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import importlib
 import warnings
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -12,6 +15,7 @@ import pyarrow.compute as pc
 import pytest
 
 import sawlog
+from sawlog.testing import Laws
 
 ROWS = 150_000
 MANY = 1_500_000
@@ -73,3 +77,16 @@ def written(root: Path) -> dict[str, Path]:
         for name, (table, options) in big_tables().items():
             sawlog.write(table, root / name, format=name, **options)
     return {name: root / name for name in FORMATS}
+
+
+def law_samples() -> list[Any]:
+    """All samples of the laws, as parameters of a test."""
+    modules = ("leveldb_log", "leveldb_table", "leveldb_database", "deephaven_log", "deephaven_table", "filodb_record")
+    found = {}
+    for name in (*modules, "milvus_binlog"):
+        module = importlib.import_module(f"tests.{name}.test_laws")
+        for laws in vars(module).values():
+            if isinstance(laws, type) and laws.__name__.startswith("Test") and issubclass(laws, Laws):
+                with contextlib.suppress(pytest.skip.Exception):  # where what writes its samples is not there
+                    found |= {(name, one.view, one.name): one for one in laws.samples()}
+    return [pytest.param(one, id="-".join(key)) for key, one in found.items()]

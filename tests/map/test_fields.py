@@ -77,6 +77,14 @@ def test_leveldb_database(tmp_path: Path) -> None:
     assert found[0].name == "data block"
 
 
+def test_the_marker_at_the_end_of_a_log_of_pebble_is_no_broken_fragment() -> None:
+    for path in (GOLDEN / "leveldb_log" / "pebble" / "new").glob("*.log"):
+        found = parts(path, 0, 1000)
+        assert_gapless(found, 0)
+        assert (found[-1].name, found[-1].end) == ("end of the log", path.stat().st_size)
+        assert not any(part.expected for part in found)
+
+
 def test_write_batches_are_named_down_to_keys_and_values(tmp_path: Path) -> None:
     path = tmp_path / "000001.log"
     writes = pa.table(

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
-import importlib
 import json
 import os
 import re
@@ -32,10 +30,9 @@ from sawlog.map.rows import KEPT_ROWS
 from sawlog.recognition import get_format
 from sawlog.scan import Scan
 from sawlog.storage import File
-from sawlog.testing import Laws
 from tests.leveldb_table.support import rocksdb_tables
 from tests.leveldb_table.test_versions import with_block
-from tests.samples import FORMATS, samples
+from tests.samples import FORMATS, law_samples, samples
 
 __all__ = ["samples"]
 
@@ -167,6 +164,27 @@ def test_the_last_row_ends_before_what_follows_the_rows() -> None:
     assert file.account.header > 1000
     assert file.complete
     assert sum(size for _, size in file.spans) == file.account.record
+
+
+def test_rows_that_pieces_of_a_file_cut_are_shown_whole(tmp_path: Path) -> None:
+    records = [b"x" * size for size in (10, 200_000, 5, 60_000, 300_000)] * 3
+    path = tmp_path / "000001.log"
+    sawlog.write(pa.table({"record": pa.array(records, pa.binary())}), path, format="leveldb_log")
+    (file,) = mapped(path).files
+    assert len(list(sawlog.open(path).fragments(64 << 10))) > 10
+    assert [start for start, _ in file.spans] == sawlog.read(path, columns=["_offset"])["_offset"].to_pylist()
+    assert all(size >= len(record) for (_, size), record in zip(file.spans, records, strict=True))
+    assert sum(size for _, size in file.spans) == path.stat().st_size
+    assert sum(file.bins["row_bytes"]) == path.stat().st_size
+
+
+def test_what_is_unused_at_the_end_is_no_part_of_the_last_row(tmp_path: Path) -> None:
+    container = (TABLE_GOLDEN / "filodb" / "gauge_100.container").read_bytes()
+    path = tmp_path / "a.container"
+    path.write_bytes(container + bytes(5000))
+    (file,) = mapped(path).files
+    assert file.account.padding == 5000
+    assert sum(file.spans[-1]) == len(container)
 
 
 def test_order_steps_back_and_gaps(tmp_path: Path) -> None:
@@ -313,18 +331,6 @@ def test_a_file_without_bytes(tmp_path: Path) -> None:
     assert (found.rows, found.files[0].size) == (0, 0)
     assert "no damage" not in json.dumps(found.to_dict())
     assert render(found)
-
-
-def law_samples() -> list[Any]:
-    modules = ("leveldb_log", "leveldb_table", "leveldb_database", "deephaven_log", "deephaven_table", "filodb_record")
-    found = {}
-    for name in (*modules, "milvus_binlog"):
-        module = importlib.import_module(f"tests.{name}.test_laws")
-        for laws in vars(module).values():
-            if isinstance(laws, type) and laws.__name__.startswith("Test") and issubclass(laws, Laws):
-                with contextlib.suppress(pytest.skip.Exception):  # where what writes its samples is not there
-                    found |= {(name, one.view, one.name): one for one in laws.samples()}
-    return [pytest.param(one, id="-".join(key)) for key, one in found.items()]
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")

@@ -295,9 +295,11 @@ def _read_piece(
 
     def end(first: int) -> int:
         """Of the last row, which neither the tail nor what follows the rows, such as an index, belongs to."""
-        account, begun = findings.account, own.found.account.total
-        after = account.tail + max(0, account.header - max(0, first - begun))
-        return min(start + length, begun + account.total - after) if accounted else start + length
+        if not accounted:
+            return start + length
+        account, begun, tail = findings.account, own.found.account.total, findings.tail
+        after = max(account.tail, tail.length if tail is not None else 0)
+        return begun + account.total - after - max(0, account.header - max(0, first - begun))
 
     for some in Rows(drained(), OFFSET_COLUMN, end, lost):
         first = int(some.starts[0]) if first is None else first

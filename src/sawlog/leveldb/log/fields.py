@@ -110,6 +110,12 @@ def parts(source: Source, offset: int, head: LogHead, *, edits: bool = False) ->
         known = layout.TYPES[dialect].get(kind)
         size = known.header_size if known is not None else layout.HEADER_SIZE
         fits = size + length <= end - at
+        if size == layout.RECYCLABLE_HEADER_SIZE and fits and not any(data[: layout.TYPE.offset]):
+            # Pebble ends a log so; the checksum of a fragment without a payload would not be 0.
+            number = layout.LOG_NUMBER.of(data)
+            yield Part("end of the log", at, size, f"an empty header of log number {number:,}", use="padding")
+            at += size
+            continue
         checksum, told = numbers(data, at, at, _HEADER)
         yield Part(checksum.name, checksum.offset, checksum.length, checksum.value, _expected(data, size, length, fits))
         room = "" if fits else f"at most {end - at - size}"
