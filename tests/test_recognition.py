@@ -6,6 +6,7 @@ import json
 import shlex
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -15,6 +16,7 @@ from sawlog.errors import FormatError, OptionError
 from sawlog.recognition import parts
 from sawlog.storage import Storage
 from tests.cli.conftest import Run, run
+from tests.samples import law_samples
 
 __all__ = ["run"]
 
@@ -34,6 +36,7 @@ def database(path: Path, keys: int = 3000) -> dict[bytes, bytes]:
 
 
 pytestmark = pytest.mark.filterwarnings("ignore::sawlog.milvus_binlog.collection.dataset.SegmentsWarning")
+NO_WARNINGS = pytest.mark.filterwarnings("ignore::UserWarning")
 
 
 @pytest.fixture
@@ -150,3 +153,39 @@ def test_damage_and_unfinished_tails_are_listed(tmp_path: Path, run: Run) -> Non
     assert "8 rows, tail" in run("ls", tmp_path).out
     (tmp_path / "000007.log").write_bytes(whole[:300] + b"?" + whole[301:])
     assert "damaged" in run("ls", tmp_path).out
+
+
+def commands(run: Run, path: Path) -> list[tuple[str, bool]]:
+    """The commands that a listing prints, and whether it says that the rows are not all intact."""
+    found = json.loads(run("ls", path, "--json").out)["parts"]
+    printed = [line.strip() for line in run("ls", path).out.splitlines() if line.startswith("  sawlog ")]
+    for part in found:
+        listed = [one["command"] for one in part["tables"]] or [part["command"]]
+        assert [one for one in listed if one] == [one for one in listed if one in printed]
+    intact = all(part["state"] in (None, "clean") or part["state"].startswith("tail") for part in found)
+    return [(one, intact) for one in printed]
+
+
+@NO_WARNINGS
+@pytest.mark.parametrize("sample", law_samples())
+def test_every_command_of_a_listing_works(tmp_path: Path, run: Run, sample: Any) -> None:
+    for name, data in sample.content.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_bytes(data)
+    for path in {tmp_path, tmp_path / sample.opened}:
+        for command, intact in commands(run, path):
+            shown = run(*shlex.split(command)[1:], "--json")
+            assert shown.code in ((0,) if intact else (0, 1, 4)), (command, shown.err)
+
+
+FOLDERS = sorted(
+    {*(Path(__file__).parent / "golden").glob("*/*"), *(Path(__file__).parent / "golden/leveldb_database").glob("*/*")}
+)
+
+
+@NO_WARNINGS
+@pytest.mark.parametrize("folder", [path for path in FOLDERS if path.is_dir()], ids=lambda path: path.name)
+def test_every_command_of_a_listing_of_a_real_folder_works(folder: Path, run: Run) -> None:
+    for command, intact in commands(run, folder):
+        shown = run(*shlex.split(command)[1:], "--json")
+        assert shown.code in ((0,) if intact else (0, 1, 4)), (command, shown.err)

@@ -96,6 +96,7 @@ def recognize(files: Sequence[File], storage: Storage, where: str, view: str = "
     """
     having = {name: one for name, one in formats().items() if view in one.view_names} or formats()
     scores: dict[str, tuple[Match, int, Match]] = {}
+    reading: set[str] = set()
     for name, candidate in having.items():
         # What the view reads says it, where nothing is there that rows are read of: the MANIFEST of a database, say.
         selected = candidate.select(files, "rows") or candidate.select(files, candidate.view_names.get(view, view))
@@ -103,7 +104,10 @@ def recognize(files: Sequence[File], storage: Storage, where: str, view: str = "
         with wrap_errors(f"{where}: {name} could not tell whether the path is its own; name the format"):
             match = candidate.recognize(chosen, storage) if chosen else Match.NO
         explained = _below(files, {candidate.home(file) for file in chosen}) if match is Match.TREE else chosen
+        if selected and match is not Match.NO:
+            reading.add(name)
         scores[name] = (min(match, Match.CONTENT), sum(file.size for file in explained), match)
+    scores = {name: score for name, score in scores.items() if name in reading or not reading}
     included = {one for name, score in scores.items() if score[0] is Match.CONTENT for one in having[name].includes}
     ranked = {name: score for name, score in scores.items() if name not in included}
     best = max(ranked.values(), default=(Match.NO, 0, Match.NO))

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, field
+import shlex
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
 from typing import Annotated, Any
 
 import typer
@@ -24,21 +27,38 @@ COUNTED_BYTES = 8 << 20
 
 
 @dataclass(slots=True)
+class ListedTable:
+    """One of the tables of a part, or all that the part is.
+
+    Attributes:
+        name: Its name; empty where the part is one table.
+        options: What names it in a command.
+        rows: How many rows it has; `None` where that was not looked at.
+        error: Why it could not be read.
+    """
+
+    name: str = ""
+    options: dict[str, Any] = field(default_factory=dict)
+    rows: int | None = None
+    error: str | None = None
+
+
+@dataclass(slots=True)
 class Listed:
     """One part of a path.
 
     Attributes:
         part: Its files and its format.
-        rows: How many rows it has; `None` where that was not looked at.
+        tables: Its tables; one without a name where it is one table, none where it could not be opened.
         tail: The first of its files that is not finished, if any was seen.
         damaged: Whether damage was seen.
         unsupported: Whether something was seen that this version does not support.
-        error: Why it could not be read.
+        error: Why it could not be opened.
         decoders: Views that decode what an application has put into the rows.
     """
 
     part: Part
-    rows: int | None = None
+    tables: list[ListedTable] = field(default_factory=list)
     tail: Tail | None = None
     damaged: bool = False
     unsupported: bool = False
@@ -46,16 +66,29 @@ class Listed:
     decoders: list[str] = field(default_factory=list)
 
     @property
-    def commands(self) -> list[str]:
-        """What shows the rows, and what decodes them further."""
-        command = self.part.command
-        return [command, *(f"{command} --view {name}" for name in self.decoders)] if command else []
+    def rows(self) -> int | None:
+        """Rows of all tables; `None` where they were not looked at."""
+        counted = [one.rows for one in self.tables if one.rows is not None]
+        return sum(counted) if counted else None
+
+    @property
+    def errors(self) -> list[str]:
+        """Why the part, or a table of it, could not be read."""
+        return [one for one in (self.error, *(table.error for table in self.tables)) if one is not None]
+
+    def commands(self, table: ListedTable) -> list[str]:
+        """What shows the rows of a table, and what decodes them further; nothing where they cannot be shown."""
+        if table.error is not None:
+            return []
+        options = "".join(f" -o {shlex.quote(f'{name}={value}')}" for name, value in table.options.items())
+        command = f"{self.part.command}{options}"
+        return [command, *(f"{command} --view {name}" for name in self.decoders)]
 
     @property
     def state(self) -> str:
         """What a look at its bytes has shown, in a few words."""
-        if self.error is not None:
-            return "not readable"
+        if self.errors:
+            return "not readable" if self.rows is None else "in part not readable"
         if self.damaged:
             return "damaged"
         if self.unsupported:
@@ -67,6 +100,7 @@ class Listed:
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON."""
         part = self.part
+        commands = [command for table in self.tables for command in self.commands(table)[:1]]
         return {
             "path": part.path,
             "format": part.format.name if part.format is not None else None,
@@ -74,9 +108,12 @@ class Listed:
             "size": part.size,
             "rows": self.rows,
             "state": self.state or None,
-            "error": self.error,
-            "command": part.command or None,
+            "error": next(iter(self.errors), None),
+            "command": next(iter(commands), None),
             "decoders": self.decoders,
+            "tables": [
+                {**asdict(one), "command": next(iter(self.commands(one)), None)} for one in self.tables if one.name
+            ],
         }
 
 
@@ -99,7 +136,7 @@ class Listing:
             if one.rows is not None:
                 facts.append(counted(one.rows, "row"))
             facts += [one.state] if one.state else []
-            style = "bold red" if one.damaged or one.error is not None else ""
+            style = "bold red" if one.damaged or one.errors else ""
             page.line((part.path, "bold"), (f"  {part.title}", "cyan" if part.format else "dim"))
             page.line((f"  {', '.join(facts)}", style))
             if one.error is not None:
@@ -107,8 +144,13 @@ class Listing:
             if part.format is None:
                 names = ", ".join(file.name for file in part.files[:5])
                 page.line((f"  {names}{' …' if len(part.files) > 5 else ''}", "dim"))
-            else:
-                for command in one.commands:
+            for table in one.tables:
+                if table.name:
+                    rows = "" if table.rows is None else f", {counted(table.rows, 'row')}"
+                    page.line((f"  {table.name}{rows}", ""))
+                if table.error is not None:
+                    page.line((f"  {table.error}", "red"))
+                for command in one.commands(table):
                     page.line((f"  {command}", "green"))
         known = {one.part.format.name for one in self.parts if one.part.format is not None}
         page.line((f"{counted(len(self.parts), 'part')}, {counted(len(known), 'format')}", "bold"))
@@ -126,28 +168,43 @@ def ls(
     place = Storage(arguments.storage_options(storage))
     listing = Listing([os.fspath(path) for path in paths])
     for part in parts(place.find(paths), place):
-        listing.parts.append(_look(part, place) if count or part.size <= COUNTED_BYTES else Listed(part))
+        listing.parts.append(_look(part, place, count=count or part.size <= COUNTED_BYTES))
     show(listing, json=json)
     return Exit.OK
 
 
-def _look(part: Part, storage: Storage) -> Listed:
-    """Read a part, and say what it holds."""
+def _look(part: Part, storage: Storage, *, count: bool) -> Listed:
+    """Open a part, and say what it holds; with `count`, read it."""
     found = Listed(part)
     if part.format is None:
         return found
     losses = DamageSummary()
-    try:
-        dataset = sawlog.open(part.path, format=part.format.name, on_damage="skip", storage_options=storage)
-        with progress(size_of(dataset), f"counting {part.path}") as advance:
-            found.rows = count_rows(dataset, recorded(losses, advance))
+    given: dict[str, Any] = {"format": part.format.name, "on_damage": "skip", "storage_options": storage}
+    with _explained(found):
+        dataset = sawlog.open(part.path, **given)
         found.decoders = dataset.contents.decoders()
-    except Exception as error:
-        found.error = explain(error)
-        if found.error is None or isinstance(error, InternalError):
-            raise
-        return found
+        named = {repr(one.options): one for one in reversed(dataset.contents.tables())}
+        several = [ListedTable(f"{one.namespace}.{one.name}", one.options) for one in reversed(named.values())]
+        found.tables = several if len(several) > 1 else [ListedTable()]
+        for table in found.tables:
+            with _explained(table):
+                if table.options:
+                    dataset = sawlog.open(part.path, **given, **table.options)
+                if count:
+                    with progress(size_of(dataset), f"counting {part.path}") as advance:
+                        table.rows = count_rows(dataset, recorded(losses, advance))
     found.damaged, found.unsupported = losses.damaged, losses.unsupported
     tails = [one.tail for one in losses.files.values() if one.tail is not None]
     found.tail = next((tail for tail in tails if tail.status is not TailStatus.CLEAN), None)
     return found
+
+
+@contextmanager
+def _explained(found: Listed | ListedTable) -> Iterator[None]:
+    """Note why something cannot be read; faults of sawlog's own are raised."""
+    try:
+        yield
+    except Exception as error:
+        found.error = explain(error)
+        if found.error is None or isinstance(error, InternalError):
+            raise
