@@ -156,6 +156,7 @@ exactly-once: java $(VENV)/.dev ## Kill commits in every step, then what streams
 	SAWLOG_TEST_JAR=$(JAR) $(BIN)/python -m tests.exactly_once --kills $(KILLS) $(ARGS)
 
 .PHONY: bench
+bench: export PYTHONDONTWRITEBYTECODE :=
 bench: java $(BENCH_VENV)/.ready ## Measure against peers; fetches them first: make bench ARGS="leveldb_log --size 50MB"
 	$(BENCH_VENV)/bin/python -m benchmarks $(ARGS)
 
@@ -205,7 +206,7 @@ $(RELEASE_VENV)/.ready:
 
 # dfindexeddb pins a python-snappy that no longer builds; its log reader does not need it.
 $(BENCH_VENV)/.ready: pyproject.toml $(LOCK) constraints/bench.txt
-	$(call install,$(BENCH_VENV),the benchmarks,-c $(LOCK) -e ".[datastore$(,)spark]" "plyvel>=1.5.1" rocksdict "appengine-python-standard>=3.1" google-crc32c && \
+	$(call install,$(BENCH_VENV),the benchmarks,-c $(LOCK) -e ".[dev$(,)datastore$(,)spark]" "plyvel>=1.5.1" rocksdict "appengine-python-standard>=3.1" google-crc32c && \
 	  $(BENCH_VENV)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps -r constraints/bench.txt)
 
 , := ,
