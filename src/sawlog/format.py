@@ -314,13 +314,11 @@ class Contents(ABC):
     Attributes:
         views: The views by name. Where there is none for `damage`, that has the fragments of `rows`.
         beside: Files of the path that `Format.select` did not choose.
-        walked: Whether all of a file has to be looked at to cut it.
         shared: Whether threads share one file. If not, as where to cut one costs too much, each has files of its own.
         apart: Whether the rows of a file are what they are whatever is in the others.
     """
 
     views: ClassVar[Mapping[str, View[Any]]]
-    walked: ClassVar[bool] = False
     shared: ClassVar[bool] = True
     apart: ClassVar[bool] = False
     beside: Sequence[File] = ()
@@ -425,8 +423,13 @@ class Contents(ABC):
         """
         del request
         far = any(is_remote(file.path) for file in self.files)
-        walked = self.walked and any(file.size > task_bytes for file in self.files)
+        walked = any(file.size > task_bytes and self.walks(file, task_bytes) for file in self.files)
         return [self.of_files([file]) for file in self.files] if far and walked else ()
+
+    def walks(self, file: File, task_bytes: int) -> bool:
+        """Whether all of a file has to be looked at to cut it."""
+        del file, task_bytes
+        return False
 
     def of_files(self, files: Sequence[File]) -> Self:
         """The same of some of the files."""
@@ -525,15 +528,18 @@ class Contents(ABC):
         Raises:
             OptionError: When the view cannot be followed.
         """
-        storage = self.scan.storage
-        options = repr(self.format.whole_rows(self.scan.options)).encode()
-        question = f"end of {self.scan.view} {hashlib.sha256(options).hexdigest()[:16]}"
+        storage, question = self.scan.storage, self.by_options(f"end of {self.scan.view}")
         told = storage.known(file, question)
         if told:
             return unpacked(told)[0]
         end = self.committed_end(request, file, 0)
         storage.note(file, question, packed([end]))
         return end
+
+    def by_options(self, question: str) -> str:
+        """A question to an index whose answer depends on the options by which files are read."""
+        options = repr(self.format.whole_rows(self.scan.options)).encode()
+        return f"{question} {hashlib.sha256(options).hexdigest()[:16]}"
 
     def between(self, request: Request, ranges: Sequence[Range]) -> list[Fragment]:
         """The fragments that read ranges of the files, in reading order.

@@ -231,6 +231,20 @@ def test_an_index_plans_without_headers(requests: Counter[str], root: str) -> No
     assert sorted(delivered(reader, partitions)["i"].to_pylist()) == list(range(FILES))
 
 
+def test_an_index_cuts_a_large_remote_file(requests: Counter[str], root: str) -> None:
+    sawlog.write(gauges(150_000), f"{root}/1.container", format="filodb_record", **SAMPLES["filodb_record"][2])
+    pipe_old(root)
+    options = {"path": root, "task_bytes": "2000000"}
+    assert len(planned(options, "filodb_record")[1]) == 1, "whose task has to walk it"
+    sawlog.index(root, format="filodb_record", statistics=True)
+    requests.clear()
+    reader, partitions = planned({**options, "index": "true"}, "filodb_record")
+    assert (requests["find"], requests["cat_file"]) == (2, 2), "listings, and the index"
+    assert len(partitions) > 3
+    found, expected = delivered(reader, partitions), sawlog.read(root, format="filodb_record")
+    assert found["timestamp"].cast(expected["timestamp"].type).equals(expected["timestamp"])
+
+
 def pipe_old(root: str) -> None:
     """Files as if they had been there for a minute: the store tells versions apart by time only."""
     for path, file in MemoryFileSystem.store.items():

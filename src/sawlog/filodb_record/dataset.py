@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import itertools
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import pyarrow as pa
 
@@ -27,19 +28,30 @@ from sawlog.filodb_record.pictures import PICTURED, pictures
 from sawlog.filodb_record.selection import Selection, joined, select, split, telling
 from sawlog.filodb_record.series import SeriesScan
 from sawlog.filodb_record.walk import ContainerRange
-from sawlog.format import PROBE_BYTES, PROVENANCE, Contents, Fragment, Range, Request, View
+from sawlog.format import CUT_BYTES, PROBE_BYTES, PROVENANCE, Contents, Fragment, Range, Request, View
 from sawlog.pictures import Picture
 from sawlog.reading import PIECE_BYTES
 from sawlog.storage import File, Source
+from sawlog.storage.index import packed, unpacked
 
 if TYPE_CHECKING:
     from sawlog.filodb_record.schemas import Schemas
 
 
+_CUTS = "cuts"
+
+
+class _Cut(NamedTuple):
+    """Where a range begins, and what is known of the file in front of it; see `ContainerRange`."""
+
+    start: int
+    step: int
+    doubts: int
+
+
 class ContainerContents(Contents):
     """Files of containers, one after the other."""
 
-    walked: ClassVar[bool] = True
     apart: ClassVar[bool] = True
     shared: ClassVar[bool] = False  # where a file can be cut is known once its records were walked, by one thread
 
@@ -181,16 +193,48 @@ class ContainerContents(Contents):
         return ContainerRange(*request, file.path, end - start, file, start, end, step, self.selection, fields)
 
     def _cut(self, request: Request, file: File, task_bytes: int) -> Iterator[ContainerRange]:
-        """Ranges of about `task_bytes`, that begin where a walk from the start of the file finds containers."""
-        start, step, doubts = 0, self._step, 0
-        found = step
+        """Ranges of about `task_bytes`, that begin where containers do."""
+        begin = _Cut(0, self._step, 0)
+        for cut in itertools.chain(self._cuts(request, file, task_bytes), (_Cut(file.size, 0, 0),)):
+            yield replace(self._range(request, file, begin.start, cut.start, begin.step), doubts=begin.doubts)
+            begin = cut
+
+    def _cuts(self, request: Request, file: File, distance: int) -> Iterator[_Cut]:
+        """Where an intact file is cut by an index, or any by a walk from its start."""
+        told = self._told(file, distance)
+        last = 0
+        for cut in self._beginnings(request, file) if told is None else told:
+            if last + distance <= cut.start < file.size:
+                yield cut
+                last = cut.start
+
+    def _beginnings(self, request: Request, file: File) -> Iterator[_Cut]:
+        """Where the containers of a file begin."""
+        step = self._step
         with closing(self.scan.storage.open(file.path)) as source:
             walk = self._whole(request, file).containers(source)
             for one in walk.each():
                 begin, following = int(one["start"]), int(one["following"])
-                if begin - start >= task_bytes:
-                    yield replace(self._range(request, file, start, begin, step), doubts=doubts)
-                    start, step, doubts = begin, found, walk.framing.doubts(begin)
+                yield _Cut(begin, step, walk.framing.doubts(begin))
                 if following > one["end"]:
-                    found = following - begin
-        yield replace(self._range(request, file, start, file.size, step), doubts=doubts)
+                    step = following - begin
+
+    def _told(self, file: File, distance: int) -> Iterable[_Cut] | None:
+        """What an index says of where containers begin: of one in `CUT_BYTES`."""
+        answer = self.scan.storage.known(file, self.by_options(_CUTS)) if distance >= CUT_BYTES else None
+        if answer is None:
+            return None
+        numbers = unpacked(answer)
+        return map(_Cut, numbers[::3], numbers[1::3], numbers[2::3])
+
+    def walks(self, file: File, task_bytes: int) -> bool:
+        """See `Contents.walks`: where containers begin is known only of those in front of them."""
+        return self._told(file, task_bytes) is None
+
+    def survey(self, request: Request) -> bool:
+        """See `Contents.survey`: note where containers begin."""
+        for file in self.files:
+            if file.size > CUT_BYTES:
+                cuts = itertools.chain.from_iterable(self._cuts(request, file, CUT_BYTES))
+                self.scan.storage.note(file, self.by_options(_CUTS), packed(list(cuts)))
+        return super().survey(request)

@@ -267,12 +267,6 @@ class CollectionContents(Contents):
         for log in self._own_logs():
             yield EventsFragment(*request, log.file.path, log.file.size, log.file, log)
 
-    def tasks(self, request: Request, task_bytes: int) -> list[list[Fragment]]:
-        """One task per segment and binlog batch where rows are read; files are packed as elsewhere."""
-        if self.scan.view in ROW_VIEWS:
-            return [[fragment] for fragment in self.plan(request, task_bytes)]
-        return super().tasks(request, task_bytes)
-
     def committed_end(self, request: Request, file: File, position: int) -> int:
         """See `Contents.committed_end`."""
         del request
