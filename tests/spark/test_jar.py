@@ -60,14 +60,14 @@ def test_the_same_sources_make_the_same_jar(tmp_path: Path) -> None:
 def test_the_jar_that_fits_is_carried(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is used if nobody has changed it, or the sources that it was made from."""
     compiled = sawlog.spark.spark_jar()
-    monkeypatch.setattr(jar, "compile_jar", lambda sources, jars, path: shutil.copy(compiled, path))
+    monkeypatch.setattr(jar, "compile_jar", lambda sources, version, jars, path: shutil.copy(compiled, path))
     monkeypatch.setattr(jar, "CARRIED", tmp_path / "carried")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     made = jar.make(jar.CARRIED)
     description = made.with_suffix(".json")
     assert sawlog.spark.spark_jar() == str(made)
 
-    monkeypatch.setattr(jar, "compile_jar", lambda sources, jars, path: None)
+    monkeypatch.setattr(jar, "compile_jar", lambda sources, version, jars, path: None)
     text = description.read_text()
     description.write_text(json.dumps({**json.loads(text), "sources": "0"}))
     assert Path(sawlog.spark.spark_jar()).parent == tmp_path / "sawlog", "of other sources"
@@ -86,7 +86,7 @@ def test_the_jar_is_that_of_the_spark_that_runs(tmp_path: Path, monkeypatch: pyt
     monkeypatch.setenv("SPARK_HOME", str(tmp_path))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setattr(jar, "CARRIED", tmp_path)
-    monkeypatch.setattr(jar, "compile_jar", lambda sources, jars, path: None)
+    monkeypatch.setattr(jar, "compile_jar", lambda sources, version, jars, path: None)
     assert Path(sawlog.spark.spark_jar()).name.startswith("sawlog-spark_4.0.1_")
 
 
@@ -95,6 +95,14 @@ from pyspark.sql import SparkSession
 spark = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()
 frame = spark.read.format("sawlog").load({!r})
 assert frame.count() == frame.limit(10_000).count()
+"""
+
+CATALOG = """
+spark.conf.set("spark.sql.catalog.c", "org.apache.spark.sql.execution.python.sawlog.SawlogCatalog")
+try:
+    spark.sql("SHOW NAMESPACES IN c").collect()
+except Exception as error:
+    print(error)
 """
 
 
@@ -107,6 +115,35 @@ def test_one_line_says_what_the_jar_would_bring(database: Path) -> None:
     said = [line for line in done.stderr.splitlines() if "sawlog spark-jar" in line]
     assert len(said) == 1
     assert re.fullmatch(r"\d\d/\d\d/\d\d \d\d:\d\d:\d\d INFO sawlog: Spark reads rows: with --jars .*", said[0])
+
+
+def test_a_jar_of_another_spark_is_not_used(database: Path, tmp_path: Path) -> None:
+    """As after an upgrade of Spark where `spark-defaults.conf` names a jar: rows are read, as without it."""
+    other = tmp_path / "other.jar"
+    with zipfile.ZipFile(sawlog.spark.spark_jar()) as ours, zipfile.ZipFile(other, "w") as made:
+        for name in ours.namelist():
+            content = ours.read(name)
+            made.writestr(
+                name,
+                re.sub(rb"(?<=Implementation-Version: )[\d.]+", b"3.5.1", content) if name == jar.MANIFEST else content,
+            )
+    code = TWO_QUERIES.format(str(database)) + CATALOG
+    found = []
+    for path in (other, sawlog.spark.spark_jar()):
+        environment = {
+            **os.environ,
+            "PYSPARK_PYTHON": sys.executable,
+            "PYSPARK_SUBMIT_ARGS": f"--jars {path} pyspark-shell",
+        }
+        done = subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, text=True, env=environment, check=False
+        )
+        assert done.returncode == 0, done.stderr[-2000:]
+        said = re.findall(
+            r"WARN sawlog: the jar sawlog-spark is not used: it was made for Spark 3.5.1, .*", done.stderr
+        )
+        found.append((len(said), "INFO sawlog: Spark reads rows" in done.stderr, "made for Spark 3.5.1" in done.stdout))
+    assert found == [(1, True, True), (0, False, False)]
 
 
 def test_a_failed_compilation_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

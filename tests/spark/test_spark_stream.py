@@ -18,7 +18,6 @@ from fsspec.implementations.memory import MemoryFileSystem
 
 import sawlog
 from sawlog.dataset import Dataset
-from sawlog.deephaven_log import Logger
 from sawlog.errors import OptionError, SawlogError, StorageError
 
 pytest.importorskip("pyspark.sql.streaming.datasource", reason="streams need PySpark 4.2")
@@ -33,18 +32,11 @@ from sawlog.spark.stream_reader import make_stream_reader
 from sawlog.spark.stream_writer import BatchShare, SawlogStreamWriter
 from sawlog.spark.writer import SawlogWriter
 from sawlog.storage import Storage
+from tests.spark.stream_logs import first_version, log, log_other
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming import StreamingQuery
-
-SCHEMA = pa.schema([("n", pa.int64()), ("s", pa.string())])
-
-
-def log(directory: Path, first: int, last: int, name: str) -> None:
-    numbers = list(range(first, last))
-    with Logger(directory, SCHEMA, namespace="Market", table="Trades", internal_partition=name) as logger:
-        logger.write(pa.record_batch([pa.array(numbers), pa.array([f"row {n}" for n in numbers])], schema=SCHEMA))
 
 
 def run(spark: SparkSession, root: Path, sink: str, columns: str = "n", **options: Any) -> StreamingQuery:
@@ -292,20 +284,6 @@ class Query:
         return sorted(n for part in parts for batch in self.reader.read(part) for n in batch[self.column].to_pylist())
 
 
-def log_other(directory: Path, name: str = "w", table: str = "Other") -> None:
-    schema = pa.schema([("price", pa.float64()), ("n", pa.string())])
-    with Logger(directory, schema, namespace="Market", table=table, internal_partition=name) as logger:
-        logger.write(pa.record_batch([pa.array([1.5]), pa.array(["x"])], schema=schema))
-
-
-def first_version(offset: dict[str, Any]) -> dict[str, Any]:
-    """The offset as the first version has written it: it knows neither table nor columns."""
-    return {
-        "files": {name: {"at": at, "proof": proof} for name, (at, proof, _) in offset["files"].items()},
-        "finished": {},
-    }
-
-
 @pytest.mark.parametrize("now", [False, True], ids=["continuous", "available now"])
 @pytest.mark.parametrize("format", [{"format": "deephaven_log"}, {}], ids=["named", "recognised"])
 @pytest.mark.parametrize("kept", [lambda offset: offset, first_version], ids=["checkpoint", "old checkpoint"])
@@ -437,15 +415,3 @@ def test_damaged_ranges_of_a_stream_have_rows_where_the_mode_is_permissive(damag
     with pytest.warns(sawlog.DamageWarning):
         intact = sawlog.read(damaged, on_damage="skip")["record"].to_pylist()
     assert [row["record"] for row in rows if row["_corrupt_record"] is None] == intact
-
-
-def test_a_query_goes_on_next_to_another_table(spark: SparkSession, tmp_path: Path) -> None:
-    for number in range(3):
-        log(tmp_path / "logs", number * 10, number * 10 + 10, f"w{number}")
-        rows = spark.readStream.format("sawlog").schema("n long").load(str(tmp_path / "logs"))
-        writer = rows.writeStream.trigger(availableNow=True).option("checkpointLocation", str(tmp_path / "checkpoint"))
-        query = writer.format("parquet").start(str(tmp_path / "out"))
-        query.awaitTermination()
-        assert [one.numInputRows for one in query.recentProgress] == [10]
-        log_other(tmp_path / "logs", f"w{number}")
-    assert sorted(spark.read.parquet(str(tmp_path / "out")).toArrow().column("n").to_pylist()) == list(range(30))

@@ -29,6 +29,8 @@ CARRIED = Path(__file__).parent.parent / "_jars"
 
 _SERVICE = "META-INF/services/org.apache.spark.sql.sources.DataSourceRegister"
 _SOURCE_CLASS = "org.apache.spark.sql.execution.python.sawlog.SawlogSource"
+MANIFEST = "META-INF/MANIFEST.MF"
+"""Says for which Spark the jar was made."""
 _COMPILER = "scala.tools.nsc.Main"
 _PATIENCE = 600
 """Seconds that the compiler may take, which needs about fifteen."""
@@ -54,7 +56,7 @@ def spark_jar() -> str:
     path = _cache() / f"sawlog-spark_{version}_{_digest(sources)[:12]}.jar"
     if not path.exists():
         sys.stderr.write("sawlog: compiling sawlog-spark for this Spark, once, some 15 seconds\n")
-        compile_jar(sources, jars, path)
+        compile_jar(sources, version, jars, path)
     return str(path)
 
 
@@ -71,7 +73,7 @@ def make(folder: Path) -> Path:
     sources = _sources(version)
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"sawlog-spark_{version}.jar"
-    compile_jar(sources, jars, path)
+    compile_jar(sources, version, jars, path)
     made = {"jar": hashlib.sha256(path.read_bytes()).hexdigest(), "sources": _digest(sources)}
     path.with_suffix(".json").write_text(json.dumps(made, indent=2) + "\n")
     return path
@@ -136,8 +138,8 @@ def _cache() -> Path:
     raise SawlogError(f"no place for the jar: neither {home} nor {tempfile.gettempdir()} can be written")
 
 
-def compile_jar(sources: dict[str, str], jars: str, path: Path) -> None:
-    """Compile the module, and publish the jar as a whole."""
+def compile_jar(sources: dict[str, str], version: str, jars: str, path: Path) -> None:
+    """Compile the module for a version of Spark, and publish the jar as a whole."""
     home = os.environ.get("JAVA_HOME")
     java = os.path.join(home, "bin", "java") if home else shutil.which("java")
     if not java:
@@ -155,6 +157,8 @@ def compile_jar(sources: dict[str, str], jars: str, path: Path) -> None:
         made = Path(work, path.name)
         # Stored, for what compresses differs from one build of Python to the next; wheels compress it.
         with zipfile.ZipFile(made, "w") as jar:
+            manifest = f"Manifest-Version: 1.0\r\nImplementation-Version: {version}\r\n\r\n"
+            jar.writestr(zipfile.ZipInfo(MANIFEST, _STAMP), manifest)
             for one in sorted(classes.rglob("*.class")):
                 jar.writestr(zipfile.ZipInfo(str(one.relative_to(classes)), _STAMP), one.read_bytes())
             jar.writestr(zipfile.ZipInfo(_SERVICE, _STAMP), f"{_SOURCE_CLASS}\n")

@@ -17,6 +17,7 @@ class SawlogCatalog extends TableCatalog with SupportsNamespaces {
   private var settings: CaseInsensitiveStringMap = _
 
   override def initialize(name: String, options: CaseInsensitiveStringMap): Unit = {
+    SawlogSource.misfit.foreach(wrong => throw new UnsupportedOperationException(wrong))
     named = name
     settings = options
   }

@@ -2,6 +2,7 @@ package org.apache.spark.sql.execution.python.sawlog
 
 import java.util
 
+import org.apache.spark.SPARK_VERSION
 import org.apache.spark.sql.connector.catalog.{MetadataColumn, SupportsMetadataColumns, SupportsRead, SupportsWrite}
 import org.apache.spark.sql.connector.catalog.{Table, TableCapability, TableCatalog, TableProvider}
 import org.apache.spark.sql.connector.expressions.Transform
@@ -11,12 +12,13 @@ import org.apache.spark.sql.execution.datasources.v2.python.{PythonDataSourceV2,
 import org.apache.spark.sql.sources.DataSourceRegister
 import org.apache.spark.sql.types.{DataType, LongType, StringType, StructType, TimestampType}
 import org.apache.spark.sql.util.CaseInsensitiveStringMap
+import org.slf4j.LoggerFactory
 
 /** The data source `sawlog`: planned and read in Python, its Arrow batches handed to Spark as columns. */
 class SawlogSource extends TableProvider with DataSourceRegister {
   private var described: Option[Description] = None
 
-  override def shortName(): String = SawlogSource.Name
+  override def shortName(): String = if (SawlogSource.misfit.isEmpty) SawlogSource.Name else SawlogSource.Misfit
 
   override def supportsExternalMetadata(): Boolean = true
 
@@ -32,6 +34,19 @@ class SawlogSource extends TableProvider with DataSourceRegister {
 
 object SawlogSource {
   val Name = "sawlog"
+  private val Misfit = "sawlog-of-another-spark"
+
+  /** What is wrong where the jar is not that of the Spark that runs: its classes call internal ones of Spark's. */
+  lazy val misfit: Option[String] = {
+    val made = Option(classOf[SawlogSource].getPackage.getImplementationVersion)
+    val wrong = made.filter(minor(_) != minor(SPARK_VERSION)).map(version =>
+      s"the jar sawlog-spark is not used: it was made for Spark $version, and this is Spark $SPARK_VERSION;" +
+        " `sawlog spark-jar` says where the right one is")
+    wrong.foreach(LoggerFactory.getLogger(Name).warn(_))
+    wrong
+  }
+
+  private def minor(version: String) = version.split('.').take(2).toSeq
 
   /** What a table that CREATE TABLE made has for the source, without what the catalog keeps for itself. */
   def options(properties: CaseInsensitiveStringMap): CaseInsensitiveStringMap = {
