@@ -139,6 +139,8 @@ class Findings:
         notes: Counts of what is not damage and yet worth knowing, e.g. rows of transactions that were aborted.
         columns: Damage in bulk, as batches of `DAMAGE_SCHEMA`, where the caller drains it so; else `None`.
         observe: Called with what rows are made from, where the format has a `sawlog.format.Counting`; else `None`.
+        intact: Accounts of files, by path, that a fragment of several has read whole, and found nothing wrong with;
+            `None` where nobody asks for them.
     """
 
     on_damage: OnDamage = "fail"
@@ -151,6 +153,7 @@ class Findings:
     notes: Counter[str] = field(default_factory=Counter)
     columns: list[pa.RecordBatch] | None = None
     observe: Callable[[Any], None] | None = None
+    intact: dict[str, Account] | None = None
 
     def damage(self, damage: Damage) -> None:
         """Take in one damaged or unsupported range.

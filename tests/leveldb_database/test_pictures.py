@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import shutil
 from collections import Counter
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 import sawlog
+import sawlog.map
+from sawlog.dataset import Dataset
+from sawlog.leveldb.table.rows import TableRange
 from tests.map.pictures import pictures, widths
 
 
@@ -54,6 +60,33 @@ def test_a_database_shows_levels_and_what_is_live_in_them(levels: Path) -> None:
     for box in drawn:
         rows = sum(row["file"] == Path(box.path).name for row in entries)
         assert f"{rows:,} entries" in box.text
+
+
+@pytest.mark.parametrize("look", [sawlog.map.survey, lambda one: list(one.verify())], ids=["map", "verify"])
+def test_each_table_is_read_once(levels: Path, monkeypatch: pytest.MonkeyPatch, look: Callable[[Dataset], Any]) -> None:
+    """It was read for its rows, and again for its account; where something is wrong in it, it still is."""
+    read: Counter[str] = Counter()
+    decode = TableRange.decode
+
+    def counted(self: TableRange, *given: Any) -> Iterator[pa.RecordBatch]:
+        read[self.path] += 1
+        return decode(self, *given)
+
+    monkeypatch.setattr(TableRange, "decode", counted)
+    dataset = sawlog.open(levels, on_damage="skip")
+    look(dataset)
+    assert set(read.values()) == {1}
+    before = {one.path: (one.account, one.tail) for one in dataset.verify()}
+    damaged = min(read)
+    data = bytearray(Path(damaged).read_bytes())
+    data[100] ^= 1
+    Path(damaged).write_bytes(data)
+    read.clear()
+    look(dataset)
+    assert read[damaged] == 2
+    after = {one.path: one for one in dataset.verify()}
+    assert after[damaged].damaged
+    assert {path for path, one in after.items() if (one.account, one.tail) != before[path]} == {damaged}
 
 
 def test_a_filter_changes_no_chart(levels: Path) -> None:

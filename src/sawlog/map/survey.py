@@ -208,6 +208,7 @@ def survey(dataset: sawlog.Dataset, advance: Advance | None = None) -> Map:
             own = None  # it stands for several files
         placed |= own is not None
         findings = Findings("skip", drained=own is not None, columns=None if own is None else [])
+        findings.intact = {} if own is None else None
         findings.observe = None if counting is None else counting.add
         if own is None:
             for batch in fragment.to_batches(findings):

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import pyarrow as pa
 
-from sawlog.damage import DAMAGE_SCHEMA, Account, FileReport, Findings, Skipped
+from sawlog.damage import DAMAGE_SCHEMA, Account, FileReport, Findings, Skipped, Tail, TailStatus
 from sawlog.errors import FormatError, OptionError
 from sawlog.fields import FieldParser
 from sawlog.format import PROBE_BYTES, TASK_BYTES, Contents, Counting, Format, Fragment, Range, Request, Scan, View
@@ -164,7 +164,8 @@ class DatabaseContents(Contents):
     ) -> Iterator[FileReport]:
         """See `Contents.verify`: the MANIFEST with the rows of the view, then every other file, which have none."""
         planned = self.plan(request, task_bytes) if self.scan.view != "damage" else ()
-        return self._reports(request, (one.inspect(every=every) for one in planned), advance, every=every)
+        read = (one.scan_into(Findings("skip", drained=every, intact={})) for one in planned)
+        return self._reports(request, read, advance, every=every)
 
     def reports(self, request: Request, read: Sequence[Findings]) -> Iterator[FileReport]:
         """See `Contents.reports`."""
@@ -176,16 +177,22 @@ class DatabaseContents(Contents):
         manifest = self.version.manifest
         counted = Findings("skip", account=Account(header=manifest.size))
         lost: dict[str, Findings] = {}
+        intact: dict[str, Account] = {}
         for found in read:
             counted.rows += found.rows
+            intact |= found.intact or {}
             for damage in found.damages:
                 if BLOB_NAME.match(posixpath.basename(damage.path)):
                     lost.setdefault(damage.path, Findings("skip", drained=every)).damage(damage)
         yield FileReport.of(manifest.path, manifest.size, [counted])
         sizes = {file.path: file.size for file in self.files}
         for fragment in self._files(request):
-            found = fragment.inspect(every=every)
-            found.rows = 0
+            if fragment.path in intact:
+                tail = Tail(TailStatus.CLEAN, fragment.size, 0)
+                found = Findings("skip", account=intact[fragment.path], tail=tail)
+            else:
+                found = fragment.inspect(every=every)
+                found.rows = 0
             more = [lost.pop(fragment.path)] if fragment.path in lost else []
             yield FileReport.of(fragment.path, sizes.get(fragment.path, 0), [found, *more])
             if advance is not None:

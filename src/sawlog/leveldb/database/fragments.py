@@ -225,8 +225,10 @@ class KeyRange(Fragment):
                 yield from MissingTable(self.scan, self.projection, name, 0).decode(schema, findings)
         every = self.scan.view == "all"
         orphan = isinstance(self, Orphan)
+        ledgers: dict[File, _Forwarded] = {}
         try:
-            for entries in merged(self._streams(findings), self.low, self.high, bytewise=self.version.bytewise):
+            streams = self._streams(findings, ledgers)
+            for entries in merged(streams, self.low, self.high, bytewise=self.version.bytewise):
                 findings.rows += len(entries.order) if every else int(entries.live.sum())
                 if findings.observe is not None and not orphan:
                     findings.observe(entries)
@@ -240,6 +242,9 @@ class KeyRange(Fragment):
                 " read it again, or read a copy"
             ) from error
         findings.tail = findings.tail or Tail(TailStatus.CLEAN, self.version.manifest.size, 0)
+        if findings.intact is not None and not findings.kinds:
+            accounts = {file: ledger.account for file, ledger in ledgers.items()}
+            findings.intact |= {file.path: one for file, one in accounts.items() if one.total == file.size}
 
     def _with_blobs(self, entries: MergedEntries, schema: pa.Schema, findings: Findings) -> Iterator[pa.RecordBatch]:
         """Entries with values in the places of those that lead to blob files; without values that are damaged."""
@@ -254,9 +259,15 @@ class KeyRange(Fragment):
                     yield batch.select(schema.names)
         findings.rows -= blobs.lost
 
-    def _streams(self, findings: Findings) -> list[list[Stream]]:
-        """Newest first: the logs, each table of level 0, and the tables of each other level."""
-        tables = [[self._table_stream(table, findings) for table in group] for group in _sorted_groups(self.tables)]
+    def _streams(self, findings: Findings, ledgers: dict[File, _Forwarded]) -> list[list[Stream]]:
+        """Newest first: the logs, each table of level 0, and the tables of each other level.
+
+        Args:
+            findings: Where all goes that is found.
+            ledgers: Those of tables that are read whole are entered here.
+        """
+        groups = _sorted_groups(self.tables)
+        tables = [[self._table_stream(table, findings, ledgers) for table in group] for group in groups]
         return [*([stream] for stream in self._log_streams(findings)), *tables]
 
     def _split(self, table: LiveTable) -> tuple[bytes, bytes | None]:
@@ -264,7 +275,7 @@ class KeyRange(Fragment):
         low = self.low if table.smallest < self.low else b""
         return low, self.high if self.high is not None and table.end > self.high else None
 
-    def _table_stream(self, table: LiveTable, findings: Findings) -> Stream:
+    def _table_stream(self, table: LiveTable, findings: Findings, ledgers: dict[File, _Forwarded]) -> Stream:
         options = self.version.entry_options(self.scan.options)
         begins, ends = self._split(table)
         low = max(begins, table.smallest) if table.part else begins
@@ -282,7 +293,10 @@ class KeyRange(Fragment):
         given = {"live": live, "begins": begins, "ends": ends, "reported": reported, "sequence": table.sequence}
         whole = JudgedTable.whole(table.file, scan, projection, pruned=True, **given)
         schema = STAMPED_SCHEMA if self.version.stamped else ENTRY_SCHEMA
-        batches = whole.decode(schema, _Forwarded(findings, owned=not begins and not first))
+        ledger = _Forwarded(findings, owned=not begins and not first)
+        if not table.part and reported == (b"", None):
+            ledgers[table.file] = ledger
+        batches = whole.decode(schema, ledger)
         if table.blobs:
             batches = (addressed(batch, table.blobs, BLOB) for batch in batches)
         return Stream(table.file.path, table.level, batches)
