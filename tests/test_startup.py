@@ -189,6 +189,22 @@ main({arguments!r})
     assert done.stdout.splitlines()[-1] == "[]", done.stdout + done.stderr
 
 
+@pytest.mark.parametrize("word", ["--view", "-o"])
+def test_completion_imports_neither_pydantic_nor_rich(word: str) -> None:
+    line = f"sawlog cat {SHOP} {word} "
+    script = """
+import atexit, sys
+from sawlog.cli import main
+atexit.register(lambda: print([one for one in ("pydantic", "rich") if one in sys.modules]))
+main([])
+"""
+    asked = {"_SAWLOG_COMPLETE": "complete_fish", "_TYPER_COMPLETE_FISH_ACTION": "get-args"}
+    environment = {**os.environ, **asked, "_TYPER_COMPLETE_ARGS": line}
+    done = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=False)
+    *completed, imported = done.stdout.splitlines()
+    assert (imported, len(completed) > 5) == ("[]", True), done.stdout + done.stderr
+
+
 def test_the_latest_state_of_each_key_does_without_pandas(tmp_path: Path) -> None:
     operations = ["put", "put", "delete_range"]
     keys, values = pa.array([b"a", b"b", b"b"]), pa.array([b"1", b"2", b"c"])

@@ -243,14 +243,18 @@ def test_sql(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_shells_complete_names(shell: str) -> None:
-    def completed(*words: str) -> set[str]:
-        """The words that the shell is given: one per line, or, for zsh, between quotes and before a description."""
+    def answer(*words: str) -> str:
+        """What the shell is given."""
         line = " ".join(["sawlog", *words])
         known = {"COMP_WORDS": line, "COMP_CWORD": str(len(words)), "_TYPER_COMPLETE_ARGS": line}
         environment = {**os.environ, **known, "_SAWLOG_COMPLETE": f"complete_{shell}"}
         environment["_TYPER_COMPLETE_FISH_ACTION"] = "get-args"
         command = [sys.executable, "-c", "from sawlog.cli.app import app; app(prog_name='sawlog')"]
-        out = subprocess.run(command, env=environment, capture_output=True, text=True, check=False).stdout
+        return subprocess.run(command, env=environment, capture_output=True, text=True, check=False).stdout
+
+    def completed(*words: str) -> set[str]:
+        """The words that the shell is given: one per line, or, for zsh, between quotes and before a description."""
+        out = answer(*words)
         if shell == "zsh":
             return set(re.findall(r'^(?:_arguments .*\(\()?"((?:\\:|[^":])*)', out, re.MULTILINE))
         return {line.split("\t")[0] for line in out.splitlines()}
@@ -259,3 +263,8 @@ def test_shells_complete_names(shell: str) -> None:
     assert completed("cat", SHOP, "--view", "w") == {"writes"}
     assert completed("cat", SHOP, "--view", "writes", "--columns", "key,se") == {"key,sequence"}
     assert "verify_checksums=" in completed("cat", SHOP, "-o", "ver")
+    if shell != "bash":
+        assert "Chromium\u2019s IndexedDB" in answer("cat", SHOP, "--view", "indexed_")
+        assert "Deephaven\u2019s" in answer("imp")
+    if shell == "zsh":  # whose arguments are between two
+        assert answer("imp").count("'") == 2

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import functools
+import os
 from collections.abc import Callable, Sequence
 from importlib.metadata import EntryPoint, entry_points
 from importlib.util import find_spec
@@ -55,6 +56,27 @@ class _WithoutPydantic:
             vars(one).setdefault("process_value", read)
         return parameters
 
+    def shell_complete(self, ctx: Any, incomplete: str) -> Any:
+        """Names of verbs and options for a shell, with what they are."""
+        found = super().shell_complete(ctx, incomplete)  # type: ignore[misc] # of Typer's class
+        for one in found:
+            one.value, one.help = described(one.value, one.help or "")
+        return found
+
+
+def described(name: str, text: str) -> tuple[str, str]:
+    """A word that a shell may complete, and what it is, for Typer.
+
+    Typographic apostrophes, as zsh takes others for the end of what Typer quotes. For fish, both as one word, as Typer
+    would write them: by themselves Typer would import Rich for the text, which takes as long as the rest.
+    """
+    text = text.replace("'", "\u2019")
+    return (
+        (f"{name}\t{' '.join(text.split())}", "")
+        if os.environ.get("_SAWLOG_COMPLETE") == "complete_fish"
+        else (name, text)
+    )
+
 
 def _value(parameter: Any, convert: Callable[[Any, Any], Any], hint: Any, context: Any, given: Any) -> Any:
     """The value of a parameter. What may be wrong is left to Typer, which says so."""
@@ -64,7 +86,8 @@ def _value(parameter: Any, convert: Callable[[Any, Any], Any], hint: Any, contex
         plain = free and value > 0
     else:
         texts = hint in (str, str | None, list[str], list[str] | None)
-        plain = (texts and given) or (given is parameter.default and not parameter.required)
+        missing = given is parameter.default and (context.resilient_parsing or not parameter.required)
+        plain = (texts and given) or missing
         value = given
     if not plain:
         return convert(context, given)

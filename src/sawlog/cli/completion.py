@@ -9,6 +9,7 @@ from typing import Any
 import typer
 
 import sawlog
+from sawlog.cli.app import described
 from sawlog.cli.cards import option_cards
 from sawlog.dataset import Dataset
 from sawlog.format import Format
@@ -21,15 +22,19 @@ def formats(incomplete: str) -> list[str]:
 
 
 def views(ctx: typer.Context, incomplete: str) -> list[tuple[str, str]]:
-    """Views that the paths have, in whichever format; of all formats where there is no path."""
-    chosen = ctx.params.get("format")
+    """Views that the paths have, also by formats that theirs includes; of all formats where there is no path."""
+    dataset, chosen = _dataset(ctx), ctx.params.get("format")
+    if dataset is None:
+        asked, files = [get_format(chosen)] if chosen else [*sawlog.formats().values()], None
+    else:
+        included = [] if chosen else sorted(dataset.format.includes)
+        asked, files = [dataset.format, *map(get_format, included)], dataset.files
     found: dict[str, str] = {}
-    for format in [get_format(chosen)] if chosen else sawlog.formats().values():
-        found |= {name: said for name, said in format.views.items() if name.startswith(incomplete)}
-    if _paths(ctx):
-        opened = {name: _dataset(ctx, name) for name in found}
-        found = {name: one.format.views[name] for name, one in opened.items() if one is not None}
-    return [(name, _brief(said)) for name, said in found.items()]
+    for format in asked:
+        for name, said in format.views.items():
+            if name.startswith(incomplete) and (files is None or format.select(files, name)):
+                found.setdefault(name, said)
+    return [described(name, _brief(said)) for name, said in found.items()]
 
 
 def columns(ctx: typer.Context, incomplete: str) -> list[str]:
@@ -44,7 +49,7 @@ def options(ctx: typer.Context, incomplete: str) -> list[tuple[str, str]]:
     """Options for reading the format."""
     format = _format(ctx)
     cards = option_cards(format.read_options) if format is not None else []
-    return [(f"{card.name}=", _brief(card.doc)) for card in cards if card.name.startswith(incomplete)]
+    return [described(f"{card.name}=", _brief(card.doc)) for card in cards if card.name.startswith(incomplete)]
 
 
 def _brief(text: str) -> str:
@@ -64,11 +69,11 @@ def _paths(ctx: typer.Context) -> list[str]:
     return [word for word in ctx.args if os.path.exists(word)]
 
 
-def _dataset(ctx: typer.Context, view: str = "") -> Dataset | None:
+def _dataset(ctx: typer.Context) -> Dataset | None:
     """What the command line names so far; nothing where it cannot be opened."""
     given: dict[str, Any] = ctx.params
-    paths, view = _paths(ctx), view or given.get("view") or "rows"
+    paths = _paths(ctx)
     try:
-        return sawlog.open(paths, format=given.get("format"), view=view) if paths else None
+        return sawlog.open(paths, format=given.get("format"), view=given.get("view") or "rows") if paths else None
     except (sawlog.SawlogError, OSError):
         return None
