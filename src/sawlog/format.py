@@ -529,9 +529,9 @@ class Contents(ABC):
             OptionError: When the view cannot be followed.
         """
         storage, question = self.scan.storage, self.by_options(f"end of {self.scan.view}")
-        told = storage.known(file, question)
-        if told:
-            return unpacked(told)[0]
+        answer = storage.known(file, question)
+        if answer:
+            return unpacked(answer)[0]
         end = self.committed_end(request, file, 0)
         storage.note(file, question, packed([end]))
         return end

@@ -166,8 +166,8 @@ def look_into(format: Format, storage: Storage, options: Any, part: Part, *, sta
                 pass  # who reads it sees why it cannot be read
     found: dict[File, Facts] = {}
     for group in part:
-        alone = statistics and len(group) == 1 and gone.isdisjoint(group)
-        limits = _measured(format, scan, group[0]) if alone else {}
+        single = statistics and len(group) == 1 and gone.isdisjoint(group)
+        limits = _measured(format, scan, group[0]) if single else {}
         found |= {file: Facts(notebook.of(file), statistics, limits) for file in group if file not in gone}
     return Index.of(found, repr(options))
 

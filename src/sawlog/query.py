@@ -265,14 +265,14 @@ def bind(filters: Iterable[Any], expression: Any, schema: pa.Schema, viewed: pa.
             fit the columns.
         OptionError: For anything that is not a `(column, op, value)` with a known operator.
     """
-    alone: list[Query] = []
+    plain: list[Query] = []
     groups: list[And] = []
     for given in filters:
         if isinstance(given, list) and all(isinstance(one, tuple) for one in given):
             groups.append(And(tuple(parse(one, schema) for one in given)))
         else:
-            alone.append(parse(given, schema))
-    parts = [*alone, *(groups[0].parts if len(groups) == 1 else [Or(tuple(groups))] if groups else ())]
+            plain.append(parse(given, schema))
+    parts = [*plain, *(groups[0].parts if len(groups) == 1 else [Or(tuple(groups))] if groups else ())]
     if expression is not None:
         kind, columns = fit(expression, schema, viewed, f"filter {expression}")
         if not pa.types.is_boolean(kind):

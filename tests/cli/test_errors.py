@@ -22,7 +22,7 @@ import pytest
 
 import sawlog
 from sawlog.cli import main, signals
-from sawlog.cli.errors import Exit, complain, guarded
+from sawlog.cli.errors import Exit, complain, with_exit_codes
 from sawlog.cli.signals import terminable
 from sawlog.spark import sessions
 from sawlog.storage import Storage
@@ -92,7 +92,7 @@ def test_interrupt(capsys: pytest.CaptureFixture[str]) -> None:
     def verb() -> int:
         raise KeyboardInterrupt
 
-    assert guarded(verb)() == Exit.INTERRUPTED == 130
+    assert with_exit_codes(verb)() == Exit.INTERRUPTED == 130
     assert capsys.readouterr() == ("", "")
 
 
@@ -158,7 +158,7 @@ def test_bugs_are_not_hidden() -> None:
         raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
-        guarded(verb)()
+        with_exit_codes(verb)()
 
 
 def test_warnings_are_lines(capsys: pytest.CaptureFixture[str]) -> None:
@@ -166,7 +166,7 @@ def test_warnings_are_lines(capsys: pytest.CaptureFixture[str]) -> None:
         warnings.warn("something is missing", sawlog.DamageWarning, stacklevel=1)
         return 0
 
-    assert guarded(verb)() == 0
+    assert with_exit_codes(verb)() == 0
     assert capsys.readouterr().err == "sawlog: warning: something is missing\n"
 
 

@@ -15,7 +15,7 @@ import typer.main
 from typer.core import TyperCommand, TyperGroup
 
 from sawlog import __version__
-from sawlog.cli.errors import USAGE_ERROR, Exit, complain, guarded
+from sawlog.cli.errors import USAGE_ERROR, Exit, complain, with_exit_codes
 
 _COMMANDS_GROUP = "sawlog.commands"
 """Entry points of verbs that belong to one format: a name, and a function as Typer takes it."""
@@ -140,7 +140,7 @@ def _description(point: EntryPoint) -> str | None:
 def _command(name: str, verb: Callable[..., int]) -> Any:
     """A verb as a command of its own."""
     single = typer.Typer(add_completion=False, rich_markup_mode=None, context_settings=_HELP)
-    single.command(name, cls=Verb)(guarded(verb))
+    single.command(name, cls=Verb)(with_exit_codes(verb))
     return typer.main.get_command(single)
 
 

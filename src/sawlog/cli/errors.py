@@ -56,7 +56,7 @@ _CODES = {
 }
 
 
-def guarded(verb: Callable[P, int]) -> Callable[P, int]:
+def with_exit_codes(verb: Callable[P, int]) -> Callable[P, int]:
     """A verb whose errors and warnings are reported in one line each, and become exit codes."""
 
     @functools.wraps(verb)

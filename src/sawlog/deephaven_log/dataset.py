@@ -156,8 +156,8 @@ class DeephavenLogContents(Contents):
         """See `Contents.splits`: partitions, where remote logs have to be walked, or stretches of long ones."""
         far = any(is_remote(log.file.path) for log in self.logs)
         large = any(log.file.size > task_bytes for log in self.logs)
-        told = all(log.header is None or self._told(log) for log in self.logs)
-        if not far or told or not (self._applies or large):
+        indexed = all(log.header is None or self._indexed_layout(log) for log in self.logs)
+        if not far or indexed or not (self._applies or large):
             return []
         if self._options.split != "resync":
             return [self.of_files([log.file for log in logs]) for logs in self._partitions(request)]
@@ -300,8 +300,8 @@ class DeephavenLogContents(Contents):
         self._storage = scan.storage
         # A stream opens those logs that have grown: that there is one of them says nothing.
         followed = scan.schema is not None
-        alone = len(files) == 1 and not followed
-        chosen = [(file, name) for file in files if (name := self._name(file, alone=alone)) is not None]
+        single = len(files) == 1 and not followed
+        chosen = [(file, name) for file in files if (name := self._name(file, single=single)) is not None]
         if not chosen and not followed:
             raise FormatError(f"none of the {len(files)} logs is of the namespace, table and partition asked for")
         tables = {(name.namespace, name.table) for _, name in chosen if name.table}
@@ -311,21 +311,21 @@ class DeephavenLogContents(Contents):
         chosen.sort(key=lambda pair: order_key(pair[1], pair[0].path))
         names = {file.path: name for file, name in chosen}
         known: dict[bytes, Header] = {}
-        alone = len(chosen) == 1 and not followed
+        single = len(chosen) == 1 and not followed
         opened = scan.storage.each(
-            lambda file: self._open(file, names[file.path], scan, known, alone=alone), (file for file, _ in chosen)
+            lambda file: self._open(file, names[file.path], scan, known, single=single), (file for file, _ in chosen)
         )
         logs = list(opened)
         if all(log.header is None for log in logs) and not followed:
             raise FormatError(f"{logs[0].reason} (and no other log is readable)")
         return logs
 
-    def _open(self, file: File, name: LogName, scan: Scan, known: dict[bytes, Header], *, alone: bool) -> Log:
+    def _open(self, file: File, name: LogName, scan: Scan, known: dict[bytes, Header], *, single: bool) -> Log:
         try:
             header = open_log(file, self._options, scan.storage, known)
         except FormatError as error:
             incomplete = isinstance(error, IncompleteHeaderError)
-            if alone or not (incomplete or scan.on_damage == "skip"):
+            if single or not (incomplete or scan.on_damage == "skip"):
                 raise
             return Log(file, name, None, str(error), incomplete)
         for note in header.notes:
@@ -333,12 +333,12 @@ class DeephavenLogContents(Contents):
                 warn(f"{file.path}: {note}", DamageWarning)
         return Log(file, name, header)
 
-    def _name(self, file: File, *, alone: bool) -> LogName | None:
+    def _name(self, file: File, *, single: bool) -> LogName | None:
         """What is known of a file, by its name and by the options; None when it is not asked for."""
         name = parse_name(file.name)
         fields = ("namespace", "table", "internal_partition", "column_partition")
         given = {part: getattr(self._options, part) for part in fields if getattr(self._options, part) is not None}
-        if not alone and any(getattr(name, part) not in (None, value) for part, value in given.items()):
+        if not single and any(getattr(name, part) not in (None, value) for part, value in given.items()):
             return None
         return replace(name, **given)
 
@@ -364,9 +364,9 @@ class DeephavenLogContents(Contents):
         if log.header is None:
             return Layout()
         distance = _even(log.file.size - log.header.size, task_bytes)
-        told = self._told(log) if distance is None or distance >= CUT_BYTES else None
-        if told is not None:
-            return replace(told, cuts=apart(told.cuts, distance) if distance is not None else ())
+        indexed = self._indexed_layout(log) if distance is None or distance >= CUT_BYTES else None
+        if indexed is not None:
+            return replace(indexed, cuts=apart(indexed.cuts, distance) if distance is not None else ())
         if distance is not None and self._options.split == "resync":
             return Layout(self._resync_cuts(log, log.header, distance))
         if self._applies and not self._optimistic:
@@ -377,11 +377,11 @@ class DeephavenLogContents(Contents):
 
     def _live_from(self, request: Request, log: Log, start: int, end: int) -> int:
         assert log.header is not None
-        told = self._told(log) if start == log.header.size and end == log.file.size else None
-        found = told or self._scan(request, replace_size(log, end), start, None)
+        indexed = self._indexed_layout(log) if start == log.header.size and end == log.file.size else None
+        found = indexed or self._scan(request, replace_size(log, end), start, None)
         return found.live_from
 
-    def _told(self, log: Log) -> Layout | None:
+    def _indexed_layout(self, log: Log) -> Layout | None:
         """What an index says of an intact log."""
         answer = self._storage.known(log.file, LAYOUT)
         live_from, *cuts = unpacked(answer) if answer else (None,)
@@ -389,13 +389,13 @@ class DeephavenLogContents(Contents):
 
     def survey(self, request: Request) -> bool:
         """Note cuts, and what is deleted. Files before it are read with a log that has a DELETE_PARTITION."""
-        alone = True
+        independent = True
         for log in self.logs:
             if log.header is not None:
                 found = self._scan(request, log, log.header.size, CUT_BYTES)
                 self._storage.note(log.file, LAYOUT, packed([found.live_from, *found.cuts]))
-                alone = alone and found.live_from < 0
-        return alone
+                independent = independent and found.live_from < 0
+        return independent
 
     def _resync_cuts(self, log: Log, header: Header, task_bytes: int) -> Iterator[int]:
         target = header.size + task_bytes

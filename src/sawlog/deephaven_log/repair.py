@@ -99,7 +99,7 @@ class _Copy:
             self._plain(one.start)
             if one.salvaged:
                 while self.position < one.end:
-                    self._entry(alone=True)
+                    self._entry(standalone=True)
             else:
                 self.commands(one.end)
         self._plain(end)
@@ -119,7 +119,7 @@ class _Copy:
     def _plain(self, end: int) -> None:
         while self.bad_values and self.bad_values[0][0] < end:
             self._bytes(self.bad_values[0][0])
-            self._entry(alone=False)
+            self._entry(standalone=False)
         self._bytes(end)
 
     def _bytes(self, end: int) -> None:
@@ -128,7 +128,7 @@ class _Copy:
             self.target.write(piece)
             self.position += len(piece)
 
-    def _entry(self, *, alone: bool) -> None:
+    def _entry(self, *, standalone: bool) -> None:
         """Copy one entry, as a set of its own or in its role, without the values that are none."""
         size = int.from_bytes(self.source.window(self.position, layout.SIZE_SIZE).tobytes(), "big")
         total = layout.SIZE_SIZE + size
@@ -136,8 +136,8 @@ class _Copy:
         places = []
         while self.bad_values and self.bad_values[0][0] == self.position:
             places.append(self.bad_values.pop(0)[1])
-        if not entry[layout.SIZE_SIZE] & Flag.RECORD and (alone or places):
-            flags = layout.SINGLE if alone else entry[layout.SIZE_SIZE]
+        if not entry[layout.SIZE_SIZE] & Flag.RECORD and (standalone or places):
+            flags = layout.SINGLE if standalone else entry[layout.SIZE_SIZE]
             body = without(self.header, entry[layout.SIZE_SIZE + layout.FLAGS_SIZE : -layout.DIGEST_SIZE], places)
             size = layout.FLAGS_SIZE + len(body) + layout.DIGEST_SIZE
             entry = size.to_bytes(layout.SIZE_SIZE, "big") + bytes([flags]) + body

@@ -39,7 +39,7 @@ _NOTES = {
 """Notes of a report, and the fields of the state that count them."""
 
 
-class DeletionMetError(SawlogError):
+class DeletionFoundError(SawlogError):
     """A reader that expected none has found a DELETE_PARTITION."""
 
 
@@ -163,7 +163,7 @@ class RowWalk(LogWalk):
 
     Args:
         batch: Where rows go.
-        optimistic: Whether to raise `DeletionMetError` at the first DELETE_PARTITION.
+        optimistic: Whether to raise `DeletionFoundError` at the first DELETE_PARTITION.
 
     Attributes:
         most_rows: Rows before a hand-over, if not as many as the batch has room for.
@@ -208,7 +208,7 @@ class RowWalk(LogWalk):
         out = rows.Out(batch.arena, batch.scratch, batch.starts, self._fixed, self.events)
         status = int(rows.decode_rows(window, self.state, out, self.rules()))
         if self._optimistic and self.state.last_delete >= 0:
-            raise DeletionMetError(f"{self.path}: a DELETE_PARTITION ends at byte {self.state.last_delete}")
+            raise DeletionFoundError(f"{self.path}: a DELETE_PARTITION ends at byte {self.state.last_delete}")
         return status
 
     def deliver(self, rows: int) -> Iterator[tuple[int, pa.RecordBatch]]:

@@ -43,8 +43,8 @@ class DeephavenTable(Format):
             header = parse_header(head, file.size)
             if header is not None and header.certain:
                 return Match.CONTENT
-        telling = (layout.SYMBOL_OFFSETS, layout.SYMBOL_BINARY)
-        named = file.name == layout.TABLE_SIZE or (parts is not None and parts[1] in telling)
+        symbols = (layout.SYMBOL_OFFSETS, layout.SYMBOL_BINARY)
+        named = file.name == layout.TABLE_SIZE or (parts is not None and parts[1] in symbols)
         return Match.NAME if named else Match.NO
 
     def select(self, files: Sequence[File], view: str) -> list[File]:
@@ -52,8 +52,8 @@ class DeephavenTable(Format):
         del view
         named = [(file, file.name) for file in files]
         members = [(file, name, posixpath.dirname(file.path)) for file, name in named if layout.is_member(name)]
-        telling = {owner for _, name, owner in members if name == layout.TABLE_SIZE or name.endswith(layout.DATA)}
-        return [file for file, _, owner in members if owner in telling]
+        locations = {owner for _, name, owner in members if name == layout.TABLE_SIZE or name.endswith(layout.DATA)}
+        return [file for file, _, owner in members if owner in locations]
 
     def home(self, file: File) -> str:
         """The directory of the table, above its partitions; of a historical tree the one that holds its tables."""
@@ -69,8 +69,8 @@ class DeephavenTable(Format):
 
     def recognize(self, files: Sequence[File], storage: Storage) -> Match:
         """By headers; otherwise by the names of files that nobody else has."""
-        told = super().recognize([file for file in files if file.name.endswith(layout.DATA)], storage)
-        return max([told, *(self.match(file, b"") for file in files)])
+        match = super().recognize([file for file in files if file.name.endswith(layout.DATA)], storage)
+        return max([match, *(self.match(file, b"") for file in files)])
 
     def open(self, files: Sequence[File], scan: Scan) -> Contents:
         """See `Format.open`."""
@@ -107,10 +107,10 @@ class DeephavenTable(Format):
                 f"{path}: partition_by={column!r} takes the path of an internal partition, TABLE/INTERNAL"
             )
         place = schema.get_field_index(column)
-        told = schema.set(place, schema.field(column).with_metadata({PARTITION_KEY: b"column"}))
+        marked = schema.set(place, schema.field(column).with_metadata({PARTITION_KEY: b"column"}))
 
         def begin(value: str) -> Writer:
-            return self.writer("/".join((*names, value, table)), told, options, storage)
+            return self.writer("/".join((*names, value, table)), marked, options, storage)
 
         return PartitionedWriter(column, storage, begin)
 

@@ -82,8 +82,8 @@ class TableSpecs:
         found |= self._inferred(missing, found)
         guessed = {name: found[name].guessed for name in missing if name in found and found[name].guessed}
         if guessed:
-            told = "; ".join(f"{name} ({guess})" for name, guess in guessed.items())
-            warn(f"{self.locations[0].directory}: types were inferred: {told}; name them with types= or schema=")
+            guesses = "; ".join(f"{name} ({guess})" for name, guess in guessed.items())
+            warn(f"{self.locations[0].directory}: types were inferred: {guesses}; name them with types= or schema=")
         return {name: self._of_files(name, found[name], name in self._defined) for name in names if name in found}
 
     def of(self, location: Location) -> Mapping[str, ColumnSpec]:
@@ -173,9 +173,9 @@ class TableSpecs:
             if not wanted:
                 continue
             left = self._left.get(location.directory)
-            told = {} if left is None else self._owned(left)
-            found |= {name: told[name] for name in wanted if name in told}
-            wanted = [name for name in wanted if name not in told]
+            owned = {} if left is None else self._owned(left)
+            found |= {name: owned[name] for name in wanted if name in owned}
+            wanted = [name for name in wanted if name not in owned]
             definition = location.other(layout.TABLE_DEFINITION)
             if definition is not None and definition.size <= MAX_DEFINITION:
                 known_ones = definition_specs(self._storage.peek(definition, 0, definition.size), wanted)

@@ -183,8 +183,8 @@ def _defined(path: str | None, storage: Storage) -> dict[str, ColumnSpec]:
 def _implied(schema: pa.Schema, path: str) -> dict[str, str]:
     """Columns that the names of directories tell, and their values."""
     location = place(published(path), "auto")
-    told = {b"column": location.column_partition, b"internal": location.internal_partition}
-    found = {one.name: told.get((one.metadata or {}).get(PARTITION_KEY, b"")) for one in schema}
+    named = {b"column": location.column_partition, b"internal": location.internal_partition}
+    found = {one.name: named.get((one.metadata or {}).get(PARTITION_KEY, b"")) for one in schema}
     return {name: value for name, value in found.items() if value is not None}
 
 

@@ -25,7 +25,7 @@ from sawlog.filodb_record.columns import (
 from sawlog.filodb_record.fields import parts
 from sawlog.filodb_record.options import ReadOptions
 from sawlog.filodb_record.pictures import PICTURED, pictures
-from sawlog.filodb_record.selection import Selection, joined, select, split, telling
+from sawlog.filodb_record.selection import Selection, joined, schema_records, select, split
 from sawlog.filodb_record.series import SeriesScan
 from sawlog.filodb_record.walk import ContainerRange
 from sawlog.format import CUT_BYTES, PROBE_BYTES, PROVENANCE, Contents, Fragment, Range, Request, View
@@ -140,16 +140,16 @@ class ContainerContents(Contents):
     @cached_property
     def selection(self) -> Selection:
         """The schemas that are read: those named, or those of the records at the start of the files."""
-        heads = self.scan.storage.each(self._telling, [file for file in self.files if file.size])
+        heads = self.scan.storage.each(self._heads, [file for file in self.files if file.size])
         return select(self.scan.options, heads)
 
-    def _telling(self, file: File) -> list[bytes]:
+    def _heads(self, file: File) -> list[bytes]:
         """The records that tell the schemas of a file; what they are depends on which schemas are known."""
         storage, known = self.scan.storage, self.scan.options.known
-        told = storage.known(file, self._question)
-        if told is not None:
-            return split(told)
-        found = telling(storage.read_found(file, 0, PROBE_BYTES), known)
+        known_heads = storage.known(file, self._question)
+        if known_heads is not None:
+            return split(known_heads)
+        found = schema_records(storage.read_found(file, 0, PROBE_BYTES), known)
         storage.note(file, self._question, joined(found))
         return found
 
@@ -201,9 +201,9 @@ class ContainerContents(Contents):
 
     def _cuts(self, request: Request, file: File, distance: int) -> Iterator[_Cut]:
         """Where an intact file is cut by an index, or any by a walk from its start."""
-        told = self._told(file, distance)
+        indexed = self._indexed_cuts(file, distance)
         last = 0
-        for cut in self._beginnings(request, file) if told is None else told:
+        for cut in self._beginnings(request, file) if indexed is None else indexed:
             if last + distance <= cut.start < file.size:
                 yield cut
                 last = cut.start
@@ -219,7 +219,7 @@ class ContainerContents(Contents):
                 if following > one["end"]:
                     step = following - begin
 
-    def _told(self, file: File, distance: int) -> Iterable[_Cut] | None:
+    def _indexed_cuts(self, file: File, distance: int) -> Iterable[_Cut] | None:
         """What an index says of where containers begin: of one in `CUT_BYTES`."""
         answer = self.scan.storage.known(file, self.by_options(_CUTS)) if distance >= CUT_BYTES else None
         if answer is None:
@@ -229,7 +229,7 @@ class ContainerContents(Contents):
 
     def walks(self, file: File, task_bytes: int) -> bool:
         """See `Contents.walks`: where containers begin is known only of those in front of them."""
-        return self._told(file, task_bytes) is None
+        return self._indexed_cuts(file, task_bytes) is None
 
     def survey(self, request: Request) -> bool:
         """See `Contents.survey`: note where containers begin."""

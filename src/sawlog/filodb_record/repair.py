@@ -11,7 +11,7 @@ from sawlog.damage import Findings
 from sawlog.filodb_record import layout
 from sawlog.filodb_record.columns import row_fields
 from sawlog.filodb_record.options import ReadOptions, WriteOptions
-from sawlog.filodb_record.selection import select, telling
+from sawlog.filodb_record.selection import schema_records, select
 from sawlog.filodb_record.target import RECORD_COLUMN, TIME_COLUMN
 from sawlog.filodb_record.walk import ContainerRange
 from sawlog.filodb_record.writer import ContainerWriter
@@ -53,7 +53,7 @@ def _whole_file(file: File, options: ReadOptions, storage: Storage) -> Container
     """One range over all of a file: all records that a reader takes, and those of unknown schemas, as they are."""
     wanted = replace(options, salvage=("unknown_schemas",), extras=("container_timestamp", "record"))
     scan = Scan(options=wanted, on_damage="skip", storage=storage)
-    selection = select(wanted, [telling(storage.read(file.path, 0, PROBE_BYTES), wanted.known)])
+    selection = select(wanted, [schema_records(storage.read(file.path, 0, PROBE_BYTES), wanted.known)])
     fields = row_fields(selection, wanted, apart=True)
     projection = Projection.of(pa.schema([one.arrow for one in fields]), scan)
     step = options.container_size or 0

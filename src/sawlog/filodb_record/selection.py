@@ -57,7 +57,7 @@ def select(options: ReadOptions, heads: Iterable[Sequence[bytes]] = ()) -> Selec
 
     Args:
         options: What the user says.
-        heads: Of each file the records that tell: see `telling`.
+        heads: Of each file the records that tell: see `schema_records`.
 
     Raises:
         SchemaError: For a schema that is not known.
@@ -89,7 +89,7 @@ def select(options: ReadOptions, heads: Iterable[Sequence[bytes]] = ()) -> Selec
     return Selection(layouts, bool(options.table), ids, "unknown_schemas" in options.salvage)
 
 
-def telling(head: bytes, known: Schemas) -> list[bytes]:
+def schema_records(head: bytes, known: Schemas) -> list[bytes]:
     """Of the records at the start of a file those that tell its schemas: the first of each, and its first sound one.
 
     Args:
@@ -100,10 +100,10 @@ def telling(head: bytes, known: Schemas) -> list[bytes]:
     tests = list(enumerate((lambda *_: True, _is_whole, _fits)))
     for record in _records(head):
         id = _schema_id(record)
-        missing = [(number, tells) for number, tells in tests if (id, number) not in found]
+        missing = [(number, shows) for number, shows in tests if (id, number) not in found]
         if missing and (schema := known.by_id(id)) is not None:
             both = (schema.ingestion, schema.part_key)
-            shown = [number for number, tells in missing if any(tells(one, record) for one in both)]
+            shown = [number for number, shows in missing if any(shows(one, record) for one in both)]
             found |= {(id, number): bytes(record) for number in shown}
     return list(dict.fromkeys(found.values()))
 

@@ -141,22 +141,22 @@ class Keys:
     Attributes:
         name: The column.
         dropped: Whether the counts are lower bounds.
-        telling: Whether keys come again; what is different in almost every row is no key, and not counted further.
+        repeats: Whether keys come again; what is different in almost every row is no key, and not counted further.
     """
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.dropped = False
-        self.telling = True
+        self.repeats = True
         self._found: dict[Any, tuple[int, int]] = {}
 
     def add(self, values: pa.Array, sizes: NDArray[np.int64]) -> None:
         """Take in the keys of a batch and the bytes of its rows."""
-        if not self.telling:
+        if not self.repeats:
             return
         encoded = values if pa.types.is_dictionary(values.type) else values.dictionary_encode()
         if len(values) >= SKETCH and 2 * len(encoded.dictionary) > len(values):
-            self.telling = False
+            self.repeats = False
             return
         codes = values_of(fill_null(encoded.indices.cast(pa.int64()), len(encoded.dictionary)), np.int64)
         rows = np.bincount(codes, minlength=len(encoded.dictionary) + 1)

@@ -169,7 +169,7 @@ class _Content:
         for keys in self._keys:
             top = keys.top
             often = sum(count for _, count, _ in top) > 2 * len(top)
-            if keys.telling and top and top[0][1] < self.rows and often:
+            if keys.repeats and top and top[0][1] < self.rows and often:
                 kind = self.schema.field(keys.name).type
                 kind = kind.value_type if pa.types.is_dictionary(kind) else kind
                 shown = _texts(array_of([key for key, _, _ in top], kind))

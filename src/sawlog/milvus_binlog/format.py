@@ -95,10 +95,10 @@ class MilvusBinlog(Format):
 
         logs = [log for log in map(paths.parse, files) if log is not None]
         inserts = [log for log in logs if log.kind in (layout.INSERT_LOG, layout.MANIFEST_DIRECTORY)]
-        alone = (len(files) == 1 and files[0].explicit) or _one_field(files, scan)
+        single = (len(files) == 1 and files[0].explicit) or _one_field(files, scan)
         whole = not all(file.explicit for file in files)
         if scan.schema is not None or (
-            not alone and (inserts or (whole and any(log.kind == layout.DELTA_LOG for log in logs)))
+            not single and (inserts or (whole and any(log.kind == layout.DELTA_LOG for log in logs)))
         ):
             return CollectionContents(self, files, scan)
         return LooseContents(self, files, scan)

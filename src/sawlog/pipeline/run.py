@@ -99,7 +99,7 @@ class Run:
         self._stop = stop or threading.Event()
         self._warn = warn
         self._totals = Totals()
-        self._told: Counter[str] = Counter()
+        self._reported: Counter[str] = Counter()
         self._ended = 0
 
     def __call__(self) -> Totals:
@@ -278,8 +278,8 @@ class Run:
         self._report(report)
 
     def _new_damage(self, sink: str) -> int:
-        fresh = self._totals.damage - self._told[sink]
-        self._told[sink] = self._totals.damage
+        fresh = self._totals.damage - self._reported[sink]
+        self._reported[sink] = self._totals.damage
         return fresh
 
     def _guard(self, key: tuple[str, ...], work: Callable[[], Any]) -> Any:

@@ -131,7 +131,7 @@ def plan(
     pickled = CPickleSerializer()
     plans = []
     for side in sides:
-        reading = projected(request, dataset, full, side.filters).narrowed(side.wanted.names)
+        reading = projected(request, dataset, full, side.filters).with_projection(side.wanted.names)
         task_bytes = request.own.task_bytes
         if not any(name.lower() == "task_bytes" for name in options):
             task_bytes = _even(sum(file.size for file in reading.files), parallelism)

@@ -164,7 +164,7 @@ class Reading:
     names: tuple[str, ...]
     rescued: str | None
 
-    def narrowed(self, names: Sequence[str]) -> Reading:
+    def with_projection(self, names: Sequence[str]) -> Reading:
         """The same, of other columns; if there are none of the data, rows are only counted."""
         own = tuple(name for name in names if name not in self.columns.names)
         if not own and (self.scan.filters or self.scan.view == "damage"):
@@ -221,7 +221,7 @@ def projected(request: Request, dataset: Dataset, schema: StructType, pushed: Se
     files = columns.chosen(dataset.files, of_files)
     scan = replace(scan, filters=tuple(one for one in filters if one not in of_files))
     rescued = request.rescued if request.rescued in names else None
-    return Reading(request, dataset, files, scan, columns, names, rescued).narrowed(names)
+    return Reading(request, dataset, files, scan, columns, names, rescued).with_projection(names)
 
 
 def read_share(share: Share | None, schema: StructType) -> Iterator[pa.RecordBatch]:

@@ -25,7 +25,7 @@ class Opened(NamedTuple):
 
 
 @dataclass(slots=True)
-class _Frontier:
+class _CommittedEnd:
     """How far a file could be read when it had a stamp."""
 
     stamp: tuple[Any, ...]
@@ -59,7 +59,7 @@ class Files:
     schema: str | None = None
     table: str | None = None
     begun: Collection[str] = ()
-    _frontiers: dict[str, _Frontier] = field(default_factory=dict)
+    _committed_ends: dict[str, _CommittedEnd] = field(default_factory=dict)
     _foreign: dict[str, tuple[Any, ...] | None] = field(default_factory=dict)
     _successions: dict[str, Succession | None] = field(default_factory=dict)
     _last: dict[Hashable, int] = field(default_factory=dict)
@@ -73,22 +73,24 @@ class Files:
     def together(self, chosen: Sequence[Seen], seen: dict[str, Seen]) -> list[Seen]:
         """Files, and those that have to be looked at with them."""
         wanted = {group for one in chosen if (group := self.format.companions(one.file)) is not None}
-        alone = [one for one in chosen if self.format.companions(one.file) is None]
-        return alone + [one for one in seen.values() if self.format.companions(one.file) in wanted] if wanted else alone
+        singles = [one for one in chosen if self.format.companions(one.file) is None]
+        if not wanted:
+            return singles
+        return singles + [one for one in seen.values() if self.format.companions(one.file) in wanted]
 
     def committed_end(self, name: str, seen: Seen) -> int | None:
         """How far a file can be read, where that is known."""
-        known = self._frontiers.get(name)
+        known = self._committed_ends.get(name)
         return known.at if known is not None and known.stamp == seen.stamp else None
 
     def forget(self, name: str) -> int | None:
         """Forget how far a file could be read, and say it."""
-        known = self._frontiers.pop(name, None)
+        known = self._committed_ends.pop(name, None)
         return known.at if known is not None else None
 
     def remember(self, name: str, seen: Seen, at: int) -> None:
         """Keep how far a file can be read."""
-        self._frontiers[name] = _Frontier(seen.stamp, at)
+        self._committed_ends[name] = _CommittedEnd(seen.stamp, at)
 
     def may_be_foreign(self, name: str, seen: Seen) -> bool:
         """Whether a file that cannot be opened need not be damaged: nothing was read, nor says its name whose it is."""

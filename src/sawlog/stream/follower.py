@@ -172,7 +172,7 @@ class Follower(Files):
             moved = {self.format.companions(seen[name].file) for name in found}
             freed = [name for name, group in stuck.items() if group in moved]
             for name in freed:
-                del self._frontiers[name]
+                del self._committed_ends[name]
             found += freed
         return [name for name in found if self.ours(name, seen[name])]
 
@@ -191,7 +191,7 @@ class Follower(Files):
             one = seen.get(name)
             if self._done(name, files[name].at, one, newest):
                 ended[name] = Ended.of(files.pop(name), one.version if one is not None else "")
-                self._frontiers.pop(name, None)
+                self._committed_ends.pop(name, None)
         finished = records.finish(ended, seen)
         waiting: dict[bytes, int] = {}
         for name, one in seen.items():

@@ -318,11 +318,11 @@ class Offset:
 def prove(file: File, at: int, storage: Storage) -> str:
     """The proof for a file that was read up to byte `at`; an index may know it."""
     question = f"proof {at}"
-    told = storage.known(file, question)
-    if told is None:
-        told = " ".join(_digest(storage.read(file.path, start, length)) for start, length in _spans(at)).encode()
-        storage.note(file, question, told)
-    return told.decode()
+    digests = storage.known(file, question)
+    if digests is None:
+        digests = " ".join(_digest(storage.read(file.path, start, length)) for start, length in _spans(at)).encode()
+        storage.note(file, question, digests)
+    return digests.decode()
 
 
 def head(file: File, size: int, storage: Storage) -> str:

@@ -81,12 +81,12 @@ def two_threads(subject: Subject) -> Iterator[str]:
     """Fragments that two threads read deliver what one thread gets."""
     dataset = opened(subject, on_damage="skip")
     fragments = dataset.fragments(300)
-    alone = _summed(dataset, [_taken(one) for one in fragments])
+    separate = _summed(dataset, [_taken(one) for one in fragments])
     with ThreadPoolExecutor(2) as pool:
         together = _summed(dataset, list(pool.map(_taken, fragments)))
-        yield from _differing(alone, together, "two threads, fragments of their own")
+        yield from _differing(separate, together, "two threads, fragments of their own")
         for found in pool.map(lambda _: [_taken(one) for one in fragments], range(2)):
-            yield from _differing(alone, _summed(dataset, found), "two threads, the same fragments")
+            yield from _differing(separate, _summed(dataset, found), "two threads, the same fragments")
 
 
 def same_counts(subject: Subject) -> Iterator[str]:
@@ -124,7 +124,7 @@ def same_columns(subject: Subject) -> Iterator[str]:
     names = table.schema.names
     for wanted in [[name] for name in names] + [list(reversed(names)), [], ["_offset", *names[:1]]]:
         found, fewer = delivered(opened(subject, on_damage="skip", columns=wanted))
-        if not subject.sample.ordered and _met(fewer) < _met(ledgers):
+        if not subject.sample.ordered and _found(fewer) < _found(ledgers):
             continue  # columns in files of their own: damage of one is none of another
         known = [name for name in wanted if name in names]
         if found.num_rows != table.num_rows and wanted:
@@ -148,7 +148,7 @@ def same_columns(subject: Subject) -> Iterator[str]:
         yield "offsets of rows go back"
 
 
-def _met(ledgers: list[Findings]) -> set[object]:
+def _found(ledgers: list[Findings]) -> set[object]:
     return {one for findings in ledgers for one in places(findings.damages)}
 
 

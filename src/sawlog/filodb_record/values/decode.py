@@ -50,7 +50,7 @@ DAMAGE = pa.struct(
 
 
 @dataclass
-class Told:
+class ValueDamage:
     """The damage of one value so far: per kind the first one, and how many."""
 
     first: dict[str, Damage] = field(default_factory=dict)
@@ -106,10 +106,10 @@ class ValueDecoder:
                 and the offset in it.
             UnsupportedError: Likewise, for records of unknown schemas.
         """
-        rows, told = self._bounded(values)
-        if told and self.on_damage == "fail":
-            number = min(told)
-            Findings("fail").damage(min(told[number].first.values(), key=lambda one: one.offset))
+        rows, damaged = self._bounded(values)
+        if damaged and self.on_damage == "fail":
+            number = min(damaged)
+            Findings("fail").damage(min(damaged[number].first.values(), key=lambda one: one.offset))
         return rows
 
     def results(self, values: pa.Array) -> pa.Array:
@@ -117,8 +117,8 @@ class ValueDecoder:
 
         A value that makes more than `MAX_VALUE_BYTES` of rows is cut short, which is reported as damage.
         """
-        rows, told = self._bounded(values)
-        return self._results(rows, told)
+        rows, damaged = self._bounded(values)
+        return self._results(rows, damaged)
 
     def parts(self, values: pa.Array) -> Iterator[tuple[NDArray[np.int64], pa.Array]]:
         """Results in bounded portions: numbers of values, and a result for each of them.
@@ -128,31 +128,31 @@ class ValueDecoder:
         import numpy as np
 
         seen = boolean_values(values.is_null())
-        for batch, owners, told in self._passes(values):
-            numbers = np.union1d(owners, np.array(sorted(told), np.int64)).astype(np.int64)
+        for batch, owners, damaged in self._passes(values):
+            numbers = np.union1d(owners, np.array(sorted(damaged), np.int64)).astype(np.int64)
             if not len(numbers):
                 continue
             seen[numbers] = True
             counts = np.bincount(np.searchsorted(numbers, owners), minlength=len(numbers))
             places = {number: place for place, number in enumerate(numbers.tolist())}
             rows = self._lists(batch, counts, None)
-            yield numbers, self._results(rows, {places[number]: one for number, one in told.items()})
+            yield numbers, self._results(rows, {places[number]: one for number, one in damaged.items()})
         rest = np.flatnonzero(~seen)
         if len(rest):
             rows = self._lists(batch_of_rows([], self.schema), np.zeros(len(rest), np.int64), None)
             yield rest, self._results(rows, {})
 
-    def _bounded(self, values: pa.Array) -> tuple[pa.Array, dict[int, Told]]:
+    def _bounded(self, values: pa.Array) -> tuple[pa.Array, dict[int, ValueDamage]]:
         """The rows of each value, no more than `MAX_VALUE_BYTES` of each, and what is to be reported about them."""
         import numpy as np
 
         made = np.zeros(len(values), np.float64)
         counts = np.zeros(len(values), np.int64)
-        told: dict[int, Told] = {}
+        damaged: dict[int, ValueDamage] = {}
         kept: list[pa.RecordBatch] = []
         for batch, owners, found in self._passes(values):
             for number, one in found.items():
-                mine = told.setdefault(number, Told())
+                mine = damaged.setdefault(number, ValueDamage())
                 for damage in one.first.values():
                     mine.first.setdefault(damage.kind, damage)
                 mine.counts += one.counts
@@ -162,7 +162,7 @@ class ValueDecoder:
             for number in np.unique(owners[full]).tolist():
                 detail = f"the value makes more than {MAX_VALUE_BYTES} bytes of rows: the rest is left out"
                 damage = Damage(name_of(number), 0, 0, "too_large", detail)
-                told.setdefault(number, Told()).add(damage)
+                damaged.setdefault(number, ValueDamage()).add(damage)
             if full.any():
                 batch, owners = batch.filter(array_of(~full, pa.bool_())), owners[~full]  # noqa: PLW2901
             kept.append(batch)
@@ -170,9 +170,9 @@ class ValueDecoder:
             if batch.num_rows:
                 made += np.bincount(owners, minlength=len(values)) * (batch.nbytes / batch.num_rows)
         whole = one_batch(pa.Table.from_batches(kept, self.schema))
-        return self._lists(whole, counts, values), told
+        return self._lists(whole, counts, values), damaged
 
-    def _passes(self, values: pa.Array) -> Iterator[tuple[pa.RecordBatch, NDArray[np.int64], dict[int, Told]]]:
+    def _passes(self, values: pa.Array) -> Iterator[tuple[pa.RecordBatch, NDArray[np.int64], dict[int, ValueDamage]]]:
         """Rows some at a time, the number of the value that each is of, and the damage found with them."""
         import numpy as np
 
@@ -184,9 +184,9 @@ class ValueDecoder:
             details: ClassVar = {**RowsWalk.details, Kind.BAD_CONTAINER_LENGTH: _BAD_CONTAINER_LENGTH}
 
             def describe(self, event: Event) -> str:
-                return super().describe(event._replace(two=self._told(event)))
+                return super().describe(event._replace(two=self._end_in_value(event)))
 
-            def _told(self, event: Event) -> int:
+            def _end_in_value(self, event: Event) -> int:
                 """Where a container, or its value, ends, counted from the value's start."""
                 if event.kind not in (Kind.BAD_RECORD_LENGTH, Kind.BAD_CONTAINER_LENGTH):
                     return event.two
@@ -197,17 +197,17 @@ class ValueDecoder:
         for batch in walk.batches():
             owners = np.searchsorted(ends, values_of(batch.column(OFFSET_COLUMN), np.int64), "right")
             rows = batch.select(self.schema.names)
-            told = _by_value(findings.drain(), starts)
+            damaged = _by_value(findings.drain(), starts)
             bad = _beyond(rows)
             for row in np.flatnonzero(bad).tolist():
                 number = int(owners[row])
                 offset = int(batch.column(OFFSET_COLUMN)[row].as_py() - starts[number])
                 detail = f"a timestamp later than {LAST_MILLISECOND} ms, or as much earlier, cannot be expressed"
                 damage = Damage(name_of(number), offset, 0, Kind.BAD_TIMESTAMP.name.lower(), detail)
-                told.setdefault(number, Told()).add(damage)
+                damaged.setdefault(number, ValueDamage()).add(damage)
             if bad.any():
                 rows, owners = rows.filter(array_of(~bad, pa.bool_())), owners[~bad]
-            yield rows, owners, told
+            yield rows, owners, damaged
         yield batch_of_rows([], self.schema), np.zeros(0, np.int64), _by_value(findings.drain(), starts)
 
     def _lists(self, rows: pa.RecordBatch, counts: NDArray[np.int64], values: pa.Array | None) -> pa.Array:
@@ -224,12 +224,12 @@ class ValueDecoder:
         )
         return pa.Array.from_buffers(self._list, len(counts), [validity, pa.py_buffer(ends)], children=[structs])
 
-    def _results(self, rows: pa.Array, told: dict[int, Told]) -> pa.Array:
+    def _results(self, rows: pa.Array, damaged: dict[int, ValueDamage]) -> pa.Array:
         import numpy as np
 
         ok = np.ones(len(rows), np.bool_)
-        ok[list(told)] = False
-        damage = [told[number].rows() if number in told else [] for number in range(len(rows))]
+        ok[list(damaged)] = False
+        damage = [damaged[number].rows() if number in damaged else [] for number in range(len(rows))]
         validity = rows.is_null() if rows.null_count else None
         filled = fill_null(rows, [])
         arrays = [filled.cast(self._list), array_of(damage, pa.list_(DAMAGE)), array_of(ok, pa.bool_())]
@@ -272,16 +272,16 @@ def _bounds(values: pa.Array) -> tuple[NDArray[np.int64], NDArray[np.uint8]]:
     return ends.astype(np.int64) - first, data
 
 
-def _by_value(damages: list[Damage], starts: NDArray[np.int64]) -> dict[int, Told]:
+def _by_value(damages: list[Damage], starts: NDArray[np.int64]) -> dict[int, ValueDamage]:
     """Damaged ranges by the number of their value, with offsets in it."""
     import numpy as np
 
-    found: dict[int, Told] = {}
+    found: dict[int, ValueDamage] = {}
     for one in damages:
         number = int(np.searchsorted(starts[1:], one.offset, "right"))
         detail = one.detail
         mine = Damage(name_of(number), one.offset - int(starts[number]), one.length, one.kind, detail, one.dropped)
-        found.setdefault(number, Told()).add(mine)
+        found.setdefault(number, ValueDamage()).add(mine)
     return found
 
 

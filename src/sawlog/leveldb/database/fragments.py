@@ -373,8 +373,8 @@ class Orphan(KeyRange):
         """Take a table or a log for all that the database is made of."""
         table = TABLE_NAME.match(file.name)
         named = (unnamed_table(file, None, request.scan.storage, version.comparator),) if table else ()
-        alone = replace(version, tables=named, logs=() if table else (file,), missing=(), blobs={})
-        return cls(*request, file.path, file.size, alone, named, b"", None)
+        own = replace(version, tables=named, logs=() if table else (file,), missing=(), blobs={})
+        return cls(*request, file.path, file.size, own, named, b"", None)
 
     def decode(self, schema: pa.Schema, findings: Findings) -> Iterator[pa.RecordBatch]:
         """See `Fragment.decode`."""

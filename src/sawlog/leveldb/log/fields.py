@@ -116,10 +116,10 @@ def parts(source: Source, offset: int, head: LogHead, *, edits: bool = False) ->
             yield Part("end of the log", at, size, f"an empty header of log number {number:,}", use="padding")
             at += size
             continue
-        checksum, told = numbers(data, at, at, _HEADER)
+        checksum, declared = numbers(data, at, at, _HEADER)
         yield Part(checksum.name, checksum.offset, checksum.length, checksum.value, _expected(data, size, length, fits))
         room = "" if fits else f"at most {end - at - size}"
-        yield Part(told.name, told.offset, told.length, told.value, room)
+        yield Part(declared.name, declared.offset, declared.length, declared.value, room)
         yield Part("type", at + layout.TYPE.offset, layout.TYPE.size, *_type(kind, layout.TYPES[dialect]))
         if size > layout.HEADER_SIZE:
             yield from numbers(data, at, at, {"log number": layout.LOG_NUMBER})

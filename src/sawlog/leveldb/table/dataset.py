@@ -166,9 +166,9 @@ class TableContents(Contents):
     def _cuts(self, file: File, task_bytes: int, table: SharedMap) -> Iterator[int]:
         """Where a table is cut: at data blocks, of which an index knows one per `CUT_BYTES`."""
         storage = self.scan.storage
-        told = storage.known(file, CUTS)
-        if told is not None and task_bytes >= CUT_BYTES:
-            yield from apart(unpacked(told), task_bytes)
+        known_cuts = storage.known(file, CUTS)
+        if known_cuts is not None and task_bytes >= CUT_BYTES:
+            yield from apart(unpacked(known_cuts), task_bytes)
             return
         table.found = table_map(file, self.scan)
         if table.found is not None:

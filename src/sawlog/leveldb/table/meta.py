@@ -619,8 +619,8 @@ class MapReader:
                 return True
             places.append(Handle(*numbers))
         chained = all(one.offset + one.size + layout.TRAILER_SIZE == two.offset for one, two in pairwise(places))
-        alone = len(places) == 1 and not (places[0].offset == 0 or self._whole(places[0]))
-        return bool(places) and (alone or not chained)
+        single = len(places) == 1 and not (places[0].offset == 0 or self._whole(places[0]))
+        return bool(places) and (single or not chained)
 
     def _read_index(self, index: Handle) -> None:
         table = self.map

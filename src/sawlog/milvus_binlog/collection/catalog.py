@@ -108,14 +108,14 @@ class SegmentFragment(Fragment):
         batches: Its binlog batches.
         fields: Fields that every batch has to have.
         partition_name: Name of its partition, or its id.
-        alone: Whether its files are not checked besides it: it reports what is wrong with its manifest then.
+        standalone: Whether its files are not checked besides it: it reports what is wrong with its manifest then.
     """
 
     segment: Segment
     batches: tuple[Batch, ...]
     fields: tuple[Field, ...]
     partition_name: str
-    alone: bool = False
+    standalone: bool = False
 
     @property
     def extent(self) -> tuple[int, int]:
@@ -181,7 +181,7 @@ class SegmentFragment(Fragment):
         """Rows by the footers of all files of all batches; `None` where a batch cannot be counted."""
         missing = self.segment.missing_logs()
         for one in missing:
-            if self.alone or one.kind != Kind.BAD_MANIFEST:
+            if self.standalone or one.kind != Kind.BAD_MANIFEST:
                 findings.damage(one.damage)
         for detail in {detail: None for batch in self.batches for detail in batch.unread.values()}:
             findings.damage(Missing(self.path, detail, Kind.UNSUPPORTED).damage)

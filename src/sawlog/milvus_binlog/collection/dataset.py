@@ -250,7 +250,7 @@ class CollectionContents(Contents):
         del task_bytes
         for collection in self._shown:
             for segment in Selection(collection, self._options).every:
-                yield replace(self._segment(request, segment, collection), alone=True)
+                yield replace(self._segment(request, segment, collection), standalone=True)
 
     def _deletes(self, request: Request, task_bytes: int | None) -> Iterator[Fragment]:
         """One fragment per delta log."""
@@ -495,8 +495,8 @@ class CollectionContents(Contents):
     @property
     def _read(self) -> list[Segment]:
         """The segments whose rows are read: those that are alive, or all where that is unknown or not asked for."""
-        told = self._options.segments or self.collection.states_known
-        return self._selection.alive if self._scan.view == "rows" or told else self._selection.every
+        known = self._options.segments or self.collection.states_known
+        return self._selection.alive if self._scan.view == "rows" or known else self._selection.every
 
     def _shared(self, view: str) -> Shared:
         fields = {one.name: one for one in (*SYSTEM, *self.fields)}

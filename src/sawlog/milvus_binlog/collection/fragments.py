@@ -111,8 +111,8 @@ class BatchFragment(Fragment):
             try:
                 unread = self._unread(join, findings)
                 missing = self.missing or unread or columns.missing()
-                told = self.first or not (self.missing or unread) or findings.on_damage == "fail"
-                for one in missing if told else ():
+                reported = self.first or not (self.missing or unread) or findings.on_damage == "fail"
+                for one in missing if reported else ():
                     findings.damage(one.damage)
                 if missing:
                     self._report(join, columns, findings)
@@ -152,13 +152,13 @@ class BatchFragment(Fragment):
         """All that is wrong with a batch of which rows are lost."""
         lenient = findings.on_damage != "fail"
         read = join.wanted.values() if lenient else ()
-        elsewhere = {log.file.path for id, log in self.batch.files.items() if not self._tells_of(id, join)}
+        elsewhere = {log.file.path for id, log in self.batch.files.items() if not self._reports(id, join)}
         for one in self._blamed(damage, read, columns):
             if not (one.path in elsewhere and lenient):
                 columns.report(one)
         join.report_deletes()
 
-    def _tells_of(self, id: int, join: _Join) -> bool:
+    def _reports(self, id: int, join: _Join) -> bool:
         """Whether this batch reports what is wrong with a file: of those that share it, the first that loses rows does.
 
         Args:
@@ -182,11 +182,11 @@ class BatchFragment(Fragment):
         files = self.batch.files
         others = {id for one in read for id in self._places(one)}
         place = damage.path if damage is not None else None
-        told = [log for id, log in files.items() if id in others or log.file.path == place]
+        checked = [log for id, log in files.items() if id in others or log.file.path == place]
         named = {one.id: one for one in self.shared.fields.values()}
         found: list[Damage] = []
         odd = columns.odd() if not self.missing else None  # which files belong together is not known then
-        for log in sorted(told, key=lambda log: log.file.path != place):
+        for log in sorted(checked, key=lambda log: log.file.path != place):
             common = (self.scan, self.projection, log.file.path, log.file.size, log.file, log)
             found += FileFragment(*common, None, named).inspect(every=True).damages
             if odd is not None and odd.path == log.file.path:

@@ -251,8 +251,8 @@ class Collection:
         every = {segment.id: segment for segment in self.segments.values() if segment.inserts or _expected(segment)}
         if not self.states_known:
             return list(every.values())
-        told = {id: one for id, one in every.items() if one.meta is not None and not one.meta.hidden}
-        known = {id: one for id, one in told.items() if not one.deletes_only}
+        visible = {id: one for id, one in every.items() if one.meta is not None and not one.meta.hidden}
+        known = {id: one for id, one in visible.items() if not one.deletes_only}
         older = {id: [source for source in one.sources if source < id] for id, one in known.items()}
         open = list(known.keys() - {source for sources in older.values() for source in sources})
         met: set[int] = set()

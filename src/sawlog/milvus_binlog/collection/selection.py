@@ -161,8 +161,8 @@ def ruled_out(segments: Iterable[Segment], primary: Field, query: Query, storage
     for segment, logs in known:
         findings = Findings("skip")
         entries = [entry for log in logs for entry in check_stats(next(read), log.file.path, findings)]
-        told = not findings.kinds and len(entries) >= len(segment.batches())
-        if told and all(
+        complete = not findings.kinds and len(entries) >= len(segment.batches())
+        if complete and all(
             one["fieldID"] == primary.id and not _possible(one, limits, listed, primary) for one in entries
         ):
             found.add(segment.id)
