@@ -6,6 +6,7 @@ never fails: one such module that cannot be imported would hide all others from 
 
 from __future__ import annotations
 
+import os
 from typing import IO, TYPE_CHECKING, ClassVar
 
 try:
@@ -31,6 +32,10 @@ class DefaultSource(DataSource):
     format_name: ClassVar[str | None] = None
     """The format whose short name this is; `None` for `sawlog`, which recognises formats or takes option `format`."""
 
+    def __init__(self, options: dict[str, str]) -> None:
+        super().__init__(options)
+        self._loaded = os.urandom(8).hex()  # Spark pickles this object, and has every reader of a DataFrame made by it
+
     @classmethod
     def name(cls) -> str:
         """The name in `spark.read.format(...)` and `USING ...`."""
@@ -46,7 +51,7 @@ class DefaultSource(DataSource):
         """The batch reader of these columns."""
         from sawlog.spark.reader import make_reader
 
-        return make_reader(self.options, self.format_name, schema)
+        return make_reader(self.options, self.format_name, schema, self._loaded)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """The batch sink."""

@@ -4,7 +4,9 @@ import logging
 import shutil
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -383,3 +385,58 @@ def test_streams_are_refused_where_pyspark_is_too_old(monkeypatch: pytest.Monkey
     reader = source.streamReader(read_schema({"path": str(database)}, None))
     with pytest.raises(OptionError, match=r"streams need PySpark 4\.2 or later, or the jar; found "):
         reader.initialOffset()
+
+
+def test_both_sides_of_a_join_see_the_same_files(
+    spark: SparkSession, tmp_path: Path, pyspark_version: tuple[int, int], with_jar: bool
+) -> None:
+    """While files come all the time: Spark has the sides planned at the same time."""
+    if pyspark_version < (4, 1) and not with_jar:
+        pytest.skip("Spark 4.0 plans Python sources again wherever a query reads them")
+    write_logs(tmp_path / "logs", 3)
+    data = (tmp_path / "logs" / "000002.log").read_bytes()
+    ended = threading.Event()
+
+    def keep_coming() -> None:
+        for number in range(3, 1000):
+            (tmp_path / "staged").write_bytes(data)
+            (tmp_path / "staged").rename(tmp_path / "logs" / f"{number:06}.log")
+            if ended.wait(0.02):
+                return
+
+    seen = []
+    with ThreadPoolExecutor(1) as pool:
+        coming = pool.submit(keep_coming)
+        try:
+            for _ in range(2):
+                frame = spark.read.format("sawlog").option("provenance", "true").load(str(tmp_path / "logs"))
+                one, other = frame.groupBy("_file").count(), frame.where("_offset > 0").groupBy("_file").count()
+                found = one.join(other.withColumnRenamed("count", "others"), "_file", "full").toArrow()
+                assert found["others"].null_count == 1, "the file of one record"
+                assert found["count"].null_count == 0
+                seen.append(found.num_rows)
+        finally:
+            ended.set()
+        coming.result()
+    assert seen == sorted(seen), "each query sees what has come"
+
+
+def test_what_a_frame_reads_is_planned_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By whichever of Spark's processes is the first that is asked."""
+    monkeypatch.setattr(module, "_KEPT", True)
+    write_logs(tmp_path / "logs", 3)
+    options = {"path": str(tmp_path / "logs")}
+    schema = read_schema(options, None)
+    monkeypatch.setenv("SPARK_LOCAL_DIRS", f"{tmp_path},elsewhere")
+
+    def files(loaded: str) -> int:
+        planned = make_reader(options, None, schema, loaded).partitions()
+        return len({fragment.path for one in planned for fragment in one.value.fragments()})
+
+    assert files("a") == 3
+    shutil.copy(tmp_path / "logs" / "000002.log", tmp_path / "logs" / "000003.log")
+    assert (files("a"), files("b"), files("")) == (3, 4, 4)
+    assert len(list(tmp_path.glob("sawlog-plan-*"))) == 2
+    monkeypatch.setattr(module, "_SAME_QUERY", -1.0)
+    assert files("c") == 4
+    assert [path.name for path in tmp_path.glob("sawlog-plan-*")] == ["sawlog-plan-c"], "they do not pile up"

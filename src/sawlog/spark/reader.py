@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import gc
+import glob
 import itertools
 import logging
 import os
@@ -37,6 +39,11 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("sawlog")
 
+_KEPT = hasattr(DataSourceReader, "pushFilters")
+"""Whether Spark keeps what a DataFrame's reader has planned, as 4.1 and later do, which can push filters to readers."""
+_PLANS = "sawlog-plan-"
+_SAME_QUERY = 60.0
+"""Seconds within which Spark has the second side of a join planned."""
 FACT_ROWS = 1 << 16
 """Rows of a batch that has only columns of the file."""
 
@@ -59,13 +66,20 @@ def full_schema(request: Request, dataset: Dataset) -> StructType:
     return spark_schema(schema)
 
 
-def make_reader(options: Mapping[str, str], format: str | None, schema: StructType) -> SawlogReader:
-    """The reader for these options: one that takes filters only where that is wanted, and Spark will push them."""
+def make_reader(options: Mapping[str, str], format: str | None, schema: StructType, loaded: str = "") -> SawlogReader:
+    """The reader for these options: one that takes filters only where that is wanted, and Spark will push them.
+
+    Args:
+        options: Of the read.
+        format: The format whose short name was given, if one was.
+        schema: The columns.
+        loaded: Identifies the DataFrame, whose readers are planned once.
+    """
     request = read_request(options, format)
     if format is None:
         _recommend_jar()
     pushdown = request.own.pushdown and pushing_down()
-    return PushdownReader(request, schema) if pushdown else SawlogReader(request, schema)
+    return PushdownReader(request, schema, loaded) if pushdown else SawlogReader(request, schema, loaded)
 
 
 def _recommend_jar() -> None:
@@ -74,11 +88,16 @@ def _recommend_jar() -> None:
     Nobody configures logging in the processes in which Spark plans; what they write to stderr comes out where the lines
     of Spark's own log do. There is one such process, or more, for each query, and one directory for each application.
     """
-    folder = os.environ.get("SPARK_LOCAL_DIRS", "").partition(",")[0]
-    if not folder:  # no process of Spark's
+    folder = _local_folder()
+    if not folder:
         return
     with contextlib.suppress(OSError), open(os.path.join(folder, _RECOMMENDED), "x"):
         sys.stderr.write(f"{time.strftime('%y/%m/%d %H:%M:%S')} INFO sawlog: {_RECOMMENDATION}\n")
+
+
+def _local_folder() -> str:
+    """The directory of a Spark application; empty in a process that is none of Spark's."""
+    return os.environ.get("SPARK_LOCAL_DIRS", "").partition(",")[0]
 
 
 _RECOMMENDED = "sawlog-recommends-jar"
@@ -92,13 +111,38 @@ _RECOMMENDATION = (
 class SawlogReader(DataSourceReader):
     """Plans and reads the columns of `schema`. Picklable; holds no open file."""
 
-    def __init__(self, request: Request, schema: StructType) -> None:
+    def __init__(self, request: Request, schema: StructType, loaded: str = "") -> None:
         self._request = request
         self._schema = schema
+        self._loaded = loaded
         self._filters: list[Any] = []
 
     def partitions(self) -> list[InputPartition]:
-        """One partition per task: small files share one, large ones make several."""
+        """One partition per task: small files share one, large ones make several.
+
+        Spark may ask two processes at the same time for the two sides of a join, before it keeps what one has answered:
+        the second waits for the first, and takes its answer.
+        """
+        folder = _local_folder()
+        if not (_KEPT and self._loaded and os.path.isdir(folder)) or self._filters:
+            return self._plan()
+        for old in glob.glob(os.path.join(glob.escape(folder), f"{_PLANS}*")):
+            with contextlib.suppress(FileNotFoundError):
+                if time.time() - os.path.getmtime(old) > _SAME_QUERY:
+                    os.unlink(old)
+        pickled = CPickleSerializer()
+        with open(os.path.join(folder, _PLANS + self._loaded), "a+b") as kept:
+            fcntl.flock(kept, fcntl.LOCK_EX)
+            kept.seek(0)
+            answer = kept.read()
+            if answer:
+                found: list[InputPartition] = pickled.loads(answer)
+                return found
+            planned = self._plan()
+            kept.write(pickled.dumps(planned))
+            return planned
+
+    def _plan(self) -> list[InputPartition]:
         reading = projected(self._request, self._request.open(), self._schema, self._filters)
         return [InputPartition(share) for share in reading.shares(self._request.own.task_bytes)]
 
