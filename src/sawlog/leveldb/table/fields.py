@@ -28,6 +28,8 @@ _MOST = 4 << 20
 """Bytes of a block that is taken apart, and of its content."""
 _INSIDE = 60
 """Parts of a block that are named after decompression."""
+_AT_ONCE = 64
+"""Spans that are looked at, though few of them may be wanted."""
 DATA_BLOCK = "data block"
 _NAMES = {Role.DATA: DATA_BLOCK, Role.RANGE_DELETES: "range deletions", Role.GAP: "gap", Role.OVERLAP: "overlap"}
 
@@ -35,7 +37,7 @@ _NAMES = {Role.DATA: DATA_BLOCK, Role.RANGE_DELETES: "range deletions", Role.GAP
 def parts(source: Source, offset: int, table: TableMap) -> Iterator[Part]:
     """Blocks from the one on that holds an offset, each with its trailer, and the footer."""
     footer = table.rules.limit
-    for start, length, role, name in named_spans(table):
+    for start, length, role, name in named_spans(table, offset):
         if start + length <= offset or not length:
             continue
         if start >= footer:
@@ -54,11 +56,15 @@ def parts(source: Source, offset: int, table: TableMap) -> Iterator[Part]:
         yield Part("checksum", start + body + layout.CHECKSUM_OFFSET, 4, hex(stored))
 
 
-def named_spans(table: TableMap) -> Iterator[tuple[int, int, Role, str]]:
-    """The spans of a table: offset, bytes with the trailer, role, and the name of the block."""
+def named_spans(table: TableMap, offset: int = 0) -> Iterator[tuple[int, int, Role, str]]:
+    """The spans of a table from the one that holds an offset on: offset, bytes with the trailer, role, and its name."""
     named = {handle.offset: name for name, handle in table.others} | {table.rules.limit: "footer"}
-    for start, length, role in table.spans[["offset", "length", "role"]].tolist():
-        yield start, length, Role(role), named.get(start, _NAMES.get(role, "block"))
+    starts = table.spans["offset"]
+    first = int(starts.searchsorted(offset))
+    first -= bool(first and (first == len(starts) or starts[first] > offset))
+    for at in range(first, len(starts), _AT_ONCE):
+        for start, length, role in table.spans[["offset", "length", "role"]][at : at + _AT_ONCE].tolist():
+            yield start, length, Role(role), named.get(start, _NAMES.get(role, "block"))
 
 
 def _compression(code: int, table: TableMap) -> str:
