@@ -85,6 +85,28 @@ def schema_table(layouts: Sequence[RecordSchema | None], *, plain: bool) -> Any:
     return table
 
 
+class Sight:
+    """The window, and bytes of the file outside of it. No walk: one that its framing leads to would live on.
+
+    Attributes:
+        data: The window.
+        base: Where it begins in the file.
+    """
+
+    def __init__(self, source: Source, size: int) -> None:
+        self.data: Any = np.zeros(0, np.uint8)
+        self.base = 0
+        self._source = source
+        self._size = size
+
+    def peek(self, at: int, length: int) -> Any:
+        """Bytes of the file: those in sight, or others."""
+        inside = at - self.base
+        if inside >= 0 and inside + length <= len(self.data):
+            return self.data[inside : inside + length]
+        return self._source.window(at, min(length, self._size - at))
+
+
 class Walk(ChainWalk):
     """What all passes share: containers are framed one after the other, and a kernel walks the records of each.
 
@@ -130,8 +152,9 @@ class Walk(ChainWalk):
         self.starts = Column(np.int64, capacity).values
         head = layout.VERSION_WORD.end  # of the file's first container
         flagged = layout.VERSION_WORD.of(source.window(0, head).tobytes()) if fragment.file.size >= head else PLAIN_WORD
+        self._sight = Sight(source, fragment.file.size)
         self.framing = Framing(
-            self._peek,
+            self._sight.peek,
             fragment.file.size,
             flagged=flagged,
             step=fragment.step,
@@ -165,8 +188,8 @@ class Walk(ChainWalk):
     def read(self, window: Window) -> int:
         """See `ChainWalk.read`. What is doubtful to the kernel is judged here."""
         state = self.state
-        self._window_data, self._base = window.data, int(window.base)
-        limit = self._base + len(window.data)
+        self._sight.data, self._sight.base = window.data, int(window.base)
+        limit = self._sight.base + len(window.data)
         while state["position"] <= limit:
             status = self._records(window)
             if status != END or state["tail"] >= 0 or len(self.rules.bounds):
@@ -252,16 +275,6 @@ class Walk(ChainWalk):
         self.events[int(self.state["events"])] = (kind, start, length, -1, one, two)
         self.state["events"] += 1
 
-    def _peek(self, at: int, length: int) -> Any:
-        """Bytes of the file: those in sight, or others."""
-        inside = at - self._base
-        if inside >= 0 and inside + length <= len(self._window_data):
-            return self._window_data[inside : inside + length]
-        return self.source.window(at, min(length, self.span.file.size - at))
-
-    _window_data: Any = np.zeros(0, np.uint8)
-    _base = 0
-
     def window_length(self, position: int) -> int:
         """See `ChainWalk.window_length`. Past the range, what follows its last container is looked at."""
         return min(WINDOW_BYTES, max(self.span.end - position, 0) + LOOK)
@@ -317,7 +330,7 @@ class RecordsWalk(Walk):
         if not rows:
             return
         marks = RowErrors()
-        chosen = self._chosen(Rows(self._window_data, rows, self.starts, self._which, self.path))
+        chosen = self._chosen(Rows(self._sight.data, rows, self.starts, self._which, self.path))
         batch = self._batch(chosen, marks)
         if marks.found:
             keep = np.ones(chosen.count, np.bool_)
@@ -336,8 +349,8 @@ class RecordsWalk(Walk):
 
     def _complain(self, row: int, kind: int, name: str, place: int) -> None:
         start = int(self.starts[row])
-        at = start - self._base
-        size = layout.LENGTH.of(self._window_data, at) + layout.LENGTH_SIZE
+        at = start - self._sight.base
+        size = layout.LENGTH.of(self._sight.data, at) + layout.LENGTH_SIZE
         self.complain(Kind(kind), start, layout.align(size), DETAIL[Kind(kind)].format(name, place))
 
     def reset(self) -> None:
