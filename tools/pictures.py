@@ -1,4 +1,4 @@
-"""The pictures of the documentation that are drawn from the code: layouts from the numbers in `layout.py`, a terminal.
+"""The pictures of the documentation that are drawn from the code: layouts, a terminal, charts of a map.
 
     .venv/bin/python tools/pictures.py
 
@@ -11,6 +11,7 @@ import io
 import os
 import pty
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -20,11 +21,16 @@ from html import escape
 from pathlib import Path
 from threading import Thread
 
+import numpy as np
+import pyarrow as pa
+
+import sawlog
 from sawlog.deephaven_log import layout as deephaven_log
 from sawlog.deephaven_table import layout as deephaven_table
 from sawlog.filodb_record import layout as filodb
 from sawlog.leveldb.log import layout as leveldb_log
 from sawlog.leveldb.table import layout as leveldb_table
+from sawlog.map import render, survey
 from sawlog.milvus_binlog import layout as milvus
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -383,8 +389,48 @@ def screen(said: str) -> str:
     return "\n".join(lines)
 
 
+def trades() -> pa.Table:
+    """Trades of 40 minutes, of which one was written twice, with an hour without any after the half of them."""
+    dice = np.random.default_rng(1)
+    steps = dice.integers(1, 100, 40 * 1200)  # milliseconds, 50 in the mean
+    steps[len(steps) // 2] = 3_600_000
+    times = np.cumsum(steps) + 1_714_987_800_000
+    rows = np.arange(len(times))
+    again = np.flatnonzero((times >= times[0] + 480_000) & (times < times[0] + 540_000))
+    rows = np.insert(rows, again[-1] + 1, again)
+    columns = {
+        "timestamp": pa.array(times[rows]).cast(pa.timestamp("ms", "UTC")),
+        "size": dice.integers(1, 500, len(rows)),
+    }
+    return pa.table({**columns, "symbol": np.array(["AAPL", "MSFT", "SPY"])[dice.integers(0, 3, len(rows))]})
+
+
+def charts(target: Path) -> None:
+    """Time and size of a log, as a browser shows them."""
+    browser = shutil.which("chromium") or shutil.which("google-chrome")
+    if browser is None:
+        raise SystemExit(f"{target.name} needs Chromium: no chromium on PATH (Debian: apt install chromium)")
+    with tempfile.TemporaryDirectory() as place:
+        log, page = Path(place) / "trades.bin", Path(place) / "page.html"
+        sawlog.write(trades(), log, format="deephaven_log")
+        found = survey(sawlog.open(log, timestamp_columns={"timestamp": "ms"}))
+        alone = "<style>header,footer,details,section:not(#time){display:none}section,h2{margin-top:0}</style></head>"
+        page.write_text(render(found).replace("</head>", alone))
+        size = ["--window-size=984,590", f"--screenshot={target}", page.as_uri()]
+        command = [
+            browser,
+            "--headless",
+            "--no-sandbox",
+            "--hide-scrollbars",
+            f"--user-data-dir={place}/profile",
+            *size,
+        ]
+        subprocess.run(command, check=True, stderr=subprocess.DEVNULL)
+
+
 def main() -> None:
     IMAGES.mkdir(exist_ok=True)
+    charts(IMAGES / "map-time.png")
     for name in LAYOUTS:
         (IMAGES / f"layout-{name}.svg").write_text(drawn(name))
     (IMAGES / "architecture.svg").write_text(architecture())
