@@ -37,7 +37,7 @@ LAWS = 5
 EFFORT = "0.25"
 """Of the changes of a sample, the share that is tried then."""
 
-# Kernels compile inside the first example, so no deadline; machines differ, so the same examples on every run.
+# Machines differ, so no deadline, and the same examples on every run.
 settings.register_profile(
     "all", deadline=None, derandomize=True, max_examples=60, suppress_health_check=[HealthCheck.too_slow]
 )

@@ -1,7 +1,11 @@
-"""What a fresh process imports: nothing that a path does not call for, and never pandas, Numba or a compiler."""
+"""What a fresh process imports: nothing that a path does not call for, and never pandas, Numba or a compiler.
+
+Verbs run without a network, and with a source tree that cannot be written to.
+"""
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import subprocess
@@ -17,6 +21,7 @@ import pytest
 import sawlog
 from sawlog.kernels import native
 from sawlog.recognition import formats
+from tests.sealed import ROOT, sealed
 
 SHOP = Path(__file__).parents[1] / "examples" / "data" / "shop"
 PEBBLE = Path(__file__).parent / "golden" / "leveldb_database" / "pebble-1.1.5-ranges-alone" / "db"
@@ -51,6 +56,9 @@ with tempfile.TemporaryDirectory() as place:
     main(["repair", path, place + "/repaired"])  # databases have none
     main(["map", path, "--output", place + "/map.html"])
     main(["validate", path])  # for tables of Deephaven
+    main(["ls", path])
+    main(["index", path, "--output", place + "/an.index"])
+    main(["vacuum", os.path.dirname(path), "--dry-run"])
     if options is not None:
         sawlog.write(sawlog.open(path, format=name), place + "/" + os.path.basename(path), format=name, **options)
     table = sawlog.read(path, format=name)
@@ -116,7 +124,7 @@ def test_every_verb_and_view_does_without_pandas_and_compilers(
 ) -> None:
     path, views, options = small(tmp_path_factory.getbasetemp())[name]
     done = subprocess.run(
-        [sys.executable, "-c", SCRIPT + VERBS, str(path), name, ",".join(views), json.dumps(options)],
+        [*sealed(), sys.executable, "-c", SCRIPT + VERBS, str(path), name, ",".join(views), json.dumps(options)],
         env={**os.environ, "SAWLOG_KERNELS": "library" if native.misfit() is None else "python"},
         capture_output=True,
         text=True,
@@ -125,6 +133,17 @@ def test_every_verb_and_view_does_without_pandas_and_compilers(
     assert done.returncode == 0, done.stderr
     codes, asked = json.loads(done.stdout)
     assert (codes, list(dict.fromkeys(asked))) == ([0, 0, 0, 0, 0], [])
+
+
+@pytest.mark.skipif(not sealed(), reason="no mounts without being root here")
+def test_that_they_have_neither_network_nor_a_tree_to_write_to() -> None:
+    script = f"""
+import os, socket
+places = {[str(ROOT), str(ROOT / "src/sawlog/_native"), native.folder()]!r}
+print([os.access(one, os.W_OK) for one in places], socket.socket().connect_ex(("127.0.0.1", 9)))
+"""
+    done = subprocess.run([*sealed(), sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert done.stdout == f"[False, False, False] {errno.ENETUNREACH}\n", done.stderr
 
 
 @pytest.mark.parametrize("name", sorted(formats().keys() - {"boxes", "lines", "tfrecord"}))

@@ -27,6 +27,7 @@ from sawlog.kernels import build, native
 from sawlog.kernels.gather import gather_slices
 from sawlog.kernels.jit import Kernel
 from sawlog.map import kernels as map_kernels
+from tests.sealed import sealed
 
 SHOP = Path(__file__).parents[2] / "examples" / "data" / "shop"
 LIBRARY = os.path.join(native.folder(), native.LIBRARY)
@@ -247,7 +248,10 @@ print(sawlog.read({str(SHOP)!r}).num_rows)
 
 @pytest.mark.heavy
 def test_the_same_sources_make_the_same_bytes(tmp_path: Path) -> None:
-    """Wherever they are, whatever the seed of hashes is, and in whichever order processes take them."""
+    """Wherever they are, also where they cannot be written to, and without a network.
+
+    And whatever the seed of hashes is, in whichever order processes take them.
+    """
     elsewhere = tmp_path / "elsewhere"
     shutil.copytree(native.root("sawlog") or "", elsewhere / "sawlog")
     made = []
@@ -255,7 +259,7 @@ def test_the_same_sources_make_the_same_bytes(tmp_path: Path) -> None:
         target = tmp_path / seed
         environment = {**os.environ, "PYTHONPATH": str(place), "PYTHONHASHSEED": seed}
         command = [sys.executable, "-m", "sawlog.kernels.build", "--jobs", jobs, "--folder", str(target)]
-        subprocess.run(command, env=environment, cwd=tmp_path, check=True)
+        subprocess.run([*sealed(place), *command], env=environment, cwd=tmp_path, check=True)
         made.append([(target / name).read_bytes() for name in (native.LIBRARY, native.TABLE)])
     assert made[0] == made[1]
 
