@@ -13,7 +13,7 @@ _SEAL = 'mount --bind "$0" "$0" && mount -o remount,bind,ro "$0" && exec "$@"'
 
 @functools.cache
 def sealed(place: Path = ROOT) -> tuple[str, ...]:
-    """What stands in front of such a command: nothing where there are no namespaces of Linux for everyone."""
+    """What begins such a command: nothing where Linux has no namespaces for everyone, and elsewhere."""
     command = (*_ALONE, "sh", "-c", _SEAL, str(place))
     try:
         done = subprocess.run([*command, "true"], capture_output=True, check=False)
