@@ -20,6 +20,7 @@ from rich.table import Table
 from rich.text import Text
 
 import sawlog
+from sawlog.map import render, survey
 
 ROOT = Path(__file__).resolve().parent.parent
 SHOP = ROOT / "examples" / "data" / "shop"
@@ -38,7 +39,8 @@ def main() -> int:
     size = sum(file.size for file in report.files)
     console.print("\n[bold]sawlog[/]: the log of a LevelDB database, read by Spark, written as Parquet\n")
     show(console, "log", f"{relative(SHOP)}/000003.log, {size:,} bytes, written by LevelDB 1.22")
-    show(console, "found", f"{report.rows:,} records, {report.account.damage} damaged bytes")
+    show(console, "found", f"{report.rows:,} keys, {report.account.damage} damaged bytes")
+    survive_damage(console)
 
     console.print("  [dim]starting Spark …[/]")
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
@@ -72,6 +74,24 @@ def main() -> int:
     sawlog_command = relative(Path(sys.executable).with_name("sawlog"))
     console.print(f"\nNext: [bold]{sawlog_command} cat {relative(SHOP)} --view writes --limit 5[/]\n")
     return 0 if agreed else 1
+
+
+def survive_damage(console: Console) -> None:
+    """Change one byte of a copy of the log, save what is intact, and draw what happened."""
+    log, copy, page = SHOP / "000003.log", OUT / "broken.log", OUT / "map.html"
+    data = bytearray(log.read_bytes())
+    data[50_000] ^= 0x20
+    copy.write_bytes(data)
+    lost = sawlog.verify(copy).account.damage
+    kept = sawlog.repair(copy, OUT / "repaired.log").rows
+    show(console, "broke", f"one byte of a copy: {lost:,} bytes that LevelDB would drop")
+    show(
+        console,
+        "repaired",
+        f"{kept:,} of {sawlog.open(log).count_rows():,} records are in {relative(OUT)}/repaired.log",
+    )
+    page.write_text(render(survey(sawlog.open(copy, on_damage="skip"))))
+    show(console, "page", f"{relative(page)} shows every byte of it in a browser")
 
 
 def history(writes: pa.Table) -> Table:
