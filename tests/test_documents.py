@@ -1,4 +1,4 @@
-"""What pages tell readers to type does what they say; a block that is not run says why."""
+"""What pages ask readers to type does what they say; a block that is not run says why."""
 
 from __future__ import annotations
 

@@ -134,7 +134,7 @@ def broken_source() -> None:
     [
         (LogContents, "_cut", "planning failed"),
         (LogContents, "view_schema", "opening as leveldb_log failed"),
-        (leveldb.LevelDBLog, "match", "leveldb_log could not tell"),
+        (leveldb.LevelDBLog, "match", "leveldb_log could not say"),
     ],
 )
 def test_planning_opening_and_recognition_say_what_they_did(

@@ -51,7 +51,7 @@ OLD = time.time() - 60
 @pytest.fixture(autouse=True)
 def settled(monkeypatch: pytest.MonkeyPatch) -> None:
     """Files count as written long ago."""
-    monkeypatch.setattr(indexing, "SETTLED", -60)
+    monkeypatch.setattr(indexing, "STABLE_SECONDS", -60)
 
 
 @pytest.fixture
@@ -165,11 +165,11 @@ def test_what_has_changed_is_looked_into(logs: str, change: str, monkeypatch: py
 
 
 def test_a_file_that_was_written_just_now_is_not_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(indexing, "SETTLED", 60)
+    monkeypatch.setattr(indexing, "STABLE_SECONDS", 60)
     sawlog.write(pa.table({"i": [1]}), tmp_path / "Trades.bin.1", format="deephaven_log")
     done = sawlog.index(tmp_path)
     assert (done.files, done.read) == (0, 1), "another one of its size in the same tick would not be noticed"
-    monkeypatch.setattr(indexing, "SETTLED", -60)
+    monkeypatch.setattr(indexing, "STABLE_SECONDS", -60)
     assert sawlog.index(tmp_path).files == 1
 
 

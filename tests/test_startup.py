@@ -162,7 +162,7 @@ main(["info", {str(path)!r}])
 
 
 LIGHT = {"applications", "columns", "datastore", "format", "head", "judge", "layout", "names", "paths"}
-"""Modules by which formats tell whether names and first bytes are theirs."""
+"""Modules by which formats know whether names and first bytes are theirs."""
 PARTS = {"leveldb_database": {"leveldb_log", "leveldb_table"}, "leveldb_table": {"leveldb_log"}}
 """Formats whose modules others are made of."""
 PACKAGES = {name: type(one).__module__.rpartition(".")[0].split(".") for name, one in formats().items()}

@@ -2,7 +2,8 @@
 
 `words.txt` is a dictionary of codespell. It is applied to comments and texts of Python, without names in backquotes and
 braces, and to what pages say outside of blocks of code. `words.toml` has idioms that may stay, and says how many words
-there may be in a folder: lower it when there are fewer.
+there may be in a folder: lower it when there are fewer. Its `names` are words that no name in `src` may have, but for
+those listed with a word.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ ROOT = Path(__file__).parents[1]
 TOOLS = Path(__file__).parent
 PROSE = {tokenize.COMMENT, tokenize.STRING, getattr(tokenize, "FSTRING_MIDDLE", tokenize.STRING)}
 BLOCK = re.compile(r"^ *```.*?^ *```", re.DOTALL | re.MULTILINE)
+WORD = re.compile(r"[A-Z]*[a-z0-9]+|[A-Z]+")
 NAMES = (r"`[^`\n]*`", r"\{[^{}\n]*\}")
 
 
@@ -60,10 +62,24 @@ def found(folder: str, ignored: str) -> list[str]:
         return subprocess.run(command, cwd=place, capture_output=True, text=True, check=False).stdout.splitlines()
 
 
+def named(avoided: dict[str, list[str]]) -> list[str]:
+    """Where names in `src` have words to avoid."""
+    places = []
+    for path in sorted((ROOT / "src").rglob("*.py")):
+        with path.open("rb") as file:
+            for token in tokenize.tokenize(file.readline):
+                words = WORD.findall(token.string) if token.type == tokenize.NAME else []
+                if any(token.string not in avoided.get(word.lower(), [token.string]) for word in words):
+                    places.append(f"{path.relative_to(ROOT)}:{token.start[0]}: {token.string}")
+    return places
+
+
 def main() -> int:
     """How many folders have more than they may."""
     settings = tomllib.loads((TOOLS / "words.toml").read_text())
-    exceeded = 0
+    names = named(settings["names"])
+    print(*names, sep="\n", end="\n" if names else "")
+    exceeded = int(bool(names))
     for folder, most in settings["most"].items():
         words = found(folder, "|".join((*NAMES, *settings["idioms"])))
         if len(words) > most:

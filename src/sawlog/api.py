@@ -134,7 +134,7 @@ def open(
     )
     with wrap_errors(f"{scan.roots[0]}: opening as {chosen.name} failed"):
         contents = chosen.open(found.files, scan)
-        contents.beside = found.beside
+        contents.unselected = found.unselected
         return Dataset(contents, scan)
 
 
@@ -206,7 +206,7 @@ def write(
         format: Name of the format.
         mode: What becomes of a file that is there: `overwrite` replaces it and keeps its mode and owner, `error`
             keeps it.
-        partition_by: A column whose values tell the partition of each row, where the format has partitions.
+        partition_by: A column whose values name the partition of each row, where the format has partitions.
         storage_options: What fsspec needs to reach the path.
         **options: The format's own options.
 
@@ -300,7 +300,7 @@ def repair(
     from sawlog.repairing import repair_files
 
     storage = _storage(storage_options)
-    chosen, files, beside = _find([os.fspath(src)], format, "rows", storage)
+    chosen, files, unselected = _find([os.fspath(src)], format, "rows", storage)
     given = current(chosen.read_options, options, where=f"reading {chosen.name}")
     parsed: Any = parse_options(chosen.read_options, given, where=f"reading {chosen.name}")
     if getattr(parsed, "verify_checksums", True):
@@ -320,7 +320,7 @@ def repair(
     root, threads = normalize(os.fspath(src)), _threads(use_threads)
     scan = Scan(on_damage="skip", options=parsed, storage=storage, roots=(root,), threads=threads)
     with wrap_errors(f"{scan.roots[0]}: repair as {chosen.name} failed"):
-        missed = left_out(chosen, files, beside, "rows")
+        missed = left_out(chosen, files, unselected, "rows")
         reports = repair_files(chosen, places, scan, target)
     return Report(chosen.name, reports, missed)
 
@@ -385,7 +385,7 @@ class _Found(NamedTuple):
 
     format: Format
     files: list[File]
-    beside: list[File]
+    unselected: list[File]
 
 
 def _names(given: Input | Sequence[Input], storage: Storage) -> list[str]:

@@ -433,7 +433,7 @@ def _may_be_exchanged(root: str) -> bool:
 
 @contextlib.contextmanager
 def _locked(directory: str) -> Iterator[None]:
-    """Be the only one who renames in a local directory; where there are no locks, nobody is."""
+    """Be the only process that renames in a local directory; without locks there is no such process."""
     if fcntl is None or not os.path.isdir(directory):
         yield
         return

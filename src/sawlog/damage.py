@@ -226,7 +226,7 @@ class Findings:
         return found
 
     def warn(self, path: str) -> None:
-        """Tell the user, once per scan, what a read left out."""
+        """Warn about skipped files that contain rows, once per scan."""
         for remark in self.remarks(path):
             warn(remark, DamageWarning)
 
@@ -364,7 +364,7 @@ class Skipped:
         path: The file.
         reason: Why it is left out, as a phrase.
         bytes: How many of its bytes are left out.
-        missed: Whether rows that belong into the view stand there: the answer is incomplete without them.
+        missed: Whether rows that belong into the view are there: the answer is incomplete without them.
     """
 
     path: str

@@ -66,8 +66,8 @@ class Dataset:
     @cached_property
     def skipped(self) -> list[Skipped]:
         """What the path holds and a read leaves out."""
-        beside = self.contents.beside
-        others = left_out(self.format, self.files, beside, self.scan.view) if beside else []
+        unselected = self.contents.unselected
+        others = left_out(self.format, self.files, unselected, self.scan.view) if unselected else []
         return [*others, *self.contents.left_out(self.request)]
 
     def info(self) -> dict[str, Any]:

@@ -118,7 +118,7 @@ def numbers(data: bytes, base: int, at: int, places: Mapping[str, Number], use: 
         data: Bytes of the file.
         base: Where they begin in the file.
         at: Where the thing begins in the file.
-        places: Names, and where the numbers stand in the thing.
+        places: Names, and where the numbers are in the thing.
         use: What the bytes are.
     """
     for name, number in places.items():

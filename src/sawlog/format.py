@@ -283,7 +283,7 @@ class View(Generic[_C]):
     """One view of the bytes of a format.
 
     Attributes:
-        schema: Its columns, without provenance; where the files tell them, a function of the contents.
+        schema: Its columns, without provenance; where the files define them, a function of the contents.
         fragments: As `Contents.plan`.
         extra: Columns besides those of the view that can be asked for by name.
     """
@@ -313,7 +313,7 @@ class Contents(ABC):
 
     Attributes:
         views: The views by name. Where there is none for `damage`, that has the fragments of `rows`.
-        beside: Files of the path that `Format.select` did not choose.
+        unselected: Files of the path that `Format.select` did not choose.
         shared: Whether threads share one file. If not, as where to cut one costs too much, each has files of its own.
         apart: Whether the rows of a file are what they are whatever is in the others.
     """
@@ -321,7 +321,7 @@ class Contents(ABC):
     views: ClassVar[Mapping[str, View[Any]]]
     shared: ClassVar[bool] = True
     apart: ClassVar[bool] = False
-    beside: Sequence[File] = ()
+    unselected: Sequence[File] = ()
 
     def __init__(self, format: Format, files: Sequence[File], scan: Scan) -> None:
         self.format = format
@@ -769,7 +769,7 @@ class Format(ABC):
 
         Raises:
             OptionError: When the format has no partitions.
-            SchemaError: When the column cannot tell them, or the schema cannot be represented.
+            SchemaError: When the column cannot name them, or the schema cannot be represented.
         """
         raise OptionError(f"partition_by={column!r}: {self.name} has no partitions; write what belongs apart by itself")
 
@@ -849,7 +849,7 @@ class Format(ABC):
         return ()
 
     def succession(self, file: File) -> Succession | None:
-        """The writer of a file, and the file's place among that writer's; `None` where its name does not tell.
+        """The writer of a file, and the file's place among that writer's; `None` where its name does not say.
 
         When a writer has begun a file, it has finished those before.
         """
@@ -857,7 +857,7 @@ class Format(ABC):
         return None
 
     def table(self, file: File) -> str | None:
-        """The table that a file belongs to, by its name; `None` where that does not tell. A stream is of one table."""
+        """The table that a file belongs to, by its name; `None` where that does not say. A stream is of one table."""
         del file
         return None
 

@@ -25,7 +25,7 @@ from sawlog.reading import cores, map_ordered, once
 from sawlog.recognition import get_format, recognize
 from sawlog.scan import Scan
 from sawlog.storage import File, Storage
-from sawlog.storage.index import INDEX_NAME, SETTLED, Facts, Index, Notebook, last_change, value_type
+from sawlog.storage.index import INDEX_NAME, STABLE_SECONDS, Facts, Index, Notebook, last_change, value_type
 from sawlog.stream.offset import prove
 
 Part = Sequence[Sequence[File]]
@@ -116,7 +116,7 @@ def index(
         groups.setdefault(chosen.companions(file) or file.path, []).append(file)
     unknown = [group for group in groups.values() if not known.issuperset(group)]
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # who reads the files gets warnings
+        warnings.simplefilter("ignore")  # the reader of the files gets warnings
         look = partial(look_into, chosen, storage, parsed, statistics=statistics)
         parts = _parts(unknown, statistics=statistics, many=run is not None)
         found = run(look, parts) if run is not None else [one for _, one in map_ordered(parts, once(look), cores())]
@@ -124,9 +124,9 @@ def index(
         raise OptionError(f"{where}: no index is needed: {chosen.name} is planned without a look into these files")
     storage.confirm()
     looked = [file for group in unknown for file in group]
-    settled = [file for file in looked if _settled(storage, file, begun)]
+    stable = [file for file in looked if _stable(storage, file, begun)]
     old = before.of_files(known.difference(looked))
-    new = Index.joined([old, *(one.of_files(settled) for one in found)], repr(parsed))
+    new = Index.joined([old, *(one.of_files(stable) for one in found)], repr(parsed))
     dropped = before.rows.num_rows - len(before.known(files))
     if looked or dropped or not before.rows.num_rows:
         staged = storage.stage(place)
@@ -163,7 +163,7 @@ def look_into(format: Format, storage: Storage, options: Any, part: Part, *, sta
             except (StorageError, InternalError):
                 raise
             except SawlogError:
-                pass  # who reads it sees why it cannot be read
+                pass  # its reader sees why it cannot be read
     found: dict[File, Facts] = {}
     for group in part:
         single = statistics and len(group) == 1 and gone.isdisjoint(group)
@@ -272,7 +272,7 @@ def load_index(storage: Storage, place: str, *, missing: bool = False) -> Index 
         missing: Whether it may be missing without a warning.
     """
     try:
-        return Index.from_bytes(storage.anew().read(place))
+        return Index.from_bytes(storage.fresh().read(place))
     except (FileNotFoundError, NotADirectoryError) as error:
         if not missing:
             warn(f"{place}: there is no index; `sawlog index` makes it ({type(error).__name__})", IndexWarning)
@@ -288,8 +288,8 @@ def with_index(storage: Storage, given: PathLike | bool, paths: Sequence[str]) -
     return replace(storage, index=load_index(storage, index_path(given, paths)))
 
 
-def _settled(storage: Storage, file: File, begun: float) -> bool:
+def _stable(storage: Storage, file: File, begun: float) -> bool:
     """Whether another version of a file would be recognised as one."""
     if is_remote(file.path) and storage.tagged(file.path):
         return True
-    return (changed := last_change(file)) is not None and changed < begun - SETTLED
+    return (changed := last_change(file)) is not None and changed < begun - STABLE_SECONDS

@@ -101,7 +101,7 @@ def recognize(files: Sequence[File], storage: Storage, where: str, view: str = "
         # What the view reads says it, where nothing is there that rows are read of: the MANIFEST of a database, say.
         selected = candidate.select(files, "rows") or candidate.select(files, candidate.view_names.get(view, view))
         chosen = selected or (files if len(files) == 1 else [])
-        with wrap_errors(f"{where}: {name} could not tell whether the path is its own; name the format"):
+        with wrap_errors(f"{where}: {name} could not say whether the path is its own; name the format"):
             match = candidate.recognize(chosen, storage) if chosen else Match.NO
         explained = _below(files, {candidate.home(file) for file in chosen}) if match is Match.TREE else chosen
         if selected and match is not Match.NO:
@@ -127,7 +127,7 @@ def _below(files: Sequence[File], directories: Collection[str]) -> list[File]:
     return [file for file in files if not above.isdisjoint(_upwards(posixpath.dirname(file.path)))]
 
 
-def left_out(format: Format, read: Sequence[File], beside: Sequence[File], view: str) -> list[Skipped]:
+def left_out(format: Format, read: Sequence[File], unselected: Sequence[File], view: str) -> list[Skipped]:
     """Why files of a path are not read, judged by their names.
 
     Files of another format are missed: a user who opens a path that holds both may take one for all there is.
@@ -135,21 +135,21 @@ def left_out(format: Format, read: Sequence[File], beside: Sequence[File], view:
     Args:
         format: The format that reads the path.
         read: The files that it reads.
-        beside: The others.
+        unselected: The others.
         view: The view that is read.
     """
-    explained = {one.path: one for one in format.left_out(beside, view)}
-    if len(explained) == len(beside):
+    explained = {one.path: one for one in format.left_out(unselected, view)}
+    if len(explained) == len(unselected):
         return list(explained.values())
-    found = _with_neighbours([*named_parts(beside, {format.name, *format.includes}), Part("", format, list(read))])
+    found = _with_neighbours([*named_parts(unselected, {format.name, *format.includes}), Part("", format, list(read))])
     others = {file.path: part for part in found[:-1] for file in part.files}
-    for file in beside:
+    for file in unselected:
         if file.path not in explained:
             part = others.get(file.path)
             reason = f"not a {format.title}" if part is None else f"read as {part.title} by: {part.command}"
             missed = part is not None and part.format is not None and format.name not in part.format.includes
             explained[file.path] = Skipped(file.path, reason, file.size, missed=missed)
-    return [explained[file.path] for file in beside]
+    return [explained[file.path] for file in unselected]
 
 
 def parts(files: Sequence[File], storage: Storage) -> list[Part]:

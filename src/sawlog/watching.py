@@ -38,7 +38,7 @@ class Watch:
         self, contents: Contents, scan: Scan, positions: Mapping[str, Any] | None = None, poll: float = 1.0
     ) -> None:
         paths = scan.roots or tuple(file.path for file in contents.files)
-        foreign = [file.path for file in contents.beside]
+        foreign = [file.path for file in contents.unselected]
         self._follower = Follower.of(contents, paths, scan, StreamOptions(), foreign)
         self._offset = self._start(positions or {})
         self._end: Offset | None = None

@@ -25,7 +25,7 @@ DATE = "2024-01-01"
 
 
 def batch(start: int, stop: int) -> pa.RecordBatch:
-    """Rows that tell their number."""
+    """Rows that hold their number."""
     numbers = range(start, stop)
     names = [None if n % 11 == 0 else f"s{n % 5}é" for n in numbers]
     return pa.record_batch({"N": numbers, "Sym": names, "Px": [n / 4 for n in numbers]}, SCHEMA)

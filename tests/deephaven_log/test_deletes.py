@@ -45,7 +45,7 @@ class Work:
             self.reads += 1
             yield from read(one)
 
-        monkeypatch.setattr(plan, "SETTLED", float("inf"))
+        monkeypatch.setattr(plan, "STABLE_SECONDS", float("inf"))
         monkeypatch.setattr(plan, "may_hold_delete", searched)
         monkeypatch.setattr(walk.CutWalk, "__init__", scanned)
         monkeypatch.setattr(walk.RowWalk, "batches", walked)
@@ -172,7 +172,7 @@ def test_what_was_found_in_a_log_holds_until_the_log_changes(tmp_path: Path, wor
 
     assert planned() == (7, True)
     assert planned() == (7, True), "it has only just been written"
-    monkeypatch.setattr(plan, "SETTLED", -1.0)
+    monkeypatch.setattr(plan, "STABLE_SECONDS", -1.0)
     assert planned() == (7, True)
     assert planned() == (7, False)
     before = path.stat()

@@ -24,7 +24,7 @@ OTHER = b"\x00\x00\x4e\x20\x00\x00\x00\x01\x00\x00\x00\x63payload"
 
 
 def make(flags: list[int]) -> bytes:
-    """A log whose rows tell their index; flag 4 is a DELETE_PARTITION, 5 some other command."""
+    """A log whose rows hold their index; flag 4 is a DELETE_PARTITION, 5 some other command."""
     parts = [HEADER]
     for index, flag in enumerate(flags):
         if flag == 4:

@@ -190,7 +190,7 @@ class TestLaws(Laws):
                 repaired="no",
             ),
         ]
-        # They tell of columns what their headers say; `verify` checks all of the table in these views, too.
+        # They say of columns what their headers say; `verify` checks all of the table in these views, too.
         described = replace(
             found[2], name="columns", view="columns", advisory=(), filters=(), beside=["Ns"], folded=True, effort=0.3
         )

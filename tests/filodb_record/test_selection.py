@@ -1,4 +1,4 @@
-"""Which schemas are read where nobody names them: those of the records that can be read, wherever they stand."""
+"""Which schemas are read where nobody names them: those of the records that can be read, wherever they are."""
 
 from __future__ import annotations
 

@@ -82,7 +82,7 @@ class RocksDB:
         assert status.code == 0, (name, status.code)
 
     def write_table(self, path: str, rows: dict[bytes, bytes | Columns]) -> None:
-        """Write a table whose larger values stand between its blocks."""
+        """Write a table whose larger values are between its blocks."""
         table = self._make("sstfilewriter_create", self._make("envoptions_create"), self._options)
         writer = c_void_p.from_address(table.value or 0)
         given = (c_uint64 * 64)(EMBEDDED_FROM)

@@ -1,4 +1,4 @@
-"""Values of RocksDB's that stand in tables between blocks, and those of entities in blob files, are read as it does."""
+"""Values of RocksDB's that are in tables between blocks, and those of entities in blob files, are read as it does."""
 
 from __future__ import annotations
 

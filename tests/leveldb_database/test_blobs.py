@@ -1,4 +1,4 @@
-"""Values in RocksDB's blob files stand where the entries that lead to them would hold them."""
+"""Values in RocksDB's blob files are read where the entries that lead to them would hold them."""
 
 from __future__ import annotations
 

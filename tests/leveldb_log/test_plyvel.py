@@ -113,7 +113,7 @@ def drops_of_leveldb(home: Path, log: bytes) -> list[tuple[int, str]]:
     plyvel.DB(str(home), create_if_missing=False).close()
     text = (home / "LOG").read_text(errors="replace")
     drops = [(int(size), reason) for size, reason in DROP.findall(text)]
-    # These tell of payloads that are no write batches.
+    # These report payloads that are no write batches.
     return [drop for drop in drops if not drop[1].startswith(("log record too small", "WriteBatch"))]
 
 

@@ -438,7 +438,7 @@ TRANSACTIONS = Path(__file__).parents[1] / "golden" / "leveldb_log" / "transacti
 
 @pytest.mark.parametrize("policy", ["write_committed", "write_prepared", "write_unprepared"])
 def test_latest_is_what_rocksdb_holds_under_every_policy_for_transactions(policy: str) -> None:
-    """With write-prepared transactions, each batch counts one number: they do not tell the order of operations."""
+    """With write-prepared transactions, each batch counts one number: they do not give the order of operations."""
     lines = (TRANSACTIONS / f"{policy}.tsv").read_text().splitlines()
     truth = dict(line.encode().split(b"\t") for line in lines)
     states = sawlog.read(TRANSACTIONS / policy, view="writes", latest=True).to_pylist()

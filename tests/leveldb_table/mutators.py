@@ -18,7 +18,7 @@ TRAILER = 5
 
 @cache
 def places(data: bytes) -> list[tuple[int, int]]:
-    """Where the blocks of a table begin, and how long their contents are; none where nobody can tell."""
+    """Where the blocks of a table begin, and how long their contents are; none where nobody can know."""
     with TemporaryDirectory() as directory, warnings.catch_warnings():
         warnings.simplefilter("ignore")
         path = Path(directory, "a.ldb")

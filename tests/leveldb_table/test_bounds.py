@@ -1,4 +1,4 @@
-"""Keys that do not stand where the index says: one judgement of them, whatever is asked of the table."""
+"""Keys that are not where the index says: one judgement of them, whatever is asked of the table."""
 
 from __future__ import annotations
 

@@ -140,7 +140,7 @@ def test_every_file_is_whole_and_accounted_for(name: str) -> None:
 
 
 def test_as_of_goes_back_before_deletes_and_compaction() -> None:
-    """Before the first deletes there were 1000 rows; the segments that were compacted later still tell."""
+    """Before the first deletes there were 1000 rows; the segments that were compacted later still say so."""
     log = [one for one in truth("2.3.5-compacted")["log"] if one["collection"] == "alltypes"]
     inserts = [one["timestamp"] for one in log if one["op"] == "insert"]
     counts = []

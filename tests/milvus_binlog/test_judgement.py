@@ -336,7 +336,7 @@ def test_tables_that_grow_keep_what_they_hold() -> None:
 
 
 def test_times_that_a_footer_is_wrong_about_hide_no_rows(tmp_path: Path) -> None:
-    """Footers have no checksums, and `as_of` and filters leave batches unread by the limits that stand there, twice."""
+    """Footers have no checksums, and `as_of` and filters leave batches unread by the limits that are there, twice."""
     times = [NOW, NOW + 100]
     write(tmp_path, pa.table({"pk": [1, 2], "Timestamp": times}))
     (log,) = (one for one in tmp_path.rglob("insert_log/*/*/*/1/*") if one.is_file())

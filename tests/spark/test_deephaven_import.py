@@ -173,7 +173,7 @@ def test_refusals(spark: SparkSession, logs: Logs, db: Path) -> None:
             import_logs(spark, logs.directory, db)
         path = other
     path = path.rename(path.with_name("some.bin"))
-    with pytest.raises(FormatError, match="does not tell namespace, table"):
+    with pytest.raises(FormatError, match="does not say namespace, table"):
         import_logs(spark, logs.directory, db)
     named = {"namespace": "Ns", "table": "T", "internal_partition": "vm1", "column_partition": DATE}
     assert import_logs(spark, path, db, **named).rows == 10

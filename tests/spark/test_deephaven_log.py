@@ -30,7 +30,7 @@ FLAGS = [3, 3, 1, 0, 2]
 
 
 def log(count: int) -> list[bytes]:
-    """Rows that tell their number, some in sets of three."""
+    """Rows that hold their number, some in sets of three."""
     rows = []
     for i in range(count):
         values = {"Time": i, "Sym": f"é{i % 7}", "Px": i / 4, "Side": i % 2, "Code": 65 + i % 3, "Ok": i % 2 == 0}

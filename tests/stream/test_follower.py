@@ -203,13 +203,13 @@ def test_runs_are_short_and_know_their_files() -> None:
         finished.add(name, len(name))
     assert [run.count for run in finished.runs] == [RUN_FILES, RUN_FILES, 500]
     sizes = {name: len(name) for name in names}
-    assert finished.settle(sizes, "x") == finished
+    assert finished.resolve(sizes, "x") == finished
     del sizes["7.log"]
-    assert finished.settle(sizes, "x").runs[0].count == RUN_FILES - 1
+    assert finished.resolve(sizes, "x").runs[0].count == RUN_FILES - 1
     with pytest.raises(SawlogError, match=r"x: up to 999.log, 1000 files were read to their end"):
-        finished.settle({**sizes, "7.log": 99}, "x")
+        finished.resolve({**sizes, "7.log": 99}, "x")
     with pytest.raises(SawlogError, match="now there are 1001"):
-        finished.settle({**sizes, "7.log": 5, "3a.log": 1}, "x")
+        finished.resolve({**sizes, "7.log": 5, "3a.log": 1}, "x")
 
 
 def test_a_restart_reads_on_where_it_was(tmp_path: Path) -> None:

@@ -70,7 +70,7 @@ def test_a_format_without_faults_keeps_all_laws(name: str) -> None:
         ("head is longer", "same_counts", r"head\(1\) differs"),
         ("verify is blind", "bits", "skip finds .*bad_record.*verify"),
         ("verify is blind", "every_header_bit", "skip finds"),
-        ("fails early", "bits", "fail delivers 0 rows, . stand before"),
+        ("fails early", "bits", "fail delivers 0 rows, . are before"),
         ("silent", "every_header_bit", "rows instead of 5, and not a word"),
         ("silent", "bits", "other rows, and not a word|not a word"),
         ("forgets the tail", "cuts", "adds up to"),

@@ -1,7 +1,7 @@
 """What all chains of self-sized things share: one walker in Numba, one driver in Python, one way to declare numbers.
 
 A **chain** is a sequence of adjacent things, each of which states its own size: fragments, entries, records,
-events. Things may stand in a grid of blocks, or within outer things that are chained themselves.
+events. Things may be in a grid of blocks, or within outer things that are chained themselves.
 
 Who brings a format onto it writes, in this order:
 

@@ -89,7 +89,7 @@ class RecordFormat(Format):
         """A walk over a range, such as a `sawlog.chain.record_walk.RecordWalk`."""
 
     def encoded(self, data: NDArray[np.uint8], offsets: NDArray[np.int32]) -> NDArray[np.uint8]:
-        """Records as they stand in a file: record `i` is `data[offsets[i] : offsets[i + 1]]`."""
+        """Records as they are in a file: record `i` is `data[offsets[i] : offsets[i + 1]]`."""
         import numpy as np
 
         out = np.empty(int(offsets[-1]) - int(offsets[0]) + self.frame * (len(offsets) - 1), np.uint8)

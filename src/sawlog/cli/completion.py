@@ -38,7 +38,7 @@ def views(ctx: typer.Context, incomplete: str) -> list[tuple[str, str]]:
 
 
 def columns(ctx: typer.Context, incomplete: str) -> list[str]:
-    """Columns of the view; names that stand before it are kept."""
+    """Columns of the view; names before it are kept."""
     dataset = _dataset(ctx)
     before, comma, last = incomplete.rpartition(",")
     names = dataset.contents.available.names if dataset is not None else []

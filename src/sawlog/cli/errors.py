@@ -98,7 +98,7 @@ def exit_code(error: Exception) -> Exit:
 
 
 def explain(error: Exception) -> str | None:
-    """What to tell the user about an error; `None` for one that is a bug."""
+    """What to report to the user about an error; `None` for one that is a bug."""
     if isinstance(error, DamageError | UnsupportedError):
         return f"{error.damage}; read on past it with --on-damage skip"
     if isinstance(error, OSError) and error.strerror:

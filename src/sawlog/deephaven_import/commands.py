@@ -109,7 +109,7 @@ def load(
     def check() -> None:
         from sawlog.deephaven_import.spark.load import check_source
 
-        if follow is None:  # who follows may wait for the first log
+        if follow is None:  # a follower may wait for the first log
             check_source(src, root, **settings)
 
     with for_command("sawlog import", {**QUIET, **arguments.key_values(conf, "--conf")}, check) as spark:
@@ -157,7 +157,7 @@ def status(
     storage: arguments.StorageOptions = None,
     json: arguments.Json = False,
 ) -> int:
-    """Tell how far each log was imported, and how many bytes of it were not."""
+    """Say how far each log was imported, and how many bytes of it were not."""
     from sawlog.deephaven_import.publication import import_status
 
     found = import_status(src, root, storage_options=arguments.storage_options(storage))

@@ -53,7 +53,7 @@ class PartitionPlan:
         splits: Its new locations, in order.
         lag: Bytes of its logs that will still not be taken: they wait for their end, or for the next import.
         limited: Whether they wait for the next import because there are too many of them.
-        remarks: What is worth telling: bytes that wait, logs that came late.
+        remarks: What is worth a warning: bytes that wait, logs that came late.
         skipped: Logs that are left out, for their headers are damaged.
     """
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from sawlog.storage import File, Storage
 
 RECORD_NAME = "_sawlog.json"
-"""The record's file in a location; readers of column files pass over names that begin like this."""
+"""The record's file in a location; readers of column files skip names that begin like this."""
 RECORD_VERSION = 1
 MAX_RECORD_BYTES = 256 << 20
 """A merged location names every intraday one that it was made of."""
@@ -156,7 +156,7 @@ class Progress:
 
     @classmethod
     def of(cls, records: Iterable[PositionRecord]) -> Progress:
-        """The progress that the records of a partition's locations tell."""
+        """The progress by the records of a partition's locations."""
         logs: dict[str, Taken] = {}
         sequence, truncated_in, deletions = 0, None, 0
         for record in sorted(records, key=lambda record: record.sequence):

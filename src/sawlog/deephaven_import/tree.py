@@ -142,7 +142,7 @@ class IntradayTable:
             yield
 
     def board(self) -> str:
-        """A new place for what tasks have to tell one another while they are at work; `tidy` deletes what was left."""
+        """A new place for messages between tasks while they run; `tidy` deletes what was left."""
         return os.path.join(self.directory, f"{_BOARD}{uuid.uuid4().hex[:12]}")
 
     def locations(self, column_partition: str | None = None) -> list[Location]:

@@ -60,7 +60,7 @@ class Log:
 
     @property
     def partition(self) -> tuple[str, ...]:
-        """What the logs of one partition share; a log whose name does not tell is a partition of its own."""
+        """What the logs of one partition share; a log whose name does not say it is a partition of its own."""
         known = self.name.partition
         return known if all(known) else (self.file.path,)
 
@@ -201,7 +201,8 @@ class DeephavenLogContents(Contents):
     def optimistic(self) -> Self | None:
         """See `Contents.optimistic`: one walk is enough as long as there is no DELETE_PARTITION, and no damage.
 
-        Who wants rows one after the other must know beforehand which were deleted; who wants them all may find out.
+        A reader that wants rows one after the other must know beforehand which were deleted; one that wants them all
+        may find out.
         """
         if not self._applies or self._optimistic:
             return None

@@ -112,8 +112,8 @@ class Encoder:
         )
 
     def header(self, batch: pa.RecordBatch | None) -> bytes:
-        """The header. What neither schema nor options tell (tables of Enums, constants) comes from the first batch."""
-        self.columns = [self._settled(column, batch) for column in self.columns]
+        """The header. What neither schema nor options say (tables of Enums, constants) comes from the first batch."""
+        self.columns = [self._resolved(column, batch) for column in self.columns]
         self._stored = [column for column in self.columns if column.constant is None]
         self._presence = -(-len(self._stored) // layout.PRESENCE_BITS)
         self._ready = True
@@ -188,7 +188,7 @@ class Encoder:
             yield out[: int(state.used)]
             state.used = 0
 
-    def _settled(self, column: LogColumn, batch: pa.RecordBatch | None) -> LogColumn:
+    def _resolved(self, column: LogColumn, batch: pa.RecordBatch | None) -> LogColumn:
         """A column, completed from the first batch."""
         if batch is not None and column.name in self._open_enums and column.name in batch.schema.names:
             values = batch.column(column.name).dictionary.cast(pa.string()).to_pylist()

@@ -143,7 +143,7 @@ def read_header(path: str, size: int, storage: Storage, head: bytes, *, strict: 
         path: The file.
         size: Its size.
         storage: Where it is.
-        head: Its first bytes, as many as are at hand.
+        head: Its first bytes, as many as there are.
         strict: Refuse what the published text does not allow.
         force: Try unknown versions as the current one.
 
@@ -337,7 +337,7 @@ def java_enum_name(data: bytes) -> str | None:
 def build_header(
     columns: Sequence[LogColumn], application_version: int | None = None, further: Sequence[tuple[int, bytes]] = ()
 ) -> bytes:
-    """A header of the current version; `further` records, type and payload each, stand last."""
+    """A header of the current version; `further` records, type and payload each, come last."""
     definitions = [struct.pack(">i", len(columns))]
     for column in columns:
         meta = schema_metadata(column)

@@ -229,7 +229,7 @@ class Logger:
             self._file.sync()
 
     def _roll(self, batch: pa.RecordBatch) -> None:
-        """Begin a new file when the one at hand is full or old, between sets of rows."""
+        """Begin a new file when the current one is full or old, between sets of rows."""
         if self._file is None or (self._roll_bytes is None and self._roll_seconds is None):
             return
         expected = self._file.size + len(self._buffer) + batch.nbytes

@@ -33,7 +33,7 @@ class ReadOptions:
             partitioning column.
         partition_column: Name of the partitioning column, whose value the file name gives: from the schema file, or
             `Date`. Empty leaves it out.
-        namespace: Of several logs, read those of this namespace; where a name does not tell, or there is one log only,
+        namespace: Of several logs, read those of this namespace; where a name does not say it or is the only one,
             what it is.
         table: Likewise, the table.
         internal_partition: Likewise, the internal partition.

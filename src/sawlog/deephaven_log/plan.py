@@ -34,7 +34,7 @@ PROOF_BYTES = layout.VENDOR_MAX_ENTRY
 """Entries must agree over more than this before resynchronisation believes them, or up to the end of the file."""
 SEARCHED_BYTES = 1 << 20
 """Bytes that are searched at a time: few enough to stay in the cache from their reading on."""
-SETTLED = 2.0
+STABLE_SECONDS = 2.0
 """Seconds after which a file's modification time reveals any other change."""
 _MOST_REMEMBERED = 256
 """Logs whose layout a process keeps."""
@@ -93,7 +93,7 @@ def scan(
 
 
 def _question(file: File, wanted: Scan, start: int, distance: int | None) -> tuple[Any, ...] | None:
-    """What the answer depends on; None where a log may change without telling.
+    """What the answer depends on; None where a log may change unnoticed.
 
     That is so just after a change, in the same clock tick, and where a log ends in zeros: a process that mapped the
     space may fill it unseen.
@@ -102,7 +102,7 @@ def _question(file: File, wanted: Scan, start: int, distance: int | None) -> tup
         return None
     try:
         found = os.stat(file.path)
-        if not stat.S_ISREG(found.st_mode) or time.time() - found.st_ctime < SETTLED:
+        if not stat.S_ISREG(found.st_mode) or time.time() - found.st_ctime < STABLE_SECONDS:
             return None
         with open(file.path, "rb") as log:
             if os.pread(log.fileno(), 1, file.size - 1) in (b"", b"\0"):

@@ -61,14 +61,14 @@ class FileCheck(Fragment):
         else:
             column = self.verdict.location.columns[parts[0]]
             header, used = self._column_file(column, parts[1])
-            beside = {file.path for file in column.files.values()}
+            own = {file.path for file in column.files.values()}
             for damages in self._values(column, parts[1]):
                 for damage in damages:
-                    if damage.path == self.path or (parts[1] == layout.DATA and damage.path not in beside):
+                    if damage.path == self.path or (parts[1] == layout.DATA and damage.path not in own):
                         unreadable += damage.length if damage.offset < header else 0
                         findings.damage(damage)
                 yield pa.RecordBatch.from_arrays([], schema=pa.schema([]))
-        self._settle(findings, header, used, unreadable)
+        self._resolve(findings, header, used, unreadable)
 
     def _other(self, findings: Findings) -> int:
         """Bytes of a file of no column that is known; others are left aside."""
@@ -143,7 +143,7 @@ class FileCheck(Fragment):
         source.close()
         return last
 
-    def _settle(self, findings: Findings, header: int, used: int, unreadable: int) -> None:
+    def _resolve(self, findings: Findings, header: int, used: int, unreadable: int) -> None:
         """Bring the account to the size of the file: what is neither header nor rows nor damage is its end.
 
         Args:

@@ -115,7 +115,7 @@ class ColumnWriter:
                 file.truncate(len(header))  # most of it stays a hole
         except FileExistsError as error:
             raise SchemaError(
-                f"column {self.name!r}: this file system does not tell its files from those of another column"
+                f"column {self.name!r}: this file system does not distinguish its files from those of another column"
             ) from error
 
     def _append(self, suffix: str, data: Any) -> None:

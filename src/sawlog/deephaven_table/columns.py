@@ -250,7 +250,7 @@ class ColumnReader:
         return array
 
     def _picked(self, rows: NDArray[np.int64]) -> Bytes:
-        """The bytes of single rows that stand near to each other."""
+        """The bytes of single rows that are near each other."""
         first = int(rows[0])
         return self._window(first, int(rows[-1]) + 1 - first).reshape(-1, self.width)[rows - first].ravel()
 

@@ -75,7 +75,7 @@ def adjust(spec: ColumnSpec, column: ColumnFiles) -> ColumnSpec:
 
 
 def infer(column: ColumnFiles, evidence: Evidence, storage: Storage) -> ColumnSpec | None:
-    """The type of a column, as far as its files tell; None for one that is without rows.
+    """The type of a column, as far as its files show it; None for one that is without rows.
 
     Raises:
         SchemaError: When the width of its values cannot be inferred.

@@ -30,7 +30,7 @@ class FileHeader:
 
     Attributes:
         version: Column version: 1 has a header, 2 has none.
-        little: Whether the data is little endian; None when the file does not tell.
+        little: Whether the data is little endian; None when the file does not say.
         data_start: Where the data begins.
         metadata_size: Bytes of the metadata, the overflow included.
         certain: Whether the bytes can hardly be anything but such a header: there is a Java stream in it.

@@ -49,7 +49,7 @@ class ReadOptions:
         types: Types of columns, by name: `Px=double`, `Text=String(None,UTF-8)`, `Fee=BigDecimal(10,2)`. They come
             before those of a schema file; columns that neither names are inferred as far as the bytes allow.
         schema: A Deephaven `.schema` file: types, codecs, the order of columns and the partitioning column.
-        layout: The tree that locations stand in: `auto` decides by their paths.
+        layout: The tree that locations are in: `auto` decides by their paths.
         namespace: Of several tables, read that of this namespace.
         table: Of several tables, read this one.
         partition_column: Name of the partitioning column, whose value is a directory's name: from the schema file, or
@@ -106,7 +106,7 @@ class WriteOptions:
         column_version: 1: files have a header; 2: they have none, as the newest product writes them.
         byteorder: Byte order of the data.
         compact_header: Headers of 4 KiB, where the product's own have 128 KiB.
-        charset: Of Strings whose field metadata names none. Files do not tell it; a schema that does not say either
+        charset: Of Strings whose field metadata names none. Files do not say it; a schema that does not say either
             means ISO-8859-1.
         types: Types of columns, as for reading: `Px=double`, `Text=String(None)`, `Fee=BigDecimal(10,2)`. By default
             those of a schema file, else those that their metadata names, else what is natural to their Arrow types.

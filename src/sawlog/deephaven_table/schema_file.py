@@ -1,4 +1,4 @@
-"""The `.schema` file that the writer leaves in a location: the files of columns do not tell what they hold."""
+"""The `.schema` file that the writer leaves in a location: the files of columns do not say what they hold."""
 
 from __future__ import annotations
 

@@ -117,7 +117,7 @@ class _FirstUse(Place):
 
 @dataclass(frozen=True, slots=True)
 class _Nth(Place):
-    """Where some of the values stand that another place speaks of.
+    """Where some of the values are that another place refers to.
 
     Attributes:
         whole: That other place.

@@ -202,7 +202,7 @@ def _list(directories: Sequence[str], storage: Storage) -> dict[str, list[File]]
     if not any(is_remote(directory) for directory in directories):
         return {directory: storage.files_in(directory) for directory in directories}
     with ThreadPoolExecutor(_LISTERS) as pool:
-        found = pool.map(lambda directory: storage.files_in(directory, anew=False), directories)
+        found = pool.map(lambda directory: storage.files_in(directory, fresh=False), directories)
         return dict(zip(directories, found, strict=True))
 
 

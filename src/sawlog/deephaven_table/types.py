@@ -52,7 +52,7 @@ class ColumnSpec:
         arguments: Arguments of an object's codec; None for types without.
         class_name: Class of objects that are handed over as they are.
         grouping: Whether the schema makes it a grouping column.
-        guessed: What the bytes do not tell for certain, in words; empty if the type is known.
+        guessed: What is not certain from the bytes, in words; empty if the type is known.
     """
 
     type: ColumnType

@@ -174,7 +174,7 @@ def validate(
     storage_options: Mapping[str, Any] | None = None,
     **options: Any,
 ) -> Validation:
-    """Read every row of every location of a table, and tell what is not as it should be.
+    """Read every row of every location of a table, and report what is not as it should be.
 
     Damage, groups that are not the rows, and rows that are not of their group are problems always.
 

@@ -181,7 +181,7 @@ def _defined(path: str | None, storage: Storage) -> dict[str, ColumnSpec]:
 
 
 def _implied(schema: pa.Schema, path: str) -> dict[str, str]:
-    """Columns that the names of directories tell, and their values."""
+    """Columns whose values are in the names of directories, and these values."""
     location = place(published(path), "auto")
     named = {b"column": location.column_partition, b"internal": location.internal_partition}
     found = {one.name: named.get((one.metadata or {}).get(PARTITION_KEY, b"")) for one in schema}

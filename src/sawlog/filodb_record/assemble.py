@@ -117,11 +117,11 @@ class ColumnBuilder:
         return k.Memory(self._ops, self._arena.values, self._scratch, self._failures)
 
     def arrays(self, rows: Rows, marks: RowErrors) -> list[pa.Array]:
-        """One array per field. Rows that turn out damaged are told to `marks`, and hold anything."""
+        """One array per field. Rows that turn out damaged are reported to `marks`, and hold anything."""
         return [self._array(one, rows, marks) for one in self.fields]
 
     def check(self, rows: Rows, marks: RowErrors) -> None:
-        """Tell `marks` of damaged rows, and make nothing."""
+        """Report damaged rows to `marks`, and make nothing."""
         for one in self.fields:
             if one.kind in POINTED:
                 self._array(one, rows, marks)

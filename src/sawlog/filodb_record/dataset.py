@@ -144,7 +144,7 @@ class ContainerContents(Contents):
         return select(self.scan.options, heads)
 
     def _heads(self, file: File) -> list[bytes]:
-        """The records that tell the schemas of a file; what they are depends on which schemas are known."""
+        """The records that show the schemas of a file; what they are depends on which schemas are known."""
         storage, known = self.scan.storage, self.scan.options.known
         known_heads = storage.known(file, self._question)
         if known_heads is not None:

@@ -36,7 +36,7 @@ class Selection:
 
     Attributes:
         layouts: The layouts of the schemas to deliver.
-        chosen: Whether the user named them; other known schemas are then passed over, else they are damage.
+        chosen: Whether the user named them; other known schemas are then skipped, else they are damage.
         known: IDs of all known schemas.
         raw: Whether records of unknown schemas are delivered as bytes.
     """
@@ -57,7 +57,7 @@ def select(options: ReadOptions, heads: Iterable[Sequence[bytes]] = ()) -> Selec
 
     Args:
         options: What the user says.
-        heads: Of each file the records that tell: see `schema_records`.
+        heads: Of each file the records that show its schemas: see `schema_records`.
 
     Raises:
         SchemaError: For a schema that is not known.
@@ -90,7 +90,7 @@ def select(options: ReadOptions, heads: Iterable[Sequence[bytes]] = ()) -> Selec
 
 
 def schema_records(head: bytes, known: Schemas) -> list[bytes]:
-    """Of the records at the start of a file those that tell its schemas: the first of each, and its first sound one.
+    """Of the records at the start of a file those that show its schemas: the first of each, and its first sound one.
 
     Args:
         head: The start of a file: containers, or records.

@@ -392,10 +392,10 @@ class RowsWalk(RecordsWalk):
             values, state = self._builder.labels(condition.column, (condition.key or "").encode(), rows)
             distinct = values.dictionary_encode()
             try:
-                met = condition.met(distinct.dictionary.cast(self._schema.field(condition.column).type.item_type))
+                matching = condition.met(distinct.dictionary.cast(self._schema.field(condition.column).type.item_type))
             except pa.ArrowInvalid:
                 continue  # values that are not UTF-8, which decoding reports
-            wanted = boolean_values(fill_null(met, False).take(distinct.indices)) & (state == PRESENT) | (
+            wanted = boolean_values(fill_null(matching, False).take(distinct.indices)) & (state == PRESENT) | (
                 state == UNSURE
             )
             kept = int(wanted.sum())

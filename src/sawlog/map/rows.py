@@ -21,7 +21,7 @@ KEPT_DAMAGES = 300
 """Damaged ranges, of each file, whose surroundings are kept."""
 
 
-class Settled(NamedTuple):
+class PlacedBatch(NamedTuple):
     """A batch whose places in the file are known.
 
     Attributes:
@@ -61,7 +61,7 @@ class Rows:
         self._end = end
         self._lost = lost
 
-    def __iter__(self) -> Iterator[Settled]:
+    def __iter__(self) -> Iterator[PlacedBatch]:
         """The batches, in order."""
         held: tuple[pa.RecordBatch, NDArray[np.int64]] | None = None
         first = 0
@@ -70,12 +70,12 @@ class Rows:
             if held is None:
                 first = int(starts[0])
             else:
-                yield self._settled(*held, int(starts[0]))
+                yield self._placed(*held, int(starts[0]))
             held = batch, starts
         if held is not None:
-            yield self._settled(*held, self._end(first))
+            yield self._placed(*held, self._end(first))
 
-    def _settled(self, batch: pa.RecordBatch, starts: NDArray[np.int64], end: int) -> Settled:
+    def _placed(self, batch: pa.RecordBatch, starts: NDArray[np.int64], end: int) -> PlacedBatch:
         changes = np.flatnonzero(np.diff(starts, prepend=starts[0] - 1))
         places, counts = starts[changes], np.diff(changes, append=len(starts))
         ends = np.append(places[1:], end)
@@ -86,7 +86,7 @@ class Rows:
         total, count = np.repeat(lengths, counts), np.repeat(counts, counts)
         within = np.arange(len(starts)) - np.repeat(changes, counts)
         sizes = total * (within + 1) // count - total * within // count
-        return Settled(batch, starts, sizes, places, lengths)
+        return PlacedBatch(batch, starts, sizes, places, lengths)
 
 
 class Kept:

@@ -112,7 +112,7 @@ def _dense(field: Field, array: pa.Array, row: int) -> pa.Array:
     start = array.offset * field.dim
     values = array.values.slice(start, len(array) * field.dim)
     if values.null_count:
-        # A null vector may stand over null elements; a null within a vector is an error.
+        # A null vector may have null elements; a null within a vector is an error.
         filled = array.flatten()
         if filled.null_count:
             at = index_of(filled.is_null(), True) // field.dim
@@ -230,7 +230,7 @@ def payload(field: Field, column: pa.Array | pa.ChunkedArray, name: str = layout
     elif field.nullable and (field.type in VECTOR_BYTES or field.type is DataType.BinaryVector):
         metadata = {_MAX_DIM_KEY: str(field.dim).encode()}
     stored = pa.field(name, column.type, nullable=field.nullable, metadata=metadata or None)
-    # Values that hardly ever stand twice: a dictionary would cost time on both sides, and save nothing.
+    # Values that hardly ever come twice: a dictionary would cost time on both sides, and save nothing.
     unique = field.primary or field.type in VECTOR_BYTES or field.id in (layout.ROW_ID_FIELD, layout.DELTA_FIELD)
     table = pa.Table.from_arrays([column], schema=pa.schema([stored]))
     return parquet(table, store_schema=bool(metadata), dictionary=not unique)

@@ -31,7 +31,7 @@ _MOST = 20
 
 
 def parts(source: Source, offset: int) -> Iterator[Part]:
-    """Magic number and descriptor, where they stand at the offset, and events from there on; not before 2.0."""
+    """Magic number and descriptor, where they are at the offset, and events from there on; not before 2.0."""
     at = offset
     if at == 0:
         head = source.window(0, HEAD).tobytes()

@@ -549,7 +549,7 @@ class Part:
 
 
 def blame(part: Part, damage: Damage, findings: Findings) -> None:
-    """Tell of damage to an event, or to its payload, and account for all of its bytes.
+    """Report damage to an event, or to its payload, and account for all of its bytes.
 
     Raises:
         DamageError: When the policy is `fail`.

@@ -146,7 +146,7 @@ def filter_of(entry: Mapping[str, Any]) -> BloomFilter | None:
 
 
 def check_stats(text: bytes, path: str, findings: Findings) -> list[dict[str, Any]]:
-    """The entries of a stats log; what is wrong with it is told to a ledger."""
+    """The entries of a stats log; what is wrong with it is reported as findings."""
     try:
         entries = parse_stats(text)
     except FormatError as error:
@@ -183,7 +183,7 @@ BM25_SCHEMA = pa.schema([pa.field("token", pa.uint32(), nullable=False), pa.fiel
 
 
 def bm25_batch(data: bytes, path: str, findings: Findings) -> pa.RecordBatch:
-    """The entries of BM25 statistics, rows of `BM25_SCHEMA`; what is wrong with them is told to a ledger."""
+    """The entries of BM25 statistics, rows of `BM25_SCHEMA`; what is wrong with them is reported as findings."""
     header, entry = layout.BM25_HEADER.size, layout.BM25_ENTRY.size
     count, rest = divmod(len(data) - header, entry)
     if count < 0 or rest:

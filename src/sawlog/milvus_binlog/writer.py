@@ -55,7 +55,7 @@ def task_options(options: WriteOptions, job: str, task: int) -> WriteOptions:
     """The options with ids that no other task of any job uses."""
     if task >= _TASKS:
         raise OptionError(f"writing milvus_binlog: at most {_TASKS} tasks can write; repartition first")
-    # The micro-batches of a stream take one number after the other, so that they do not meet by chance.
+    # The micro-batches of a stream take one number after the other, so that they do not collide by chance.
     stream, _, batch = job.rpartition("-")
     name, step = (stream, int(batch)) if stream and batch.isdecimal() else (job, 0)
     number = (int.from_bytes(hashlib.sha256(name.encode()).digest()[:4], "big") + step) % _JOBS

@@ -61,14 +61,14 @@ class Listener(StreamingQueryListener):
         self._put = put
 
     def onQueryStarted(self, event: Any) -> None:
-        """Nothing to tell."""
+        """Nothing to show."""
 
     def onQueryProgress(self, event: Any) -> None:
         """A micro-batch is over."""
         self._put(event.progress)
 
     def onQueryIdle(self, event: Any) -> None:
-        """Nothing to tell."""
+        """Nothing to show."""
 
     def onQueryTerminated(self, event: Any) -> None:
         """A query has ended."""

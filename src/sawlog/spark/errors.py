@@ -37,7 +37,7 @@ def in_sparks_words() -> Iterator[None]:
 
 
 def _said(error: BaseException) -> str:
-    """What an error says and what its causes in the JVM say, without their frames: numbers of lines tell nothing."""
+    """What an error says and what its causes in the JVM say, without their frames: line numbers say nothing."""
     causes = getattr(getattr(error, "_cause", None), "_stackTrace", "")
     return _FRAME.sub("", f"{error}\n{causes}")
 

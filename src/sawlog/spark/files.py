@@ -127,7 +127,7 @@ class Choice:
         """Whether a file below `root` is read.
 
         Raises:
-            OptionError: When its time counts, and the storage does not tell it.
+            OptionError: When its time counts, and the storage does not report it.
         """
         if self.pattern is not None and not any(fnmatchcase(file.name, one) for one in _alternatives(self.pattern)):
             return False
@@ -331,7 +331,7 @@ def _pairs(path: str, bases: Sequence[str]) -> Iterator[tuple[str, str | None]]:
 
 
 def _without_glob(base: str, path: str) -> str:
-    """What a glob has matched of a path, as far as one can tell."""
+    """What a glob has matched of a path, as far as is known."""
     if not glob.has_magic(base):
         return base
     if "**" in base:

@@ -2,7 +2,7 @@
 
 Spark (4.1 to 4.3 at least) plans a data frame that was loaded once only once: filters pushed down by the first query
 hold for whatever else is made of the same data frame, so that other queries of it lose rows, and in a union or a join
-with itself the last filter wins. A source cannot tell. Therefore filters are pushed down only where the user has set
+with itself the last filter wins. A source cannot know. Therefore filters are pushed down only where the user has set
 the option `pushdown`, and the option `filters` prunes without that danger.
 """
 

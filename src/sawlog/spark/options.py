@@ -136,7 +136,7 @@ class Request:
                 columns=own.columns,
                 on_damage=_POLICIES[own.mode],
                 provenance=own.provenance,
-                storage_options=self.storage.anew(),
+                storage_options=self.storage.fresh(),
                 index=_index(own.index),
                 **self.rest,
             )

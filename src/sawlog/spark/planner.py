@@ -25,7 +25,7 @@ from sawlog.errors import OptionError
 from sawlog.format import TASK_BYTES
 from sawlog.spark.filters import Comparison
 from sawlog.spark.options import read_request
-from sawlog.spark.reader import PartitionFunction, full_schema, projected, settle
+from sawlog.spark.reader import PartitionFunction, freeze_loaded, full_schema, projected
 
 WORTH_A_TASK = 4 << 20
 """Bytes that a task reads at least, where there are so many; Spark reckons likewise for its files."""
@@ -81,7 +81,7 @@ def main(infile: io.BufferedReader, outfile: IO[bytes]) -> None:
             for block in blocks:
                 write_with_length(block, outfile)
             outfile.flush()
-            settle()
+            freeze_loaded()
     except BaseException as error:  # noqa: BLE001
         handle_worker_exception(error, outfile)
         outfile.flush()

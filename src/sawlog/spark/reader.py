@@ -287,7 +287,7 @@ def read_share(share: Share | None, schema: StructType) -> Iterator[pa.RecordBat
         findings = Findings(fragment.scan.on_damage, drained=rescuing, columns=[] if rescuing else None)
         try:
             for batch in _rows_and_damage(fragment, findings, facts, target, share.rescued):
-                settle()
+                freeze_loaded()
                 if not target.names:
                     yield pa.record_batch({"rows": constant(batch.num_rows, pa.int64(), 1)})
                     continue
@@ -346,7 +346,7 @@ class PartitionFunction:
 
 
 @cache
-def settle() -> None:
+def freeze_loaded() -> None:
     """Take what the first batch has loaded out of garbage collection, which Spark runs after every task."""
     gc.collect()
     gc.freeze()

@@ -72,7 +72,7 @@ class SawlogStreamWriter(DataSourceStreamArrowWriter):
         query, run, batch = (context.getLocalProperty(key) for key in (_QUERY, _RUN, _BATCH))
         if query is None or run is None or batch is None:
             raise SawlogError(
-                "Spark does not tell tasks which micro-batch they write: streams need PySpark 4.2 or later"
+                "Spark does not inform tasks which micro-batch they write: streams need PySpark 4.2 or later"
             )
         return BatchShare(self._sink.stage(self.job(query, run, int(batch)), iterator), query, run)
 

@@ -147,7 +147,7 @@ def _run_here(
 
 
 def _collect(frame: DataFrame, board: str, arrived: Callable[[int, bytes], None]) -> list[Any]:
-    """Collect a frame, and tell of what is put up on a board meanwhile, each item once."""
+    """Collect a frame, and report what is put up on a board meanwhile, each item once."""
     os.makedirs(board, exist_ok=True)
     seen: set[str] = set()
 

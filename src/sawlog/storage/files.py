@@ -41,8 +41,8 @@ from sawlog.storage.sources import LocalSource, MappedSource, RemoteSource, Sour
 _REQUESTS = 16
 """Requests for remote files at a time."""
 
-_ALONE = 2
-"""So many files are asked for one by one; more of them by listing what they are in."""
+_SINGLY = 2
+"""This many files are asked for one by one; more of them by listing what they are in."""
 
 Result = TypeVar("Result")
 
@@ -98,7 +98,7 @@ class Storage:
     def __reduce__(self) -> tuple[Any, ...]:
         return (Storage, (self.options, self.memory_map, self.inputs, self.chosen))
 
-    def anew(self) -> Storage:
+    def fresh(self) -> Storage:
         """The same, with nothing found yet, and without an index: what is opened need not be what was found before."""
         return Storage(self.options, self.memory_map, self.inputs, self.chosen)
 
@@ -118,15 +118,15 @@ class Storage:
                 found.setdefault(file.path, file)
         return list(found.values())
 
-    def files_in(self, directory: PathLike, *, anew: bool = True) -> list[File]:
+    def files_in(self, directory: PathLike, *, fresh: bool = True) -> list[File]:
         """The files that lie directly in a directory, those with hidden names included, by name.
 
         Args:
             directory: The directory.
-            anew: Whether a remote one that `find` has walked is listed again: not where it was found just now.
+            fresh: Whether a remote one that `find` has walked is listed again: not where it was found just now.
         """
         name = normalize(directory)
-        if not anew and name in self._listed:
+        if not fresh and name in self._listed:
             return sorted(self._listed[name], key=lambda file: file.path)
         if is_remote(name):
             fs, inner = self._fresh(name)
@@ -237,11 +237,11 @@ class Storage:
             state.check(self._states.get(url, state), url)  # which a later listing may have changed
         asked = [url for url, state in first.items() if not fs.matching(state)]
         now: dict[str, State] = {}
-        if len(asked) > _ALONE and not fs.http:
+        if len(asked) > _SINGLY and not fs.http:
             now = {fs.unstrip_protocol(name): State.of(info) for name, info in fs.find(inner).items()}
         for url in asked:
             with contextlib.suppress(FileNotFoundError):  # what is gone since has not been replaced
-                if len(asked) <= _ALONE or fs.http:
+                if len(asked) <= _SINGLY or fs.http:
                     now[url] = State.of(fs.info(self._remote(url)[1]))
             if url in now:
                 first[url].check(now[url], url)
@@ -287,7 +287,7 @@ class Storage:
         return self.index.answer(file, question) if self.index is not None else None
 
     def note(self, file: File, question: str, answer: bytes) -> None:
-        """Tell an index that is being made what planning has found out."""
+        """Note for an index that is being made what planning has found out."""
         if self.index is not None:
             self.index.note(file, question, answer)
 
@@ -374,7 +374,7 @@ class Storage:
             os.link(staged.temporary, name)
         except FileExistsError:
             raise
-        except FileNotFoundError:  # one who was faster has deleted it
+        except FileNotFoundError:  # a faster process has deleted it
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), name) from None
         except OSError:  # there are no links on this file system
             if os.path.exists(name):
@@ -558,7 +558,7 @@ class Storage:
         if size is not None:
             return [File(path, size)]
         if os.path.isdir(path):
-            found = committed(self, path, lambda: self._settled(path))
+            found = committed(self, path, lambda: self._committed(path))
             return sorted(self._choose(path, found), key=_natural)
         if os.path.exists(path):
             return list(self._choose(os.path.dirname(path), [self._file(path, explicit=True)]))
@@ -574,7 +574,7 @@ class Storage:
         chosen = self.chosen
         return files if chosen is None else (file for file in files if chosen(root, file))
 
-    def _settled(self, root: str) -> tuple[list[File], list[str]]:
+    def _committed(self, root: str) -> tuple[list[File], list[str]]:
         """The files of a directory, none of which a job has replaced meanwhile, and what in it has a log of jobs."""
         while True:
             walked: dict[str, os.stat_result] = {}

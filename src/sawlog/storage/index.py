@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 INDEX_NAME = "_sawlog_index"
 """Of the index of a directory, in the directory."""
 MAGIC = b"sawlog index 2\n"
-SETTLED = 2.0
+STABLE_SECONDS = 2.0
 """Seconds without a change after which a time of change tells versions apart."""
 
 MOST_BYTES, SHARE = 64 << 10, 1 << 10

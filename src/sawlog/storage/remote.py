@@ -245,7 +245,7 @@ class State:
         return State(size, {name: tag} if name and tag else {}, time)
 
     def same(self, now: State) -> bool:
-        """Whether this is still the object, as far as its store can tell."""
+        """Whether this is still the object, as far as its store knows."""
         common = self.tags.keys() & now.tags.keys()
         if common:
             return all(self.tags[key] == now.tags[key] for key in common)

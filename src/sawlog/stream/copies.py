@@ -80,7 +80,7 @@ class Copies:
             self._names |= {key: name for name in seen if (key := key_of(name)) in wanted}
         return {key: name for key in wanted if (name := self._names.get(key)) is not None and name in seen}
 
-    def settled(self, name: str, one: Seen) -> bool:
+    def unchanged(self, name: str, one: Seen) -> bool:
         """Whether a copy is as it was when it was compared; else it is none for now. Reports what has long been one."""
         key = key_of(name)
         if self.links[key].size != one.file.size:

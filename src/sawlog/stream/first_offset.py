@@ -58,7 +58,7 @@ class Finished:
         run.count += 1
         run.digest = (run.digest + _digest(name, size)) % _MODULUS
 
-    def settle(self, sizes: Mapping[str, int], where: str) -> Finished:
+    def resolve(self, sizes: Mapping[str, int], where: str) -> Finished:
         """The same, by the files that are there now. Files may have been removed, never added or changed.
 
         Args:

@@ -63,7 +63,7 @@ class Follower(Files):
         """
         format, files = contents.format, contents.files
         # Files may be replaced, which is for the follower to judge; an index counts for the same state of a file only.
-        storage = replace(scan.storage.anew(), index=scan.storage.index)
+        storage = replace(scan.storage.fresh(), index=scan.storage.index)
         scan = replace(scan, storage=storage)
         if scan.view != "damage":
             scan = replace(scan, schema=load_schema(schema) if schema is not None else contents.view_schema())

@@ -13,7 +13,7 @@ from typing import Any
 from sawlog.names import hidden, passed_over
 from sawlog.storage import File, Storage, is_remote
 
-SETTLED = 2.0
+STABLE_SECONDS = 2.0
 """Seconds after which a directory's modification time is conclusive: more files may appear in the same tick."""
 SWEEP = 30.0
 """Seconds between looks at files that are finished."""
@@ -51,7 +51,7 @@ class _Directory:
     modified: int
     files: list[str]
     directories: list[str]
-    settled: bool
+    stable: bool
 
 
 @dataclass
@@ -116,7 +116,7 @@ class Listing:
                 try:
                     status = os.stat(entry)
                 except FileNotFoundError:
-                    directory.settled = False
+                    directory.stable = False
                     continue
                 if not stat.S_ISREG(status.st_mode):
                     continue
@@ -130,9 +130,9 @@ class Listing:
         try:
             modified = os.stat(path).st_mtime_ns
         except FileNotFoundError:
-            return _Directory(0, [], [], settled=False)
+            return _Directory(0, [], [], stable=False)
         known = self._directories.get(path)
-        if known is not None and known.settled and known.modified == modified:
+        if known is not None and known.stable and known.modified == modified:
             return known
         files: list[str] = []
         directories: list[str] = []
@@ -143,8 +143,8 @@ class Listing:
                     directories += [] if passed_over(entry.name) else [entry.path]
                 elif not hidden(entry.name):
                     files.append(entry.path)
-        settled = begun - modified / 1e9 > SETTLED
-        self._directories[path] = _Directory(modified, files, directories, settled)
+        stable = begun - modified / 1e9 > STABLE_SECONDS
+        self._directories[path] = _Directory(modified, files, directories, stable)
         return self._directories[path]
 
     def _stamp(self, file: File) -> tuple[Any, ...]:

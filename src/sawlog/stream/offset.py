@@ -334,7 +334,7 @@ def check_proof(file: File, at: int, proof: str, storage: Storage) -> None:
     """Make sure that a file still begins with the bytes that were read of it.
 
     Raises:
-        SawlogError: When it is shorter, or others stand there; names the file and both facts.
+        SawlogError: When it is shorter, or others are there; names the file and both facts.
     """
     if file.size < at:
         raise SawlogError(f"{file.path}: the file shrank to {file.size} bytes; {at} bytes of it were read{_ADVICE}")

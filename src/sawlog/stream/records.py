@@ -1,4 +1,4 @@
-"""One record per file: who it is, how far it was read, and what became of it when it is not where it was.
+"""Tracks identity, read position and moves of each file.
 
 A file is seen, begun, quiet or finished, and may grow again at any time; it may be gone, or have moved: then another
 file begins with the bytes that were read of it.
@@ -71,7 +71,7 @@ class Records:
         self._inodes: dict[str, Any] = before._inodes if before is not None else {}
         self._unbegun: dict[str, Seen] = before._unbegun if before is not None else {}
         self._restarted = before is None
-        self._settled = start.old is None
+        self._resolved = start.old is None
         self._copied: set[str] = set()
         self._kept: dict[str, int] = {}
 
@@ -81,7 +81,7 @@ class Records:
         Raises:
             SawlogError: When a file was replaced, rewritten or cut, or removed before it was read.
         """
-        if not self._settled:
+        if not self._resolved:
             self._take_over(seen)
         self._copied = set(self.copies.origins(seen).values())
         new: dict[str, Seen] = {}
@@ -102,11 +102,11 @@ class Records:
         arrived = {n: one for n, one in new.items() if n not in self._unbegun and key_of(n) not in waited}
         self.copies.keep(arrived)
         arrived = self._release(arrived, changed, seen)
-        moved = self._settle_moves(arrived, changed, seen)
+        moved = self._resolve_moves(arrived, changed, seen)
         self._hold({name: one for name, one in arrived.items() if name not in moved}, new, moved, changed, seen)
         for name, known in changed.items():
             self._refuse(name, seen[name], known)
-        self._settle_losses(seen, [arrived[name] for name in arrived if name not in moved])
+        self._resolve_losses(seen, [arrived[name] for name in arrived if name not in moved])
         self._unbegun = {n: one for n, one in new.items() if n not in moved and n not in self.copies}
         self._restarted = False
 
@@ -141,11 +141,11 @@ class Records:
         """Finished files by the account of the first version: all those there are up to the last name."""
         assert self.start.old is not None
         names = [name for name in covered(seen, self.start.old, self.files) if self._follower.ours(name, seen[name])]
-        self.start.old.settle({name: seen[name].file.size for name in names}, ", ".join(self._follower.paths))
+        self.start.old.resolve({name: seen[name].file.size for name in names}, ", ".join(self._follower.paths))
         for name in names:
             one = seen[name]
             self._added[key_of(name)] = Ended(one.file.size, NO_HEAD, bytes(3), version_of(one.version))
-        self._settled = True
+        self._resolved = True
 
     def _replaced(self, name: str, one: Seen, place: Place) -> bool:
         """Whether another file has a name: it is shorter, or, where it need not be the same inode, begins otherwise."""
@@ -218,7 +218,7 @@ class Records:
             link = links.get(key_of(name))
             if link is not None and link.origin in lost:
                 released.setdefault(link.origin, []).append(name)
-            elif link is None or not self.copies.settled(name, one):
+            elif link is None or not self.copies.unchanged(name, one):
                 free[name] = one
         for origin, copies in released.items():
             copies.sort(key=lambda name: links[key_of(name)].size, reverse=True)
@@ -227,7 +227,7 @@ class Records:
                 self._end_copies(copies, arrived)
                 if origin in names:
                     changed.pop(names[origin], None)
-                    self._begin_anew(names[origin])
+                    self._begin_again(names[origin])
                 continue
             self._kept[self.copies.name(origin)] = arrived[first].file.size
             free |= {name: arrived[name] for name in self.copies.succeed(first, copies, arrived)}
@@ -247,7 +247,7 @@ class Records:
         places = (place for name, place in self.files.items() if key_of(name) == key)
         return next(places, None) or self._ended_by(key)
 
-    def _begin_anew(self, name: str) -> None:
+    def _begin_again(self, name: str) -> None:
         """A file was emptied, and more was read of it than its copy has."""
         place = self.files.pop(name, None)
         self.ended.pop(name, None)
@@ -301,7 +301,7 @@ class Records:
         proof = prove(one.file, record.at, self._follower.storage)
         return proof == record.proof if isinstance(record, Place) else _same(record, proof)
 
-    def _settle_moves(
+    def _resolve_moves(
         self, arrived: dict[str, Seen], changed: dict[str, Place | Ended], seen: Mapping[str, Seen]
     ) -> set[str]:
         """Find the new names of files that are gone, or in whose place there is another, which arrives by that."""
@@ -381,7 +381,7 @@ class Records:
             " again with a new checkpoint, or without positions, to read it from its beginning"
         )
 
-    def _settle_losses(self, seen: Mapping[str, Seen], arrived: list[Seen]) -> None:
+    def _resolve_losses(self, seen: Mapping[str, Seen], arrived: list[Seen]) -> None:
         """Notice files that were removed before all of them was read."""
         inodes = {one.inode for one in arrived} - {None}
         sizes = {one.file.size for one in arrived}

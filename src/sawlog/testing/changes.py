@@ -111,7 +111,7 @@ class Reported(_Compared):
 
 
 class Subsequence(_Compared):
-    """Law 4: what `skip` delivers is a subsequence of the truth. Rows may stand twice where bytes do."""
+    """Law 4: what `skip` delivers is a subsequence of the truth. Rows may come twice where bytes do."""
 
     def __call__(self, subject: Subject) -> list[str]:
         """See `Subsequence`."""

@@ -69,7 +69,7 @@ class Laws:
     `mutations` makes it again.
 
     Attributes:
-        exemptions: Sentences that the format cannot keep. Each must stand in `page`, and must be needed.
+        exemptions: Sentences that the format cannot keep. Each must be in `page`, and must be needed.
         page: The format's page of documentation; needed where there are exemptions.
         mutators: Changes that know the format: below lengths and checksums, which they make good again.
     """

@@ -103,7 +103,7 @@ def _placed(subject: Subject, table: pa.Table) -> Rows:
 
 
 def subsequence(part: Rows, whole: Rows) -> bool:
-    """Whether all rows of one list stand in another, in the same order."""
+    """Whether all rows of one list are in another, in the same order."""
     rest = iter(whole)
     return all(row in rest for row in part)
 
@@ -182,12 +182,12 @@ def examine(subject: Subject, *, every_verb: bool = True) -> Outcome:
         with _attending(outcome, "verify"):
             outcome.reports = list(dataset.verify(every=True))
         outcome.damages = [one for report in outcome.reports for one in places(report.damages)]
-        met = [one for found in findings for one in places(found.damages)]
-        concerned = [one for one in outcome.damages if one in met or not _beside(subject, one)]
-        if sorted(met) != sorted(concerned):
+        seen = [one for found in findings for one in places(found.damages)]
+        concerned = [one for one in outcome.damages if one in seen or not _beside(subject, one)]
+        if sorted(seen) != sorted(concerned):
             concerned = _without_skipped(concerned, dataset, outcome.reports)
-        if subject.sample.view != "damage" and sorted(met) != sorted(concerned):
-            outcome.complaints.append(f"skip finds {_some(met)}, verify {_some(concerned)}")
+        if subject.sample.view != "damage" and sorted(seen) != sorted(concerned):
+            outcome.complaints.append(f"skip finds {_some(seen)}, verify {_some(concerned)}")
         for report in outcome.reports:
             wrong = misaccounted(report.damages, report.account, report.size)
             outcome.complaints += [f"{os.path.basename(report.path)}: {one}" for one in wrong]
@@ -195,7 +195,7 @@ def examine(subject: Subject, *, every_verb: bool = True) -> Outcome:
         if every_verb:
             _damage_view(subject, outcome)
             outcome.origins = _origins(subject, table)
-            _fail(subject, outcome, concerned if subject.sample.ordered else met)
+            _fail(subject, outcome, concerned if subject.sample.ordered else seen)
     outcome.remarks = {remark.replace(subject.directory, "") for remark in outcome.remarks}
     outcome.damages = [one._replace(file=os.path.relpath(one.file, subject.directory)) for one in outcome.damages]
     for report in outcome.reports:
@@ -332,11 +332,11 @@ def _fail(subject: Subject, outcome: Outcome, damages: list[Place]) -> None:
         elif rows != outcome.rows:
             outcome.complaints.append(f"fail delivers {len(rows)} rows, skip {len(outcome.rows)}, and all is intact")
         return
-    (met,) = places([raised])
+    (seen,) = places([raised])
     # Where rows are not in order, the first found need not be the first in the file.
-    earliest = min((one for one in damages if one.file == met.file), default=None)
-    if met != damages[0] and (subject.sample.ordered or met != earliest):
-        outcome.complaints.append(f"fail finds {[met]}, skip first {damages[:1]}")
+    earliest = min((one for one in damages if one.file == seen.file), default=None)
+    if seen != damages[0] and (subject.sample.ordered or seen != earliest):
+        outcome.complaints.append(f"fail finds {[seen]}, skip first {damages[:1]}")
     if rows != outcome.rows[: len(rows)]:
         outcome.complaints.append(f"fail delivers {len(rows)} rows before the damage that skip does not begin with")
     if outcome.origins is not None:
@@ -347,5 +347,5 @@ def _fail(subject: Subject, outcome: Outcome, damages: list[Place]) -> None:
         most = before + (origins.count(limit) if subject.sample.blocks else 0)
         if not before <= len(rows) <= most:
             outcome.complaints.append(
-                f"fail delivers {len(rows)} rows, {before} stand before the damage at byte {raised.offset}"
+                f"fail delivers {len(rows)} rows, {before} are before the damage at byte {raised.offset}"
             )

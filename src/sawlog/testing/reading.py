@@ -174,7 +174,7 @@ def same_filters(subject: Subject) -> Iterator[str]:
 
 
 def _derived(table: pa.Table) -> Iterator[list[tuple[str, str, Any]]]:
-    """Filters with values that stand in the table."""
+    """Filters with values of the table."""
     last: list[tuple[str, str, Any]] = []
     for field in table.schema:
         kind = field.type.value_type if pa.types.is_dictionary(field.type) else field.type

@@ -48,7 +48,7 @@ class Sample:
         options: Read options; in texts, `{root}` stands for the directory that the files are in.
         headers: Headers and lengths: every bit of them is flipped.
         checked: Whether a checksum covers every row: then no change may make a row that was not there.
-        ordered: Whether rows stand in the file in the order in which they are delivered, and each by itself.
+        ordered: Whether rows are in the file in the order in which they are delivered, and each by itself.
         beside: Files and directories that `verify` checks and reading the view has no need of: what is damaged there is
             damage only to `verify`.
         blocks: Whether the place of a row is that of its block, and so that of damage after it there.

@@ -29,7 +29,7 @@ _EVERY_LENGTH = 400
 def repaired(subject: Subject) -> Iterator[str]:
     """A repaired file is clean, holds what `skip` delivers, and is repaired into itself.
 
-    Damage to what no row needs may stand in the way: without it, the copy would lack a file.
+    Damage to what no row needs may be in the way: without it, the copy would lack a file.
     """
     sample = subject.sample
     format = opened(subject, on_damage="skip").format

@@ -131,7 +131,7 @@ def _tables(source: PathLike | Sequence[PathLike], scan: Scan) -> dict[tuple[str
     """Logs by table.
 
     Raises:
-        FormatError: When a log's name and the options do not tell its table and partitions, or there is no log.
+        FormatError: When a log's name and the options do not name its table and partitions, or there is no log.
         OptionError: When two logs have the same name, or one schema is to describe several tables.
     """
     tables: dict[tuple[str, str], list[File]] = {}
@@ -170,7 +170,7 @@ def _partition(name: LogName, path: str) -> Partition:
     missing = [part for part in _NAME_PARTS if not getattr(name, part)]
     if missing:
         raise FormatError(
-            f"{path}: its name does not tell {', '.join(missing)}; give it as an option, or leave the log out"
+            f"{path}: its name does not say {', '.join(missing)}; give it as an option, or leave the log out"
         )
     return Partition(*name.partition)
 
@@ -210,7 +210,7 @@ class ImportJob:
     def run(self, source: PathLike | Sequence[PathLike]) -> tuple[Import, list[SawlogError]]:
         """Import what the logs have got, several tables at a time; errors leave out what they concern."""
         whole, errors = Import(), []
-        scan = replace(self.scan, storage=self.scan.storage.anew())
+        scan = replace(self.scan, storage=self.scan.storage.fresh())
         tables = [
             _TableImport(self, self._trees.setdefault(name, IntradayTable(self.root, *name)), files, scan)
             for name, files in _tables(source, scan).items()

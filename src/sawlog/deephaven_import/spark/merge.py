@@ -62,7 +62,7 @@ class Merge:
         removed: Rows that history had of partitions that were deleted since.
         written: Whether anything was written; otherwise history held all rows already.
         deleted: Whether the intraday locations were deleted.
-        remarks: What is worth telling, a sentence each.
+        remarks: What is worth a warning, a sentence each.
     """
 
     rows: int
@@ -144,7 +144,7 @@ def merge(
         except PySparkException as error:
             raise SawlogError(f"{tree.directory}: {date}: {explain(error)}") from error
         if delete_intraday:
-            # In the journal's place: killed here, what is proven is deleted by who comes next.
+            # In the journal's place: killed here, what is proven is deleted by the next merge.
             job.delete(locations)
         Journal.delete(tree)
         return altered(done, deleted=delete_intraday)

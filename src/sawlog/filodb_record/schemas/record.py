@@ -224,7 +224,7 @@ class PartKeyBuilder(Protocol):
 
 
 class RecordSchema:
-    """The columns of a record, and where they stand in it.
+    """The columns of a record, and where they are in it.
 
     Args:
         columns: Columns, or their notation; data columns before partition columns.

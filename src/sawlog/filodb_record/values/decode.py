@@ -286,7 +286,7 @@ def _by_value(damages: list[Damage], starts: NDArray[np.int64]) -> dict[int, Val
 
 
 def _beyond(rows: pa.RecordBatch) -> NDArray[np.bool_]:
-    """Rows with a timestamp that microseconds cannot tell."""
+    """Rows with a timestamp that microseconds cannot hold."""
     import numpy as np
 
     bad = np.zeros(rows.num_rows, np.bool_)

@@ -25,8 +25,8 @@ SEPARATE_ENVELOPE = 16
 UNKNOWN_SINCE = 17
 """V8's first version that is not known here."""
 TAGGED_HOLES, TAGGED_STRINGS, TAGGED_HOSTS, VIEW_FLAGS = 11, 12, 13, 14
-"""V8's first versions that tell holes from undefined, have tags before all strings, and before host objects, and flags
-of views."""
+"""V8's first versions that distinguish holes from undefined, have tags before all strings, and before host objects, and
+flags of views."""
 MAX_DEPTH = 150
 """Deeper values are not decoded."""
 MAX_SAFE = 1 << 53

@@ -112,7 +112,7 @@ class DatabaseContents(Contents):
 
     @property
     def _directory(self) -> str:
-        """Where the database is, with the names of the directories above it, by which applications tell theirs."""
+        """Where the database is, with the names of the directories above it, by which applications know theirs."""
         directory = posixpath.dirname(self.version.manifest.path)
         return directory if is_remote(directory) else os.path.abspath(directory)
 

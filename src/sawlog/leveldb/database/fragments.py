@@ -64,7 +64,7 @@ STATE_SCHEMA = pa.schema(
 """`rows` and `live`: one row per key that the database would answer with, in key order.
 
 `operation` is `put`, or what else RocksDB keeps: `put_entity`, `put_blob_index` (the value is in a blob file), and
-`merge` for operands, which stand newest first before the value that they are merged into; how, only the database knows.
+`merge` for operands, which come newest first before the value that they are merged into; how, only the database knows.
 """
 HISTORY_SCHEMA = pa.schema(
     [

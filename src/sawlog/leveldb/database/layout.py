@@ -31,7 +31,7 @@ BLOB_CHECKSUM = Number(28, 4)
 BLOB_RECORD_HEADER = BLOB_CHECKSUM.end
 
 VALUE_FOOTER_SIZE = 38
-"""Of a blob file of Pebble's; the fields stand at these places in it."""
+"""Of a blob file of Pebble's; the fields are at these places in it."""
 VALUE_FOOTER_CHECKSUM = Number(0, 4)
 VALUE_INDEX_OFFSET = Number(4, 8)
 VALUE_INDEX_SIZE = Number(12, 8)

@@ -191,7 +191,7 @@ BATCH_ROWS = 64 << 10
 _PICKED_BYTES = 16 << 20
 """Bytes of values that are picked for a batch."""
 LONG = 1024
-"""So many entries that stand together are delivered as they stand."""
+"""So many entries that are next to each other are delivered as a slice."""
 _DELETES = ("delete", "single_delete", "delete_sized")
 
 
@@ -291,7 +291,7 @@ class MergedEntries:
             yield self._batch(numbers[first:last], live[first:last], schema, of_run)
 
     def _stretches(self, numbers: NDArray[np.int64]) -> Iterator[tuple[int, int]]:
-        """Where to cut: entries that stand together in a batch are left together, if they are many."""
+        """Where to cut: entries next to each other in a batch are left together, if they are many."""
         places = np.searchsorted(self._starts, numbers, "right") - 1
         cuts = np.flatnonzero((np.diff(numbers) != 1) | (np.diff(places) != 0)) + 1
         edges = np.concatenate([np.zeros(1, np.int64), cuts, np.full(1, len(numbers))])
@@ -338,7 +338,7 @@ class MergedEntries:
         return batch_of(arrays, schema, len(numbers))
 
     def _gather(self, numbers: NDArray[np.int64], names: Sequence[str]) -> pa.RecordBatch:
-        """Entries by their numbers: a slice where they stand together in a batch, otherwise copied one by one."""
+        """By their numbers: a slice where they are next to each other in a batch, otherwise copies one by one."""
         kinds = pa.schema([STAMPED_SCHEMA.field(name) for name in names])
         if not names or not len(numbers):
             return batch_of_rows([], kinds)

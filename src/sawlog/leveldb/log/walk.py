@@ -263,7 +263,7 @@ class LogRange(FileRange):
         file: The log; its size is where this scan takes the file to end.
         start: A block boundary, or, when `synced`, the end of a complete record.
         end: A block boundary, or the size of the file.
-        synced: Whether a record may start right at `start`; otherwise what is left of an earlier one is passed over.
+        synced: Whether a record may start right at `start`; otherwise what is left of an earlier one is skipped.
         dialect: As in the options, or as the directory says.
     """
 

@@ -104,7 +104,7 @@ class _Appended:
         if is_remote(name):
             raise OptionError(f"{path}: append=True needs a local file; object stores cannot change one in place")
         file = File(name, os.path.getsize(name))
-        # A torn first fragment does not tell whose it is.
+        # A torn first fragment does not say which record it belongs to.
         dialect = resolve_dialect(file, "rocksdb" if options.dialect == "rocksdb" else "auto", storage)
         head = read_head(storage.read(name, 0, PROBE_BYTES), file, dialect, storage)
         if head.compression != layout.Compression.NONE:

@@ -242,7 +242,7 @@ def _live(files: Sequence[File], storage: Storage) -> list[File]:
         if not file.explicit:
             directories.setdefault(posixpath.dirname(file.path), []).append(file)
     for directory, manifests in directories.items():
-        chosen.append(live_manifest(manifests, storage.files_in(directory or ".", anew=False), storage))
+        chosen.append(live_manifest(manifests, storage.files_in(directory or ".", fresh=False), storage))
     return chosen
 
 

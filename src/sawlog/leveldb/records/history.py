@@ -49,7 +49,7 @@ _REFUSED = frozenset(
 )
 """Broken batches within intact records no mode lets pass; of the first two, RocksDB's answer cannot be known."""
 _QUIET = frozenset(kind.name.lower() for kind in (Kind.CHECKSUM_MISMATCH, Kind.BAD_LENGTH, Kind.FOREIGN_FRAGMENT))
-"""What may stand where a recycled log ends."""
+"""What may be where a recycled log ends."""
 
 
 class Replay:
@@ -57,7 +57,7 @@ class Replay:
 
     Args:
         mode: RocksDB's `WALRecoveryMode`.
-        findings: Where rows are counted, and damage that is passed over.
+        findings: Where rows are counted, and damage that is skipped.
     """
 
     def __init__(self, mode: RecoveryMode, findings: Findings) -> None:
@@ -138,7 +138,7 @@ def _kind_at(log: WriteRange, tail: Tail) -> int:
 
 
 class _Skipping(Findings):
-    """A ledger for the mode that passes over damage, but for what no mode does."""
+    """Findings for the mode that skips damage, but for what no mode skips."""
 
     __slots__ = ()
 
@@ -177,7 +177,7 @@ _FOLD_BYTES = 256 << 20
 _ORDER = ("_batch", "_place")
 """Columns by which operations take effect: the sequence number of their batch, then their place in the logs.
 
-The numbers within a batch do not tell: databases with write-prepared transactions count one per batch, so that those of
+The numbers within a batch do not say: databases with write-prepared transactions count one per batch, so that those of
 a batch reach into those of the next ones.
 """
 _BEGINS = ("begin_prepare", "begin_persisted_prepare", "begin_unprepare")

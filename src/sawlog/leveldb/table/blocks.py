@@ -53,7 +53,7 @@ class BlockRules:
         longest: Bytes that a block may expand to.
         dictionary: What codecs were given before each block of entries.
         foreign: Whether codes of compression are an application's own.
-        embedded: Whether values may stand between blocks, see `addresses.EmbeddedLayer`.
+        embedded: Whether values may be between blocks, see `addresses.EmbeddedLayer`.
     """
 
     dialect: Dialect

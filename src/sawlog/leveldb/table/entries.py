@@ -105,7 +105,7 @@ IN_WINDOW = 1
 IN_SCRATCH = 2
 
 EVENT = record_type("kind", "block", "one", "two", "row")
-"""Damage: its kind, the number of the block, two numbers that explain it, and how many rows stand before it."""
+"""Damage: its kind, the number of the block, two numbers that explain it, and how many rows are before it."""
 
 
 class Take(NamedTuple):
@@ -353,7 +353,7 @@ def _keep_key(rows: Any, before: Any, held: Any, least: Any, trailer: Any) -> No
 
 @always_inlined
 def _put_shared(target: Any, keys: Any, before: Any, shared: Any, held: Any, trailer: Any) -> None:
-    """Put what a key shares with the one at `before`, of which `held` bytes stand there still."""
+    """Put what a key shares with the one at `before`, of which `held` bytes are still there."""
     if before != keys:
         if shared <= _SHORT:
             copy_32(target, keys, target, before)

@@ -221,7 +221,7 @@ COMPRESSION = b"rocksdb.compression"
 GLOBAL_SEQUENCE_SIZE = 8
 COLUMN_FAMILY = b"rocksdb.column.family.name"
 EMBEDDED_VALUES = b"rocksdb.embedded.blob.stats"
-"""Values stand between the blocks of entries, each with the trailer of a block; entries lead to them."""
+"""Values are between the blocks of entries, each with the trailer of a block; entries lead to them."""
 SAME_FILE = 0
 """The number of the file in the address of such a value."""
 STAMPS_KEPT = b"rocksdb.user.defined.timestamps.persisted"

@@ -104,7 +104,7 @@ SPARED = "spared by filters"
 def block_bounds(table: TableMap, projection: Projection) -> tuple[int, int]:
     """The numbers of the first data block that may hold matching keys, and of the first one after.
 
-    Separators tell only where blocks are held to them, and where timestamps are no part of the keys.
+    Separators prove something only where blocks are held to them, and where timestamps are no part of the keys.
     """
     count = len(table.handles)
     bounds = table.bounds

@@ -408,7 +408,7 @@ class SharedMap:
         self._lock = threading.Lock()
 
     def get(self, read: Callable[[], TableMap]) -> TableMap:
-        """The map; the first one who asks reads it."""
+        """The map, read when it is first asked for."""
         with self._lock:
             if self.found is None:
                 self.found = read()
@@ -423,7 +423,7 @@ class TableRange(FileRange):
         file: The table.
         start: A file offset.
         end: A file offset, or the size of the file.
-        pruned: Whether blocks that filters on the key exclude may be passed over.
+        pruned: Whether blocks that filters on the key exclude may be skipped.
         map: The map that the ranges of the table share in this process; other processes read it again.
     """
 

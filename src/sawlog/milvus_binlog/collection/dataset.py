@@ -152,7 +152,7 @@ class CollectionContents(Contents):
 
     @cached_property
     def fields(self) -> tuple[Field, ...]:
-        """The user's fields: of the schema given, of the metadata, or as the files tell."""
+        """The user's fields: of the schema given, of the metadata, or as the files show them."""
         if self._options.schema is not None:
             return self._completed(user_schema(self._options.schema, self._scan.storage)[1])
         meta = self.collection.meta
@@ -433,7 +433,7 @@ class CollectionContents(Contents):
         return facts
 
     def look(self, request: Request) -> None:
-        """Ask the times of batches that only their files tell, and the statistics of keys."""
+        """Read the times of batches that only their files hold, and the statistics of keys."""
         storage = self.scan.storage
         everything = time_bounds(request.projection.query, layout.MAX_TSO - 1)
         for segment in self._selection.every:

@@ -120,7 +120,7 @@ class BatchFragment(Fragment):
                 try:
                     yield from join.batches()
                 except UnreadableError:
-                    lost = join.settle()
+                    lost = join.resolve()
                     if lost is None:
                         raise
                     if findings.on_damage != "fail":
@@ -249,7 +249,7 @@ class _Join:
         while self._position < rows:
             yield from self._step(min(step, rows - self._position), wanted, streams)
 
-    def settle(self) -> Damage | None:
+    def resolve(self) -> Damage | None:
         """Find the rows of which a value is lost, which `batches` leaves out from here on.
 
         Returns:
@@ -257,7 +257,7 @@ class _Join:
         """
         found: list[tuple[int, Damage]] = []
         for one, held, payload, start in self._payloads(self.wanted):
-            lost = payload.settle(held.index, one)
+            lost = payload.resolve(held.index, one)
             if lost:
                 row = start + min(lost[0].first, payload.rows - 1)
                 self.first_lost[held.path] = min(row, self.first_lost.get(held.path, row))
@@ -288,7 +288,7 @@ class _Join:
     def wanted(self) -> dict[str, Field]:
         """The fields to read: those of the schema, and those that decide which rows survive.
 
-        Who only counts or checks reads what is delivered otherwise, so that both meet the same damage.
+        Reads what is delivered otherwise for counts and checks, too, so that all of them find the same damage.
         """
         shared = self._shared
         names = self._schema.names or self._fragment.projection.decoded.names
@@ -418,7 +418,7 @@ class _Join:
         return reduce(np.bitwise_and, masks) if masks else np.ones(count, np.uint8)
 
     def report_deletes(self) -> None:
-        """Tell, once, what is wrong with the delta logs that the batch answers for, though none of its rows be read."""
+        """Report, once, what is wrong with the delta logs that the batch answers for, even if no row of it is read."""
         shared = self._shared
         if self._reported or self._findings.on_damage == "fail" or shared.raw or shared.primary is None:
             return
@@ -469,7 +469,7 @@ class _Join:
             raise self._unreadable(field, f"from row {self._position} on: {error}", kind_of(error)) from None
 
     def _unreadable(self, field: Field, detail: str, kind: Kind) -> UnreadableError:
-        """What to raise for values of a field, about the event that the rows at hand begin in."""
+        """What to raise for values of a field, about the event that the current rows begin in."""
         stored = self._opened[field.id]
         ends = list(accumulate(payload.rows for payload in stored.payloads))
         place = min(bisect_right(ends, stored.first + self._position), len(ends) - 1)

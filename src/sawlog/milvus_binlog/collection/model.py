@@ -255,13 +255,13 @@ class Collection:
         known = {id: one for id, one in visible.items() if not one.deletes_only}
         older = {id: [source for source in one.sources if source < id] for id, one in known.items()}
         open = list(known.keys() - {source for sources in older.values() for source in sources})
-        met: set[int] = set()
+        seen: set[int] = set()
         chosen: set[int] = set()
         while open:
             id = open.pop()
-            if id in met:
+            if id in seen:
                 continue
-            met.add(id)
+            seen.add(id)
             if older[id] and all(one in known and not known[one].missing_logs() for one in older[id]):
                 open += older[id]
             else:

@@ -65,7 +65,7 @@ class _Found:
         if directory not in self._known:
             self._known[directory] = {}
             with suppress(FileNotFoundError, NotADirectoryError):
-                there = self._storage.files_in(directory, anew=False)
+                there = self._storage.files_in(directory, fresh=False)
                 self._known[directory] = {file.path: file for file in there}
         return self._known[directory].get(path)
 

@@ -276,7 +276,7 @@ class DeltaLogs:
         return _every(self, strict=strict)
 
     def report(self, files: Iterable[File], findings: Findings) -> None:
-        """Tell what is wrong with those of them that the caller answers for; others did or will answer for the rest."""
+        """Report what is wrong with those of them that the caller answers for; others answer for the rest."""
         for file in self.files:
             if file in files:
                 quiet = Findings("skip", drained=True)

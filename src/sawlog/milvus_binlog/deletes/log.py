@@ -130,7 +130,7 @@ def _columns(payload: Payload, bad: list[tuple[int, str]]) -> Iterator[tuple[pa.
 
 
 def _places(payload: Payload) -> tuple[int, int]:
-    """Where keys and timestamps stand: by field id where there are any, else by name, else in order."""
+    """Where keys and timestamps are: by field id where there are any, else by name, else in order."""
     ids = [(field.metadata or {}).get(layout.FIELD_ID_KEY) for field in payload.schema]
     names = payload.schema.names
     if b"0" in ids and b"1" in ids:

@@ -164,7 +164,7 @@ class Etcd:
         return found
 
     def _dropped(self, collection: int, partition: int) -> int:
-        """When a partition was dropped, as far as the keys tell; 0 where they do not."""
+        """When a partition was dropped, as far as the keys show; 0 where they do not."""
         for since, value in self._history.get(f"root-coord/partitions/{collection}/{partition}", ()):
             if value == _TOMBSTONE or PartitionInfo(value, f"partition {partition}").state not in _ALIVE:
                 return since
@@ -176,7 +176,7 @@ class Etcd:
         return min((one.dropped_at for one in segments if one.partition == partition and one.dropped_at), default=0)
 
     def _every_partition(self, collection: int) -> dict[int, str]:
-        """All partitions that there ever were, as far as the keys tell."""
+        """All partitions that there ever were, as far as the keys show."""
         found: dict[int, str] = {}
         for key in self._now.keys() | self._history.keys():
             values = [value for _, value in self._history.get(key, ())] + [self._now.get(key, _TOMBSTONE)]

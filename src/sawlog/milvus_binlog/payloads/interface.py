@@ -142,14 +142,14 @@ class PayloadWriter:
             raise SchemaError(f"{len(flat)} values are no {type.name}s of {dim} dimensions")
         if self._field.dim not in (0, dim):
             raise SchemaError(f"vectors of {dim} dimensions in a payload of {self._field.dim}")
-        self._settle_dim(dim)
+        self._resolve_dim(dim)
         if type is DataType.BinaryVector:
             slots = pa.Array.from_buffers(pa.binary(width), len(flat) // width, [None, pa.py_buffer(flat)])
             self._append(slots)
             return
         self._append(pa.FixedSizeListArray.from_arrays(fixed_array(pa.from_numpy_dtype(flat.dtype), flat), dim))
 
-    def _settle_dim(self, dim: int) -> None:
+    def _resolve_dim(self, dim: int) -> None:
         from dataclasses import replace
 
         self._field = replace(self._field, dim=dim)
@@ -160,7 +160,7 @@ class PayloadWriter:
         if self._bytes is not None:
             raise SchemaError("the payload is finished; nothing can be added to it")
         if self._field.type in VECTOR_ELEMENTS and not self._field.dim and pa.types.is_fixed_size_list(array.type):
-            self._settle_dim(array.type.list_size)
+            self._resolve_dim(array.type.list_size)
         if self._field.type in _VECTORS and not self._field.dim:
             raise SchemaError(f"a {self._field.type.name} payload needs its dimensions: give dim")
         self._columns.append(encode(self._field, array, len(self)))
@@ -184,11 +184,11 @@ class PayloadReader:
 
     def __init__(self, type: int | str, data: bytes, *, element: int | str | None = None) -> None:
         from sawlog.milvus_binlog.columns import decode
-        from sawlog.milvus_binlog.payloads.stored import settle
+        from sawlog.milvus_binlog.payloads.stored import resolve
 
         arrays, stored = _read(data)
         elements = data_type(element) if element is not None else DataType.None_
-        self._field = settle(Field(-1, "payload", data_type(type), element=elements, nullable=True), stored, arrays)
+        self._field = resolve(Field(-1, "payload", data_type(type), element=elements, nullable=True), stored, arrays)
         if self._field.type in _VECTORS and not self._field.dim:
             raise SchemaError(f"the payload holds {stored.type}; expected {self._field.type.name}")
         decoded = [decode(self._field, array) for array in arrays]

@@ -464,7 +464,7 @@ def checked_pages(
         base: Where the Parquet file begins in it.
         chunk: The column chunk; the footer was checked.
         max_page: Bytes that a decompressed page may have; `None`: what its compressed bytes justify.
-        any_size: Whether pages that claim more are taken, too: who decodes them checks each of them.
+        any_size: Whether pages that claim more are taken, too: the caller that decodes them checks each of them.
 
     Raises:
         ParquetError: For a broken page header, a page that is too large, and pages that are not decoded.

@@ -127,7 +127,7 @@ class Payload:
         """The values of a top-level column, in arrays of at most `batch_rows`, to which nobody else holds on.
 
         Raises:
-            UnreadableError: When a page cannot be decoded. After `settle` there is something for each value that is
+            UnreadableError: When a page cannot be decoded. After `resolve` there is something for each value that is
                 lost, instead.
         """
         batch_rows = min(batch_rows, self.row_limit(index))
@@ -135,7 +135,7 @@ class Payload:
             yield from _salvaged(self, index, self._lost[index], batch_rows)
             return
         groups = list(range(len(self.footer.groups)))
-        # By position: names may stand twice.
+        # By position: names may come twice.
         leaves = self.leaves(index)
         try:
             batches = self._decode(self.reader.iter_batches, batch_rows, groups, leaves, use_threads=False)
@@ -149,7 +149,7 @@ class Payload:
             self._refused[index] = error.damage
             raise
 
-    def settle(self, index: int, field: Field | None) -> list[_Lost]:
+    def resolve(self, index: int, field: Field | None) -> list[_Lost]:
         """Which rows of a column are lost, in order, page by page; from here on its values are read so.
 
         Args:
@@ -169,7 +169,7 @@ class Payload:
         return self._lost[index]
 
     def lost(self, index: int) -> list[_Lost]:
-        """What `settle` found to be lost of a column."""
+        """What `resolve` found to be lost of a column."""
         return self._lost.get(index, [])
 
     def _least_limit(self, index: int) -> int:
@@ -226,7 +226,7 @@ class Payload:
 
     @property
     def held(self) -> bool:
-        """Whether its pages are at hand: in a local file, or fetched at once."""
+        """Whether its pages are there: in a local file, or fetched at once."""
         return not is_remote(self.path) or self._extent.length <= MOST_HELD
 
     def holds_vectors(self, index: int) -> bool:
@@ -463,7 +463,7 @@ def zipped(
             yield arrays, keep
             start += len(keep)
     except UnreadableError:
-        lost = [some for at, one in fields for some in payload.settle(at, one)]
+        lost = [some for at, one in fields for some in payload.resolve(at, one)]
         if not lost:
             raise
         yield from _zipped(payload, fields, _sound_rows(lost, payload.rows), start, most)

@@ -39,19 +39,19 @@ def stored_fields(payload: Payload, descriptor: Descriptor | None, id: int) -> l
         id: The field's id, where there is a descriptor.
 
     Raises:
-        UnreadableError: When the payload does not tell.
+        UnreadableError: When the payload does not say.
     """
     if descriptor is None:
         fields = []
         for at, stored in enumerate(payload.schema):
             field = bare_field(stored, at)
-            fields.append(settle(field, stored, _peek(payload, at) if field.type is DataType.FloatVector else []))
+            fields.append(resolve(field, stored, _peek(payload, at) if field.type is DataType.FloatVector else []))
         return fields
     if not payload.schema:
         raise payload.unreadable("the payload has no column")
     field = described_field(descriptor, id)
     values = _peek(payload, 0) if field.type is DataType.Array else []
-    return [settle(field, payload.schema.field(0), values)]
+    return [resolve(field, payload.schema.field(0), values)]
 
 
 def described_field(descriptor: Descriptor, id: int) -> Field:
@@ -108,7 +108,7 @@ def _is_bytes(kind: pa.DataType) -> bool:
     return any(test(kind) for test in tests)
 
 
-def settle(field: Field, stored: pa.Field, values: Sequence[pa.Array] = ()) -> Field:
+def resolve(field: Field, stored: pa.Field, values: Sequence[pa.Array] = ()) -> Field:
     """Complete a field by how it is stored.
 
     Args:

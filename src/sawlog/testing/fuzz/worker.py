@@ -59,7 +59,7 @@ def _confine() -> None:
 
 
 def _resident(*, reset: bool = False) -> int:
-    """The most memory that was resident since the last reset; 0 where the system does not tell."""
+    """The most memory that was resident since the last reset; 0 where the system does not say."""
     with contextlib.suppress(OSError):
         if reset:
             with open("/proc/self/clear_refs", "w", encoding="ascii") as file:
