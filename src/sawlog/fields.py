@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 from sawlog.varints import decode_varints
 
 if TYPE_CHECKING:
-    from sawlog.chain.layout import Number
+    from sawlog.chain.layout import Number, Slice
 
 _VARINT_BYTES = 10
 _CONTINUED = 0x80
@@ -127,3 +127,13 @@ def numbers(data: bytes, base: int, at: int, places: Mapping[str, Number], use: 
             value = number.of(data, at - base)
             shown = hex(value) if "checksum" in name else f"{value:,}"
             yield Part(name, at + number.offset, number.size, shown, use=use)
+
+
+def slice_parts(
+    name: str, kind: Slice, data: bytes, base: int, start: int, show: Callable[[bytes], str]
+) -> Iterator[Part]:
+    """The length of the value at `start` of some bytes from `base` on, and the value, if it has any bytes."""
+    begin, end = kind.ends(data, start)
+    yield Part(f"{name}: length", base + start, begin - start, f"{end - begin:,}")
+    if end > begin:
+        yield Part(name, base + begin, end - begin, show(data[begin:end]))

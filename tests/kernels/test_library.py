@@ -24,7 +24,7 @@ from sawlog.deephaven_table.kernels import reaches
 from sawlog.errors import InternalError
 from sawlog.filodb_record.kernels.payloads import valid_ends
 from sawlog.kernels import build, native
-from sawlog.kernels.gather import gather_slices
+from sawlog.kernels.columns import gather_slices
 from sawlog.kernels.jit import Kernel
 from sawlog.map import kernels as map_kernels
 from tests.sealed import sealed
@@ -54,7 +54,7 @@ def table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str,
     }
     (tmp_path / "kernels.so").touch()
     monkeypatch.setattr(native, "folder", lambda package: str(tmp_path))
-    monkeypatch.setattr(native, "_table", lambda package: found)
+    monkeypatch.setattr(native, "table_of", lambda package: found)
     native.misfit.cache_clear()
     native.library.cache_clear()
     yield found
@@ -216,14 +216,14 @@ def test_the_library_holds_every_kernel_and_refers_to_the_c_library_alone() -> N
 @NEEDS_LIBRARY
 def test_where_arrays_lie_otherwise_in_memory_python_reads_them(monkeypatch: pytest.MonkeyPatch) -> None:
     library = native.Library()
-    assert library._reader is not None
-    monkeypatch.setattr(native, "_HEAD", native._HEAD + 8)
-    assert not native.reads_objects(library._reader)
-    monkeypatch.setattr(library, "_reader", None)
-    ends, out = np.array([0, 0], np.int32), np.zeros(3, np.uint8)
+    assert library.reader is not None
+    monkeypatch.setattr(native, "HEAD_BYTES", native.HEAD_BYTES + 8)
+    assert not native.reads_objects(library.reader)
+    monkeypatch.setattr(library, "reader", None)
+    ends, out = np.zeros(2, np.int32), np.zeros(3, np.uint8)
     entry = library.entry(gather_slices.signature)
     data = np.frombuffer(b"abcdef", np.uint8)
-    entry(data, np.array([2], np.int64), np.array([3], np.int64), out, ends)
+    entry(data, np.array([2], np.int64), np.array([3], np.int64), out, ends.view(np.uint8))
     assert (bytes(out), ends.tolist()) == (b"cde", [0, 3])
 
 

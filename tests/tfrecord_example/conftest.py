@@ -42,11 +42,11 @@ def _forget() -> None:
     for name in [one for one in sys.modules if one.partition(".")[0] == PACKAGE]:
         del sys.modules[name]
     for known in (
-        recognition._load,
+        recognition.load,
         recognition.formats,
         recognition.get_format,
         native.root,
-        native._table,
+        native.table_of,
         native.misfit,
         native.library,
     ):

@@ -146,7 +146,7 @@ kernels.sound(head_window(bytes(12), 12), 0, None, None)
 def test_a_library_made_with_another_sawlog_is_not_called(module: str, monkeypatch: pytest.MonkeyPatch) -> None:
     table = json.loads((Path(native.folder(PACKAGE)) / native.TABLE).read_text("utf-8"))
     table["definitions"][f"sawlog/{module}.py"] |= {"file": "0", "digest": "0"}
-    monkeypatch.setattr(native, "_table", {PACKAGE: table, native.SAWLOG: native._table(native.SAWLOG)}.get)
+    monkeypatch.setattr(native, "table_of", {PACKAGE: table, native.SAWLOG: native.table_of(native.SAWLOG)}.get)
     native.misfit.cache_clear()
     try:
         assert native.misfit(PACKAGE) == f"the library of kernels was made from another sawlog/{module}.py"

@@ -103,6 +103,30 @@ class Scalar:
         return "null" if self.is_null(stored) else str(self.of(stored))
 
 
+@dataclass(frozen=True, slots=True)
+class Slice:
+    """A type of column whose values are bytes after their length.
+
+    Attributes:
+        length: The length, counted from its own first byte.
+    """
+
+    length: Number
+
+    def ends(self, thing: Any, start: int = 0) -> tuple[int, int]:
+        """Where the value at `start` of a thing begins and ends. They hold its length; its end may be past theirs."""
+        begin = start + self.length.end
+        return begin, begin + self.length.of(thing, start)
+
+    def encode(self, value: bytes) -> bytes:
+        """A value as it is stored.
+
+        Raises:
+            OverflowError: When it is too long.
+        """
+        return self.length.encode(len(value)) + value
+
+
 def places(packed: Struct, *names: str) -> dict[str, Number]:
     """The numbers of a struct without padding, by name, in their order."""
     order, kinds = packed.format[0], re.findall(r"\d*[a-z]", packed.format, re.IGNORECASE)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import posixpath
-import struct
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -29,7 +28,7 @@ if TYPE_CHECKING:
 
 OUT_BYTES = 2 << 20
 """Bytes laid out before they are written, at least."""
-PIECE_ROWS = 64 << 10
+_PIECE_ROWS = 64 << 10
 SINGLE_FLAGS = (layout.SINGLE, layout.SINGLE, layout.SINGLE)
 """Flags of the first row, of those between, and of the last one."""
 
@@ -127,8 +126,8 @@ class Encoder:
         """
         assert self._ready
         first, middle, last = flags
-        for start in range(0, batch.num_rows, PIECE_ROWS):
-            piece = batch.slice(start, PIECE_ROWS)
+        for start in range(0, batch.num_rows, _PIECE_ROWS):
+            piece = batch.slice(start, _PIECE_ROWS)
             begins, ends = start == 0, start + piece.num_rows == batch.num_rows
             if piece.num_rows == 1 and begins and ends:
                 chosen = (first, middle, last)
@@ -250,7 +249,7 @@ class Encoder:
             raise SchemaError(f"column {column.name!r}: constant {value!r}: {error}") from error
         if column.width == 0:
             data = b"" if piece.data is None else piece.data[piece.values[0] : piece.values[1]].tobytes()
-            return struct.pack(">i", len(data)) + data
+            return layout.VALUE.encode(data)
         return piece.values[:1].tobytes()[::-1]
 
     def _check_constants(self, batch: pa.RecordBatch) -> None:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import struct
 import zlib
 from collections.abc import Iterator
+from functools import partial
 from typing import TYPE_CHECKING
 
 from sawlog.deephaven.types import LogType
 from sawlog.deephaven_log import layout
 from sawlog.deephaven_log.layout import HeaderRecord
-from sawlog.fields import Part
+from sawlog.fields import Part, slice_parts
 
 if TYPE_CHECKING:
     from sawlog.deephaven_log.header import Header, LogColumn
@@ -76,12 +77,8 @@ def _row(data: bytes, at: int, body: int, header: Header) -> Iterator[Part]:
             )
             here += column.width
             continue
-        length = int.from_bytes(data[here : here + layout.COUNT_SIZE], "big", signed=True)
-        yield Part(f"{column.name}: length", at + here, layout.COUNT_SIZE, f"{length:,}")
-        here += layout.COUNT_SIZE
-        if length > 0:
-            yield Part(column.name, at + here, length, _text(column, data[here : here + length]))
-            here += length
+        yield from slice_parts(column.name, layout.VALUE, data, at, here, partial(_text, column))
+        here = layout.VALUE.ends(data, here)[1]
 
 
 def _text(column: LogColumn, stored: bytes) -> str:

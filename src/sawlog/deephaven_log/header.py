@@ -376,5 +376,4 @@ def _record(kind: int, payload: bytes) -> bytes:
 
 
 def _string(text: str, charset: str = "UTF-8") -> bytes:
-    data = encode_string(text, charset)
-    return struct.pack(">i", len(data)) + data
+    return layout.VALUE.encode(encode_string(text, charset))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from enum import IntEnum, IntFlag
 
-from sawlog.chain.layout import Scalar
+from sawlog.chain.layout import Number, Scalar, Slice
 from sawlog.deephaven.types import BY_LOG, LogType
 
 MAGIC = 0xDB1AA1DB
@@ -32,6 +32,8 @@ MAX_HEADER_SIZE = 64 << 20
 
 COUNT_SIZE = 4
 """Counts, lengths and codes are i32."""
+VALUE = Slice(Number(0, COUNT_SIZE, big=True))
+"""Strings and blobs."""
 NULL_LENGTH = -(1 << 31)
 """Length of a constant string or blob that is null; nothing follows it."""
 

@@ -159,7 +159,7 @@ def without(header: Header, body: bytes, places: Sequence[int]) -> bytes:
             continue
         length = column.width
         if not length:
-            length = layout.COUNT_SIZE + int.from_bytes(body[position : position + layout.COUNT_SIZE], "big")
+            length = layout.VALUE.ends(body, position)[1] - position
         if place in places:
             presence[byte] ^= 1 << bit
         else:

@@ -18,7 +18,7 @@ from sawlog.deephaven.types import FIXED, NUMBERS, ColumnType, Type, is_text
 from sawlog.deephaven_table.kernels import holds
 from sawlog.deephaven_table.layout import EMPTY_STRING
 from sawlog.errors import SchemaError
-from sawlog.kernels.gather import gather_slices
+from sawlog.kernels.columns import gather_slices
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -68,7 +68,6 @@ class ElementPlace(Place):
     ends: Any
 
     def error(self, at: int, message: str) -> SchemaError:
-        """See `Place.error`."""
         return SchemaError(
             f"column {self.column!r}, row {self.row + int(self.ends.searchsorted(at, 'right'))}: {message}"
         )
@@ -259,7 +258,7 @@ def gather(ends: NDArray[np.int64], bad: NDArray[np.bool_], data: Bytes, base: i
     starts = np.where(bad, 0, ends[:-1] - base)
     out = np.zeros(int(lengths.sum()), np.uint8)
     moved = np.zeros(len(ends), np.int32)
-    gather_slices(data, starts, lengths, out, moved)
+    gather_slices(data, starts, lengths, out, moved.view(np.uint8))
     out.flags.writeable = False
     return Slices(out, moved, bad)
 

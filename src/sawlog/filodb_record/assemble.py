@@ -19,7 +19,7 @@ from sawlog.filodb_record.kernels.series import FIXED, PAYLOADS
 from sawlog.filodb_record.layout import HistogramFormat, Kind
 from sawlog.filodb_record.options import ReadOptions
 from sawlog.filodb_record.schemas.record import RecordSchema
-from sawlog.kernels.gather import gathered
+from sawlog.kernels.columns import gathered
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -145,11 +145,11 @@ class Encoder:
         for number, columns in enumerate(orders):
             offsets = self._records[number].record.field_offsets if self._records else (0,)
             for at, (column, offset) in enumerate(zip(columns, offsets, strict=True)):
-                code = c.PUT_PAYLOAD if column.pointer else c.PUT_8 if column.slot_size == 8 else c.PUT_4
-                ops[number, at] = (code, offset, *self._places[column.name][:2])
+                width = c.PAYLOAD if column.pointer else column.slot_size
+                ops[number, at] = (width, offset, *self._places[column.name][:2])
         if self._heads:
-            ops[0, -2] = (c.PUT_2, layout.SCHEMA_ID_OFFSET, *self._places[SCHEMA_ID_COLUMN][:2])
-            ops[0, -1] = (c.PUT_4, self._records[0].record.slots_end, *self._places[HASH_COLUMN][:2])
+            ops[0, -2] = (layout.SCHEMA_ID_SIZE, layout.SCHEMA_ID_OFFSET, *self._places[SCHEMA_ID_COLUMN][:2])
+            ops[0, -1] = (layout.HASH_SIZE, self._records[0].record.slots_end, *self._places[HASH_COLUMN][:2])
         return ops
 
     def _finish_heads(self, batch: pa.RecordBatch, hashes: NDArray[np.uint64], arena: NDArray[np.uint8]) -> None:
@@ -166,6 +166,7 @@ class Encoder:
                 f"column {self._prefix + SCHEMA_ID_COLUMN!r}, row {self._first_row + row}: {found} is no schema ID;"
                 f" expected 0 to {layout.MAX_SCHEMA_ID}"
             )
+        identities.view(np.uint16)[:rows] = identities
         if HASH_COLUMN not in batch.schema.names:
             stored[:] = hashes
 

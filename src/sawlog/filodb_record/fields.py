@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Iterator
+from functools import partial
 from typing import TYPE_CHECKING
 
 from sawlog.errors import FormatError
-from sawlog.fields import Part
+from sawlog.fields import Part, slice_parts
 from sawlog.filodb_record import layout
 from sawlog.filodb_record.judge import header_length
 from sawlog.filodb_record.maps import iterate
@@ -31,7 +32,7 @@ def parts(source: Source, offset: int, selection: Selection) -> Iterator[Part]:
             yield from _header(data, at)
             at += layout.CONTAINER_HEADER_SIZE
             continue
-        length = int.from_bytes(data[: layout.LENGTH_SIZE], "little")
+        length = layout.LENGTH.of(data)
         wrong = length < layout.SMALLEST_LENGTH or length > source.size - at - layout.LENGTH_SIZE
         least = f"at least {layout.SMALLEST_LENGTH}, within the container"
         yield Part("length", at, layout.LENGTH_SIZE, f"{length:,}", least if wrong else "")
@@ -46,17 +47,15 @@ def parts(source: Source, offset: int, selection: Selection) -> Iterator[Part]:
 
 
 def _header(data: bytes, at: int) -> Iterator[Part]:
-    length = int.from_bytes(data[: layout.LENGTH_SIZE], "little")
-    yield Part("container length", at, layout.LENGTH_SIZE, f"{length:,}", use="header")
+    yield Part("container length", at, layout.LENGTH_SIZE, f"{layout.LENGTH.of(data):,}", use="header")
     yield Part("version", at + layout.VERSION_WORD.offset, 4, str(layout.VERSION), use="header")
-    stored = data[layout.TIMESTAMP.offset : layout.CONTAINER_HEADER_SIZE]
-    yield Part("timestamp", at + layout.TIMESTAMP.offset, 8, _time(int.from_bytes(stored, "little")), use="header")
+    yield Part("timestamp", at + layout.TIMESTAMP.offset, 8, _time(layout.TIMESTAMP.of(data)), use="header")
 
 
 def _record(data: bytes, at: int, selection: Selection) -> Iterator[Part]:
     found = selection.layouts[0] if selection.plain else None
     if not selection.plain:
-        number = int.from_bytes(data[layout.SCHEMA_ID_OFFSET :][: layout.SCHEMA_ID_SIZE], "little")
+        number = layout.SCHEMA_ID.of(data)
         found = next((one for one in selection.layouts if one.schema_id == number), None)
         named = f"{number}, {found.name}" if found is not None else str(number)
         wrong = "" if found is not None or number in selection.known else "a known schema"
@@ -79,23 +78,20 @@ def _record(data: bytes, at: int, selection: Selection) -> Iterator[Part]:
 def _payloads(data: bytes, at: int, record: RecordSchema) -> Iterator[Part]:
     """The variable area: the payloads that pointers lead to, each after its length."""
     led = [
-        (int.from_bytes(data[start : start + layout.POINTER_SIZE], "little"), number)
+        (layout.POINTER.of(data, start), number)
         for number, (column, start) in enumerate(zip(record.columns, record.field_offsets, strict=True))
         if column.pointer
     ]
     here = record.variable_area_start
     for start, number in sorted(led):
-        length = int.from_bytes(data[start : start + layout.PAYLOAD_LENGTH_SIZE], "little")
-        body = start + layout.PAYLOAD_LENGTH_SIZE
-        if start < here or body + length > len(data):
+        _, end = layout.PAYLOAD.ends(data, start)
+        if start < here or end > len(data):
             break
         if start > here:
             yield Part("unused", at + here, start - here)
         column = record.columns[number]
-        yield Part(f"{column.name}: length", at + start, layout.PAYLOAD_LENGTH_SIZE, f"{length:,}")
-        if length:
-            yield Part(column.name, at + body, length, _text(column.type, data[body : body + length], record))
-        here = body + length
+        yield from slice_parts(column.name, layout.PAYLOAD, data, at, start, partial(_text, column.type, record=record))
+        here = end
     if len(data) > here:
         yield Part("payloads", at + here, len(data) - here)
 
@@ -113,7 +109,7 @@ def _text(kind: layout.ColumnType, payload: bytes, record: RecordSchema) -> str:
 
 def _slot(kind: layout.ColumnType, stored: bytes) -> str:
     if kind not in layout.SCALARS:
-        return f"payload at byte {int.from_bytes(stored, 'little')} of the record"
+        return f"payload at byte {layout.POINTER.of(stored)} of the record"
     scalar = layout.SCALARS[kind]
     return _time(scalar.of(stored)) if kind == "ts" else scalar.shown(stored)
 

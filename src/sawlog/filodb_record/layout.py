@@ -10,7 +10,7 @@ from typing import Literal
 
 import pyarrow as pa
 
-from sawlog.chain.layout import Number, Scalar
+from sawlog.chain.layout import Number, Scalar, Slice
 
 ColumnType = Literal["int", "long", "double", "ts", "string", "map", "hist", "br"]
 
@@ -22,12 +22,14 @@ SCALARS: dict[str, Scalar] = {
 }
 """How values are stored in the fixed area; slots are not aligned. Those of other types are pointers."""
 POINTER_SIZE = 4
-"""u32, into the variable area."""
+POINTER = Number(0, POINTER_SIZE)
+"""Into the variable area."""
 
 # Records.
 LENGTH_SIZE = 4
 LENGTH = Number(0, LENGTH_SIZE)
 """Bytes of the record, or of the container, after this field; padding of records not counted."""
+RECORD = Slice(LENGTH)
 SCHEMA_ID_OFFSET = 4
 SCHEMA_ID_SIZE = 2
 SCHEMA_ID = Number(SCHEMA_ID_OFFSET, SCHEMA_ID_SIZE)
@@ -38,15 +40,17 @@ HASH_SIZE = 4
 ALIGNMENT = 4
 """Records begin at multiples of this, counted from the start of their container."""
 PAYLOAD_LENGTH_SIZE = 2
-"""u16 in front of every payload of the variable area."""
+PAYLOAD = Slice(Number(0, PAYLOAD_LENGTH_SIZE))
+"""Every payload of the variable area, and every value of a map."""
 MAX_PAYLOAD = 0xFFFF
 
 # Maps.
 PREDEFINED_FLAG = 0xC0
 """A key byte from here on is a predefined key; its low six bits say which. Below, it is the length of the key."""
+MAP_KEY = Slice(Number(0, 1))
+"""Every other key of a map."""
 MAX_PREDEFINED_KEYS = 64
 MAX_KEY = PREDEFINED_FLAG - 1
-MAP_VALUE_LENGTH_SIZE = 2
 
 # Hashes.
 HASH_SEED = 0x9747B28C

@@ -25,7 +25,7 @@ def encode_entry(key: bytes, value: bytes, predefined: Sequence[bytes]) -> bytes
     if len(value) > layout.MAX_PAYLOAD:
         raise SchemaError(f"map value of key {key!r}: {len(value)} bytes; a value has at most {layout.MAX_PAYLOAD}")
     code, rest = (layout.PREDEFINED_FLAG | predefined.index(key), b"") if key in predefined else (len(key), key)
-    return bytes((code,)) + rest + len(value).to_bytes(layout.MAP_VALUE_LENGTH_SIZE, "little") + value
+    return bytes((code,)) + rest + layout.PAYLOAD.encode(value)
 
 
 def entries_of(labels: Mapping[str, str], predefined: Sequence[bytes], order: Callable[[str], bytes]) -> list[bytes]:
@@ -53,14 +53,10 @@ def iterate(entries: Buffer, predefined: Sequence[bytes]) -> Iterator[tuple[byte
         else:
             key = bytes(view[at : at + code])
             at += code
-        if end - at < layout.MAP_VALUE_LENGTH_SIZE:
+        begin, at = layout.PAYLOAD.ends(view, at) if end - at >= layout.PAYLOAD_LENGTH_SIZE else (at, end + 1)
+        if at > end:
             raise FormatError(f"map: the entry at byte {start} runs over the end at byte {end}")
-        length = int.from_bytes(view[at : at + layout.MAP_VALUE_LENGTH_SIZE], "little")
-        at += layout.MAP_VALUE_LENGTH_SIZE
-        if end - at < length:
-            raise FormatError(f"map: the entry at byte {start} runs over the end at byte {end}")
-        yield key, view[at : at + length]
-        at += length
+        yield key, view[begin:at]
 
 
 class MapEncoder:

@@ -110,15 +110,14 @@ def schema_records(head: bytes, known: Schemas) -> list[bytes]:
 
 def joined(records: Iterable[bytes]) -> bytes:
     """Records as an index holds them: each after its length."""
-    return b"".join(len(record).to_bytes(layout.LENGTH_SIZE, "little") + record for record in records)
+    return b"".join(layout.RECORD.encode(record) for record in records)
 
 
 def split(data: bytes) -> list[bytes]:
     """What `joined` has put together."""
     found, at = [], 0
     while at < len(data):
-        start = at + layout.LENGTH_SIZE
-        at = start + int.from_bytes(data[at:start], "little")
+        start, at = layout.RECORD.ends(data, at)
         found.append(data[start:at])
     return found
 
@@ -141,11 +140,11 @@ def _stretch(view: memoryview) -> Iterator[memoryview]:
     """Adjacent records."""
     at = 0
     while len(view) - at > layout.SCHEMA_ID_OFFSET + layout.SCHEMA_ID_SIZE:
-        size = int.from_bytes(view[at : at + layout.LENGTH_SIZE], "little") + layout.LENGTH_SIZE
-        if size > len(view) - at:
+        _, end = layout.RECORD.ends(view, at)
+        if end > len(view):
             break
-        yield view[at : at + size]
-        at += size + -size % layout.ALIGNMENT
+        yield view[at:end]
+        at += layout.align(end - at)
 
 
 def _schemas_of(records: Iterable[memoryview], known: Schemas) -> Sequence[Schema]:
@@ -162,8 +161,7 @@ def _schemas_of(records: Iterable[memoryview], known: Schemas) -> Sequence[Schem
 
 
 def _schema_id(record: memoryview) -> int:
-    at = layout.SCHEMA_ID_OFFSET
-    return int.from_bytes(record[at : at + layout.SCHEMA_ID_SIZE], "little")
+    return layout.SCHEMA_ID.of(record)
 
 
 def _is_whole(schema: RecordSchema, record: memoryview) -> bool:
@@ -197,7 +195,7 @@ def _fits(schema: RecordSchema, record: memoryview) -> bool:
         for index, column in enumerate(schema.columns):
             if column.pointer:
                 slot = schema.field_offsets[index]
-                if int.from_bytes(record[slot : slot + 4], "little") != at:
+                if layout.POINTER.of(record, slot) != at:
                     return False
                 at += layout.PAYLOAD_LENGTH_SIZE + len(schema.blob(record, index))
     except (FormatError, SchemaError):

@@ -88,7 +88,8 @@ def folder(package: str = SAWLOG) -> str:
 
 
 @functools.cache
-def _table(package: str) -> Mapping[str, Any] | None:
+def table_of(package: str) -> Mapping[str, Any] | None:
+    """The table of the library of a package; None where there is none."""
     try:
         with open(os.path.join(folder(package), TABLE), encoding="utf-8") as file:
             found: Mapping[str, Any] = json.load(file)
@@ -102,7 +103,7 @@ def definitions(package: str = SAWLOG) -> Mapping[str, Any]:
 
     Of each, `names` of definitions that kernels use, the `digest` of these, and that of the `file`.
     """
-    table = _table(package)
+    table = table_of(package)
     found: Mapping[str, Any] = table["definitions"] if table is not None else {}
     return found
 
@@ -139,7 +140,7 @@ def _is_changed(path: str, used: Mapping[str, Any]) -> bool:
 @functools.cache
 def misfit(package: str = SAWLOG) -> str | None:
     """Why the library of a package cannot be used, in one line; None if it can."""
-    table = _table(package)
+    table = table_of(package)
     if table is None or not os.path.exists(os.path.join(folder(package), LIBRARY)):
         return f"this installation of {package} has no library of kernels"
     if table["machine"] != machine() or table["system"] != platform.system():
@@ -186,7 +187,7 @@ class Library:
             raise InternalError(f"{reason}; the extra `jit` brings the compiler of kernels")
         self._loaded = ctypes.CDLL(os.path.join(folder(package), LIBRARY))
         reader = getattr(self._loaded, READER)
-        self._reader = reader if reads_objects(reader) else None
+        self.reader = reader if reads_objects(reader) else None
         self._wide = machine() in WIDE and not lacking(WIDE[machine()])
 
     def entry(self, signature: Signature) -> Any:
@@ -199,7 +200,7 @@ class Library:
         function = next((getattr(self._loaded, name) for name in names if hasattr(self._loaded, name)), None)
         if function is None:
             raise InternalError(f"{signature.name} is not in the library of kernels: SAWLOG_KERNELS=jit compiles it")
-        return Entry(signature, self._reader, function)
+        return Entry(signature, self.reader, function)
 
 
 @functools.cache
@@ -208,7 +209,8 @@ def library(package: str = SAWLOG) -> Library:
     return Library(package)
 
 
-_HEAD = object.__basicsize__
+HEAD_BYTES = object.__basicsize__
+"""Bytes of an object before what its type adds."""
 _CONTIGUOUS, _ALIGNED, _WRITEABLE = 0x1, 0x100, 0x400
 
 
@@ -217,7 +219,7 @@ def reads_objects(reader: Any) -> bool:
     array = np.zeros((2, 3), np.int16)
     record = np.zeros(1, np.dtype((np.record, [("a", np.int64)])))[0]
     flags = _CONTIGUOUS | _ALIGNED | _WRITEABLE
-    numbers = [_HEAD, 2, 4, 0, 2, id(array.dtype), flags, 3, -1, id(record.dtype), 0]
+    numbers = [HEAD_BYTES, 2, 4, 0, 2, id(array.dtype), flags, 3, -1, id(record.dtype), 0]
     layout, words = (ctypes.c_int64 * len(numbers))(*numbers), (ctypes.c_int64 * 5)()
     objects: Any = ctypes.py_object * 2
     reader(objects(array, record), layout, words)
@@ -248,7 +250,7 @@ class Entry:
         self._objects = ctypes.py_object * len(signature.objects)
         self._types = tuple(np.ndarray if isinstance(leaf.kind, Array) else np.record for leaf in signature.objects)
         described = [number for leaf in signature.objects for number in self._described(leaf)]
-        layout = [_HEAD, len(signature.objects), self._last, *described]
+        layout = [HEAD_BYTES, len(signature.objects), self._last, *described]
         self._layout = (ctypes.c_int64 * len(layout))(*layout)
         self._results = len(signature.results)
 

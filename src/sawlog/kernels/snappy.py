@@ -15,7 +15,6 @@ SLACK = 32
 _ZERO = np.uint64(0)
 _ONE = np.uint64(1)
 _TWO = np.uint64(2)
-_THREE = np.uint64(3)
 _FOUR = np.uint64(4)
 _FIVE = np.uint64(5)
 _SEVEN = np.uint64(7)

@@ -50,7 +50,6 @@ _EIGHT = np.uint64(8)
 _SIXTEEN = np.uint64(16)
 _HALF = np.uint64(32)
 _STRIPE = np.uint64(64)
-_BLOCK = np.uint64(64 * _STRIPES)
 
 
 @inlined

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from sawlog.arrow import array_of, constant_string
-from sawlog.kernels.gather import gathered
+from sawlog.kernels.columns import gathered
 from sawlog.leveldb.records.layout import NAMES
 from sawlog.leveldb.table.layout import OPERATIONS
 
@@ -30,12 +30,12 @@ ROWS_SCHEMA = pa.schema(
     ]
 )
 """One row per entry. Of a `delete_range` the key is the first one that it deletes, the value the first one after."""
-RAW_SCHEMA = pa.schema([ROWS_SCHEMA.field(KEY), ROWS_SCHEMA.field(VALUE)])
+_RAW_SCHEMA = pa.schema([ROWS_SCHEMA.field(KEY), ROWS_SCHEMA.field(VALUE)])
 """Where keys have no sequence number and operation."""
 SCHEMAS = {
     "internal": ROWS_SCHEMA,
     "stamped": ROWS_SCHEMA.insert(1, pa.field(STAMP, pa.uint64(), nullable=False)),
-    "raw": RAW_SCHEMA,
+    "raw": _RAW_SCHEMA,
 }
 """By the option `keys`; timestamps of keys are in a column of their own."""
 

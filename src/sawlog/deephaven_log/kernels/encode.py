@@ -8,16 +8,9 @@ import numpy as np
 
 from sawlog.deephaven_log import layout
 from sawlog.kernels.adler32 import adler32
+from sawlog.kernels.columns import putter, slice_putter
 from sawlog.kernels.jit import inlined, wide_kernel
-from sawlog.kernels.memory import (
-    copy_bytes,
-    load_u16,
-    load_u32,
-    load_u64,
-    store_big_u16,
-    store_big_u32,
-    store_big_u64,
-)
+from sawlog.kernels.memory import load_u32, store_big_u32
 from sawlog.kernels.signature import Array, Bytes, Int64, OutBytes, Record, UInt64
 
 COLUMN = np.dtype(
@@ -73,13 +66,13 @@ INVALID = 3
 """Offsets that no valid Arrow array has."""
 
 _ONE = np.uint64(1)
-_TWO = np.uint64(2)
 _FOUR = np.uint64(4)
-_EIGHT = np.uint64(8)
 _SIZE = np.uint64(layout.SIZE_SIZE)
 _BODY = np.uint64(layout.SIZE_SIZE + layout.FLAGS_SIZE)
 _DIGEST = np.uint64(layout.DIGEST_SIZE)
 _LENGTH = np.uint64(layout.COUNT_SIZE)
+_put = putter(big=True)
+_put_slice = slice_putter(layout.VALUE)
 
 
 @inlined
@@ -116,27 +109,14 @@ def _lay_out(rows: Any, row: Any, out: Any, at: Any) -> Any:
         if column.valid >= 0 and arena[column.valid + row] == 0:
             continue
         out[bits + np.uint64(column.byte)] |= column.mask
-        width = column.width
-        values = np.uint64(column.values)
-        item = np.uint64(row)
-        if width == 8:
-            store_big_u64(out, at, load_u64(arena, values + item * _EIGHT))
-            at += _EIGHT
-        elif width == 4:
-            store_big_u32(out, at, load_u32(arena, values + item * _FOUR))
-            at += _FOUR
-        elif width == 2:
-            store_big_u16(out, at, load_u16(arena, values + item * _TWO))
-            at += _TWO
-        elif width == 1:
-            out[at] = arena[values + item]
-            at += _ONE
+        values, item = np.uint64(column.values), np.uint64(row)
+        if column.width != 0:
+            _put(column.width, out, at, arena, values, item)
+            at += np.uint64(column.width)
         else:
             start = load_u32(arena, values + item * _FOUR)
             length = load_u32(arena, values + (item + _ONE) * _FOUR) - start
-            store_big_u32(out, at, length)
-            copy_bytes(out, at + _LENGTH, arena, np.uint64(column.body) + start, length)
-            at += _LENGTH + length
+            at = _put_slice(out, at, arena, np.uint64(column.body) + start, length)
     return at
 
 

@@ -6,18 +6,13 @@ from typing import Any
 
 import numpy as np
 
+from sawlog.chain.layout import Number, loader, storer
 from sawlog.deephaven_log import layout
+from sawlog.kernels.columns import append, taker
 from sawlog.kernels.jit import inlined
-from sawlog.kernels.memory import (
-    load_big_u16,
-    load_big_u32,
-    load_big_u64,
-    store_u16,
-    store_u32,
-    store_u64,
-)
+from sawlog.kernels.memory import store_u32
 from sawlog.kernels.text import beyond_ascii
-from sawlog.kernels.vector import copy_short, gather_big_u8, gather_big_u16, gather_big_u32, gather_big_u64, lanes
+from sawlog.kernels.vector import gather_big_u8, gather_big_u16, gather_big_u32, gather_big_u64, lanes
 
 COLUMN = np.dtype(
     [
@@ -56,10 +51,9 @@ ABSENT = 0xFFFFFFFF
 
 _ABSENT = np.uint64(ABSENT)
 _ZERO = np.uint64(0)
-_ONE = np.uint64(1)
 _FOUR = np.uint64(4)
-_EIGHT = np.uint64(8)
 _LENGTH = np.uint64(layout.COUNT_SIZE)
+_load_length = loader(layout.VALUE.length)
 
 
 @inlined
@@ -71,40 +65,13 @@ def _mark_nulls(column: Any, scratch: Any, row: Any) -> None:
             scratch[valid + i] = 1
 
 
-def _loader(width: int) -> Any:
-    """`load(data, at)`: a big-endian value of 1, 2, 4 or 8 bytes."""
-
-    def load(data: Any, at: Any) -> Any:
-        return np.uint64(data[at])
-
-    return {1: inlined(load), 2: load_big_u16, 4: load_big_u32, 8: load_big_u64}[width]
-
-
-def _storer(width: int) -> Any:
-    """`store(arena, base, row, value)`: a little-endian value as item `row` of the values at `base`."""
-
-    def store_1(arena: Any, base: Any, row: Any, value: Any) -> None:
-        arena[base + row] = value
-
-    def store_2(arena: Any, base: Any, row: Any, value: Any) -> None:
-        store_u16(arena, base + row + row, value)
-
-    def store_4(arena: Any, base: Any, row: Any, value: Any) -> None:
-        store_u32(arena, base + row * _FOUR, value)
-
-    def store_8(arena: Any, base: Any, row: Any, value: Any) -> None:
-        store_u64(arena, base + row * _EIGHT, value)
-
-    return inlined({1: store_1, 2: store_2, 4: store_4, 8: store_8}[width])
-
-
 def _present(width: int) -> Any:
     """`gather(data, column, places, count, row, target, scratch)`: a column that all located rows have.
 
     A function of its own for each width, so that its loop has no choice per value; so has `_mixed`.
     """
-    load = _loader(width)
-    store = _storer(width)
+    take, store = taker(width, big=True), storer(Number(0, width))
+    load = loader(Number(0, width, big=True))
     load_many = {1: gather_big_u8, 2: gather_big_u16, 4: gather_big_u32, 8: gather_big_u64}[width]
     many = lanes(width)
     step = np.uint64(width)
@@ -126,9 +93,8 @@ def _present(width: int) -> Any:
             done += many
         found = hits != _ZERO
         for i in range(done, count):
-            value = load(data, np.uint64(places[place + np.uint64(i)]) + offset)
-            found |= (value | mask) == pattern
-            store(target, values, first + np.uint64(i), value)
+            at = np.uint64(places[place + np.uint64(i)]) + offset
+            found |= (take(target, values, first + np.uint64(i), data, at) | mask) == pattern
         check = found and column.has_null != 0
         if not check and column.nulls == 0:
             return
@@ -143,7 +109,7 @@ def _present(width: int) -> Any:
                 if (value | mask) == pattern:
                     here = 0
                     nulls += 1
-                    store(target, values, first + np.uint64(i), _ZERO)
+                    store(target, values + (first + np.uint64(i)) * step, _ZERO)
             scratch[valid + i] = here
         column.nulls += nulls
 
@@ -152,8 +118,7 @@ def _present(width: int) -> Any:
 
 def _mixed(width: int) -> Any:
     """The same for a column that located rows may have or not."""
-    load = _loader(width)
-    store = _storer(width)
+    take, store, step = taker(width, big=True), storer(Number(0, width)), np.uint64(width)
 
     @inlined
     def mixed(data: Any, column: Any, places: Any, count: Any, row: Any, target: Any, scratch: Any) -> None:
@@ -166,15 +131,11 @@ def _mixed(width: int) -> Any:
         valid = column.valid + row
         for i in range(count):
             at = np.uint64(places[place + i])
-            value = _ZERO
             null = at == _ABSENT
             if not null:
-                value = load(data, at)
-                if check and (value | mask) == pattern:
-                    null = True
-                    value = _ZERO
-            store(target, values, first + np.uint64(i), value)
+                null = (take(target, values, first + np.uint64(i), data, at) | mask) == pattern and check
             if null:
+                store(target, values + (first + np.uint64(i)) * step, _ZERO)
                 _mark_nulls(column, scratch, row + i)
                 column.nulls += 1
                 scratch[valid + i] = 0
@@ -239,10 +200,7 @@ def _gather_bytes(data: Any, column: Any, places: Any, count: Any, row: Any, are
     used = np.uint64(column.used)
     for i in range(count):
         at = np.uint64(places[place + i]) + offset
-        length = load_big_u32(data, at - _LENGTH)
-        copy_short(arena, target + used, data, at, length)
-        used += length
-        store_u32(arena, ends, used)
+        used = append(arena, target, used, arena, ends, data, at, _load_length(data, at - _LENGTH))
         ends += _FOUR
     if column.text != 0 and beyond_ascii(arena, target + np.uint64(column.used), target + used):
         column.high = 1
@@ -265,13 +223,11 @@ def _gather_mixed_bytes(
             _mark_nulls(column, scratch, row + i)
             column.nulls += 1
             scratch[valid + i] = 0
+            store_u32(arena, ends, used)
         else:
-            length = load_big_u32(data, at)
-            copy_short(arena, target + used, data, at + _LENGTH, length)
-            used += length
+            used = append(arena, target, used, arena, ends, data, at + _LENGTH, _load_length(data, at))
             if column.nulls != 0:
                 scratch[valid + i] = 1
-        store_u32(arena, ends, used)
         ends += _FOUR
     if column.text != 0 and beyond_ascii(arena, target + np.uint64(column.used), target + used):
         column.high = 1

@@ -145,7 +145,7 @@ class Append:
     def _payload(self, slot: int, data: bytes) -> None:
         self._make_room(layout.PAYLOAD_LENGTH_SIZE + len(data))
         start = self._size
-        self._put(start, len(data).to_bytes(layout.PAYLOAD_LENGTH_SIZE, "little") + data)
+        self._put(start, layout.PAYLOAD.encode(data))
         self._put(slot, _INT.pack(start))
         self._grow(start + layout.PAYLOAD_LENGTH_SIZE + len(data))
 
@@ -157,4 +157,4 @@ class Append:
             self._put(self._size, entry)
             self._grow(self._size + len(entry))
             length = self._size - start
-            self._put(start - layout.PAYLOAD_LENGTH_SIZE, length.to_bytes(layout.PAYLOAD_LENGTH_SIZE, "little"))
+            self._put(start - layout.PAYLOAD_LENGTH_SIZE, layout.PAYLOAD.length.encode(length))

@@ -333,7 +333,7 @@ class RecordBuilder:
         if len(data) > layout.MAX_PAYLOAD:
             raise SchemaError(f"column {column.name!r}: {len(data)} bytes of entries; at most {layout.MAX_PAYLOAD}")
         if bulk_hash:
-            record.hash = combine(record.hash, h32(len(data).to_bytes(layout.PAYLOAD_LENGTH_SIZE, "little") + data))
+            record.hash = combine(record.hash, h32(layout.PAYLOAD.encode(data)))
         record.slots.append(entries)
         record.incremental.append(incremental)
 

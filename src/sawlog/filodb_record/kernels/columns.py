@@ -11,8 +11,9 @@ from sawlog.chain.layout import loader
 from sawlog.filodb_record import layout
 from sawlog.filodb_record.kernels.gather import Bad, Payloads
 from sawlog.filodb_record.layout import HistogramFormat, Kind
+from sawlog.kernels.columns import taker
 from sawlog.kernels.jit import always_inlined, inlined, kernel
-from sawlog.kernels.memory import load_u16, load_u32, load_u64, store_u32, store_u64
+from sawlog.kernels.memory import load_u16, load_u32, store_u32, store_u64
 from sawlog.kernels.signature import Array, OutBytes, Record, UInt64, UInt64s
 
 # What to do for a column.
@@ -54,8 +55,10 @@ _HISTOGRAM_HEAD = np.uint64(layout.HISTOGRAM_HEADER_SIZE)
 _MAX_BUCKETS = np.uint64(layout.MAX_BUCKETS)
 _EMPTY_HISTOGRAM = int(HistogramFormat.EMPTY)
 _BAD_NESTED = int(Kind.BAD_NESTED_RECORD)
+take_4, take_8 = taker(4), taker(8)
 _load_length = loader(layout.LENGTH)
 _load_id = loader(layout.SCHEMA_ID)
+_load_size = loader(layout.PAYLOAD.length)
 
 
 class Memory(NamedTuple):
@@ -132,7 +135,7 @@ def _gather_payloads(block: Any, number: Any, op: Any, place: Any, memory: Any, 
             failed += _fail(memory.failures, row, number, pointer)
             start = at
         else:
-            length = load_u16(data, at + pointer)
+            length = _load_size(data, at + pointer)
             if at + total - start < length:
                 failed += _fail(memory.failures, row, number, length)
                 length = _ZERO
@@ -158,7 +161,7 @@ def _check_ends(block: Any, number: Any, ops: Any, failures: Any) -> Any:
         for j in range(number):
             if (ops[j].code == PAYLOAD or ops[j].code == HISTOGRAM) and failures[row].operation == 0:
                 pointer = load_u32(block.data, at + np.uint64(ops[j].slot))
-                reach = max(reach, pointer + load_u16(block.data, at + pointer) + _PREFIX)
+                reach = max(reach, pointer + _load_size(block.data, at + pointer) + _PREFIX)
         if reach != total and failures[row].operation == 0:
             failed += _fail(failures, row, number, reach)
     return failed
@@ -187,10 +190,10 @@ def gather_columns(block: Any, ops: Any, memory: Any, tally: Any) -> Any:
         eight = np.uint64(op.place) + block.first * _EIGHT
         if code == COPY_8:
             for r in range(block.count):
-                store_u64(arena, eight + _EIGHT * picked[r], load_u64(data, _start(block, picked[r]) + slot))
+                take_8(arena, eight, picked[r], data, _start(block, picked[r]) + slot)
         elif code == COPY_4:
             for r in range(block.count):
-                store_u32(arena, four + _FOUR * picked[r], load_u32(data, _start(block, picked[r]) + slot))
+                take_4(arena, four, picked[r], data, _start(block, picked[r]) + slot)
         elif code in (PAYLOAD, HISTOGRAM):
             failed += _gather_payloads(block, i, op, eight, memory, tally)
         elif code in (WHOLE, NO_PAYLOAD):

@@ -10,8 +10,9 @@ from sawlog.chain.kernels import record_type
 from sawlog.chain.layout import storer
 from sawlog.filodb_record import layout
 from sawlog.filodb_record.kernels.payloads import NO_ROOM, PROGRESS, TOO_LONG, Encoded
+from sawlog.kernels.columns import putter
 from sawlog.kernels.jit import inlined, kernel
-from sawlog.kernels.memory import copy_bytes, load_u32, load_u64, store_u16, store_u32, store_u64
+from sawlog.kernels.memory import copy_bytes, load_u32, load_u64, store_u16, store_u32
 from sawlog.kernels.signature import Array, Bool, Bytes, Int64, Int64s, OutBytes, OutInt64s, Record, UInt64s
 from sawlog.kernels.vector import copy_short
 from sawlog.kernels.xxh32 import xxh32
@@ -25,14 +26,10 @@ LAYER = record_type(
 )
 """The state of the container writer."""
 
-# What to put down.
-PUT_8 = 1
-PUT_4 = 2
-PUT_PAYLOAD = 3
-PUT_2 = 4
-"""The lower half of 4 bytes."""
-PUT = record_type("code", "offset", "place", "second")
-"""What to put down, where in the record, and where it is: in the arena, or position and length in the scratch."""
+PAYLOAD = -1
+PUT = record_type("width", "offset", "place", "second")
+"""Bytes of a value, 0 for none, or PAYLOAD; where it goes in the record, and where it is: in the arena, or position and
+length in the scratch."""
 
 # What a call ended with.
 DONE = 0
@@ -54,6 +51,7 @@ _FOUR = np.uint64(4)
 _EIGHT = np.uint64(8)
 _PREFIX = np.uint64(layout.PAYLOAD_LENGTH_SIZE)
 _SEED = np.uint64(layout.HASH_SEED)
+_put_fixed = putter()
 
 
 class Values(NamedTuple):
@@ -75,7 +73,7 @@ def _size_of(row: Any, start_of_payloads: Any, ops: Any, scratch: Any) -> Any:
     """Bytes of a record."""
     total = start_of_payloads
     for i in range(len(ops)):
-        if ops[i].code == PUT_PAYLOAD:
+        if ops[i].width == PAYLOAD:
             total += np.int64(load_u32(scratch, np.uint64(ops[i].second) + row * _FOUR)) + layout.PAYLOAD_LENGTH_SIZE
     return total
 
@@ -87,16 +85,11 @@ def _put(row: Any, begin: Any, total: Any, start_of_payloads: Any, ops: Any, val
     store_u32(out, begin, np.uint64(total - layout.LENGTH_SIZE))
     pointer = np.uint64(start_of_payloads)
     for i in range(len(ops)):
-        code = ops[i].code
         slot = begin + np.uint64(ops[i].offset)
         place = np.uint64(ops[i].place)
-        if code == PUT_8:
-            store_u64(out, slot, load_u64(arena, place + row * _EIGHT))
-        elif code == PUT_4:
-            store_u32(out, slot, load_u32(arena, place + row * _FOUR))
-        elif code == PUT_2:
-            store_u16(out, slot, load_u32(arena, place + row * _FOUR))
-        elif code == PUT_PAYLOAD:
+        if ops[i].width > 0:
+            _put_fixed(ops[i].width, out, slot, arena, place, row)
+        elif ops[i].width == PAYLOAD:
             source = load_u64(scratch, place + row * _EIGHT) - _PREFIX
             length = np.uint64(load_u32(scratch, np.uint64(ops[i].second) + row * _FOUR)) + _PREFIX
             store_u32(out, slot, pointer)

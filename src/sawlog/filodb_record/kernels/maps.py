@@ -12,14 +12,15 @@ import numpy as np
 
 from sawlog.arrow import Column
 from sawlog.chain.kernels import record_type
+from sawlog.chain.layout import loader
 from sawlog.filodb_record import layout
 from sawlog.filodb_record.kernels.gather import Bad, LabelRoom, Payloads, Texts
 from sawlog.filodb_record.layout import Kind
+from sawlog.kernels.columns import append
 from sawlog.kernels.intern import enter, find, hash_string, new_seed
 from sawlog.kernels.jit import always_inlined, inlined, kernel
 from sawlog.kernels.memory import (
     copy_bytes,
-    load_u16,
     load_u32,
     load_u64,
     prefetch,
@@ -66,7 +67,8 @@ _FOUR = np.uint64(4)
 _EIGHT = np.uint64(8)
 _SEVEN = np.uint64(7)
 _HALF = np.uint64(32)
-_VALUE_LENGTH = np.uint64(layout.MAP_VALUE_LENGTH_SIZE)
+_VALUE_LENGTH = np.uint64(layout.PAYLOAD_LENGTH_SIZE)
+_load_size = loader(layout.PAYLOAD.length)
 _FLAG = layout.PREDEFINED_FLAG
 _BAD_MAP = int(Kind.BAD_MAP)
 _UNKNOWN_KEY = int(Kind.UNKNOWN_PREDEFINED_KEY)
@@ -216,6 +218,7 @@ def _walk(payloads: Any, row: Any, names: Any, maps: Any, room: Any, bad: Any) -
         at += _ONE
         if entries == max_entries:
             return False
+        item = (entries + _ONE) * _FOUR
         kind, place = _BAD_MAP, np.int64(entry - begun)
         if code >= _FLAG:
             index = code - _FLAG
@@ -226,28 +229,24 @@ def _walk(payloads: Any, row: Any, names: Any, maps: Any, room: Any, bad: Any) -
             length = np.uint64(names.ends[index + 1]) - start
             if key_room - key_used < length:
                 return False
-            copy_short(keys.data, key_used, names.data, start, length)
+            key_used = append(keys.data, _ZERO, key_used, keys.ends, item, names.data, start, length)
         else:
             length = np.uint64(code)
             if end - at < length:
                 break
             if key_room - key_used < length:
                 return False
-            copy_short(keys.data, key_used, window, at, length)
+            key_used = append(keys.data, _ZERO, key_used, keys.ends, item, window, at, length)
             at += length
-        key_used += length
-        length = load_u16(window, at) if end - at >= _VALUE_LENGTH else end
+        length = _load_size(window, at) if end - at >= _VALUE_LENGTH else end
         if end - at < _VALUE_LENGTH or end - at - _VALUE_LENGTH < length:
             break
         at += _VALUE_LENGTH
         if value_room - value_used < length:
             return False
-        copy_short(values.data, value_used, window, at, length)
+        value_used = append(values.data, _ZERO, value_used, values.ends, item, window, at, length)
         at += length
-        value_used += length
         entries += _ONE
-        store_u32(keys.ends, entries * _FOUR, key_used)
-        store_u32(values.ends, entries * _FOUR, value_used)
         kind = 0
     if kind != 0:
         bad.kinds[row], bad.where[row] = kind, place
@@ -355,7 +354,7 @@ def find_labels(payloads: Payloads, key: Bytes, numbers: Bytes, found: Payloads,
                     break
                 same = length == size and same_bytes(window, at, key, _ZERO, size)
                 at += length
-            length = load_u16(window, at) if end - at >= _VALUE_LENGTH else end
+            length = _load_size(window, at) if end - at >= _VALUE_LENGTH else end
             if end - at < _VALUE_LENGTH or end - at - _VALUE_LENGTH < length:
                 state[row] = UNSURE
                 break

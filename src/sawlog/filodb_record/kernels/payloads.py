@@ -13,6 +13,7 @@ import numpy as np
 from sawlog.chain.kernels import record_type
 from sawlog.filodb_record import layout
 from sawlog.filodb_record.kernels.gather import Labels, Texts
+from sawlog.kernels.columns import slice_putter
 from sawlog.kernels.intern import enter, find, hash_string
 from sawlog.kernels.jit import always_inlined, inlined, kernel, wide_kernel
 from sawlog.kernels.memory import load_u64, same_bytes, store_u16
@@ -31,7 +32,6 @@ from sawlog.kernels.signature import (
     UInt32s,
     UInt64,
 )
-from sawlog.kernels.vector import copy_short
 from sawlog.kernels.xxh32 import xxh32
 
 # What is wrong with a value.
@@ -92,7 +92,6 @@ PROBES = 4
 
 _ZERO = np.uint64(0)
 _ONE = np.uint64(1)
-_TWO = np.uint64(2)
 _EIGHT = np.uint64(8)
 _PREFIX = np.uint64(layout.PAYLOAD_LENGTH_SIZE)
 _LONGEST = np.uint64(layout.MAX_PAYLOAD)
@@ -101,6 +100,7 @@ _FLAG = np.uint64(layout.PREDEFINED_FLAG)
 _SEED = np.uint64(layout.HASH_SEED)
 _FACTOR = np.uint64(layout.HASH_FACTOR)
 _U32 = np.uint64(0xFFFFFFFF)
+_put_key, _put_payload = slice_putter(layout.MAP_KEY), slice_putter(layout.PAYLOAD)
 
 
 @wide_kernel
@@ -172,14 +172,11 @@ def encode_strings(
             return TOO_LONG
         if np.uint64(len(out)) - used < length + _PREFIX:
             return NO_ROOM
-        store_u16(out, used, length)
-        used += _PREFIX
-        copy_short(out, used, data, start, length)
-        positions[row] = used
+        used = _put_payload(out, used, data, start, length)
+        positions[row] = used - length
         lengths[row] = length
         if into.hashed:
-            hashes[row] = xxh32(out, used, length, _SEED)
-        used += length
+            hashes[row] = xxh32(out, used - length, length, _SEED)
         last = row
     progress.row = len(positions)
     progress.used = used
@@ -346,14 +343,8 @@ def _put_map(maps: Any, first: Any, count: Any, work: Any, out: Any, used: Any, 
             out[used] = _FLAG | np.uint64(number)
             used += _ONE
         else:
-            out[used] = length
-            used += _ONE
-            copy_short(out, used, keys, start, length)
-            used += length
-        store_u16(out, used, value_length)
-        used += _TWO
-        copy_short(out, used, values, value_start, value_length)
-        used += value_length
+            used = _put_key(out, used, keys, start, length)
+        used = _put_payload(out, used, values, value_start, value_length)
     return 0, used
 
 

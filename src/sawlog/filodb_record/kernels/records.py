@@ -11,14 +11,24 @@ from sawlog.chain.layout import loader
 from sawlog.filodb_record import layout
 from sawlog.filodb_record.judge import PLAIN_WORD
 from sawlog.filodb_record.kernels import state as s
-from sawlog.filodb_record.kernels.columns import BLOCK, COPY_4, COPY_8, END, SKIP, Block, Memory, gather_columns
+from sawlog.filodb_record.kernels.columns import (
+    BLOCK,
+    COPY_4,
+    COPY_8,
+    END,
+    SKIP,
+    Block,
+    Memory,
+    gather_columns,
+    take_4,
+    take_8,
+)
 from sawlog.filodb_record.layout import Kind
 from sawlog.kernels.jit import always_inlined, inlined
-from sawlog.kernels.memory import load_u32, load_u64, prefetch, store_u32, store_u64
+from sawlog.kernels.memory import prefetch
 from sawlog.kernels.signature import Array, OutBytes, OutInt64s
 
 _LENGTH = np.uint64(layout.LENGTH_SIZE)
-_EIGHT = np.uint64(8)
 _WITH_ID = np.uint64(layout.LENGTH_SIZE + layout.SCHEMA_ID_SIZE)
 _ROUND = np.uint64(layout.ALIGNMENT - 1)
 _ONE = np.uint64(1)
@@ -270,10 +280,10 @@ def _take_fixed(window: Any, pos: Any, state: Any, out: Any, rules: Any) -> Any:
             break
         ask_ahead(data, pos, size)
         starts[row] = base + pos
-        store_u64(arena, place_a + row * _EIGHT, load_u64(data, pos + slot_a))
-        store_u64(arena, place_b + row * _EIGHT, load_u64(data, pos + slot_b))
+        take_8(arena, place_a, row, data, pos + slot_a)
+        take_8(arena, place_b, row, data, pos + slot_b)
         if fours > 0:
-            store_u32(arena, place_c + row * _LENGTH, load_u32(data, pos + slot_c))
+            take_4(arena, place_c, row, data, pos + slot_c)
         row += _ONE
         pos += size
     state.record_bytes += np.int64(pos - begun)

@@ -419,7 +419,7 @@ _BUILT_IN = {
 BUILT_IN = tuple(_BUILT_IN)
 """Names of the schemas that FiloDB ships."""
 
-PREDEFINED_KEYS = ("_ws_", "_ns_", "app", "__name__", "instance", "dc", "le", "job", "exporter", "_pi_")
+_PREDEFINED_KEYS = ("_ws_", "_ns_", "app", "__name__", "instance", "dc", "le", "job", "exporter", "_pi_")
 """FiloDB's predefined keys, in order."""
 
 
@@ -431,7 +431,7 @@ def default_partition() -> PartitionSchema:
         metric_column="_metric_",
         ignore_shard_key_column_suffixes=(("_metric_", ("_bucket", "_count", "_sum")),),
     )
-    return PartitionSchema(parse_columns(("_metric_:string", "tags:map")), PREDEFINED_KEYS, options)
+    return PartitionSchema(parse_columns(("_metric_:string", "tags:map")), _PREDEFINED_KEYS, options)
 
 
 @cache

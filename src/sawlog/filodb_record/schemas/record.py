@@ -383,7 +383,7 @@ class RecordSchema:
         for index in self.hashed_columns:
             payload = self.blob(record, index)
             if self.columns[index].type == "map":
-                payload = memoryview(len(payload).to_bytes(layout.PAYLOAD_LENGTH_SIZE, "little") + payload)
+                payload = memoryview(layout.PAYLOAD.encode(bytes(payload)))
             total = combine(total, h32(payload))
         return total
 
@@ -406,17 +406,18 @@ class RecordSchema:
         if not column.pointer:
             raise SchemaError(f"column {column.name!r} is {column.type}; it has no payload")
         at = self.field_offsets[index]
-        pointer = int.from_bytes(record[at : at + 4], "little")
+        pointer = layout.POINTER.of(record, at)
         if not self.variable_area_start <= pointer <= size - layout.PAYLOAD_LENGTH_SIZE:
             raise FormatError(
                 f"record, column {column.name!r}: pointer {pointer}; expected"
                 f" {self.variable_area_start} to {size - layout.PAYLOAD_LENGTH_SIZE}"
             )
-        start = pointer + layout.PAYLOAD_LENGTH_SIZE
-        length = int.from_bytes(record[pointer:start], "little")
-        if size - start < length:
-            raise FormatError(f"record, column {column.name!r}: {length} bytes at {start} run over its end at {size}")
-        return memoryview(record)[start : start + length]
+        start, end = layout.PAYLOAD.ends(record, pointer)
+        if end > size:
+            raise FormatError(
+                f"record, column {column.name!r}: {end - start} bytes at {start} run over its end at {size}"
+            )
+        return memoryview(record)[start:end]
 
     def utf8_bytes(self, record: Buffer, index: int) -> bytes:
         """A `string` column as its bytes."""

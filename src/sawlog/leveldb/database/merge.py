@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from sawlog.arrow import array_of, batch_of, batch_of_rows, boolean_values, fixed_array, scalar_of, values_of
 from sawlog.damage import Damage
 from sawlog.errors import FormatError
-from sawlog.kernels.gather import gathered
+from sawlog.kernels.columns import gathered
 from sawlog.leveldb.columns import (
     BLOB,
     ENTITY,

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from sawlog.arrow import Column, fixed_array
-from sawlog.kernels.gather import gathered
+from sawlog.kernels.columns import gathered
 from sawlog.leveldb.datastore import kernels as k
 from sawlog.leveldb.datastore import keys
 from sawlog.leveldb.records.kernels import Strings

@@ -55,7 +55,7 @@ SCRATCH = 4
 UNUSUAL = 5
 """The content of the block, `state.length` bytes from `state.start` on, has another layout than others."""
 
-UNBOUNDED = 0
+_UNBOUNDED = 0
 BELOW = 1
 BOTH = 2
 
@@ -170,8 +170,6 @@ _ONE = np.uint64(1)
 _EIGHT = np.uint64(8)
 _NEVER = NOWHERE >> _ONE
 _MISPLACED = _NEVER - _ONE
-_SIXTEEN = np.uint64(16)
-_TWENTY_FOUR = np.uint64(24)
 _SHORT = np.uint64(SHORT)
 _AHEAD = np.uint64(1024)
 
@@ -418,7 +416,7 @@ def _read_block(data: Any, block: Any, take: Any, state: Any, rows: Any) -> Any:
     status = DONE
     # Keys that begin as one did that was found in its place need not be looked at.
     stamp = take.stamp
-    proof = _NEVER if block.bounded != UNBOUNDED else _ZERO
+    proof = _NEVER if block.bounded != _UNBOUNDED else _ZERO
     found = proof, _ZERO, _ZERO
     while pos < end:
         if not quiet:

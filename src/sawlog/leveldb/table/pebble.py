@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from sawlog.kernels.gather import gather_slices
+from sawlog.kernels.columns import gather_slices
 from sawlog.leveldb.records.layout import VARINT32_BYTES
 from sawlog.leveldb.table import kernels as k
 from sawlog.leveldb.table import layout
@@ -207,7 +207,7 @@ def encode_plain(entries: Entries, whole: NDArray[np.bool_], longest: int) -> tu
     pieces = [fixed, *keys, tails, values]
     starts, lengths = (np.stack(part, axis=1).ravel() for part in zip(*pieces, strict=True))
     out = np.zeros(total, np.uint8)
-    gather_slices(source, starts, lengths, out[: -layout.RESTART_SIZE], np.zeros(len(starts) + 1, np.int32))
+    gather_slices(source, starts, lengths, out[: -layout.RESTART_SIZE], np.zeros(4 * len(starts) + 4, np.uint8))
     return pa.py_buffer(out), lost
 
 

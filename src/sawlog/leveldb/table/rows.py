@@ -16,7 +16,7 @@ from sawlog.arrow import Column, batch_of, constant_string, fixed_array
 from sawlog.damage import UNSUPPORTED, Damage, Findings, Tail, TailStatus
 from sawlog.errors import ChangedError, DamageError, DiskError, SchemaError, UnsupportedError
 from sawlog.format import OFFSET_COLUMN, FileRange
-from sawlog.kernels.gather import gathered
+from sawlog.kernels.columns import gathered
 from sawlog.kernels.snappy import SLACK
 from sawlog.leveldb.columns import (
     KEY,
@@ -439,7 +439,6 @@ class TableRange(FileRange):
         return {**vars(self), "map": None}
 
     def decode(self, schema: pa.Schema, findings: Findings) -> Iterator[pa.RecordBatch]:
-        """See `Fragment.decode`."""
         with closing(self.scan.storage.open(self.file, self.end)) as source:
             if source.size < self.file.size:
                 raise ChangedError.shorter(self.path, self.file.size, source.size)

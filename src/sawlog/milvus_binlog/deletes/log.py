@@ -13,7 +13,7 @@ import pyarrow as pa
 from sawlog.arrow import array_of, fill_null, fixed_array, scalar_of
 from sawlog.damage import Findings
 from sawlog.guard import Undecodable, decode_by, decode_json
-from sawlog.kernels.gather import gathered
+from sawlog.kernels.columns import gathered
 from sawlog.milvus_binlog import layout
 from sawlog.milvus_binlog.columns import offsets_of
 from sawlog.milvus_binlog.deletes import kernels
