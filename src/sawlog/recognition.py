@@ -17,14 +17,14 @@ from sawlog.guard import wrap_errors
 from sawlog.storage import File, Storage
 
 ENTRY_POINT_GROUP = "sawlog.formats"
-PROBED = 256
+_PROBED = 256
 """How many files that no format claims by their names are looked into."""
 
 
 @cache
 def formats() -> dict[str, Format]:
     """All formats, by name, from the entry points that are installed."""
-    return {name: _load(point) for name, point in _entry_points().items()}
+    return {name: load(point) for name, point in _entry_points().items()}
 
 
 @cache
@@ -37,7 +37,7 @@ def get_format(name: str) -> Format:
     known = _entry_points()
     if name not in known:
         raise OptionError(f"unknown format {name!r}{meant(name, known)}; known formats: {', '.join(known)}")
-    return _load(known[name])
+    return load(known[name])
 
 
 def _entry_points() -> dict[str, EntryPoint]:
@@ -45,7 +45,7 @@ def _entry_points() -> dict[str, EntryPoint]:
 
 
 @cache
-def _load(point: EntryPoint) -> Format:
+def load(point: EntryPoint) -> Format:
     """Only what is asked for: each of Spark's Python processes starts with this."""
     format: Format = point.load()()
     return format
@@ -168,7 +168,7 @@ def parts(files: Sequence[File], storage: Storage) -> list[Part]:
     unknown: dict[str, list[File]] = defaultdict(list)
     rest = [file for file in files if file.path not in claimed]
     for place, file in enumerate(rest):
-        format = _format_of(file, storage) if place < PROBED or file.explicit else None
+        format = _format_of(file, storage) if place < _PROBED or file.explicit else None
         if format is None:
             unknown[posixpath.dirname(file.path)].append(file)
         else:

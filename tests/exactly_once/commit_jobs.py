@@ -48,7 +48,7 @@ def commit(asked: dict[str, Any]) -> Callable[[], None]:
     stream: SawlogStreamWriter = make_stream_writer(options, None, SCHEMA, overwrite=overwrite)
     run = f"{os.getpid():08x}-run"
     job = stream.job(QUERY, run, generation)
-    shares = [BatchShare(_staged(stream._sink, job, generation, task), QUERY, run) for task in tasks]
+    shares = [BatchShare(_staged(stream.sink, job, generation, task), QUERY, run) for task in tasks]
     return lambda: stream.commit(shares, generation)
 
 

@@ -366,7 +366,7 @@ def broken(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., Fou
     """Reads a log in small windows from a disk that fails from some byte on."""
     monkeypatch.setattr("sawlog.chain.walk.WINDOW_BYTES", 4 * B)
     monkeypatch.setattr("sawlog.chain.walk.REST_BYTES", 4 * B)
-    monkeypatch.setattr("sawlog.storage.sources._LEAST", 0)
+    monkeypatch.setattr("sawlog.storage.sources.LEAST_BYTES", 0)
     preadv = os.preadv
 
     def read(log: bytes, broken_from: int, task_bytes: int | None = None) -> Found:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import json
+import math
 import os
 import shutil
 from collections.abc import Callable, Iterator
@@ -150,7 +151,7 @@ QUERY, BATCH = "query", 7
 
 
 def share(sink: SawlogStreamWriter, text: bytes, task: int, run: str, batch: int = BATCH) -> BatchShare:
-    writing = sink._sink.begin(sink.job(QUERY, run, batch), task)
+    writing = sink.sink.begin(sink.job(QUERY, run, batch), task)
     writing.write(pa.record_batch([pa.array([text], pa.binary())], names=["record"]))
     return BatchShare(writing.finish(), QUERY, run)
 
@@ -275,8 +276,10 @@ class Query:
             self.reader.prepareForTriggerAvailableNow()
 
     def look(self) -> list[Any]:
-        start, self.reader._rested = self.offset, None
-        self.offset = json.loads(json.dumps(self.reader.latestOffset(start, self.reader.getDefaultReadLimit())))
+        start = self.offset
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("sawlog.spark.stream_reader.CHEAP", math.inf)  # no look is followed by a rest
+            self.offset = json.loads(json.dumps(self.reader.latestOffset(start, self.reader.getDefaultReadLimit())))
         return self.rows(start, self.offset)
 
     def rows(self, start: dict[str, Any], end: dict[str, Any]) -> list[Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import pickle
 import shutil
@@ -184,8 +185,9 @@ class Spark(Door):
 
     def look(self) -> Numbers:
         while True:
-            self.reader._rested = None
-            end = self.reader.latestOffset(self.offset, self.reader.getDefaultReadLimit())
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr("sawlog.spark.stream_reader.CHEAP", math.inf)  # no look is followed by a rest
+                end = self.reader.latestOffset(self.offset, self.reader.getDefaultReadLimit())
             if end == self.offset:
                 found, self.rows = self.rows, []
                 return found

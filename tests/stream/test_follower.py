@@ -16,6 +16,7 @@ import pytest
 import sawlog
 from sawlog.deephaven_log import Logger
 from sawlog.errors import DamageError, OptionError, SawlogError, SchemaError
+from sawlog.stream import listing
 from sawlog.stream.first_offset import RUN_FILES, Finished
 from sawlog.stream.follower import Follower
 from sawlog.stream.limits import Bytes, Duration, StreamOptions
@@ -83,8 +84,9 @@ class Stream:
         self.numbers: list[int] = []
 
     def step(self, *, limited: bool = True) -> int:
-        self.follower.listing._swept = -1e9
-        end = self.follower.latest(self.offset, limited=limited)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(listing, "SWEEP", -1)  # files that are finished are looked at each time
+            end = self.follower.latest(self.offset, limited=limited)
         if end is self.offset:
             return 0
         assert Offset.from_json(json.loads(json.dumps(end.to_json()))) == end

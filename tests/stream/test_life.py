@@ -432,7 +432,7 @@ def test_of_files_that_have_gone_only_so_many_are_remembered(tmp_path: Path, mon
 
 def alive(sources: list[Source]) -> set[str]:
     """Names of the files that are being written."""
-    return {source.logger._path.rpartition("/")[2] for source in sources if source.logger._path}
+    return {os.path.basename(source.logger.files[-1]) for source in sources}
 
 
 @pytest.mark.spread(4)

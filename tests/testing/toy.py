@@ -119,19 +119,19 @@ class Toys(Contents):
 
 class ToyWriter(Writer):
     def __init__(self, path: str, storage: Storage) -> None:
-        self.storage, self._file = storage, storage.stage(path)
+        self.storage, self.file = storage, storage.stage(path)
 
     def write(self, batch: pa.RecordBatch) -> None:
         for row, text in enumerate(batch.column("text").to_pylist()):
             if text is None or len(text) > 255:
                 raise SchemaError(f"column 'text', row {row}")
-            self._file.write(record(text[:30] if "shortens" in FAULTS else text))
+            self.file.write(record(text[:30] if "shortens" in FAULTS else text))
 
     def finish(self) -> list[Staged]:
-        return [self._file.finish()]
+        return [self.file.finish()]
 
     def abort(self) -> None:
-        self._file.discard(self.storage)
+        self.file.discard(self.storage)
 
 
 class Toy(Format):
@@ -165,4 +165,4 @@ class Toy(Format):
             for batch in whole.to_batches(Findings("skip")):
                 writer.write(batch)
             if "repairs by copying" in FAULTS:
-                writer._file.write(storage.read(file.path)[-7:])
+                writer.file.write(storage.read(file.path)[-7:])

@@ -64,7 +64,7 @@ class SawlogStreamWriter(DataSourceStreamArrowWriter):
     """
 
     def __init__(self, sink: SawlogWriter) -> None:
-        self._sink = sink
+        self.sink = sink
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> BatchShare:
         """Stage the rows of one task."""
@@ -74,11 +74,11 @@ class SawlogStreamWriter(DataSourceStreamArrowWriter):
             raise SawlogError(
                 "Spark does not inform tasks which micro-batch they write: streams need PySpark 4.2 or later"
             )
-        return BatchShare(self._sink.stage(self.job(query, run, int(batch)), iterator), query, run)
+        return BatchShare(self.sink.stage(self.job(query, run, int(batch)), iterator), query, run)
 
     def job(self, query: str, run: str, batch: int) -> Job:
         """What publishes a micro-batch."""
-        return self._sink.job.within(_name(query, batch), f"{_stem(query)}-{batch:08d}", _stem(run))
+        return self.sink.job.within(_name(query, batch), f"{_stem(query)}-{batch:08d}", _stem(run))
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batch: int) -> None:
         """Publish the files of a micro-batch, unless that was done before.
@@ -94,7 +94,7 @@ class SawlogStreamWriter(DataSourceStreamArrowWriter):
         last = self._last(query)
         if last is None or batch > last.batch:
             staged = [one for share in shares for one in share.staged]
-            others = (lambda: self._all_but(_name(query, batch))) if self._sink.overwrite else None
+            others = (lambda: self._all_but(_name(query, batch))) if self.sink.overwrite else None
             job.publish(staged, others, Delivery(query, batch, run))
         job.sweep("" if last is not None and last.run == run else _stem(query))
 
@@ -107,10 +107,10 @@ class SawlogStreamWriter(DataSourceStreamArrowWriter):
 
     def _last(self, query: str) -> Delivery | None:
         """The last micro-batch of a query that is there."""
-        record = self._sink.job.log.last()
+        record = self.sink.job.log.last()
         if record is not None and query in record.batches:
             return Delivery(query, record.batches[query], record.runs[query])
-        storage, path = self._sink.storage, f"{self._sink.job.root}/{LEDGER}/{query}.json"
+        storage, path = self.sink.storage, f"{self.sink.job.root}/{LEDGER}/{query}.json"
         if not storage.exists(path):
             return None
         kept = shaped(decode_json(storage.read(path)), dict[str, Any], f"{path}: not the ledger of a stream")
@@ -121,10 +121,10 @@ class SawlogStreamWriter(DataSourceStreamArrowWriter):
 
     def _all_but(self, newest: str) -> list[str]:
         """Whatever the sink held before a micro-batch."""
-        root = self._sink.job.root
-        batches = [name for name in self._sink.storage.directories_in(root) if _BATCH_DIRECTORY.fullmatch(name)]
+        root = self.sink.job.root
+        batches = [name for name in self.sink.storage.directories_in(root) if _BATCH_DIRECTORY.fullmatch(name)]
         inside = tuple(f"{root}/{name}/" for name in batches)
-        rest = [path for path in self._sink.existing() if not path.startswith(inside)]
+        rest = [path for path in self.sink.existing() if not path.startswith(inside)]
         return [f"{root}/{name}/" for name in batches if name != newest] + rest
 
 

@@ -30,7 +30,7 @@ REMOTE_RANGE = 8 << 20
 
 _NOTHING: Bytes = np.frombuffer(b"", np.uint8)
 
-_LEAST = 64 << 10
+LEAST_BYTES = 64 << 10
 """Bytes read at least, so that neighbouring headers cost one call."""
 
 _RELEASE = 32 << 20
@@ -83,7 +83,7 @@ class LocalSource:
             return _NOTHING
         piece = self._piece
         if not piece.start <= offset <= offset + length <= piece.end:
-            piece = self._fill(offset, max(length, min(_LEAST, self.size - offset)))
+            piece = self._fill(offset, max(length, min(LEAST_BYTES, self.size - offset)))
         return piece.view(offset, length)
 
     def close(self) -> None:

@@ -138,7 +138,7 @@ def merge(
     with tree.locked():
         locations = [one for one in recover(tree) if one.partition.column_partition == date]
         history.tidy(date)
-        job = _MergeJob(spark, tree, history, date, locations, read)
+        job = MergeJob(spark, tree, history, date, locations, read)
         try:
             done = job.run(job.plan(append=append, replacing=replace), arrangement, written)
         except PySparkException as error:
@@ -181,7 +181,7 @@ class _Plan:
         return bool(self.taken or self.replaced)
 
 
-class _MergeJob:
+class MergeJob:
     """The merge of one date, under the lock of its table."""
 
     def __init__(
@@ -240,7 +240,7 @@ class _MergeJob:
         if not unknown:
             return _Plan(new, (), (), 0, _sum((*kept, *new.values())))
         if append:
-            return _Plan(new, (), (), 0, self._proof() + _sum(new.values()))
+            return _Plan(new, (), (), 0, self.proof() + _sum(new.values()))
         advice = "replace it to merge again, or append to what no merge of sawlog made"
         return _Plan({}, (), (), 0, _sum(here.values()), advice)
 
@@ -401,13 +401,13 @@ class _MergeJob:
 
     def _compare(self, expected: Digest, advice: str) -> None:
         """Read what history has of the date, and compare it with what it should have."""
-        there = self._proof()
+        there = self.proof()
         if there != expected:
             raise SawlogError(
                 f"{self._history.directory}: history has {there} of {self._date}, intraday are {expected}; {advice}"
             )
 
-    def _proof(self) -> Digest:
+    def proof(self) -> Digest:
         """The rows that a reader of the historical tree gets for the date."""
         if not self._history.locations(self._date):
             return Digest()
