@@ -29,6 +29,8 @@ LIMITS = Path(__file__).with_name("house.toml")
 SHORT_FUNCTION = 8
 SHORT_MODULE = 60
 _POINTER = re.compile(r"See `[^`]+`[^.]*\.")
+_BARE = {"ABC", "Enum", "Exception", "Generic", "IntEnum", "NamedTuple", "Protocol", "object"}
+"""Bases whose methods nobody overrides."""
 FUNCTION = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 
@@ -83,6 +85,37 @@ def pointing_docstrings() -> Iterator[str]:
         for node in ast.walk(tree):
             if isinstance(node, (*FUNCTION, ast.ClassDef)) and _POINTER.fullmatch(ast.get_docstring(node) or ""):
                 yield f"{name}.{node.name}"
+
+
+def undocumented_methods() -> Iterator[str]:
+    """Public methods without a docstring whose class has no base that could have one."""
+    found: dict[str, list[ast.ClassDef]] = {}
+    for tree in modules().values():
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ClassDef):
+                found.setdefault(node.name, []).append(node)
+
+    def inherited(classes: list[ast.ClassDef], name: str) -> bool:
+        bases = [re.split(r"[\[(]", ast.unparse(base))[0].rpartition(".")[2] for one in classes for base in one.bases]
+        return any(
+            base not in _BARE if base not in found else documented(found[base], name) or inherited(found[base], name)
+            for base in bases
+        )
+
+    def documented(classes: list[ast.ClassDef], name: str) -> bool:
+        return any(
+            isinstance(node, FUNCTION) and node.name == name and ast.get_docstring(node)
+            for one in classes
+            for node in one.body
+        )
+
+    for module, tree in modules().items():
+        for node in tree.body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                for method in node.body:
+                    bare = isinstance(method, FUNCTION) and not method.decorator_list and not ast.get_docstring(method)
+                    if bare and not method.name.startswith("_") and not inherited([node], method.name):
+                        yield f"{module}.{node.name}.{method.name}"
 
 
 def late_imports() -> Iterator[str]:
@@ -141,6 +174,7 @@ MEASURES: dict[str, Callable[[], Iterator[str]]] = {
     "small_modules": small_modules,
     "one_caller_functions": one_caller_functions,
     "pointing_docstrings": pointing_docstrings,
+    "undocumented_methods": undocumented_methods,
     "late_imports": late_imports,
     "circles": circles,
     "public_names": public_names,

@@ -217,7 +217,6 @@ class FileRange(Fragment):
 
     @property
     def extent(self) -> tuple[int, int]:
-        """See `Fragment.extent`."""
         return self.start, self.end - self.start
 
 
@@ -659,12 +658,10 @@ class FileWriter(Writer):
     """The file, or something else that is finished or discarded; the writer's to open."""
 
     def finish(self) -> list[Staged]:
-        """See `Writer.finish`."""
         self._flush()
         return [self._file.finish()]
 
     def abort(self) -> None:
-        """See `Writer.abort`."""
         self._file.discard(self.storage)
 
     def _flush(self) -> None:

@@ -36,7 +36,7 @@ Run = Callable[[Callable[[Part], Index], Sequence[Part]], list[Index]]
 FILES = 1000
 """That are looked into by one task."""
 
-MOST_COLUMNS = 32
+_MOST_COLUMNS = 32
 """Columns of which an index has limits: the first ones."""
 _MOST_BYTES = 64
 """Of a text that is a limit."""
@@ -209,7 +209,7 @@ def _widen(ends: dict[pa.Field, list[pa.Scalar]], batch: pa.RecordBatch) -> None
     """Take in the least and the greatest values of a batch's columns."""
     import pyarrow.compute as pc
 
-    for field, column in list(zip(batch.schema, batch.columns, strict=True))[:MOST_COLUMNS]:
+    for field, column in list(zip(batch.schema, batch.columns, strict=True))[:_MOST_COLUMNS]:
         kind = value_type(field.type)
         if not (pa.types.is_primitive(kind) or pa.types.is_decimal(kind) or _is_text(kind)):
             continue

@@ -68,11 +68,9 @@ class PartitionedWriter(Writer):
         self._rows += batch.num_rows
 
     def finish(self) -> list[Staged]:
-        """See `Writer.finish`."""
         return [one for writer in self._writers.values() for one in writer.finish()]
 
     def abort(self) -> None:
-        """See `Writer.abort`."""
         for writer in self._writers.values():
             writer.abort()
 

@@ -70,13 +70,12 @@ class _Held(Storage):
     dropped: threading.Event = field(default_factory=threading.Event, repr=False, compare=False)
 
     def publish(self, staged: Iterable[Staged]) -> None:
-        """See `Storage.publish`."""
         self.held.update({one.final: one for one in staged})
         if self.dropped.is_set():  # by a thread that was still at work
             self.drop()
 
     def stage(self, path: PathLike, marker: str = "") -> StagedFile:
-        """See `Storage.stage`; what goes into a pipe is held in a temporary file."""
+        """What goes into a pipe is held in a temporary file."""
         staged = super().stage(path, marker)
         if staged.temporary != staged.final:
             return staged
@@ -85,13 +84,11 @@ class _Held(Storage):
         return StagedFile(os.fdopen(descriptor, "wb", buffering=0), temporary, staged.final)
 
     def open(self, path: PathLike | File, end: int | None = None) -> Source:
-        """See `Storage.open`."""
         name = normalize(path.path if isinstance(path, File) else path)
         held = self._place(name)
         return super().open(path if held == name else held, end)
 
     def read(self, path: PathLike, *args: Any, **options: Any) -> bytes:
-        """See `Storage.read`."""
         return super().read(self._place(path), *args, **options)
 
     def holds(self, path: str) -> bool:

@@ -92,22 +92,18 @@ class RecordWalk(ChainWalk):
         self.reset()
 
     def read(self, window: k.Window) -> int:
-        """See `ChainWalk.read`."""
         out = Out(self._data.values, self._ends, self.starts, self.events)
         return int(type(self).kernel(window, self.state, out, self._rules))
 
     def grow(self) -> None:
-        """See `ChainWalk.grow`."""
         self._room *= 2
         self.reset()
 
     def reset(self) -> None:
-        """See `ChainWalk.reset`."""
         self._data, self._ends = Column(np.uint8, self._room), np.zeros(BATCH_ROWS + 1, np.int32)
         self.state.used = 0
 
     def deliver(self, rows: int) -> Iterator[tuple[int, pa.RecordBatch]]:
-        """See `ChainWalk.deliver`."""
         arrays = []
         for name in self._schema.names:
             if name == RECORD_COLUMN:

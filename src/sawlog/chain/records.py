@@ -97,27 +97,22 @@ class RecordFormat(Format):
         return out
 
     def match(self, file: File, head: bytes) -> Match:
-        """See `Format.match`."""
         if self.begins(head, file.size):
             return Match.CONTENT
         return Match.NAME if file.name.endswith(self.suffix) else Match.NO
 
     def select(self, files: Sequence[File], view: str) -> list[File]:
-        """See `Format.select`."""
         del view
         return [file for file in files if file.explicit or file.name.endswith(self.suffix)]
 
     def open(self, files: Sequence[File], scan: Scan) -> Contents:
-        """See `Format.open`."""
         return RecordContents(self, files, scan)
 
     def writer(self, path: str, schema: pa.Schema, options: Any, storage: Storage) -> Writer:
-        """See `Format.writer`."""
         del options
         return _EncodingWriter(self, path, schema, storage)
 
     def repair(self, file: File, target: str, options: Any, storage: Storage) -> None:
-        """See `Format.repair`."""
         findings = Findings("skip")
         scan = Scan(options=options, on_damage="skip", storage=storage)
         projection = Projection.of(RECORD_SCHEMA, scan)
@@ -134,7 +129,6 @@ class RecordRange(FileRange):
     format: RecordFormat
 
     def decode(self, schema: pa.Schema, findings: Findings) -> Iterator[pa.RecordBatch]:
-        """See `Fragment.decode`."""
         with closing(self.scan.storage.open(self.file, self.end)) as source:
             yield from self.format.walk(self, source, schema, findings).batches()
 
@@ -208,7 +202,6 @@ class RecordWriter(FileWriter):
             raise SchemaError(f"column {RECORD_COLUMN!r} is {kind}; a {self.file_kind} holds binary")
 
     def write(self, batch: pa.RecordBatch) -> None:
-        """See `Writer.write`."""
         column = batch.column(RECORD_COLUMN)
         if column.null_count:
             row = self._rows + index_of(column.is_null(), True)

@@ -320,7 +320,6 @@ class TableWriter(FileWriter):
             raise
 
     def write(self, batch: pa.RecordBatch) -> None:
-        """See `Writer.write`."""
         with _unwritable():
             self._encoder.write(batch)
 
@@ -329,7 +328,6 @@ class TableWriter(FileWriter):
             self._encoder.close()
 
     def abort(self) -> None:
-        """See `Writer.abort`."""
         super().abort()
         with contextlib.suppress(pa.ArrowException, OSError, ValueError, SchemaError):
             self._encoder.close()  # whose sink is closed: no end is written that would make it look whole

@@ -22,7 +22,7 @@ from sawlog.storage import Staged, Storage
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-MERGED_BYTES = 1 << 30
+_MERGED_BYTES = 1 << 30
 """Bytes of column files per historical location, about."""
 
 
@@ -46,7 +46,7 @@ class Arrangement:
 
     def locations(self, size: int) -> int:
         """How many locations so many bytes are spread over."""
-        return self.internal_partitions or max(1, -(-size // MERGED_BYTES))
+        return self.internal_partitions or max(1, -(-size // _MERGED_BYTES))
 
 
 def contiguous(runs: Sequence[Run], groups: Sequence[str]) -> tuple[str, ...]:

@@ -21,7 +21,7 @@ RECORD_VERSION = 1
 MAX_RECORD_BYTES = 256 << 20
 """A merged location names every intraday one that it was made of."""
 _ORIGIN_DIGITS = 32
-CHECK_BYTES = 4
+_CHECK_BYTES = 4
 """A taken range is known again by so many bytes before its end: the digest of its last entry, or of the header."""
 
 
@@ -52,7 +52,7 @@ class Taken:
     Attributes:
         start: Its first byte.
         end: The byte after it: the end of a committed entry.
-        check: The `CHECK_BYTES` before `end`, in hexadecimal.
+        check: The `_CHECK_BYTES` before `end`, in hexadecimal.
     """
 
     start: int
@@ -84,7 +84,7 @@ class Taken:
 
 
 def _check(file: File, end: int, storage: Storage) -> str:
-    return storage.read(file.path, end - CHECK_BYTES, CHECK_BYTES).hex()
+    return storage.read(file.path, end - _CHECK_BYTES, _CHECK_BYTES).hex()
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,10 +27,10 @@ if TYPE_CHECKING:
 FIRST_ROWS = 8 << 10
 MAX_ROWS = 128 << 10
 """Rows per batch; fewer in the first, from which the sizes of the others follow."""
-FIXED_BYTES = 16 << 20
+_FIXED_BYTES = 16 << 20
 """Fixed-width values per batch, at most."""
 FIRST_ROOM = 1 << 20
-MAX_ROOM = 8 << 20
+_MAX_ROOM = 8 << 20
 """Bytes per batch of values with a length, by column, unless a single row needs more."""
 _ALIGNMENT = 64
 
@@ -104,7 +104,7 @@ class RowBatch:
         wide = int(self.columns.wanted @ self.columns.width)
         wide += sum(len(column.constant or b"") for name, column in self._constants.items() if name in wanted)
         smallest = layout.SIZE_SIZE + layout.MIN_ENTRY_SIZE + header.presence_bytes
-        self._most = max(1, min(MAX_ROWS, span // smallest + 1, FIXED_BYTES // max(wide, 1)))
+        self._most = max(1, min(MAX_ROWS, span // smallest + 1, _FIXED_BYTES // max(wide, 1)))
         self._rooms = np.where(self.columns.width == 0, min(FIRST_ROOM, span), 0)
         self._sparse = False
         self._wanted: list[int] = np.flatnonzero(self.columns.wanted).tolist()
@@ -175,7 +175,7 @@ class RowBatch:
         """Fresh buffers, of sizes by what was found in the last rows."""
         if rows and not rows == self.max_rows == self._most:
             needed = self.columns.used * self._most // rows
-            needed = np.where(self.columns.width == 0, np.minimum(needed + needed // 16, MAX_ROOM), 0)
+            needed = np.where(self.columns.width == 0, np.minimum(needed + needed // 16, _MAX_ROOM), 0)
             if self.max_rows < self._most or (needed > self._rooms).any():
                 kept = self._rooms * (self.max_rows > FIRST_ROWS)
                 self.max_rows = self._most

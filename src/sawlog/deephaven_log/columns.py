@@ -30,14 +30,14 @@ ENUM_KEY = b"sawlog.enum"
 """JSON list: the table of an Enum."""
 CONSTANT_KEY = b"sawlog.constant"
 """Hexadecimal: the value of a constant column as stored in the header."""
-UNIT_KEY = b"sawlog.unit"
+_UNIT_KEY = b"sawlog.unit"
 """Unit of times stored in a Long column."""
 PARTITION_KEY = b"sawlog.partition"
 """`column`: the value comes from the name of the file, not out of it."""
 CLASS_KEY = b"sawlog.java_class"
 """Of a Blob that a `.schema` file defines: the Java class of its values, their codec, and its arguments."""
 CODEC_KEY = b"sawlog.codec"
-CODEC_ARGUMENTS_KEY = b"sawlog.codec_arguments"
+_CODEC_ARGUMENTS_KEY = b"sawlog.codec_arguments"
 APPLICATION_VERSION_KEY = b"sawlog.application_version"
 """Of the schema, where all files agree on it."""
 HEADER_RECORDS_KEY = b"sawlog.header_records"
@@ -182,10 +182,10 @@ def _field(column: LogColumn, values: Sequence[str], rendering: Rendering, *, co
     if constant and column.constant is not None:
         metadata[CONSTANT_KEY] = column.constant.hex().encode()
     if pa.types.is_timestamp(kind):
-        metadata[UNIT_KEY] = kind.unit.encode()
+        metadata[_UNIT_KEY] = kind.unit.encode()
     if column.type is LogType.BLOB and column.name in rendering.defined:
         defined = rendering.defined[column.name]
-        facts = {CLASS_KEY: defined.data_type, CODEC_KEY: defined.codec, CODEC_ARGUMENTS_KEY: defined.codec_arguments}
+        facts = {CLASS_KEY: defined.data_type, CODEC_KEY: defined.codec, _CODEC_ARGUMENTS_KEY: defined.codec_arguments}
         metadata |= {key: value.encode() for key, value in facts.items() if value}
     return pa.field(column.name, kind, metadata=metadata)
 

@@ -153,7 +153,7 @@ class DeephavenLogContents(Contents):
     }
 
     def splits(self, request: Request, task_bytes: int) -> list[Contents]:
-        """See `Contents.splits`: partitions, where remote logs have to be walked, or stretches of long ones."""
+        """Partitions, where remote logs have to be walked, or stretches of long ones."""
         far = any(is_remote(log.file.path) for log in self.logs)
         large = any(log.file.size > task_bytes for log in self.logs)
         indexed = all(log.header is None or self._indexed_layout(log) for log in self.logs)
@@ -191,7 +191,6 @@ class DeephavenLogContents(Contents):
         return ends[0], ends[1]
 
     def of_files(self, files: Sequence[File]) -> Self:
-        """See `Contents.of_files`."""
         found = super().of_files(files)
         paths = {file.path for file in files}
         found.logs = [log for log in self.logs if log.file.path in paths]
@@ -247,7 +246,7 @@ class DeephavenLogContents(Contents):
         return fragments
 
     def field_parser(self, file: File, source: Source) -> FieldParser:
-        """See `Contents.field_parser`: header and entries."""
+        """Header and entries."""
         header = next((log.header for log in self.logs if log.file.path == file.path), None)
         return lambda offset: parts(source, offset, header)
 

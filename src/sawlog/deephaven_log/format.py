@@ -60,13 +60,11 @@ class DeephavenLog(Format):
         return f"{name.namespace}.{name.table}" if name.namespace and name.table else None
 
     def open(self, files: Sequence[File], scan: Scan) -> Contents:
-        """See `Format.open`."""
         from sawlog.deephaven_log.dataset import DeephavenLogContents
 
         return DeephavenLogContents(self, files, scan)
 
     def writer(self, path: str, schema: pa.Schema, options: WriteOptions, storage: Storage) -> Writer:
-        """See `Format.writer`."""
         from sawlog.deephaven_log.writer import LogWriter
 
         return LogWriter(path, schema, options, storage)

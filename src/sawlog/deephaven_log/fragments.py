@@ -74,7 +74,6 @@ class LogFragment(Fragment):
 
     @property
     def extent(self) -> tuple[int, int]:
-        """See `Fragment.extent`."""
         return self.end - self.size, self.size
 
     def opened(self) -> Source:
@@ -104,7 +103,6 @@ class RowRange(LogFragment):
     """The sets of rows (a stand-alone row is one) that begin in the range."""
 
     def decode(self, schema: pa.Schema, findings: Findings) -> Iterator[pa.RecordBatch]:
-        """See `Fragment.decode`."""
         with closing(self.opened()) as source:
             yield from self.walk(source, schema, findings).batches()
 
@@ -138,7 +136,6 @@ class EntryRange(LogFragment):
     """The entries of a range, as the views `frames` and `commands` show them."""
 
     def decode(self, schema: pa.Schema, findings: Findings) -> Iterator[pa.RecordBatch]:
-        """See `Fragment.decode`."""
         from sawlog.deephaven_log.walk import EntryWalk
 
         with closing(self.opened()) as source, closing(self.scan.storage.open(self.path)) as again:
@@ -221,7 +218,7 @@ class UnreadableFile(Fragment):
     incomplete: bool
 
     def decode(self, schema: pa.Schema, findings: Findings) -> Iterator[pa.RecordBatch]:
-        """See `Fragment.decode`: there are no rows."""
+        """There are no rows."""
         del schema
         if self.incomplete:
             findings.account.tail += self.size

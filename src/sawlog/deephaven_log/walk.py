@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 
 SUSPICIOUS_BYTES = 4 * k.REACH
 """Bytes of a file that the kernel sees while it searches, so that chains of entries can be followed far ahead."""
-NEARBY_BYTES = k.REACH + (1 << 20)
+_NEARBY_BYTES = k.REACH + (1 << 20)
 """Likewise where an entry is thought to be near."""
-ENTRY_ROWS = 64 << 10
+_ENTRY_ROWS = 64 << 10
 """Entries that are listed at a time."""
 _NOTES = {
     "orphan_rows": "orphan_rows",
@@ -136,7 +136,6 @@ class LogWalk(ChainWalk):
         return self._rules
 
     def window_length(self, position: int) -> int:
-        """See `ChainWalk.window_length`."""
         length = super().window_length(position)
         return max(length, SUSPICIOUS_BYTES) if self.state.lost >= 0 else length
 
@@ -144,7 +143,6 @@ class LogWalk(ChainWalk):
         """See `ChainWalk.reset`."""
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """See `ChainWalk.batches`."""
         if self.span.start == self.header.size:
             self._account_for_header()
         yield from super().batches()
@@ -191,7 +189,6 @@ class RowWalk(LogWalk):
         self.bad_values: list[tuple[int, int]] = []
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """See `ChainWalk.batches`."""
         self._renewed()
         yield from super().batches()
 
@@ -203,7 +200,6 @@ class RowWalk(LogWalk):
         return not (inside or state.orphaned or state.lost >= 0)
 
     def read(self, window: Window) -> int:
-        """See `ChainWalk.read`."""
         batch = self._batch
         out = rows.Out(batch.arena, batch.scratch, batch.starts, self._fixed, self.events)
         status = int(rows.decode_rows(window, self.state, out, self.rules()))
@@ -212,7 +208,6 @@ class RowWalk(LogWalk):
         return status
 
     def deliver(self, rows: int) -> Iterator[tuple[int, pa.RecordBatch]]:
-        """See `ChainWalk.deliver`."""
         if not rows:
             return
         # All that was gathered, though rows after damage may not be wanted.
@@ -232,12 +227,10 @@ class RowWalk(LogWalk):
         yield rows, batch.slice(0, rows)
 
     def grow(self) -> None:
-        """See `ChainWalk.grow`."""
         self._batch.grow()
         self._renewed()
 
     def reset(self) -> None:
-        """See `ChainWalk.reset`."""
         self._batch.adapt(int(self.state.rows))
         self._renewed()
 
@@ -247,14 +240,14 @@ class RowWalk(LogWalk):
         self.starts = self._batch.starts
 
     def remark(self, event: Event) -> None:
-        """See `ChainWalk.remark`: what became of a set."""
+        """What became of a set."""
         if event.kind == rows.SALVAGED:
             self.findings.notes["salvaged_rows"] += event.one
         if self.findings.drained:
             self.remarkable.append(Remarkable(event.kind == rows.SALVAGED, event.offset, event.offset + event.length))
 
     def close(self) -> bool:
-        """See `ChainWalk.close`: decide what becomes of a set that has no end."""
+        """Decide what becomes of a set that has no end."""
         state = self.state
         start, count = int(state.set_start), int(state.set_rows)
         if start < 0:
@@ -289,11 +282,9 @@ class RowWalk(LogWalk):
             self.remarkable.append(Remarkable(salvaged, start, end))
 
     def pending(self) -> tuple[int, ...]:
-        """See `ChainWalk.pending`."""
         return int(self.state.set_start), int(self.state.lost)
 
     def tail(self) -> Tail | None:
-        """See `ChainWalk.tail`."""
         state, size = self.state, self.span.file.size
         if state.set_start >= 0 and (state.position >= size or state.tail >= 0):
             start = int(state.set_start)
@@ -317,17 +308,15 @@ class EntryWalk(LogWalk):
     """
 
     def __init__(self, entries: Entries, findings: Findings, show: Callable[[Any], pa.RecordBatch]) -> None:
-        super().__init__(entries, findings, max_rows=ENTRY_ROWS)
-        self._entries = np.zeros(ENTRY_ROWS, scan.ENTRY).view(np.recarray)
+        super().__init__(entries, findings, max_rows=_ENTRY_ROWS)
+        self._entries = np.zeros(_ENTRY_ROWS, scan.ENTRY).view(np.recarray)
         self._show = show
         self.starts = self._entries.offset
 
     def read(self, window: Window) -> int:
-        """See `ChainWalk.read`."""
         return int(scan.walk_entries(window, self.state, scan.Out(self._entries, self.events), self.rules()))
 
     def deliver(self, rows: int) -> Iterator[tuple[int, pa.RecordBatch]]:
-        """See `ChainWalk.deliver`."""
         batch = self._show(self._entries[:rows])
         yield batch.num_rows, batch
 
@@ -352,8 +341,8 @@ class CutWalk(LogWalk):
         self._out = scan.Out(np.zeros(0, scan.ENTRY).view(np.recarray), self.events)
 
     def window_length(self, position: int) -> int:
-        """See `ChainWalk.window_length`: a search for an entry that is near needs no more than its kernel asks for."""
-        return NEARBY_BYTES if self._near and self.state.lost >= 0 else super().window_length(position)
+        """A search for an entry that is near needs no more than its kernel asks for."""
+        return _NEARBY_BYTES if self._near and self.state.lost >= 0 else super().window_length(position)
 
     def search(self) -> None:
         """Begin with a search for the first good entry, as after damage."""
@@ -362,11 +351,10 @@ class CutWalk(LogWalk):
         self.state.sums_wanted = 1
 
     def read(self, window: Window) -> int:
-        """See `ChainWalk.read`."""
         return int(scan.walk_entries(window, self.state, self._out, self.rules()))
 
     def deliver(self, rows: int) -> Iterator[tuple[int, pa.RecordBatch]]:
-        """See `ChainWalk.deliver`: there are none."""
+        """There are none."""
         del rows
         yield from ()
 

@@ -40,7 +40,6 @@ class LogWriter(Writer):
         self._file: StagedFile | AppendedLog | None = None
 
     def write(self, batch: pa.RecordBatch) -> None:
-        """See `Writer.write`."""
         if self._file is None:
             if batch.num_rows == 0:
                 return
@@ -50,13 +49,11 @@ class LogWriter(Writer):
             self._file.write(piece)
 
     def finish(self) -> list[Staged]:
-        """See `Writer.finish`."""
         if self._file is None:
             self._file = self._begin(None)
         return [self._file.finish()]
 
     def abort(self) -> None:
-        """See `Writer.abort`."""
         if self._file is not None:
             self._file.discard(self.storage)
 

@@ -46,7 +46,7 @@ class FileCheck(Fragment):
     escapes: str = ""
 
     def decode(self, schema: pa.Schema, findings: Findings) -> Iterator[pa.RecordBatch]:
-        """See `Fragment.decode`; there are no rows to deliver."""
+        """There are no rows to deliver."""
         del schema
         if self.counts:
             findings.rows += self.verdict.rows.count

@@ -101,7 +101,7 @@ class DeephavenTableContents(Contents):
         return specs
 
     def readable_apart(self, request: Request) -> int:
-        """See `Contents.readable_apart`: a thread reads all columns of a location, or checks one file."""
+        """A thread reads all columns of a location, or checks one file."""
         return len(self.files if request.scan.view == "damage" else self.locations)
 
     def _columns(self, request: Request, kind: type[LocationColumns | LocationGroups]) -> Iterator[Fragment]:
@@ -129,18 +129,18 @@ class DeephavenTableContents(Contents):
     def verify(
         self, request: Request, task_bytes: int | None, advance: Callable[[int], None] | None, *, every: bool
     ) -> Iterator[FileReport]:
-        """See `Contents.verify`: one report per file of every location."""
+        """One report per file of every location."""
         checks = request._replace(scan=replace(request.scan, view="damage"))
         return super().verify(checks, task_bytes, advance, every=every)
 
     def field_parser(self, file: File, source: Source) -> FieldParser:
-        """See `Contents.field_parser`: the header of a column file, and values of a fixed width."""
+        """The header of a column file, and values of a fixed width."""
         named = layout.split_name(file.name)
         spec = self.specs.get(named[0]) if named is not None else None
         return lambda offset: parts(source, file.path, offset, spec)
 
     def pictures(self, request: Request) -> Iterator[Picture]:
-        """See `Contents.pictures`: rows by partition, bytes by column and kind of file."""
+        """Rows by partition, bytes by column and kind of file."""
         del request
         rows, sizes = Sums("rows"), Sums("bytes")
         shared = posixpath.commonpath([posixpath.dirname(location.directory) for location in self.locations])

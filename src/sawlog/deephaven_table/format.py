@@ -73,7 +73,6 @@ class DeephavenTable(Format):
         return max([match, *(self.match(file, b"") for file in files)])
 
     def open(self, files: Sequence[File], scan: Scan) -> Contents:
-        """See `Format.open`."""
         from sawlog.deephaven_table.dataset import DeephavenTableContents
 
         return DeephavenTableContents(self, files, scan)
@@ -115,7 +114,7 @@ class DeephavenTable(Format):
         return PartitionedWriter(column, storage, begin)
 
     def replaced(self, files: Sequence[File], root: str) -> list[str]:
-        """See `Format.replaced`: whole locations, but for one that is the directory itself."""
+        """Whole locations, but for one that is the directory itself."""
         owners = dict.fromkeys(posixpath.dirname(file.path) for file in files)
         inside = [one for one in owners if one.startswith(normalize(root).rstrip("/") + "/")]
         return inside + [file.path for file in files if posixpath.dirname(file.path) not in inside]

@@ -55,7 +55,6 @@ class RowRange(Fragment):
     grouped: tuple[Condition, ...] = ()
 
     def decode(self, schema: pa.Schema, findings: Findings) -> Iterator[pa.RecordBatch]:
-        """See `Fragment.decode`."""
         self._report_lost(findings)
         end = self._committed_end()
         readers = self._readers(schema, findings)

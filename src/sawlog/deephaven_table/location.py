@@ -66,7 +66,7 @@ class Declared:
     little: bool | None = None
 
 
-NOTHING_DECLARED = Declared()
+_NOTHING_DECLARED = Declared()
 HEADERLESS = FileHeader(2, None, 0)
 """A file of column version 2."""
 
@@ -185,7 +185,7 @@ class Location:
     table: str | None = None
     internal_partition: str | None = None
     column_partition: str | None = None
-    declared: Declared = NOTHING_DECLARED
+    declared: Declared = _NOTHING_DECLARED
     columns: Mapping[str, ColumnFiles] = field(default_factory=dict)
     others: tuple[File, ...] = ()
 
@@ -345,7 +345,7 @@ class Headers:
         self,
         location: Location,
         storage: Storage,
-        given: Declared = NOTHING_DECLARED,
+        given: Declared = _NOTHING_DECLARED,
         widths: Mapping[str, int] | None = None,
     ) -> None:
         self._location = location

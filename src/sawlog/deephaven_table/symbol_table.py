@@ -111,7 +111,6 @@ class _FirstUse(Place):
     used: Any
 
     def error(self, at: int, message: str) -> SchemaError:
-        """See `Place.error`."""
         return Place(self.column, self.row + int((self.places == self.used[at]).argmax())).error(0, message)
 
 
@@ -128,5 +127,4 @@ class _Nth(Place):
     numbers: Any
 
     def error(self, at: int, message: str) -> SchemaError:
-        """See `Place.error`."""
         return self.whole.error(int(self.numbers[at]), message)

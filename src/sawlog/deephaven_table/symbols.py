@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 NULL = -1
 UNUSABLE = -2
-MAX_CONTENT = MAX_VALUE - MAX_VALUE % layout.OFFSET_SIZE
+_MAX_CONTENT = MAX_VALUE - MAX_VALUE % layout.OFFSET_SIZE
 _SMALL = 64 << 10
 
 
@@ -115,7 +115,7 @@ def _content(file: File, start: int, storage: Storage) -> Bytes:
     if file.size - start <= _SMALL:
         return np.frombuffer(storage.read(file.path, start, _SMALL), np.uint8)
     source = storage.open(file.path)
-    data = source.window(start, min(max(0, source.size - start), MAX_CONTENT))
+    data = source.window(start, min(max(0, source.size - start), _MAX_CONTENT))
     source.close()
     return data
 

@@ -17,7 +17,7 @@ from sawlog.errors import OptionError
 TYPE_KEY: Final = b"sawlog.type"
 """The column's type: a value of `ColumnType`."""
 CHARSET_KEY: Final = b"sawlog.charset"
-SYMBOLS_KEY: Final = b"sawlog.symbol_table"
+_SYMBOLS_KEY: Final = b"sawlog.symbol_table"
 """`ColumnLocation` or `None`, of a String."""
 CODEC_KEY: Final = b"sawlog.codec"
 """Arguments of the codec, as `10,2`."""
@@ -116,7 +116,7 @@ class ColumnSpec:
         if self.type in (ColumnType.STRING, ColumnType.STRING_SET):
             metadata[CHARSET_KEY] = self.charset.encode()
         if self.type is ColumnType.STRING:
-            metadata[SYMBOLS_KEY] = (SYMBOL_TABLE if self.symbols else NO_SYMBOL_TABLE).encode()
+            metadata[_SYMBOLS_KEY] = (SYMBOL_TABLE if self.symbols else NO_SYMBOL_TABLE).encode()
         if self.type in _CODECS and self.arguments:
             metadata[CODEC_KEY] = self.arguments.encode()
         if self.class_name:
@@ -135,7 +135,7 @@ class ColumnSpec:
         if kind is None:
             return None
         charset = charset_name(given.get(CHARSET_KEY, b"").decode("utf-8", "replace")) or layout.DEFAULT_CHARSET
-        symbols = given.get(SYMBOLS_KEY, SYMBOL_TABLE.encode()) != NO_SYMBOL_TABLE.encode()
+        symbols = given.get(_SYMBOLS_KEY, SYMBOL_TABLE.encode()) != NO_SYMBOL_TABLE.encode()
         arguments = given[CODEC_KEY].decode() if CODEC_KEY in given else None
         class_name = given[CLASS_KEY].decode("utf-8", "replace") if CLASS_KEY in given else None
         return cls(kind, symbols, charset, arguments, class_name, given.get(ROLE_KEY) == GROUPING.encode())

@@ -58,7 +58,7 @@ GROUPS_SCHEMA = pa.schema(
         pa.field("rows", pa.int64(), nullable=False),
     ]
 )
-BATCH_GROUPS = 64 << 10
+_BATCH_GROUPS = 64 << 10
 
 
 def column_grouping(column: ColumnFiles, verdict: Verdict, storage: Storage) -> Grouping | None:
@@ -110,7 +110,6 @@ class LocationColumns(LocationView):
     """The view `columns`."""
 
     def decode(self, schema: pa.Schema, findings: Findings) -> Iterator[pa.RecordBatch]:
-        """See `Fragment.decode`."""
         names = {**self.verdict.location.columns, **self.verdict.specs}
         yield self._batch([self._column(name, findings) for name in names], schema, findings)
 
@@ -156,10 +155,9 @@ class LocationGroups(LocationView):
     """The view `groups`."""
 
     def decode(self, schema: pa.Schema, findings: Findings) -> Iterator[pa.RecordBatch]:
-        """See `Fragment.decode`."""
         for name, column in self.verdict.location.columns.items():
             grouping = readable_grouping(column, self.verdict, self.scan.storage, findings)
-            for first in range(0, len(grouping) if grouping is not None else 0, BATCH_GROUPS):
+            for first in range(0, len(grouping) if grouping is not None else 0, _BATCH_GROUPS):
                 rows = [
                     {
                         **self._place(name),
@@ -168,7 +166,7 @@ class LocationGroups(LocationView):
                         "end": group.end,
                         "rows": group.end - group.first,
                     }
-                    for group in (grouping.slice(first, first + BATCH_GROUPS) if grouping is not None else ())
+                    for group in (grouping.slice(first, first + _BATCH_GROUPS) if grouping is not None else ())
                 ]
                 yield self._batch(rows, schema, findings)
 

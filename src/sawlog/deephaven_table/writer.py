@@ -126,7 +126,6 @@ class LocationWriter(Writer):
         return self._staged
 
     def abort(self) -> None:
-        """See `Writer.abort`."""
         if self._staged:
             self.storage.discard(self._staged)
         elif self._open is not None:

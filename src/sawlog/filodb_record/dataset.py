@@ -103,19 +103,18 @@ class ContainerContents(Contents):
         return int(next(place for place in (state.tail, state.zeros, state.position) if place >= 0))
 
     def between(self, request: Request, ranges: Sequence[Range]) -> list[Fragment]:
-        """See `Contents.between`."""
         return [
             replace(self._range(request, replace(file, size=end), start, end, self._step), resumed=start > 0)
             for file, start, end in ranges
         ]
 
     def field_parser(self, file: File, source: Source) -> FieldParser:
-        """See `Contents.field_parser`: containers and records."""
+        """Containers and records."""
         del file
         return lambda offset: parts(source, offset, self.selection)
 
     def pictures(self, request: Request) -> Iterator[Picture]:
-        """See `Contents.pictures`: records by schema, series by metric and time."""
+        """Records by schema, series by metric and time."""
         if self.scan.view == "containers" or not self.files:
             return
         scan = replace(request.scan, view="rows", columns=None, filters=(), expression=None, on_damage="skip")

@@ -46,25 +46,22 @@ class FiloDBRecord(Format):
         return [file for file in files if file.explicit or file.name.endswith(_SUFFIXES)]
 
     def open(self, files: Sequence[File], scan: Scan) -> Contents:
-        """See `Format.open`."""
         from sawlog.filodb_record.dataset import ContainerContents
 
         return ContainerContents(self, files, scan)
 
     def writer(self, path: str, schema: pa.Schema, options: WriteOptions, storage: Storage) -> Writer:
-        """See `Format.writer`."""
         from sawlog.filodb_record.writer import ContainerWriter
 
         return ContainerWriter(path, schema, options, storage)
 
     def repair(self, file: File, target: str, options: ReadOptions, storage: Storage) -> None:
-        """See `Format.repair`."""
         from sawlog.filodb_record.repair import repair
 
         repair(file, target, options, storage)
 
     def repair_files(self, contents: Contents, places: Sequence[tuple[File, str]], storage: Storage) -> None:
-        """See `Format.repair_files`: records of the schemas that are read are kept, and of unknown ones."""
+        """Records of the schemas that are read are kept, and of unknown ones."""
         from sawlog.filodb_record.dataset import ContainerContents
         from sawlog.filodb_record.repair import taken
 

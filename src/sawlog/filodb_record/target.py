@@ -17,7 +17,7 @@ SCHEMA_ID_COLUMN = "_schema_id"
 HASH_COLUMN = "_hash"
 TIME_COLUMN = "_container_timestamp"
 RECORD_COLUMN = "_record"
-SPECIAL_COLUMNS = (SCHEMA_COLUMN, SCHEMA_ID_COLUMN, HASH_COLUMN, TIME_COLUMN, RECORD_COLUMN)
+_SPECIAL_COLUMNS = (SCHEMA_COLUMN, SCHEMA_ID_COLUMN, HASH_COLUMN, TIME_COLUMN, RECORD_COLUMN)
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ class Target:
     def _check_columns(self, schema: pa.Schema) -> None:
         known = {column.name for one in self.layouts for column in one.record.columns}
         for name in schema.names:
-            if name not in known and name not in SPECIAL_COLUMNS:
+            if name not in known and name not in _SPECIAL_COLUMNS:
                 raise SchemaError(f"column {name!r}: there is none in {', '.join(one.name for one in self.layouts)}")
             if schema.names.count(name) > 1:
                 raise SchemaError(f"column {name!r}: there are two of that name")
@@ -84,7 +84,7 @@ def _layout(schema: Schema, *, part_keys: bool) -> Layout:
 
 def _by_columns(known: Schemas, schema: pa.Schema, *, part_keys: bool) -> Schema:
     """The one schema whose columns these are."""
-    names = {name for name in schema.names if name not in SPECIAL_COLUMNS}
+    names = {name for name in schema.names if name not in _SPECIAL_COLUMNS}
     fitting = [
         one for one in known.values() if {c.name for c in _layout(one, part_keys=part_keys).record.columns} == names
     ]

@@ -41,9 +41,9 @@ if TYPE_CHECKING:
 WINDOW_BYTES = 4 * sources.WINDOW_BYTES
 """Bytes of the file that the kernel sees at a time. The rows of a window make a batch, and few batches cost least."""
 BATCH_ROWS = 128 << 10
-LARGEST_UNKNOWN = 16 << 20
+_LARGEST_UNKNOWN = 16 << 20
 """Bytes that a record of an unknown schema can have."""
-USUAL_RECORD = 128
+_USUAL_RECORD = 128
 """Bytes that records have at least, mostly: batches of shorter ones have no more rows."""
 BATCH_BYTES = 16 << 20
 """Payload bytes after which a batch takes no more rows."""
@@ -52,7 +52,7 @@ BATCH_BUCKETS = 1 << 20
 EVENT_ROOM = 4096
 """Damaged ranges that the kernel records before it hands over."""
 
-UNPROVEN = "containers taken for whole only by their size"
+_UNPROVEN = "containers taken for whole only by their size"
 """Note: nothing after them proves that what follows their records is unused."""
 
 _NO_BOUNDS = np.zeros(0, np.int64)
@@ -81,7 +81,7 @@ def schema_table(layouts: Sequence[RecordSchema | None], *, plain: bool) -> Any:
     least = layout.LENGTH_SIZE + (0 if plain else layout.SCHEMA_ID_SIZE)
     table = np.zeros(len(layouts), s.SCHEMA)
     for at, one in enumerate(layouts):
-        table[at] = (least, LARGEST_UNKNOWN) if one is None else (one.variable_area_start, one.max_record_size)
+        table[at] = (least, _LARGEST_UNKNOWN) if one is None else (one.variable_area_start, one.max_record_size)
     return table
 
 
@@ -145,7 +145,7 @@ class Walk(ChainWalk):
         schemas = schema_table(layouts, plain=plain)
         smallest = int(schemas["smallest"].min())
         span = fragment.end - fragment.start
-        capacity = max(1, min(BATCH_ROWS, WINDOW_BYTES // max(smallest, USUAL_RECORD), span // smallest + 1))
+        capacity = max(1, min(BATCH_ROWS, WINDOW_BYTES // max(smallest, _USUAL_RECORD), span // smallest + 1))
         room = min(EVENT_ROOM, span // layout.LENGTH_SIZE + 1)
         owned = Span(fragment.file, fragment.start, fragment.end)
         super().__init__(owned, source, findings, s.STATE, max_rows=capacity, event_room=room)
@@ -281,12 +281,11 @@ class Walk(ChainWalk):
 
     @property
     def torn(self) -> str:  # type: ignore[override]
-        """See `ChainWalk.torn`."""
         return _TORN[int(self.state["ending"])]
 
     def _account(self) -> None:
         if self.framing.guesses:
-            self.findings.notes[UNPROVEN] += self.framing.guesses
+            self.findings.notes[_UNPROVEN] += self.framing.guesses
         super()._account()
 
 
@@ -326,7 +325,6 @@ class RecordsWalk(Walk):
         return int(read(window, self.state, out, self.rules))
 
     def deliver(self, rows: int) -> Iterator[tuple[int, pa.RecordBatch]]:
-        """See `ChainWalk.deliver`."""
         if not rows:
             return
         marks = RowErrors()
@@ -354,12 +352,11 @@ class RecordsWalk(Walk):
         self.complain(Kind(kind), start, layout.align(size), DETAIL[Kind(kind)].format(name, place))
 
     def reset(self) -> None:
-        """See `ChainWalk.reset`."""
         self._builder.reset()
         self.state.payload_bytes = self.state.buckets = 0
 
     def describe(self, event: Event) -> str:
-        """See `ChainWalk.describe`: damage in a column gives its name."""
+        """Damage in a column gives its name."""
         if event.kind == Kind.BAD_POINTER:
             return DETAIL[Kind.BAD_POINTER].format(self._builder.fields[event.one].name, event.two)
         return super().describe(event)
@@ -457,7 +454,6 @@ class ContainersWalk(Walk):
         return int(k.read_containers(window, self.state, out, self.rules))
 
     def deliver(self, rows: int) -> Iterator[tuple[int, pa.RecordBatch]]:
-        """See `ChainWalk.deliver`."""
         one = self.containers[:rows]
         columns = {
             "timestamp": (layout.SCALARS["ts"].arrow, one["time"]),

@@ -40,7 +40,6 @@ class ContainerWriter(FileWriter):
         self._file = storage.stage(path)
 
     def write(self, batch: pa.RecordBatch) -> None:
-        """See `Writer.write`."""
         self._layer.add(batch, container_time(self._options))
 
     def _flush(self) -> None:

@@ -147,7 +147,7 @@ class TableWriteOptions:
             raise OptionError(f"writing leveldb_table: restart_interval={self.restart_interval}: expected 1 or more")
 
 
-MAX_BLOB_BYTES = 1 << 30
+_MAX_BLOB_BYTES = 1 << 30
 """The default of `max_item_bytes` for values in blob files; that for blocks is the one of tables."""
 
 
@@ -194,4 +194,4 @@ class DatabaseReadOptions:
     @property
     def max_blob_bytes(self) -> int:
         """The longest value of a blob file."""
-        return MAX_BLOB_BYTES if self.max_item_bytes is None else self.max_item_bytes
+        return _MAX_BLOB_BYTES if self.max_item_bytes is None else self.max_item_bytes

@@ -14,7 +14,7 @@ from sawlog.map.kernels import hash_slices, hash_words
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-SKETCH = 1024
+_SKETCH = 1024
 """Hashes that an estimate of distinct values keeps: it is off by 3 % or so."""
 KEYS = 4096
 """Keys that are counted at a time."""
@@ -34,18 +34,18 @@ class Distinct:
         hashes = _hashes(values)
         if hashes is None:
             return False
-        if len(self._smallest) == SKETCH:
+        if len(self._smallest) == _SKETCH:
             hashes = hashes[hashes < self._smallest[-1]]
         if len(hashes):
-            self._smallest = np.unique(np.concatenate([self._smallest, hashes]))[:SKETCH]
+            self._smallest = np.unique(np.concatenate([self._smallest, hashes]))[:_SKETCH]
         return True
 
     @property
     def count(self) -> int:
-        """The estimate; exact below `SKETCH`."""
-        if len(self._smallest) < SKETCH:
+        """The estimate; exact below `_SKETCH`."""
+        if len(self._smallest) < _SKETCH:
             return len(self._smallest)
-        return round((SKETCH - 1) * 2.0**64 / float(self._smallest[-1]))
+        return round((_SKETCH - 1) * 2.0**64 / float(self._smallest[-1]))
 
 
 def _hashes(values: pa.Array) -> NDArray[np.uint64] | None:
@@ -155,7 +155,7 @@ class Keys:
         if not self.repeats:
             return
         encoded = values if pa.types.is_dictionary(values.type) else values.dictionary_encode()
-        if len(values) >= SKETCH and 2 * len(encoded.dictionary) > len(values):
+        if len(values) >= _SKETCH and 2 * len(encoded.dictionary) > len(values):
             self.repeats = False
             return
         codes = values_of(fill_null(encoded.indices.cast(pa.int64()), len(encoded.dictionary)), np.int64)

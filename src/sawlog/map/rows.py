@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 
 KEPT_ROWS = 40_000
 """Rows of all files that are kept one by one, from their beginnings on."""
-KEPT_AROUND = 16
+_KEPT_AROUND = 16
 """Rows kept before and after a damage, and at the end of a file."""
-KEPT_DAMAGES = 300
+_KEPT_DAMAGES = 300
 """Damaged ranges, of each file, whose surroundings are kept."""
 
 
@@ -98,7 +98,7 @@ class Kept:
 
     def __init__(self, files: int) -> None:
         self._room = KEPT_ROWS // max(1, files)
-        self._damages = KEPT_DAMAGES
+        self._damages = _KEPT_DAMAGES
         self._head: list[tuple[NDArray[np.int64], NDArray[np.int64]]] = []
         self._near: dict[int, int] = {}
         self._last = np.zeros((0, 2), np.int64)
@@ -122,16 +122,16 @@ class Kept:
         self._waiting = max(0, self._waiting - len(starts))
         for place in lost[: self._damages].tolist():
             at = int(np.searchsorted(starts, place))
-            around = slice(max(0, at - KEPT_AROUND), at + KEPT_AROUND)
+            around = slice(max(0, at - _KEPT_AROUND), at + _KEPT_AROUND)
             self._keep(starts[around], sizes[around])
         self._damages = max(0, self._damages - len(lost))
-        self._last = np.concatenate([self._last, np.stack([starts, sizes], 1)[-KEPT_AROUND:]])[-KEPT_AROUND:]
+        self._last = np.concatenate([self._last, np.stack([starts, sizes], 1)[-_KEPT_AROUND:]])[-_KEPT_AROUND:]
 
     def near(self, lost: NDArray[np.int64]) -> None:
         """Damage after the rows so far: those in front of it, and the next ones, are kept."""
         if len(lost) and self._damages:
             self._keep(self._last[:, 0], self._last[:, 1])
-            self._waiting = KEPT_AROUND
+            self._waiting = _KEPT_AROUND
 
     def spans(self) -> list[tuple[int, int]]:
         """Offset and bytes of what was kept, ascending."""

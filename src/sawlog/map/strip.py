@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 STRIP_BYTES = 32 << 20
 """More is not read just for a strip."""
-STRIP_FILES = 8
+_STRIP_FILES = 8
 """Files that have a strip."""
 SIGNS = {"header": "▒", "record": "█", "padding": "·", "tail": "░", "damage": "✗", "unsupported": "?", "": " "}
 """What each use of bytes is drawn as; the empty one is what was not read."""
@@ -35,7 +35,7 @@ def strips(dataset: sawlog.Dataset) -> list[FileMap]:
     """The first files with their bins; none, where there is more to read than a glance is worth."""
     if sum(file.size for file in dataset.files) > STRIP_BYTES:
         return []
-    return [one for one in inspected(dataset) if one.size][:STRIP_FILES]
+    return [one for one in inspected(dataset) if one.size][:_STRIP_FILES]
 
 
 def cells(file: FileMap, width: int) -> list[str]:

@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     import sawlog
     from sawlog.format import Counting, Fragment
 
-SMALLEST_PIECE = 64 << 10
-PIECES = 1024
+_SMALLEST_PIECE = 64 << 10
+_PIECES = 1024
 """A file is read in about as many pieces, none of which is smaller."""
 SHOWN_ROWS = 20
 _SHOWN_CELLS = 4000
@@ -201,7 +201,7 @@ def survey(dataset: sawlog.Dataset, advance: Advance | None = None) -> Map:
     placed = False
     found_of: list[Findings] = []
     largest = max((file.size for file in read.files), default=0)
-    size = max(SMALLEST_PIECE, largest // PIECES) if accounted else None
+    size = max(_SMALLEST_PIECE, largest // _PIECES) if accounted else None
     for fragment in read.contents.thread_fragments(read.request, size):
         own = surveys.get(fragment.path) if where else None
         if own is not None and sum(fragment.extent) > own.file.size:
@@ -362,7 +362,7 @@ def inspected(dataset: sawlog.Dataset) -> list[FileMap]:
     surveys = {file.path: _FileSurvey(file, len(dataset.files)) for file in dataset.files}
     if _accounted_by_pieces(dataset):
         largest = max((file.size for file in dataset.files), default=0)
-        for fragment in dataset.contents.thread_fragments(dataset.request, max(SMALLEST_PIECE, largest // PIECES)):
+        for fragment in dataset.contents.thread_fragments(dataset.request, max(_SMALLEST_PIECE, largest // _PIECES)):
             findings = fragment.inspect(every=True)
             own = surveys[fragment.path]
             own.found.rows = (own.found.rows or 0) + findings.rows

@@ -124,7 +124,7 @@ class LooseContents(Contents):
         return (place.collection, place.partition, place.segment) if place is not None else (0, -1, -1)
 
     def field_parser(self, file: File, source: Source) -> FieldParser:
-        """See `Contents.field_parser`: descriptor and events."""
+        """Descriptor and events."""
         del file
         return lambda offset: parts(source, offset)
 

@@ -104,7 +104,7 @@ class MilvusBinlog(Format):
         return LooseContents(self, files, scan)
 
     def writer(self, path: str, schema: pa.Schema, options: WriteOptions, storage: Storage) -> Writer:
-        """See `Format.writer`; the path is a root."""
+        """The path is a root."""
         from sawlog.milvus_binlog.writer import binlog_writer
 
         return binlog_writer(path, schema, options, storage)
@@ -141,7 +141,6 @@ class MilvusBinlog(Format):
         return binlog_writer(directory, schema, task_options(options, job, task), storage, marker=job)
 
     def repair(self, file: File, target: str, options: ReadOptions, storage: Storage) -> None:
-        """See `Format.repair`."""
         from sawlog.milvus_binlog.repair import repair
 
         repair(file, target, options, storage)

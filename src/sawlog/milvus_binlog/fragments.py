@@ -177,7 +177,6 @@ class FileFragment(Fragment):
     named: Mapping[int, Field] = field(default_factory=dict)
 
     def decode(self, schema: pa.Schema, findings: Findings) -> Iterator[pa.RecordBatch]:
-        """See `Fragment.decode`."""
         if self.log is not None and self.log.kind == layout.MANIFEST_DIRECTORY:
             self._check_manifest(self.log, findings)
             return
@@ -348,7 +347,6 @@ class EventsFragment(Fragment):
     log: LogFile | None = None
 
     def decode(self, schema: pa.Schema, findings: Findings) -> Iterator[pa.RecordBatch]:
-        """See `Fragment.decode`."""
         with opened(self.file, self.scan.storage, self.scan.options.max_item_bytes) as log:
             manifest = self.log is not None and self.log.kind == layout.MANIFEST_DIRECTORY
             if manifest or log.shape in ("parquet", "stats"):  # no envelope, by right
@@ -444,7 +442,6 @@ class DeltaFragment(Fragment):
     key: pa.DataType | None = None
 
     def decode(self, schema: pa.Schema, findings: Findings) -> Iterator[pa.RecordBatch]:
-        """See `Fragment.decode`."""
         with opened(self.file, self.scan.storage, self.scan.options.max_item_bytes) as log:
             for some in read_deletes(log, findings, self.key):
                 yield pa.RecordBatch.from_arrays([self._column(one, some) for one in schema], schema=schema)

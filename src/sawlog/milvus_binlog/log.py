@@ -488,23 +488,22 @@ class _EventWalk(ChainWalk):
         self.starts = self._out.found["start"]
 
     def read(self, window: Window) -> int:
-        """See `ChainWalk.read`."""
         return int(_walk(_no_run, judge, _gather, on_damage, window, self.state, self._out, self._rules))
 
     def deliver(self, rows: int) -> Iterator[tuple[int, list[Event]]]:
-        """See `ChainWalk.deliver`; they are no rows."""
+        """They are no rows."""
         yield 0, [Event(EventType(code), *rest) for code, *rest in self._out.found[:rows].tolist()]
 
     def reset(self) -> None:
         """See `ChainWalk.reset`: what was delivered is written over."""
 
     def window_length(self, position: int) -> int:
-        """See `ChainWalk.window_length`: what is far away is not looked at."""
+        """What is far away is not looked at."""
         del position
         return HEAD
 
     def describe(self, event: Wrong) -> str:
-        """See `ChainWalk.describe`; the header is quoted."""
+        """The header is quoted."""
         header = header_size(self._rules)
         least = header + layout.EVENT_DATA.size
         if event.kind == EventKind.ENCRYPTED:

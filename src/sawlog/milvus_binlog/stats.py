@@ -32,7 +32,7 @@ STATS_SCHEMA = pa.schema(
     ]
 )
 
-FALSE_POSITIVES = 0.05
+_FALSE_POSITIVES = 0.05
 """Share of absent keys that Milvus lets a filter answer for."""
 _WORD = 64
 
@@ -52,7 +52,7 @@ class BloomFilter:
     words: Any
 
     @classmethod
-    def over(cls, keys: pa.Array, false_positives: float = FALSE_POSITIVES) -> BloomFilter:
+    def over(cls, keys: pa.Array, false_positives: float = _FALSE_POSITIVES) -> BloomFilter:
         """A filter over primary keys, sized as Milvus does."""
         count = max(1, len(keys))
         bits = math.ceil(-count * math.log(false_positives) / math.log(2) ** 2)

@@ -17,7 +17,7 @@ _ELEMENT_KEY = b"sawlog.milvus.element_type"
 ID_KEY = b"sawlog.milvus.field_id"
 _DIM_KEY = b"sawlog.milvus.dim"
 _MAX_LENGTH_KEY = b"sawlog.milvus.max_length"
-PRIMARY_KEY = b"sawlog.milvus.primary_key"
+_PRIMARY_KEY = b"sawlog.milvus.primary_key"
 DYNAMIC_KEY = b"sawlog.milvus.dynamic"
 NULLABLE_KEY = b"sawlog.milvus.nullable"
 
@@ -153,7 +153,7 @@ class Field:
             metadata[_DIM_KEY] = str(self.dim).encode()
         if self.max_length:
             metadata[_MAX_LENGTH_KEY] = str(self.max_length).encode()
-        flags = {PRIMARY_KEY: self.primary, DYNAMIC_KEY: self.dynamic, NULLABLE_KEY: self.nullable}
+        flags = {_PRIMARY_KEY: self.primary, DYNAMIC_KEY: self.dynamic, NULLABLE_KEY: self.nullable}
         metadata |= {key: b"true" for key, flag in flags.items() if flag}
         required = self.primary or self.id in layout.SYSTEM_FIELDS
         return pa.field(self.name, self.arrow_type(), nullable=not required, metadata=metadata)
@@ -228,7 +228,7 @@ def field_of(field: pa.Field, id: int) -> Field:
         element=element,
         dim=int(metadata.get(_DIM_KEY, str(dim).encode())),
         nullable=metadata.get(NULLABLE_KEY) == b"true",
-        primary=metadata.get(PRIMARY_KEY) == b"true",
+        primary=metadata.get(_PRIMARY_KEY) == b"true",
         dynamic=metadata.get(DYNAMIC_KEY) == b"true" or field.name == layout.DYNAMIC_NAME,
         max_length=int(metadata.get(_MAX_LENGTH_KEY, b"0")),
     )

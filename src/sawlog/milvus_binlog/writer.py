@@ -38,10 +38,10 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-DEFAULT_TIMESTAMP = 1_577_836_800_000 << layout.LOGICAL_BITS
+_DEFAULT_TIMESTAMP = 1_577_836_800_000 << layout.LOGICAL_BITS
 """Of rows that have none: 2020-01-01. Milvus gives imported rows new ones."""
 
-TASK_IDS = 1 << 28
+_TASK_IDS = 1 << 28
 """Ids that one task of a job has for itself."""
 _TASKS = 1 << 16
 _JOBS = 1 << 19
@@ -59,7 +59,7 @@ def task_options(options: WriteOptions, job: str, task: int) -> WriteOptions:
     stream, _, batch = job.rpartition("-")
     name, step = (stream, int(batch)) if stream and batch.isdecimal() else (job, 0)
     number = (int.from_bytes(hashlib.sha256(name.encode()).digest()[:4], "big") + step) % _JOBS
-    return replace(options, first_id=(number * _TASKS + task) * TASK_IDS + TASK_IDS // 2)
+    return replace(options, first_id=(number * _TASKS + task) * _TASK_IDS + _TASK_IDS // 2)
 
 
 def binlog_writer(
@@ -88,7 +88,6 @@ class TreeWriter(Writer):
         self._check_ids()
 
     def abort(self) -> None:
-        """See `Writer.abort`."""
         if self._open is not None:
             self._open.discard(self.storage)
             self._open = None
@@ -179,7 +178,6 @@ class InsertWriter(TreeWriter):
                 raise SchemaError(f"column {name!r} is {schema.field(name).type}; expected int64")
 
     def write(self, batch: pa.RecordBatch) -> None:
-        """See `Writer.write`."""
         if not batch.num_rows:
             return
         for place, rows in _routes(batch, self.options):
@@ -188,7 +186,6 @@ class InsertWriter(TreeWriter):
         self._rows += batch.num_rows
 
     def finish(self) -> list[Staged]:
-        """See `Writer.finish`."""
         for segment in self._segments.values():
             self._close(segment)
         self._segments = {}
@@ -203,7 +200,7 @@ class InsertWriter(TreeWriter):
         self._segments = {}
         place = segment.place
         noted = self.noted(place)
-        stamp = self.options.timestamp or DEFAULT_TIMESTAMP
+        stamp = self.options.timestamp or _DEFAULT_TIMESTAMP
         for one in self._every:
             data = empty_log(place, one, stamp)
             name = f"{layout.INSERT_LOG}/{place.collection}/{place.partition}/{place.segment}/{one.id}/{self.new_id()}"
@@ -278,7 +275,7 @@ class InsertWriter(TreeWriter):
         import pyarrow.compute as pc
 
         if TIMESTAMP.name not in batch.schema.names:
-            return constant(self.options.timestamp or DEFAULT_TIMESTAMP, pa.int64(), batch.num_rows)
+            return constant(self.options.timestamp or _DEFAULT_TIMESTAMP, pa.int64(), batch.num_rows)
         times = encode(TIMESTAMP, batch.column(TIMESTAMP.name), self._rows)
         if pc.min(times).as_py() <= 0:
             at = index_of(pc.less_equal(times, scalar_of(0, times.type)), True)
@@ -342,7 +339,6 @@ class DeltaWriter(TreeWriter):
         self._parts: dict[Place, list[tuple[pa.Array, pa.Array]]] = {}
 
     def write(self, batch: pa.RecordBatch) -> None:
-        """See `Writer.write`."""
         for place, rows in _routes(batch, self.options):
             some = batch if rows is None else batch.take(rows)
             for name in ("pk", "timestamp"):
@@ -357,7 +353,6 @@ class DeltaWriter(TreeWriter):
         self._rows += batch.num_rows
 
     def finish(self) -> list[Staged]:
-        """See `Writer.finish`."""
         if not self._rows and not self._marker:
             raise SchemaError("there are no deletes to be written: Milvus has no delta log without rows")
         for place, parts in self._parts.items():
@@ -389,7 +384,6 @@ class DDLWriter(TreeWriter):
         self._requests: list[tuple[EventType, int, bytes]] = []
 
     def write(self, batch: pa.RecordBatch) -> None:
-        """See `Writer.write`."""
         columns = [batch.column(name).to_pylist() for name in ("type", "timestamp", "request")]
         for kind, time, request in zip(*columns, strict=True):
             type = EventType.__members__.get(str(kind))
@@ -402,7 +396,6 @@ class DDLWriter(TreeWriter):
             self._rows += 1
 
     def finish(self) -> list[Staged]:
-        """See `Writer.finish`."""
         if not self._rows and not self._marker:
             raise SchemaError("there are no requests to be written: Milvus has no DDL log without rows")
         if self._requests:

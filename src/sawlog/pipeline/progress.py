@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.listener import SourceProgress, StreamingQueryProgress
 
 
-BEHIND = "behind"
+_BEHIND = "behind"
 BYTES = "bytes"
 """What sawlog's stream source reports as its latest offset: `{"behind": {"bytes": ...}}`."""
 
@@ -102,6 +102,6 @@ def _between(start: str | None, end: str | None) -> int | None:
 
 def _behind(latest: str | None) -> int | None:
     found = decode_json(latest or "")
-    behind = found.get(BEHIND) if isinstance(found, dict) else None
+    behind = found.get(_BEHIND) if isinstance(found, dict) else None
     count = behind.get(BYTES) if isinstance(behind, dict) else None
     return int(count) if isinstance(count, int) else None

@@ -33,7 +33,7 @@ Report = Callable[[BatchReport], None]
 
 RETRIES = 5
 """How often in a row streams are tried again without a batch between."""
-FIRST_PAUSE = 1.0
+_FIRST_PAUSE = 1.0
 """Seconds before they are; doubled from time to time."""
 
 QUARANTINE = "quarantine"
@@ -128,7 +128,7 @@ class Run:
                 failures = failures + 1 if sum(self._totals.batches.values()) == before else 1
                 if not error.transient or failures > RETRIES:
                     raise
-                pause = FIRST_PAUSE * 2 ** (failures - 1)
+                pause = _FIRST_PAUSE * 2 ** (failures - 1)
                 self._warn(f"{error}; trying again in {pause:g} s ({failures} of {RETRIES})")
                 if not self._stop.wait(pause):
                     continue

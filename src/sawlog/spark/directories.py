@@ -70,11 +70,9 @@ class DirectoriesWriter(Writer):
             self._writers[place].write(rows.filter(pc.equal(places, place)))
 
     def finish(self) -> list[Staged]:
-        """See `Writer.finish`."""
         return [one for writer in self._writers.values() for one in writer.finish()]
 
     def abort(self) -> None:
-        """See `Writer.abort`."""
         for writer in self._writers.values():
             writer.abort()
 

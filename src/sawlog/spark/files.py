@@ -48,12 +48,12 @@ METADATA_TYPE = spark.StructType(
 )
 """Of the column `_metadata`, as Spark's own file sources have it. Size and time are null for what is no single file."""
 
-RESCUED_FIELDS = ["file", "offset", "length", "kind", "detail"]
+_RESCUED_FIELDS = ["file", "offset", "length", "kind", "detail"]
 RESCUED_TYPE = pa.struct(
-    [*(DAMAGE_SCHEMA.field(name).with_nullable(True) for name in RESCUED_FIELDS), ("bytes", pa.binary())]
+    [*(DAMAGE_SCHEMA.field(name).with_nullable(True) for name in _RESCUED_FIELDS), ("bytes", pa.binary())]
 )
 """Of the column that says what is damaged: the place and the reason as in the view of damage, and the first bytes."""
-RESCUED_BYTES = 1 << 16
+_RESCUED_BYTES = 1 << 16
 """So many bytes of a damaged range at most."""
 
 _TIMESTAMP = pa.timestamp("us")
@@ -294,10 +294,10 @@ def rescue(damage: pa.RecordBatch, name: str, facts: Facts, storage: Storage, ta
     """
     columns = {field.name: pa.nulls(damage.num_rows, field.type) for field in target if field.name not in facts}
     if name in target.names:
-        rows = damage.select(RESCUED_FIELDS).to_pylist()
+        rows = damage.select(_RESCUED_FIELDS).to_pylist()
         for row in rows:
             with contextlib.suppress(FileNotFoundError):  # which is what is wrong
-                row["bytes"] = storage.read(row["file"], row["offset"], min(row["length"], RESCUED_BYTES))
+                row["bytes"] = storage.read(row["file"], row["offset"], min(row["length"], _RESCUED_BYTES))
         columns[name] = pa.array(rows, RESCUED_TYPE)
     return pa.record_batch(columns) if columns else damage
 

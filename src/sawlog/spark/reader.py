@@ -39,12 +39,12 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("sawlog")
 
-_KEPT = hasattr(DataSourceReader, "pushFilters")
+KEPT = hasattr(DataSourceReader, "pushFilters")
 """Whether Spark keeps what a DataFrame's reader has planned, as 4.1 and later do, which can push filters to readers."""
 _PLANS = "sawlog-plan-"
-_SAME_QUERY = 60.0
+SAME_QUERY = 60.0
 """Seconds within which Spark has the second side of a join planned."""
-FACT_ROWS = 1 << 16
+_FACT_ROWS = 1 << 16
 """Rows of a batch that has only columns of the file."""
 
 
@@ -124,11 +124,11 @@ class SawlogReader(DataSourceReader):
         the second waits for the first, and takes its answer.
         """
         folder = _local_folder()
-        if not (_KEPT and self._loaded and os.path.isdir(folder)) or self._filters:
+        if not (KEPT and self._loaded and os.path.isdir(folder)) or self._filters:
             return self._plan()
         for old in glob.glob(os.path.join(glob.escape(folder), f"{_PLANS}*")):
             with contextlib.suppress(FileNotFoundError):
-                if time.time() - os.path.getmtime(old) > _SAME_QUERY:
+                if time.time() - os.path.getmtime(old) > SAME_QUERY:
                     os.unlink(old)
         pickled = CPickleSerializer()
         with open(os.path.join(folder, _PLANS + self._loaded), "a+b") as kept:
@@ -310,7 +310,7 @@ def _rows_and_damage(
     fragment: Fragment, findings: Findings, facts: Facts, target: pa.Schema, rescued: str | None
 ) -> Iterator[pa.RecordBatch]:
     """The rows of a fragment, and after them rows of the damaged ranges, which have no values of the data."""
-    for batch in _batches(fragment, findings, FACT_ROWS if target.names else sys.maxsize):
+    for batch in _batches(fragment, findings, _FACT_ROWS if target.names else sys.maxsize):
         yield batch
         if rescued is not None and (found := findings.drain_batch()) is not None:
             yield rescue(found, rescued, facts, fragment.scan.storage, target)

@@ -18,11 +18,11 @@ from sawlog.guard import Undecodable, decode_by
 if TYPE_CHECKING:
     from pyspark.sql.types import DataType, StructType
 
-ORIGINAL_KEY = "sawlog.arrow"
+_ORIGINAL_KEY = "sawlog.arrow"
 """Key in the metadata of a Spark column: its Arrow field as an IPC schema in base64, where Spark's types lost some."""
-METADATA_PREFIX = "sawlog."
+_METADATA_PREFIX = "sawlog."
 
-SESSION_TIMEZONE = "UTC"
+_SESSION_TIMEZONE = "UTC"
 """Spark hands timestamps over in this zone, whatever the session's is."""
 
 _MAX_PRECISION = 38
@@ -113,12 +113,12 @@ def spark_field(field: pa.Field, where: str = "") -> spark.StructField:
     metadata = {
         key.decode(): value.decode(errors="replace")
         for key, value in (field.metadata or {}).items()
-        if key.startswith(METADATA_PREFIX.encode())
+        if key.startswith(_METADATA_PREFIX.encode())
     }
     converted = spark.StructField(field.name, kind, field.nullable)
     (back,) = arrow_schema(spark.StructType([converted]))
     if not where and back.type != field.type and not any(layout in str(field.type) for layout in _LAYOUTS):
-        metadata[ORIGINAL_KEY] = base64.b64encode(pa.schema([field]).serialize()).decode()
+        metadata[_ORIGINAL_KEY] = base64.b64encode(pa.schema([field]).serialize()).decode()
     return spark.StructField(field.name, kind, field.nullable, metadata)
 
 
@@ -130,7 +130,7 @@ def spark_schema(schema: pa.Schema) -> StructType:
 def arrow_schema(schema: StructType) -> pa.Schema:
     """The exact Arrow schema that Spark wants of the batches it is given."""
     if "timezone" in inspect.signature(to_arrow_schema).parameters:
-        return to_arrow_schema(schema, timezone=SESSION_TIMEZONE)
+        return to_arrow_schema(schema, timezone=_SESSION_TIMEZONE)
     return to_arrow_schema(schema)  # before 4.2, UTC is the default
 
 
@@ -141,7 +141,7 @@ def original_schema(schema: StructType) -> pa.Schema:
         metadata = {
             key: str(value)
             for key, value in (given.metadata or {}).items()
-            if key.startswith(METADATA_PREFIX) and key != ORIGINAL_KEY
+            if key.startswith(_METADATA_PREFIX) and key != _ORIGINAL_KEY
         }
         field = _original_field(given) or plain
         fields.append(field.with_name(given.name).with_nullable(given.nullable).with_metadata(metadata or None))
@@ -190,7 +190,7 @@ def spark_version() -> str:
 
 def _original_field(given: spark.StructField) -> pa.Field | None:
     """The Arrow field kept in the metadata, unless the column has become another since."""
-    kept = (given.metadata or {}).get(ORIGINAL_KEY)
+    kept = (given.metadata or {}).get(_ORIGINAL_KEY)
     if not isinstance(kept, str):
         return None
     stored = decode_by(base64.b64decode, kept)

@@ -8,7 +8,7 @@ from typing import Self
 
 from sawlog.errors import OptionError
 
-MAX_FILES = 1000
+_MAX_FILES = 1000
 """Files per micro-batch, unless an option says otherwise: so many places at most does an offset gain at a time."""
 
 _UNITS = {"": 1, "b": 1, "k": 1 << 10, "kb": 1 << 10, "m": 1 << 20, "mb": 1 << 20, "g": 1 << 30, "gb": 1 << 30}
@@ -69,7 +69,7 @@ class StreamOptions:
             shows that it is. Finished files must not grow any more.
     """
 
-    maxfilespertrigger: int = MAX_FILES
+    maxfilespertrigger: int = _MAX_FILES
     maxbytespertrigger: Bytes | None = None
     maxrowspertrigger: int | None = None
     failondataloss: bool = True

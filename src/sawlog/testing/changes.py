@@ -96,7 +96,6 @@ class Reported(_Compared):
     """Law 5: the same rows, or a word about it. Under checksums equal rows, else as many."""
 
     def __call__(self, subject: Subject) -> list[str]:
-        """See `Reported`."""
         outcome = self.examined(subject)
         found = list(outcome.complaints)
         rows, truth = outcome.rows, self.truth.rows
@@ -114,7 +113,6 @@ class Subsequence(_Compared):
     """Law 4: what `skip` delivers is a subsequence of the truth. Rows may come twice where bytes do."""
 
     def __call__(self, subject: Subject) -> list[str]:
-        """See `Subsequence`."""
         outcome = examine(subject)
         unknown = set(outcome.rows) - set(self.truth.rows)
         return [*outcome.complaints, *(f"a row that was not there, under checksums: {row}" for row in unknown)]
@@ -124,7 +122,6 @@ class Prefix(_Compared):
     """Law 4: a file that ends early gives a prefix and a tail, or damage."""
 
     def __call__(self, subject: Subject) -> list[str]:
-        """See `Prefix`."""
         outcome = self.examined(subject)
         found = list(outcome.complaints)
         if outcome.refused is not None or not subject.sample.ordered or len(subject.files) > 1:

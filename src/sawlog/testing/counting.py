@@ -57,11 +57,9 @@ class CountingStorage(Storage):
     work: Work = field(default_factory=Work)
 
     def open(self, path: PathLike | File, end: int | None = None) -> Any:
-        """See `Storage.open`."""
         return CountingSource(super().open(path, end), self.work)
 
     def read(self, path: PathLike, offset: int = 0, length: int | None = None) -> bytes:
-        """See `Storage.read`."""
         data = super().read(path, offset, length)
         self.work.bytes += len(data)
         return data

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 LOCATION_BYTES = 512 << 20
 """Bytes of logs that become one location, about."""
-TABLES_AT_A_TIME = 8
+_TABLES_AT_A_TIME = 8
 
 
 def import_logs(
@@ -215,7 +215,7 @@ class ImportJob:
             _TableImport(self, self._trees.setdefault(name, IntradayTable(self.root, *name)), files, scan)
             for name, files in _tables(source, scan).items()
         ]
-        for _, (done, of_table) in map_ordered(tables, once(_TableImport.run), min(len(tables), TABLES_AT_A_TIME)):
+        for _, (done, of_table) in map_ordered(tables, once(_TableImport.run), min(len(tables), _TABLES_AT_A_TIME)):
             whole.add(done)
             errors += of_table
         return whole, errors

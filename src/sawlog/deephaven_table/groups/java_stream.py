@@ -34,7 +34,7 @@ MAX_BYTES = 64 << 20
 """Longer streams are not read."""
 MAX_ELEMENTS = 1 << 22
 """Elements of a stream, and parts of objects that their classes write: more are not read. A group takes up to four."""
-MAX_OBJECTS = 1 << 17
+_MAX_OBJECTS = 1 << 17
 """Elements of streams that hold something else than groups of one class, which take more memory."""
 
 
@@ -92,7 +92,7 @@ def read_stream(data: bytes, where: str, key: KeyOf | None = None) -> JavaStream
         try:
             return JavaStream(reader.value(0), reader.maps)
         except _NoRangesError:
-            reader = Reader(data, len(JAVA_STREAM_MAGIC), where, most=MAX_OBJECTS)
+            reader = Reader(data, len(JAVA_STREAM_MAGIC), where, most=_MAX_OBJECTS)
             return JavaStream(reader.value(0), reader.maps)
     if data[:1] in (bytes([Code.BLOCK_DATA]), bytes([Code.LONG_BLOCK_DATA])):
         product = _ProductReader(Reader(data, 0, where))
@@ -176,7 +176,7 @@ class Reader:
         raise self.error(f"expected block data, found the code {code:#04x}")
 
     def count_element(self) -> None:
-        """Keep to `MAX_ELEMENTS`, or `MAX_OBJECTS`."""
+        """Keep to `MAX_ELEMENTS`, or `_MAX_OBJECTS`."""
         self._elements += 1
         if self._elements > self._most:
             raise self.error(f"more than {self._most} elements")

@@ -30,14 +30,14 @@ if TYPE_CHECKING:
 
 MAX_VALUE_BYTES = 64 << 20
 """Bytes of rows that one value may make, where they cannot be spread over several results."""
-MAX_KINDS = 16
+_MAX_KINDS = 16
 """Kinds of damage that a result reports of one value; there are hardly more."""
 LAST_MILLISECOND = (1 << 63) // 1000 - 1
 """The latest time that microseconds can express, as Spark does."""
 
 _BAD_CONTAINER_LENGTH = "the container's length is {0}; the value ends at byte {1}"
 
-DAMAGE = pa.struct(
+_DAMAGE = pa.struct(
     [
         pa.field("kind", pa.string(), nullable=False),
         pa.field("offset", pa.int64(), nullable=False),
@@ -59,11 +59,11 @@ class ValueDamage:
     def add(self, damage: Damage) -> None:
         """Take in one."""
         self.counts[damage.kind] += 1
-        if len(self.first) < MAX_KINDS:
+        if len(self.first) < _MAX_KINDS:
             self.first.setdefault(damage.kind, damage)
 
     def rows(self) -> list[dict[str, Any]]:
-        """As rows of `DAMAGE`."""
+        """As rows of `_DAMAGE`."""
         return [
             {"kind": kind, "offset": one.offset, "length": one.length, "detail": one.detail, "count": self.counts[kind]}
             for kind, one in self.first.items()
@@ -93,7 +93,7 @@ class ValueDecoder:
         return pa.struct(
             [
                 pa.field("rows", self._list, nullable=False),
-                pa.field("damage", pa.list_(DAMAGE), nullable=False),
+                pa.field("damage", pa.list_(_DAMAGE), nullable=False),
                 pa.field("ok", pa.bool_(), nullable=False),
             ]
         )
@@ -232,7 +232,7 @@ class ValueDecoder:
         damage = [damaged[number].rows() if number in damaged else [] for number in range(len(rows))]
         validity = rows.is_null() if rows.null_count else None
         filled = fill_null(rows, [])
-        arrays = [filled.cast(self._list), array_of(damage, pa.list_(DAMAGE)), array_of(ok, pa.bool_())]
+        arrays = [filled.cast(self._list), array_of(damage, pa.list_(_DAMAGE)), array_of(ok, pa.bool_())]
         return pa.StructArray.from_arrays(arrays, fields=list(self.result), mask=validity)
 
     @property

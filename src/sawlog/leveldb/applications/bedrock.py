@@ -12,15 +12,15 @@ import pyarrow as pa
 from sawlog.leveldb.applications.script_values import MAX_DEPTH, number, to_json
 from sawlog.leveldb.applications.view import ApplicationView, Cursor, Entry, UnknownBytesError, columns_of, text
 
-CHUNK_SIZES = (9, 10, 13, 14)
+_CHUNK_SIZES = (9, 10, 13, 14)
 """Of keys of chunks: x and z, then the dimension if it is not the overworld, a tag, and the height of a subchunk."""
-SUBCHUNK = 47
+_SUBCHUNK = 47
 ACTOR, DIGEST = b"actorprefix", b"digp"
 """How keys of actors begin, before a number of 8 bytes, and of lists of a chunk's actors, before its place."""
-ACTOR_SIZE = 8
+_ACTOR_SIZE = 8
 BLOCKS = 16**3
-WORD_BITS = 32
-WORLD_CHUNKS = 30_000_000 // 16
+_WORD_BITS = 32
+_WORLD_CHUNKS = 30_000_000 // 16
 """How far from its middle a world has chunks: 30 million blocks."""
 
 NUMBERS = {1: "b", 2: "<h", 3: "<i", 4: "<q", 5: "<f", 6: "<d"}
@@ -145,7 +145,7 @@ def _layer(cursor: Cursor) -> list[Any]:
     counts = np.array([BLOCKS])
     size = 1
     if bits:
-        each = WORD_BITS // bits
+        each = _WORD_BITS // bits
         words = np.frombuffer(cursor.take(-(-BLOCKS // each) * 4, "blocks"), "<u4")
         numbers = words[:, None] >> np.arange(each, dtype=np.uint32) * np.uint32(bits) & np.uint32((1 << bits) - 1)
         counts = np.bincount(numbers.reshape(-1)[:BLOCKS].astype(np.int64))
@@ -168,7 +168,7 @@ TAGS: Mapping[int, tuple[str, Callable[[Cursor], Any]]] = {
     44: ("Version", _number),
     45: ("Data2D", _unknown),
     46: ("Data2DLegacy", _unknown),
-    SUBCHUNK: ("SubChunkPrefix", _subchunk),
+    _SUBCHUNK: ("SubChunkPrefix", _subchunk),
     48: ("LegacyTerrain", _unknown),
     49: ("BlockEntity", _roots),
     50: ("Entity", _roots),
@@ -194,20 +194,20 @@ TAGS: Mapping[int, tuple[str, Callable[[Cursor], Any]]] = {
 
 def place_of(key: bytes) -> Place | None:
     """What the key of a chunk says; `None` for other keys."""
-    if len(key) not in CHUNK_SIZES:
+    if len(key) not in _CHUNK_SIZES:
         return None
     x, z = struct.unpack_from("<ii", key)
-    at = 8 if len(key) < CHUNK_SIZES[2] else 12
+    at = 8 if len(key) < _CHUNK_SIZES[2] else 12
     dimension = int.from_bytes(key[8:at], "little", signed=True)
     subchunk = struct.unpack_from("b", key, at + 1)[0] if len(key) > at + 1 else None
-    if key[at] not in TAGS or (key[at] == SUBCHUNK) != (subchunk is not None):
+    if key[at] not in TAGS or (key[at] == _SUBCHUNK) != (subchunk is not None):
         return None
     return Place(x, z, dimension, key[at], subchunk)
 
 
 def _within(place: Place | None) -> bool:
     """Whether a chunk is inside of a world, which few other keys of the same length say."""
-    return place is not None and max(abs(place.x), abs(place.z)) <= WORLD_CHUNKS
+    return place is not None and max(abs(place.x), abs(place.z)) <= _WORLD_CHUNKS
 
 
 class Bedrock(ApplicationView):
@@ -253,7 +253,7 @@ class Bedrock(ApplicationView):
 def _named(key: bytes) -> tuple[dict[str, Any], Callable[[Cursor], Any]] | None:
     """What a key says that is not of a chunk, and how its value is read; `None` for unknown ones."""
     rest = key.removeprefix(ACTOR)
-    if rest != key and len(rest) == ACTOR_SIZE:
+    if rest != key and len(rest) == _ACTOR_SIZE:
         return {"kind": "actor", "name": rest.hex()}, _root
     rest = key.removeprefix(DIGEST)
     if rest != key and len(rest) in (8, 12):
@@ -267,4 +267,4 @@ def _named(key: bytes) -> tuple[dict[str, Any], Callable[[Cursor], Any]] | None:
 
 def _actors(cursor: Cursor) -> Any:
     """The numbers of actors, as their keys have them."""
-    return [cursor.take(ACTOR_SIZE, "number of an actor").hex() for _ in range(-(-cursor.left // ACTOR_SIZE))]
+    return [cursor.take(_ACTOR_SIZE, "number of an actor").hex() for _ in range(-(-cursor.left // _ACTOR_SIZE))]

@@ -10,7 +10,7 @@ import pyarrow as pa
 from sawlog.guard import Undecodable, decode_json
 from sawlog.leveldb.applications.view import ApplicationView, Cursor, Entry, Home, UnknownBytesError, columns_of, text
 
-AREAS = {
+_AREAS = {
     "Local Extension Settings": "local",
     "Sync Extension Settings": "sync",
     "Managed Extension Settings": "managed",
@@ -59,7 +59,7 @@ class ChromeStorage(ApplicationView):
 def _place(path: str) -> tuple[str | None, str | None]:
     """Area and extension that a directory is named for."""
     _, above, name = f"//{path}".rsplit("/", 2)
-    return (AREAS[above], name) if above in AREAS else (SHARED.get(name), None)
+    return (_AREAS[above], name) if above in _AREAS else (SHARED.get(name), None)
 
 
 VERSION = b"VERSION"
@@ -143,7 +143,7 @@ def _metadata(value: bytes) -> dict[str, Any]:
 MAP, NAMESPACE = b"map-", b"namespace-"
 """How keys begin: of an item, then the number of its map; of an origin in a tab, whose value is such a number."""
 SINGLE = {b"version": "version", b"next-map-id": "next_map_id"}
-ID_LENGTH = 36
+_ID_LENGTH = 36
 """Characters that a tab is known by."""
 
 
@@ -174,7 +174,7 @@ class SessionStorage(ApplicationView):
         del home
         found: dict[str, dict[str, str]] = {}
         for entry in entries:
-            if entry.value is not None and len(entry.key) > len(NAMESPACE) + ID_LENGTH:
+            if entry.value is not None and len(entry.key) > len(NAMESPACE) + _ID_LENGTH:
                 tab, origin, _ = _namespace(entry.key)
                 found.setdefault(entry.value.decode("ascii", "replace"), {}).setdefault(tab, origin)
         return found
@@ -184,7 +184,7 @@ class SessionStorage(ApplicationView):
         key, value = entry.key, entry.value
         if key in SINGLE:
             return {"kind": SINGLE[key], "value": None if value is None else value.decode("ascii", "backslashreplace")}
-        if key.startswith(NAMESPACE) and len(key) > len(NAMESPACE) + ID_LENGTH:
+        if key.startswith(NAMESPACE) and len(key) > len(NAMESPACE) + _ID_LENGTH:
             tab, origin, wrong = _namespace(key)
             shared = None if value is None else value.decode("ascii", "backslashreplace")
             row = {"kind": "namespace", "namespaces": [tab], "storage_key": origin, "map_id": shared}
@@ -205,6 +205,6 @@ class SessionStorage(ApplicationView):
 def _namespace(key: bytes) -> tuple[str, str, str | None]:
     """Tab and origin of a key, and what is wrong with them."""
     rest = key[len(NAMESPACE) :]
-    tab, wrong = text(rest[:ID_LENGTH], "utf-8")
-    origin, wrong_too = text(rest[ID_LENGTH + 1 :], "utf-8")
+    tab, wrong = text(rest[:_ID_LENGTH], "utf-8")
+    origin, wrong_too = text(rest[_ID_LENGTH + 1 :], "utf-8")
     return tab, origin, wrong or wrong_too

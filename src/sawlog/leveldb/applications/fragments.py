@@ -18,8 +18,8 @@ from sawlog.scan import Projection
 
 RAW = {"raw_key": "key", "raw_value": "value"}
 """Columns of stored bytes, and what they are in the view `live`."""
-REASON = pa.field("reason", pa.string())
-DELETIONS = frozenset({"delete", "single_delete", "delete_sized", "delete_range"})
+_REASON = pa.field("reason", pa.string())
+_DELETIONS = frozenset({"delete", "single_delete", "delete_sized", "delete_range"})
 BATCH_BYTES = 8 << 20
 """Decoded text that makes a batch, at most, unless one value has more."""
 
@@ -27,7 +27,7 @@ BATCH_BYTES = 8 << 20
 def schema_of(view: ApplicationView, entries: pa.Schema) -> pa.Schema:
     """Columns of a view, given those of the entries that it decodes."""
     raw = [entries.field(name).with_name(new) for new, name in RAW.items()]
-    return pa.schema([*view.columns, REASON, *raw, *(field for field in entries if field.name not in RAW.values())])
+    return pa.schema([*view.columns, _REASON, *raw, *(field for field in entries if field.name not in RAW.values())])
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class Decoded(Fragment):
         """Decode the entries; columns of bytes only are passed on."""
         view = application(self.scan.view)
         assert view is not None
-        wanted = [field for field in schema if field.name in view.columns.names or field.name == REASON.name]
+        wanted = [field for field in schema if field.name in view.columns.names or field.name == _REASON.name]
         stored = [field.with_name(RAW.get(field.name, field.name)) for field in schema if field not in wanted]
         missing = [field for field in STATE_SCHEMA if wanted and field.name not in {one.name for one in stored}]
         context = view.context(self._names(view), self.home) if wanted else None
@@ -86,7 +86,7 @@ def entries_of(one: KeyRange, view: str) -> KeyRange:
 def _entries(batch: pa.RecordBatch) -> Iterator[Entry]:
     names = ("key", "value", "sequence", "operation")
     for key, value, sequence, operation in zip(*(batch.column(name).to_pylist() for name in names), strict=True):
-        yield Entry(key, None if operation in DELETIONS else value, sequence)
+        yield Entry(key, None if operation in _DELETIONS else value, sequence)
 
 
 def _stretches(view: ApplicationView, context: Any, batch: pa.RecordBatch) -> Iterator[list[Mapping[str, Any]]]:
@@ -97,7 +97,7 @@ def _stretches(view: ApplicationView, context: Any, batch: pa.RecordBatch) -> It
         try:
             row = view.decode(entry, context)
         except UnknownBytesError as unknown:
-            row = {REASON.name: str(unknown)}
+            row = {_REASON.name: str(unknown)}
         rows.append(row)
         size += sum(len(value) for value in row.values() if isinstance(value, str | bytes))
         if size > BATCH_BYTES:

@@ -31,13 +31,13 @@ DATABASE_SUFFIX, BLOB_SUFFIX = ".leveldb", ".blob"
 RECORD, EXISTS, EXTERNAL_OBJECTS, FIRST_INDEX = 1, 2, 3, 30
 """What the index ID of a key stands for; from `FIRST_INDEX` on, it is that of an index."""
 
-WRAPPED = 17
+_WRAPPED = 17
 """In place of Blink's version: the value is not here as it is."""
 IN_BLOB, IN_SNAPPY = 1, 2
 """What follows: size and number of the blob that has the value, or the compressed value."""
-SNAPPY_RATIO = 22
+_SNAPPY_RATIO = 22
 """Snappy cannot expand a byte to more: three say where 64 are copied from."""
-WRAPPINGS = 3
+_WRAPPINGS = 3
 """A value can be compressed, and that in a blob: what is wrapped more often is not decoded."""
 
 BLOB, FILE, HANDLE = 0, 1, 2
@@ -129,7 +129,7 @@ def _bytes(cursor: Cursor) -> Any:
 
 
 Read = Callable[[Cursor], Any]
-GLOBAL: Mapping[int, tuple[str, Read]] = {
+_GLOBAL: Mapping[int, tuple[str, Read]] = {
     0: ("schema_version", _int),
     1: ("max_database_id", _int),
     2: ("data_version", _int),
@@ -154,7 +154,7 @@ DATABASE: Mapping[int, tuple[str, Read]] = {
     200: ("object_store_id", _int),
     201: ("index_id", _int),
 }
-STORE: Mapping[int, tuple[str, Read]] = {
+_STORE: Mapping[int, tuple[str, Read]] = {
     0: ("name", _string),
     1: ("key_path", _key_path),
     2: ("auto_increment", _flag),
@@ -296,11 +296,11 @@ def _metadata(place: Place, cursor: Cursor, value: bytes | None, context: Names)
         raise UnknownBytesError(f"index ID {place.index_id} without an object store")
     row: dict[str, Any] = {}
     tag = cursor.byte()
-    level, table = ("database", DATABASE) if place.database else ("global", GLOBAL)
+    level, table = ("database", DATABASE) if place.database else ("global", _GLOBAL)
     if place.database and tag in (STORE_METADATA, INDEX_METADATA):
         store = _id(cursor)
         row |= _of_store(place.database, store, context)
-        level, table = "object_store", STORE
+        level, table = "object_store", _STORE
         if tag == INDEX_METADATA:
             level, table = "index", INDEX
             index = Place(place.database, store, _id(cursor))
@@ -399,8 +399,8 @@ def _record(value: bytes, place: Place, key: bytes, sequence: int, context: Name
     version = _id(cursor)
 
     def decoded(data: bytes) -> dict[str, Any]:
-        for _ in range(WRAPPINGS):
-            if data[:2] != bytes([VERSION_TAG, WRAPPED]) or data[2:3] == bytes([VERSION_TAG]):
+        for _ in range(_WRAPPINGS):
+            if data[:2] != bytes([VERSION_TAG, _WRAPPED]) or data[2:3] == bytes([VERSION_TAG]):
                 break
             data = _unwrapped(Cursor(data, 2), place, key, sequence, context)
         return {"value": decode_script_value(data)}
@@ -423,7 +423,7 @@ def _unwrapped(cursor: Cursor, place: Place, key: bytes, sequence: int, context:
         raise UnknownBytesError(f"wrapping {kind}, expected {IN_BLOB} (blob) or {IN_SNAPPY} (Snappy)")
     data = cursor.rest()
     size = Cursor(data).varint(32)
-    if size > SNAPPY_RATIO * len(data) or size > context.home.longest:
+    if size > _SNAPPY_RATIO * len(data) or size > context.home.longest:
         raise UnknownBytesError(f"Snappy: {len(data)} bytes that claim to expand to {size}")
     expanded = expand("leveldb", Compression.SNAPPY, pa.py_buffer(data), size, context.home.longest)
     if isinstance(expanded, Undecodable):

@@ -17,10 +17,10 @@ from typing import Any
 from sawlog.leveldb.applications.view import Cursor, UnknownBytesError
 
 VERSION_TAG = 0xFF
-TRAILER_TAG = 0xFE
+_TRAILER_TAG = 0xFE
 TRAILER_SIZE = 12
 """Offset and size of what follows the value, as 8 and 4 bytes."""
-SEPARATE_ENVELOPE = 16
+_SEPARATE_ENVELOPE = 16
 """From this version on, Blink's version is followed by V8's."""
 UNKNOWN_SINCE = 17
 """V8's first version that is not known here."""
@@ -29,11 +29,11 @@ TAGGED_HOLES, TAGGED_STRINGS, TAGGED_HOSTS, VIEW_FLAGS = 11, 12, 13, 14
 flags of views."""
 MAX_DEPTH = 150
 """Deeper values are not decoded."""
-MAX_SAFE = 1 << 53
-DECIMAL_BITS = 1 << 12
+_MAX_SAFE = 1 << 53
+_DECIMAL_BITS = 1 << 12
 """Longer integers are written as hexadecimal digits."""
 
-TYPED_ARRAYS = {
+_TYPED_ARRAYS = {
     b"b": ("Int8Array", "b"),
     b"B": ("Uint8Array", "B"),
     b"C": ("Uint8ClampedArray", "B"),
@@ -49,9 +49,9 @@ TYPED_ARRAYS = {
     b"?": ("DataView", "B"),
 }
 """Tags of views of buffers: their names, and their elements as `struct` has them."""
-ERRORS = {b"E": "EvalError", b"R": "RangeError", b"F": "ReferenceError", b"S": "SyntaxError", b"T": "TypeError"}
-ERRORS[b"U"] = "URIError"
-REGEXP_FLAGS = "gimyusldv"
+_ERRORS = {b"E": "EvalError", b"R": "RangeError", b"F": "ReferenceError", b"S": "SyntaxError", b"T": "TypeError"}
+_ERRORS[b"U"] = "URIError"
+_REGEXP_FLAGS = "gimyusldv"
 """By bit; the flag `l` is V8's own."""
 DOUBLES = {
     b"Q": ("DOMPoint", 4),
@@ -65,10 +65,10 @@ DOUBLES = {
     b"O": ("DOMMatrixReadOnly", 6),
 }
 """Host objects that are numbers only."""
-KEY_NUMBERS = {1: 2, 2: 2, 5: 3, 6: 1, 7: 2}
+_KEY_NUMBERS = {1: 2, 2: 2, 5: 3, 6: 1, 7: 2}
 """Kinds of CryptoKey (AES, HMAC, EC, without parameters, Ed25519), and how many numbers describe each."""
-RSA_KEY = 4
-IMAGE_SETTINGS = 18
+_RSA_KEY = 4
+_IMAGE_SETTINGS = 18
 """Blink's first version that lists settings before the size of an image; 0 ends the list."""
 _SURROGATES = re.compile("[\ud800-\udfff]")
 _JS_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -95,8 +95,8 @@ class Thing:
         self.buffer = -1
 
 
-UNDEFINED = {"$undefined": True}
-HOLE = {"$hole": True}
+_UNDEFINED = {"$undefined": True}
+_HOLE = {"$hole": True}
 
 
 def number(value: float) -> Any:
@@ -104,7 +104,7 @@ def number(value: float) -> Any:
     if isinstance(value, int):
         return value
     if math.isfinite(value):
-        whole = value.is_integer() and abs(value) < MAX_SAFE and (value or math.copysign(1, value) > 0)
+        whole = value.is_integer() and abs(value) < _MAX_SAFE and (value or math.copysign(1, value) > 0)
         return int(value) if whole else value
     return {"$number": "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"}
 
@@ -175,8 +175,8 @@ class ScriptValue:
         if self._in.peek() == VERSION_TAG:
             self._in.byte()
             self._version = self._blink = self._in.varint(32)
-        if self._blink >= SEPARATE_ENVELOPE:
-            if self._in.peek() == TRAILER_TAG:
+        if self._blink >= _SEPARATE_ENVELOPE:
+            if self._in.peek() == _TRAILER_TAG:
                 self._in.byte()
                 if offset := int.from_bytes(self._in.take(TRAILER_SIZE, "place of a trailer")[:8], "big"):
                     self._in = Cursor(self._in.data[:offset], self._in.at)
@@ -209,14 +209,14 @@ class ScriptValue:
         if self._depth > MAX_DEPTH:
             raise UnknownBytesError(f"values in values, deeper than {MAX_DEPTH}")
         tag = self._tag()
-        if tag in READERS:
-            found = READERS[tag](self)
+        if tag in _READERS:
+            found = _READERS[tag](self)
         elif self._version < TAGGED_HOSTS:
             self._in.at -= 1
             found = self._host()
         else:
             raise UnknownBytesError(f"tag {bytes([tag])!r} at byte {self._in.at - 1}")
-        if tag in BUFFERS:
+        if tag in _BUFFERS:
             buffer = self._things[found["$ref"]] if isinstance(found, dict) else found
             if buffer.data is not None and self._peek() == ord("V"):
                 found = self._view(buffer, fresh=buffer is found)
@@ -243,7 +243,7 @@ class ScriptValue:
         bits = self._in.varint(32)
         value = self._in.little(bits >> 1)
         value = -value if bits & 1 else value
-        return str(value) if value.bit_length() <= DECIMAL_BITS else hex(value)
+        return str(value) if value.bit_length() <= _DECIMAL_BITS else hex(value)
 
     def _utf8(self) -> str:
         data = self._in.take(self._in.varint(32), "string")
@@ -317,10 +317,10 @@ class ScriptValue:
         for _ in range(length):
             if self._peek() == ord("-"):
                 self._in.byte()
-                items.append(HOLE)
+                items.append(_HOLE)
             else:
                 item = self._value()
-                items.append(HOLE if item is UNDEFINED and self._version < TAGGED_HOLES else item)
+                items.append(_HOLE if item is _UNDEFINED and self._version < TAGGED_HOLES else item)
         more = self._properties("$")
         self._same(length)
         thing.plain = items
@@ -343,8 +343,8 @@ class ScriptValue:
     def _regexp(self) -> Thing:
         thing = self._new({})
         pattern, flags = self._string(), self._in.varint(32)
-        names = "".join(sorted(name for bit, name in enumerate(REGEXP_FLAGS) if flags >> bit & 1))
-        if flags >> len(REGEXP_FLAGS):
+        names = "".join(sorted(name for bit, name in enumerate(_REGEXP_FLAGS) if flags >> bit & 1))
+        if flags >> len(_REGEXP_FLAGS):
             raise UnknownBytesError(f"flags {flags:#x} of a regular expression, before byte {self._in.at}")
         thing.plain = {"$regexp": pattern, "flags": names}
         return thing
@@ -387,7 +387,7 @@ class ScriptValue:
         tag, offset, length = self._in.take(1, "tag"), self._in.varint(32), self._in.varint(32)
         flags = self._in.varint(32) if self._version >= VIEW_FLAGS else 0
         data = buffer.data or b""
-        name, letter = TYPED_ARRAYS.get(tag, ("", "B"))
+        name, letter = _TYPED_ARRAYS.get(tag, ("", "B"))
         size = struct.calcsize(f"<{letter}")
         if not name or offset > len(data) or length > len(data) - offset or offset % size or length % size:
             raise UnknownBytesError(f"view {tag!r} of bytes {offset} to {offset + length} of {len(data)}")
@@ -407,8 +407,8 @@ class ScriptValue:
         thing = self._new({})
         found: dict[str, Any] = {"$error": "Error"}
         while (tag := self._in.take(1, "tag of an error")) != b".":
-            if tag in ERRORS:
-                found["$error"] = ERRORS[tag]
+            if tag in _ERRORS:
+                found["$error"] = _ERRORS[tag]
             elif tag == b"c":
                 found["cause"] = self._value()
             elif tag in b"ms":
@@ -434,7 +434,7 @@ class ScriptValue:
     def _image(self, name: str, bits: int) -> dict[str, Any]:
         """Pixels; settings before them are pairs of a tag and a number."""
         settings = []
-        if self._blink >= IMAGE_SETTINGS:
+        if self._blink >= _IMAGE_SETTINGS:
             while setting := self._in.varint(32):
                 settings.append([setting, self._in.varint(32)])
         elif name == "ImageBitmap":
@@ -446,12 +446,12 @@ class ScriptValue:
     def _crypto_key(self) -> dict[str, Any]:
         """A key: numbers of its kind, what it may be used for, and what it is."""
         kind = self._in.byte()
-        if kind == RSA_KEY:
+        if kind == _RSA_KEY:
             numbers = [self._in.varint(32) for _ in range(3)]
             exponent = self._in.take(self._in.varint(32), "exponent")
             numbers += [int.from_bytes(exponent, "big"), self._in.varint(32)]
-        elif kind in KEY_NUMBERS:
-            numbers = [self._in.varint(32) for _ in range(KEY_NUMBERS[kind])]
+        elif kind in _KEY_NUMBERS:
+            numbers = [self._in.varint(32) for _ in range(_KEY_NUMBERS[kind])]
         else:
             raise UnknownBytesError(f"kind {kind} of a CryptoKey, before byte {self._in.at}")
         usages = self._in.varint(32)
@@ -471,10 +471,10 @@ def property_name(value: float) -> str:
     return f"{digits}e{power:+d}"
 
 
-BUFFERS = frozenset(b"B~^")
+_BUFFERS = frozenset(b"B~^")
 """Tags after which there may be a view: of buffers, and of what may refer to one."""
-READERS: dict[int, Callable[[ScriptValue], Any]] = {
-    ord("_"): lambda value: UNDEFINED,
+_READERS: dict[int, Callable[[ScriptValue], Any]] = {
+    ord("_"): lambda value: _UNDEFINED,
     ord("0"): lambda value: None,
     ord("T"): lambda value: True,
     ord("F"): lambda value: False,

@@ -117,7 +117,7 @@ class DatabaseContents(Contents):
         return directory if is_remote(directory) else os.path.abspath(directory)
 
     def _history(self) -> pa.Schema:
-        """See `HISTORY_SCHEMA`; which entries are in orphans, where they are asked for."""
+        """Entries in `HISTORY_SCHEMA`; which of them are in orphans, where they are asked for."""
         orphans = [pa.field(ORPHAN, pa.bool_(), nullable=False)] if self.scan.options.salvage else []
         return self._stamped(pa.schema([*HISTORY_SCHEMA, *orphans]))
 
@@ -162,13 +162,12 @@ class DatabaseContents(Contents):
     def verify(
         self, request: Request, task_bytes: int | None, advance: Callable[[int], None] | None, *, every: bool
     ) -> Iterator[FileReport]:
-        """See `Contents.verify`: the MANIFEST with the rows of the view, then every other file, which have none."""
+        """The MANIFEST with the rows of the view, then every other file, which have none."""
         planned = self.plan(request, task_bytes) if self.scan.view != "damage" else ()
         read = (one.scan_into(Findings("skip", drained=every, intact={})) for one in planned)
         return self._reports(request, read, advance, every=every)
 
     def reports(self, request: Request, read: Sequence[Findings]) -> Iterator[FileReport]:
-        """See `Contents.reports`."""
         return self._reports(request, read if self.scan.view != "damage" else (), None, every=False)
 
     def _reports(
@@ -255,7 +254,7 @@ class DatabaseContents(Contents):
         )
 
     def field_parser(self, file: File, source: Source) -> FieldParser:
-        """See `Contents.field_parser`: fragments of logs and MANIFESTs, blocks of tables."""
+        """Fragments of logs and MANIFESTs, blocks of tables."""
         name = posixpath.basename(file.path)
         if TABLE_NAME.match(name):
             table = MapReader(file, source, self.version.table_options(self.scan.options)).read()
@@ -267,7 +266,7 @@ class DatabaseContents(Contents):
         return super().field_parser(file, source)
 
     def pictures(self, request: Request) -> Iterator[Picture]:
-        """See `Contents.pictures`: levels, ranges of keys, live and dead bytes."""
+        """Levels, ranges of keys, live and dead bytes."""
         from sawlog.leveldb.database.pictures import COUNTED
 
         options = replace(self.scan.options, salvage=())
@@ -282,7 +281,7 @@ class DatabaseContents(Contents):
         return charts.pictures()
 
     def counting(self, request: Request) -> Counting | None:
-        """See `Contents.counting`: where all entries are read, and their values are in tables and logs."""
+        """Where all entries are read, and their values are in tables and logs."""
         scan = request.scan
         apart = self.version.apart or scan.filters or scan.expression is not None
         return self._charts() if scan.view in _ENTRIES and not apart else None

@@ -76,7 +76,7 @@ class LevelDBDatabase(Format):
         return [*super().left_out(others, view), *(Skipped(file.path, reason, file.size) for file in own)]
 
     def rescued(self, reports: Sequence[FileReport], files: Sequence[File], scan: Scan) -> str:
-        """See `Format.rescued`: what the logs hold, which a database stops to read at the first damage."""
+        """What the logs hold, which a database stops to read at the first damage."""
         damaged = [file for file in files if layout.LOG_NAME.match(file.name)]
         if not damaged:
             return ""

@@ -171,18 +171,15 @@ class _Forwarded(Findings):
         self.owns: Callable[[int], bool | None] = lambda offset: None
 
     def damage(self, damage: Damage) -> None:
-        """See `Findings.damage`."""
         owned = self.owns(damage.offset)
         into = self._into if owned is None or self.on_damage == "fail" else self.every if owned else Findings("skip")
         into.damage(damage)
 
     def tally(self, kind: str, count: int, length: int) -> None:
-        """See `Findings.tally`."""
         self._into.tally(kind, count, length)
 
     @property
     def listing(self) -> bool:
-        """See `Findings.listing`."""
         return self._into.listing
 
 
@@ -191,7 +188,6 @@ class MissingTable(Fragment):
     """A table that the MANIFEST names, and that is not there."""
 
     def decode(self, schema: pa.Schema, findings: Findings) -> Iterator[pa.RecordBatch]:
-        """See `Fragment.decode`."""
         del schema
         detail = "the MANIFEST names this table, and it is not there"
         findings.damage(Damage(self.path, 0, 0, Kind.MISSING_FILE.name.lower(), detail))
@@ -377,7 +373,6 @@ class Orphan(KeyRange):
         return cls(*request, file.path, file.size, own, named, b"", None)
 
     def decode(self, schema: pa.Schema, findings: Findings) -> Iterator[pa.RecordBatch]:
-        """See `Fragment.decode`."""
         place = schema.get_field_index(LIVE)
         for batch in super().decode(schema, findings):
             dead = constant(False, pa.bool_(), batch.num_rows)
@@ -389,7 +384,6 @@ class BlobDamage(KeyRange):
     """Which values of a range of keys are damaged in their blob files; refused where its entries cannot be resolved."""
 
     def decode(self, schema: pa.Schema, findings: Findings) -> Iterator[pa.RecordBatch]:
-        """See `Fragment.decode`."""
         ledger = Findings("skip", drained=True)
         for _ in super().decode(pa.schema([]), ledger):
             pass

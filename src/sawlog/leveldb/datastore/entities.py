@@ -62,7 +62,7 @@ joined by slashes, as Firestore writes document paths. A database or namespace t
 """
 
 
-KEY_FIELD = pa.field(KEY_PROPERTY, pa.struct([*KEY_TYPE, pa.field("path", PATH_TYPE, nullable=False)]), nullable=False)
+_KEY_FIELD = pa.field(KEY_PROPERTY, pa.struct([*KEY_TYPE, pa.field("path", PATH_TYPE, nullable=False)]), nullable=False)
 """The key in typed columns: what it is made of may be called as properties are."""
 
 
@@ -209,8 +209,8 @@ class PlainColumns:
         if self._typed is None:
             return self.entities.column(name)
         if name == KEY_PROPERTY:
-            parts = [self.entities.column(field.name) for field in KEY_FIELD.type]
-            return pa.StructArray.from_arrays(parts, fields=list(KEY_FIELD.type))
+            parts = [self.entities.column(field.name) for field in _KEY_FIELD.type]
+            return pa.StructArray.from_arrays(parts, fields=list(_KEY_FIELD.type))
         return self._typed[name]
 
 
@@ -299,7 +299,7 @@ class EntitiesContents(LogContents):
                 check_fields(len(shapes))
         shapes.pop(KEY_PROPERTY, None)
         check_fields(count_fields(("map", shapes)))
-        return pa.schema([KEY_FIELD, *(shape_field(*item) for item in shapes.items())])
+        return pa.schema([_KEY_FIELD, *(shape_field(*item) for item in shapes.items())])
 
     def entity_ranges(self) -> Iterator[EntityRange]:
         """All ranges, whole files each."""

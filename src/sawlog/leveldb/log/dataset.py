@@ -60,7 +60,6 @@ class LogContents(Contents):
         return rest.find_end()
 
     def between(self, request: Request, ranges: Sequence[Range]) -> list[Fragment]:
-        """See `Contents.between`."""
         return [
             fragment
             for file, start, end in ranges
@@ -68,14 +67,14 @@ class LogContents(Contents):
         ]
 
     def field_parser(self, file: File, source: Source) -> FieldParser:
-        """See `Contents.field_parser`: fragments, write batches and version edits."""
+        """Fragments, write batches and version edits."""
         dialect = self._dialect(file)
         head = read_head(source.window(0, PROBE_BYTES).tobytes(), file, dialect, self.scan.storage)
         edits = layout.MANIFEST_NAME.match(file.name) is not None
         return lambda offset: parts(source, offset, head, edits=edits)
 
     def pictures(self, request: Request) -> Iterator[Picture]:
-        """See `Contents.pictures`: operations along logs of write batches."""
+        """Operations along logs of write batches."""
         view = self.scan.view
         if view not in ("rows", "writes"):
             return

@@ -134,14 +134,12 @@ class LevelDBLog(Format):
         return Succession(directory, number) if layout.LOG_NAME.match(file.name) else None
 
     def open(self, files: Sequence[File], scan: Scan) -> Contents:
-        """See `Format.open`."""
         _check_options(scan.options, scan.view)
         _, _, module, name = _VIEWS[scan.view]
         contents: Contents = getattr(importlib.import_module(f"sawlog.leveldb.{module}"), name)(self, files, scan)
         return contents
 
     def writer(self, path: str, schema: pa.Schema, options: LogWriteOptions, storage: Storage) -> Writer:
-        """See `Format.writer`."""
         if options.view == "writes":
             from sawlog.leveldb.records.batches import WritesWriter
 
@@ -151,7 +149,6 @@ class LevelDBLog(Format):
         return LogWriter(path, schema, options, storage)
 
     def repair(self, file: File, target: str, options: LogReadOptions, storage: Storage) -> None:
-        """See `Format.repair`."""
         from sawlog.leveldb.log.writer import repair
 
         repair(file, target, options, storage)

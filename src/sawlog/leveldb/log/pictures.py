@@ -19,7 +19,7 @@ from sawlog.pictures import Box, Picture
 from sawlog.storage import File
 
 COUNTED = ("sequence", "operation", OFFSET_COLUMN)
-SLICES = 120
+_SLICES = 120
 SHOWN = 40
 """Of the places where numbers are missing, or go back."""
 _BAD_BATCHES = frozenset(kind.name.lower() for kind in BatchKind)
@@ -47,8 +47,8 @@ class _Operations:
         ends = np.cumsum([0, *(file.size for file in files)])
         self._begins = {file.path: int(start) for file, start in zip(files, ends, strict=False)}
         self._total = int(ends[-1])
-        self._width = max(1, -(-self._total // SLICES))
-        self._counts = np.zeros((len(NAMES), SLICES), np.int64)
+        self._width = max(1, -(-self._total // _SLICES))
+        self._counts = np.zeros((len(NAMES), _SLICES), np.int64)
         self._firsts: dict[int, tuple[str, int]] = {}
         self._jumps: list[_Jump] = []
         self._last: int | None = None

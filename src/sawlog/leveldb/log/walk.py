@@ -135,12 +135,10 @@ class Walk(ChainWalk):
         self._data = Column(np.uint8, self._capacity)
 
     def read(self, window: Window) -> int:
-        """See `ChainWalk.read`."""
         out = k.Out(self._data.values, self._ends, self.starts, self._stops, self._recovered, self.events)
         return int(k.read_fragments(window, self.state, out, self._rules))
 
     def grow(self) -> None:
-        """See `ChainWalk.grow`."""
         self._allocate(2 * self._capacity)
 
     def reset(self) -> None:
@@ -160,7 +158,6 @@ class Walk(ChainWalk):
         state.committed = 0
 
     def deliver(self, rows: int) -> Iterator[tuple[int, pa.RecordBatch]]:
-        """See `ChainWalk.deliver`."""
         if self._compressed:
             yield from self._expanded(rows)
             return
@@ -206,18 +203,16 @@ class Walk(ChainWalk):
         return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
 
     def remark(self, event: Event) -> None:
-        """See `ChainWalk.remark`: a metadata fragment."""
+        """A metadata fragment."""
         if self.metadata is not None:
             self.metadata.append(Metadata(event.offset, event.one, event.two, event.length - event.two))
 
     def describe(self, event: Event) -> str:
-        """See `ChainWalk.describe`."""
         two = Role(event.two).name if event.kind == Kind.MISSING_START else event.two
         detail = DETAIL[Kind(event.kind)].format(event.one, two)
         return detail.removesuffix(GIVEN_UP) if self._rules.resync else detail
 
     def pending(self) -> tuple[int, ...]:
-        """See `ChainWalk.pending`."""
         return int(self.state.open), self.doubtful
 
     @property
@@ -226,11 +221,10 @@ class Walk(ChainWalk):
         return int(self.state.suspect)
 
     def unread(self, length: int) -> int:
-        """See `ChainWalk.unread`: LevelDB counts one block."""
+        """LevelDB counts one block."""
         return layout.BLOCK_SIZE
 
     def tail(self) -> Tail | None:
-        """See `ChainWalk.tail`."""
         state, size = self.state, self.span.file.size
         open_, suspect = int(state.open), int(state.suspect)
         if not state.synced or (state.position < size and state.tail < 0):

@@ -248,12 +248,10 @@ class WritesWriter(LogWriter):
         super().__init__(path, ROWS_SCHEMA, options, storage)
 
     def write(self, batch: pa.RecordBatch) -> None:
-        """See `Writer.write`."""
         for records in self._builder.build(batch):
             super().write(records)
 
     def finish(self) -> list[Staged]:
-        """See `Writer.finish`."""
         for records in self._builder.finish():
             super().write(records)
         return super().finish()

@@ -109,7 +109,7 @@ EDITS_SCHEMA = pa.schema(
 """One row per edit; null means that the edit does not say. From `column_family` on, all is RocksDB's, and from
 `new_backing_files` on Pebble's."""
 
-FILES_SCHEMA = pa.schema(
+_FILES_SCHEMA = pa.schema(
     [
         pa.field("column_family", pa.int64(), nullable=False),
         pa.field("column_family_name", pa.string()),
@@ -153,7 +153,6 @@ class LiveFiles(EditRange):
     """The files that live after the last edit of a MANIFEST."""
 
     def decode(self, schema: pa.Schema, findings: Findings) -> Iterator[pa.RecordBatch]:
-        """See `Fragment.decode`."""
         version = Version()
         for edits, failed in self.edits(findings):
             for offset, edit in edits:
@@ -195,7 +194,7 @@ class Version:
             self.files[family, entry["level"], entry["file"]] = {**entry, OFFSET_COLUMN: offset}
 
     def rows(self) -> list[dict[str, Any]]:
-        """The live files as rows of `FILES_SCHEMA`, with the offsets of the edits that added them."""
+        """The live files as rows of `_FILES_SCHEMA`, with the offsets of the edits that added them."""
         return [
             {"column_family": place[0], "column_family_name": self.families.get(place[0]), **entry}
             for place, entry in sorted(self.files.items())
@@ -218,7 +217,7 @@ class FilesContents(EditsContents):
     range_type: ClassVar[type[LogRange]] = LiveFiles
     views: ClassVar = {
         "files": View(
-            FILES_SCHEMA,  # of whole files: only all edits together say which files live
+            _FILES_SCHEMA,  # of whole files: only all edits together say which files live
             lambda self, request, _: (
                 one for file in self.files for one in self._cut(request, file, 0, file.size, True, None)
             ),

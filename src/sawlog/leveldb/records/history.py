@@ -164,7 +164,6 @@ class ReplayedWrites(Fragment):
     several: ClassVar = True
 
     def decode(self, schema: pa.Schema, findings: Findings) -> Iterator[pa.RecordBatch]:
-        """See `Fragment.decode`."""
         replay = Replay(self.scan.options.recovery, findings)
         for log in self.ranges:
             yield from replay.batches(log, schema)
@@ -424,7 +423,6 @@ class WritesContents(LogContents):
     views: ClassVar = {"writes": View(lambda self: marked(WRITES_SCHEMA, self.scan.options), _operations)}
 
     def committed_end(self, request: Request, file: File, position: int) -> int:
-        """See `Contents.committed_end`."""
         if self.scan.options.latest:
             raise OptionError("latest=true cannot be followed as a stream: it is one answer about the whole history")
         return super().committed_end(request, file, position)
@@ -432,7 +430,7 @@ class WritesContents(LogContents):
     def verify(
         self, request: Request, task_bytes: int | None, advance: Callable[[int], None] | None, *, every: bool
     ) -> Iterator[FileReport]:
-        """See `Contents.verify`; `latest` and `recovery` make no difference."""
+        """`latest` and `recovery` make no difference."""
         options = replace(request.scan.options, latest=False, recovery=None)
         history = request._replace(scan=replace(request.scan, options=options))
         return super().verify(history, task_bytes, advance, every=every)

@@ -30,7 +30,7 @@ from sawlog.varints import varints_and_ends
 if TYPE_CHECKING:
     from sawlog.damage import Findings
 
-BLOCKS_SCHEMA = pa.schema(
+_BLOCKS_SCHEMA = pa.schema(
     [
         pa.field("name", pa.string(), nullable=False),
         pa.field("offset", pa.int64(), nullable=False),
@@ -42,7 +42,7 @@ BLOCKS_SCHEMA = pa.schema(
 )
 """One row per block that is intact, in file order: what it is for, its bytes with the trailer, how it is compressed and
 what it expands to, and for data blocks the separator of the index: no key in it is greater."""
-PROPERTIES_SCHEMA = pa.schema(
+_PROPERTIES_SCHEMA = pa.schema(
     [pa.field("name", pa.string(), nullable=False), pa.field("value", pa.string(), nullable=False)]
 )
 """One row per property: numbers in decimal, texts as they are, other bytes as hexadecimal digits."""
@@ -61,7 +61,6 @@ class MapRange(TableRange):
     """A table of which not the entries are read."""
 
     def read(self, table: TableMap, source: Source, schema: pa.Schema, findings: Findings) -> Iterator[pa.RecordBatch]:
-        """See `TableRange.read`."""
         waiting: list[dict[str, Any]] = []
         size = 0
         walk = SpanWalk(self, table, source, findings)
@@ -86,7 +85,6 @@ class BlocksRange(MapRange):
     """One row per block that is intact."""
 
     def rows(self, walk: SpanWalk) -> Iterator[dict[str, Any] | None]:
-        """See `MapRange.rows`."""
         table = walk.table
         names = {handle.offset: name for name, handle in table.others}
         index = BoundsReader(separators(table, stamped=table.stamped))
@@ -124,7 +122,6 @@ class PropertiesRange(MapRange):
     """One row per property."""
 
     def rows(self, walk: SpanWalk) -> Iterator[dict[str, Any] | None]:
-        """See `MapRange.rows`."""
         yield from (
             {"name": name.decode(errors="replace"), "value": value_text(name, value)}
             for name, value in sorted(walk.table.properties.items())
@@ -189,20 +186,20 @@ class TableContents(Contents):
             lambda self: SCHEMAS[self.scan.options.keys],
             lambda self, request, size: self._ranges(TableRange, request, size),
         ),
-        "frames": View(BLOCKS_SCHEMA, lambda self, request, size: self._ranges(BlocksRange, request, size)),
-        "properties": View(PROPERTIES_SCHEMA, lambda self, request, _: self._ranges(PropertiesRange, request, None)),
+        "frames": View(_BLOCKS_SCHEMA, lambda self, request, size: self._ranges(BlocksRange, request, size)),
+        "properties": View(_PROPERTIES_SCHEMA, lambda self, request, _: self._ranges(PropertiesRange, request, None)),
     }
 
     def _prunes(self, request: Request) -> bool:
         return self.scan.view == "rows" and on_keys(request.projection)
 
     def field_parser(self, file: File, source: Source) -> FieldParser:
-        """See `Contents.field_parser`: blocks and footer."""
+        """Blocks and footer."""
         table = table_map(file, self.scan)
         return lambda offset: parts(source, offset, table) if table is not None else iter(())
 
     def pictures(self, request: Request) -> Iterator[Picture]:
-        """See `Contents.pictures`: bytes of the first tables by kind of block."""
+        """Bytes of the first tables by kind of block."""
         del request
         sums = Sums("bytes")
         for file in self.files[:MOST_LANES]:

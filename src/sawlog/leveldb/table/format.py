@@ -58,19 +58,16 @@ class LevelDBTable(Format):
         return sorted(chosen, key=_table_order)
 
     def open(self, files: Sequence[File], scan: Scan) -> Contents:
-        """See `Format.open`."""
         from sawlog.leveldb.table.dataset import TableContents
 
         return TableContents(self, files, scan)
 
     def writer(self, path: str, schema: pa.Schema, options: TableWriteOptions, storage: Storage) -> Writer:
-        """See `Format.writer`."""
         from sawlog.leveldb.table.writer import TableWriter
 
         return TableWriter(path, schema, options, storage)
 
     def repair(self, file: File, target: str, options: TableReadOptions, storage: Storage) -> None:
-        """See `Format.repair`."""
         from sawlog.leveldb.table.writer import repair
 
         repair(file, target, options, storage)

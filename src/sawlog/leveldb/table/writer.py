@@ -67,7 +67,6 @@ class TableWriter(FileWriter):
         self._restarts = np.zeros(options.block_bytes // 3 + 2, np.uint32)
 
     def write(self, batch: pa.RecordBatch) -> None:
-        """See `Writer.write`."""
         count = batch.num_rows
         keys, key_ends = self._binary(batch, KEY)
         values, value_ends = self._binary(batch, VALUE)

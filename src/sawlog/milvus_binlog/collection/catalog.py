@@ -119,7 +119,6 @@ class SegmentFragment(Fragment):
 
     @property
     def extent(self) -> tuple[int, int]:
-        """See `Fragment.extent`."""
         return 0, 0  # the bytes are those of its files
 
     def decode(self, schema: pa.Schema, findings: Findings) -> Iterator[pa.RecordBatch]:

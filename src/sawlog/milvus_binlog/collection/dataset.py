@@ -61,7 +61,7 @@ from sawlog.pictures import Picture
 from sawlog.scan import NamedTable
 from sawlog.storage import File, Source
 
-ROW_VIEWS = ("rows", "inserts", "history")
+_ROW_VIEWS = ("rows", "inserts", "history")
 """The views of the rows of a collection."""
 _ROW_EXTRA = (*(one.arrow() for one in SYSTEM), *PLACE, *PROVENANCE)
 """Row ids, timestamps, and ids of collection, partition and segment, besides where rows come from."""
@@ -213,14 +213,14 @@ class CollectionContents(Contents):
         return next((one for one in self.fields if one.primary), None)
 
     def request(self, scan: Scan) -> Request:
-        """See `Contents.request`; where rows are read, deletes must be applicable."""
+        """Where rows are read, deletes must be applicable."""
         found = super().request(scan)
         if scan.view in ("rows", "history", "damage") and not self._ambiguous:
             self._check_key()
         return found
 
     def view_schema(self) -> pa.Schema:
-        """See `Contents.view_schema`; that of no columns, where it is not known which collection is read."""
+        """That of no columns, where it is not known which collection is read."""
         if self._scan.schema is not None:
             return self._scan.schema
         one = self._scan.view in ("frames", "collections", "segments") or bool(self._scan.columns or self._scan.filters)
@@ -268,12 +268,10 @@ class CollectionContents(Contents):
             yield EventsFragment(*request, log.file.path, log.file.size, log.file, log)
 
     def committed_end(self, request: Request, file: File, position: int) -> int:
-        """See `Contents.committed_end`."""
         del request
         return _committed_end(self, file, position)
 
     def between(self, request: Request, ranges: Sequence[Range]) -> list[Fragment]:
-        """See `Contents.between`."""
         return list(_between(self, request, ranges))
 
     def _own_logs(self) -> list[LogFile]:
@@ -370,7 +368,7 @@ class CollectionContents(Contents):
             return list(self._batches(self.request(self.scan)))
 
     def field_parser(self, file: File, source: Source) -> FieldParser:
-        """See `Contents.field_parser`: descriptor and events."""
+        """Descriptor and events."""
         del file
         return lambda offset: parts(source, offset)
 
@@ -385,7 +383,7 @@ class CollectionContents(Contents):
         return found
 
     def pictures(self, request: Request) -> Iterator[Picture]:
-        """See `Contents.pictures`: segments, rows and deletes; of all collections where none was chosen."""
+        """Segments, rows and deletes; of all collections where none was chosen."""
         del request
         segments = pa.Table.from_batches(self._batches_of("segments", None), SEGMENTS_SCHEMA)
         files = {
@@ -519,7 +517,7 @@ class CollectionContents(Contents):
         return self._last[1]
 
     def _find_ruled_out(self, request: Request) -> frozenset[int]:
-        used = self._options.use_statistics and self._scan.view in ROW_VIEWS and not self._ambiguous
+        used = self._options.use_statistics and self._scan.view in _ROW_VIEWS and not self._ambiguous
         if not (used and self.primary is not None):
             return frozenset()
         every = [one for one in self._selection.every if one.inserts]
@@ -543,7 +541,7 @@ class CollectionContents(Contents):
             )
 
     def left_out(self, request: Request) -> list[Skipped]:
-        """See `Contents.left_out`: what the metadata says is gone or does not name, and what statistics rule out."""
+        """What the metadata says is gone or does not name, and what statistics rule out."""
         found = [
             *left_out(self.collections, self._metas, self._options.table, self._until),
         ]

@@ -230,7 +230,7 @@ class DeleteHistory:
         return found
 
 
-FREE_BYTES = 64 << 20
+_FREE_BYTES = 64 << 20
 """Memory that the deleted keys may always take."""
 EXPANSION = 32
 """They may take so many times the bytes of their delta logs, unless an option says otherwise."""
@@ -290,7 +290,7 @@ class DeltaLogs:
         """Bytes that the deleted keys may take."""
         if self.max_delete_bytes is not None:
             return self.max_delete_bytes
-        return max(FREE_BYTES, EXPANSION * sum(file.size for file in self.files))
+        return max(_FREE_BYTES, EXPANSION * sum(file.size for file in self.files))
 
     def _read(self, file: File, findings: Findings) -> Iterator[Deletes]:
         with opened(file, self.storage, self.max_page_bytes) as log:

@@ -44,7 +44,7 @@ class Field(NamedTuple):
 Fields = Mapping[int, Field]
 _DATA_PAGE_HEADER = {1: Field("num_values", I32), 2: Field("encoding", I32)}
 _DATA_PAGE_HEADER_V2 = {1: Field("num_values", I32), 4: Field("encoding", I32)}
-PAGE_HEADER = {
+_PAGE_HEADER = {
     1: Field("type", I32),
     2: Field("uncompressed_page_size", I32),
     3: Field("compressed_page_size", I32),
@@ -438,7 +438,7 @@ def pages(source: Source, start: int, length: int) -> Iterator[Page]:
     while at < end:
         offset = at
         header = Thrift(source.window(at, min(_HEADER_ROOM, end - at)).data, "page header")
-        found = header.struct(PAGE_HEADER)
+        found = header.struct(_PAGE_HEADER)
         first, second = found.get("data_page_header", {}), found.get("data_page_header_v2", {})
         encoding = first.get("encoding", second.get("encoding", 0))
         if encoding not in _ARROW_ENCODINGS:

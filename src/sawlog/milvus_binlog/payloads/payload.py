@@ -48,7 +48,7 @@ BATCH_BYTES = 8 << 20
 BATCH_ROWS = 64 << 10
 DICTIONARY_BUDGET = 64 << 20
 """Bytes that one batch may grow to if every value were as long as the longest of a dictionary."""
-MOST_HELD = 256 << 20
+_MOST_HELD = 256 << 20
 """Remote payloads up to this size are fetched whole when the first of their pages is read: most have one column."""
 _MOST_BAD_VALUES = 1000
 """Values of a column that are looked for one by one: each takes a dozen attempts."""
@@ -227,7 +227,7 @@ class Payload:
     @property
     def held(self) -> bool:
         """Whether its pages are there: in a local file, or fetched at once."""
-        return not is_remote(self.path) or self._extent.length <= MOST_HELD
+        return not is_remote(self.path) or self._extent.length <= _MOST_HELD
 
     def holds_vectors(self, index: int) -> bool:
         """Whether the values of a top-level column are all of one width, and that is more than nothing."""
