@@ -140,11 +140,11 @@ def _stretch(view: memoryview) -> Iterator[memoryview]:
     """Adjacent records."""
     at = 0
     while len(view) - at > layout.SCHEMA_ID_OFFSET + layout.SCHEMA_ID_SIZE:
-        _, end = layout.RECORD.ends(view, at)
-        if end > len(view):
+        size = int.from_bytes(view[at : at + layout.LENGTH_SIZE], "little") + layout.LENGTH_SIZE
+        if size > len(view) - at:
             break
-        yield view[at:end]
-        at += layout.align(end - at)
+        yield view[at : at + size]
+        at += size + -size % layout.ALIGNMENT
 
 
 def _schemas_of(records: Iterable[memoryview], known: Schemas) -> Sequence[Schema]:
@@ -161,7 +161,8 @@ def _schemas_of(records: Iterable[memoryview], known: Schemas) -> Sequence[Schem
 
 
 def _schema_id(record: memoryview) -> int:
-    return layout.SCHEMA_ID.of(record)
+    at = layout.SCHEMA_ID_OFFSET
+    return int.from_bytes(record[at : at + layout.SCHEMA_ID_SIZE], "little")
 
 
 def _is_whole(schema: RecordSchema, record: memoryview) -> bool:
