@@ -219,7 +219,7 @@ def test_garbage_collection_forgets_the_kernels_once(database: Path, monkeypatch
     calls: list[str] = []
     monkeypatch.setattr(module.gc, "collect", lambda: calls.append("collect"))
     monkeypatch.setattr(module.gc, "freeze", lambda: calls.append("freeze"))
-    module.settle.cache_clear()
+    module.freeze_loaded.cache_clear()
     reader = make_reader({"path": str(database), "task_bytes": "1"}, None, read_schema({"path": str(database)}, None))
     for partition in reader.partitions():
         list(reader.read(partition))
