@@ -161,8 +161,7 @@ def _schemas_of(records: Iterable[memoryview], known: Schemas) -> Sequence[Schem
 
 
 def _schema_id(record: memoryview) -> int:
-    at = layout.SCHEMA_ID_OFFSET
-    return int.from_bytes(record[at : at + layout.SCHEMA_ID_SIZE], "little")
+    return int.from_bytes(record[layout.SCHEMA_ID_OFFSET :][: layout.SCHEMA_ID_SIZE], "little")
 
 
 def _is_whole(schema: RecordSchema, record: memoryview) -> bool:
