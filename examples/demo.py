@@ -90,7 +90,7 @@ def survive_damage(console: Console) -> None:
         "repaired",
         f"{kept:,} of {sawlog.open(log).count_rows():,} records are in {relative(OUT)}/repaired.log",
     )
-    page.write_text(render(survey(sawlog.open(copy, on_damage="skip"))))
+    page.write_text(render(survey(sawlog.open(copy, on_damage="skip"))), "utf-8")
     show(console, "page", f"{relative(page)} shows every byte of it in a browser")
 
 
