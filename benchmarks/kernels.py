@@ -1,8 +1,11 @@
 """Kernels of the library against the same ones by Numba's JIT, each on a call that was made while samples were read.
 
 Each is given copies of the arguments of that call, one after the other, by a loop in machine code; what it writes to is
-restored before. The library, a copy of it and the JIT take turns with the same memory, in changing order, and processor
-time is measured. How much the copy differs is what the measurement cannot tell.
+restored before. The library, another copy of it and the JIT take turns with the same memory, in changing order, and
+processor time is measured. How much the copy differs is what the measurement cannot tell.
+
+The same code is up to a fifth slower or faster at another address, where its branches and those of others share entries
+of the predictor. So either side is loaded several times, as several processes would have it.
 
 The library is for a stated baseline CPU, the JIT for this one, unless `NUMBA_CPU_NAME` and `NUMBA_CPU_FEATURES` say
 another.
@@ -28,8 +31,10 @@ from sawlog.kernels import native
 from sawlog.kernels.jit import JIT, MODE, Kernel
 from sawlog.kernels.signature import Array
 
-PAIRS = 31
-"""Measured runs of each side, at least."""
+PLACES = 7
+"""How many times the library is loaded, and the JIT's code."""
+PAIRS = 7
+"""Measured runs of each side at each place, at least."""
 NANOSECONDS = 400_000
 """How long a run is, at least, where as many copies of the arguments have room."""
 MOST_COPIES, MOST_BYTES = 16_384, 4 << 20
@@ -58,14 +63,16 @@ def cases(settings: Settings) -> Iterator[Probe]:
         raise SystemExit("set SAWLOG_KERNELS=jit: kernels of this process are to be compiled by Numba")
     calls = recorded(settings.place, settings.size // 25_000)
     gc.freeze()
-    copy = ctypes.CDLL(shutil.copy(os.path.join(native.folder(), native.LIBRARY), settings.place / "copy.so"))
+    library = os.path.join(native.folder(), native.LIBRARY)
+    copies = [ctypes.CDLL(shutil.copy(library, settings.place / f"copy{i}.so")) for i in range(PLACES)]
     pairs = max(settings.repeat, PAIRS)
     found: dict[str, float] = {}
     for name, kernel in sorted(kernels().items()):
         short = name.removeprefix("sawlog.")
         if settings.wanted(short):
-            run = partial(compare, kernel, calls[name].arguments, copy, pairs)
-            yield Probe(short, f"processor time of {pairs} pairs", partial(noted, found, short, run), "ratio")
+            run = partial(compare, kernel, calls[name].arguments, copies, pairs)
+            what = f"processor time of {pairs} pairs at each of {PLACES} places"
+            yield Probe(short, what, partial(noted, found, short, run), "ratio")
     yield Probe("slow", f"below {SLOW} {OF_JIT}", lambda: {name: one for name, one in found.items() if one < SLOW}, "")
 
 
@@ -75,26 +82,30 @@ def noted(found: dict[str, float], name: str, run: Any) -> dict[str, float]:
     return result
 
 
-def compare(kernel: Kernel, arguments: tuple[Any, ...], copy: Any, pairs: int) -> dict[str, float]:
-    """Medians of ratios of runs that follow each other."""
+def compare(kernel: Kernel, arguments: tuple[Any, ...], copies: list[Any], pairs: int) -> dict[str, float]:
+    """Ratios of runs that follow each other: their medians at each place, and the mean of those."""
+    symbol = native.library().entry(kernel.signature)._function.__name__
+    own = [getattr(copy, symbol) for copy in copies]
+    sides = {"": own, OF_COPY: [*own[1:], own[0]], OF_JIT: loaded(kernel)}
+    entries = {name: [ctypes.cast(one, ctypes.c_void_p).value for one in side] for name, side in sides.items()}
+    calls = Calls.enough(kernel, arguments, entries[""][0])
+    ratios: dict[str, list[list[float]]] = {name: [[] for _ in copies] for name in (OF_COPY, OF_JIT)}
+    for turn in range(PLACES * (pairs + 1)):
+        order = list(entries)[turn % 3 :] + list(entries)[: turn % 3]
+        place = turn % PLACES
+        taken = {name: calls.run(entries[name][place]) for name in order[:: 1 if turn % 2 else -1]}
+        if turn >= PLACES:
+            for name, found in ratios.items():
+                found[place].append(taken[name] / taken[""])
+    return {name: statistics.mean(map(statistics.median, found)) for name, found in ratios.items()}
+
+
+def loaded(kernel: Kernel) -> list[Any]:
+    """A kernel by the JIT, at several places."""
     from sawlog.kernels import compiler
 
-    function = native.library().entry(kernel.signature)._function
-    sides = {"": function, OF_COPY: getattr(copy, function.__name__), OF_JIT: compiler.entry(kernel)}
-    entries = {name: ctypes.cast(side, ctypes.c_void_p).value for name, side in sides.items()}
-    calls = Calls.enough(kernel, arguments, entries[""])
-    seconds: dict[str, list[int]] = {name: [] for name in entries}
-    for turn in range(pairs + 1):
-        order = list(entries)[turn % 3 :] + list(entries)[: turn % 3]
-        for name in order[:: 1 if turn % 2 else -1]:
-            taken = calls.run(entries[name])
-            if turn:
-                seconds[name].append(taken)
-    ours = seconds.pop("")
-    return {
-        name: statistics.median(theirs / own for theirs, own in zip(one, ours, strict=True))
-        for name, one in seconds.items()
-    }
+    code = compiler.optimized(compiler.module_of(kernel, compiler.ENTRY))
+    return [compiler.load(code) for _ in range(PLACES)]
 
 
 class Calls:

@@ -40,6 +40,8 @@ _CONFIG: Any = config
 """Its types name no settings."""
 _LOADED: list[Any] = []
 """What holds machine code."""
+_OWN_NODE = 1 << 31
+"""A number of metadata that Numba does not come to."""
 _CACHE_LINE = 64
 """Where entries begin, so that the speed of a loop does not depend on the size of what is linked before it."""
 
@@ -243,7 +245,11 @@ _NUMBA_TYPES = {"b": types.boolean, "i": types.int64, "u": types.uint64, "f": ty
 
 
 def lowered(function: Any, signature: Any, symbol: str) -> Any:
-    """A function over pointers and numbers as a module of LLVM's, not optimized: with C's ABI, all else internal."""
+    """A function over pointers and numbers as a module of LLVM's, not optimized: with C's ABI, all else internal.
+
+    It calls the C library by the addresses in its table of them, not by stubs that jump there, which cost as much as
+    copying a short text does.
+    """
     with _in_parts():
         dispatcher = CPUDispatcher(function, targetoptions=_OPTIONS)
         dispatcher.compile(signature)
@@ -261,6 +267,8 @@ define i32 @{symbol}({declared}) align {_CACHE_LINE} {{
   %status = call i32 @"{name}"(ptr %result, ptr %error, {declared})
   ret i32 %status
 }}
+!llvm.module.flags = !{{!{_OWN_NODE}}}
+!{_OWN_NODE} = !{{i32 7, !"RtLibUseGOT", i32 1}}
 """
     made = llvm.parse_assembly(str(module) + around)
     made.verify()
@@ -369,29 +377,38 @@ def reader_module(symbol: str) -> Any:
     return lowered(_read_objects, types.void(pointer, pointer, pointer), symbol)
 
 
-def _loaded(module: Any) -> Any:
-    """The function `entry` of a module that is not optimized, compiled for this machine."""
+ENTRY = "entry"
+"""The symbol of what is compiled now."""
+
+
+def _machine() -> Any:
+    """This machine, or what Numba's environment variables say."""
     codegen = cpu_target.target_context.codegen()
-    target = llvm.Target.from_triple(llvm.get_process_triple())
-    machine = target.create_target_machine(
+    return llvm.Target.from_triple(llvm.get_process_triple()).create_target_machine(
         cpu=codegen._get_host_cpu_name(), features=codegen._get_host_cpu_features(), opt=3, jit=True
     )
-    optimize(module, machine)
-    engine = llvm.create_mcjit_compiler(module, machine)
+
+
+def optimized(module: Any) -> Any:
+    """A module of LLVM's, for this machine."""
+    optimize(module, _machine())
+    return module
+
+
+def load(module: Any) -> Any:
+    """The function `ENTRY` of an optimized module, at an address of its own."""
+    engine = llvm.create_mcjit_compiler(module.clone(), _machine())
     engine.finalize_object()
     _LOADED.append(engine)
-    return ctypes.CFUNCTYPE(ctypes.c_int32)(engine.get_function_address(_SYMBOL))
-
-
-_SYMBOL = "entry"
+    return ctypes.CFUNCTYPE(ctypes.c_int32)(engine.get_function_address(ENTRY))
 
 
 def entry(kernel: Any) -> Any:
     """The entry of a kernel, compiled now."""
-    return _loaded(module_of(kernel, _SYMBOL))
+    return load(optimized(module_of(kernel, ENTRY)))
 
 
 @functools.cache
 def reader() -> Any:
     """`_read_objects`, compiled now."""
-    return _loaded(reader_module(_SYMBOL))
+    return load(optimized(reader_module(ENTRY)))
