@@ -4,8 +4,8 @@ Each is given copies of the arguments of that call, one after the other, by a lo
 restored before. The library, another copy of it and the JIT take turns with the same memory, in changing order, and
 processor time is measured. How much the copy differs is what the measurement cannot tell.
 
-The same code is up to a fifth slower or faster at another address, where its branches and those of others share entries
-of the predictor. So either side is loaded several times, as several processes would have it.
+The same code can be a fifth slower or faster at another address. So either side is loaded several times, as several
+processes would have it.
 
 The library is for a stated baseline CPU, the JIT for this one, unless `NUMBA_CPU_NAME` and `NUMBA_CPU_FEATURES` say
 another.

@@ -247,8 +247,8 @@ _NUMBA_TYPES = {"b": types.boolean, "i": types.int64, "u": types.uint64, "f": ty
 def lowered(function: Any, signature: Any, symbol: str) -> Any:
     """A function over pointers and numbers as a module of LLVM's, not optimized: with C's ABI, all else internal.
 
-    It calls the C library by the addresses in its table of them, not by stubs that jump there, which cost as much as
-    copying a short text does.
+    It calls the C library by the addresses in its table of them, not by stubs that jump there, which made kernels that
+    copy many short texts some hundredths slower.
     """
     with _in_parts():
         dispatcher = CPUDispatcher(function, targetoptions=_OPTIONS)
