@@ -17,7 +17,7 @@ from benchmarks.kernel_calls import SHOP, samples
 
 ROWS = 1000
 READY = "import sawlog.spark.reader, sawlog; next(iter(sawlog.open({0!r}, format={1!r}).to_batches()))"
-"""What a Python worker of Spark does before it has decoded its first batch."""
+"""What a Python worker of Spark does before it has decoded its first batch, with the threads that Spark allows."""
 
 
 def cases(settings: Settings) -> Iterator[Case]:
@@ -44,7 +44,7 @@ def all_cases(settings: Settings) -> Iterator[Case]:
             what = f"sawlog {' '.join(verb)}: {name}, {ROWS} rows"
             yield case(f"{verb[0]}_{name}", what, [*verb, str(path)], others)
     for name, path in paths.items():
-        ready = Side("worker", started(sys.executable, "-c", READY.format(str(path), name)), 1)
+        ready = Side("worker", started(sys.executable, "-c", READY.format(str(path), name), OMP_NUM_THREADS="1"), 1)
         yield measured(f"worker_{name}", f"first batch in a Python worker: {name}", ready)
 
 
@@ -68,5 +68,7 @@ def peers(duckdb: list[str], parquet_tools: list[str]) -> list[Side]:
     return sides
 
 
-def started(*command: str) -> Callable[[], object]:
-    return lambda: subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+def started(*command: str, **variables: str) -> Callable[[], object]:
+    environment = {**os.environ, **variables}
+    hidden = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    return lambda: subprocess.run(command, env=environment, check=True, **hidden)

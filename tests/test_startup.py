@@ -146,21 +146,6 @@ print([os.access(one, os.W_OK) for one in places], socket.socket().connect_ex(("
     assert done.stdout == f"[False, False, False] {errno.ENETUNREACH}\n", done.stderr
 
 
-@pytest.mark.parametrize("name", sorted(formats().keys() - {"boxes", "lines", "tfrecord"}))
-def test_what_a_path_holds_is_told_without_arrows_functions(
-    name: str, tmp_path_factory: pytest.TempPathFactory
-) -> None:
-    path = SHOP if name == "leveldb_database" else small(tmp_path_factory.getbasetemp())[name][0]
-    script = f"""
-import atexit, sys
-from sawlog.cli import main
-atexit.register(lambda: print([one for one in ("pyarrow.compute", "pyarrow.parquet") if one in sys.modules]))
-main(["info", {str(path)!r}])
-"""
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
-    assert done.stdout.splitlines()[-1] == "[]", done.stdout + done.stderr
-
-
 LIGHT = {"applications", "columns", "datastore", "format", "head", "judge", "layout", "names", "paths"}
 """Modules by which formats know whether names and first bytes are theirs."""
 PARTS = {"leveldb_database": {"leveldb_log", "leveldb_table"}, "leveldb_table": {"leveldb_log"}}
@@ -180,20 +165,42 @@ def is_of_others(module: list[str], name: str) -> bool:
 def test_a_path_imports_its_own_format_alone(
     name: str, verb: list[str], tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    path, *_ = small(tmp_path_factory.getbasetemp())[name]
+    path = SHOP if name == "leveldb_database" else small(tmp_path_factory.getbasetemp())[name][0]
     script = f"""
 import atexit, sys
 from sawlog.cli import main
 loaded = lambda: [one for one in sys.modules if one.startswith("sawlog.") and not hasattr(sys.modules[one], "__path__")]
+atexit.register(lambda: print(*(one for one in ("pyarrow.compute", "pyarrow.parquet") if one in sys.modules)))
 atexit.register(lambda: print(*loaded()))
 main({[*verb, str(path)]!r})
 """
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    modules = [one.split(".") for one in done.stdout.splitlines()[-1].split()]
+    *_, own, of_arrow = done.stdout.splitlines()
+    modules = [one.split(".") for one in own.split()]
     assert [*PACKAGES[name], "format"] in modules
     assert [".".join(one) for one in modules if is_of_others(one, name) and LIGHT.isdisjoint(one)] == []
     assert ["sawlog", "watching"] not in modules
+    merged = name == "leveldb_database" and verb != ["info"]
+    assert of_arrow == "pyarrow.compute" * merged
+
+
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) == 1, reason="OpenBLAS starts no thread on a single core")
+def test_the_program_starts_no_threads_for_products_of_matrices() -> None:
+    script = f"""
+import atexit, os, sys
+from sawlog.__main__ import program
+sys.argv = ["sawlog", "info", {str(SHOP)!r}]
+atexit.register(lambda: print(len(os.listdir("/proc/self/task"))))
+program()
+"""
+
+    def threads(**variables: str) -> int:
+        environment = {name: value for name, value in os.environ.items() if name != "OPENBLAS_NUM_THREADS"} | variables
+        command = [sys.executable, "-c", script]
+        return int(subprocess.run(command, env=environment, capture_output=True, check=True).stdout.split()[-1])
+
+    assert threads() == threads(OPENBLAS_NUM_THREADS="1") < threads(OPENBLAS_NUM_THREADS="2")
 
 
 @pytest.mark.parametrize("arguments", [["--version"], ["--help"], [], ["--show-completion", "bash"]])

@@ -1,10 +1,14 @@
-"""What is imported when it is asked for: the exports of packages, and attributes of classes."""
+"""What is imported when it is asked for: the exports of packages, attributes of classes, and entry points."""
 
 from __future__ import annotations
 
+import functools
 import importlib
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
 
 def exported(package: str, places: Mapping[str, Sequence[str]]) -> Callable[[str], Any]:
@@ -35,3 +39,17 @@ class _Imported:
 def imported(module: str, name: str) -> Any:
     """An attribute of a class that is what a module defines under a name, and is imported when it is asked for."""
     return _Imported(module, name)
+
+
+@functools.cache
+def entry_points(group: str) -> Mapping[str, EntryPoint]:
+    """Those of all installed packages in a group, by their names, in the order of these."""
+    return {one.name: one for one in sorted(_entry_points().select(group=group), key=lambda one: one.name)}
+
+
+@functools.cache
+def _entry_points() -> Any:
+    """All of them: to look for one group takes as long, for the files of all packages are read."""
+    from importlib.metadata import entry_points
+
+    return entry_points()

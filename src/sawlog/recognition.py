@@ -8,13 +8,17 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
-from importlib.metadata import EntryPoint, entry_points
+from typing import TYPE_CHECKING
 
 from sawlog.damage import Skipped
 from sawlog.errors import FormatError, OptionError, meant
 from sawlog.format import Format, Match
 from sawlog.guard import wrap_errors
+from sawlog.lazy import entry_points
 from sawlog.storage import File, Storage
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
 ENTRY_POINT_GROUP = "sawlog.formats"
 _PROBED = 256
@@ -24,7 +28,7 @@ _PROBED = 256
 @cache
 def formats() -> dict[str, Format]:
     """All formats, by name, from the entry points that are installed."""
-    return {name: load(point) for name, point in _entry_points().items()}
+    return {name: load(point) for name, point in entry_points(ENTRY_POINT_GROUP).items()}
 
 
 @cache
@@ -34,14 +38,10 @@ def get_format(name: str) -> Format:
     Raises:
         OptionError: When there is none.
     """
-    known = _entry_points()
+    known = entry_points(ENTRY_POINT_GROUP)
     if name not in known:
         raise OptionError(f"unknown format {name!r}{meant(name, known)}; known formats: {', '.join(known)}")
     return load(known[name])
-
-
-def _entry_points() -> dict[str, EntryPoint]:
-    return {point.name: point for point in sorted(entry_points(group=ENTRY_POINT_GROUP), key=lambda one: one.name)}
 
 
 @cache

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dis
 import importlib
+import json
 import os
 import subprocess
 import sys
@@ -195,7 +196,11 @@ def test_only_what_has_changed_is_compiled_again_and_gives_the_same_bytes(made: 
     assert compiled() == "3 of 3 entries compiled"
     library = made / "_native" / native.LIBRARY
     before = library.read_bytes()
+    file = made / "layout.py"
+    file.write_text(f"{file.read_text()}# A comment.\n")
     assert compiled("--if-needed") == ""
+    table = json.loads((made / "_native" / native.TABLE).read_bytes())
+    assert table["definitions"]["made/layout.py"]["file"] == native.digest(file.read_bytes())
     assert compiled() == "0 of 3 entries compiled"
     assert library.read_bytes() == before
     for name, old, new in (("layout", "SIZE = 8", "SIZE = 9"), ("first", "A docstring", "Another")):

@@ -6,7 +6,7 @@ import ast
 import functools
 import os
 from collections.abc import Callable, Sequence
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import EntryPoint
 from importlib.util import find_spec
 from typing import Annotated, Any, get_type_hints
 
@@ -16,6 +16,7 @@ from typer.core import TyperCommand, TyperGroup
 
 from sawlog import __version__
 from sawlog.cli.errors import USAGE_ERROR, Exit, complain, with_exit_codes
+from sawlog.lazy import entry_points
 
 _COMMANDS_GROUP = "sawlog.commands"
 """Entry points of verbs that belong to one format: a name, and a function as Typer takes it."""
@@ -104,8 +105,7 @@ class Verbs(_WithoutPydantic, TyperGroup):
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
         own = [EntryPoint(name, f"sawlog.cli.{_identifier(name)}:{_identifier(name)}", "") for name in VERBS]
-        others = sorted((one for one in entry_points(group=_COMMANDS_GROUP)), key=lambda one: one.name)
-        self._unloaded = {one.name: one for one in [*others, *own]}
+        self._unloaded = {**entry_points(_COMMANDS_GROUP), **{one.name: one for one in own}}
         unnamed: dict[str, Any] = dict.fromkeys([*VERBS, *self._unloaded])
         self.commands = unnamed
 

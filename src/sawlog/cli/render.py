@@ -16,7 +16,7 @@ from typing import Any, Literal, TypeAlias
 
 import pyarrow as pa
 
-from sawlog.arrow import array_of
+from sawlog.arrow import array_of, called, cast
 from sawlog.guard import Undecodable, decode_by
 
 BinaryText: TypeAlias = Literal["escape", "hex", "base64"]
@@ -129,7 +129,7 @@ def values(array: pa.Array, encode: Encode = escape) -> list[Any]:
     if isinstance(array, pa.ExtensionArray):
         return values(array.storage, encode)
     if pa.types.is_dictionary(kind):
-        return values(array.dictionary_decode(), encode)
+        return values(called("take", array.dictionary, array.indices), encode)
     if is_binary(kind):
         return [None if value is None else encode(value) for value in array.to_pylist()]
     if is_text(kind):
@@ -142,9 +142,9 @@ def values(array: pa.Array, encode: Encode = escape) -> list[Any]:
         return _timestamps(array)
     if pa.types.is_duration(kind):
         digits = _DIGITS[kind.unit]
-        return [None if n is None else _duration(n, digits) for n in array.cast(pa.int64()).to_pylist()]
+        return [None if n is None else _duration(n, digits) for n in array.view(pa.int64()).to_pylist()]
     if pa.types.is_decimal(kind) or pa.types.is_date(kind) or pa.types.is_time(kind):
-        return list(array.cast(pa.string()).to_pylist())
+        return list(cast(array, pa.string()).to_pylist())
     if pa.types.is_integer(kind) or pa.types.is_boolean(kind) or pa.types.is_null(kind):
         return list(array.to_pylist())
     return [None if value is None else str(value) for value in array.to_pylist()]
@@ -194,7 +194,7 @@ def _strings(array: pa.Array) -> list[str | None]:
     try:
         return list(array.to_pylist())
     except UnicodeDecodeError:
-        raw = array.cast(pa.large_binary()).to_pylist()
+        raw = cast(array, pa.large_binary()).to_pylist()
         return [None if value is None else value.decode("utf-8", "backslashreplace") for value in raw]
 
 
@@ -202,7 +202,7 @@ def _floats(array: pa.Array) -> list[Any]:
     numbers: Iterable[float | None] = array.to_pylist()
     if pa.types.is_float32(array.type):
         # The shortest text that means this float32, not the double next to it.
-        numbers = [None if text is None else float(text) for text in array.cast(pa.string()).to_pylist()]
+        numbers = [None if text is None else float(text) for text in cast(array, pa.string()).to_pylist()]
     return [number if number is None or math.isfinite(number) else _non_finite(number) for number in numbers]
 
 
@@ -214,7 +214,7 @@ def _non_finite(number: float) -> str:
 
 def _timestamps(array: pa.Array) -> list[str | None]:
     kind = array.type
-    plain = array.cast(pa.int64()).cast(pa.timestamp(kind.unit)).cast(pa.string())
+    plain = cast(array.view(pa.timestamp(kind.unit)), pa.string())
     zone = "Z" if kind.tz else ""
     return [None if text is None else text.replace(" ", "T", 1) + zone for text in plain.to_pylist()]
 
@@ -227,7 +227,7 @@ def _duration(count: int, digits: int) -> str:
 
 def _nested(array: pa.Array, encode: Encode) -> list[Any]:
     kind = array.type
-    valid = array.is_valid().to_pylist()
+    valid = called("is_valid", array).to_pylist()
     if pa.types.is_struct(kind):
         names = [kind.field(index).name for index in range(kind.num_fields)]
         columns = [values(child, encode) for child in array.flatten()]
@@ -246,7 +246,7 @@ def _nested(array: pa.Array, encode: Encode) -> list[Any]:
     if pa.types.is_union(kind):
         return [None if value is None else str(value) for value in array.to_pylist()]
     if not (pa.types.is_list(kind) or pa.types.is_large_list(kind)):
-        array = array.cast(pa.large_list(kind.value_field))
+        array = cast(array, pa.large_list(kind.value_field))
     lists = _slices(array.offsets, array.values, encode)
     return [items if ok else None for ok, items in zip(valid, lists, strict=True)]
 

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
 
+from sawlog.arrow import called
 from sawlog.cli.errors import complain
 from sawlog.cli.output import Page
 from sawlog.cli.render import is_binary, printable, texts
@@ -130,9 +131,7 @@ def _cells(batch: pa.RecordBatch, room: int | None) -> list[list[str]]:
 
 def _heads(column: pa.Array, room: int) -> pa.Array:
     """No more of long binary values than can be shown."""
-    import pyarrow.compute as pc
-
-    return pc.binary_slice(column, 0, 4 * room)
+    return called("binary_slice", column, options=("SliceOptions", 0, 4 * room))
 
 
 def _is_number(kind: pa.DataType) -> bool:

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from sawlog.arrow import array_of, batch_of, constant, constant_string, fixed_array
+from sawlog.arrow import array_of, batch_of, called, constant, constant_string, fixed_array
 from sawlog.deephaven.text import WHOLE_CHARSETS, characters, decode_text, string_array
 from sawlog.deephaven.types import BY_LOG, LogType
 from sawlog.deephaven_log import layout
@@ -237,7 +236,7 @@ class RowBatch:
         facts = self._gathered[place]
         if column.type is LogType.ENHANCED_STRING:
             text = self._text(place, rows)[0]
-            return text if bad is None else pc.if_else(array_of(bad, pa.bool_()), None, text)
+            return text if bad is None else called("if_else", array_of(bad, pa.bool_()), None, text)
         nulls, values = facts.nulls, facts.values
         bitmap = pa.py_buffer(np.packbits(self._valid(place, rows), bitorder="little")) if nulls else None
         if column.type is LogType.BOOLEAN:

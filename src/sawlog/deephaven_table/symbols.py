@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from sawlog.arrow import array_of, fill_null, fixed_array, values_of
+from sawlog.arrow import array_of, called, fill_null, fixed_array, values_of
 from sawlog.deephaven.types import FIXED, ColumnType
 from sawlog.deephaven_table import layout
 from sawlog.deephaven_table.kernels import reaches
@@ -88,7 +88,7 @@ def load_symbols(column: ColumnFiles, headers: Headers, charset: str, storage: S
     bad = check_ends(ends, held)
     slices = gather(ends, bad, characters, 0) if not bad.any() else _prefix(ends, bad, characters)
     strings, replaced = text_array(slices, charset)
-    encoded = strings.dictionary_encode()
+    encoded = called("dictionary_encode", strings)
     if not bad.any() and not replaced and len(encoded.dictionary) == count:
         return SymbolTable(strings, None, count)
     places = values_of(fill_null(encoded.indices, NULL), np.int32).copy()

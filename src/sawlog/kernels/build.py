@@ -26,7 +26,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from importlib.metadata import version
 from typing import NamedTuple
 
@@ -250,10 +250,7 @@ def build(package: str = native.SAWLOG, folder: str | None = None, jobs: int | N
         library = os.path.join(objects, native.LIBRARY)
         _link(sorted(os.path.join(objects, entry.file) for entry in entries), library)
         _publish(library, os.path.join(folder, native.LIBRARY))
-        table = os.path.join(objects, native.TABLE)
-        with open(table, "w", encoding="utf-8") as file:
-            json.dump(described, file, indent=1)
-        _publish(table, os.path.join(folder, native.TABLE))
+        _publish_table(described, folder)
         if kept is not None:
             _keep([os.path.join(objects, entry.file) for entry in entries], kept)
     taken = time.perf_counter() - begun
@@ -316,6 +313,22 @@ def _publish(made: str, target: str) -> None:
     os.replace(staged, target)
 
 
+def _publish_table(described: Mapping[str, object], folder: str) -> None:
+    with tempfile.TemporaryDirectory() as made:
+        table = os.path.join(made, native.TABLE)
+        with open(table, "w", encoding="utf-8") as file:
+            json.dump(described, file, indent=1)
+        _publish(table, os.path.join(folder, native.TABLE))
+
+
+def _renew(package: str) -> None:
+    """Note what the files of definitions that have not changed are now, so that no process has to parse them."""
+    used = native.definitions(package)
+    now = {path: {**one, "file": native.digest(native.content(path) or b"")} for path, one in used.items()}
+    if now != used:
+        _publish_table({**(native.table_of(package) or {}), "definitions": now}, native.folder(package))
+
+
 def _fits(package: str) -> bool:
     """Whether the library is there, for this machine and all kernels."""
     if native.misfit(package) is not None:
@@ -333,6 +346,7 @@ def main() -> None:
     parser.add_argument("--folder", help="where the library goes")
     given = parser.parse_args()
     if given.if_needed and _fits(given.package):
+        _renew(given.package)
         return
     print("Compiling kernels", end=" ", flush=True, file=sys.stderr)  # noqa: T201 # progress
     print(build(given.package, given.folder, given.jobs), file=sys.stderr)  # noqa: T201

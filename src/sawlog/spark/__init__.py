@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Mapping
-from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Any
+
+from sawlog.lazy import entry_points
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -26,14 +27,14 @@ HELPERS_GROUP = "sawlog.spark"
 
 def __getattr__(name: str) -> Any:
     """What a format has for Spark beyond its data source."""
-    for found in entry_points(group=HELPERS_GROUP, name=name):
-        return found.load()
+    if name in (found := entry_points(HELPERS_GROUP)):
+        return found[name].load()
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
     """Names, those of formats included."""
-    return sorted({*globals(), *(one.name for one in entry_points(group=HELPERS_GROUP))})
+    return sorted({*globals(), *entry_points(HELPERS_GROUP)})
 
 
 def session(name: str = "sawlog", settings: Mapping[str, str] | None = None) -> SparkSession:

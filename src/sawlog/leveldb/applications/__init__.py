@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
-from importlib.metadata import EntryPoint, entry_points
 from typing import TYPE_CHECKING
+
+from sawlog.lazy import entry_points
 
 if TYPE_CHECKING:
     from sawlog.leveldb.applications.view import ApplicationView
@@ -14,22 +15,16 @@ ENTRY_POINT_GROUP = "sawlog.leveldb_views"
 
 
 @cache
-def _entry_points() -> dict[str, EntryPoint]:
-    """Views by name; none is loaded."""
-    return {point.name: point for point in sorted(entry_points(group=ENTRY_POINT_GROUP), key=lambda one: one.name)}
-
-
-@cache
 def application(name: str) -> ApplicationView | None:
     """The view of that name, if an application has it."""
-    point = _entry_points().get(name)
+    point = entry_points(ENTRY_POINT_GROUP).get(name)
     found: ApplicationView | None = None if point is None else point.load()()
     return found
 
 
 def recognized(path: str, comparator: str, keys: Sequence[bytes]) -> list[str]:
     """Views that a database looks made for; see `ApplicationView.recognizes`."""
-    found = [(name, application(name)) for name in _entry_points()]
+    found = [(name, application(name)) for name in entry_points(ENTRY_POINT_GROUP)]
     return [name for name, one in found if one is not None and one.recognizes(path, comparator, keys)]
 
 
@@ -51,10 +46,10 @@ class Views(Mapping[str, str]):
         return found.title
 
     def __iter__(self) -> Iterator[str]:
-        return iter((*self._own, *_entry_points()))
+        return iter((*self._own, *entry_points(ENTRY_POINT_GROUP)))
 
     def __len__(self) -> int:
-        return len(self._own) + len(_entry_points())
+        return len(self._own) + len(entry_points(ENTRY_POINT_GROUP))
 
     def __contains__(self, name: object) -> bool:
-        return name in self._own or name in _entry_points()
+        return name in self._own or name in entry_points(ENTRY_POINT_GROUP)
