@@ -128,6 +128,17 @@ def test_what_another_format_reads_is_named_by_each(folder: Path, run: Run) -> N
     assert "sawlog ls" not in run("info", folder / "kv" / "000003.log").out
 
 
+def test_commands_for_what_another_format_reads_work(tmp_path: Path, run: Run) -> None:
+    sawlog.write(pa.table({"record": [b"x" * 100_000]}), tmp_path / "000007.log", format="leveldb_log")
+    for id in (101, 102):
+        rows = pa.table({"pk": list(range(id))})
+        sawlog.write(rows, tmp_path / "milvus", format="milvus_binlog", collection_id=id, first_id=id * 1000)
+    skipped = sawlog.open(tmp_path).skipped
+    commands = {one.reason.partition(" by: ")[2] for one in skipped}
+    found = [run(*shlex.split(one)[1:], "--json") for one in sorted(commands)]
+    assert [(one.code, len(one.out.splitlines())) for one in found] == [(0, 101), (0, 102)], commands
+
+
 def test_the_format_that_explains_most_bytes_is_read(tmp_path: Path) -> None:
     sawlog.write(pa.table({"record": [b"x" * 100]}), tmp_path / "000007.log", format="leveldb_log")
     shutil.copy(CONTAINER, tmp_path / "kafka.container")

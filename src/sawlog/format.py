@@ -858,6 +858,11 @@ class Format(ABC):
         del file
         return None
 
+    def naming(self, file: File) -> dict[str, str]:
+        """Options that choose the table of a file where a path holds several, by its path."""
+        del file
+        return {}
+
     def follows(self, file: File, view: str) -> bool:
         """Whether a stream of the view reads a file that `select` chooses."""
         del file, view

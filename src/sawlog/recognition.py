@@ -5,10 +5,10 @@ from __future__ import annotations
 import posixpath
 import shlex
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from sawlog.damage import Skipped
 from sawlog.errors import FormatError, OptionError, meant
@@ -79,13 +79,21 @@ class Part:
         """What people call the format."""
         return "unknown" if self.format is None else self.format.title
 
-    @property
-    def command(self) -> str:
-        """What shows the rows of the part; empty where no format is known."""
+    def command(self, options: Mapping[str, Any]) -> str:
+        """What shows the rows of the part, read with these options; empty where no format is known."""
         if self.format is None:
             return ""
         named = f" --format {self.format.name}" if self.mixed else ""
-        return f"sawlog cat {shlex.quote(self.path)}{named}"
+        given = "".join(f" -o {shlex.quote(f'{name}={value}')}" for name, value in options.items())
+        return f"sawlog cat {shlex.quote(self.path)}{named}{given}"
+
+    def commands(self) -> dict[str, str]:
+        """By the path of each of its files, what shows the rows of that file."""
+        if self.format is None:
+            return {}
+        options = {file.path: self.format.naming(file) for file in self.files}
+        several = len({repr(one) for one in options.values() if one}) > 1
+        return {path: self.command(one if several else {}) for path, one in options.items()}
 
 
 def recognize(files: Sequence[File], storage: Storage, where: str, view: str = "rows") -> Format:
@@ -142,11 +150,11 @@ def left_out(format: Format, read: Sequence[File], unselected: Sequence[File], v
     if len(explained) == len(unselected):
         return list(explained.values())
     found = _with_neighbours([*named_parts(unselected, {format.name, *format.includes}), Part("", format, list(read))])
-    others = {file.path: part for part in found[:-1] for file in part.files}
+    others = {path: (part, command) for part in found[:-1] for path, command in part.commands().items()}
     for file in unselected:
         if file.path not in explained:
-            part = others.get(file.path)
-            reason = f"not a {format.title}" if part is None else f"read as {part.title} by: {part.command}"
+            part, command = others.get(file.path, (None, ""))
+            reason = f"not a {format.title}" if part is None else f"read as {part.title} by: {command}"
             missed = part is not None and part.format is not None and format.name not in part.format.includes
             explained[file.path] = Skipped(file.path, reason, file.size, missed=missed)
     return [explained[file.path] for file in unselected]

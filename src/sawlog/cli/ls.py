@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shlex
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
@@ -80,8 +79,7 @@ class Listed:
         """What shows the rows of a table, and what decodes them further; nothing where they cannot be shown."""
         if table.error is not None:
             return []
-        options = "".join(f" -o {shlex.quote(f'{name}={value}')}" for name, value in table.options.items())
-        command = f"{self.part.command}{options}"
+        command = self.part.command(table.options)
         return [command, *(f"{command} --view {name}" for name in self.decoders)]
 
     @property

@@ -66,6 +66,11 @@ class MilvusBinlog(Format):
         log = paths.parse(file)
         return log.root if log is not None else super().home(file)
 
+    def naming(self, file: File) -> dict[str, str]:
+        """The id of the collection, in whose directory its own files are."""
+        log = paths.parse(file)
+        return {"table": str(log.collection)} if log is not None and log.collection else {}
+
     def left_out(self, files: Sequence[File], view: str) -> list[Skipped]:
         """See `Format.left_out`. What a standalone server keeps for itself holds no rows of collections."""
         own = [file for file in files if not layout.SERVER_DIRECTORIES.isdisjoint(file.path.split("/"))]
