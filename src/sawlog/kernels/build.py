@@ -321,7 +321,7 @@ def _publish_table(described: Mapping[str, object], folder: str) -> None:
         _publish(table, os.path.join(folder, native.TABLE))
 
 
-def _renew(package: str) -> None:
+def _refresh(package: str) -> None:
     """Note what the files of definitions that have not changed are now, so that no process has to parse them."""
     used = native.definitions(package)
     now = {path: {**one, "file": native.digest(native.content(path) or b"")} for path, one in used.items()}
@@ -346,7 +346,7 @@ def main() -> None:
     parser.add_argument("--folder", help="where the library goes")
     given = parser.parse_args()
     if given.if_needed and _fits(given.package):
-        _renew(given.package)
+        _refresh(given.package)
         return
     print("Compiling kernels", end=" ", flush=True, file=sys.stderr)  # noqa: T201 # progress
     print(build(given.package, given.folder, given.jobs), file=sys.stderr)  # noqa: T201
