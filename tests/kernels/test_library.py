@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import sawlog
 from sawlog.deephaven_import.kernels import count_order, hash_rows, hash_words
 from sawlog.deephaven_table.kernels import reaches
 from sawlog.errors import InternalError
@@ -26,7 +27,10 @@ from sawlog.filodb_record.kernels.payloads import valid_ends
 from sawlog.kernels import build, native
 from sawlog.kernels.columns import gather_slices
 from sawlog.kernels.jit import Kernel
+from sawlog.kernels.signature import Signature
 from sawlog.map import kernels as map_kernels
+from sawlog.testing.sample import placed
+from tests.samples import law_samples
 from tests.sealed import sealed
 
 SHOP = Path(__file__).parents[2] / "examples" / "data" / "shop"
@@ -324,3 +328,20 @@ def test_elsewhere_a_wheel_is_plain_python(hook: Any, monkeypatch: pytest.Monkey
 
 def test_the_hook_names_the_machines_that_there_are_libraries_for(hook: Any) -> None:
     assert set(hook.machines) == set(native.BASELINES)
+
+
+@NEEDS_LIBRARY
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_machine_code_finds_what_sawlog_gives_to_kernels_as_declared(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where it does not, Python looks again in every call, which takes it ten times as long."""
+    checked: set[str] = set()
+    monkeypatch.setattr(Signature, "check", lambda signature, arguments: checked.add(signature.name))
+    for number, parameters in enumerate(law_samples()):
+        sample = parameters.values[0]
+        with placed(sample) as subject:
+            sawlog.read(subject.path, format=sample.format, view=sample.view, **subject.options)
+        if sample.written is not None:
+            sawlog.write(sample.written, tmp_path / str(number), format=sample.format, **sample.write_options)
+    assert checked == set()

@@ -170,7 +170,7 @@ class Encoder:
             facts.byte, bit = divmod(index, layout.PRESENCE_BITS)
             facts.mask = 1 << bit
         arena = np.concatenate([*parts, np.zeros(1, np.uint8)])
-        state = np.zeros(1, k.STATE).view(np.recarray)[0]
+        state = np.zeros(1, k.STATE)[0]
         out = np.empty(max(OUT_BYTES, self._max_entry), np.uint8)
         rows = k.Rows(arena, columns, np.int64(self._presence), np.int64(batch.num_rows), np.int64(self._max_entry))
         roles = k.Flags(*map(np.uint8, flags))

@@ -270,7 +270,7 @@ class Entry:
             raise
         words = self._words(*numbers)
         given = self._objects(*objects)
-        fits = self._reader is not None and tuple(map(type, objects)) == self._types
+        fits = self._reader is not None and all(map(isinstance, objects, self._types))
         if fits:
             self._reader(given, self._layout, words)
             fits = words[self._last] == 0

@@ -6,6 +6,7 @@ from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
+from sawlog.chain.kernels import record_type
 from sawlog.deephaven_log import layout
 from sawlog.kernels.adler32 import adler32
 from sawlog.kernels.columns import putter, slice_putter
@@ -13,23 +14,17 @@ from sawlog.kernels.jit import inlined, wide_kernel
 from sawlog.kernels.memory import load_u32, store_big_u32
 from sawlog.kernels.signature import Array, Bytes, Int64, OutBytes, Record, UInt64
 
-COLUMN = np.dtype(
-    [
-        (name, np.int64)
-        for name in (
-            "width",  # bytes per value; 0 for values with a length
-            "values",  # place of the values in the arena; of their int32 ends (the first is a start)
-            "body",  # place of the bytes of values with a length, and how many there are
-            "length",
-            "valid",  # place of a byte per row that says whether the value is there; -1 when all are
-            "byte",  # byte of the presence map, and the column's bit in it
-            "mask",
-        )
-    ],
-    align=True,
+COLUMN = record_type(
+    "width",  # bytes per value; 0 for values with a length
+    "values",  # place of the values in the arena; of their int32 ends (the first is a start)
+    "body",  # place of the bytes of values with a length, and how many there are
+    "length",
+    "valid",  # place of a byte per row that says whether the value is there; -1 when all are
+    "byte",  # byte of the presence map, and the column's bit in it
+    "mask",
 )
 """What the kernel knows of a stored column."""
-STATE = np.dtype([("row", np.int64), ("used", np.int64)], align=True)
+STATE = record_type("row", "used")
 """The next row to lay out, and bytes in `out`."""
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from sawlog.chain.kernels import record_type
 from sawlog.chain.layout import Number, loader, storer
 from sawlog.deephaven_log import layout
 from sawlog.kernels.columns import append, taker
@@ -14,34 +15,28 @@ from sawlog.kernels.memory import store_u32
 from sawlog.kernels.text import beyond_ascii
 from sawlog.kernels.vector import gather_big_u8, gather_big_u16, gather_big_u32, gather_big_u64, lanes
 
-COLUMN = np.dtype(
-    [
-        (name, np.int64)
-        for name in (
-            "width",  # bytes per value; 0 for values with a length
-            "byte",  # byte of the presence map, and the column's bit in it
-            "mask",
-            "wanted",  # 1 when it is gathered
-            "boolean",  # 1 when values go to the scratch
-            "text",  # 1 for values with a length that are text
-            "values",  # place of the values in the arena (or scratch); of the ends of values with a length
-            "body",  # place, in the arena, of the bytes of values with a length
-            "room",  # how many of these there may be (less `SLACK`), and how many there are
-            "used",
-            "high",  # 1 when a byte above 127 was found in a text
-            "null",  # bit pattern that stands for null, its bits that do not matter, and 1 when that counts
-            "null_mask",
-            "has_null",
-            "nulls",  # nulls so far; as long as there are none, nothing is written to the validity bytes
-            "valid",  # place of the validity bytes in the scratch
-            "first",  # place of its first field among the places, where rows differ in their columns
-            # In the rows at hand, where they do not:
-            "present",  # 1 when the column is there,
-            "segment",  # after this many values with a length,
-            "offset",  # and so far
-        )
-    ],
-    align=True,
+COLUMN = record_type(
+    "width",  # bytes per value; 0 for values with a length
+    "byte",  # byte of the presence map, and the column's bit in it
+    "mask",
+    "wanted",  # 1 when it is gathered
+    "boolean",  # 1 when values go to the scratch
+    "text",  # 1 for values with a length that are text
+    "values",  # place of the values in the arena (or scratch); of the ends of values with a length
+    "body",  # place, in the arena, of the bytes of values with a length
+    "room",  # how many of these there may be (less `SLACK`), and how many there are
+    "used",
+    "high",  # 1 when a byte above 127 was found in a text
+    "null",  # bit pattern that stands for null, its bits that do not matter, and 1 when that counts
+    "null_mask",
+    "has_null",
+    "nulls",  # nulls so far; as long as there are none, nothing is written to the validity bytes
+    "valid",  # place of the validity bytes in the scratch
+    "first",  # place of its first field among the places, where rows differ in their columns
+    # In the rows at hand, where they do not:
+    "present",  # 1 when the column is there,
+    "segment",  # after this many values with a length,
+    "offset",  # and so far
 )
 """What kernels know of a stored column."""
 

@@ -6,7 +6,7 @@ from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
-from sawlog.chain.kernels import DONE, EVENT, TAKEN, Window, note_damage, walk_chain
+from sawlog.chain.kernels import DONE, EVENT, TAKEN, Window, note_damage, record_type, walk_chain
 from sawlog.deephaven_log import layout
 from sawlog.deephaven_log.kernels.digest import SUMMED
 from sawlog.deephaven_log.kernels.judge import STATE, Rules, flags_of, is_delete, judge
@@ -17,14 +17,11 @@ from sawlog.kernels.memory import load_big_u32, prefetch
 from sawlog.kernels.signature import Array, Bool, Bytes, Int64, Record
 from sawlog.kernels.vector import PLACES, pairs
 
-ENTRY = np.dtype(
-    [
-        ("offset", np.int64),
-        ("length", np.int64),  # bytes of the whole entry
-        ("role", np.int64),  # the flags
-        ("mismatch", np.int64),  # 1 where the digest is wrong
-    ],
-    align=True,
+ENTRY = record_type(
+    "offset",
+    "length",  # bytes of the whole entry
+    "role",  # the flags
+    "mismatch",  # 1 where the digest is wrong
 )
 """An entry that a walk has found."""
 
