@@ -14,6 +14,7 @@ import importlib.util
 import json
 import os
 import platform
+import struct
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -221,8 +222,7 @@ def reads_objects(reader: Any) -> bool:
     flags = _CONTIGUOUS | _ALIGNED | _WRITEABLE
     numbers = [HEAD_BYTES, 2, 4, 0, 2, id(array.dtype), flags, 3, -1, id(record.dtype), 0]
     layout, words = (ctypes.c_int64 * len(numbers))(*numbers), (ctypes.c_int64 * 5)()
-    objects: Any = ctypes.py_object * 2
-    reader(objects(array, record), layout, words)
+    reader((ctypes.c_int64 * 2)(id(array), id(record)), layout, words)
     places = [one.__array_interface__["data"][0] for one in (array, record)]
     return list(words) == [places[0], 2, 3, places[1], 0]
 
@@ -247,7 +247,7 @@ class Entry:
         self._reader = reader
         self._last = signature.words
         self._words = ctypes.c_int64 * (self._last + 1)
-        self._objects = ctypes.py_object * len(signature.objects)
+        self._places = struct.Struct(f"{len(signature.objects)}q").pack
         self._types = tuple(np.ndarray if isinstance(leaf.kind, Array) else np.record for leaf in signature.objects)
         described = [number for leaf in signature.objects for number in self._described(leaf)]
         layout = [HEAD_BYTES, len(signature.objects), self._last, *described]
@@ -269,10 +269,10 @@ class Entry:
             self._signature.check(arguments)
             raise
         words = self._words(*numbers)
-        given = self._objects(*objects)
+        places = self._places(*map(id, objects))  # an array of `py_object` takes longer than all else here
         fits = self._reader is not None and all(map(isinstance, objects, self._types))
         if fits:
-            self._reader(given, self._layout, words)
+            self._reader(places, self._layout, words)
             fits = words[self._last] == 0
         if not fits:
             self._signature.check(arguments)
