@@ -520,6 +520,7 @@ def test_what_a_log_deletes_is_known(tmp_path: Path, searched: list[str]) -> Non
         assert sawlog.read(root, filters=filters, deletes=deletes, index=True) == expected
         assert not searched
     assert len(sawlog.open(root, filters=[("i", "=", 11)], index=True).fragments()) == 2, "of the four logs"
+    assert sawlog.open(root, index=True).contents.known_rows() is None
 
 
 @pytest.fixture
@@ -534,6 +535,19 @@ def searched(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
     monkeypatch.setattr("sawlog.deephaven_log.dataset.scan", watched)
     return paths
+
+
+@pytest.mark.parametrize("name", APART)
+def test_rows_are_counted_where_no_file_depends_on_another(name: str, tmp_path: Path) -> None:
+    root = str(tmp_path)
+    for number in range(1, 5):
+        put_one(root, name, number)
+    assert sawlog.open(root, format=name).contents.known_rows() is None
+    sawlog.index(root, format=name, statistics=True)
+    dataset = sawlog.open(root, format=name, index=True)
+    assert dataset.contents.known_rows() == dataset.count_rows() == 12
+    put_one(root, name, 5)
+    assert sawlog.open(root, format=name, index=True).contents.known_rows() is None, "of a file that it does not know"
 
 
 @pytest.mark.parametrize("name", APART)

@@ -74,6 +74,8 @@ PROBE_BYTES = 64 << 10
 
 CUT_BYTES = 1 << 20
 """Distance of the places that an index knows where a file may be cut."""
+ROWS = "rows"
+"""What an index with statistics is asked of an intact file whose rows depend on no other: how many it has."""
 SMALLEST = 64
 """What opening a file costs at least, as a share of a task: thousands of small ones make more than one task."""
 TASK_BYTES = 64 << 20
@@ -411,8 +413,8 @@ class Contents(ABC):
         """Fragments packed, in order, into tasks of about `task_bytes` of input."""
         return pack(self.fragments(request, task_bytes), task_bytes)
 
-    def splits(self, request: Request, task_bytes: int) -> Sequence[Contents]:
-        """Contents that together are these, in order, each to be planned by the task that reads it.
+    def splits(self, request: Request, task_bytes: int) -> Iterable[Contents | Fragment]:
+        """Fragments, and contents to be planned by the task that reads them, which together are these, in order.
 
         There are none where planning needs no more than headers, or the bytes are near: then the caller can plan all.
 
@@ -420,10 +422,23 @@ class Contents(ABC):
             request: What is wanted.
             task_bytes: As for `plan`.
         """
+        if any(self._unknown(file, task_bytes) for file in self.files):
+            for file in self.files:
+                part = self.of_files([file])
+                yield from [part] if self._unknown(file, task_bytes) else part.plan(request, task_bytes)
+
+    def unknown(self, request: Request, task_bytes: int) -> Iterable[Contents]:
+        """Remote parts that need a look, `survey`, each in a task of its own, before all of these can be planned.
+
+        Args:
+            request: What is wanted.
+            task_bytes: As for `plan`.
+        """
         del request
-        far = any(is_remote(file.path) for file in self.files)
-        walked = any(file.size > task_bytes and self.walks(file, task_bytes) for file in self.files)
-        return [self.of_files([file]) for file in self.files] if far and walked else ()
+        return [self.of_files([file]) for file in self.files if self._unknown(file, task_bytes)]
+
+    def _unknown(self, file: File, task_bytes: int) -> bool:
+        return is_remote(file.path) and file.size > task_bytes and self.walks(file, task_bytes)
 
     def walks(self, file: File, task_bytes: int) -> bool:
         """Whether all of a file has to be looked at to cut it."""
@@ -434,6 +449,12 @@ class Contents(ABC):
         """The same of some of the files."""
         found = copy.copy(self)
         found.files = list(files)
+        return found
+
+    def with_scan(self, scan: Scan) -> Self:
+        """The same, under a scan that differs in columns, filters, or what planning has asked before."""
+        found = copy.copy(self)
+        found.scan = scan
         return found
 
     def optimistic(self) -> Self | None:
@@ -534,6 +555,15 @@ class Contents(ABC):
         end = self.committed_end(request, file, 0)
         storage.note(file, question, packed([end]))
         return end
+
+    def known_rows(self) -> int | None:
+        """How many rows the files have, if an index knows that of all of them."""
+        index = self.scan.storage.index
+        if not (isinstance(index, Index) and index.has_statistics and self.scan.view == "rows"):
+            return None
+        question = self.by_options(ROWS)
+        counts = [index.answer(file, question) for file in self.files]
+        return sum(unpacked(one)[0] for one in counts if one) if all(counts) else None
 
     def by_options(self, question: str) -> str:
         """A question to an index whose answer depends on the options by which files are read."""

@@ -17,7 +17,7 @@ import pyarrow as pa
 from sawlog.arrow import array_of, scalar_of
 from sawlog.damage import Findings, TailStatus
 from sawlog.errors import ChangedError, FormatError, InternalError, OptionError, SawlogError, StorageError, warn
-from sawlog.format import TASK_BYTES, Format, pack
+from sawlog.format import ROWS, TASK_BYTES, Format, pack
 from sawlog.guard import wrap_errors
 from sawlog.names import PathLike, is_remote, normalize
 from sawlog.options import parse_options
@@ -25,7 +25,7 @@ from sawlog.reading import cores, map_ordered, once
 from sawlog.recognition import get_format, recognize
 from sawlog.scan import Scan
 from sawlog.storage import File, Storage
-from sawlog.storage.index import INDEX_NAME, STABLE_SECONDS, Facts, Index, Notebook, last_change, value_type
+from sawlog.storage.index import INDEX_NAME, STABLE_SECONDS, Facts, Index, Notebook, last_change, packed, value_type
 from sawlog.stream.offset import prove
 
 Part = Sequence[Sequence[File]]
@@ -182,6 +182,7 @@ def _measured(format: Format, scan: Scan, file: File) -> Mapping[str, tuple[pa.S
     """The limits of a file's columns, if it is intact."""
     intact = True
     ends: dict[pa.Field, list[pa.Scalar]] = {}
+    rows = 0
     try:
         with wrap_errors(f"{file.path}: reading for statistics failed"):
             contents = format.open([file], scan)
@@ -190,6 +191,7 @@ def _measured(format: Format, scan: Scan, file: File) -> Mapping[str, tuple[pa.S
                 found = Findings("skip")
                 for batch in fragment.to_batches(found):
                     _widen(ends, batch)
+                    rows += batch.num_rows
                 intact = intact and not found.kinds and (found.tail is None or found.tail.status in _WHOLE)
             if not intact:
                 return {}
@@ -197,6 +199,7 @@ def _measured(format: Format, scan: Scan, file: File) -> Mapping[str, tuple[pa.S
                 prove(file, contents.whole_end(request, file), scan.storage)
             if not contents.survey(request):
                 return {}
+            scan.storage.note(file, contents.by_options(ROWS), packed([rows]))
     except (StorageError, InternalError):
         raise
     except SawlogError:

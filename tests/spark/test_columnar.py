@@ -18,8 +18,10 @@ from pyspark.sql import functions as f
 
 import sawlog
 import sawlog.spark
+from sawlog import indexing
 from sawlog.deephaven_log import Logger
 from sawlog.recognition import formats, get_format
+from sawlog.storage import Storage
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -132,6 +134,19 @@ def test_sizes_are_known(spark: SparkSession, trades: Path) -> None:
     assert "BroadcastHashJoin" in plan(spark.range(10_000_000).join(columns.select("n"), f.col("id") == f.col("n")))
 
 
+def test_an_index_counts_rows(
+    spark: SparkSession, trades: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(indexing, "STABLE_SECONDS", -60)
+    sawlog.index(trades, to=tmp_path / "index", statistics=True)
+    columns = spark.read.format("sawlog").option("index", str(tmp_path / "index")).load(str(trades))
+    spark.conf.set("spark.sql.cbo.planStats.enabled", "true")  # else Spark 4.3 takes only the size
+    try:
+        assert int(str(columns._jdf.queryExecution().optimizedPlan().stats().rowCount().get())) == ROWS
+    finally:
+        spark.conf.unset("spark.sql.cbo.planStats.enabled")
+
+
 def test_small_sources_are_broadcast_and_large_ones_are_not(
     spark: SparkSession, trades: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -174,6 +189,20 @@ def test_both_sides_of_a_join_see_the_same_files(spark: SparkSession, tmp_path: 
     sawlog.write(records, tmp_path / "000004.log", format="leveldb_log")
     seen += [files(side) for side in (second, *sides())]
     assert [len(one) for one in seen] == [1, 1, 2, 2]
+
+
+def test_tasks_look_where_a_long_remote_log_may_be_cut(spark: SparkSession, s3: dict[str, Any], trades: Path) -> None:
+    place = "s3://logs/spark/long/Trades.bin.1"
+    (log,) = trades.glob("*.bin.*")
+    file = Storage(s3).stage(place)
+    file.write(log.read_bytes())
+    Storage(s3).publish([file.finish()])
+    kwargs = str(s3["client_kwargs"]).replace("'", '"')
+    reading = spark.read.format("sawlog").option("storage.key", s3["key"]).option("storage.secret", s3["secret"])
+    reading = reading.option("storage.client_kwargs", kwargs).option("task_bytes", 100_000)
+    columns = reading.load(place)
+    assert columns.rdd.getNumPartitions() == -(-log.stat().st_size // 100_000)
+    assert [row.n for row in columns.select("n").collect()] == list(range(ROWS))
 
 
 def test_the_hidden_column_metadata(spark: SparkSession, trades: Path) -> None:

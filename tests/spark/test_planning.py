@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import base64
 import datetime as dt
+import json
 import pickle
 import threading
 import tracemalloc
@@ -15,9 +17,12 @@ import fsspec
 import pyarrow as pa
 import pytest
 from fsspec.implementations.memory import MemoryFileSystem
+from pyspark.serializers import CPickleSerializer
 
 import sawlog
+from sawlog.damage import DamageWarning
 from sawlog.deephaven_log import Logger
+from sawlog.spark.planner import Conversation
 from sawlog.spark.reader import make_reader, read_schema
 
 FILES = 200
@@ -189,6 +194,73 @@ def test_a_huge_remote_log(
     assert delivered(reader, partitions)["n"].to_pylist() == list(range(first, HUGE))
     walks = 3 if options["deletes"] == "apply" else 1
     assert requests["bytes"] <= walks * huge + 2 * tasks * (10 << 20), "each cut is looked for in its neighbourhood"
+
+
+def planned_by_the_jar(options: dict[str, str]) -> tuple[int, int, list[Any]]:
+    """How many tasks look into files first, how many read, and what those call with what."""
+    schema = read_schema(options, None).json()
+    asked = {"options": options, "full": schema, "sides": [{"wanted": schema, "filters": []}], "parallelism": 2}
+    head, function, *parts = Conversation().answer("plan", asked)
+    looks = len(parts) if json.loads(head)["look"] else 0
+    if looks:
+        found = [base64.b64encode(one).decode() for one in called(function, parts)]
+        head, function, *parts = Conversation().answer("plan", {**asked, "looked": found})
+    assert not json.loads(head)["look"]
+    return looks, len(parts), [function, parts]
+
+
+def called(function: bytes, parts: list[bytes]) -> Iterator[Any]:
+    """The first column of what workers answer."""
+    call, _ = CPickleSerializer().loads(function)
+    for part in parts:
+        for batch in call(iter([pa.record_batch({"partition": [part]})])):
+            yield from batch.column(0).to_pylist()
+
+
+@pytest.mark.parametrize("deletes", ["apply", "ignore"])
+def test_tasks_look_where_a_huge_remote_log_may_be_cut(
+    deletes: str, requests: Counter[str], root: str, huge: int
+) -> None:
+    options = {"path": root, "format": "deephaven_log", "task_bytes": "4000000", "deletes": deletes}
+    looks, tasks, reading = planned_by_the_jar(options)
+    assert looks == tasks == -(-huge // 4_000_000)
+    assert requests["bytes"] <= huge + looks * (11 << 20), "each byte is looked at once, and what is near a cut again"
+    requests.clear()
+    assert list(called(*reading)) == list(range(DELETED if deletes == "apply" else 0, HUGE))
+    assert requests["bytes"] <= huge * 11 // 10, "and read once"
+
+
+def test_what_cannot_be_cut_is_one_task(root: str, huge: int) -> None:
+    """A damaged stretch does not end where the next begins."""
+    (path,) = fsspec.filesystem("memory").find(f"/{root[9:]}")
+    data = bytearray(MemoryFileSystem.store[path].getvalue())
+    data[huge // 2 : huge // 2 + 1000] = bytes(1000)
+    fsspec.filesystem("memory").pipe_file(path, bytes(data))
+    options = {"path": root, "format": "deephaven_log", "task_bytes": "4000000", "mode": "DROPMALFORMED"}
+    looks, tasks, reading = planned_by_the_jar(options)
+    assert looks > tasks == 1
+    with pytest.warns(DamageWarning):
+        expected = sawlog.read(root, on_damage="skip")
+    assert list(called(*reading)) == expected["n"].to_pylist()
+
+
+def test_only_partitions_with_a_long_log_are_looked_into(root: str, huge: int) -> None:
+    """What is known of one partition is planned with the rest, which tasks plan themselves."""
+    schema = pa.schema([("n", pa.int64()), ("text", pa.string())])
+    other = f"{root}/N.T.System.other.2026-01-02.bin.2026-01-02.100000.000+0000"
+    sawlog.write(pa.table({"n": [-1], "text": ["x"]}, schema), other, format="deephaven_log")
+    looks, tasks, reading = planned_by_the_jar({"path": root, "format": "deephaven_log", "task_bytes": "4000000"})
+    assert looks == -(-huge // 4_000_000)
+    assert tasks >= looks
+    assert sorted(called(*reading)) == [-1, *range(DELETED, HUGE)]
+
+
+def test_a_task_looks_where_containers_begin(root: str) -> None:
+    sawlog.write(gauges(150_000), f"{root}/1.container", format="filodb_record", **SAMPLES["filodb_record"][2])
+    looks, tasks, reading = planned_by_the_jar({"path": root, "format": "filodb_record", "task_bytes": "2000000"})
+    assert (looks, tasks > 3) == (1, True)
+    expected = sawlog.read(root, format="filodb_record")["timestamp"].to_pylist()
+    assert [one.replace(tzinfo=dt.UTC) for one in called(*reading)] == expected
 
 
 @pytest.mark.heavy

@@ -29,7 +29,7 @@ from sawlog.deephaven_log.fragments import (
 from sawlog.deephaven_log.header import Header, IncompleteHeaderError, header_size, read_header
 from sawlog.deephaven_log.names import LogName, order_key, parse_name
 from sawlog.deephaven_log.options import ReadOptions
-from sawlog.deephaven_log.plan import Layout, find_cut, find_cuts, scan
+from sawlog.deephaven_log.plan import Layout, find_cut, find_cuts, scan, walk_stretch
 from sawlog.deephaven_log.survey import survey
 from sawlog.errors import FormatError, OptionError, warn
 from sawlog.fields import FieldParser
@@ -152,17 +152,32 @@ class DeephavenLogContents(Contents):
         "commands": View(COMMANDS_SCHEMA, _ranges),
     }
 
-    def splits(self, request: Request, task_bytes: int) -> list[Contents]:
+    def splits(self, request: Request, task_bytes: int) -> Iterator[Contents | Fragment]:
         """Partitions, where remote logs have to be walked, or stretches of long ones."""
         far = any(is_remote(log.file.path) for log in self.logs)
         large = any(log.file.size > task_bytes for log in self.logs)
-        indexed = all(log.header is None or self._indexed_layout(log) for log in self.logs)
-        if not far or indexed or not (self._applies or large):
-            return []
-        if self._options.split != "resync":
-            return [self.of_files([log.file for log in logs]) for logs in self._partitions(request)]
-        logs = itertools.chain.from_iterable(self._partitions(request))
-        return [part for log in logs for part in self._stretches(log, task_bytes)]
+        if not far or not (self._applies or large) or self._are_known(self.logs, task_bytes):
+            return
+        for logs in self._partitions(request):
+            part = self.of_files([log.file for log in logs])
+            if self._options.split == "resync":
+                yield from itertools.chain.from_iterable(self._stretches(log, task_bytes) for log in logs)
+            elif self._are_known(logs, task_bytes):
+                yield from part.plan(request, task_bytes)
+            else:
+                yield part
+
+    def unknown(self, request: Request, task_bytes: int) -> Iterator[Contents]:
+        """The logs of partitions with a long one: tasks find where those may be cut, and what all of them delete."""
+        for logs in self._partitions(request) if self._options.split != "resync" else ():
+            if any(is_remote(log.file.path) and log.file.size > task_bytes for log in logs):
+                for log in logs:
+                    if not self._are_known([log], task_bytes):
+                        yield from self._stretches(log, task_bytes)
+
+    def _are_known(self, logs: Sequence[Log], task_bytes: int) -> bool:
+        """Whether logs can be planned without a look into them."""
+        return all(log.header is None or self._known_layout(log, log.header, task_bytes) for log in logs)
 
     def _stretches(self, log: Log, task_bytes: int) -> Iterator[DeephavenLogContents]:
         """A log, in as many parts as there are to be tasks; they find their ends themselves."""
@@ -282,7 +297,7 @@ class DeephavenLogContents(Contents):
     def _table(self) -> TableSchema:
         if self._options.schema is None:
             return TableSchema()
-        return parse_schema(self._options.schema, self._storage.read(self._options.schema))
+        return parse_schema(self._options.schema, self.scan.storage.read(self._options.schema))
 
     @cached_property
     def _rendering(self) -> Rendering:
@@ -297,7 +312,6 @@ class DeephavenLogContents(Contents):
         return Rendering(units, self._options.char, self._options.widen, self._table.order, defined)
 
     def _open_all(self, files: Sequence[File], scan: Scan) -> list[Log]:
-        self._storage = scan.storage
         # A stream opens those logs that have grown: that there is one of them says nothing.
         followed = scan.schema is not None
         single = len(files) == 1 and not followed
@@ -364,9 +378,9 @@ class DeephavenLogContents(Contents):
         if log.header is None:
             return Layout()
         distance = _even(log.file.size - log.header.size, task_bytes)
-        indexed = self._indexed_layout(log) if distance is None or distance >= CUT_BYTES else None
-        if indexed is not None:
-            return replace(indexed, cuts=apart(indexed.cuts, distance) if distance is not None else ())
+        known = self._known_layout(log, log.header, task_bytes)
+        if known is not None:
+            return known
         if distance is not None and self._options.split == "resync":
             return Layout(self._resync_cuts(log, log.header, distance))
         if self._applies and not self._optimistic:
@@ -381,9 +395,25 @@ class DeephavenLogContents(Contents):
         found = indexed or self._scan(request, replace_size(log, end), start, None)
         return found.live_from
 
+    def _known_layout(self, log: Log, header: Header, task_bytes: int | None) -> Layout | None:
+        """What an index says of an intact log, or what tasks have found in stretches that end where the next begin."""
+        distance = _even(log.file.size - header.size, task_bytes)
+        if distance is None or distance >= CUT_BYTES:
+            indexed = self._indexed_layout(log)
+            if indexed is not None:
+                return replace(indexed, cuts=apart(indexed.cuts, distance) if distance is not None else ())
+        if distance is None:
+            return None
+        found: list[list[int]] = []
+        for target in range(header.size, log.file.size, distance):
+            answer = self.scan.storage.known(log.file, f"{LAYOUT} {target} {distance}")
+            if not answer or (found and unpacked(answer)[0] != found[-1][1]):
+                return None
+            found.append(unpacked(answer))
+        return Layout(sorted({begin for begin, _, _ in found[1:]}), max(live_from for _, _, live_from in found))
+
     def _indexed_layout(self, log: Log) -> Layout | None:
-        """What an index says of an intact log."""
-        answer = self._storage.known(log.file, LAYOUT)
+        answer = self.scan.storage.known(log.file, LAYOUT)
         live_from, *cuts = unpacked(answer) if answer else (None,)
         return Layout(cuts, live_from) if live_from is not None else None
 
@@ -391,11 +421,24 @@ class DeephavenLogContents(Contents):
         """Note cuts, and what is deleted. Files before it are read with a log that has a DELETE_PARTITION."""
         independent = True
         for log in self.logs:
-            if log.header is not None:
+            if log.header is not None and self._stretch is not None:
+                self._survey_stretch(log.file, log.header, *self._stretch)
+            elif log.header is not None:
                 found = self._scan(request, log, log.header.size, CUT_BYTES)
-                self._storage.note(log.file, LAYOUT, packed([found.live_from, *found.cuts]))
+                self.scan.storage.note(log.file, LAYOUT, packed([found.live_from, *found.cuts]))
                 independent = independent and found.live_from < 0
         return independent
+
+    def _survey_stretch(self, file: File, header: Header, first: int, last: int) -> None:
+        """Note what is between the first cuts at or past two places, and where they are."""
+        begin = first if first == header.size else find_cut(file, header, self.scan, first)
+        if begin is None:
+            return
+        found = walk_stretch(file, header, self.scan, begin, min(max(begin, last), file.size), file.size)
+        if found is not None:
+            layout, end = found
+            question = f"{LAYOUT} {first} {last - first}"
+            self.scan.storage.note(file, question, packed([begin, end, layout.live_from]))
 
     def _resync_cuts(self, log: Log, header: Header, task_bytes: int) -> Iterator[int]:
         target = header.size + task_bytes

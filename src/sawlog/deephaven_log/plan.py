@@ -146,25 +146,15 @@ def in_stretches(file: File, header: Header, wanted: Scan, start: int, distance:
 
     Where a stretch begins is guessed by resynchronisation; that the one before ends there, entry by entry, proves it.
     """
-    from sawlog.deephaven_log.walk import CutWalk, Entries
-
     length = (file.size - start) // threads
     targets = range(start + length, start + threads * length, length) if length > PROOF_BYTES else ()
-    verify = wanted.options.verify_checksums and wanted.on_damage != "fail"
 
     def guessed(target: int) -> int | None:
         return find_cut(file, header, wanted, target)
 
     def walked(stretch: tuple[int, int]) -> Layout | None:
-        begin, end = stretch
-        cuts = [begin]
-        with closing(wanted.storage.open(file.path)) as source:
-            entries = Entries(Span(file, begin, file.size), source, header, wanted.options)
-            walk = CutWalk(entries, verify=verify, stops=True)
-            while (cut := walk.go_on(min(cuts[-1] + distance, end))) is not None and cut < end:
-                cuts.append(cut)
-        proven = cut == end or (cut is None and end == file.size and not walk.stopped)
-        return Layout(cuts, int(walk.state.last_delete)) if proven else None
+        found = walk_stretch(file, header, wanted, *stretch, distance)
+        return found[0] if found is not None and found[1] == stretch[1] else None
 
     guesses = {cut for _, cut in map_ordered(targets, once(guessed), threads) if cut is not None}
     begins = [start, *sorted(guesses)]
@@ -174,6 +164,28 @@ def in_stretches(file: File, header: Header, wanted: Scan, start: int, distance:
         return None
     every = chain.from_iterable(one.cuts for one in found)
     return Layout(tuple(every)[1:], max(one.live_from for one in found))
+
+
+def walk_stretch(
+    file: File, header: Header, wanted: Scan, begin: int, target: int, distance: int
+) -> tuple[Layout, int] | None:
+    """What is found from a cut, itself among the cuts, to the first one at or past `target`, and where that is.
+
+    Returns:
+        `None` if there is damage.
+    """
+    from sawlog.deephaven_log.walk import CutWalk, Entries
+
+    verify = wanted.options.verify_checksums and wanted.on_damage != "fail"
+    cuts = [begin]
+    with closing(wanted.storage.open(file.path, target)) as source:
+        entries = Entries(Span(file, begin, file.size), source, header, wanted.options)
+        walk = CutWalk(entries, verify=verify, stops=True)
+        while (cut := walk.go_on(min(cuts[-1] + distance, target))) is not None and cut < target:
+            cuts.append(cut)
+    if cut is None and walk.stopped:
+        return None
+    return Layout(cuts, int(walk.state.last_delete)), file.size if cut is None else cut
 
 
 def may_hold_delete(source: Source, start: int, end: int) -> bool:

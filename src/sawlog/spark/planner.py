@@ -8,24 +8,32 @@ from __future__ import annotations
 import base64
 import datetime as dt
 import io
+import itertools
 import json
 import os
 import sys
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from decimal import Decimal
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 
+import pyarrow as pa
 from pyspark.serializers import CPickleSerializer, UTF8Deserializer, write_int, write_with_length
 from pyspark.sql import types as spark
 from pyspark.util import handle_worker_exception
 from pyspark.worker_util import check_python_version, setup_memory_limits, setup_spark_files
 
+from sawlog.dataset import Dataset
 from sawlog.errors import OptionError
 from sawlog.format import TASK_BYTES
 from sawlog.spark.filters import Comparison
 from sawlog.spark.options import read_request
 from sawlog.spark.reader import PartitionFunction, freeze_loaded, full_schema, projected
+from sawlog.storage.index import Facts, Index, Notebook
+
+if TYPE_CHECKING:
+    from sawlog.format import Contents
+    from sawlog.storage import File
 
 WORTH_A_TASK = 4 << 20
 """Bytes that a task reads at least, where there are so many; Spark reckons likewise for its files."""
@@ -33,6 +41,7 @@ WORTH_A_TASK = 4 << 20
 _EPOCH = dt.datetime(1970, 1, 1)  # noqa: DTZ001
 _MICROSECOND = dt.timedelta(microseconds=1)
 _COUNTS = spark.StructType([spark.StructField("rows", spark.LongType())])
+_FOUND = spark.StructType([spark.StructField("found", spark.BinaryType())])
 _VALUES: dict[str, Callable[[str], Any]] = {
     "bool": bool,
     "int": int,
@@ -89,10 +98,14 @@ def main(infile: io.BufferedReader, outfile: IO[bytes]) -> None:
 
 
 def describe(options: Mapping[str, str]) -> dict[str, Any]:
-    """What a path holds, by its headers: columns and bytes."""
+    """What a path holds, by its headers: columns, bytes, and rows, if an index knows how many there are."""
     request = read_request(options, None)
     dataset = request.open()
-    return {"schema": full_schema(request, dataset).json(), "bytes": sum(file.size for file in dataset.files)}
+    return {
+        "schema": full_schema(request, dataset).json(),
+        "bytes": sum(file.size for file in dataset.files),
+        "rows": dataset.contents.known_rows(),
+    }
 
 
 def tables(options: Mapping[str, str]) -> dict[str, Any]:
@@ -112,8 +125,12 @@ def tables(options: Mapping[str, str]) -> dict[str, Any]:
 
 
 def plan(
-    options: Mapping[str, str], full: spark.StructType, sides: Iterable[Side], parallelism: int = 1
-) -> list[tuple[PartitionFunction, list[bytes]]]:
+    options: Mapping[str, str],
+    full: spark.StructType,
+    sides: Iterable[Side],
+    parallelism: int = 1,
+    looked: Sequence[bytes] | None = None,
+) -> list[tuple[PartitionFunction | Look, list[bytes]]]:
     """How columns are read.
 
     Args:
@@ -122,21 +139,68 @@ def plan(
         sides: What a query needs, once for each time that it reads the path: all of them see the same files.
         parallelism: How many tasks Spark runs at a time: none of its cores is left without work that is worth a task,
             unless the option `task_bytes` says how large tasks are.
+        looked: What `Look` has answered; None when it was not called yet.
 
     Returns:
-        For each side, what workers call, and what they call it with: one pickled list of fragments per task.
+        For each side, what workers call, and what they call it with: one pickled list of fragments per task. Only a
+        `Look`, if the same question has to be asked again with what it answers.
     """
     request = read_request(options, None)
     dataset = request.open()
     pickled = CPickleSerializer()
-    plans = []
+    if looked:
+        dataset = _informed(dataset, map(pickled.loads, looked))
+    readings = []
     for side in sides:
         reading = projected(request, dataset, full, side.filters).with_projection(side.wanted.names)
         task_bytes = request.own.task_bytes
         if not any(name.lower() == "task_bytes" for name in options):
             task_bytes = _even(sum(file.size for file in reading.files), parallelism)
-        plans.append((PartitionFunction(side.wanted), [pickled.dumps(one) for one in reading.shares(task_bytes)]))
-    return plans
+        readings.append((side, reading, task_bytes))
+    if looked is None:
+        found = (one for _, reading, task_bytes in readings for one in reading.unknown(task_bytes))
+        unknown = list(dict.fromkeys(map(pickled.dumps, found)))
+        if unknown:
+            return [(Look(), unknown)]
+    return [
+        (PartitionFunction(side.wanted), [pickled.dumps(one) for one in reading.shares(task_bytes)])
+        for side, reading, task_bytes in readings
+    ]
+
+
+@dataclass(frozen=True)
+class Look:
+    """What the jar has Spark's workers do first where files are large and far: what planning needs is found by tasks.
+
+    Attributes:
+        schema: Of the answer: of each file what is known.
+    """
+
+    schema: spark.StructType = _FOUND
+
+    def __call__(self, partition: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """The answer of one partition."""
+        pickled = CPickleSerializer()
+        part: Contents = pickled.loads(next(partition).column(0)[0].as_py())
+        notebook = Notebook()
+        part = part.with_scan(replace(part.scan, storage=replace(part.scan.storage, index=notebook)))
+        part.survey(part.request(part.scan))
+        part.scan.storage.confirm()
+        yield pa.record_batch({"found": [pickled.dumps([(file, notebook.of(file)) for file in part.files])]})
+
+
+def _informed(dataset: Dataset, looked: Iterable[list[tuple[File, Mapping[str, bytes]]]]) -> Dataset:
+    """A dataset that is planned by what tasks have found, as by an index."""
+    found: dict[File, dict[str, bytes]] = {}
+    for file, answers in itertools.chain.from_iterable(looked):
+        found.setdefault(file, {}).update(answers)
+    storage = dataset.scan.storage
+    index = storage.index if isinstance(storage.index, Index) else Index()
+    rest = index.of_files(file for file in dataset.files if file not in found)
+    facts = Index.of({file: Facts(answers) for file, answers in found.items()})
+    storage = replace(storage, index=Index.joined([rest, facts], index.options))
+    scan = replace(dataset.scan, storage=storage)
+    return Dataset(dataset.contents.with_scan(scan), scan)
 
 
 def _even(size: int, parallelism: int) -> int:
@@ -156,10 +220,18 @@ class Conversation:
         if verb in _ANSWERS:
             return [json.dumps(_ANSWERS[verb](**asked)).encode()]
         if verb == "plan":
-            plans = plan(asked["options"], _schema(asked["full"]), map(_side, asked["sides"]), asked["parallelism"])
+            looked = asked.get("looked")
+            plans = plan(
+                asked["options"],
+                _schema(asked["full"]),
+                map(_side, asked["sides"]),
+                asked["parallelism"],
+                None if looked is None else list(map(base64.b64decode, looked)),
+            )
             counts = [len(partitions) for _, partitions in plans]
             blocks = [block for function, partitions in plans for block in (_pickled(function), *partitions)]
-            return [json.dumps(counts).encode(), *blocks]
+            look = any(isinstance(function, Look) for function, _ in plans)
+            return [json.dumps({"look": look, "counts": counts}).encode(), *blocks]
         if verb == "stream":
             from sawlog.spark.stream_reader import make_stream_reader
 
@@ -189,7 +261,7 @@ def _side(given: Mapping[str, Any]) -> Side:
     return Side(_schema(given["wanted"]), [Comparison(**one) for one in filters])
 
 
-def _pickled(function: PartitionFunction) -> bytes:
+def _pickled(function: PartitionFunction | Look) -> bytes:
     """What a worker runs: the function, and the columns that it returns."""
     returned = function.schema if function.schema.fields else _COUNTS
     return bytes(CPickleSerializer().dumps((function, returned)))

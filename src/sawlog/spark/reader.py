@@ -24,7 +24,7 @@ from sawlog.arrow import constant
 from sawlog.damage import Findings
 from sawlog.dataset import Dataset
 from sawlog.errors import OptionError, SchemaError
-from sawlog.format import Fragment, Scan, pack
+from sawlog.format import Contents, Fragment, Scan, pack
 from sawlog.spark.cast import cast_batch
 from sawlog.spark.errors import in_sparks_words
 from sawlog.spark.files import RESCUED_TYPE, Facts, FileColumns, rescue, with_facts
@@ -219,15 +219,26 @@ class Reading:
         """What each task reads: small files share one, large ones make several."""
         if not self.files:
             return []
-        whole = len(self.files) == len(self.dataset.files)
-        format = self.dataset.format
-        contents = self.dataset.contents if whole else format.open(self.files, self.scan)
+        contents = self._contents()
         request = contents.request(self.scan)
         files = {file.path: file for file in self.files}
-        datasets = [Dataset(one, self.scan) for one in contents.needed(request).splits(request, task_bytes)]
-        splits = pack(datasets, task_bytes, _bytes)
-        tasks: Sequence[Sequence[Fragment | Dataset]] = splits or contents.tasks(request, task_bytes)
-        return [self.share(parts, files) for parts in tasks]
+        splits = contents.needed(request).splits(request, task_bytes)
+        parts = [Dataset(one, self.scan) if isinstance(one, Contents) else one for one in splits]
+        tasks: Sequence[Sequence[Fragment | Dataset]] = pack(parts, task_bytes, _bytes)
+        return [self.share(parts, files) for parts in tasks or contents.tasks(request, task_bytes)]
+
+    def unknown(self, task_bytes: int) -> list[Contents]:
+        """Parts of remote files that tasks have to look into before all can be planned; see `Contents.unknown`."""
+        if not self.files:
+            return []
+        contents = self._contents()
+        request = contents.request(self.scan)
+        found = contents.needed(request).unknown(request, task_bytes)
+        return [one.with_scan(self.dataset.scan) for one in found]
+
+    def _contents(self) -> Contents:
+        whole = len(self.files) == len(self.dataset.files)
+        return self.dataset.contents if whole else self.dataset.format.open(self.files, self.scan)
 
     def share(self, parts: Sequence[Fragment | Dataset], files: Mapping[str, File]) -> Share:
         """What a task reads that has these parts of some files."""
@@ -236,8 +247,8 @@ class Reading:
         return Share(parts, facts, self.request.files.ignoremissingfiles, self.rescued)
 
 
-def _bytes(dataset: Dataset) -> int:
-    return sum(file.size for file in dataset.files)
+def _bytes(part: Fragment | Dataset) -> int:
+    return sum(file.size for file in part.files) if isinstance(part, Dataset) else part.size
 
 
 def projected(request: Request, dataset: Dataset, schema: StructType, pushed: Sequence[Any] = ()) -> Reading:

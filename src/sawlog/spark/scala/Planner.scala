@@ -1,15 +1,18 @@
 package org.apache.spark.sql.execution.python.sawlog
 
+import java.util.Base64
+
 import org.apache.spark.sql.SparkSession
 import org.apache.spark.sql.errors.QueryCompilationErrors
+import org.apache.spark.sql.execution.datasources.v2.python.PythonInputPartition
 import org.apache.spark.sql.sources.Filter
-import org.apache.spark.sql.types.{DataType, StructType}
+import org.apache.spark.sql.types.{BinaryType, DataType, StructType}
 import org.apache.spark.sql.util.CaseInsensitiveStringMap
 import org.json4s.{DefaultFormats, Formats, JArray, JInt, JObject, JString, JValue}
 import org.json4s.jackson.JsonMethods.parse
 
 /** What a path holds, by its headers. */
-case class Description(schema: StructType, bytes: Long)
+case class Description(schema: StructType, bytes: Long, rows: Option[Long])
 
 /** A table below a path, and the options that name it. */
 case class Listed(namespace: String, name: String, options: Map[String, String])
@@ -22,13 +25,15 @@ class Plan(val function: Array[Byte], val partitions: Array[Array[Byte]])
 
 /** Asks a Python process what a path holds; see `sawlog/spark/planner.py`. */
 object Planner {
+  private val Found = new StructType().add("found", BinaryType)
   private implicit val formats: Formats = DefaultFormats
 
   def describe(options: CaseInsensitiveStringMap): Description = {
     val reply = json("describe", question(options))
     Description(
       DataType.fromJson((reply \ "schema").extract[String]).asInstanceOf[StructType],
-      (reply \ "bytes").extract[Long])
+      (reply \ "bytes").extract[Long],
+      (reply \ "rows").extractOpt[Long])
   }
 
   def tables(options: CaseInsensitiveStringMap): Listing = json("tables", question(options)).extract[Listing]
@@ -41,16 +46,35 @@ object Planner {
         "wanted" -> JString(wanted.json),
         "filters" -> JArray(pushed.flatMap(Filters.toJson(_, columns)).toList))
     }
-    val blocks = ask("plan", question(
-      options,
+    val fields = Seq(
       "full" -> JString(full.json),
       "sides" -> JArray(asked.toList),
-      "parallelism" -> JInt(SparkSession.active.sparkContext.defaultParallelism)))
-    val counts = parse(new String(blocks.head, "UTF-8")).extract[List[Int]]
+      "parallelism" -> JInt(SparkSession.active.sparkContext.defaultParallelism))
+    val (again, found) = plans(question(options, fields: _*))
+    if (!again) return found
+    val looked = found.flatMap(look).map(bytes => JString(Base64.getEncoder.encodeToString(bytes)))
+    plans(question(options, fields :+ ("looked" -> JArray(looked.toList)): _*))._2
+  }
+
+  /** Plans, and whether they are of a look into files, after which the same is to be asked with what it has found. */
+  private def plans(asked: JObject): (Boolean, Seq[Plan]) = {
+    val blocks = ask("plan", asked)
+    val head = parse(new String(blocks.head, "UTF-8"))
+    val counts = (head \ "counts").extract[List[Int]]
     val starts = counts.scanLeft(1)((start, count) => start + 1 + count)
-    counts.zip(starts).map { case (count, start) =>
+    val found = counts.zip(starts).map { case (count, start) =>
       new Plan(blocks(start), blocks.slice(start + 1, start + 1 + count))
     }
+    ((head \ "look").extract[Boolean], found)
+  }
+
+  /** What tasks find in parts of files. */
+  private def look(plan: Plan): Seq[Array[Byte]] = {
+    val factory = ColumnarReaderFactory(plan.function, Found)
+    SparkSession.active.sparkContext.parallelize(plan.partitions.toSeq, plan.partitions.length).flatMap { part =>
+      val reader = factory.createColumnarReader(new PythonInputPartition(0, part))
+      Iterator.continually(reader).takeWhile(_.next()).map(_.get().column(0).getBinary(0))
+    }.collect().toSeq
   }
 
   /** Options of a read, and what else is asked of it. */

@@ -68,15 +68,15 @@ class SawlogScan(
   override def toMicroBatchStream(checkpoint: String): MicroBatchStream = new SawlogStream(options, wanted)
 
   /**
-   * The bytes of the files in proportion to the columns, as Spark reckons for its own files, and as many rows as they
-   * hold if values are as long as Spark takes them to be.
+   * The bytes of the files in proportion to the columns, as Spark reckons for its own files, and as many rows as an
+   * index counts, or as they hold if values are as long as Spark takes them to be.
    */
   override def estimateStatistics(): Statistics = {
     val described = describe()
     val share = (8.0 + wanted.defaultSize) / (8.0 + full.defaultSize)
     new Statistics {
       override def sizeInBytes(): OptionalLong = OptionalLong.of((described.bytes * share).toLong)
-      override def numRows(): OptionalLong = OptionalLong.of(described.bytes / math.max(1, full.defaultSize))
+      override def numRows(): OptionalLong = OptionalLong.of(described.rows.getOrElse(described.bytes / math.max(1, full.defaultSize)))
     }
   }
 
