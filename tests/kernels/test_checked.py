@@ -28,6 +28,7 @@ SMALL = [
     "leveldb_log/test_kernels.py",
     "leveldb_log/test_payload_kernels.py",
     "leveldb_table/test_kernels.py",
+    "map/test_kernels.py",
     "milvus_binlog/test_kernels.py",
 ]
 

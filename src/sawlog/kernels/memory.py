@@ -225,3 +225,29 @@ def same_bytes(a: Any, at: Any, b: Any, start: Any, length: Any) -> Any:
         differs |= load_u64(a, at + done) ^ load_u64(b, start + done)
         done += _EIGHT
     return differs == np.uint64(0)
+
+
+@inlined
+def compare_bytes(a: Any, start: Any, end: Any, b: Any, other: Any, other_end: Any) -> Any:
+    """Less than 0, 0, or more: how the bytes `a[start:end]` compare with `b[other:other_end]`."""
+    at = np.uint64(start)
+    to = np.uint64(other)
+    length = np.uint64(end) - at
+    other_length = np.uint64(other_end) - to
+    most = min(length, other_length)
+    done = np.uint64(0)
+    while most - done >= _EIGHT:
+        word = load_big_u64(a, at + done)
+        other_word = load_big_u64(b, to + done)
+        if word != other_word:
+            return -1 if word < other_word else 1
+        done += _EIGHT
+    while done < most:
+        byte = a[at + done]
+        other_byte = b[to + done]
+        if byte != other_byte:
+            return -1 if byte < other_byte else 1
+        done += np.uint64(1)
+    if length == other_length:
+        return 0
+    return -1 if length < other_length else 1

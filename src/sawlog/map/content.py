@@ -8,8 +8,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sawlog.arrow import fill_null, values_of
-from sawlog.map.kernels import hash_slices, hash_words
+from sawlog.arrow import fill_null, fixed_array, values_of
+from sawlog.map.kernels import find_bounds, hash_slices, hash_words, move_new
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -28,17 +28,14 @@ class Distinct:
 
     def __init__(self) -> None:
         self._smallest: NDArray[np.uint64] = np.zeros(0, np.uint64)
+        self._seen = np.arange(4 * _SKETCH, dtype=np.uint64) ^ np.uint64(1)  # none leads to its place
 
-    def add(self, values: pa.Array) -> bool:
-        """Take in values without nulls; False for types that are not hashed."""
-        hashes = _hashes(values)
-        if hashes is None:
-            return False
-        if len(self._smallest) == _SKETCH:
-            hashes = hashes[hashes < self._smallest[-1]]
-        if len(hashes):
-            self._smallest = np.unique(np.concatenate([self._smallest, hashes]))[:_SKETCH]
-        return True
+    def add(self, hashes: NDArray[np.uint64]) -> None:
+        """Take in the hashes of values, which are changed."""
+        limit = self._smallest[-1] if len(self._smallest) == _SKETCH else np.uint64(2**64 - 1)
+        new = hashes[: move_new(hashes, limit, self._seen)]
+        if len(new):
+            self._smallest = np.unique(np.concatenate([self._smallest, new]))[:_SKETCH]
 
     @property
     def count(self) -> int:
@@ -48,32 +45,37 @@ class Distinct:
         return round((_SKETCH - 1) * 2.0**64 / float(self._smallest[-1]))
 
 
-def _hashes(values: pa.Array) -> NDArray[np.uint64] | None:
-    """A hash of each value; None for types that have none."""
-    if pa.types.is_dictionary(values.type):
-        of_dictionary = _hashes(values.dictionary)
-        return None if of_dictionary is None else of_dictionary[values_of(values.indices.cast(pa.int64()), np.int64)]
+def _words(values: pa.Array) -> NDArray[np.uint64] | None:
+    """Values of a fixed width; None for other types."""
     if pa.types.is_boolean(values.type):
         values = values.cast(pa.uint8())
-    kind = values.type
-    out = np.zeros(len(values), np.uint64)
-    if any(test(kind) for test in (pa.types.is_string, pa.types.is_binary)):
-        wide = values.cast(pa.large_binary())
-    elif any(test(kind) for test in (pa.types.is_large_string, pa.types.is_large_binary)):
-        wide = values
-    elif pa.types.is_fixed_size_binary(kind):
-        wide = values.cast(pa.binary(kind.byte_width)).cast(pa.large_binary())
-    elif pa.types.is_primitive(kind) and kind.bit_width in (8, 16, 32, 64):
-        fixed = np.frombuffer(values.buffers()[1], f"u{kind.bit_width // 8}")
-        hash_words(fixed[values.offset : values.offset + len(values)].astype(np.uint64), out)
-        return out
-    else:
+    if not pa.types.is_primitive(values.type) or values.type.bit_width not in (8, 16, 32, 64):
         return None
-    _, ends, data = wide.buffers()
-    if len(values):
-        shared = np.frombuffer(data, np.uint8) if data is not None else np.zeros(0, np.uint8)
-        hash_slices(np.frombuffer(ends, np.int64)[wide.offset : wide.offset + len(wide) + 1].copy(), shared, out)
-    return out
+    fixed = np.frombuffer(values.buffers()[1], f"u{values.type.bit_width // 8}")
+    return fixed[values.offset : values.offset + len(values)].astype(np.uint64)
+
+
+def _slices(values: pa.Array) -> tuple[NDArray[np.int64], NDArray[np.uint8]] | None:
+    """Where values of variable length end, and their bytes; None for other types."""
+    kind = values.type
+    if pa.types.is_fixed_size_binary(kind):
+        values = values.cast(pa.binary(kind.byte_width)).cast(pa.large_binary())
+    elif pa.types.is_string(kind) or pa.types.is_binary(kind):
+        values = values.cast(pa.large_binary())
+    elif not pa.types.is_large_string(kind) and not pa.types.is_large_binary(kind):
+        return None
+    _, ends, data = values.buffers()
+    shared = np.frombuffer(data, np.uint8) if data is not None else np.zeros(0, np.uint8)
+    return np.frombuffer(ends, np.int64)[values.offset : values.offset + len(values) + 1], shared
+
+
+def _different(values: pa.Array) -> pa.Array:
+    """The values without nulls; of a dictionary those that there are, each once."""
+    if not pa.types.is_dictionary(values.type):
+        return values.drop_null() if values.null_count else values
+    codes = values_of(values.indices.drop_null().cast(pa.int64()), np.int64)
+    there = np.flatnonzero(np.bincount(codes, minlength=len(values.dictionary)))
+    return values.dictionary.take(fixed_array(pa.int64(), there)).drop_null()
 
 
 class Column:
@@ -88,22 +90,35 @@ class Column:
         self._distinct: Distinct | None = Distinct()
 
     def add(self, values: pa.Array) -> None:
-        """Take in the values of a batch."""
+        """Take in the values of a batch, which may be encoded with a dictionary."""
         self.rows += len(values)
         self.nulls += values.null_count
-        there = values.drop_null() if values.null_count else values
+        there = _different(values)
         if not len(there):
             return
-        if self._distinct is not None and not self._distinct.add(there):
+        slices = _slices(there)
+        words = _words(there) if slices is None else None
+        hashes = np.empty(len(there), np.uint64)
+        if slices is not None:
+            hash_slices(*slices, hashes)
+        elif words is not None:
+            hash_words(words, hashes)
+        else:
             self._distinct = None
-        if pa.types.is_dictionary(there.type):
-            there = there.dictionary
-        if _bounded(there.type):
+        if self._distinct is not None:
+            self._distinct.add(hashes)
+        if slices is not None:
+            places = np.zeros(2, np.int64)
+            find_bounds(*slices, places)
+            self._widen(*(there[place] for place in places.tolist()))
+        elif _bounded(there.type):
             found = pc.min_max(there)
-            low, high = found["min"], found["max"]
-            if low.is_valid:
-                self._low = low if self._low is None or pc.less(low, self._low).as_py() else self._low
-                self._high = high if self._high is None or pc.greater(high, self._high).as_py() else self._high
+            self._widen(found["min"], found["max"])
+
+    def _widen(self, low: pa.Scalar, high: pa.Scalar) -> None:
+        if low.is_valid:
+            self._low = low if self._low is None or pc.less(low, self._low).as_py() else self._low
+            self._high = high if self._high is None or pc.greater(high, self._high).as_py() else self._high
 
     @property
     def bounds(self) -> tuple[pa.Scalar | None, pa.Scalar | None]:
@@ -122,7 +137,7 @@ class Column:
 
 
 def _bounded(kind: pa.DataType) -> bool:
-    tests = (pa.types.is_nested, pa.types.is_null, pa.types.is_dictionary, pa.types.is_float16)
+    tests = (pa.types.is_nested, pa.types.is_null, pa.types.is_float16)
     return not any(test(kind) for test in tests) and not isinstance(kind, pa.BaseExtensionType)
 
 
@@ -150,14 +165,14 @@ class Keys:
         self.repeats = True
         self._found: dict[Any, tuple[int, int]] = {}
 
-    def add(self, values: pa.Array, sizes: NDArray[np.int64]) -> None:
-        """Take in the keys of a batch and the bytes of its rows."""
+    def add(self, values: pa.Array, sizes: NDArray[np.int64]) -> pa.Array:
+        """Take in the keys of a batch and the bytes of its rows; the keys, encoded with a dictionary if they repeat."""
         if not self.repeats:
-            return
+            return values
         encoded = values if pa.types.is_dictionary(values.type) else values.dictionary_encode()
         if len(values) >= _SKETCH and 2 * len(encoded.dictionary) > len(values):
             self.repeats = False
-            return
+            return values
         codes = values_of(fill_null(encoded.indices.cast(pa.int64()), len(encoded.dictionary)), np.int64)
         rows = np.bincount(codes, minlength=len(encoded.dictionary) + 1)
         total = np.bincount(codes, sizes, minlength=len(rows)).astype(np.int64)
@@ -175,6 +190,7 @@ class Keys:
         if len(self._found) > 2 * KEYS:
             self.dropped = True
             self._found = dict(sorted(self._found.items(), key=lambda one: -one[1][1])[:KEYS])
+        return encoded
 
     @property
     def top(self) -> list[tuple[Any, int, int]]:

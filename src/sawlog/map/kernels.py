@@ -9,7 +9,8 @@ import numpy as np
 from sawlog.chain.kernels import record_type
 from sawlog.kernels.intern import hash_string, mixed
 from sawlog.kernels.jit import kernel, wide_kernel
-from sawlog.kernels.signature import Array, Bytes, Int64, Int64s, OutUInt64s, Record, UInt64s
+from sawlog.kernels.memory import compare_bytes
+from sawlog.kernels.signature import Array, Bytes, Int64, Int64s, OutInt64s, OutUInt64s, Record, UInt64, UInt64s
 
 USES = ("header", "record", "padding", "tail", "damage", "unsupported")
 """What a byte can be: the names of `sawlog.damage.Account`."""
@@ -102,3 +103,41 @@ def hash_slices(ends: Int64s, data: Bytes, out: OutUInt64s) -> None:
     for row in range(len(out)):
         start, end = np.uint64(ends[row]), np.uint64(ends[row + 1])
         out[row] = hash_string(data, start, end - start, _GOLDEN)
+
+
+@kernel
+def move_new(hashes: OutUInt64s, limit: UInt64, seen: OutUInt64s) -> Int64:
+    """Move hashes that are new, as far as is known, to the front; how many.
+
+    Args:
+        hashes: uint64.
+        limit: uint64, the largest that is wanted.
+        seen: uint64, as many as a power of two: the last hash that has led to each. A few that come again and again are
+            all there.
+    """
+    mask, new = np.uint64(len(seen) - 1), 0
+    for row in range(len(hashes)):
+        hashed = hashes[row]
+        if hashed <= limit and seen[hashed & mask] != hashed:
+            seen[hashed & mask] = hashed
+            hashes[new] = hashed
+            new += 1
+    return new
+
+
+@kernel
+def find_bounds(ends: Int64s, data: Bytes, found: OutInt64s) -> None:
+    """Which values of variable length are the least and the greatest; there is one at least.
+
+    Args:
+        ends: int64, as in `hash_slices`.
+        data: uint8.
+        found: int64, two places: the rows of the least and of the greatest.
+    """
+    low = high = 0
+    for row in range(1, len(ends) - 1):
+        if compare_bytes(data, ends[row], ends[row + 1], data, ends[low], ends[low + 1]) < 0:
+            low = row
+        elif compare_bytes(data, ends[row], ends[row + 1], data, ends[high], ends[high + 1]) > 0:
+            high = row
+    found[0], found[1] = low, high

@@ -152,10 +152,10 @@ class _Content:
         if self.rows < self._shown:
             self._head.append(batch.select(self.schema.names).slice(0, self._shown - self.rows))
         self.rows += batch.num_rows
+        encoded = {keys.name: keys.add(batch.column(keys.name), sizes) for keys in self._keys}
         for column in self.columns:
-            column.add(batch.column(column.field.name))
-        for keys in self._keys:
-            keys.add(batch.column(keys.name), sizes)
+            name = column.field.name
+            column.add(encoded[name] if name in encoded else batch.column(name))
 
     def fill(self, found: Map) -> None:
         """Enter what was found."""

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from sawlog.kernels.jit import inlined, kernel
-from sawlog.kernels.memory import load_big_u64
+from sawlog.kernels.memory import compare_bytes
 from sawlog.kernels.signature import Bool, Bytes, Int64, Int64s, OutBytes, OutInt64s
 
 # What becomes of an entry.
@@ -21,10 +19,6 @@ GONE = 2
 PUTS = 0
 DELETES = 1
 MERGES = 2
-
-_EIGHT = np.uint64(8)
-_ONE = np.uint64(1)
-_ZERO = np.uint64(0)
 
 
 class Entries(NamedTuple):
@@ -60,35 +54,9 @@ class Covers(NamedTuple):
 
 
 @inlined
-def _order(a: Any, start: Any, end: Any, b: Any, other: Any, other_end: Any) -> Any:
-    """Less than 0, 0, or more: how the bytes `a[start:end]` compare with `b[other:other_end]`."""
-    at = np.uint64(start)
-    to = np.uint64(other)
-    length = np.uint64(end) - at
-    other_length = np.uint64(other_end) - to
-    most = min(length, other_length)
-    done = _ZERO
-    while most - done >= _EIGHT:
-        word = load_big_u64(a, at + done)
-        other_word = load_big_u64(b, to + done)
-        if word != other_word:
-            return -1 if word < other_word else 1
-        done += _EIGHT
-    while done < most:
-        byte = a[at + done]
-        other_byte = b[to + done]
-        if byte != other_byte:
-            return -1 if byte < other_byte else 1
-        done += _ONE
-    if length == other_length:
-        return 0
-    return -1 if length < other_length else 1
-
-
-@inlined
 def _compare(entries: Any, one: Any, two: Any) -> Any:
     """How the keys of two entries compare."""
-    return _order(
+    return compare_bytes(
         entries.keys, entries.starts[one], entries.ends[one], entries.keys, entries.starts[two], entries.ends[two]
     )
 
@@ -138,7 +106,7 @@ def find_places(keys: Bytes, offsets: Int64s, first: Int64, places: OutInt64s) -
     last = first
     for at in range(first, len(offsets) - 1):
         start, end = offsets[at], offsets[at + 1]
-        if _order(keys, offsets[last], offsets[last + 1], keys, start, end) <= 0:
+        if compare_bytes(keys, offsets[last], offsets[last + 1], keys, start, end) <= 0:
             last = at
         places[at] = last
     return last
@@ -181,7 +149,7 @@ def resolve(entries: Entries, order: Int64s, covers: Covers, fates: OutBytes) ->
             open_key = True
             while cover + 1 < len(covers.sequences):
                 start, end = covers.starts[cover + 1], covers.starts[cover + 2]
-                if _order(covers.keys, start, end, entries.keys, entries.starts[entry], entries.ends[entry]) > 0:
+                if compare_bytes(covers.keys, start, end, entries.keys, entries.starts[entry], entries.ends[entry]) > 0:
                     break
                 cover += 1
         fates[at] = HIDDEN
