@@ -137,8 +137,8 @@ docs-serve: $(VENV)/.dev ## Serve the documentation on 127.0.0.1:8000
 	$(BIN)/mkdocs serve
 
 .PHONY: test-spark
-test-spark: java $(SPARK_VENV)/.ready ## Run the Spark tests with another PySpark, JAR=1 with the jar: make test-spark SPARK=4.0.1
-	SAWLOG_TEST_JAR=$(JAR) $(SPARK_VENV)/bin/python -m pytest tests/spark $(ARGS)
+test-spark: java $(SPARK_VENV)/.ready ## Run all Spark tests with another PySpark, JAR=1 with the jar: make test-spark SPARK=4.0.1
+	SAWLOG_TEST_JAR=$(JAR) $(SPARK_VENV)/bin/python -m pytest tests/spark --all $(ARGS)
 
 .PHONY: interop
 interop: java $(VENV)/.interop ## Run the tests against real systems; fetches them first, needs Maven, Go, Node.js, Chromium

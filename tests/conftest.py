@@ -28,8 +28,7 @@ SPARK = ("tests/spark/", "tests/exactly_once/")
 ALONE = (
     "tests/exactly_once/",
     "tests/spark/test_jar.py",
-    "tests/spark/test_documents_on_spark.py",
-    "tests/spark/test_pipeline.py::test_spark_",
+    "tests/spark/test_pipeline.py::test_spark_submit",
 )
 """Those that start a Spark of their own, and need none of the session that the others share."""
 LAWS = 5

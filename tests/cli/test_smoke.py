@@ -46,7 +46,7 @@ SMOKE: dict[str, tuple[Sequence[str], str]] = {
     "formats": ([], "filodb_record"),
     "warm-up": (["leveldb_log"], "kernels"),
     "spark-jar": (["--help"], "jar"),
-    "compact": (["{place}/milvus", "{place}/compacted"], "row"),
+    "compact": (["--help"], "collection"),
     "import": (["--help"], "log"),
     "import-status": (["--help"], "log"),
     "merge": (["--help"], "date"),
@@ -81,7 +81,7 @@ def test_a_verb_in_a_fresh_process(verb: str, place: Path) -> None:
 @pytest.mark.spark
 def test_verbs_on_spark(place: Path) -> None:
     """Those of which the smoke tests see only the help: each starts a Spark of its own."""
-    logs, tree, pipeline = (str(place / name) for name in ("logs", "tree", "ready.toml"))
+    logs, tree, pipeline, milvus = (str(place / name) for name in ("logs", "tree", "ready.toml", "milvus"))
     settings = f"""
 [sources.rows]
 path = {logs!r}
@@ -94,7 +94,12 @@ mode = "overwrite"
 path = {str(place / "table")!r}
 """
     Path(pipeline).write_text(settings)
-    for words in (("import", logs, tree), ("import-status", logs, tree), ("merge", tree, "Ns", "T", "2024-05-06")):
+    for words in (
+        ("import", logs, tree),
+        ("import-status", logs, tree),
+        ("merge", tree, "Ns", "T", "2024-05-06"),
+        ("compact", milvus, str(place / "compacted")),
+    ):
         done = run(*words)
         assert done.returncode == 0, done.stderr
     assert sawlog.read(place / "tree/Systems").num_rows == len(ROWS)

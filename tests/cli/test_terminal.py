@@ -6,7 +6,6 @@ import json
 import os
 import pty
 import re
-import subprocess
 import sys
 import threading
 from pathlib import Path
@@ -16,6 +15,7 @@ import pytest
 from pyarrow import parquet
 
 import sawlog
+from sawlog.cli import main
 from sawlog.deephaven_log import Logger
 from tests.cli.conftest import Run
 
@@ -44,7 +44,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def on_terminal(*args: object, code: int = 0) -> str:
-    """All that a command prints on a terminal that shows no styles."""
+    """All that a command line, run in this process, prints on a terminal that shows no styles."""
     leader, follower = pty.openpty()
     text = bytearray()
 
@@ -57,13 +57,20 @@ def on_terminal(*args: object, code: int = 0) -> str:
 
     reader = threading.Thread(target=drain)
     reader.start()
-    environment = {**os.environ, "NO_COLOR": "1", "TERM": "dumb", "COLUMNS": "400"}
-    command = [sys.executable, "-m", "sawlog", *map(str, args)]
-    done = subprocess.run(command, stdout=follower, stderr=follower, env=environment, check=False)
-    os.close(follower)
+    outputs = [os.dup(1), os.dup(2)]
+    with pytest.MonkeyPatch.context() as patch, open(follower, "w", encoding="utf-8") as terminal:
+        for name, value in {"NO_COLOR": "1", "TERM": "dumb", "COLUMNS": "400"}.items():
+            patch.setenv(name, value)
+        for number, name in enumerate(("stdout", "stderr"), 1):
+            os.dup2(follower, number)
+            patch.setattr(sys, name, terminal)
+        found = main([str(one) for one in args])
+        for number, output in enumerate(outputs, 1):
+            os.dup2(output, number)
+            os.close(output)
     reader.join()
     os.close(leader)
-    assert done.returncode == code, text
+    assert found == code, text
     return text.decode().replace("\r\n", "\n").removesuffix("\x1b[0m")
 
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import socket
 import sys
 import warnings
+import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,8 +20,9 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 WITH_JAR = os.environ.get("SAWLOG_TEST_JAR") == "1"
-"""Whether Spark has the jar `sawlog-spark`: all tests pass with it and without; those of its own need it."""
-collect_ignore = [] if WITH_JAR else ["test_columnar.py", "test_catalog.py"]
+"""Whether `sawlog` is the source of the jar `sawlog-spark`, which reads columns: all tests pass either way."""
+COLUMNS = "org.apache.spark.sql.execution.python.sawlog.SawlogSource"
+"""Spark's other name for that source, which is there in any case."""
 
 TESTS = Path(__file__).parent.parent
 PLUGINS = [TESTS / "plugin", TESTS / "tfrecord_example" / "installed", TESTS.parent / "examples" / "tfrecord"]
@@ -50,15 +53,42 @@ def _forget_formats() -> None:
         known.cache_clear()
 
 
+def nameless(folder: Path) -> Path:
+    """The jar without its short name: `sawlog` is still the source that reads rows."""
+    path = folder / "nameless.jar"
+    with zipfile.ZipFile(sawlog.spark.spark_jar()) as ours, zipfile.ZipFile(path, "w") as made:
+        for name in ours.namelist():
+            if not name.startswith("META-INF/services/"):
+                made.writestr(name, ours.read(name))
+    return path
+
+
 @pytest.fixture(scope="session")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+def connect_port() -> int:
+    """Where the session is a server of Spark Connect, too."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@pytest.fixture(scope="session")
+def spark_place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where Spark's processes are: to them, relative paths begin there."""
+    return tmp_path_factory.mktemp("place")
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory, spark_place: Path, connect_port: int) -> Iterator[SparkSession]:
     """A local session. Its Python processes see the formats of other packages."""
     from pyspark.sql import SparkSession
 
+    own = tmp_path_factory.mktemp("session")
     with pytest.MonkeyPatch.context() as patch, warnings.catch_warnings():
         warnings.simplefilter("ignore")
+        patch.chdir(spark_place)
         patch.setenv("PYSPARK_PYTHON", sys.executable)
-        patch.setenv("PYTHONPATH", os.pathsep.join([*map(str, PLUGINS), os.environ.get("PYTHONPATH", "")]))
+        paths = [*map(str, PLUGINS), str(TESTS.parent), os.environ.get("PYTHONPATH", "")]
+        patch.setenv("PYTHONPATH", os.pathsep.join(paths))
         session = (
             SparkSession.builder.master("local[2]")
             .appName("sawlog tests")
@@ -68,12 +98,16 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
             .config("spark.sql.shuffle.partitions", "2")
             .config("spark.default.parallelism", "2")
             .config("spark.sql.session.timeZone", "America/New_York")
-            .config("spark.sql.warehouse.dir", str(tmp_path_factory.mktemp("warehouse")))
+            .config("spark.sql.warehouse.dir", str(own / "warehouse"))
             .config("spark.sql.catalogImplementation", "in-memory")
             .config("spark.python.unix.domain.socket.enabled", "true")
+            .config("spark.python.daemon.module", "sawlog.spark.daemon")
             .config("spark.sql.execution.pyspark.udf.faulthandler.enabled", "true")
             .config("spark.log.level", "OFF")
-            .config("spark.jars", sawlog.spark.spark_jar() if WITH_JAR else "")
+            .config("spark.jars", sawlog.spark.spark_jar() if WITH_JAR else str(nameless(own)))
+            .config("spark.plugins", "org.apache.spark.sql.connect.SparkConnectPlugin")
+            .config("spark.connect.grpc.binding.address", "127.0.0.1")
+            .config("spark.connect.grpc.binding.port", str(connect_port))
             .getOrCreate()
         )
     # Spark has its environment now. What tests start next to it must not find these formats.

@@ -5,7 +5,6 @@ from __future__ import annotations
 import datetime as dt
 import json
 import re
-from collections.abc import Iterator
 from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,8 +19,8 @@ import sawlog
 import sawlog.spark
 from sawlog import indexing
 from sawlog.deephaven_log import Logger
-from sawlog.recognition import formats, get_format
 from sawlog.storage import Storage
+from tests.spark.conftest import COLUMNS
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -54,7 +53,7 @@ def trades(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def both(spark: SparkSession, path: Path, **options: Any) -> tuple[DataFrame, DataFrame]:
     """The same by columns and by rows, which short names still are."""
     sawlog.spark.register(spark)
-    reading = [spark.read.format(name).options(**options) for name in ("sawlog", "deephaven_log")]
+    reading = [spark.read.format(name).options(**options) for name in (COLUMNS, "deephaven_log")]
     columns, rows = (one.load(str(path)) for one in reading)
     return columns, rows
 
@@ -122,9 +121,9 @@ def test_count_reads_no_column(spark: SparkSession, trades: Path) -> None:
     assert "ReadSchema: struct<>" in plan(columns.groupBy().count())
     assert columns.count() == ROWS
     assert columns.selectExpr("1").count() == ROWS
-    with_option = spark.read.format("sawlog").option("filters", '[["n", "<", 10]]').load(str(trades))
+    with_option = spark.read.format(COLUMNS).option("filters", '[["n", "<", 10]]').load(str(trades))
     assert with_option.count() == 10
-    assert spark.read.format("sawlog").option("view", "damage").load(str(trades)).count() == 0
+    assert spark.read.format(COLUMNS).option("view", "damage").load(str(trades)).count() == 0
 
 
 def test_sizes_are_known(spark: SparkSession, trades: Path) -> None:
@@ -139,7 +138,7 @@ def test_an_index_counts_rows(
 ) -> None:
     monkeypatch.setattr(indexing, "STABLE_SECONDS", -60)
     sawlog.index(trades, to=tmp_path / "index", statistics=True)
-    columns = spark.read.format("sawlog").option("index", str(tmp_path / "index")).load(str(trades))
+    columns = spark.read.format(COLUMNS).option("index", str(tmp_path / "index")).load(str(trades))
     spark.conf.set("spark.sql.cbo.planStats.enabled", "true")  # else Spark 4.3 takes only the size
     try:
         assert int(str(columns._jdf.queryExecution().optimizedPlan().stats().rowCount().get())) == ROWS
@@ -156,7 +155,7 @@ def test_small_sources_are_broadcast_and_large_ones_are_not(
     try:
         stats = columns._jdf.queryExecution().optimizedPlan().stats()
         assert ROWS / 3 < int(str(stats.rowCount().get())) < ROWS * 3
-        spark.read.format("sawlog").load(str(trades)).explain("cost")
+        spark.read.format(COLUMNS).load(str(trades)).explain("cost")
     finally:
         spark.conf.unset("spark.sql.cbo.planStats.enabled")
     assert re.search(r"Statistics\(sizeInBytes=[\d.]+ [KM]iB, rowCount=[\d.E+]+\)", capsys.readouterr().out)
@@ -173,7 +172,7 @@ def test_both_sides_of_a_join_see_the_same_files(spark: SparkSession, tmp_path: 
     """A file that comes between their planning is seen by neither, and by the next query."""
     records = pa.table({"record": pa.array([b"one", b"two"], pa.binary())})
     sawlog.write(records, tmp_path / "000003.log", format="leveldb_log")
-    frame = spark.read.format("sawlog").option("provenance", "true").load(str(tmp_path))
+    frame = spark.read.format(COLUMNS).option("provenance", "true").load(str(tmp_path))
     other = frame.where("_offset > 0").select("record", "_file")
 
     def sides() -> list[Any]:
@@ -198,7 +197,7 @@ def test_tasks_look_where_a_long_remote_log_may_be_cut(spark: SparkSession, s3: 
     file.write(log.read_bytes())
     Storage(s3).publish([file.finish()])
     kwargs = str(s3["client_kwargs"]).replace("'", '"')
-    reading = spark.read.format("sawlog").option("storage.key", s3["key"]).option("storage.secret", s3["secret"])
+    reading = spark.read.format(COLUMNS).option("storage.key", s3["key"]).option("storage.secret", s3["secret"])
     reading = reading.option("storage.client_kwargs", kwargs).option("task_bytes", 100_000)
     columns = reading.load(place)
     assert columns.rdd.getNumPartitions() == -(-log.stat().st_size // 100_000)
@@ -223,7 +222,7 @@ def test_directories_make_columns(spark: SparkSession, trades: Path, tmp_path: P
     for day in ("2026-01-01", "2026-01-02"):
         (tmp_path / f"day={day}").mkdir()
         (tmp_path / f"day={day}" / path.name).write_bytes(path.read_bytes())
-    frame = spark.read.format("sawlog").load(str(tmp_path))
+    frame = spark.read.format(COLUMNS).load(str(tmp_path))
     one = frame.where("day = date'2026-01-02' AND n < 3").select("day", "n", "_metadata.file_path")
     assert [(str(row.day), row.n, Path(row.file_path).parent.name) for row in one.collect()] == [
         ("2026-01-02", n, "day=2026-01-02") for n in range(3)
@@ -234,31 +233,20 @@ def test_directories_make_columns(spark: SparkSession, trades: Path, tmp_path: P
 
 def test_damage(spark: SparkSession, damaged: Path) -> None:
     with pytest.raises(PythonException, match=r"000003\.log: checksum_mismatch at byte 7\d{4} .*expected .*, found "):
-        spark.read.format("sawlog").load(str(damaged)).count()
+        spark.read.format(COLUMNS).load(str(damaged)).count()
     with pytest.warns(sawlog.DamageWarning):
         intact = sawlog.read(damaged, on_damage="skip").num_rows
-    assert spark.read.format("sawlog").option("mode", "DROPMALFORMED").load(str(damaged)).count() == intact
+    assert spark.read.format(COLUMNS).option("mode", "DROPMALFORMED").load(str(damaged)).count() == intact
 
 
 def test_nulls_where_the_schema_has_none(spark: SparkSession, trades: Path) -> None:
-    reading = spark.read.format("sawlog").schema("n bigint NOT NULL, i int NOT NULL")
+    reading = spark.read.format(COLUMNS).schema("n bigint NOT NULL, i int NOT NULL")
     assert reading.load(str(trades)).agg(f.sum("n")).collect() == [(ROWS * (ROWS - 1) // 2,)]
     with pytest.raises(PythonException, match="column 'i' holds nulls; its schema says NOT NULL"):
         reading.load(str(trades)).agg(f.sum("i")).collect()
 
 
-@pytest.fixture
-def plugin(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """The formats of tests/plugin, which Spark's Python processes know anyway."""
-    monkeypatch.syspath_prepend(str(Path(__file__).parent.parent / "plugin"))
-    formats.cache_clear()
-    get_format.cache_clear()
-    yield
-    formats.cache_clear()
-    get_format.cache_clear()
-
-
-@pytest.mark.usefixtures("plugin")
+@pytest.mark.usefixtures("plugins")
 def test_nested_values_and_decimals(spark: SparkSession, tmp_path: Path) -> None:
     schema = pa.schema(
         [
@@ -297,7 +285,7 @@ def test_nested_values_and_decimals(spark: SparkSession, tmp_path: Path) -> None
     with pa.ipc.new_file(path, schema) as file:
         file.write_table(table, max_chunksize=1)
     sawlog.spark.register(spark)
-    by_columns = spark.read.format("sawlog").option("format", "boxes").load(str(path))
+    by_columns = spark.read.format(COLUMNS).option("format", "boxes").load(str(path))
     by_rows = spark.read.format("boxes").load(str(path))
     assert by_columns.schema == by_rows.schema
     assert by_columns.collect() == by_rows.collect()
@@ -310,8 +298,8 @@ def test_nested_values_and_decimals(spark: SparkSession, tmp_path: Path) -> None
 
 
 def test_a_table_in_the_catalog(spark: SparkSession, trades: Path) -> None:
-    spark.sql(f"CREATE TABLE logged USING sawlog OPTIONS (path '{trades}', format 'deephaven_log') COMMENT 'all'")
-    spark.sql(f"CREATE TABLE few (n bigint, s string) USING sawlog LOCATION '{trades}'")
+    spark.sql(f"CREATE TABLE logged USING {COLUMNS} OPTIONS (path '{trades}', format 'deephaven_log') COMMENT 'all'")
+    spark.sql(f"CREATE TABLE few (n bigint, s string) USING {COLUMNS} LOCATION '{trades}'")
     try:
         assert spark.sql("SELECT count(*), sum(n) FROM logged").collect() == [(ROWS, ROWS * (ROWS - 1) // 2)]
         assert spark.table("few").where("n < 3").select("s").collect() == [("s0",), ("s1",), ("s2",)]
@@ -324,15 +312,15 @@ def test_a_table_in_the_catalog(spark: SparkSession, trades: Path) -> None:
 
 def test_what_spark_writes(spark: SparkSession, trades: Path, tmp_path: Path) -> None:
     columns, _ = both(spark, trades)
-    written = columns.select("n").coalesce(1).write.format("sawlog").option("format", "deephaven_log").mode("append")
+    written = columns.select("n").coalesce(1).write.format(COLUMNS).option("format", "deephaven_log").mode("append")
     written.save(str(tmp_path / "out"))
-    found = spark.read.format("sawlog").load(str(tmp_path / "out"))
+    found = spark.read.format(COLUMNS).load(str(tmp_path / "out"))
     assert found.agg(f.sum("n")).collect() == [(ROWS * (ROWS - 1) // 2,)]
 
 
 @pytest.fixture
 def stream(spark: SparkSession, trades: Path) -> DataFrame:
-    return spark.readStream.format("sawlog").option("maxRowsPerTrigger", 8000).load(str(trades))
+    return spark.readStream.format(COLUMNS).option("maxRowsPerTrigger", 8000).load(str(trades))
 
 
 def test_a_stream(stream: DataFrame, spark: SparkSession, tmp_path: Path) -> None:
@@ -354,7 +342,7 @@ def test_a_query_goes_on_with_the_jar_and_without(
     sawlog.spark.register(spark)
     schema = pa.schema([("n", pa.int64())])
     progress = []
-    for number, source in enumerate(("deephaven_log", "sawlog", "deephaven_log", "sawlog")):
+    for number, source in enumerate(("deephaven_log", COLUMNS, "deephaven_log", COLUMNS)):
         with Logger(tmp_path / "logs", schema, namespace="M", table="T", internal_partition=f"p{number}") as logger:
             logger.write(pa.record_batch([pa.array(range(number * 100, number * 100 + 100))], schema=schema))
         rows = spark.readStream.format(source).option("format", "deephaven_log").load(str(tmp_path / "logs"))
@@ -374,4 +362,4 @@ def test_a_query_goes_on_with_the_jar_and_without(
 
 def test_a_file_that_is_none(spark: SparkSession, tmp_path: Path) -> None:
     with pytest.raises(AnalysisException, match="FileNotFoundError: /nowhere: no such file, directory or glob match"):
-        spark.read.format("sawlog").load("/nowhere")
+        spark.read.format(COLUMNS).load("/nowhere")

@@ -281,6 +281,7 @@ def wait(process: subprocess.Popen[str], done: Callable[[], object]) -> None:
         time.sleep(0.002)
 
 
+@pytest.mark.nightly
 def test_killed_drivers_and_workers_lose_and_double_nothing(spark: SparkSession, logs: Logs, db: Path) -> None:
     """Workers are killed while they write; drivers while workers write, and between one publication and the next."""
     total = 20_000

@@ -24,7 +24,7 @@ from sawlog.spark.errors import is_damage, is_transient, spark_errors
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-STEP = 4
+STEP = 8
 
 PIPELINE = """\
 [pipeline]
@@ -72,7 +72,7 @@ class Faulty:
         return (self.control / "asked").read_text().split()
 
     def attempts(self, first: int, ask: Callable[[], Any]) -> list[tuple[str, Any]]:
-        """For every fourth request that is made without a fault: where it came from, and what is said if it fails."""
+        """For every eighth request that is made without a fault: where it came from, and what is said if it fails."""
         from sawlog_faulty import FaultyFileSystem
 
         fsspec.register_implementation("faulty", FaultyFileSystem, clobber=True)
@@ -159,6 +159,7 @@ def test_a_micro_batch_with_a_fault_does_not_commit(
     assert any(is_fault(said) for _, said in found)
 
 
+@pytest.mark.nightly
 def test_a_task_that_sees_a_fault_is_tried_again(faulty: Faulty, tmp_path: Path) -> None:
     """In a session of its own, for a local one gives up at once unless its master says otherwise."""
     command = [sys.executable, "-m", "tests.spark.two_attempts", faulty.url, str(faulty.control)]

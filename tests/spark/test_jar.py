@@ -17,23 +17,6 @@ import sawlog.spark
 from sawlog.errors import OptionError, SawlogError
 from sawlog.spark import jar
 
-HERE = Path(__file__).parent
-
-
-def test_with_the_jar(pyspark_version: tuple[int, int]) -> None:
-    environment = {**os.environ, "SAWLOG_TEST_JAR": "1"}
-    environment.pop("PYTEST_XDIST_WORKER", None)
-    command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "-p", "no:xdist"]
-    done = subprocess.run(
-        [*command, str(HERE / "test_columnar.py"), str(HERE / "test_catalog.py")],
-        capture_output=True,
-        text=True,
-        env=environment,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout[-8000:] + done.stderr[-2000:]
-    assert ("skipped" in done.stdout.splitlines()[-1]) == (pyspark_version < (4, 2)), "only streams are newer"
-
 
 def test_the_jar_is_compiled_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(jar, "CARRIED", tmp_path)
@@ -106,6 +89,7 @@ except Exception as error:
 """
 
 
+@pytest.mark.nightly
 def test_one_line_says_what_the_jar_would_bring(database: Path) -> None:
     """Among the lines of Spark's log, once per application."""
     environment = {**os.environ, "PYSPARK_PYTHON": sys.executable}
@@ -117,6 +101,7 @@ def test_one_line_says_what_the_jar_would_bring(database: Path) -> None:
     assert re.fullmatch(r"\d\d/\d\d/\d\d \d\d:\d\d:\d\d INFO sawlog: Spark reads rows: with --jars .*", said[0])
 
 
+@pytest.mark.nightly
 def test_a_jar_of_another_spark_is_not_used(database: Path, tmp_path: Path) -> None:
     """As after an upgrade of Spark where `spark-defaults.conf` names a jar: rows are read, as without it."""
     other = tmp_path / "other.jar"

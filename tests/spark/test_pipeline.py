@@ -224,6 +224,7 @@ def spark_home() -> Path:
     return Path(pyspark.__file__).parent
 
 
+@pytest.mark.nightly
 def test_spark_submit_runs_it_unchanged(database: Path, tmp_path: Path) -> None:
     path = write(tmp_path, PIPELINE, path=database, on_damage="fail")
     submit = [str(spark_home() / "bin" / "spark-submit"), "--master", "local[1]", "--conf", "spark.ui.enabled=false"]
@@ -234,7 +235,7 @@ def test_spark_submit_runs_it_unchanged(database: Path, tmp_path: Path) -> None:
 
 
 @contextmanager
-def connect_server(place: Path, jar: str | None = None) -> Iterator[str]:
+def connect_server(place: Path, jar: str) -> Iterator[str]:
     """A Spark Connect server on loopback, with a jar; its URL."""
     import socket
 
@@ -247,9 +248,8 @@ def connect_server(place: Path, jar: str | None = None) -> Iterator[str]:
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.ui.enabled": "false",
+        "spark.jars": jar,
     }
-    if jar is not None:
-        settings["spark.jars"] = jar
     given = [text for name, value in settings.items() for text in ("--conf", f"{name}={value}")]
     service = "org.apache.spark.sql.connect.service.SparkConnectServer"
     submit = [str(spark_home() / "bin" / "spark-submit"), "--master", "local[2]", *given, "--class", service]
@@ -295,7 +295,12 @@ for arguments in json.loads(sys.argv[1]):
 
 
 def test_spark_connect_runs_it_unchanged(
-    database: Path, damaged: Path, tmp_path: Path, pyspark_version: tuple[int, int]
+    spark: SparkSession,
+    connect_port: int,
+    database: Path,
+    damaged: Path,
+    tmp_path: Path,
+    pyspark_version: tuple[int, int],
 ) -> None:
     path = write(tmp_path, PIPELINE, path=damaged, on_damage="quarantine")
     stream, wrong = tmp_path / "stream.toml", tmp_path / "wrong.toml"
@@ -303,9 +308,8 @@ def test_spark_connect_runs_it_unchanged(
     wrong.write_text(path.read_text().replace("FROM long", "FROM lang"))
     runs = [["run", str(path)], ["run", str(wrong), "--dry-run"]]
     runs += [["run", str(stream)]] if pyspark_version >= (4, 2) else []
-    with connect_server(tmp_path) as url:
-        asked = [[*run, "--json", "--conf", f"spark.remote={url}"] for run in runs]
-        done = command(sys.executable, "-c", RUNS, json.dumps(asked))
+    asked = [[*run, "--json", "--conf", f"spark.remote=sc://127.0.0.1:{connect_port}"] for run in runs]
+    done = command(sys.executable, "-c", RUNS, json.dumps(asked))
     told = events(done.stdout)
     assert [one["code"] for one in told if "code" in one] == [0, 2, 0][: len(runs)], done.stdout + done.stderr[-3000:]
     end, *streamed = [one for one in told if one.get("event") == "end"]

@@ -281,6 +281,7 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
+@pytest.mark.nightly
 def test_killed_and_started_again_every_row_arrives_once(spark: SparkSession, logger: Logger, tmp_path: Path) -> None:
     port = free_port()
     path = write(tmp_path, trigger='trigger = "100 milliseconds"', more=f"[metrics]\nport = {port}")
