@@ -295,10 +295,17 @@ class View(Generic[_C]):
 
 
 class Counting(Protocol):
-    """Draws charts from what it counts while rows are read, so that they need no read of their own."""
+    """Draws charts from what it counts while rows are read, so that they need no read of their own.
+
+    Attributes:
+        columns: What it counts of the rows; none where it counts what they are made from.
+    """
+
+    @property
+    def columns(self) -> Sequence[str]: ...
 
     def add(self, seen: Any) -> None:
-        """Count what rows are made from: fragments hand it to `Findings.observe`."""
+        """Count a batch that has the columns, or what fragments hand to `Findings.observe`."""
 
     def pictures(self) -> Iterable[Picture]:
         """The charts, when all has been read."""

@@ -237,13 +237,13 @@ class Claimed(Fragment):
         return self.start, self.size
 
     def decode(self, schema: pa.Schema, findings: Findings) -> Iterator[pa.RecordBatch]:
-        starts = np.arange(self.start, self.start + self.size - 4096, self.size // 500)
+        starts = np.arange(self.start, self.start + self.size - 4096, self.size // 1000)
         values = {"_offset": pa.array(starts), "key": pa.array(np.char.add("key ", (starts % 97).astype(str)))}
         findings.rows += len(starts)
         yield pa.RecordBatch.from_arrays([values[name] for name in schema.names], schema=schema)
-        for at in range(4):
-            place = self.start + self.size - 4096 + at * 1024
-            findings.damage(Damage(self.path, place, 1024, "made_up", f"a damage at byte {place} " + "y" * 100))
+        for at in range(8):
+            place = self.start + self.size - 4096 + at * 512
+            findings.damage(Damage(self.path, place, 512, "made_up", f"a damage at byte {place} " + "y" * 100))
         findings.account.record += self.size - 4096
         size = os.path.getsize(self.path)
         if self.start + self.size == size:

@@ -24,11 +24,11 @@ from sawlog.filodb_record.columns import (
 )
 from sawlog.filodb_record.fields import parts
 from sawlog.filodb_record.options import ReadOptions
-from sawlog.filodb_record.pictures import PICTURED, pictures
+from sawlog.filodb_record.pictures import Charts
 from sawlog.filodb_record.selection import Selection, joined, schema_records, select, split
 from sawlog.filodb_record.series import SeriesScan
 from sawlog.filodb_record.walk import ContainerRange
-from sawlog.format import CUT_BYTES, PROBE_BYTES, PROVENANCE, Contents, Fragment, Range, Request, View
+from sawlog.format import CUT_BYTES, PROBE_BYTES, PROVENANCE, Contents, Counting, Fragment, Range, Request, View
 from sawlog.pictures import Picture
 from sawlog.reading import PIECE_BYTES
 from sawlog.storage import File, Source
@@ -119,10 +119,18 @@ class ContainerContents(Contents):
             return
         scan = replace(request.scan, view="rows", columns=None, filters=(), expression=None, on_damage="skip")
         contents = type(self)(self.format, self.files, scan)
-        names = [name for name in PICTURED if name in contents.available.names]
-        wanted = contents.request(replace(scan, columns=tuple(names)))
-        fragments = contents.fragments(wanted, PIECE_BYTES)
-        yield from pictures(batch for one in fragments for batch in one.to_batches(Findings("skip")))
+        charts = Charts(contents.available)
+        wanted = contents.request(replace(scan, columns=tuple(charts.columns)))
+        for fragment in contents.fragments(wanted, PIECE_BYTES):
+            for batch in fragment.to_batches(Findings("skip")):
+                charts.add(batch)
+        yield from charts.pictures()
+
+    def counting(self, request: Request) -> Counting | None:
+        """Where all records are read."""
+        scan = request.scan
+        whole = scan.view == "rows" and scan.columns is None and not scan.filters and scan.expression is None
+        return Charts(self.available) if whole and self.files else None
 
     def facts(self, request: Request) -> dict[str, Any]:
         """Schemas and the kind of records at the start of the data."""

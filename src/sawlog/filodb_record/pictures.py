@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,6 +18,8 @@ METRIC, TIME = "_metric_", "timestamp"
 PICTURED = (SCHEMA, HASH, METRIC, TIME, FILE_COLUMN, OFFSET_COLUMN)
 _MOST_SERIES = 100_000
 """Series that are counted one by one."""
+_AT_ONCE = 1 << 17
+"""Records that are grouped at a time."""
 
 
 @dataclass(slots=True)
@@ -31,35 +33,55 @@ class _Series:
     offset: int
 
 
-def pictures(batches: Iterable[pa.RecordBatch]) -> Iterator[Picture]:
-    """Records by schema, and series by metric and time.
+class Charts:
+    """The charts, and what they count: see `sawlog.format.Counting`.
 
     Args:
-        batches: Records with those columns of `PICTURED` that there are.
+        available: The columns that records have.
     """
-    schemas = Sums("records")
-    found: dict[tuple[str, Any], _Series] = {}
-    left_out = 0
-    for batch in batches:
+
+    def __init__(self, available: pa.Schema) -> None:
+        self.columns = [name for name in PICTURED if name in available.names]
+        self._timed = TIME in self.columns and pa.types.is_timestamp(available.field(TIME).type)
+        self._schemas = Sums("records")
+        self._found: dict[tuple[str, Any], _Series] = {}
+        self._left_out = 0
+        self._waiting: list[pa.RecordBatch] = []
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        """Count records, many at a time."""
+        self._waiting.append(batch.select(self.columns))
+        if sum(one.num_rows for one in self._waiting) >= _AT_ONCE:
+            self._count()
+
+    def _count(self) -> None:
+        batch = pa.concat_batches(self._waiting)
+        self._waiting.clear()
         firsts, which = grouped(batch.select([SCHEMA]))
         for row, count in zip(firsts.tolist(), np.bincount(which).tolist(), strict=True):
-            schemas.add(str(batch.column(SCHEMA)[row].as_py()), "", count)
-        if TIME in batch.schema.names and pa.types.is_timestamp(batch.schema.field(TIME).type):
-            left_out += _add(batch, found)
-    if schemas.found:
-        yield schemas.picture("Records by schema")
-    if found:
-        lanes: dict[str, list[Box]] = {}
-        largest = sorted(found.items(), key=lambda one: (-one[1].rows, str(one[0])))[:MOST_BOXES]
-        for (metric, number), one in largest:
-            times = f"{time_text(one.first)} to {time_text(one.last)}"
-            text = f"{metric}, partition hash {number}: {counted(one.rows, 'records')}, {times}"
-            box = Box(one.first, max(one.last, one.first), text, "", 1, one.path, one.offset)
-            lanes.setdefault(metric, []).append(box)
-        note = f"{len(found):,} series"
-        note += "; those with most records are drawn." if len(found) > len(largest) else "."
-        note += f" {left_out:,} records of further series are not counted." if left_out else ""
-        yield Picture("Series by metric and time", "time", lanes, note)
+            self._schemas.add(str(batch.column(SCHEMA)[row].as_py()), "", count)
+        if self._timed:
+            self._left_out += _add(batch, self._found)
+
+    def pictures(self) -> Iterator[Picture]:
+        """Records by schema, and series by metric and time."""
+        if self._waiting:
+            self._count()
+        found = self._found
+        if self._schemas.found:
+            yield self._schemas.picture("Records by schema")
+        if found:
+            lanes: dict[str, list[Box]] = {}
+            largest = sorted(found.items(), key=lambda one: (-one[1].rows, str(one[0])))[:MOST_BOXES]
+            for (metric, number), one in largest:
+                times = f"{time_text(one.first)} to {time_text(one.last)}"
+                text = f"{metric}, partition hash {number}: {counted(one.rows, 'records')}, {times}"
+                box = Box(one.first, max(one.last, one.first), text, "", 1, one.path, one.offset)
+                lanes.setdefault(metric, []).append(box)
+            note = f"{len(found):,} series"
+            note += "; those with most records are drawn." if len(found) > len(largest) else "."
+            note += f" {self._left_out:,} records of further series are not counted." if self._left_out else ""
+            yield Picture("Series by metric and time", "time", lanes, note)
 
 
 def _add(batch: pa.RecordBatch, found: dict[tuple[str, Any], _Series]) -> int:

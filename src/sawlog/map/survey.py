@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from sawlog.format import Counting, Fragment
 
 _SMALLEST_PIECE = 64 << 10
-_PIECES = 1024
+_PIECES = 512
 """A file is read in about as many pieces, none of which is smaller."""
 SHOWN_ROWS = 20
 _SHOWN_CELLS = 4000
@@ -137,10 +137,16 @@ class _FileSurvey:
 
 
 class _Content:
-    """What the columns hold, batch by batch."""
+    """What the columns hold, batch by batch.
 
-    def __init__(self, schema: pa.Schema) -> None:
+    Args:
+        schema: The columns.
+        counting: What counts rows besides.
+    """
+
+    def __init__(self, schema: pa.Schema, counting: Counting | None) -> None:
         self.schema = schema
+        self._counting = counting
         self.rows = 0
         self.columns = [Column(field) for field in schema]
         self._shown = min(SHOWN_ROWS, _SHOWN_CELLS // max(1, len(schema)))
@@ -152,6 +158,8 @@ class _Content:
         if self.rows < self._shown:
             self._head.append(batch.select(self.schema.names).slice(0, self._shown - self.rows))
         self.rows += batch.num_rows
+        if self._counting is not None:
+            self._counting.add(batch)
         encoded = {keys.name: keys.add(batch.column(keys.name), sizes) for keys in self._keys}
         for column in self.columns:
             name = column.field.name
@@ -187,17 +195,17 @@ def survey(dataset: sawlog.Dataset, advance: Advance | None = None) -> Map:
         advance: Called with the bytes that have been looked at.
     """
     where = "" if dataset.scan.view == "damage" else OFFSET_COLUMN
-    names = dataset.schema.names
-    read = dataset.with_projection(names if not where or where in names else [*names, where])
+    counting = dataset.contents.counting(dataset.request)
+    names = [*dataset.schema.names, *([where] if where else []), *(counting.columns if counting is not None else ())]
+    read = dataset.with_projection(list(dict.fromkeys(names)))
     chosen, format = dataset.schema, dataset.format
     found = Map([*dataset.scan.roots], format.name, format.title, dataset.scan.view, dataset.info())
     found.skipped = dataset.skipped
     order = Order.of(chosen)
     surveys = {file.path: _FileSurvey(file, len(dataset.files)) for file in dataset.files}
-    content = _Content(chosen)
+    content = _Content(chosen, counting if counting is not None and counting.columns else None)
     highlights = Highlights(order)
     accounted = bool(where) and _accounted_by_pieces(dataset)
-    counting = dataset.contents.counting(dataset.request)
     placed = False
     found_of: list[Findings] = []
     largest = max((file.size for file in read.files), default=0)
@@ -209,7 +217,7 @@ def survey(dataset: sawlog.Dataset, advance: Advance | None = None) -> Map:
         placed |= own is not None
         findings = Findings("skip", drained=own is not None, columns=None if own is None else [])
         findings.intact = {} if own is None else None
-        findings.observe = None if counting is None else counting.add
+        findings.observe = counting.add if counting is not None and not counting.columns else None
         if own is None:
             for batch in fragment.to_batches(findings):
                 content.add(batch, np.zeros(batch.num_rows, np.int64))

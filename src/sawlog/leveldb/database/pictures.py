@@ -54,6 +54,8 @@ class Charts:
         version: The files.
     """
 
+    columns = ()
+
     def __init__(self, version: DatabaseVersion) -> None:
         self._version = version
         self._fates: dict[tuple[str, int], _Fate] = {}
