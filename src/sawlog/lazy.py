@@ -44,11 +44,11 @@ def imported(module: str, name: str) -> Any:
 @functools.cache
 def entry_points(group: str) -> Mapping[str, EntryPoint]:
     """Those of all installed packages in a group, by their names, in the order of these."""
-    return {one.name: one for one in sorted(_entry_points().select(group=group), key=lambda one: one.name)}
+    return {one.name: one for one in sorted(installed().select(group=group), key=lambda one: one.name)}
 
 
 @functools.cache
-def _entry_points() -> Any:
+def installed() -> Any:
     """All of them: to look for one group takes as long, for the files of all packages are read."""
     from importlib.metadata import entry_points
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import sawlog.spark
-from sawlog import recognition
+from sawlog import lazy, recognition
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -43,13 +43,14 @@ def plugins(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """The formats of other packages, in this process too."""
     for path in PLUGINS:
         monkeypatch.syspath_prepend(str(path))
-    _forget_formats()
+    forget_formats()
     yield
-    _forget_formats()
+    forget_formats()
 
 
-def _forget_formats() -> None:
-    for known in (recognition.formats, recognition.get_format):
+def forget_formats() -> None:
+    """What this process knows of the packages that are installed."""
+    for known in (lazy.installed, lazy.entry_points, recognition.formats, recognition.get_format):
         known.cache_clear()
 
 

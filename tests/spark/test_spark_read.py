@@ -65,19 +65,11 @@ def test_a_table_is_refused_with_the_way_out(spark: SparkSession, database: Path
         spark.sql(f"CREATE TABLE refused USING leveldb_log OPTIONS (path '{database}')")
 
 
-def test_a_third_party_format_has_a_short_name(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from sawlog.recognition import formats
-
+@pytest.mark.usefixtures("plugins")
+def test_a_third_party_format_has_a_short_name(spark: SparkSession, tmp_path: Path) -> None:
     path = tmp_path / "a.lines"
     path.write_bytes(b"#lines\none\ntwo\n")
-    monkeypatch.syspath_prepend(str(Path(__file__).parent.parent / "plugin"))
-    formats.cache_clear()
-    try:
-        assert "lines" in sawlog.spark.register(spark)
-    finally:
-        formats.cache_clear()
+    assert "lines" in sawlog.spark.register(spark)
     frame = spark.read.format("lines").option("upper", "true").load(str(path))
     assert rows(frame).to_pydict() == {"line": ["ONE", "TWO"]}
     recognised = spark.read.format("sawlog").load(str(path))

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from sawlog import recognition
+from sawlog import lazy, recognition
 from sawlog.kernels import native
 
 HERE = Path(__file__).parent
@@ -42,6 +42,8 @@ def _forget() -> None:
     for name in [one for one in sys.modules if one.partition(".")[0] == PACKAGE]:
         del sys.modules[name]
     for known in (
+        lazy.installed,
+        lazy.entry_points,
         recognition.load,
         recognition.formats,
         recognition.get_format,
