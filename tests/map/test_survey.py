@@ -200,6 +200,23 @@ def test_order_steps_back_and_gaps(tmp_path: Path) -> None:
     assert file.order == {"low": 0.0, "high": 90_000.0, "resets": 1, "step": 90_000.0 - 890, "step_at": offsets[-1]}
 
 
+def test_rows_by_key_are_in_no_order_of_their_sequences(tmp_path: Path) -> None:
+    count = 5000
+    dice = np.random.default_rng(3)
+    rows = {
+        "sequence": dice.permutation(count),
+        "operation": ["put" if number % 9 else "delete" for number in range(count)],
+        "key": [b"%05d" % number for number in range(count)],
+        "value": [dice.bytes(40) if number % 9 else b"" for number in range(count)],
+    }
+    path = tmp_path / "000005.ldb"
+    sawlog.write(pa.table(rows), path, format="leveldb_table")
+    found = mapped(path)
+    (file,) = found.files
+    assert (found.rows, file.order, sum(file.bins["resets"])) == (count, None, 0)
+    assert [one.column for one in found.keys] == ["operation"]  # no value comes twice, but for those that are not there
+
+
 def test_content(tmp_path: Path) -> None:
     count = 60_000
     number = np.arange(count)

@@ -156,13 +156,14 @@ class Keys:
     Attributes:
         name: The column.
         dropped: Whether the counts are lower bounds.
-        repeats: Whether keys come again; what is different in almost every row is no key, and not counted further.
+        repeats: Whether keys come again; what is different in most rows is no key, and not counted further.
     """
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.dropped = False
         self.repeats = True
+        self._rows = 0
         self._found: dict[Any, tuple[int, int]] = {}
 
     def add(self, values: pa.Array, sizes: NDArray[np.int64]) -> pa.Array:
@@ -190,6 +191,8 @@ class Keys:
         if len(self._found) > 2 * KEYS:
             self.dropped = True
             self._found = dict(sorted(self._found.items(), key=lambda one: -one[1][1])[:KEYS])
+        self._rows += len(values) - values.null_count
+        self.repeats = self._rows < _SKETCH or 2 * len(self._found) <= self._rows
         return encoded
 
     @property

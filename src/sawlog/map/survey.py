@@ -42,6 +42,8 @@ _SHOWN_TEXT = 120
 _ALL_DAMAGES = 2000
 """Damaged ranges that are listed, over all files."""
 _KEY_COLUMNS = 3
+_REFUTED = 8
+"""Where one of so many rows steps back, rows are in another order, such as that of keys."""
 
 Advance = Callable[[int], None]
 
@@ -111,6 +113,8 @@ class _FileSurvey:
         """
         found, levels = self.found, self.levels
         bins = levels.bins
+        if levels.order.resets * _REFUTED > (found.rows or 0):
+            order, bins["resets"] = None, 0
         found.bin_bytes = levels.width
         found.bins = {name: bins[name].tolist() for name in bins.dtype.names if name not in ("low", "high")}
         found.spans = self.kept.spans()
@@ -176,7 +180,7 @@ class _Content:
         found.head = [list(row) for row in zip(*(_texts(one) for one in one_batch(rows).columns), strict=True)]
         for keys in self._keys:
             top = keys.top
-            often = sum(count for _, count, _ in top) > 2 * len(top)
+            often = sum(count for key, count, _ in top if key is not None) > 2 * len(top)
             if keys.repeats and top and top[0][1] < self.rows and often:
                 kind = self.schema.field(keys.name).type
                 kind = kind.value_type if pa.types.is_dictionary(kind) else kind

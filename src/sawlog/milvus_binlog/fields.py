@@ -136,4 +136,6 @@ def _said(name: str, value: int, stored: bytes) -> str:
         return f"{value}, {layout.tso_time(value):%Y-%m-%d %H:%M:%S.%f}"
     if name == "payload type":
         return f"{value}, {data_type_name(value)}"
+    if name in ("collection", "partition", "segment", "field"):
+        return str(value)
     return stored.hex(" ") if name == "post-header lengths" else f"{value:,}"
