@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pyarrow as pa
@@ -52,6 +54,34 @@ def test_a_question_and_its_answer(
     else:
         expected = sawlog.read(path, filters=[(column, op, int(value)) for column, op, value in filters])
         assert sum(value for batch in batches for value in batch.column(0).to_pylist()) == expected.num_rows
+
+
+COUNTED = """
+import json, sys
+import pyarrow as pa
+import pyspark.worker
+from pyspark.serializers import CPickleSerializer
+from sawlog.arrow import array_of
+from sawlog.spark.planner import Conversation
+
+planning, options = Conversation(), {"path": sys.argv[1]}
+full = json.loads(planning.answer("describe", {"options": options})[0])["schema"]
+side = {"wanted": json.dumps({**json.loads(full), "fields": []}), "filters": []}
+asked = {"options": options, "full": full, "sides": [side], "parallelism": 2}
+_, pickled, *parts = planning.answer("plan", asked)
+function, _ = CPickleSerializer().loads(pickled)
+given = [pa.record_batch({"part": array_of([one], pa.binary())}) for one in parts]
+rows = sum(value for one in given for batch in function(iter([one])) for value in batch.column(0).to_pylist())
+print(json.dumps([rows, sorted({"pandas", "pyarrow.compute", "numba"} & sys.modules.keys())]))
+"""
+
+
+def test_what_a_first_count_loads(tmp_path: Path) -> None:
+    """Every session waits for it, twice: where it is planned, and where it is read."""
+    path = tmp_path / "000003.log"
+    sawlog.write(pa.table({"record": pa.array([b"one", b"two"], pa.binary())}), path, format="leveldb_log")
+    done = subprocess.run([sys.executable, "-c", COUNTED, str(path)], capture_output=True, text=True, check=True)
+    assert json.loads(done.stdout) == [2, []]
 
 
 def test_a_stream_is_planned_by_one_conversation(tmp_path: Path) -> None:

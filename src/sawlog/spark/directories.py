@@ -11,12 +11,10 @@ import pyarrow.compute as pc
 
 from sawlog.errors import OptionError, SchemaError, meant
 from sawlog.format import Format, Writer
+from sawlog.spark.files import NO_VALUE
 
 if TYPE_CHECKING:
     from sawlog.storage import Staged, Storage
-
-NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
-"""Value of a directory for null, and for the empty string."""
 
 _ESCAPED = re.compile("[\x01-\x1f\x7f\"#%'*/:=?\\\\{\\[\\]^]")
 """What Spark escapes in names of such directories."""

@@ -28,13 +28,14 @@ from sawlog.damage import DAMAGE_SCHEMA
 from sawlog.errors import OptionError, SchemaError
 from sawlog.names import normalize
 from sawlog.query import bind, mask
-from sawlog.spark.directories import NO_VALUE
 from sawlog.spark.schema import arrow_schema
 
 if TYPE_CHECKING:
     from sawlog.format import Fragment
     from sawlog.storage import File, Storage
 
+NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
+"""Value of a directory for null, and for the empty string."""
 METADATA = "_metadata"
 METADATA_TYPE = spark.StructType(
     [

@@ -23,6 +23,7 @@ from pyspark.sql import types as spark
 from pyspark.util import handle_worker_exception
 from pyspark.worker_util import check_python_version, setup_memory_limits, setup_spark_files
 
+from sawlog.arrow import array_of
 from sawlog.dataset import Dataset
 from sawlog.errors import OptionError
 from sawlog.format import TASK_BYTES
@@ -186,7 +187,8 @@ class Look:
         part = part.with_scan(replace(part.scan, storage=replace(part.scan.storage, index=notebook)))
         part.survey(part.request(part.scan))
         part.scan.storage.confirm()
-        yield pa.record_batch({"found": [pickled.dumps([(file, notebook.of(file)) for file in part.files])]})
+        found = pickled.dumps([(file, notebook.of(file)) for file in part.files])
+        yield pa.record_batch({"found": array_of([found], pa.binary())})
 
 
 def _informed(dataset: Dataset, looked: Iterable[list[tuple[File, Mapping[str, bytes]]]]) -> Dataset:
