@@ -15,7 +15,6 @@ from collections.abc import Callable, Iterator
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
-from zlib import crc32
 
 import fsspec
 import pytest
@@ -31,16 +30,16 @@ ALONE = (
     "tests/spark/test_pipeline.py::test_spark_submit",
 )
 """Those that start a Spark of their own, and need none of the session that the others share."""
-LAWS = 5
-"""Of the samples of each law, one in five is in a run without `--all`."""
-EFFORT = "0.25"
+LAWS = 8
+"""Of the samples of each law, one in eight is in a run without `--all`."""
+EFFORT = "0.2"
 """Of the changes of a sample, the share that is tried then."""
 
 # Machines differ, so no deadline, and the same examples on every run.
 settings.register_profile(
     "all", deadline=None, derandomize=True, max_examples=60, suppress_health_check=[HealthCheck.too_slow]
 )
-settings.register_profile("some", settings.get_profile("all"), max_examples=20)
+settings.register_profile("some", settings.get_profile("all"), max_examples=8)
 
 # What tests do with Spark is over before the second compiler of the JVM has earned its keep: half of Java's time. To
 # verify Spark's byte code takes two seconds of the twelve that each of a dozen starts needs.
@@ -90,19 +89,24 @@ def stride(item: pytest.Item) -> int:
 def spread(items: list[pytest.Item]) -> list[pytest.Item]:
     """Of each test's parameter sets the share that its marker asks for: the same in every run, at least one.
 
-    One of every n in a row, of the next n the one after it: so every value of every parameter is in it. Which comes
-    first depends on the name of the test, so that each sample of the laws is taken by some of them.
+    First those that fewest tests of the same class or module have taken, so that some law is tried with each sample;
+    of these one of every n in a row, of the next n the one after it, so that every value of every parameter is in it.
     """
     tests: dict[tuple[str, int], list[pytest.Item]] = {}
     for item in items:
         tests.setdefault((item.nodeid.partition("[")[0], stride(item)), []).append(item)
-    return [
-        item
-        for (name, step), found in tests.items()
-        if step
-        for at, item in enumerate(found)
-        if (at + at // step) % step == crc32(name.encode()) % min(step, len(found))
-    ]
+    often: Counter[str] = Counter()
+    taken = []
+    for (name, step), found in tests.items():
+        if step < 2:
+            taken += found * step
+            continue
+        sets = [name.rpartition("::")[0] + item.nodeid.removeprefix(name) for item in found]
+        order = sorted(range(len(found)), key=lambda at: (often[sets[at]], (at + at // step) % step, at))
+        chosen = sorted(order[: -(-len(found) // step)])
+        often.update(sets[at] for at in chosen)
+        taken += [found[at] for at in chosen]
+    return taken
 
 
 @pytest.hookimpl(trylast=True)  # of what `-m` leaves

@@ -68,6 +68,7 @@ def visible(place: tuple[Storage, str]) -> list[str]:
     return [file.path[len(root) + 1 :] for file in storage.find(root)] if storage.exists(root) else []
 
 
+@pytest.mark.spread(3)
 @pytest.mark.parametrize("kind", ["append", "overwrite", "overwrite by side", "stream", "complete"])
 def test_a_driver_that_is_killed_leaves_old_rows_or_new_ones(kind: str, tmp_path: Path) -> None:
     tally = Commits(str(tmp_path / kind), kind, {}, seed=1).run(3)
@@ -75,6 +76,7 @@ def test_a_driver_that_is_killed_leaves_old_rows_or_new_ones(kind: str, tmp_path
     assert tally.kills == 3
 
 
+@pytest.mark.nightly
 def test_the_same_on_an_object_store(s3: dict[str, Any], tmp_path: Path) -> None:
     tally = Commits(f"s3://logs/{tmp_path.name}/out", "overwrite", s3, seed=2).run(4)
     assert not tally.faults

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from mypy import api
 
 import sawlog
 
 
+@pytest.mark.nightly  # `make types` sees what the tests name
 def test_public_names_are_known_and_no_others(tmp_path: Path) -> None:
     lines = [*(f"sawlog.{name}" for name in sawlog.__all__), "sawlog.deephaven_log.Logger", "sawlog.polars.scan"]
     wrong = ["sawlog.raed", "sawlog.deephaven_log.Loger", "sawlog.filodb_record.RecordBuildr"]

@@ -38,7 +38,7 @@ def is_subsequence(some: list[int], every: list[int]) -> bool:
     return all(one in rest for one in some)
 
 
-@pytest.mark.spread(4)
+@pytest.mark.spread(12)
 @pytest.mark.parametrize("start", range(12))
 def test_truncation_at_every_byte(start: int) -> None:
     data = make([3, 1, 0, 2, 3, 5, 1, 2])
@@ -61,7 +61,7 @@ def test_a_few_bytes_too_many_are_the_same_damage_in_front_of_a_cut(junk: bytes)
         assert (rows, [one.offset for one in report.damages]) == (list(range(12)), [at])
 
 
-@pytest.mark.spread(4)
+@pytest.mark.spread(12)
 @pytest.mark.parametrize("start", range(len(HEADER), len(HEADER) + 12))
 def test_every_flipped_bit_of_a_small_log(start: int) -> None:
     for at in range(start, len(SINGLES), 12):

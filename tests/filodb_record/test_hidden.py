@@ -104,7 +104,7 @@ def look(path: Path, data: bytes, options: dict[str, Any]) -> tuple[set[int], An
     return set(found), report
 
 
-@pytest.mark.spread(3)
+@pytest.mark.spread(6)
 @pytest.mark.parametrize("name", FILES)
 def test_a_bit_of_a_header_costs_the_rows_of_its_container_at_most(tmp_path: Path, name: str) -> None:
     parts, options = FILES[name]

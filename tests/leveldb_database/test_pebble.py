@@ -63,7 +63,7 @@ def test_tables_by_themselves(name: str) -> None:
     assert {"put", "delete"} <= kinds
 
 
-@pytest.mark.spread(2)
+@pytest.mark.nightly
 @pytest.mark.parametrize("name", ["22-plain", "24-plain"])
 def test_what_is_wrong_with_a_table_of_several_parts_is_told_once(name: str, tmp_path: Path) -> None:
     shutil.copytree(GOLDEN / name, tmp_path / "db")

@@ -66,7 +66,7 @@ ROCKSDB = [
 ]
 
 
-@pytest.mark.spread(3)
+@pytest.mark.spread(8)
 @pytest.mark.parametrize("view", ["live", "all"])
 @pytest.mark.parametrize(
     ("make", "ranges"), [*((leveldb_files, one) for one in LEVELDB), *((rocksdb_files, one) for one in ROCKSDB)]

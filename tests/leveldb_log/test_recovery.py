@@ -92,7 +92,7 @@ def kept(path: Path, mode: str, **arguments: object) -> dict[bytes, bytes] | str
     return dict(zip(table["key"].to_pylist(), table["value"].to_pylist(), strict=True))
 
 
-@pytest.mark.spread(3)
+@pytest.mark.spread(4)
 @pytest.mark.filterwarnings("ignore::sawlog.DamageWarning")
 @pytest.mark.parametrize("recyclable", [False, True], ids=["plain", "recyclable"])
 @pytest.mark.parametrize("which", [0, 2], ids=["first", "last"])

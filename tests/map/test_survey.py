@@ -290,7 +290,7 @@ def sparse(path: Path, size: int) -> Map:
     return survey(Dataset(format.open([File(str(path), size)], scan), scan))
 
 
-@pytest.mark.parametrize("size", [1 << 30, 10 << 30])
+@pytest.mark.parametrize("size", [1 << 30, pytest.param(10 << 30, marks=pytest.mark.nightly)])
 def test_a_page_does_not_grow_with_the_file(tmp_path: Path, size: int) -> None:
     found = sparse(tmp_path / "large", size)
     (file,) = found.files

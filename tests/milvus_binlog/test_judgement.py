@@ -335,7 +335,9 @@ def test_tables_that_grow_keep_what_they_hold() -> None:
         assert keep.tolist() == [int(not (0 <= n < 5600 and n % 50 + 1 > 25)) for n in numbers]
 
 
-def test_times_that_a_footer_is_wrong_about_hide_no_rows(tmp_path: Path) -> None:
+@pytest.mark.spread(8)
+@pytest.mark.parametrize("first", range(8))
+def test_times_that_a_footer_is_wrong_about_hide_no_rows(first: int, tmp_path: Path) -> None:
     """Footers have no checksums, and `as_of` and filters leave batches unread by the limits that are there, twice."""
     times = [NOW, NOW + 100]
     write(tmp_path, pa.table({"pk": [1, 2], "Timestamp": times}))
@@ -346,7 +348,7 @@ def test_times_that_a_footer_is_wrong_about_hide_no_rows(tmp_path: Path) -> None
     places = [at for at in range(behind, len(intact) - 8) if intact[at : at + 8] in limits]
     tried = 0
     for at in places[-4:]:
-        for bit in range(64):
+        for bit in range(first, 64, 8):
             data = bytearray(intact)
             data[at + bit // 8] ^= 1 << bit % 8
             log.write_bytes(data)
@@ -356,7 +358,7 @@ def test_times_that_a_footer_is_wrong_about_hide_no_rows(tmp_path: Path) -> None
             for time, key in zip(times, (1, 2), strict=True):
                 found = open_as_it_lies(tmp_path, view="inserts", filters=[("Timestamp", "=", time)]).to_table()
                 assert found["100"].to_pylist() == [key]
-    assert tried == 256
+    assert tried == 32
 
 
 def test_a_writer_whose_name_is_no_text_is_told_as_that(tmp_path: Path) -> None:

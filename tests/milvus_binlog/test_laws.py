@@ -277,7 +277,7 @@ UNKNOWN = 10
 """A type of events that Milvus does not have yet."""
 
 
-@pytest.mark.spread(3)
+@pytest.mark.spread(8)
 @pytest.mark.parametrize("path", ["101/116", "0/113", "1/114"])
 @pytest.mark.parametrize("kind", [*sorted(set(layout.EventType) - {layout.EventType.INSERT}), UNKNOWN])
 def test_an_event_of_another_type_is_the_same_to_all_verbs(kind: int, path: str) -> None:

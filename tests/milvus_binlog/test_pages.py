@@ -70,7 +70,7 @@ def texts(count: int = ROWS) -> pa.Array:
     return pa.array([None if row % 7 == 0 else f"{row % 90:04} of {row * row % 90:08}" for row in range(count)])
 
 
-@pytest.mark.spread(3)
+@pytest.mark.spread(8)
 @pytest.mark.parametrize("version", ["1.0", "2.0"])
 @pytest.mark.parametrize("dictionary", [False, True])
 @pytest.mark.parametrize("codec", CODECS)
@@ -210,6 +210,7 @@ def collection(root: Path, count: int = ROWS, page: int = PAGE) -> list[dict[str
 FIELDS = {"id": "100", "name": "101", "v": "102"}
 
 
+@pytest.mark.spread(4)
 @pytest.mark.filterwarnings("ignore::sawlog.DamageWarning")
 @pytest.mark.parametrize("damaged", [{"name": 2}, {"v": 0, "name": 9}, {"id": 3, "v": 3}, {"id": 7, "name": 4, "v": 5}])
 def test_of_a_collection_the_rows_of_the_page_are_lost_by_reads_that_want_its_column(
