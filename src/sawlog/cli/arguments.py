@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import inspect
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from enum import StrEnum
 from typing import Annotated, Any
 
@@ -150,14 +150,16 @@ _GENERAL = ("index",)
 """Arguments of `sawlog.open` that are given as options of a format are."""
 
 
-def format_options(given: Iterable[str] | None, flag: str = "-o") -> dict[str, Any]:
-    """Options of a format, as `sawlog.open` takes them.
+def format_options(
+    given: Iterable[str] | None, flag: str = "-o", call: Callable[..., Any] = sawlog.open
+) -> dict[str, Any]:
+    """Options of a format, as a function takes them besides its own arguments.
 
     Raises:
         OptionError: Also for what has an option of its own.
     """
     options: dict[str, Any] = {**key_values(given, flag)}
-    for name in inspect.signature(sawlog.open).parameters:
+    for name in {**inspect.signature(sawlog.open).parameters, **inspect.signature(call).parameters}:
         if name in options and name not in _GENERAL:
             raise OptionError(f"{flag} {name}: not an option of a format; see --help for how to give it")
     return options

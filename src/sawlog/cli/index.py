@@ -44,7 +44,7 @@ def index(
         format=format,
         statistics=statistics,
         storage_options=arguments.storage_options(storage),
-        **arguments.format_options(option),
+        **arguments.format_options(option, call=update),
     )
     facts = [("index", done.path), ("looked into", f"{done.read:,}"), ("dropped", f"{done.dropped:,}")]
     show(Outcome(asdict(done), counted(done.files, "file"), f"of {done.format} in the index", facts), json=json)

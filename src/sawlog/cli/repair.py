@@ -99,7 +99,7 @@ def repair(
         mode="error" if no_clobber else "overwrite",
         use_threads=True if threads is None else threads,
         storage_options=arguments.storage_options(storage),
-        **arguments.format_options(option),
+        **arguments.format_options(option, call=sawlog.repair),
     )
     repaired = _Repaired(src, dst, report)
     if dst in STDOUT:

@@ -40,7 +40,7 @@ def sql(
         format=format,
         on_damage=on_damage.value,
         storage_options=arguments.storage_options(storage),
-        **arguments.format_options(option),
+        **arguments.format_options(option, call=duckdb.sql),
     )
     rows = pa.RecordBatchReader.from_stream(found)
     print_rows(iter(rows), rows.schema, Rendering.JSONL if json else output)

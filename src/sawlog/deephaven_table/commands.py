@@ -60,7 +60,7 @@ def validate(
     expected = _and(expected, ascending, sorted="location")
     expected = _and(expected, ascending_in_groups, sorted="groups")
     expected = _and(expected, grouped, grouped=True)
-    options = {**({} if schema is None else {"schema": schema}), **arguments.format_options(option)}
+    options = {**({} if schema is None else {"schema": schema}), **arguments.format_options(option, call=run)}
     found = run(
         tree, expected, column_partition=partition, storage_options=arguments.storage_options(storage), **options
     )

@@ -61,22 +61,22 @@ class ReadOptions:
         "max_page_bytes": renamed("max_item_bytes"),
     }
 
-    @property
-    def until(self) -> int | None:
-        """The last TSO that counts; `None` for all.
+    def __post_init__(self) -> None:
+        """Refuse what is no time, before anything is read.
 
         Raises:
-            OptionError: When `as_of` is no time.
+            OptionError: For `as_of` and `ttl`.
         """
+        _ = self.until, self.expiry
+
+    @property
+    def until(self) -> int | None:
+        """The last TSO that counts; `None` for all."""
         return None if self.as_of is None else _last_tso("as_of", self.as_of)
 
     @property
     def expiry(self) -> int | None:
-        """The TSO at which rows have to be alive; `None` for any time.
-
-        Raises:
-            OptionError: When `ttl` is no time.
-        """
+        """The TSO at which rows have to be alive; `None` for any time."""
         if self.ttl is None:
             return self.until
         if self.ttl == "ignore":
