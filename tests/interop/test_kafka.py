@@ -18,6 +18,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 import sawlog
+from sawlog.cli import main
 from sawlog.filodb_record import RecordContainer, Schemas
 from sawlog.filodb_record.options import ReadOptions
 from sawlog.filodb_record.schemas import default_partition
@@ -55,10 +56,10 @@ def samples() -> pa.Table:
     )
 
 
-def send(address: str, table: pa.Table, place: Path) -> int:
+def send(address: str, table: pa.Table, place: Path, topic: str = TOPIC) -> int:
     """Send every shard's containers to its partition, as FiloDB's gateway does; how many there were."""
     admin = AdminClient({"bootstrap.servers": address})
-    for future in admin.create_topics([NewTopic(TOPIC, SHARDS, 1)]).values():
+    for future in admin.create_topics([NewTopic(topic, SHARDS, 1)]).values():
         future.result(60)
     producer = Producer({"bootstrap.servers": address})
     flat = table.combine_chunks()
@@ -73,7 +74,7 @@ def send(address: str, table: pa.Table, place: Path) -> int:
         while data:
             size = min(len(data), 64 << 10)
             RecordContainer(data[:size])
-            producer.produce(TOPIC, data[:size], key=shard.to_bytes(8, "big"), partition=shard)
+            producer.produce(topic, data[:size], key=shard.to_bytes(8, "big"), partition=shard)
             sent += 1
             data = data[size:]
     assert producer.flush(60) == 0
@@ -163,3 +164,17 @@ def test_what_is_sent_is_read(broker: str, tmp_path: Path) -> None:
     columns = {name: flat[name].chunk(0) for name in ("_metric_", "tags")}
     assert found["_hash"].to_pylist() == partition_hashes(columns, Schemas.built_in()["gauge"]).to_pylist()
     assert set(found["partition"].to_pylist()) <= set(range(SHARDS))
+
+
+def test_a_topic_is_read_as_a_path(broker: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    table = samples()
+    sent = send(broker, table, tmp_path, "path")
+    topic = f"kafka://{broker}/path"
+    found = sawlog.read(topic, provenance=True).sort_by("timestamp")
+    assert found["timestamp"].to_pylist() == table["timestamp"].to_pylist()
+    assert found["value"].to_pylist() == table["value"].to_pylist()
+    assert len(found["_file"].unique()) == sent
+    assert main(["verify", topic]) == 0
+    capfd.readouterr()
+    assert main(["cat", topic, "--columns", "value", "--json"]) == 0
+    assert len(capfd.readouterr().out.splitlines()) == ROWS
