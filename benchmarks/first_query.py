@@ -1,10 +1,14 @@
 """How long a fresh Spark session takes to answer, after its JVM is up: a first count, later ones, and a new worker.
 
+The first count in parts: `load` ends with a schema, `plan` with a physical plan, `run` with the answer; and the
+processor time of the JVM and of the Python processes that it has started.
+
 python -m benchmarks.first_query SIDE PATH    one session, its seconds as JSON
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import statistics
@@ -13,6 +17,7 @@ import sys
 import time
 from collections.abc import Iterator
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -64,21 +69,54 @@ def measure(settings: Settings) -> dict[str, float]:
 
 
 def one_session(side: str, path: Path) -> dict[str, float]:
-    """A first count, and the median of later ones."""
+    """A first count and its parts, and the median of later ones."""
     from sawlog.spark.jar import spark_jar
 
     os.environ["PYSPARK_PYTHON"] = sys.executable
     format, settings = SIDES[side]
     spark = started({"spark.jars": spark_jar(), **settings})
-    frame = spark.read.format(format)
+    reader = spark.read.format(format)
     place = f"{path}.parquet" if format == "parquet" else str(path)
-    seconds = []
-    for _ in range(1 + COUNTS):
+    jvm = spark._jvm.java.lang.ProcessHandle.current().pid()
+    before, marks = processor(jvm), [time.perf_counter()]
+    frame = reader.load(place).groupBy().count()
+    marks.append(time.perf_counter())
+    frame._jdf.queryExecution().executedPlan()
+    marks.append(time.perf_counter())
+    frame.collect()
+    marks.append(time.perf_counter())
+    used = [after - begun for begun, after in zip(before, processor(jvm), strict=True)]
+    later = []
+    for _ in range(COUNTS):
         begin = time.perf_counter()
-        frame.load(place).count()
-        seconds.append(time.perf_counter() - begin)
+        reader.load(place).count()
+        later.append(time.perf_counter() - begin)
     spark.stop()
-    return {"first": seconds[0], "later": statistics.median(seconds[1:])}
+    parts = [after - begun for begun, after in pairwise(marks)]
+    return {
+        "first": marks[-1] - marks[0],
+        **dict(zip(("load", "plan", "run"), parts, strict=True)),
+        **dict(zip(("processor of the JVM", "processor of Python"), used, strict=True)),
+        "later": statistics.median(later),
+    }
+
+
+def processor(jvm: int) -> tuple[float, float]:
+    """Seconds of a processor that a JVM has used, and the processes below it: Linux only."""
+    ticks = os.sysconf("SC_CLK_TCK")
+    parents: dict[int, int] = {}
+    own: dict[int, float] = {}
+    ended: dict[int, float] = {}
+    for status in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):  # it has ended meanwhile
+            fields = [int(field) for field in status.read_text().rpartition(")")[2].split()[1:15]]
+            number = int(status.parent.name)
+            parents[number], own[number], ended[number] = fields[0], sum(fields[10:12]), sum(fields[12:14])
+
+    def below(parent: int) -> float:
+        return ended[parent] + sum(own[one] + below(one) for one, above in parents.items() if above == parent)
+
+    return own[jvm] / ticks, below(jvm) / ticks
 
 
 def started(settings: dict[str, str]) -> Any:
