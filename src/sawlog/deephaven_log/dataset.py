@@ -46,6 +46,8 @@ DEFAULT_PARTITION_COLUMN = "Date"
 HEADER = "header"
 LAYOUT = "layout"
 """What an index is asked of a log; what of one that was read whole: where its last DELETE_PARTITION ends, and cuts."""
+_STRETCH_NUMBERS = 4
+"""That are noted of a stretch: after which byte it was to begin, where it does and ends, the last DELETE_PARTITION."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -404,13 +406,11 @@ class DeephavenLogContents(Contents):
                 return replace(indexed, cuts=apart(indexed.cuts, distance) if distance is not None else ())
         if distance is None:
             return None
-        found: list[list[int]] = []
-        for target in range(header.size, log.file.size, distance):
-            answer = self.scan.storage.known(log.file, f"{LAYOUT} {target} {distance}")
-            if not answer or (found and unpacked(answer)[0] != found[-1][1]):
-                return None
-            found.append(unpacked(answer))
-        return Layout(sorted({begin for begin, _, _ in found[1:]}), max(live_from for _, _, live_from in found))
+        found = unpacked(self.scan.storage.known(log.file, f"{LAYOUT} {distance}") or b"")
+        firsts, begins, ends, lives = (found[place::_STRETCH_NUMBERS] for place in range(_STRETCH_NUMBERS))
+        if firsts != list(range(header.size, log.file.size, distance)) or begins[1:] != ends[:-1]:
+            return None
+        return Layout(sorted(set(begins[1:])), max(lives))
 
     def _indexed_layout(self, log: Log) -> Layout | None:
         answer = self.scan.storage.known(log.file, LAYOUT)
@@ -437,8 +437,7 @@ class DeephavenLogContents(Contents):
         found = walk_stretch(file, header, self.scan, begin, min(max(begin, last), file.size), file.size)
         if found is not None:
             layout, end = found
-            question = f"{LAYOUT} {first} {last - first}"
-            self.scan.storage.note(file, question, packed([begin, end, layout.live_from]))
+            self.scan.storage.note(file, f"{LAYOUT} {last - first}", packed([first, begin, end, layout.live_from]))
 
     def _resync_cuts(self, log: Log, header: Header, task_bytes: int) -> Iterator[int]:
         target = header.size + task_bytes

@@ -193,13 +193,16 @@ class Look:
 
 def _informed(dataset: Dataset, looked: Iterable[list[tuple[File, Mapping[str, bytes]]]]) -> Dataset:
     """A dataset that is planned by what tasks have found, as by an index."""
-    found: dict[File, dict[str, bytes]] = {}
+    found: dict[File, dict[str, list[bytes]]] = {}
     for file, answers in itertools.chain.from_iterable(looked):
-        found.setdefault(file, {}).update(answers)
+        for question, answer in answers.items():  # of several parts of a file, one after the other
+            found.setdefault(file, {}).setdefault(question, []).append(answer)
     storage = dataset.scan.storage
     index = storage.index if isinstance(storage.index, Index) else Index()
     rest = index.of_files(file for file in dataset.files if file not in found)
-    facts = Index.of({file: Facts(answers) for file, answers in found.items()})
+    facts = Index.of(
+        {file: Facts({question: b"".join(parts) for question, parts in one.items()}) for file, one in found.items()}
+    )
     storage = replace(storage, index=Index.joined([rest, facts], index.options))
     scan = replace(dataset.scan, storage=storage)
     return Dataset(dataset.contents.with_scan(scan), scan)
