@@ -255,6 +255,17 @@ def test_only_partitions_with_a_long_log_are_looked_into(root: str, huge: int) -
     assert sorted(called(*reading)) == [-1, *range(DELETED, HUGE)]
 
 
+def test_a_log_that_is_gone_when_tasks_look_is_left_to_its_readers(root: str, huge: int) -> None:
+    options = {"path": root, "format": "deephaven_log", "task_bytes": str(huge // 2)}
+    schema = read_schema(options, None).json()
+    asked = {"options": options, "full": schema, "sides": [{"wanted": schema, "filters": []}], "parallelism": 2}
+    _, function, *parts = Conversation().answer("plan", asked)
+    (path,) = fsspec.filesystem("memory").find(f"/{root[9:]}")
+    fsspec.filesystem("memory").rm(path)
+    assert [CPickleSerializer().loads(found) for found in called(function, parts)] == [[]] * len(parts)
+    fsspec.filesystem("memory").pipe_file(path, b"")
+
+
 def test_a_task_looks_where_containers_begin(root: str) -> None:
     sawlog.write(gauges(150_000), f"{root}/1.container", format="filodb_record", **SAMPLES["filodb_record"][2])
     looks, tasks, reading = planned_by_the_jar({"path": root, "format": "filodb_record", "task_bytes": "2000000"})

@@ -6,6 +6,7 @@ Spark starts the process with the module `pyspark_sawlog`, whose `main` is this 
 from __future__ import annotations
 
 import base64
+import contextlib
 import datetime as dt
 import io
 import itertools
@@ -185,10 +186,12 @@ class Look:
         part: Contents = pickled.loads(next(partition).column(0)[0].as_py())
         notebook = Notebook()
         part = part.with_scan(replace(part.scan, storage=replace(part.scan.storage, index=notebook)))
-        part.survey(part.request(part.scan))
-        part.scan.storage.confirm()
-        found = pickled.dumps([(file, notebook.of(file)) for file in part.files])
-        yield pa.record_batch({"found": array_of([found], pa.binary())})
+        found = []
+        with contextlib.suppress(FileNotFoundError):  # whether that may be is its reader's to say
+            part.survey(part.request(part.scan))
+            part.scan.storage.confirm()
+            found = [(file, notebook.of(file)) for file in part.files]
+        yield pa.record_batch({"found": array_of([pickled.dumps(found)], pa.binary())})
 
 
 def _informed(dataset: Dataset, looked: Iterable[list[tuple[File, Mapping[str, bytes]]]]) -> Dataset:
