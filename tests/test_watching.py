@@ -241,7 +241,8 @@ def test_sql(tmp_path: Path) -> None:
     assert (done.returncode, len(done.stdout.splitlines()), done.stderr.count("damaged bytes")) == (0, 1, 1), done
 
 
-@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+@pytest.mark.spread(3)
+@pytest.mark.parametrize("shell", ["zsh", "bash", "fish"])
 def test_shells_complete_names(shell: str) -> None:
     def answer(*words: str) -> str:
         """What the shell is given."""

@@ -79,6 +79,7 @@ def window(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> i
     return int(request.param)
 
 
+@pytest.mark.spread(3)
 @pytest.mark.parametrize("rows", [1, 100])
 def test_every_cut_and_every_changed_byte(rows: int) -> None:
     for at in range(len(DATA)):
@@ -86,6 +87,7 @@ def test_every_cut_and_every_changed_byte(rows: int) -> None:
         agrees(DATA[:at] + bytes([DATA[at] ^ 0x41]) + DATA[at + 1 :], rows=rows)
 
 
+@pytest.mark.spread(3)
 def test_mutated_files() -> None:
     rng = random.Random(3)
     for _ in range(100):

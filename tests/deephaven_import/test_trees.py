@@ -245,6 +245,7 @@ def test_rows_that_come_late_are_added_once(spark: None, imported: Path, logs: L
     assert not list(imported.glob("Systems/**/.*"))
 
 
+@pytest.mark.spread(2)
 @pytest.mark.parametrize("deleted", [True, False])
 def test_deletions_carry_over(spark: None, imported: Path, logs: Logs, deleted: bool) -> None:
     """vm1 is deleted after it was merged; vm2, whose rows are in the same locations, stays."""

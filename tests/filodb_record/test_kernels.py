@@ -37,9 +37,11 @@ def narrow(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sawlog.filodb_record.layer.BATCH_ROWS", 9)
 
 
-def test_damage_at_many_places() -> None:
-    rng = random.Random(1)
-    for at in range(rng.randrange(50), len(DATA), 257 * PACE):
+@pytest.mark.spread(4)
+@pytest.mark.parametrize("first", range(4))
+def test_damage_at_many_places(first: int) -> None:
+    rng = random.Random(1 + first)
+    for at in range(rng.randrange(50) + 257 * first, len(DATA), 257 * 4 * PACE):
         in_every_view(DATA[:at] + bytes([DATA[at] ^ rng.randrange(1, 256)]) + DATA[at + 1 :])
         in_every_view(DATA[:at])
         in_every_view(DATA[:at] + rng.randbytes(7) + DATA[at:])

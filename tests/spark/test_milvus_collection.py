@@ -168,6 +168,7 @@ def test_compact_keeps_every_row(spark: SparkSession, tree: tuple[Path, list[int
         compact(spark, str(root), str(target))
 
 
+@pytest.mark.nightly
 def test_compact_golden_collection_with_metadata(spark: SparkSession, tmp_path: Path) -> None:
     from sawlog.milvus_binlog.spark import compact
 
@@ -179,6 +180,7 @@ def test_compact_golden_collection_with_metadata(spark: SparkSession, tmp_path: 
     assert done.files_after == len([path for path in (tmp_path / "out").rglob("*") if path.is_file()])
 
 
+@pytest.mark.nightly
 def test_compact_into_a_backup_keeps_names(spark: SparkSession, tmp_path: Path) -> None:
     """Names with dots, and names that differ only in case, which Spark would take for other things."""
     from sawlog.milvus_binlog.spark import compact

@@ -313,6 +313,7 @@ def allowed(request: pytest.FixtureRequest, spark: SparkSession) -> Iterator[boo
     spark.conf.unset(PUSHDOWN)
 
 
+@pytest.mark.spread(2)
 def test_pushdown_reads_less(
     spark: SparkSession, pyspark_version: tuple[int, int], database: Path, allowed: bool, with_jar: bool
 ) -> None:
@@ -326,6 +327,7 @@ def test_pushdown_reads_less(
     assert (some.rdd.getNumPartitions() < everything.rdd.getNumPartitions()) == pruned
 
 
+@pytest.mark.spread(2)
 def test_a_data_frame_can_be_filtered_in_two_ways(spark: SparkSession, database: Path, allowed: bool) -> None:
     frame = spark.read.format("sawlog").options(provenance="true", task_bytes="32768").load(str(database))
     head, tail = frame.where("_offset < 50000"), frame.where("_offset >= 50000")

@@ -53,6 +53,7 @@ def test_nothing_is_found_where_nothing_is_wrong(
     assert int(tried[1]) > 10
 
 
+@pytest.mark.spread(3)
 @pytest.mark.parametrize(
     ("fault", "found"),
     [
@@ -92,6 +93,7 @@ def test_causes_are_told_apart_and_the_smallest_input_is_kept(tmp_path: Path) ->
     assert (kept / "a.toy").stat().st_size == min(sizes)
 
 
+@pytest.mark.spread(2)
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_totals_are_told_as_it_goes_and_when_it_is_stopped(number: signal.Signals, tmp_path: Path) -> None:
     command = [sys.executable, "-m", "sawlog.testing.fuzz", NAME, "--minutes", "60", "--every", "0.01", "--jobs", "1"]
