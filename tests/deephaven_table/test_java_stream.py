@@ -378,6 +378,7 @@ def test_types_that_cannot_be_grouped() -> None:
             grouping_bytes(kind, [], "C")
 
 
+@pytest.mark.spread(2)
 @pytest.mark.parametrize("kind", [ColumnType.INT, ColumnType.STRING])
 def test_memory_follows_the_bytes(kind: ColumnType) -> None:
     """Groups are kept as columns: 18 MB of them once took 484 MiB."""

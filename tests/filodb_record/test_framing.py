@@ -114,6 +114,7 @@ def looked_at(path: Path, data: bytes) -> int:
     return int(walk.framing.looked)
 
 
+@pytest.mark.spread(3)
 @pytest.mark.parametrize(
     "one",
     [

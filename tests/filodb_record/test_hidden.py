@@ -131,6 +131,7 @@ def hiding(parts: Sequence[bytes], first: int, last: int) -> bytes:
     return b"".join(changed)
 
 
+@pytest.mark.spread(4)
 @pytest.mark.parametrize("view", ["rows", "frames", "partkeys"])
 @pytest.mark.parametrize(("name", "first", "last"), [(name, 1, 4) for name in FILES] + [("trimmed", 0, 8)])
 def test_every_verb_meets_hidden_containers(name: str, first: int, last: int, view: str) -> None:

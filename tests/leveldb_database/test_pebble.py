@@ -104,6 +104,7 @@ def test_a_damaged_block_of_values_costs_its_entries(tmp_path: Path) -> None:
 TRAILER = 5
 
 
+@pytest.mark.spread(3)
 @pytest.mark.parametrize("way", ["checksum", "snappy", "zstd"])
 @pytest.mark.parametrize("name", ["15-at", "19-at", "24-cockroach"])
 def test_every_block_of_values_is_a_unit(name: str, way: str, tmp_path: Path) -> None:

@@ -43,6 +43,7 @@ def judged(data: bytes, *laws: object) -> Outcome:
     return check(Sample("bounds", FORMAT, data, "a.sst", repaired="rows"), laws=(any_fragments, same_counts, *laws))
 
 
+@pytest.mark.spread(2)
 @pytest.mark.parametrize(
     ("old", "new"),
     [

@@ -467,6 +467,7 @@ def test_protobuf_reader_never_breaks(data: bytes, kind: type[Message]) -> None:
         assert list(everything(kind(data)))
 
 
+@pytest.mark.nightly
 def test_remote_root(s3: dict[str, Any], tmp_path: Path) -> None:
     import fsspec
 

@@ -271,6 +271,7 @@ def test_missing_field_files(tree: Path, field: str) -> None:
     assert [file.path.endswith("insert_log/1/2/2000") for file in report.files if file.damaged] == [True]
 
 
+@pytest.mark.spread(2)
 @pytest.mark.parametrize("field", [0, 1, 100, 101])
 def test_a_batch_that_lacks_a_file_is_left_out_of_the_repaired_collection(tree: Path, field: int) -> None:
     min(tree.glob(f"insert_log/1/2/2000/{field}/*"), key=lambda file: int(file.name)).unlink()

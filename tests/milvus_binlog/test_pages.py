@@ -92,6 +92,7 @@ def test_a_page_that_a_codec_refuses_costs_its_rows_only(
     assert_lost_by_unit(tmp_path / "log", FORMAT, broken, units)
 
 
+@pytest.mark.spread(6)
 @pytest.mark.parametrize("codec", CODECS)
 @pytest.mark.parametrize(
     ("values", "type"),

@@ -202,6 +202,7 @@ def test_quarantine_under_load(spark: SparkSession, tmp_path: Path) -> None:
     assert spans(found) == spans(damage)
 
 
+@pytest.mark.nightly
 def test_damage_that_is_skipped_is_counted(spark: SparkSession, logger: Logger, tmp_path: Path) -> None:
     path = write(tmp_path, on_damage="skip")
     logger.write(ticks(0, 400))
