@@ -177,6 +177,7 @@ def commands(run: Run, path: Path) -> list[tuple[str, bool]]:
     return [(one, intact) for one in printed]
 
 
+@pytest.mark.spread(6)
 @NO_WARNINGS
 @pytest.mark.parametrize("sample", law_samples())
 def test_every_command_of_a_listing_works(tmp_path: Path, run: Run, sample: Any) -> None:
@@ -194,6 +195,7 @@ FOLDERS = sorted(
 )
 
 
+@pytest.mark.spread(4)
 @NO_WARNINGS
 @pytest.mark.parametrize("folder", [path for path in FOLDERS if path.is_dir()], ids=lambda path: path.name)
 def test_every_command_of_a_listing_of_a_real_folder_works(folder: Path, run: Run) -> None:

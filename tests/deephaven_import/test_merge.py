@@ -73,6 +73,7 @@ def test_groups_are_spread_and_rows_stay_in_order(db: Path, monkeypatch: pytest.
     assert not [path for path in db.rglob(".*") if path.name != ".sawlog.lock"]
 
 
+@pytest.mark.spread(3)
 @pytest.mark.parametrize("pieces", [False, True])
 @pytest.mark.parametrize("sort", [[], ["N"], ["Sym", "Px"]])
 def test_without_groups_rows_are_cut_by_their_order(

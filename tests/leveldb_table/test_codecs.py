@@ -40,6 +40,7 @@ def table(directory: Path, codec: str, dictionary: str) -> Path:
     return file
 
 
+@pytest.mark.spread(4)
 @pytest.mark.parametrize(("codec", "dictionary"), CASES)
 def test_blocks_of_every_codec_are_read(codec: str, dictionary: str, tmp_path: Path) -> None:
     file = table(tmp_path / "db", codec, dictionary)

@@ -50,7 +50,7 @@ def a_checkpoint_that_began_before(root: Path, number: int) -> None:
     log_other(root / "logs", f"w{number}")
 
 
-@pytest.mark.spread(2)
+@pytest.mark.spread(5)
 @pytest.mark.parametrize(
     "happens",
     [another_table, a_table_that_vanishes, another_format, other_partitions, a_checkpoint_that_began_before],

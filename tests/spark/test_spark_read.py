@@ -381,6 +381,7 @@ def test_streams_are_refused_where_pyspark_is_too_old(monkeypatch: pytest.Monkey
         reader.initialOffset()
 
 
+@pytest.mark.nightly
 def test_both_sides_of_a_join_see_the_same_files(
     spark: SparkSession, tmp_path: Path, pyspark_version: tuple[int, int], with_jar: bool
 ) -> None:

@@ -215,6 +215,7 @@ def test_directories_of_partitions(spark: SparkSession, tmp_path: Path) -> None:
     assert listing(tmp_path) == ["ours", "theirs"]
 
 
+@pytest.mark.nightly
 def test_on_an_object_store(spark: SparkSession, s3: dict[str, Any]) -> None:
     kwargs = str(s3["client_kwargs"]).replace("'", '"')
     options = {"storage.key": "k", "storage.secret": "s", "storage.client_kwargs": kwargs}

@@ -62,7 +62,7 @@ def test_a_format_without_faults_keeps_all_laws(name: str) -> None:
     law(name)
 
 
-@pytest.mark.spread(2)
+@pytest.mark.spread(4)
 @pytest.mark.parametrize(
     ("fault", "broken", "said"),
     [
