@@ -144,7 +144,7 @@ def note(events: Any, state: Any, kind: Any, offset: Any, length: Any, one: Any,
 
 @inlined
 def blame(state: Any, kind: Any, one: Any, two: Any) -> None:
-    """Say what is wrong, for the event that will tell of it."""
+    """Say what is wrong, for the event that will report it."""
     state.kind = kind
     state.one = one
     state.two = two

@@ -66,11 +66,11 @@ _TORN = {
 def meanings_of(selection: Selection) -> Any:
     """What each schema ID means to the kernel."""
     raw = len(selection.layouts)
-    meanings = np.full(1 << 16, raw if selection.raw else s.UNKNOWN, np.int16)
-    meanings[list(selection.known)] = s.NOT_WANTED if selection.chosen else s.UNEXPECTED
+    schema_index = np.full(1 << 16, raw if selection.raw else s.UNKNOWN, np.int16)
+    schema_index[list(selection.known)] = s.NOT_WANTED if selection.chosen else s.UNEXPECTED
     for number, one in enumerate(selection.layouts):
-        meanings[one.schema_id or 0] = number
-    return meanings
+        schema_index[one.schema_id or 0] = number
+    return schema_index
 
 
 def schema_table(layouts: Sequence[RecordSchema | None], *, plain: bool) -> Any:
@@ -116,7 +116,7 @@ class Walk(ChainWalk):
         schema: The columns to deliver.
         findings: Receives damage, rows and bytes.
         layouts: The layouts that records can have; None for those of unknown schemas, which are only bytes.
-        meanings: What each schema ID means to the kernel.
+        schema_index: What each schema ID means to the kernel.
         bounds: Where each value begins, and the last one ends, where the bytes are those of a column of values.
     """
 
@@ -133,7 +133,7 @@ class Walk(ChainWalk):
         schema: pa.Schema,
         findings: Findings,
         layouts: Sequence[RecordSchema | None],
-        meanings: Any,
+        schema_index: Any,
         *,
         bounds: Any = None,
     ) -> None:
@@ -169,10 +169,10 @@ class Walk(ChainWalk):
         if bounds is None:
             # Containers begin in these words, and records with their lower halves as schema IDs.
             doubted = [word & layout.MAX_SCHEMA_ID for word in {PLAIN_WORD, flagged}]
-            meanings[doubted] = s.DOUBTED - meanings[doubted]
+            schema_index[doubted] = s.DOUBTED - schema_index[doubted]
         self.rules = s.Rules(
             plain,
-            meanings,
+            schema_index,
             schemas,
             options.container_size is not None,
             np.int64(flagged),

@@ -306,7 +306,7 @@ def _search(window: Any, pos: Any, state: Any, rules: Any) -> Any:
 
 
 @inlined
-def _lose(state: Any, rules: Any, kind: Any, one: Any, two: Any, following: Any) -> Any:
+def _bad_entry(state: Any, rules: Any, kind: Any, one: Any, two: Any, following: Any) -> Any:
     """A bad entry: search for the next good one, once there is room for the running sums."""
     if len(rules.totals) < 2:
         state.sums_wanted = 1
@@ -342,13 +342,13 @@ def judge(window: Any, pos: Any, state: Any, rules: Any) -> Any:
     length = load_big_u32(data, pos)
     total = _SIZE + length
     if length == _ZERO:
-        lost = _lose(state, rules, _UNUSED, _NOUGHT, _NOUGHT, _NONE)
+        lost = _bad_entry(state, rules, _UNUSED, _NOUGHT, _NOUGHT, _NONE)
         state.zeros_go_on = 1
         return lost
     if length < _MIN or length > rules.longest or (total > window.size - at and not last):
-        return _lose(state, rules, _BAD_SIZE, _signed(length), np.int64(_MIN), _NONE)
+        return _bad_entry(state, rules, _BAD_SIZE, _signed(length), np.int64(_MIN), _NONE)
     if total > left and last:
-        lost = _lose(state, rules, _BAD_SIZE, np.int64(length), np.int64(_MIN), _NONE)
+        lost = _bad_entry(state, rules, _BAD_SIZE, np.int64(length), np.int64(_MIN), _NONE)
         state.cut_off = 1
         return lost
     # What is deleted hangs on records: they are verified even where rows are not, by who looks for nothing else.
@@ -362,12 +362,12 @@ def judge(window: Any, pos: Any, state: Any, rules: Any) -> Any:
         found = np.int64(load_big_u32(data, pos + covered))
         state.suspected = total
         state.suspected_flags = data[pos + _FLAGS]
-        return _lose(state, rules, _MISMATCH, expected, found, np.int64(at + total))
+        return _bad_entry(state, rules, _MISMATCH, expected, found, np.int64(at + total))
     if total > left:
-        return _lose(state, rules, _BAD_SIZE, _signed(length), np.int64(_MIN), _NONE)
+        return _bad_entry(state, rules, _BAD_SIZE, _signed(length), np.int64(_MIN), _NONE)
     flags = np.uint64(data[pos + _FLAGS])
     if flags > _KNOWN_FLAGS and not rules.vouched:
-        return _lose(state, rules, _BAD_FLAGS, np.int64(flags), _NOUGHT, _NONE)
+        return _bad_entry(state, rules, _BAD_FLAGS, np.int64(flags), _NOUGHT, _NONE)
     if flags > _RECORD and rules.strict:
         blame(state, _UNKNOWN_FLAGS if rules.vouched else _BAD_FLAGS, np.int64(flags), _NOUGHT)
         return DAMAGED, total

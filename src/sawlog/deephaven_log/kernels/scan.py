@@ -101,7 +101,7 @@ def _list(entries: Any, state: Any, at: Any, size: Any, role: Any, mismatch: Any
 
 
 @always_inlined
-def meet_entry(window: Any, pos: Any, size: Any, state: Any, out: Any, rules: Any) -> Any:
+def gather(window: Any, pos: Any, size: Any, state: Any, out: Any, rules: Any) -> Any:
     """List an entry; or note where deletions end, and stop where a cut may be. See `sawlog.chain`."""
     at = np.int64(window.base + pos)
     total = np.int64(size)
@@ -120,7 +120,7 @@ def meet_entry(window: Any, pos: Any, size: Any, state: Any, out: Any, rules: An
 
 
 @always_inlined
-def meet_damage(window: Any, start: Any, length: Any, state: Any, out: Any, rules: Any) -> Any:
+def on_damage(window: Any, start: Any, length: Any, state: Any, out: Any, rules: Any) -> Any:
     """Write damage down; and list the entry that it is, if only its digest is wrong. See `sawlog.chain`."""
     outcome = note_damage(window, start, length, state, out, rules)
     total = np.int64(length)
@@ -136,7 +136,7 @@ def walk_entries(window: Window, state: Annotated[Any, Record(STATE)], out: Out,
     Without room for a list, it ends at the first entry at or past the target that begins a set. What a reader makes
     of such an entry and of all that follow does not depend on what came before, so that a fragment may begin there.
     """
-    return walk_chain(pass_rows, judge, meet_entry, meet_damage, window, state, out, rules)
+    return walk_chain(pass_rows, judge, gather, on_damage, window, state, out, rules)
 
 
 @kernel

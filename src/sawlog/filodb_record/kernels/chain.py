@@ -24,7 +24,7 @@ from sawlog.chain.layout import loader
 from sawlog.filodb_record import judge as header
 from sawlog.filodb_record import layout
 from sawlog.filodb_record.kernels import state as s
-from sawlog.filodb_record.kernels.records import Out, ask_ahead, judge_record, lose_bytes, take_records
+from sawlog.filodb_record.kernels.records import Out, ask_ahead, judge_record, on_damage, take_records
 from sawlog.filodb_record.layout import Kind
 from sawlog.kernels.jit import always_inlined, inlined, kernel
 from sawlog.kernels.signature import Array, Bool, Bytes, Int64, OutInt64s, OutUInt64s, Record, UInt32s, UInt64, UInt64s
@@ -239,13 +239,13 @@ def gather_records(window: Any, pos: Any, size: Any, state: Any, out: Any, rules
 @kernel
 def read_records(window: Window, state: Annotated[Any, Record(s.STATE)], out: Out, rules: s.Rules) -> Int64:
     """Read records: MORE, FULL or END, see `sawlog.chain.kernels.walk_chain`."""
-    return walk_chain(take_records, judge, gather_records, lose_bytes, window, state, out, rules)
+    return walk_chain(take_records, judge, gather_records, on_damage, window, state, out, rules)
 
 
 @kernel
 def read_values(window: Window, state: Annotated[Any, Record(s.STATE)], out: Out, rules: s.Rules) -> Int64:
     """As `read_records`, of a column of values."""
-    return walk_chain(take_records, _judge_value, gather_records, lose_bytes, window, state, out, rules)
+    return walk_chain(take_records, _judge_value, gather_records, on_damage, window, state, out, rules)
 
 
 @always_inlined
@@ -289,18 +289,18 @@ def _gather_container(window: Any, pos: Any, size: Any, state: Any, out: Any, ru
 
 
 @always_inlined
-def _lose_container(window: Any, start: Any, length: Any, state: Any, out: Any, rules: Any) -> Any:
+def _on_damage(window: Any, start: Any, length: Any, state: Any, out: Any, rules: Any) -> Any:
     """Note damage. With a record that cannot be read ends what can be known of its container."""
     if state.kind == _BAD_RECORD_LENGTH and state.ending == 0:
         _take_container(state, out)
         state.counted = -1
-    return lose_bytes(window, start, length, state, out, rules)
+    return on_damage(window, start, length, state, out, rules)
 
 
 @kernel
 def read_containers(window: Window, state: Annotated[Any, Record(s.STATE)], out: Containers, rules: s.Rules) -> Int64:
     """Read containers, and count their records: MORE, FULL or END, see `sawlog.chain.kernels.walk_chain`."""
-    return walk_chain(_count, judge, _gather_container, _lose_container, window, state, out, rules)
+    return walk_chain(_count, judge, _gather_container, _on_damage, window, state, out, rules)
 
 
 @kernel

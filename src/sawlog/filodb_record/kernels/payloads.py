@@ -120,7 +120,7 @@ def combine_hashes(
 
     Args:
         which: uint8 per row, number of its layout.
-        places: int64[layouts, columns], where the hashes of each hashed column stand in the scratch; -1: no more.
+        places: int64[layouts, columns], where the hashes of each hashed column are in the scratch; -1: no more.
         scratch: uint32, hashes of payloads.
         hashes: uint64 per row, updated.
     """

@@ -80,7 +80,7 @@ def _condemn(data: Any, pos: Any, left: Any, state: Any, rules: Any) -> Any:
         return TORN, left
     if not outside and not rules.plain and left >= _WITH_ID:
         schema_id = _load_id(data, pos)
-        meaning = _sure(np.int64(rules.meanings[schema_id]))
+        meaning = _sure(np.int64(rules.schema_index[schema_id]))
         if length >= _WITH_ID - _LENGTH and meaning in (s.UNKNOWN, s.UNEXPECTED):
             blame(state, _UNKNOWN_SCHEMA if meaning == s.UNKNOWN else _UNEXPECTED_SCHEMA, schema_id, 0)
             return DAMAGED, min((length + _LENGTH + _ROUND) & ~_ROUND, left)
@@ -96,7 +96,7 @@ def _number_of(data: Any, pos: Any, total: Any, rules: Any, sure: Any) -> Any:
     """
     number: Any = np.int64(0)
     if not rules.plain:
-        number = np.int64(rules.meanings[_load_id(data, pos)])
+        number = np.int64(rules.schema_index[_load_id(data, pos)])
         if sure:
             number = _sure(number)
     elif not sure and _begins_like_header(data, pos, rules):
@@ -188,7 +188,7 @@ def locate(window: Any, pos: Any, state: Any, out: Any, rules: Any) -> Any:
 
 @inlined
 def _gather(window: Any, first: Any, count: Any, state: Any, out: Any, rules: Any) -> Any:
-    """Gather a block of records, those of one schema at a time, in whatever order the schemas stand."""
+    """Gather a block of records, those of one schema at a time, in whatever order the schemas come."""
     failures = 0
     done = 0
     row = np.uint64(first)
@@ -276,7 +276,7 @@ def _take_fixed(window: Any, pos: Any, state: Any, out: Any, rules: Any) -> Any:
         size = (total + _ROUND) & ~_ROUND
         if size > limit - pos or total < smallest or total > largest:
             break
-        if rules.meanings[_load_id(data, pos)] != 0:
+        if rules.schema_index[_load_id(data, pos)] != 0:
             break
         ask_ahead(data, pos, size)
         starts[row] = base + pos
@@ -316,7 +316,7 @@ def take_records(window: Any, pos: Any, state: Any, out: Any, rules: Any) -> Any
 
 
 @always_inlined
-def lose_bytes(window: Any, start: Any, length: Any, state: Any, out: Any, rules: Any) -> Any:
+def on_damage(window: Any, start: Any, length: Any, state: Any, out: Any, rules: Any) -> Any:
     """Note damage, of a container or of a record."""
     note(out.events, state, state.kind, start, length, state.one, state.two)
     return TAKEN

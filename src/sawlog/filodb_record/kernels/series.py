@@ -1,4 +1,4 @@
-"""Telling series apart by the bytes of their partition columns, before anything of them is decoded.
+"""Distinguishing series by the bytes of their partition columns, before anything of them is decoded.
 
 Records are read as `sawlog.filodb_record.kernels.chain` reads them; only rows of series that are new are kept.
 """
@@ -11,7 +11,7 @@ import numpy as np
 
 from sawlog.chain.kernels import FULL, Window, record_type, walk_chain
 from sawlog.filodb_record.kernels.chain import gather_records, judge
-from sawlog.filodb_record.kernels.records import Out, lose_bytes, take_records
+from sawlog.filodb_record.kernels.records import Out, on_damage, take_records
 from sawlog.filodb_record.kernels.state import STATE, Rules
 from sawlog.kernels.jit import always_inlined, inlined, kernel
 from sawlog.kernels.memory import copy_bytes, load_u32, load_u64, prefetch, same_bytes, store_u32, store_u64
@@ -19,7 +19,7 @@ from sawlog.kernels.signature import Array, Bytes, Int64, OutBytes, OutInt64s, R
 from sawlog.kernels.xxh32 import xxh32
 
 TABLE = record_type(
-    "row",  # the next row to be looked up; the rows that are kept stand in front of it
+    "row",  # the next row to be looked up; the rows that are kept come before it
     "kept",
     "series",  # in the table
     "used",  # bytes of their keys
@@ -29,7 +29,7 @@ TABLE = record_type(
 FIXED = record_type("place", "width")
 """The place of a fixed-width column in the arena, and bytes of a value."""
 PAYLOADS = record_type("positions", "lengths")
-"""Where the positions and the lengths of a column's payloads stand in the scratch."""
+"""Where the positions and the lengths of a column's payloads are in the scratch."""
 
 NEEDS_ROOM = 3
 """The table must grow; an outcome besides those with which walks end."""
@@ -286,7 +286,7 @@ def read_series(
             first = state.rows
             before = state.payload_bytes
             state.max_rows = min(first + CHUNK, room)
-            progress.status = walk_chain(take_records, judge, gather_records, lose_bytes, window, state, out, rules)
+            progress.status = walk_chain(take_records, judge, gather_records, on_damage, window, state, out, rules)
             progress.row = first
             progress.kept = first
             state.payload_bytes = before

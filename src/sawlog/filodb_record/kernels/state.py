@@ -55,7 +55,7 @@ class Rules(NamedTuple):
 
     Attributes:
         plain: Whether records have no schema ID; then all are of schema 0.
-        meanings: int16[65536], per schema ID: the number of its schema, or UNKNOWN, UNEXPECTED or NOT_WANTED;
+        schema_index: int16[65536], per schema ID: the number of its schema, or UNKNOWN, UNEXPECTED or NOT_WANTED;
             or one that is `DOUBTED`.
         schemas: `SCHEMA` records.
         given: Whether the user has said how many bytes whole containers take.
@@ -66,7 +66,7 @@ class Rules(NamedTuple):
     """
 
     plain: Bool
-    meanings: Int16s
+    schema_index: Int16s
     schemas: Annotated[Any, Array(SCHEMA)]
     given: Bool
     flagged: Int64

@@ -1,4 +1,4 @@
-"""Merging sorted runs of entries, and telling which of them a database would answer with."""
+"""Merging sorted runs of entries, and which of them a database would answer with."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def merge_runs(entries: Entries, order: Int64s, first: Int64, middle: Int64, las
 
 @kernel
 def find_places(keys: Bytes, offsets: Int64s, first: Int64, places: OutInt64s) -> Int64:
-    """Tell which entries of a file are in their place: not before one that is.
+    """Find the entries of a file that are in their place: not before one that is.
 
     Args:
         keys: uint8; key i is `keys[offsets[i] : offsets[i + 1]]`.
@@ -124,7 +124,7 @@ def sorted_so(entries: Entries, first: Int64, last: Int64) -> Bool:
 
 @kernel
 def resolve(entries: Entries, order: Int64s, covers: Covers, fates: OutBytes) -> Bool:
-    """Tell which entries a database would answer with.
+    """Find the entries a database would answer with.
 
     Of each key that is the newest entry, unless it deletes, or a range deletion is newer. An entry that merges shows
     those before it, too, up to one that puts or deletes.

@@ -209,7 +209,7 @@ def _cut_off(window: Any, pos: Any, left: Any, header: Any, state: Any, rules: A
 
 @inlined
 def _proven(data: Any, pos: Any, left: Any, rules: Any) -> Any:
-    """Bytes of the fragment of this log, part of a record, that a checksum proves to stand at `pos`; 0 for none.
+    """Bytes of the fragment of this log, part of a record, that a checksum proves to be at `pos`; 0 for none.
 
     It ends within `left` bytes.
     """
