@@ -8,16 +8,13 @@ import graphlib
 import subprocess
 import sys
 from collections.abc import Iterator
-from functools import cache
 from importlib.metadata import entry_points
 from pathlib import Path
 
 import pytest
 
-import sawlog
 from tools import house
 
-ROOT = Path(sawlog.__file__).parent
 GROUPS = ("sawlog.formats", "sawlog.commands", "sawlog.spark")
 
 
@@ -28,57 +25,50 @@ def format_packages() -> set[str]:
     return found
 
 
-def modules() -> dict[str, Path]:
-    """All modules, by name."""
-    paths = sorted(ROOT.rglob("*.py"))
-    names = [path.relative_to(ROOT.parent).with_suffix("").as_posix().replace("/", ".") for path in paths]
-    return dict(zip((name.removesuffix(".__init__") for name in names), paths, strict=True))
-
-
-def shared_modules() -> dict[str, Path]:
+def shared_modules() -> dict[str, ast.Module]:
     """Modules that belong to no format, by name."""
     packages = format_packages()
-    return {name: path for name, path in modules().items() if path.relative_to(ROOT).parts[0] not in packages}
+    return {name: module for name, module in house.modules().items() if packages.isdisjoint(name.split(".")[1:2])}
 
 
-@cache
-def tree(path: Path) -> ast.Module:
-    """What a module contains."""
-    return ast.parse(path.read_text())
-
-
-def statements(node: ast.AST) -> Iterator[ast.AST]:
-    """All that runs some time: what functions hold, too, but not what is only for type checkers."""
-    for inner in ast.iter_child_nodes(node):
-        if not (isinstance(inner, ast.If) and "TYPE_CHECKING" in ast.unparse(inner.test)):
-            yield inner
-            yield from statements(inner)
-
-
-def imported(path: Path, *, types: bool = True) -> set[str]:
+def imported(module: ast.Module, *, types: bool = True) -> set[str]:
     """Whatever a module imports, also when it is called and, if wanted, for types."""
+    nodes = house.nodes(module)
+    only_types = [
+        range(node.body[0].lineno, (node.body[-1].end_lineno or 0) + 1)
+        for node in nodes
+        if isinstance(node, ast.If) and dotted(node.test) == "TYPE_CHECKING" and not types
+    ]
     found = set()
-    for node in ast.walk(tree(path)) if types else statements(tree(path)):
-        if isinstance(node, ast.Import):
-            found |= {one.name for one in node.names}
-        elif isinstance(node, ast.ImportFrom) and node.module:
-            assert not node.level, f"{path}: a relative import"
-            found |= {f"{node.module}.{one.name}" for one in node.names}
+    for node in nodes:
+        if isinstance(node, ast.Import | ast.ImportFrom) and not any(node.lineno in lines for lines in only_types):
+            prefix = ""
+            if isinstance(node, ast.ImportFrom):
+                assert not node.level, f"line {node.lineno}: a relative import"
+                prefix = f"{node.module}."
+            found |= {prefix + one.name for one in node.names}
     return found
 
 
 def functions() -> Iterator[tuple[str, ast.FunctionDef | ast.AsyncFunctionDef]]:
     """All functions, by the names of their modules."""
-    for name, path in modules().items():
-        for node in ast.walk(tree(path)):
+    for name, module in house.modules().items():
+        for node in house.nodes(module):
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
                 yield f"{name}.{node.name}", node
+
+
+def dotted(node: ast.AST) -> str:
+    """A name, or one of an attribute; what is no name has none."""
+    if isinstance(node, ast.Attribute):
+        return f"{dotted(node.value)}.{node.attr}"
+    return node.id if isinstance(node, ast.Name) else ""
 
 
 def is_kernel(function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
     """Whether Numba compiles it."""
     return bool(
-        {"kernel", "wide_kernel", "inlined", "always_inlined"}.intersection(map(ast.unparse, function.decorator_list))
+        {"kernel", "wide_kernel", "inlined", "always_inlined"}.intersection(map(dotted, function.decorator_list))
     )
 
 
@@ -86,8 +76,8 @@ def test_nothing_shared_imports_a_format() -> None:
     packages = {f"sawlog.{name}" for name in format_packages()}
     wrong = {
         (name, other)
-        for name, path in shared_modules().items()
-        for other in imported(path, types=name != "sawlog")  # which names them for type checkers
+        for name, module in shared_modules().items()
+        for other in imported(module, types=name != "sawlog")  # which names them for type checkers
         if any(f"{other}.".startswith(f"{package}.") for package in packages)
     }
     assert not wrong
@@ -108,10 +98,10 @@ print(*(name for name in sys.modules if name.startswith("sawlog.") and name.spli
 
 def test_nothing_imports_in_circles() -> None:
     """Neither when modules are loaded nor when functions are called: no import is late only to break a circle."""
-    known = modules()
+    known = house.modules()
     graph = {
-        name: {one if one in known else one.rpartition(".")[0] for one in imported(path, types=False)} & known.keys()
-        for name, path in known.items()
+        name: {one if one in known else one.rpartition(".")[0] for one in imported(module, types=False)} & known.keys()
+        for name, module in known.items()
     }
     # An import from `sawlog` itself imports what it offers.
     graph = {name: {one for one in others if one not in ("sawlog", name)} for name, others in graph.items()}
@@ -147,28 +137,28 @@ def decoders_called(module: ast.Module) -> Iterator[tuple[int, str]]:
     """Where a module calls a decoder itself: neither by `sawlog.guard`, nor in a function that it hands to that."""
     handed = {
         name.rpartition(".")[2]
-        for call in ast.walk(module)
-        if isinstance(call, ast.Call) and ast.unparse(call.func) in CALLERS and call.args
-        for name in (ast.unparse(call.args[0]),)
+        for call in house.nodes(module)
+        if isinstance(call, ast.Call) and dotted(call.func) in CALLERS and call.args
+        for name in (dotted(call.args[0]),)
     }
-    bodies = {one.name: one for one in ast.walk(module) if isinstance(one, ast.FunctionDef)}
+    bodies = {one.name: one for one in house.nodes(module) if isinstance(one, ast.FunctionDef)}
     while more := {
         name
         for inner in handed & bodies.keys()
         for call in ast.walk(bodies[inner])
         if isinstance(call, ast.Call)
-        for name in (ast.unparse(call.func).rpartition(".")[2],)
+        for name in (dotted(call.func).rpartition(".")[2],)
         if name in bodies and name not in handed
     }:
         handed |= more
     inside = {call for name in handed & bodies.keys() for call in ast.walk(bodies[name])}
-    for call in ast.walk(module):
+    for call in house.nodes(module):
         if (
             isinstance(call, ast.Call)
             and call not in inside
             and not all(isinstance(one, ast.Constant) for one in call.args)
         ):
-            name = ast.unparse(call.func)
+            name = dotted(call.func)
             if name in DECODERS or name.rpartition(".")[2] in DECODING:
                 yield call.lineno, name
 
@@ -177,9 +167,9 @@ def test_only_one_place_calls_decoders() -> None:
     """What they say of bytes is damage, or an error that names the file; what else they raise is a fault of sawlog."""
     found = {
         (name, *call)
-        for name, path in modules().items()
+        for name, module in house.modules().items()
         if name not in OUR_OWN_BYTES and not name.startswith("sawlog.testing")
-        for call in decoders_called(tree(path))
+        for call in decoders_called(module)
     }
     assert not found
     assert list(decoders_called(ast.parse("def f(x):\n  return json.loads(x)")))
@@ -190,10 +180,10 @@ def test_no_signal_of_ours_is_an_exception_of_python() -> None:
     """A `ValueError` may be anybody's; who waits for one of ours would take it for a word about bytes."""
     ours = {
         (name, node.name)
-        for name, path in modules().items()
-        for node in ast.walk(tree(path))
+        for name, module in house.modules().items()
+        for node in house.nodes(module)
         if isinstance(node, ast.ClassDef)
-        for bases in ([ast.unparse(base) for base in node.bases],)
+        for bases in ([dotted(base) for base in node.bases],)
         if any(base.endswith("Error") and hasattr(builtins, base) for base in bases)
         and not {"SawlogError", "InternalError"} & set(bases)
     }
@@ -226,17 +216,18 @@ def test_the_house_does_not_grow(measure: str) -> None:
 TESTS = Path(__file__).parent
 
 
-def private_names(path: Path) -> Iterator[str]:
+def private_names(module: ast.Module) -> Iterator[str]:
     """Private names of sawlog's modules, and of what they define, that a module of tests takes or sets."""
+    nodes = house.nodes(module)
     ours = {"sawlog"}
-    for node in ast.walk(tree(path)):
+    for node in nodes:
         if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "sawlog":
             ours |= {one.asname or one.name for one in node.names}
             yield from (one.name for one in node.names if is_private(one.name))
-    for node in ast.walk(tree(path)):
+    for node in nodes:
         if isinstance(node, ast.Attribute) and is_private(node.attr) and root_of(node.value) in ours:
             yield node.attr
-        elif isinstance(node, ast.Call) and len(node.args) > 1 and ast.unparse(node.func).endswith("setattr"):
+        elif isinstance(node, ast.Call) and len(node.args) > 1 and dotted(node.func).endswith("setattr"):
             name = node.args[1]
             if isinstance(name, ast.Constant) and is_private(str(name.value)) and root_of(node.args[0]) in ours:
                 yield str(name.value)
@@ -248,11 +239,12 @@ def is_private(name: str) -> bool:
 
 def root_of(node: ast.AST) -> str:
     """The name that an expression of attributes begins with."""
-    while isinstance(node, ast.Attribute):
-        node = node.value
-    return node.id if isinstance(node, ast.Name) else ""
+    return dotted(node).partition(".")[0]
 
 
 def test_tests_go_by_no_private_names() -> None:
-    found = {path.relative_to(TESTS).as_posix(): set(private_names(path)) for path in TESTS.rglob("*.py")}
+    found = {
+        path.relative_to(TESTS).as_posix(): set(private_names(ast.parse(path.read_text())))
+        for path in TESTS.rglob("*.py")
+    }
     assert {name: names for name, names in found.items() if names} == {}
