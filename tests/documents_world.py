@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import sawlog
@@ -57,6 +58,17 @@ def damaged_log() -> None:
     data = bytearray((ROOT / "examples/data/shop/000003.log").read_bytes())
     data[50_000] ^= 0x20
     Path("damaged.log").write_bytes(data)
+
+
+def cli(world: World) -> None:
+    del world
+    shop("shop")
+    shutil.copy("shop/000003.log", "000003.log")
+    data = bytearray(Path("shop/000003.log").read_bytes()[:-3])
+    data[50000:50001] = b"X"
+    Path("000007.log").write_bytes(data)
+    pq.write_table(pa.table({"Date": ["2024-03-01", "2024-03-02"], "Price": [1.5, 2.5]}), "trades.parquet")
+    pq.write_table(pa.table({"key": [b"user:000001"], "name": ["one"]}), "users.parquet")
 
 
 def damage(world: World) -> None:
@@ -146,6 +158,7 @@ def milvus_binlog(world: World) -> None:
 
 
 WORLDS: dict[str, Callable[[World], None]] = {
+    "docs/cli.md": cli,
     "docs/damage.md": damage,
     "docs/formats/deephaven-log.md": deephaven_log,
     "docs/formats/deephaven-table.md": deephaven_table,
@@ -186,28 +199,34 @@ def import_and_merge(world: World) -> None:
 WORLDS |= {"docs/spark.md": spark_world, "docs/streams.md": streams, "docs/import-and-merge.md": import_and_merge}
 
 
-@contextlib.contextmanager
-def of(page: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
+ON_A_BUCKET = "docs/cookbooks/milvus.md"
+
+
+def made(page: str) -> World:
     """The world of a page, made in the current directory."""
     world = World()
-    if page == "docs/cookbooks/milvus.md":
-        with _bucket(monkeypatch):
-            yield world
-        return
     WORLDS.get(page, lambda _: None)(world)
-    yield world
+    return world
 
 
 @contextlib.contextmanager
-def _bucket(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """A server that speaks S3, at the address in `MINIO`."""
+def of(page: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
+    """The same, with a bucket where the page wants one."""
+    with bucket() if page == ON_A_BUCKET else contextlib.nullcontext({}) as variables:
+        for name, value in variables.items():
+            monkeypatch.setenv(name, value)
+        yield made(page)
+
+
+@contextlib.contextmanager
+def bucket() -> Iterator[dict[str, str]]:
+    """A server that speaks S3; gives the variable that says its address."""
     from moto.server import ThreadedMotoServer
 
     server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
     server.start()
     host, port = server.get_host_and_port()
-    monkeypatch.setenv("MINIO", f"http://{host}:{port}")
     try:
-        yield
+        yield {"MINIO": f"http://{host}:{port}"}
     finally:
         server.stop()

@@ -18,7 +18,6 @@ from tools import reference
 
 ELSEWHERE = {
     "docs/adding-a-format.md": "tests/tfrecord_example compares every block with the package",
-    "docs/cli.md": "tests/cli/test_documents.py runs its console blocks in order, then the others",
 }
 SPARK = re.compile(r"\bspark\b", re.MULTILINE)
 

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tomllib
 import venv
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from sawlog.guard import install
-
-ROOT = Path(__file__).parent.parent
+from tests import documents_world as worlds
+from tests.documents import ROOT, blocks, pages
 
 PLAIN = """
 import json, pyarrow as pa, sawlog, subprocess, sys
@@ -89,6 +92,30 @@ PROMISED = {
 }
 
 
+CONSTRAINTS = ["-c", str(ROOT / "constraints" / "dev.txt")]
+TYPIST = ["griffe", "pytest", "sybil"]
+"""What types pages: nothing that a page needs."""
+TYPED = """
+import sys
+from tests import documents_world as worlds
+from tests.documents import read_page
+from tests.test_documents import SPARK
+page, extras = sys.argv[1], sys.argv[2].split(",")
+names, skip = {}, SPARK
+if "spark" in extras or "all" in extras:
+    from pyspark.sql import SparkSession
+    names, skip = {"spark": SparkSession.builder.config("spark.ui.enabled", "false").getOrCreate()}, None
+world = worlds.made(page)
+read_page(page, world.names | names, world.places, skip)
+"""
+
+
+def named(page: Path) -> tuple[str, ...]:
+    """The extras that a page has its readers install."""
+    lines = re.findall(r"(?:\.|\.whl|\.whl\))\[([a-z,]+)\]", page.read_text("utf-8"))
+    return tuple(sorted({one for found in lines for one in found.split(",")}))
+
+
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     place = tmp_path_factory.mktemp("wheel")
@@ -98,27 +125,53 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return made
 
 
-@pytest.mark.heavy
-@pytest.mark.parametrize("extra", PROMISED)
-def test_an_extra_alone(tmp_path: Path, wheel: Path, extra: str) -> None:
-    venv.create(tmp_path / "venv", with_pip=True)
-    python = str(tmp_path / "venv" / "bin" / "python")
-    asked = f"{wheel}[{extra}]" if extra else str(wheel)
-    constraints = str(ROOT / "constraints" / "dev.txt")
-    subprocess.run([python, "-m", "pip", "install", "--quiet", "-c", constraints, asked], check=True)
+@pytest.fixture(scope="module")
+def clean(
+    request: pytest.FixtureRequest, wheel: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[dict[str, str]]:
+    """The variables of an environment with the wheel and some extras, activated."""
+    place = tmp_path_factory.mktemp("environment")
+    venv.create(place, with_pip=True)
+    asked = f"{wheel}[{','.join(request.param)}]" if request.param else str(wheel)
+    command = [str(place / "bin" / "python"), "-m", "pip", "install", "--quiet", "--no-compile", *CONSTRAINTS]
+    subprocess.run([*command, asked, *TYPIST], check=True)
     others = ("PYTHON", "PYSPARK", "SPARK")
-    environment = {name: value for name, value in os.environ.items() if not name.startswith(others)}
-    place = tmp_path / "work"
-    place.mkdir()
-    done = subprocess.run(
-        [python, "-W", "error::ImportWarning", "-c", PROMISED[extra]],
-        capture_output=True,
-        text=True,
-        cwd=place,
-        env=environment,
-        check=False,
-    )
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(others)}
+    yield kept | {"PATH": f"{place / 'bin'}{os.pathsep}{os.environ['PATH']}"}
+    shutil.rmtree(place)
+
+
+def run_in(clean: dict[str, str], *arguments: str) -> None:
+    done = subprocess.run(["python", *arguments], capture_output=True, text=True, env=clean, check=False)
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-6000:]
+
+
+@pytest.mark.heavy
+@pytest.mark.parametrize(
+    ("clean", "extra"), [((one,) if one else (), one) for one in PROMISED], indirect=["clean"], ids=PROMISED
+)
+def test_an_extra_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, clean: dict[str, str], extra: str) -> None:
+    monkeypatch.chdir(tmp_path)
+    run_in(clean, "-W", "error::ImportWarning", "-c", PROMISED[extra])
+
+
+COMPARED = "docs/adding-a-format.md"
+"""Its blocks are the modules of a package, which tests/tfrecord_example compares and runs."""
+TYPED_PAGES = [page for page in pages() if blocks(page) and page != COMPARED]
+
+
+@pytest.mark.heavy
+@pytest.mark.parametrize(
+    ("clean", "page"), [(named(ROOT / page), page) for page in TYPED_PAGES], indirect=["clean"], ids=TYPED_PAGES
+)
+def test_a_page_with_its_extras_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, clean: dict[str, str], page: str
+) -> None:
+    (tmp_path / "examples").symlink_to(ROOT / "examples")
+    monkeypatch.chdir(tmp_path)
+    with worlds.bucket() if page == worlds.ON_A_BUCKET else contextlib.nullcontext({}) as address:
+        variables = {"PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1", **address}
+        run_in(clean | variables, "-c", TYPED, page, ",".join(named(ROOT / page)))
 
 
 def test_no_line_installs_a_name_that_is_not_ours() -> None:
@@ -149,15 +202,12 @@ NEEDING = {
 """What is typed in examples, and the extras that bring what it needs."""
 
 
-@pytest.mark.parametrize(
-    "page", sorted((ROOT / "docs").rglob("*.md")), ids=lambda page: f"{page.parent.name}/{page.name}"
-)
-def test_a_page_says_its_extra(page: Path) -> None:
-    text = page.read_text("utf-8")
-    named = {one for found in re.findall(r"(?:\.|\.whl|\.whl\))\[([a-z,]+)\]", text) for one in found.split(",")}
+@pytest.mark.parametrize("page", pages())
+def test_a_page_says_its_extra(page: str) -> None:
+    text, has = (ROOT / page).read_text("utf-8"), named(ROOT / page)
     for sign, extras in NEEDING.items():
         for found in re.finditer(sign, text, re.MULTILINE):
-            assert extras & named, f"{page}: {found[0]} needs pip install '.[{min(extras)}]'"
+            assert extras & {*has}, f"{page}: {found[0]} needs pip install '.[{min(extras)}]'"
 
 
 def test_errors_name_where_it_was_installed_from(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
