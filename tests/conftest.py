@@ -30,8 +30,8 @@ ALONE = (
     "tests/spark/test_pipeline.py::test_spark_submit",
 )
 """Those that start a Spark of their own, and need none of the session that the others share."""
-LAWS = 8
-"""Of the samples of each law, one in eight is in a run without `--all`."""
+LAWS = 16
+"""Of the samples of each law, one in sixteen is in a run without `--all`."""
 EFFORT = "0.2"
 """Of the changes of a sample, the share that is tried then."""
 

@@ -118,7 +118,7 @@ def small(root: Path) -> dict[str, tuple[Path, list[str], dict[str, object] | No
     return found
 
 
-@pytest.mark.spread(2)
+@pytest.mark.spread(4)
 @pytest.mark.parametrize("name", sorted(formats().keys() - {"boxes", "lines", "tfrecord"}))
 def test_every_verb_and_view_does_without_pandas_and_compilers(
     name: str, tmp_path_factory: pytest.TempPathFactory

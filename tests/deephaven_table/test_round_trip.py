@@ -154,7 +154,7 @@ OPTIONS = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=120)
+@settings(max_examples=2 * settings().max_examples)
 @given(tables(), OPTIONS, st.lists(st.integers(0, 12), max_size=3))
 def test_every_table_comes_back(
     drawn: tuple[pa.Table, dict[str, str]], options: dict[str, Any], cuts: list[int]
@@ -185,7 +185,6 @@ def test_every_table_comes_back(
                 assert (Path(root) / "again" / "t" / name).read_bytes() == (path / name).read_bytes(), name
 
 
-@settings(max_examples=60)
 @given(
     st.lists(
         st.tuples(st.sampled_from(["A", "", None, "日", "B" * 300]), st.integers(1, 5)),

@@ -1,6 +1,7 @@
 """The short run, into one sink: processes are killed, with SIGKILL. `make exactly-once` is the long one.
 
-That a driver is killed costs another start of Spark, and is heavy; tests of pipelines kill theirs in every run.
+With Spark it is nightly; that a driver is killed costs another start of Spark, and is heavy. In every run the importer
+without Spark is killed, and tests of pipelines kill theirs.
 """
 
 from __future__ import annotations
@@ -14,7 +15,13 @@ from .trees import Trees
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("victims", [("worker", "writer"), pytest.param(tuple(VICTIMS), marks=pytest.mark.heavy)])
+@pytest.mark.parametrize(
+    "victims",
+    [
+        pytest.param(("worker", "writer"), marks=pytest.mark.nightly),
+        pytest.param(tuple(VICTIMS), marks=pytest.mark.heavy),
+    ],
+)
 def test_every_row_arrives_once(tmp_path: Path, victims: tuple[str, ...]) -> None:
     tally = Harness(tmp_path, ["deephaven_log"], victims=victims).run(len(victims), 1.0)
     assert tally.kills.total() >= len(victims) + 1

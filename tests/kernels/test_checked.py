@@ -45,7 +45,7 @@ def run(mode: str, *command: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-@pytest.mark.spread(18)
+@pytest.mark.spread(len(SMALL))
 @pytest.mark.parametrize("name", SMALL)
 def test_kernels_as_plain_python_stay_inside_their_arrays(name: str, request: pytest.FixtureRequest) -> None:
     passes("NUMBA_DISABLE_JIT", [name], every=request.config.getoption("--all"))

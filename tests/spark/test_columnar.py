@@ -199,9 +199,9 @@ def test_tasks_look_where_a_long_remote_log_may_be_cut(spark: SparkSession, s3: 
     Storage(s3).publish([file.finish()])
     kwargs = str(s3["client_kwargs"]).replace("'", '"')
     reading = spark.read.format(COLUMNS).option("storage.key", s3["key"]).option("storage.secret", s3["secret"])
-    reading = reading.option("storage.client_kwargs", kwargs).option("task_bytes", 100_000)
+    reading = reading.option("storage.client_kwargs", kwargs).option("task_bytes", 300_000)
     columns = reading.load(place)
-    assert columns.rdd.getNumPartitions() == -(-log.stat().st_size // 100_000)
+    assert columns.rdd.getNumPartitions() == -(-log.stat().st_size // 300_000)
     assert [row.n for row in columns.select("n").collect()] == list(range(ROWS))
 
 

@@ -329,7 +329,7 @@ def test_pushdown_reads_less(
 
 @pytest.mark.spread(2)
 def test_a_data_frame_can_be_filtered_in_two_ways(spark: SparkSession, database: Path, allowed: bool) -> None:
-    frame = spark.read.format("sawlog").options(provenance="true", task_bytes="32768").load(str(database))
+    frame = spark.read.format("sawlog").options(provenance="true", task_bytes="131072").load(str(database))
     head, tail = frame.where("_offset < 50000"), frame.where("_offset >= 50000")
     assert head.count() + tail.count() == 3000
     assert head.union(tail).count() == 3000
