@@ -61,6 +61,7 @@ def sql(
     """
     duckdb = optional("duckdb", "sql", "SQL needs DuckDB")
     database = duckdb.connect() if connection is None else connection
+    statements = database.extract_statements(query)
     names: dict[str, str] = {}
 
     def add(name: str, path: str) -> None:
@@ -80,7 +81,13 @@ def sql(
             add(names[path], path)
         return f"{match['word']}{names[path]}"
 
-    return database.sql(_SOURCE.sub(table, query))
+    known = _SOURCE.sub(table, query)
+    try:
+        return database.sql(known)
+    except (duckdb.BinderException, duckdb.CatalogException):
+        if len(statements) == 1:
+            database.execute(known)  # raises the same, with the line of the query
+        raise
 
 
 class ArrowDataset(pyarrow.dataset.Dataset):  # type: ignore[misc]

@@ -81,11 +81,23 @@ def test_binary_is_not_for_a_terminal(
     assert ("is binary, and stdout is a terminal; name a file or a pipe" in result.err) is bool(code)
 
 
-def test_an_error_in_sql_keeps_its_lines_and_its_caret(run: Run, log: Path) -> None:
-    result = run("sql", f"SELECT 1,\n       nothing more 1\nFROM '{log}'")
+@pytest.mark.parametrize(
+    ("query", "kind", "line", "at"),
+    [
+        ("SELECT 1,\n       nothing more 1\nFROM '{log}'", "Parser", "LINE 2: ", "1"),
+        ("SELECT 1\nFROM '{log}' nothing more", "Parser", "LINE 2: FROM '{log}'", "more"),
+        ("SELECT 1,\n       nothing\nFROM '{log}'", "Binder", "LINE 2: ", "nothing"),
+        ("SELECT 1,\n       coun(*)\nFROM '{log}'", "Catalog", "LINE 2: ", "coun"),
+    ],
+)
+def test_an_error_in_sql_keeps_its_lines_and_its_caret(
+    run: Run, log: Path, monkeypatch: pytest.MonkeyPatch, query: str, kind: str, line: str, at: str
+) -> None:
+    monkeypatch.chdir(log.parent)
+    result = run("sql", query.format(log=log.name))
     assert result.code == 2
     first, *_, shown, caret = result.err.splitlines()
-    assert first.startswith("sawlog: Parser Error: ")
-    assert shown.startswith("LINE 2: ")
-    assert shown[caret.index("^") :].startswith("1"), result.err
+    assert first.startswith(f"sawlog: {kind} Error: ")
+    assert shown.startswith(line.format(log=log.name))
+    assert shown[caret.index("^") :].startswith(at), result.err
     assert "\x1b" not in run("sql", "SELECT \x1b[31m").err
