@@ -114,7 +114,8 @@ def open(
     """
     storage = _storage(storage_options, memory_map)
     paths = _names(path, storage)
-    storage = with_index(storage, index, paths)
+    if index:
+        storage = with_index(storage, index, paths)
     found = _find(paths, format, view, storage)
     chosen = found.format
     if view not in chosen.view_names:

@@ -32,8 +32,13 @@ class _Imported:
     def __init__(self, module: str, name: str) -> None:
         self._module, self._name = module, name
 
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._attribute = name
+
     def __get__(self, instance: object, owner: type) -> Any:
-        return getattr(importlib.import_module(self._module), self._name)
+        found = getattr(importlib.import_module(self._module), self._name)
+        setattr(owner, self._attribute, found)
+        return found
 
 
 def imported(module: str, name: str) -> Any:

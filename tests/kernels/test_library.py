@@ -26,7 +26,7 @@ from sawlog.errors import InternalError
 from sawlog.filodb_record.kernels.payloads import valid_ends
 from sawlog.kernels import build, native
 from sawlog.kernels.columns import gather_slices
-from sawlog.kernels.jit import Kernel
+from sawlog.kernels.jit import Entry, Kernel
 from sawlog.kernels.signature import Signature
 from sawlog.map import kernels as map_kernels
 from sawlog.testing.sample import placed
@@ -110,8 +110,10 @@ def test_a_cpu_without_wide_vectors_never_gets_a_second_entry(monkeypatch: pytes
         monkeypatch.setattr(native, "cpu_flags", lambda: of)
         library = native.Library()
         called.clear()
-        library.entry(hash_rows.signature)(numbers.view(np.uint64))
-        library.entry(count_order.signature)(numbers, 0, numbers, numbers, numbers)
+        Entry(hash_rows.signature, None, library.entry(hash_rows.signature.name))(numbers.view(np.uint64))
+        Entry(count_order.signature, None, library.entry(count_order.signature.name))(
+            numbers, 0, numbers, numbers, numbers
+        )
         return called
 
     for missing in sorted(flags - set(native.BASELINES[native.machine()].flags.split())):
@@ -146,9 +148,7 @@ def test_second_entries_give_what_the_first_ones_give() -> None:
         for kernel, arguments in calls:
             found = []
             for wide in (False, True):
-                entry = native.Entry(
-                    kernel.signature, None, getattr(loaded, native.symbol(kernel.signature.name, wide=wide))
-                )
+                entry = Entry(kernel.signature, None, getattr(loaded, native.symbol(kernel.signature.name, wide=wide)))
                 given = [one.copy() if isinstance(one, np.ndarray) else one for one in arguments]
                 result = entry(*given)
                 found.append((result, [one.tobytes() for one in given if isinstance(one, np.ndarray)]))
@@ -225,7 +225,7 @@ def test_where_arrays_lie_otherwise_in_memory_python_reads_them(monkeypatch: pyt
     assert not native.reads_objects(library.reader)
     monkeypatch.setattr(library, "reader", None)
     ends, out = np.zeros(2, np.int32), np.zeros(3, np.uint8)
-    entry = library.entry(gather_slices.signature)
+    entry = Entry(gather_slices.signature, library.reader, library.entry(gather_slices.signature.name))
     data = np.frombuffer(b"abcdef", np.uint8)
     entry(data, np.array([2], np.int64), np.array([3], np.int64), out, ends.view(np.uint8))
     assert (bytes(out), ends.tolist()) == (b"cde", [0, 3])

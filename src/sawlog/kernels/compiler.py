@@ -349,7 +349,7 @@ def optimize(module: Any, machine: Any) -> None:
 
 
 def _read_objects(objects: Any, layout: Any, words: Any) -> None:
-    """What NumPy knows of arrays and records becomes words; see `sawlog.kernels.native.Entry`."""
+    """What NumPy knows of arrays and records becomes words; see `sawlog.kernels.jit.Entry`."""
     head = layout[0]
     misfits = 0
     for i in range(layout[1]):

@@ -14,14 +14,13 @@ import importlib.util
 import json
 import os
 import platform
-import struct
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from sawlog.errors import InternalError
-from sawlog.kernels.signature import Array, Leaf, Signature
+from sawlog.kernels.signature import Array, Signature
 
 SAWLOG = "sawlog"
 LIBRARY = "kernels.so"
@@ -191,17 +190,17 @@ class Library:
         self.reader = reader if reads_objects(reader) else None
         self._wide = machine() in WIDE and not lacking(WIDE[machine()])
 
-    def entry(self, signature: Signature) -> Any:
-        """A kernel, its second entry where there is one and the CPU has what that takes.
+    def entry(self, kernel: str) -> Any:
+        """The entry of a kernel, its second one where there is one and the CPU has what that takes.
 
         Raises:
             InternalError: When the library does not have it.
         """
-        names = [symbol(signature.name, wide=True)] * self._wide + [symbol(signature.name)]
+        names = [symbol(kernel, wide=True)] * self._wide + [symbol(kernel)]
         function = next((getattr(self._loaded, name) for name in names if hasattr(self._loaded, name)), None)
         if function is None:
-            raise InternalError(f"{signature.name} is not in the library of kernels: SAWLOG_KERNELS=jit compiles it")
-        return Entry(signature, self.reader, function)
+            raise InternalError(f"{kernel} is not in the library of kernels: SAWLOG_KERNELS=jit compiles it")
+        return function
 
 
 @functools.cache
@@ -227,64 +226,14 @@ def reads_objects(reader: Any) -> bool:
     return list(words) == [places[0], 2, 3, places[1], 0]
 
 
-class Entry:
-    """A kernel of machine code, as Python calls it.
-
-    A call costs few microseconds, for wide kernels, too: `reader`, which is machine code, looks at arrays and records
-    as NumPy's C API describes them (`PyArrayObject_fields`, `PyVoidScalarObject`), and compares them with what is
-    declared. Where it finds a difference, Python looks again, and says what it is.
-
-    Args:
-        signature: Its declaration.
-        reader: `reader(objects, layout, words)`: fills the words of arrays and records in; None where Python does it.
-        function: The entry.
-    """
-
-    def __init__(self, signature: Signature, reader: Any, function: Any) -> None:
-        self._signature = signature
-        self._flatten = signature.flatten
-        self._function = function
-        self._reader = reader
-        self._last = signature.words
-        self._words = ctypes.c_int64 * (self._last + 1)
-        self._places = struct.Struct(f"{len(signature.objects)}q").pack
-        self._types = tuple(np.ndarray if isinstance(leaf.kind, Array) else np.record for leaf in signature.objects)
-        described = [number for leaf in signature.objects for number in self._described(leaf)]
-        layout = [HEAD_BYTES, len(signature.objects), self._last, *described]
-        self._layout = (ctypes.c_int64 * len(layout))(*layout)
-        self._results = len(signature.results)
-
-    def _described(self, leaf: Leaf) -> tuple[int, int, int, int]:
-        place, dtype = self._signature.places[leaf.path], np.dtype(leaf.kind.dtype)
-        if not isinstance(leaf.kind, Array):
-            return place, -1, id(dtype), 0
-        flags = _CONTIGUOUS | _ALIGNED | (_WRITEABLE if leaf.kind.writable else 0)
-        return place, leaf.kind.ndim, id(dtype), flags
-
-    def __call__(self, *arguments: Any) -> Any:
-        """Run it; see `sawlog.kernels.jit.Kernel`."""
-        try:
-            numbers, objects = self._flatten(*arguments)
-        except (AttributeError, KeyError, TypeError):
-            self._signature.check(arguments)
-            raise
-        words = self._words(*numbers)
-        places = self._places(*map(id, objects))  # an array of `py_object` takes longer than all else here
-        fits = self._reader is not None and all(map(isinstance, objects, self._types))
-        if fits:
-            self._reader(places, self._layout, words)
-            fits = words[self._last] == 0
-        if not fits:
-            self._signature.check(arguments)
-            self._fill(objects, words)
-        if self._function(words):
-            raise IndexError(f"{self._signature.name}: an index is out of bounds")
-        return self._signature.returned(words) if self._results else None
-
-    def _fill(self, objects: tuple[Any, ...], words: Any) -> None:
-        """The words of arrays and records that fit, but are described by other objects."""
-        for leaf, value in zip(self._signature.objects, objects, strict=True):
-            place = self._signature.places[leaf.path]
-            words[place] = value.__array_interface__["data"][0]
-            if isinstance(leaf.kind, Array):
-                words[place + 1 : place + 1 + leaf.kind.ndim] = value.shape
+def layout_of(signature: Signature) -> Any:
+    """What the reader of objects compares the arguments of a kernel with."""
+    layout = [HEAD_BYTES, len(signature.objects), signature.words]
+    for leaf in signature.objects:
+        place, dtype = signature.places[leaf.path], np.dtype(leaf.kind.dtype)
+        if isinstance(leaf.kind, Array):
+            flags = _CONTIGUOUS | _ALIGNED | (_WRITEABLE if leaf.kind.writable else 0)
+            layout += place, leaf.kind.ndim, id(dtype), flags
+        else:
+            layout += place, -1, id(dtype), 0
+    return (ctypes.c_int64 * len(layout))(*layout)

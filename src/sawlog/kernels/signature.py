@@ -111,7 +111,6 @@ class ArgumentError(InternalError, TypeError):
 _FLOAT = Struct("=d")
 _WORD = Struct("=q")
 _BOOL = {False: 0, True: 1}
-_MASK = (1 << 64) - 1
 
 
 def _name(dtype: Any) -> str:
@@ -271,11 +270,15 @@ class Signature:
         """Arguments that have been checked, as a kernel in plain Python takes them: nobody writes to what is read."""
         return [_plain(member, value) for member, value in zip(self.members, arguments, strict=True)]
 
-    def returned(self, words: Any) -> Any:
-        """The result, from what a kernel left in its words."""
-        start = self.places[""]
-        values = tuple(_value(kind, words[start + i]) for i, kind in enumerate(self.results))
-        return values if self.returns_tuple else values[0] if values else None
+    @cached_property
+    def returned(self) -> Callable[[Any], Any]:
+        """`returned(words)`: the result, from what a kernel left in its words."""
+        kinds = enumerate((np.dtype(kind.dtype).kind for kind in self.results), self.places[""])
+        values = "".join(_READ[kind].format(f"words[{place}]") + ", " for place, kind in kinds)
+        source = f"({values})" if self.returns_tuple else values.rstrip(", ") or "None"
+        names = {"_pack": _WORD.pack, "_unpack": _FLOAT.unpack}
+        made: Callable[[Any], Any] = eval(f"lambda words: {source}", names)  # noqa: S307 # from the declaration
+        return made
 
     def converted(self, result: Any) -> Any:
         """The result, from what a kernel in plain Python returned."""
@@ -286,6 +289,7 @@ class Signature:
         return found if self.returns_tuple else found[0]
 
 
+_READ = {"b": "{} != 0", "i": "{}", "u": f"{{}} & {(1 << 64) - 1}", "f": "_unpack(_pack({}))[0]"}
 _WRITTEN = {"b": "_bool[{}]", "i": "_index({})", "u": "_index({})", "f": "_float({})"}
 
 
@@ -332,12 +336,3 @@ def _plain(member: Member, value: Any) -> Any:
         value = value.view()
         value.flags.writeable = False
     return value
-
-
-def _value(kind: Number, word: int) -> Any:
-    code = np.dtype(kind.dtype).kind
-    if code == "b":
-        return word != 0
-    if code == "f":
-        return _FLOAT.unpack(_WORD.pack(word))[0]
-    return word & _MASK if code == "u" else word
