@@ -865,7 +865,7 @@ class Format(ABC):
 
     def recognize(self, files: Sequence[File], storage: Storage) -> Match:
         """How sure the format is that a path, given as the list of its files, is its own."""
-        probed = (self.match(file, storage.read(file.path, 0, PROBE_BYTES)) for file in files[:8])
+        probed = (self.match(file, storage.read(file, 0, PROBE_BYTES)) for file in files[:8])
         return max(probed, default=Match.NO)
 
     def stream_name(self, name: str) -> str:

@@ -286,7 +286,7 @@ def load_index(storage: Storage, place: str, *, missing: bool = False) -> Index 
 
 def with_index(storage: Storage, given: PathLike | bool, paths: Sequence[str]) -> Storage:
     """The storage that answers from an index where it can."""
-    if not given or given == "false":
+    if given == "false":
         return storage
     return replace(storage, index=load_index(storage, index_path(given, paths)))
 

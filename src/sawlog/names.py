@@ -11,12 +11,8 @@ PathLike: TypeAlias = str | os.PathLike[str]
 _URL = re.compile(r"^([a-zA-Z][a-zA-Z0-9+.-]+):")
 _HADOOP_SCHEMES = {"s3a": "s3", "s3n": "s3"}
 
-_HIDDEN = (".", "_")
-
-
-def hidden(name: str) -> bool:
-    """Whether a file or directory of that name is left out of directories and globs."""
-    return name.startswith(_HIDDEN)
+HIDDEN = (".", "_")
+"""What the names of files and directories begin with that are left out of directories and globs."""
 
 
 def passed_over(directory: str) -> bool:
@@ -24,7 +20,7 @@ def passed_over(directory: str) -> bool:
 
     A directory `_metadata` is not: storage engines keep there what says which of the other files are alive.
     """
-    return hidden(directory) and directory != "_metadata"
+    return directory.startswith(HIDDEN) and directory != "_metadata"
 
 
 def natural_order(path: str) -> list[tuple[int, int, str]]:

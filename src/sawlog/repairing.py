@@ -9,7 +9,7 @@ import threading
 import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -84,12 +84,15 @@ class _Held(Storage):
         return StagedFile(os.fdopen(descriptor, "wb", buffering=0), temporary, staged.final)
 
     def open(self, path: PathLike | File, end: int | None = None) -> Source:
-        name = normalize(path.path if isinstance(path, File) else path)
-        held = self._place(name)
-        return super().open(path if held == name else held, end)
+        return super().open(self._held(path), end)
 
-    def read(self, path: PathLike, *args: Any, **options: Any) -> bytes:
-        return super().read(self._place(path), *args, **options)
+    def read(self, path: PathLike | File, offset: int = 0, length: int | None = None) -> bytes:
+        return super().read(self._held(path), offset, length)
+
+    def _held(self, path: PathLike | File) -> PathLike | File:
+        name = path.path if isinstance(path, File) else normalize(path)
+        place = self._place(name)
+        return path if place == name else place
 
     def holds(self, path: str) -> bool:
         """Whether something was published at a path."""

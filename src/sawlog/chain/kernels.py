@@ -124,11 +124,6 @@ def new_state(kind: np.dtype[np.record], **values: int) -> Any:
     return state
 
 
-def new_events(room: int) -> Any:
-    """Room for events."""
-    return np.zeros(room, EVENT)
-
-
 @inlined
 def note(events: Any, state: Any, kind: Any, offset: Any, length: Any, one: Any, two: Any) -> None:
     """Write an event down."""

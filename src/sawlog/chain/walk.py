@@ -90,7 +90,7 @@ class ChainWalk(ABC):
         # The first damage must stop the kernel where rows after it must not be delivered.
         room = 1 if self.fails else event_room or EVENT_ROOM
         self.state = k.new_state(state_type, position=span.start, max_rows=max_rows, max_events=room)
-        self.events = k.new_events(room + self.events_per_step)
+        self.events = np.zeros(room + self.events_per_step, k.EVENT)
         self._complaints: list[Damage] = []
         self._complained_bytes = 0
 

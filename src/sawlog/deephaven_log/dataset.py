@@ -92,7 +92,7 @@ def open_log(file: File, options: ReadOptions, storage: Storage, known: dict[byt
     if (head := storage.known(file, HEADER)) is not None:
         with suppress(FormatError):  # an index is not believed when it says that a file is bad
             return parsed(head)
-    header = parsed(storage.read_found(file, 0, min(PROBE_BYTES, file.size)))
+    header = parsed(storage.read(file, 0, min(PROBE_BYTES, file.size)))
     storage.note(file, HEADER, header.raw)
     return header
 

@@ -98,7 +98,7 @@ def _question(file: File, wanted: Scan, start: int, distance: int | None) -> tup
     That is so just after a change, in the same clock tick, and where a log ends in zeros: a process that mapped the
     space may fill it unseen.
     """
-    if is_remote(file.path) or file.path in wanted.storage.inputs or file.size <= start:
+    if is_remote(file.path) or file.path in wanted.storage.inputs.held or file.size <= start:
         return None
     try:
         found = os.stat(file.path)

@@ -136,7 +136,7 @@ class RowRange(Fragment):
         """The end of the range, or of the rows: a location may have been truncated since."""
         if self.verdict.rows.source != "table.size":
             return self.end
-        count = plain_count(read_checkpoint(self.verdict.location, self.scan.storage.read_found))
+        count = plain_count(read_checkpoint(self.verdict.location, self.scan.storage.read))
         return self.end if count is None else min(self.end, count)
 
     def _report_lost(self, findings: Findings) -> None:

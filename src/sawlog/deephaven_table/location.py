@@ -220,7 +220,7 @@ def read_checkpoint(location: Location, read: Callable[[File, int, int], bytes])
 
     Args:
         location: Where it is.
-        read: Reads a range of a file: `Storage.peek` for planning, `Storage.read_found` for what is there now.
+        read: Reads a range of a file: `Storage.peek` for planning, `Storage.read` for what is there now.
     """
     file = location.other(layout.TABLE_SIZE)
     if file is None:

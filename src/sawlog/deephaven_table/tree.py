@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Literal
 from sawlog.deephaven_table import layout
 from sawlog.deephaven_table.location import Location
 from sawlog.errors import FormatError, warn
-from sawlog.names import hidden
+from sawlog.names import HIDDEN
 from sawlog.storage import File, is_remote
 
 if TYPE_CHECKING:
@@ -156,13 +156,15 @@ class TreeWalk:
             self._links |= {path for path, entry in paths.items() if entry.is_symlink()}
             self.listed[directory] = listed
             if linked:
-                self.inner += [file for file in listed if not hidden(file.name) and file.path not in self._links]
+                self.inner += [
+                    file for file in listed if not file.name.startswith(HIDDEN) and file.path not in self._links
+                ]
         for entry in entries:
             if not entry.is_dir():
                 continue
             if entry.is_symlink():
                 self._follow(entry.path, entry.name)
-            elif not hidden(entry.name):
+            elif not entry.name.startswith(HIDDEN):
                 self._down(entry.path, linked=linked)
 
     def _follow(self, link: str, name: str) -> None:
@@ -171,7 +173,7 @@ class TreeWalk:
             self.escaping[link] = target
         elif _inside(os.path.realpath(os.path.dirname(link)), [target]):
             return  # it is what this walk goes through
-        elif not hidden(name) and self._visits[target] < _MAX_NAMES:
+        elif not name.startswith(HIDDEN) and self._visits[target] < _MAX_NAMES:
             self._visits[target] += 1
             self._down(link, linked=True)
 

@@ -156,7 +156,7 @@ class ContainerContents(Contents):
         known_heads = storage.known(file, self._question)
         if known_heads is not None:
             return split(known_heads)
-        found = schema_records(storage.read_found(file, 0, PROBE_BYTES), known)
+        found = schema_records(storage.read(file, 0, PROBE_BYTES), known)
         storage.note(file, self._question, joined(found))
         return found
 

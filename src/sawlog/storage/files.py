@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 
 from sawlog.commitlog import LOG, committed
 from sawlog.errors import ChangedError, OptionError, StorageError, without_secrets
-from sawlog.names import PathLike, hidden, is_remote, natural_order, normalize, passed_over
+from sawlog.names import HIDDEN, PathLike, is_remote, natural_order, normalize, passed_over
 from sawlog.reading import map_ordered, once
 from sawlog.staging import (
     STAGED_SUFFIX,
@@ -204,8 +204,8 @@ class Storage:
             ChangedError: When the file is not the one that was found, or has become shorter.
             StorageError: When its store does not answer.
         """
-        name = normalize(path.path if isinstance(path, File) else path)
-        if name in self.inputs:
+        name = path.path if isinstance(path, File) else normalize(path)
+        if name in self.inputs.held:
             return self.inputs.open(name)
         if is_remote(name):
             return RemoteSource(self._object(name, path if isinstance(path, File) else None), end)
@@ -252,23 +252,26 @@ class Storage:
         remote = len(files) > 1 and is_remote(normalize(files[0].path))
         return (found for _, found in map_ordered(files, once(work), _REQUESTS if remote else 1))
 
-    def read(self, path: PathLike, offset: int = 0, length: int | None = None) -> bytes:
+    def read(self, path: PathLike | File, offset: int = 0, length: int | None = None) -> bytes:
         """A small range of one file, the whole of it by default.
+
+        Args:
+            path: The file; what another process has found is still the same if it is given as a `File`.
+            offset: Where the range begins.
+            length: How many bytes it has, at most.
 
         Raises:
             ChangedError: When the file is not the one that was found, or has become shorter.
             StorageError: When its store, or the operating system, does not deliver it.
         """
-        name = normalize(path)
-        if is_remote(name) and name not in self.inputs:
-            remote = self._object(name)
+        name = path.path if isinstance(path, File) else normalize(path)
+        if name in self.inputs.held:
+            with contextlib.closing(self.inputs.open(name)) as source:
+                return source.window(offset, source.size if length is None else length).tobytes()
+        if is_remote(name):
+            remote = self._object(name, path if isinstance(path, File) else None)
             size = remote.state.size
             return remote.fetch(offset, size if length is None else min(offset + length, size))
-        if name in self.inputs:
-            source = self.inputs.open(name)
-            data = source.window(offset, source.size if length is None else length).tobytes()
-            source.close()
-            return data
         with open(name, "rb") as file:
             self._check_same(name, file.fileno())
             try:
@@ -301,15 +304,9 @@ class Storage:
         question = f"{offset}+{length}"
         found = self.known(file, question)
         if found is None:
-            found = self.read_found(file, offset, length)
+            found = self.read(file, offset, length)
             self.note(file, question, found)
         return found
-
-    def read_found(self, file: File, offset: int, length: int) -> bytes:
-        """What `read` does, of a file that is still the one that was found, here or by another process."""
-        if is_remote(file.path) and file.path not in self.inputs:
-            self._object(file.path, file)
-        return self.read(file.path, offset, length)
 
     def tagged(self, url: str) -> bool:
         """Whether the store of a remote file that was found gives other contents another tag."""
@@ -559,16 +556,16 @@ class Storage:
             return [File(path, size)]
         if os.path.isdir(path):
             found = committed(self, path, lambda: self._committed(path))
-            return sorted(self._choose(path, found), key=_natural)
+            return sorted(self._choose(path, found), key=lambda file: natural_order(file.path))
         if os.path.exists(path):
             return list(self._choose(os.path.dirname(path), [self._file(path, explicit=True)]))
-        matches = [match for match in glob.glob(path, recursive=True) if not hidden(os.path.basename(match))]
+        matches = [match for match in glob.glob(path, recursive=True) if not os.path.basename(match).startswith(HIDDEN)]
         if not matches:
             with contextlib.suppress(FileNotFoundError, NotADirectoryError, ValueError):
                 os.stat(path)  # says what else there is to say, such as who may not look
             raise FileNotFoundError(f"{path}: no such file, directory or glob match")
         files = [file for match in matches for file in self._list_one(match)]
-        return sorted(files, key=_natural)
+        return sorted(files, key=lambda file: natural_order(file.path))
 
     def _choose(self, root: str, files: Iterable[File]) -> Iterable[File]:
         chosen = self.chosen
@@ -592,7 +589,7 @@ class Storage:
                 for entry in entries:
                     if entry.is_dir(follow_symlinks=False):
                         names.append(entry.name)
-                    elif not hidden(entry.name):
+                    elif not entry.name.startswith(HIDDEN):
                         file = self._file_in(os.path.join(directory, entry.name))
                         if file is not None:
                             yield file
@@ -662,7 +659,7 @@ class Storage:
             files += self._choose(root, committed(self, root, partial(self._listing, fs, match)))
         if not files and not any(fs.isdir(match) for match in matches):
             raise FileNotFoundError(f"{without_secrets(url)}: no such file, directory or glob match")
-        return sorted(files, key=_natural)
+        return sorted(files, key=lambda file: natural_order(file.path))
 
     def _listing(self, fs: Any, match: str) -> tuple[list[File], set[str]]:
         """The files below a remote path, and the directories below it that have a log of jobs."""
@@ -681,7 +678,7 @@ class Storage:
             if not explicit:
                 listed.setdefault(posixpath.dirname(found), []).append(file)
             *above, last = posixpath.relpath(name, match).split("/")
-            if explicit or not (hidden(last) or any(map(passed_over, above))):
+            if explicit or not (last.startswith(HIDDEN) or any(map(passed_over, above))):
                 files.append(file)
             elif above and above[-1] == LOG:
                 logs.add(posixpath.dirname(posixpath.dirname(found)))
@@ -693,7 +690,3 @@ def _unless_gone(error: OSError) -> None:
     """Raise what keeps files from being seen; those that were deleted meanwhile, and links to nothing, are none."""
     if error.errno not in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP):
         raise error
-
-
-def _natural(file: File) -> list[tuple[int, int, str]]:
-    return natural_order(file.path)

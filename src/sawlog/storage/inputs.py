@@ -30,19 +30,18 @@ class Inputs:
     """The bytes of inputs that are no files, by the names that messages have for them.
 
     Pipes and streams are copied to a file without a name, which is gone with the process: formats look at bytes again.
+
+    Attributes:
+        held: Bytes, or the descriptor of a file that is closed at the end, by name.
     """
 
     def __init__(self) -> None:
-        self._held: dict[str, memoryview | int] = {}
-        """Bytes, or the descriptor of a file that is closed at the end."""
+        self.held: dict[str, memoryview | int] = {}
 
     def __del__(self) -> None:
-        for held in self._held.values():
+        for held in self.held.values():
             if isinstance(held, int):
                 os.close(held)
-
-    def __contains__(self, name: str) -> bool:
-        return name in self._held
 
     def name(self, given: Input) -> str:
         """The name of an input; paths are their own.
@@ -66,7 +65,7 @@ class Inputs:
         Raises:
             FormatError: For a device, and for standard input that somebody would have to type.
         """
-        if path in self._held:
+        if path in self.held:
             return self.open(path).size
         if path != _STDIN:
             try:
@@ -78,21 +77,21 @@ class Inputs:
             if not (stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)):
                 return None
             with open(path, "rb") as stream:
-                self._held[path] = _spooled(stream)
+                self.held[path] = _spooled(stream)
         elif sys.stdin.isatty():
             raise FormatError("-: standard input is a terminal; expected a pipe or a file")
         else:
-            self._held[path] = _of_stream(sys.stdin.buffer)
+            self.held[path] = _of_stream(sys.stdin.buffer)
         return self.open(path).size
 
     def hold(self, name: str, stream: Any) -> int:
         """Take a stream in under a name; its size."""
-        self._held[name] = _spooled(stream)
+        self.held[name] = _spooled(stream)
         return self.open(name).size
 
     def open(self, name: str) -> Source:
         """The bytes of an input that was taken in; each source moves by itself."""
-        held = self._held[name]
+        held = self.held[name]
         return MemorySource(held) if isinstance(held, memoryview) else LocalSource(os.dup(held), name)
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -102,7 +101,7 @@ class Inputs:
             SawlogError: When there is a stream among the inputs.
         """
         data: dict[str, bytes] = {}
-        for name, held in self._held.items():
+        for name, held in self.held.items():
             if isinstance(held, int):
                 raise SawlogError(f"{name}: a stream cannot be read by other processes; write it to a file first")
             data[name] = bytes(held)
@@ -110,14 +109,14 @@ class Inputs:
 
     def _keep(self, held: memoryview | int, name: str) -> str:
         numbered = (f"{name} {n}" for n in itertools.count(2))
-        free = next(one for one in itertools.chain([name], numbered) if one not in self._held)
-        self._held[free] = held
+        free = next(one for one in itertools.chain([name], numbered) if one not in self.held)
+        self.held[free] = held
         return free
 
 
 def _restored(held: dict[str, bytes]) -> Inputs:
     inputs = Inputs()
-    inputs._held.update({name: memoryview(data) for name, data in held.items()})
+    inputs.held.update({name: memoryview(data) for name, data in held.items()})
     return inputs
 
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from sawlog.names import hidden, passed_over
+from sawlog.names import HIDDEN, passed_over
 from sawlog.storage import File, Storage, is_remote
 
 STABLE_SECONDS = 2.0
@@ -141,7 +141,7 @@ class Listing:
             for entry in entries:
                 if entry.is_dir(follow_symlinks=False):
                     directories += [] if passed_over(entry.name) else [entry.path]
-                elif not hidden(entry.name):
+                elif not entry.name.startswith(HIDDEN):
                     files.append(entry.path)
         stable = begun - modified / 1e9 > STABLE_SECONDS
         self._directories[path] = _Directory(modified, files, directories, stable)
@@ -149,7 +149,7 @@ class Listing:
 
     def _stamp(self, file: File) -> tuple[Any, ...]:
         """See `Seen.stamp`; remote files and what is in memory have no inode."""
-        if is_remote(file.path) or file.path in self.storage.inputs:
+        if is_remote(file.path) or file.path in self.storage.inputs.held:
             return (file.size, file.version)
         try:
             status = os.stat(file.path)

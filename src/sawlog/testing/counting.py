@@ -59,7 +59,7 @@ class CountingStorage(Storage):
     def open(self, path: PathLike | File, end: int | None = None) -> Any:
         return CountingSource(super().open(path, end), self.work)
 
-    def read(self, path: PathLike, offset: int = 0, length: int | None = None) -> bytes:
+    def read(self, path: PathLike | File, offset: int = 0, length: int | None = None) -> bytes:
         data = super().read(path, offset, length)
         self.work.bytes += len(data)
         return data

@@ -14,7 +14,7 @@ from typing import Any
 from sawlog import api
 from sawlog.damage import OnDamage, Report
 from sawlog.errors import InternalError, SawlogError, StorageError
-from sawlog.names import hidden
+from sawlog.names import HIDDEN
 from sawlog.testing.mutations import EFFORT, effort, seeded
 from sawlog.testing.outcome import delivered, places, texts
 from sawlog.testing.sample import Sample, Subject, scratch
@@ -80,7 +80,9 @@ def _written(write: Callable[[str], Answer]) -> Answer:
         try:
             answer = write(str(target))
         except SawlogError:
-            left = [str(one) for one in (target, *target.rglob("*")) if one.is_file() and not hidden(one.name)]
+            left = [
+                str(one) for one in (target, *target.rglob("*")) if one.is_file() and not one.name.startswith(HIDDEN)
+            ]
             if left:
                 raise AssertionError(f"a verb that fails has written {left}") from None
             raise

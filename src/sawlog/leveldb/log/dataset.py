@@ -94,9 +94,7 @@ class LogContents(Contents):
         if not self.files:
             return {}
         file = self.files[0]
-        head = read_head(
-            self.scan.storage.read(file.path, 0, PROBE_BYTES), file, self._dialect(file), self.scan.storage
-        )
+        head = read_head(self.scan.storage.read(file, 0, PROBE_BYTES), file, self._dialect(file), self.scan.storage)
         facts: dict[str, Any] = {"dialect": head.dialect}
         if head.recycled:
             facts["recycled, log number"] = head.log_number

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from functools import cache, partial
 from typing import Literal
 
 from sawlog.errors import FormatError
@@ -44,37 +43,29 @@ def first_fragments(head: bytes, dialect: Dialect, *, resync: bool = False) -> I
     Yields:
         Offset, type, and body (what follows the type byte).
     """
-    known = layout.TYPES[dialect]
-    judge = cache(partial(_judge, head, dialect))
+    known, type_at = layout.TYPES[dialect], layout.TYPE.offset
+    judge = None
     for start in range(0, len(head), layout.BLOCK_SIZE):
         at, end = start, min(start + layout.BLOCK_SIZE, len(head))
         while at + layout.HEADER_SIZE <= end:
-            kind = layout.TYPE.of(head, at)
+            kind, size = head[at + type_at], 0
             # What is not a fragment by that, as in files of other formats, is not worth loading a kernel for.
-            fits = kind in known and known[kind].header_size + layout.LENGTH.of(head, at) <= end - at
-            size = judge()(at) if fits else 0
+            if kind in known and known[kind].header_size + layout.LENGTH.of(head, at) <= end - at:
+                if judge is None:
+                    from sawlog.leveldb.log.kernels import judge_of
+
+                    judge, state = judge_of(head, dialect)
+                state.position = at
+                size = int(judge())
             if not size and resync:
                 at += 1
                 continue
             if not size:
                 break
-            yield at, kind, head[at + layout.TYPE.end : at + size]
+            yield at, kind, head[at + type_at + 1 : at + size]
             if known[kind].role not in (Role.METADATA, Role.COMPRESSION) and not resync:
                 break
             at += size
-
-
-def _judge(head: bytes, dialect: Dialect) -> Callable[[int], int]:
-    """The length of the intact fragment at an offset; 0 where there is none."""
-    from sawlog.leveldb.log import kernels as k
-
-    window, rules, state = k.window_of(head), k.rules_of(dialect, gather=False, longest=0), k.first_state()
-
-    def judge(position: int) -> int:
-        state.position = position
-        return int(k.judge_fragment(window, state, rules))
-
-    return judge
 
 
 def resolve_dialect(file: File, dialect: Dialect | Literal["auto"], storage: Storage) -> Dialect | Literal["auto"]:
@@ -97,7 +88,7 @@ def resolve_dialect(file: File, dialect: Dialect | Literal["auto"], storage: Sto
         return "rocksdb"
     for name in sorted(siblings, reverse=True):
         if layout.OPTIONS_NAME.match(name):
-            options = storage.read(siblings[name].path, 0, layout.OPTIONS_HEAD)
+            options = storage.read(siblings[name], 0, layout.OPTIONS_HEAD)
             return next((owner for key, owner in layout.OPTIONS_OWNERS.items() if key in options), dialect)
     return "pebble" if _ends_as_pebble_ends(file, storage) else dialect
 
@@ -107,7 +98,7 @@ def _ends_as_pebble_ends(file: File, storage: Storage) -> bool:
     named = layout.LOG_NAME.match(file.name)
     if named is None or file.size < layout.RECYCLABLE_HEADER_SIZE:
         return False
-    last = storage.read(file.path, file.size - layout.RECYCLABLE_HEADER_SIZE, layout.RECYCLABLE_HEADER_SIZE)
+    last = storage.read(file, file.size - layout.RECYCLABLE_HEADER_SIZE, layout.RECYCLABLE_HEADER_SIZE)
     return (
         len(last) == layout.RECYCLABLE_HEADER_SIZE
         and layout.CHECKSUM.of(last) == layout.LENGTH.of(last) == 0
@@ -197,7 +188,7 @@ def live_manifest(manifests: Iterable[File], siblings: Iterable[File], storage: 
         name = max(marked)[1]
     else:
         current = named.get(layout.CURRENT_NAME)
-        name = storage.read(current.path).decode("utf-8", "replace").strip() if current is not None else ""
+        name = storage.read(current).decode("utf-8", "replace").strip() if current is not None else ""
     return by_name.get(name) or max(by_name.values(), key=_number)
 
 

@@ -5,7 +5,8 @@
 
 from __future__ import annotations
 
-from functools import cache
+from collections.abc import Callable
+from functools import cache, partial
 from typing import Annotated, Any, NamedTuple
 
 import numpy as np
@@ -24,6 +25,7 @@ from sawlog.chain.kernels import (
     TORN,
     Window,
     blame,
+    head_window,
     new_state,
     note,
     record_type,
@@ -619,11 +621,10 @@ def first_state(position: int = 0) -> Any:
     return new_state(STATE, position=position, synced=1, open=-1, suspect=-1)
 
 
-def window_of(head: bytes) -> Window:
-    """The beginning of a file as a window."""
-    data = np.frombuffer(head, np.uint8)
-    size = np.uint64(len(head))
-    return Window(data, _ZERO, size, size)
+def judge_of(head: bytes, dialect: layout.Dialect) -> tuple[Callable[[], int], Any]:
+    """`judge_fragment` of the beginning of a file, and the state whose position it looks at."""
+    state, rules = first_state(), rules_of(dialect, gather=False, longest=0)
+    return partial(judge_fragment, head_window(head, len(head)), state, rules), state
 
 
 @cache

@@ -302,7 +302,7 @@ class LogRange(FileRange):
             OSError: When it cannot be read.
         """
         storage = self.scan.storage
-        return read_head(storage.read(self.path, 0, PROBE_BYTES), self.file, self.dialect, storage)
+        return read_head(storage.read(self.file, 0, PROBE_BYTES), self.file, self.dialect, storage)
 
     def find_tail(self) -> Tail | None:
         """How the log ends, if the range reaches there; records are walked, whatever the view, not decoded."""

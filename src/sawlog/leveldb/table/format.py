@@ -46,7 +46,7 @@ class LevelDBTable(Format):
             return min(best, Match.BESIDE)
         for file in files[:8]:
             length = min(layout.MAGIC_SIZE, file.size)
-            magic = storage.read(file.path, file.size - length, length)
+            magic = storage.read(file, file.size - length, length)
             if int.from_bytes(magic, "little") in layout.MAGICS and file.size >= layout.LEVELDB_FOOTER:
                 best = Match.CONTENT
         return best
