@@ -32,7 +32,7 @@ ALONE = (
 """Those that start a Spark of their own, and need none of the session that the others share."""
 LAWS = 16
 """Of the samples of each law, one in sixteen is in a run without `--all`."""
-EFFORT = "0.2"
+EFFORT = "0.1"
 """Of the changes of a sample, the share that is tried then."""
 
 # Machines differ, so no deadline, and the same examples on every run.

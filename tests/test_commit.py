@@ -68,7 +68,7 @@ def visible(place: tuple[Storage, str]) -> list[str]:
     return [file.path[len(root) + 1 :] for file in storage.find(root)] if storage.exists(root) else []
 
 
-@pytest.mark.spread(3)
+@pytest.mark.spread(5)
 @pytest.mark.parametrize("kind", ["append", "overwrite", "overwrite by side", "stream", "complete"])
 def test_a_driver_that_is_killed_leaves_old_rows_or_new_ones(kind: str, tmp_path: Path) -> None:
     tally = Commits(str(tmp_path / kind), kind, {}, seed=1).run(3)

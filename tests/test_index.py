@@ -392,6 +392,7 @@ def check_same(root: str, name: str) -> None:
         assert found.to_pylist().__repr__() == expected.to_pylist().__repr__(), filters
 
 
+@pytest.mark.spread(3)
 @pytest.mark.parametrize("statistics", [False, True])
 def test_every_format_is_read_by_an_index_as_without_one(some: tuple[str, str], statistics: bool) -> None:
     name, root = some

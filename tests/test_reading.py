@@ -39,6 +39,7 @@ def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(f"sawlog.{place}.shared", True)
 
 
+@pytest.mark.spread(3)
 @pytest.mark.parametrize("name", FORMATS)
 def test_what_reads_a_fragment_is_released_with_it(samples: dict[str, Path], name: str) -> None:
     """A cycle would keep its buffers until the garbage collector looks: 4 MB for each of FiloDB's."""
@@ -103,6 +104,7 @@ print(len(os.listdir("/proc/self/task")) - before)
 """
 
 
+@pytest.mark.spread(2)
 @pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="only Linux lists threads there")
 @pytest.mark.parametrize("wanted", ["rows", "latest", "filter", "columns"])
 def test_one_thread_is_one_thread(tmp_path: Path, wanted: str) -> None:

@@ -78,6 +78,7 @@ for run in runs:
 """
 
 
+@pytest.mark.spread(3)
 @pytest.mark.parametrize("name", [*FORMATS, "leveldb_database"])
 def test_a_file_truncated_between_batches_is_told_and_kills_nobody(
     databases: dict[str, Path], name: str, tmp_path: Path

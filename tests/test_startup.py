@@ -161,6 +161,7 @@ def is_of_others(module: list[str], name: str) -> bool:
     return any(module[:3] == PACKAGES[other][:3] for other in formats().keys() - {name} - PARTS.get(name, set()))
 
 
+@pytest.mark.spread(3)
 @pytest.mark.parametrize("name", sorted(formats().keys() - {"boxes", "lines", "tfrecord"}))
 def test_a_path_imports_its_own_format_alone(name: str, tmp_path_factory: pytest.TempPathFactory) -> None:
     path = SHOP if name == "leveldb_database" else small(tmp_path_factory.getbasetemp())[name][0]

@@ -213,32 +213,40 @@ def test_bad_patterns_are_told(run: Run) -> None:
         assert message in result.err
 
 
+SQL = """
+import json, sys
+from sawlog.cli import main
+print([int(main(["sql", "--json", *words])) for words in json.loads(sys.argv[1])])
+"""
+"""In a process of its own: DuckDB's module complains on leaving one."""
+
+
 def test_sql(tmp_path: Path) -> None:
-    # In a process of its own: DuckDB's module complains on leaving one.
-    base = [sys.executable, "-m", "sawlog", "sql", "--json"]
-    query = f"SELECT operation, count(*) AS n FROM '{SHOP}#writes' GROUP BY ALL ORDER BY n"
-    done = subprocess.run([*base, query], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    counts = sawlog.read(SHOP, view="writes")["operation"].value_counts().to_pylist()
-    expected = sorted(({"operation": one["values"], "n": one["counts"]} for one in counts), key=lambda one: one["n"])
-    assert [json.loads(line) for line in done.stdout.splitlines()] == expected
-    query = "SELECT max(sequence) AS m FROM shop"
-    done = subprocess.run([*base, query, "--table", f"shop={SHOP}#writes"], capture_output=True, text=True, check=False)
-    assert done.stdout == '{"m":22489}\n', done.stderr
-    done = subprocess.run([*base, "SELEC 1"], capture_output=True, text=True, check=False)
-    assert done.returncode == 2
-    assert done.stderr.startswith("sawlog: Parser Error")
     log = bytearray(next(Path(SHOP).glob("*.log")).read_bytes())
     log[1000] ^= 1
     (tmp_path / "1.log").write_bytes(log)
-    query = f"SELECT count(*) FROM '{tmp_path}/1.log#writes'"
-    done = subprocess.run([*base, query], capture_output=True, text=True, check=False)
-    assert done.returncode == 1
-    assert done.stderr.startswith(f"sawlog: {tmp_path}/1.log: checksum_mismatch at byte"), done.stderr
-    assert done.stderr.endswith("; read on past it with --on-damage skip\n")
-    command = [*base, query, "--on-damage", "skip"]
+    damaged = f"SELECT count(*) FROM '{tmp_path}/1.log#writes'"
+    asked = [
+        [f"SELECT operation, count(*) AS n FROM '{SHOP}#writes' GROUP BY ALL ORDER BY n"],
+        ["SELECT max(sequence) AS m FROM shop", "--table", f"shop={SHOP}#writes"],
+        ["SELEC 1"],
+        [damaged],
+        [damaged, "--on-damage", "skip"],
+    ]
+    command = [sys.executable, "-c", SQL, json.dumps(asked)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert (done.returncode, len(done.stdout.splitlines()), done.stderr.count("damaged bytes")) == (0, 1, 1), done
+    assert done.returncode == 0, done.stderr
+    *rows, last, counted, codes = done.stdout.splitlines()
+    counts = sawlog.read(SHOP, view="writes")["operation"].value_counts().to_pylist()
+    expected = sorted(({"operation": one["values"], "n": one["counts"]} for one in counts), key=lambda one: one["n"])
+    assert [json.loads(line) for line in rows] == expected
+    assert (last, list(json.loads(counted)), codes) == ('{"m":22489}', ["count_star()"], "[0, 0, 2, 1, 0]")
+    errors = done.stderr.splitlines()
+    assert errors[0].startswith("sawlog: Parser Error")
+    (stopped,) = [line for line in errors if "checksum_mismatch at byte" in line and "read on past it" in line]
+    assert stopped.startswith(f"sawlog: {tmp_path}/1.log: checksum_mismatch at byte"), done.stderr
+    assert stopped.endswith("; read on past it with --on-damage skip")
+    assert done.stderr.count("damaged bytes") == 1
 
 
 @pytest.mark.spread(3)

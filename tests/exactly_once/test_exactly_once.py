@@ -1,7 +1,7 @@
 """The short run, into one sink: processes are killed, with SIGKILL. `make exactly-once` is the long one.
 
 With Spark it is nightly; that a driver is killed costs another start of Spark, and is heavy. In every run the importer
-without Spark is killed, and tests of pipelines kill theirs.
+without Spark is killed.
 """
 
 from __future__ import annotations

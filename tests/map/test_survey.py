@@ -65,6 +65,7 @@ def assert_equal_to_verify(found: Map, report: sawlog.Report) -> None:
         assert bytes_by_use(file) == {use: getattr(verified.account, use) for use in USES}
 
 
+@pytest.mark.spread(3)
 @pytest.mark.filterwarnings("ignore::UserWarning")
 @pytest.mark.parametrize("name", FORMATS)
 def test_numbers_are_those_of_verify(samples: dict[str, Path], name: str) -> None:
@@ -350,6 +351,7 @@ def test_a_file_without_bytes(tmp_path: Path) -> None:
     assert render(found)
 
 
+@pytest.mark.spread(4)
 @pytest.mark.filterwarnings("ignore::UserWarning")
 @pytest.mark.parametrize("sample", law_samples())
 def test_every_view_of_every_format_has_a_map(tmp_path: Path, sample: Any) -> None:

@@ -85,7 +85,7 @@ def test_only_wanted_columns_are_read(spark: SparkSession, trades: Path) -> None
     )
 
 
-@pytest.mark.spread(3)
+@pytest.mark.spread(6)
 @pytest.mark.parametrize(
     ("condition", "pushed"),
     [

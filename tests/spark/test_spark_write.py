@@ -96,6 +96,7 @@ def test_no_rows_leave_an_empty_result(spark: SparkSession, tmp_path: Path) -> N
     assert content(target) == []
 
 
+@pytest.mark.spread(2)
 @pytest.mark.parametrize("mode", ["append", "overwrite"])
 def test_a_failed_job_leaves_nothing(spark: SparkSession, tmp_path: Path, mode: str) -> None:
     save(numbers(spark, 10, 2), tmp_path)

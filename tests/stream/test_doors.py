@@ -266,7 +266,7 @@ def test_what_is_unfinished_waits(door: type[Door], log: Log, later, tmp_path: P
     assert later(one).look() == [5]
 
 
-@pytest.mark.spread(3)
+@pytest.mark.spread(6)
 @pytest.mark.parametrize("rows", [(100, 103), (100, 105), (100, 120)], ids=["smaller", "same size", "larger"])
 @pytest.mark.parametrize("way", ["replaced", "rewritten", "deleted first"])
 def test_another_file_of_that_name_is_an_error(
@@ -327,7 +327,7 @@ def rotated(log: Log, path: Path, followed: str) -> Path:
     return target
 
 
-@pytest.mark.spread(3)
+@pytest.mark.spread(6)
 @pytest.mark.parametrize("unread", [0, 2])
 @pytest.mark.parametrize("way", ["moved", "copied and emptied", "copied and deleted"])
 def test_rotation(door: type[Door], log: Log, later, place, way: str, unread: int) -> None:
@@ -354,7 +354,7 @@ def test_rotation(door: type[Door], log: Log, later, place, way: str, unread: in
     assert sorted(found + later(one).look()) == [*range(5 + unread), *range(50, 54)]
 
 
-@pytest.mark.spread(3)
+@pytest.mark.spread(6)
 @pytest.mark.parametrize("way", ["moved", "copied and emptied"])
 def test_rotation_between_two_looks(door: type[Door], log: Log, later, place, way: str) -> None:
     directory, followed = place
@@ -412,7 +412,7 @@ class Faults:
         self.left, self.failed = call, False
 
 
-@pytest.mark.spread(3)
+@pytest.mark.spread(6)
 @pytest.mark.parametrize("restarts", [False, True], ids=["one process", "restarts"])
 def test_a_storage_that_fails_once(
     door: type[Door], log: Log, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, restarts: bool

@@ -53,7 +53,7 @@ def test_nothing_is_found_where_nothing_is_wrong(
     assert int(tried[1]) > 10
 
 
-@pytest.mark.spread(3)
+@pytest.mark.spread(6)
 @pytest.mark.parametrize(
     ("fault", "found"),
     [
