@@ -75,7 +75,12 @@ class DefaultSource(DataSource):
 
 
 def main(infile: BufferedReader, outfile: IO[bytes]) -> None:
-    """Answer questions of the jar, in a process that Spark has started with this module."""
-    from sawlog.spark.planner import main as answer
+    """Read a partition as Spark's own workers do, or answer questions of the jar: nothing of Spark's begins like them.
 
+    With the jar, both are forked from one process.
+    """
+    if infile.peek(1)[:1] == b"\x80":
+        from sawlog.spark.planner import main as answer
+    else:
+        from pyspark.worker import main as answer
     answer(infile, outfile)

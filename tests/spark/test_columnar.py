@@ -127,6 +127,19 @@ def test_count_reads_no_column(spark: SparkSession, trades: Path) -> None:
     assert spark.read.format(COLUMNS).option("view", "damage").load(str(trades)).count() == 0
 
 
+def test_one_process_loads_what_planning_and_reading_need(spark: SparkSession, trades: Path) -> None:
+    """All that plan and read are forked from it."""
+    processes = spark._jvm.java.lang.ProcessHandle.current()
+    before = processes.children().count()
+    setting = "spark.sql.execution.pyspark.udf.hideTraceback.enabled"  # a process forks those that have its settings
+    spark.conf.set(setting, value=True)
+    try:
+        assert spark.read.format(COLUMNS).load(str(trades)).count() == ROWS
+    finally:
+        spark.conf.unset(setting)
+    assert processes.children().count() == before + 1
+
+
 def test_sizes_are_known(spark: SparkSession, trades: Path) -> None:
     columns, _ = both(spark, trades)
     size = columns._jdf.queryExecution().optimizedPlan().stats().sizeInBytes()

@@ -27,7 +27,7 @@ def main() -> None:
     sys.path[:] = unzipped(sys.path)
     from pyspark import daemon
 
-    preload(sys.argv[1:2] or ["pyspark.worker"])
+    preload(sys.argv[1:2])
     daemon.worker = quiet(daemon.worker)
     daemon.manager()
 
@@ -36,10 +36,10 @@ def preload(workers: Iterable[str]) -> None:
     """Load what workers need. No thread may have been started when they are forked: of Arrow's allocators, one would.
 
     Args:
-        workers: The modules of the workers.
+        workers: The modules of workers other than Spark's own.
     """
     os.environ.setdefault("JE_ARROW_MALLOC_CONF", "background_thread:false")
-    for name in ("sawlog.spark.reader", *workers):
+    for name in ("sawlog.spark.reader", "pyspark.worker", *workers):
         with contextlib.suppress(ImportError):  # the worker's error is reported
             importlib.import_module(name)
     gc.collect()

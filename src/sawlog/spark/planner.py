@@ -1,6 +1,6 @@
 """What the jar asks a Python process: what a path holds, and how its columns are read.
 
-Spark starts the process with the module `pyspark_sawlog`, whose `main` is this one's; it talks to `Planner.scala`.
+Spark starts the process with the module `pyspark_sawlog`, whose `main` calls this one's; it talks to `Planner.scala`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from decimal import Decimal
 from typing import IO, TYPE_CHECKING, Any
 
 import pyarrow as pa
-from pyspark.serializers import CPickleSerializer, UTF8Deserializer, write_int, write_with_length
+from pyspark.serializers import CPickleSerializer, UTF8Deserializer, read_int, write_int, write_with_length
 from pyspark.sql import types as spark
 from pyspark.util import handle_worker_exception
 from pyspark.worker_util import check_python_version, setup_memory_limits, setup_spark_files
@@ -83,6 +83,7 @@ def main(infile: io.BufferedReader, outfile: IO[bytes]) -> None:
     conversation, text = Conversation(), UTF8Deserializer()
     try:
         if infile.peek(1):
+            read_int(infile)  # by which `pyspark_sawlog` knows questions
             check_python_version(infile)
             setup_spark_files(infile)
             setup_memory_limits(int(os.environ.get("PYSPARK_PLANNER_MEMORY_MB", "-1")))

@@ -4,14 +4,13 @@ import java.io.{BufferedInputStream, BufferedOutputStream, DataInputStream, Data
 import java.nio.channels.{Channels, ClosedByInterruptException}
 
 import scala.jdk.CollectionConverters._
-import scala.util.control.NonFatal
+import scala.util.control.{ControlThrowable, NonFatal}
 
-import org.apache.spark.{JobArtifactSet, SparkEnv}
-import org.apache.spark.api.python.{PythonUtils, PythonWorker, PythonWorkerUtils, SimplePythonFunction, SpecialLengths}
-import org.apache.spark.api.python.PythonFunction
-import org.apache.spark.internal.config.BUFFER_SIZE
-import org.apache.spark.internal.config.Python.PYTHON_AUTH_SOCKET_TIMEOUT
+import org.apache.spark.{JobArtifactSet, SparkEnv, TaskContext}
+import org.apache.spark.api.python.{ChainedPythonFunctions, PythonEvalType, PythonFunction, PythonUtils, PythonWorker}
+import org.apache.spark.api.python.{PythonWorkerUtils, SimplePythonFunction, SpecialLengths}
 import org.apache.spark.sql.internal.SQLConf
+import org.apache.spark.sql.types.StructType
 import org.json4s.JObject
 import org.json4s.jackson.JsonMethods.compact
 
@@ -27,6 +26,7 @@ class Conversation private (private val env: SparkEnv, private val settings: Map
   worker.channel.configureBlocking(true)
   private val in = new DataInputStream(new BufferedInputStream(Channels.newInputStream(worker.channel)))
   private val out = new DataOutputStream(new BufferedOutputStream(Channels.newOutputStream(worker.channel)))
+  out.writeInt(Question)
   PythonWorkerUtils.writePythonVersion(python.pythonVer, out)
   PythonWorkerUtils.writeSparkFiles(artifacts, python.pythonIncludes.asScala.toSet, out)
   private var open = true
@@ -64,8 +64,9 @@ class Conversation private (private val env: SparkEnv, private val settings: Map
 }
 
 object Conversation {
-  private val Module = "pyspark_sawlog" // Spark starts none whose name begins otherwise
+  val Module = "pyspark_sawlog" // Spark starts none whose name begins otherwise
   val Daemon = "sawlog.spark.daemon"
+  private val Question = Int.MinValue // tasks begin with the number of their partition, or with one of small marks below 0
   private val kept = new java.util.concurrent.atomic.AtomicReference[Conversation]
 
   /** A process that is there already, or a new one. */
@@ -102,16 +103,19 @@ object Conversation {
 
   private def artifacts = JobArtifactSet.getCurrentJobArtifactState.map(_.uuid)
 
+  /** That of the workers that read, unless memory is limited: then planning and reading are forked from one process. */
   private def environment(): Map[String, String] = {
-    val (conf, sql) = (SparkEnv.get.conf, SQLConf.get)
-    val folders = SparkEnv.get.blockManager.diskBlockManager.localDirs.map(_.getPath).mkString(",")
-    python.envVars.asScala.toMap ++ Map(
-      "SPARK_LOCAL_DIRS" -> folders,
-      "SPARK_AUTH_SOCKET_TIMEOUT" -> conf.get(PYTHON_AUTH_SOCKET_TIMEOUT).toString,
-      "SPARK_BUFFER_SIZE" -> conf.get(BUFFER_SIZE).toString,
-      "SPARK_JOB_ARTIFACT_UUID" -> artifacts.getOrElse("default")) ++
-      (if (sql.pysparkHideTraceback) Some("SPARK_HIDE_TRACEBACK" -> "1") else None) ++
-      (if (sql.pysparkSimplifiedTraceback) Some("SPARK_SIMPLIFIED_TRACEBACK" -> "1") else None) ++
-      sql.pythonPlannerExecMemory.map(megabytes => "PYSPARK_PLANNER_MEMORY_MB" -> megabytes.toString)
+    val functions = Seq((ChainedPythonFunctions(Seq(function(Array.emptyByteArray))), 0L))
+    val runner = new Runner(functions, PythonEvalType.SQL_MAP_ARROW_ITER_UDF, new StructType, "UTC", Map.empty, artifacts) {
+      override def org$apache$spark$api$python$BasePythonRunner$$workerModule: String =
+        throw new Environment(envVars.asScala.toMap)
+    }
+    val made: Map[String, String] =
+      try { runner.compute(Iterator.empty, 0, TaskContext.empty()); Map.empty }
+      catch { case environment: Environment => environment.variables }
+    made ++ SQLConf.get.pythonPlannerExecMemory.map(megabytes => "PYSPARK_PLANNER_MEMORY_MB" -> megabytes.toString)
   }
+
+  /** What a worker is started with, taken where Spark asks for the module of one: nothing else of Spark's says it. */
+  private class Environment(val variables: Map[String, String]) extends ControlThrowable
 }

@@ -2,6 +2,7 @@ package org.apache.spark.sql.execution.python.sawlog
 
 import org.apache.spark.SparkEnv
 import org.apache.spark.api.python.ChainedPythonFunctions
+import org.apache.spark.internal.config.Python.{PYTHON_DAEMON_MODULE, PYTHON_USE_DAEMON, PYTHON_WORKER_MODULE}
 import org.apache.spark.sql.execution.datasources.v2.python.PythonCustomMetric
 import org.apache.spark.sql.execution.python.{ArrowPythonRunner, BatchedPythonArrowInput}
 import org.apache.spark.sql.types.StructType
@@ -11,7 +12,12 @@ class Runner(
     settings: Map[String, String], artifacts: Option[String])
     extends ArrowPythonRunner(functions, kind, Array(Array(0)), input, zone, false, settings,
       PythonCustomMetric.pythonMetrics, artifacts, None, None) with BatchedPythonArrowInput {
-  /** What workers are forked from; private in Spark's class, where it has this name once compiled. */
+  // Private in Spark's class, where they have these names once compiled. Without a daemon, workers are Spark's own.
   def org$apache$spark$api$python$BasePythonRunner$$daemonModule: String =
-    SparkEnv.get.conf.get("spark.python.daemon.module", Conversation.Daemon)
+    conf.get(PYTHON_DAEMON_MODULE).getOrElse(Conversation.Daemon)
+
+  def org$apache$spark$api$python$BasePythonRunner$$workerModule: String =
+    conf.get(PYTHON_WORKER_MODULE).getOrElse(if (conf.get(PYTHON_USE_DAEMON)) Conversation.Module else "pyspark.worker")
+
+  private def conf = SparkEnv.get.conf
 }
