@@ -242,7 +242,9 @@ class Job:
             replaced = tuple(_inside(self.root, path) for path in (() if old is None else old()))
             record = _delivered(record, delivery).next(state="published", new=(), old=replaced)
             if not self.log.append(record):
-                raise self._overtaken()  # noqa: TRY301, it is taken back in one place
+                raise SawlogError(  # noqa: TRY301, it is taken back in one place
+                    f"{self.root}: after {LEASE:.0f} s another job took this one for dead, and took it back"
+                )
         except BaseException:
             with contextlib.suppress(OSError, SawlogError):
                 self.abort()
@@ -263,9 +265,6 @@ class Job:
         for path, taken in zip(finals, _at_once(self.storage.exists, finals), strict=True):
             if taken:
                 raise self._taken(path)
-
-    def _overtaken(self) -> SawlogError:
-        return SawlogError(f"{self.root}: after {LEASE:.0f} s another job took this one for dead, and took it back")
 
     def _taken(self, path: str) -> SawlogError:
         return SawlogError(f"{published(path)}: exists already, and job {self.name} has not written it")

@@ -11,9 +11,8 @@ import pyarrow as pa
 
 from sawlog.damage import DamageWarning, FileReport, Findings, Report, Skipped, remarks
 from sawlog.errors import SawlogError, SchemaError, warn
-from sawlog.format import TASK_BYTES, Contents, Format, Fragment, Request
+from sawlog.format import TASK_BYTES, Contents, Done, Format, Fragment, Request, read_fragments
 from sawlog.guard import wrap_errors
-from sawlog.reading import map_ordered, once
 from sawlog.recognition import left_out
 from sawlog.scan import Columns, Scan, parse_columns, parse_filter
 from sawlog.storage import File
@@ -22,8 +21,6 @@ if TYPE_CHECKING:
     from sawlog.watching import Watch
 
 _Result = TypeVar("_Result")
-_Done = Callable[[Fragment, Findings], None]
-"""Takes what a fragment came across, once its rows are delivered."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -132,7 +129,7 @@ class Dataset:
             yield from self.scanner(columns, filter, batch_size).to_batches()
             return
         collector = _WarningCollector(self.skipped)
-        yield from read_rows(self, collector.add)
+        yield from self.contents.read_rows(self.request, collector.add)
         collector.report()
 
     def to_reader(self) -> pa.RecordBatchReader:
@@ -143,7 +140,8 @@ class Dataset:
         """The rows as a table in memory; arguments are those of `scanner`."""
         chosen = self.with_projection(columns, filter)
         collector = _WarningCollector(chosen.skipped)
-        batches = _at_once(chosen, lambda dataset, done: list(read_rows(dataset, done)), collector.add)
+        read = lambda contents, done: list(contents.read_rows(chosen.request, done))  # noqa: E731
+        batches = _at_once(chosen, read, collector.add)
         collector.report()
         return pa.Table.from_batches(batches, chosen.schema)
 
@@ -296,76 +294,25 @@ def exported(reader: pa.RecordBatchReader, requested: object = None) -> object:
     return reader.__arrow_c_stream__(requested)
 
 
-def read_rows(dataset: Dataset, done: _Done, task_bytes: int | None = None) -> Iterator[pa.RecordBatch]:
-    """The rows of a dataset, as record batches, in order; what was left out goes to `done`, fragment by fragment.
-
-    Args:
-        dataset: What is read.
-        done: Takes what a fragment came across, once its rows are delivered.
-        task_bytes: As for `Dataset.fragments`, where one thread reads.
-    """
-    contents, request = dataset.contents, dataset.request
-    fragments = contents.thread_fragments(request, task_bytes)
-    yield from contents.confirmed(read_fragments(fragments, contents.threads(request), done))
-
-
-def count_rows(dataset: Dataset, done: _Done) -> int:
+def count_rows(dataset: Dataset, done: Done) -> int:
     """How many rows there are before any filter; what was left out goes to `done`, fragment by fragment."""
-    return _at_once(dataset, _count, done)
+    return _at_once(dataset, lambda contents, done: contents.count_rows(dataset.request, done), done)
 
 
-def _count(dataset: Dataset, done: _Done) -> int:
-    total = 0
-    contents, request = dataset.contents, dataset.request
-    scanned = lambda fragment: fragment.scan_into(Findings(fragment.scan.on_damage))  # noqa: E731
-    fragments, threads = contents.thread_fragments(request), contents.threads(request)
-    for fragment, findings in map_ordered(fragments, once(scanned), threads):
-        total += findings.rows
-        done(fragment, findings)
-    dataset.scan.storage.confirm()
-    return total
-
-
-def _at_once(dataset: Dataset, work: Callable[[Dataset, _Done], _Result], done: _Done) -> _Result:
+def _at_once(dataset: Dataset, work: Callable[[Contents, Done], _Result], done: Done) -> _Result:
     """What is made of all rows together: see `Contents.optimistic`."""
     contents = dataset.contents.optimistic()
     if contents is not None:
         reported: list[tuple[Fragment, Findings]] = []
         try:
-            result = work(replace(dataset, contents=contents), lambda *found: reported.append(found))
+            result = work(contents, lambda *found: reported.append(found))
         except SawlogError:
             pass  # what is wrong is found again, by fragments that know more
         else:
             for found in reported:
                 done(*found)
             return result
-    return work(dataset, done)
-
-
-def read_fragments(fragments: Iterable[Fragment], threads: int, done: _Done) -> Iterator[pa.RecordBatch]:
-    """The rows of fragments, in order.
-
-    Args:
-        fragments: What to read.
-        threads: How many read; with 1, nothing is read ahead.
-        done: Takes what a fragment came across, once its rows are delivered or the consumer has stopped among them.
-    """
-    begun: dict[int, tuple[Fragment, Findings]] = {}
-
-    def batches(fragment: Fragment) -> Iterator[pa.RecordBatch]:
-        findings = Findings(fragment.scan.on_damage)
-        begun[id(fragment)] = fragment, findings
-        yield from fragment.to_batches(findings)
-
-    def ended(fragment: Fragment) -> None:
-        done(*begun.pop(id(fragment)))
-
-    try:
-        for _, batch in map_ordered(fragments, batches, threads, ended):
-            yield batch
-    finally:
-        for fragment, findings in begun.values() if threads <= 1 else ():
-            done(fragment, findings)
+    return work(dataset.contents, done)
 
 
 class _WarningCollector:

@@ -52,6 +52,7 @@ __all__ = [
     "TASK_BYTES",
     "Contents",
     "Counting",
+    "Done",
     "FileRange",
     "FileWriter",
     "Format",
@@ -67,6 +68,7 @@ __all__ = [
     "apart",
     "intact_end",
     "pack",
+    "read_fragments",
 ]
 
 PROBE_BYTES = 64 << 10
@@ -80,6 +82,9 @@ SMALLEST = 64
 """What opening a file costs at least, as a share of a task: thousands of small ones make more than one task."""
 TASK_BYTES = 64 << 20
 """Input bytes per task that planning aims at."""
+
+Done = Callable[["Fragment", Findings], None]
+"""Takes what a fragment came across, once its rows are delivered."""
 
 _Part = TypeVar("_Part")
 _Result = TypeVar("_Result")
@@ -220,6 +225,32 @@ class FileRange(Fragment):
     @property
     def extent(self) -> tuple[int, int]:
         return self.start, self.end - self.start
+
+
+def read_fragments(fragments: Iterable[Fragment], threads: int, done: Done) -> Iterator[pa.RecordBatch]:
+    """The rows of fragments, in order.
+
+    Args:
+        fragments: What to read.
+        threads: How many read; with 1, nothing is read ahead.
+        done: Takes what a fragment came across, once its rows are delivered or the consumer has stopped among them.
+    """
+    begun: dict[int, tuple[Fragment, Findings]] = {}
+
+    def batches(fragment: Fragment) -> Iterator[pa.RecordBatch]:
+        findings = Findings(fragment.scan.on_damage)
+        begun[id(fragment)] = fragment, findings
+        yield from fragment.to_batches(findings)
+
+    def ended(fragment: Fragment) -> None:
+        done(*begun.pop(id(fragment)))
+
+    try:
+        for _, batch in map_ordered(fragments, batches, threads, ended):
+            yield batch
+    finally:
+        for fragment, findings in begun.values() if threads <= 1 else ():
+            done(fragment, findings)
 
 
 def intact_end(batches: Iterable[pa.RecordBatch], findings: Findings, size: int) -> int:
@@ -612,6 +643,30 @@ class Contents(ABC):
             if advance is not None:
                 advance(fragment.size)
             yield fragment, findings
+
+    def read_rows(self, request: Request, done: Done, task_bytes: int | None = None) -> Iterator[pa.RecordBatch]:
+        """The rows, as record batches, in order; what was left out goes to `done`, fragment by fragment.
+
+        Args:
+            request: What is wanted.
+            done: Takes what a fragment came across, once its rows are delivered.
+            task_bytes: As for `plan`, where one thread reads.
+        """
+        fragments = self.thread_fragments(request, task_bytes)
+        yield from self.confirmed(read_fragments(fragments, self.threads(request), done))
+
+    def count_rows(self, request: Request, done: Done) -> int:
+        """How many rows there are before any filter; what was left out goes to `done`, fragment by fragment."""
+
+        def scanned(fragment: Fragment) -> Findings:
+            return fragment.scan_into(Findings(fragment.scan.on_damage))
+
+        total = 0
+        for fragment, findings in map_ordered(self.thread_fragments(request), once(scanned), self.threads(request)):
+            total += findings.rows
+            done(fragment, findings)
+        self.scan.storage.confirm()
+        return total
 
     def confirmed(self, results: Iterable[_Result]) -> Iterator[_Result]:
         """Results of reading, after which remote files must still be what they were."""

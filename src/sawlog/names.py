@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import re
-from typing import TypeAlias
+from collections.abc import Iterable
+from typing import Any, TypeAlias
 
 PathLike: TypeAlias = str | os.PathLike[str]
 
@@ -21,6 +22,11 @@ def passed_over(directory: str) -> bool:
     A directory `_metadata` is not: storage engines keep there what says which of the other files are alive.
     """
     return directory.startswith(HIDDEN) and directory != "_metadata"
+
+
+def in_order(files: Iterable[Any]) -> list[Any]:
+    """Files in the natural order of their paths."""
+    return sorted(files, key=lambda file: natural_order(file.path))
 
 
 def natural_order(path: str) -> list[tuple[int, int, str]]:

@@ -28,8 +28,9 @@ class Requests:
         read, opened, scandir = Storage.read, Storage.open, os.scandir
 
         def counted_read(storage: Storage, path: Any, offset: int = 0, length: int | None = None) -> bytes:
-            self.asked[os.path.basename(path)] += 1
-            self.heads[os.path.basename(path)] += offset == 0 and length == HEADER_BYTES
+            name = os.path.basename(getattr(path, "path", path))
+            self.asked[name] += 1
+            self.heads[name] += offset == 0 and length == HEADER_BYTES
             return read(storage, path, offset, length)
 
         def counted_open(storage: Storage, path: Any, *args: Any, **how: Any) -> Any:

@@ -10,7 +10,7 @@ import pyarrow as pa
 from sawlog.cli.errors import Exit, complain
 from sawlog.cli.output import Advance, watched
 from sawlog.damage import UNSUPPORTED, Findings, Skipped, remarks
-from sawlog.dataset import Dataset, read_rows
+from sawlog.dataset import Dataset
 from sawlog.format import Fragment
 from sawlog.reading import PIECE_BYTES
 
@@ -60,7 +60,8 @@ class DamageSummary:
 
 def rows(dataset: Dataset, losses: DamageSummary, advance: Advance) -> Iterator[pa.RecordBatch]:
     """The rows of a dataset; what is left out is entered into `losses`."""
-    return read_rows(dataset, recorded(losses, advance), PIECE_BYTES if watched() else None)
+    done = recorded(losses, advance)
+    return dataset.contents.read_rows(dataset.request, done, PIECE_BYTES if watched() else None)
 
 
 def recorded(losses: DamageSummary, advance: Advance) -> Callable[[Fragment, Findings], None]:

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from sawlog.deephaven_table import layout
-from sawlog.deephaven_table.infer import adjust
 from sawlog.deephaven_table.location import plain_count, read_checkpoint
 from sawlog.errors import OptionError
 
@@ -217,6 +216,6 @@ def row_width(spec: ColumnSpec | None, column: ColumnFiles) -> int | None:
     """Bytes per row in a column's `.dat`; None for an unknown type."""
     if spec is None:
         return None
-    if spec.slot_width and layout.BINARY in column.files:
+    if layout.BINARY in column.files and spec.slot_width:
         return layout.OFFSET_SIZE
-    return adjust(spec, column).width
+    return spec.stored(column.files).width

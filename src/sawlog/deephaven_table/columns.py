@@ -13,7 +13,6 @@ from sawlog.deephaven.types import ARRAYS, FIXED, ColumnType
 from sawlog.deephaven_table import layout
 from sawlog.deephaven_table.checkpoint import row_width
 from sawlog.deephaven_table.codecs import decode_arrays, decode_objects, decode_slots
-from sawlog.deephaven_table.infer import adjust
 from sawlog.deephaven_table.layout import Kind
 from sawlog.deephaven_table.symbols import SymbolTable, load_symbols, symbol_sets
 from sawlog.deephaven_table.values import MAX_VALUE, check_ends, gather, plain_array, text_array, words
@@ -60,7 +59,7 @@ class ColumnReader:
     def __init__(self, name: str, verdict: Verdict, scan: Scan, findings: Findings) -> None:
         options: ReadOptions = scan.options
         self._column = verdict.location.columns[name]
-        self._spec = adjust(verdict.specs[name], self._column)
+        self._spec = verdict.specs[name].stored(self._column.files)
         self.type = verdict.specs[name].field(name, options.char, options.decimal).type
         self._rows = verdict.rows.count
         self._headers = verdict.headers

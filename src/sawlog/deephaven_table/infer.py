@@ -65,15 +65,6 @@ def schema_spec(column: SchemaColumn, where: str) -> ColumnSpec:
     return replace(spec, grouping=column.kind == GROUPING)
 
 
-def adjust(spec: ColumnSpec, column: ColumnFiles) -> ColumnSpec:
-    """The spec as the files have it: whether a String has a symbol table is theirs to say."""
-    if spec.type is not ColumnType.STRING:
-        return spec
-    if layout.SYMBOL_OFFSETS in column.files:
-        return replace(spec, symbols=True)
-    return replace(spec, symbols=False) if layout.BINARY in column.files else spec
-
-
 def infer(column: ColumnFiles, evidence: Evidence, storage: Storage) -> ColumnSpec | None:
     """The type of a column, as far as its files show it; None for one that is without rows.
 
@@ -136,7 +127,7 @@ def known_rows(location: Location, headers: Headers, specs: Mapping[str, ColumnS
         size = data.size - header.data_start
         sizes.append(size)
         if name in specs:
-            counts.append(size // adjust(specs[name], column).width)
+            counts.append(size // specs[name].stored(column.files).width)
         elif layout.BINARY in column.files and layout.SYMBOL_OFFSETS not in column.files:
             counts.append(size // layout.OFFSET_SIZE)
     if counts:

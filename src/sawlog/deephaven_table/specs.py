@@ -16,7 +16,6 @@ from sawlog.deephaven_table.checkpoint import Verdict, committed_rows, row_width
 from sawlog.deephaven_table.infer import (
     MAX_DEFINITION,
     Evidence,
-    adjust,
     definition_specs,
     infer,
     known_rows,
@@ -202,7 +201,7 @@ class TableSpecs:
     def _of_files(self, name: str, spec: ColumnSpec, defined: bool) -> ColumnSpec:
         """The spec of a String with or without symbols, as the first location has it."""
         columns = [location.columns[name] for location in self.locations if name in location.columns]
-        return adjust(spec, columns[0]) if columns and not (defined and spec.symbols) else spec
+        return spec.stored(columns[0].files) if columns and not (defined and spec.symbols) else spec
 
     def _owned(self, left: TableSchema) -> dict[str, ColumnSpec]:
         """The columns that a schema file in a location defines, but for those whose types the reader gives."""

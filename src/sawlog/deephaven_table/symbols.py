@@ -84,8 +84,9 @@ def load_symbols(column: ColumnFiles, headers: Headers, charset: str, storage: S
     ends = np.zeros(count + 1, np.int64)
     whole = data[: count * layout.OFFSET_SIZE]
     ends[1:] = words(whole, layout.OFFSET_SIZE, little=headers.little(header)).view(np.int64)
-    characters, held = _characters(column, storage)
-    bad = check_ends(ends, held)
+    file = column.files.get(layout.SYMBOL_BINARY)
+    characters = np.zeros(0, np.uint8) if file is None else _content(file, 0, storage)
+    bad = check_ends(ends, len(characters))
     slices = gather(ends, bad, characters, 0) if not bad.any() else _prefix(ends, bad, characters)
     strings, replaced = text_array(slices, charset)
     encoded = called("dictionary_encode", strings)
@@ -102,12 +103,6 @@ def _prefix(ends: NDArray[np.int64], bad: NDArray[np.bool_], characters: Bytes) 
     lengths = np.where(bad, 0, np.diff(ends))
     bad |= np.cumsum(lengths) > len(characters)
     return gather(ends, bad, characters, 0)
-
-
-def _characters(column: ColumnFiles, storage: Storage) -> tuple[Bytes, int]:
-    file = column.files.get(layout.SYMBOL_BINARY)
-    data = np.zeros(0, np.uint8) if file is None else _content(file, 0, storage)
-    return data, len(data)
 
 
 def _content(file: File, start: int, storage: Storage) -> Bytes:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass, replace
 from typing import Final, Literal
 
@@ -62,6 +62,14 @@ class ColumnSpec:
     class_name: str | None = None
     grouping: bool = False
     guessed: str = ""
+
+    def stored(self, suffixes: Container[str]) -> ColumnSpec:
+        """The spec as the files have it: whether a String has a symbol table is theirs to say."""
+        if self.type is not ColumnType.STRING:
+            return self
+        if layout.SYMBOL_OFFSETS in suffixes:
+            return replace(self, symbols=True)
+        return replace(self, symbols=False) if layout.BINARY in suffixes else self
 
     @property
     def width(self) -> int:

@@ -11,7 +11,6 @@ import pyarrow as pa
 from sawlog.arrow import array_of
 from sawlog.deephaven_table import layout
 from sawlog.deephaven_table.groups.grouping import Grouping, read_grouping
-from sawlog.deephaven_table.infer import adjust
 from sawlog.deephaven_table.location import read_metadata
 from sawlog.deephaven_table.symbols import load_symbols
 from sawlog.errors import FormatError
@@ -126,7 +125,7 @@ class LocationColumns(LocationView):
             "row_count_source": rows.source,
         }
         if spec is not None:
-            spec = adjust(spec, column) if column is not None else spec
+            spec = spec.stored(column.files) if column is not None else spec
             facts |= {"type": spec.type.value, "guessed": spec.guessed or None, "codec": spec.arguments}
             facts["encoding"] = spec.charset if spec.type.value == "String" else None
         if column is None:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
-from sawlog.errors import FormatError, OptionError, SchemaError
+from sawlog.errors import OptionError
 from sawlog.filodb_record import layout
 from sawlog.filodb_record.judge import header_length
 from sawlog.filodb_record.options import ReadOptions
@@ -46,7 +47,7 @@ class Selection:
     known: frozenset[int]
     raw: bool
 
-    @property
+    @cached_property
     def plain(self) -> bool:
         """Whether records have no schema ID."""
         return any(one.schema_id is None for one in self.layouts)
@@ -85,7 +86,7 @@ def select(options: ReadOptions, heads: Iterable[Sequence[bytes]] = ()) -> Selec
     layouts = tuple(
         Layout(schema.name, schema.schema_id, schema.part_key if part_keys else schema.ingestion) for schema in chosen
     )
-    ids = frozenset(schema.schema_id for schema in known.values() if schema.partition is not None)
+    ids = frozenset(schema.schema_id for schema in known.select(("all",)))
     return Selection(layouts, bool(options.table), ids, "unknown_schemas" in options.salvage)
 
 
@@ -97,7 +98,7 @@ def schema_records(head: bytes, known: Schemas) -> list[bytes]:
         known: The schemas.
     """
     found: dict[tuple[int, int], bytes] = {}
-    tests = list(enumerate((lambda *_: True, _is_whole, _fits)))
+    tests = list(enumerate((lambda *_: True, RecordSchema.is_whole, RecordSchema.is_filled)))
     for record in _records(head):
         id = _schema_id(record)
         missing = [(number, shows) for number, shows in tests if (id, number) not in found]
@@ -155,7 +156,7 @@ def _schemas_of(records: Iterable[memoryview], known: Schemas) -> Sequence[Schem
         id = _schema_id(record)
         if id not in whole and (schema := known.by_id(id)) is not None:
             found[id] = schema
-            if any(_is_whole(one, record) for one in (schema.ingestion, schema.part_key)):
+            if any(one.is_whole(record) for one in (schema.ingestion, schema.part_key)):
                 whole[id] = schema
     return list(whole.values() or found.values())
 
@@ -164,40 +165,13 @@ def _schema_id(record: memoryview) -> int:
     return int.from_bytes(record[layout.SCHEMA_ID_OFFSET :][: layout.SCHEMA_ID_SIZE], "little")
 
 
-def _is_whole(schema: RecordSchema, record: memoryview) -> bool:
-    """Whether the payloads of a record lie in it."""
-    try:
-        for index, column in enumerate(schema.columns):
-            if column.pointer:
-                schema.blob(record, index)
-    except (FormatError, SchemaError):
-        return False
-    return True
-
-
 def _are_part_keys(records: Iterable[memoryview], schemas: Sequence[Schema]) -> bool:
     """Whether the first record of these schemas that is laid out as either is a part key and not a sample."""
     by_id = {schema.schema_id: schema for schema in schemas}
     for record in records:
         schema = by_id.get(_schema_id(record))
-        if schema is not None and _fits(schema.ingestion, record):
+        if schema is not None and schema.ingestion.is_filled(record):
             return False
-        if schema is not None and _fits(schema.part_key, record):
+        if schema is not None and schema.part_key.is_filled(record):
             return True
     return False
-
-
-def _fits(schema: RecordSchema, record: memoryview) -> bool:
-    """Whether a record's payloads fill its variable area in the order of the columns, as builders have it."""
-    try:
-        size = schema.num_bytes(record)
-        at = schema.variable_area_start
-        for index, column in enumerate(schema.columns):
-            if column.pointer:
-                slot = schema.field_offsets[index]
-                if layout.POINTER.of(record, slot) != at:
-                    return False
-                at += layout.PAYLOAD_LENGTH_SIZE + len(schema.blob(record, index))
-    except (FormatError, SchemaError):
-        return False
-    return at == size

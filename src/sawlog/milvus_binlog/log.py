@@ -285,9 +285,9 @@ BLOCK = 64 << 10
 
 def open_bytes(file: File, storage: Storage) -> Source:
     """The bytes of a file. Windows stay what they are: Arrow's arrays may point into them."""
-    if is_remote(file.path) or (file.size <= BLOCK and not storage.memory_map):
+    if (file.size <= BLOCK and not storage.memory_map) or is_remote(file.path):
         return _Fetched(file, storage)
-    return storage.open(file.path)
+    return storage.open(file)
 
 
 class _Fetched:
@@ -298,7 +298,7 @@ class _Fetched:
 
     def __init__(self, file: File, storage: Storage) -> None:
         self.size = file.size
-        self._path = file.path
+        self._file = file
         self._storage = storage
         self._start = 0
         self._bytes = b""
@@ -323,10 +323,10 @@ class _Fetched:
     def _fetch(self, offset: int, length: int) -> None:
         start, size = (0, self.size) if self.size <= SMALL else (offset, max(length, BLOCK))
         size = min(size, self.size - start)
-        self._bytes = self._storage.read(self._path, start, size)
+        self._bytes = self._storage.read(self._file, start, size)
         self._start = start
         if len(self._bytes) < size:
-            raise ChangedError.shorter(self._path, start + size, start + len(self._bytes))
+            raise ChangedError.shorter(self._file.path, start + size, start + len(self._bytes))
 
 
 class _Known:

@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 
 from sawlog.commitlog import LOG, committed
 from sawlog.errors import ChangedError, OptionError, StorageError, without_secrets
-from sawlog.names import HIDDEN, PathLike, is_remote, natural_order, normalize, passed_over
+from sawlog.names import HIDDEN, PathLike, in_order, is_remote, normalize, passed_over
 from sawlog.reading import map_ordered, once
 from sawlog.staging import (
     STAGED_SUFFIX,
@@ -58,6 +58,7 @@ class File:
         version: What a remote storage says of its state, as an ETag; empty where it says nothing.
         modified: When it was last written to, in seconds since the epoch; `None` where unknown.
         changed: When a local one was last changed in any way, renaming included, in seconds since the epoch.
+        name: The last part of the path.
     """
 
     path: str
@@ -66,11 +67,10 @@ class File:
     version: str = field(default="", compare=False)
     modified: float | None = field(default=None, compare=False)
     changed: float | None = field(default=None, compare=False)
+    name: str = field(init=False, repr=False, compare=False)
 
-    @property
-    def name(self) -> str:
-        """The last part of the path."""
-        return self.path.rpartition("/")[2]
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "name", self.path.rpartition("/")[2])
 
 
 @dataclass(frozen=True)
@@ -556,7 +556,7 @@ class Storage:
             return [File(path, size)]
         if os.path.isdir(path):
             found = committed(self, path, lambda: self._committed(path))
-            return sorted(self._choose(path, found), key=lambda file: natural_order(file.path))
+            return in_order(self._choose(path, found))
         if os.path.exists(path):
             return list(self._choose(os.path.dirname(path), [self._file(path, explicit=True)]))
         matches = [match for match in glob.glob(path, recursive=True) if not os.path.basename(match).startswith(HIDDEN)]
@@ -565,7 +565,7 @@ class Storage:
                 os.stat(path)  # says what else there is to say, such as who may not look
             raise FileNotFoundError(f"{path}: no such file, directory or glob match")
         files = [file for match in matches for file in self._list_one(match)]
-        return sorted(files, key=lambda file: natural_order(file.path))
+        return in_order(files)
 
     def _choose(self, root: str, files: Iterable[File]) -> Iterable[File]:
         chosen = self.chosen
@@ -659,7 +659,7 @@ class Storage:
             files += self._choose(root, committed(self, root, partial(self._listing, fs, match)))
         if not files and not any(fs.isdir(match) for match in matches):
             raise FileNotFoundError(f"{without_secrets(url)}: no such file, directory or glob match")
-        return sorted(files, key=lambda file: natural_order(file.path))
+        return in_order(files)
 
     def _listing(self, fs: Any, match: str) -> tuple[list[File], set[str]]:
         """The files below a remote path, and the directories below it that have a log of jobs."""

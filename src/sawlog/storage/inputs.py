@@ -9,6 +9,8 @@ import shutil
 import stat
 import sys
 import tempfile
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import IO, TYPE_CHECKING, Any, TypeAlias
 
 from sawlog.errors import FormatError, SawlogError
@@ -33,10 +35,13 @@ class Inputs:
 
     Attributes:
         held: Bytes, or the descriptor of a file that is closed at the end, by name.
+
+    Args:
+        given: Bytes by name, from another process.
     """
 
-    def __init__(self) -> None:
-        self.held: dict[str, memoryview | int] = {}
+    def __init__(self, given: Mapping[str, bytes] = MappingProxyType({})) -> None:
+        self.held: dict[str, memoryview | int] = {name: memoryview(data) for name, data in given.items()}
 
     def __del__(self) -> None:
         for held in self.held.values():
@@ -105,19 +110,13 @@ class Inputs:
             if isinstance(held, int):
                 raise SawlogError(f"{name}: a stream cannot be read by other processes; write it to a file first")
             data[name] = bytes(held)
-        return (_restored, (data,))
+        return (Inputs, (data,))
 
     def _keep(self, held: memoryview | int, name: str) -> str:
         numbered = (f"{name} {n}" for n in itertools.count(2))
         free = next(one for one in itertools.chain([name], numbered) if one not in self.held)
         self.held[free] = held
         return free
-
-
-def _restored(held: dict[str, bytes]) -> Inputs:
-    inputs = Inputs()
-    inputs.held.update({name: memoryview(data) for name, data in held.items()})
-    return inputs
 
 
 def _of_stream(stream: Any) -> int:

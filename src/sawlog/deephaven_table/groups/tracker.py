@@ -85,12 +85,10 @@ class GroupTracker:
 
     def _close(self, end: int) -> None:
         if self._identity is not _NONE_YET:
-            value = ord(self._value) if self._is_character() else self._value
+            character = self._kind is ColumnType.CHAR and isinstance(self._value, str)
+            value = ord(self._value) if character else self._value
             self._groups.append(Group(value, self._first, end))
             self._identity = _NONE_YET
-
-    def _is_character(self) -> bool:
-        return self._kind is ColumnType.CHAR and isinstance(self._value, str)
 
 
 def _runs(array: pa.Array) -> list[tuple[Any, int]]:

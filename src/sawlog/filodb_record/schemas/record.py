@@ -399,6 +399,30 @@ class RecordSchema:
         """A `double` column."""
         return float(self._scalar(record, index, "double"))
 
+    def is_whole(self, record: Buffer) -> bool:
+        """Whether the payloads of a record lie in it."""
+        try:
+            for index, column in enumerate(self.columns):
+                if column.pointer:
+                    self.blob(record, index)
+        except (FormatError, SchemaError):
+            return False
+        return True
+
+    def is_filled(self, record: Buffer) -> bool:
+        """Whether a record's payloads fill its variable area in the order of the columns, as builders have it."""
+        try:
+            size = self.num_bytes(record)
+            at = self.variable_area_start
+            for index, column in enumerate(self.columns):
+                if column.pointer:
+                    if layout.POINTER.of(record, self.field_offsets[index]) != at:
+                        return False
+                    at += layout.PAYLOAD_LENGTH_SIZE + len(self.blob(record, index))
+        except (FormatError, SchemaError):
+            return False
+        return at == size
+
     def blob(self, record: Buffer, index: int) -> memoryview:
         """The payload of a pointer column, without its length. A view of the record, not a copy."""
         size = self.num_bytes(record)

@@ -8,18 +8,27 @@ from dataclasses import replace
 from functools import cached_property
 from typing import Any, ClassVar, Literal
 
+import pyarrow as pa
+
 from sawlog.errors import OptionError
 from sawlog.fields import FieldParser
 from sawlog.format import OFFSET_COLUMN, PROBE_BYTES, TASK_BYTES, Contents, Fragment, Range, Request, View
 from sawlog.leveldb.log import layout
 from sawlog.leveldb.log.fields import parts
 from sawlog.leveldb.log.head import read_head, resolve_dialect
-from sawlog.leveldb.log.layout import Dialect
-from sawlog.leveldb.log.walk import ROWS_SCHEMA, LogRange, marked
+from sawlog.leveldb.log.layout import RECOVERED_COLUMN, STALE_COLUMN, Dialect
+from sawlog.leveldb.log.walk import ROWS_SCHEMA, LogRange
+from sawlog.leveldb.options import LogReadOptions
 from sawlog.pictures import Picture
 from sawlog.query import interval
 from sawlog.reading import PIECE_BYTES
 from sawlog.storage import File, Source
+
+
+def marked(schema: pa.Schema, options: LogReadOptions) -> pa.Schema:
+    """A schema with the columns that mark rows which LevelDB itself would not deliver."""
+    wanted = {STALE_COLUMN: "stale" in options.salvage, RECOVERED_COLUMN: "damaged" in options.salvage}
+    return pa.schema([*schema, *(pa.field(name, pa.bool_(), nullable=False) for name in wanted if wanted[name])])
 
 
 class LogContents(Contents):

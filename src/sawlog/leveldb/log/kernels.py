@@ -623,7 +623,7 @@ def first_state(position: int = 0) -> Any:
 
 def judge_of(head: bytes, dialect: layout.Dialect) -> tuple[Callable[[], int], Any]:
     """`judge_fragment` of the beginning of a file, and the state whose position it looks at."""
-    state, rules = first_state(), rules_of(dialect, gather=False, longest=0)
+    rules, state = rules_of(dialect, gather=False, longest=0), first_state()
     return partial(judge_fragment, head_window(head, len(head)), state, rules), state
 
 

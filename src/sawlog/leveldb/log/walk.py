@@ -50,13 +50,6 @@ RECORDS_SCHEMA = pa.schema(
 )
 """What the views that decode records ask the ranges for."""
 
-
-def marked(schema: pa.Schema, options: LogReadOptions) -> pa.Schema:
-    """A schema with the columns that mark rows which LevelDB itself would not deliver."""
-    wanted = {STALE_COLUMN: "stale" in options.salvage, RECOVERED_COLUMN: "damaged" in options.salvage}
-    return pa.schema([*schema, *(pa.field(name, pa.bool_(), nullable=False) for name in wanted if wanted[name])])
-
-
 BATCH_BYTES = 4 << 20
 """Payload per batch, unless one record is larger."""
 BATCH_ROWS = 64 << 10

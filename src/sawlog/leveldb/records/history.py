@@ -19,9 +19,9 @@ from sawlog.kernels.intern import Interner, Strings
 from sawlog.leveldb.columns import count_below, newest_ranges
 from sawlog.leveldb.log import kernels as k
 from sawlog.leveldb.log import layout as log_layout
-from sawlog.leveldb.log.dataset import LogContents
+from sawlog.leveldb.log.dataset import LogContents, marked
 from sawlog.leveldb.log.layout import Kind
-from sawlog.leveldb.log.walk import LogRange, marked
+from sawlog.leveldb.log.walk import LogRange
 from sawlog.leveldb.records import layout
 from sawlog.leveldb.records.layout import BatchKind
 from sawlog.leveldb.records.writes import BATCH_ROWS, WRITES_SCHEMA, WriteRange

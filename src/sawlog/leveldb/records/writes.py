@@ -14,8 +14,9 @@ from sawlog.arrow import Column, constant_string, fixed_array, values_of
 from sawlog.damage import Damage, Findings
 from sawlog.format import FILE_COLUMN, OFFSET_COLUMN
 from sawlog.leveldb.columns import binary_parts, named
+from sawlog.leveldb.log.dataset import marked
 from sawlog.leveldb.log.layout import RECORD_COLUMN, RECOVERED_COLUMN, STALE_COLUMN, Dialect
-from sawlog.leveldb.log.walk import END_COLUMN, RECORDS_SCHEMA, LogRange, marked
+from sawlog.leveldb.log.walk import END_COLUMN, RECORDS_SCHEMA, LogRange
 from sawlog.leveldb.records import kernels as k
 from sawlog.leveldb.records import layout
 from sawlog.leveldb.records.kernels import Table

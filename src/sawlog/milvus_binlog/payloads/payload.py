@@ -291,7 +291,7 @@ class Payload:
 
     def _open(self) -> Any:
         extent = self._extent
-        if is_remote(self.path) and extent.length > SMALL:
+        if extent.length > SMALL and is_remote(self.path):
             return pa.PythonFile(SourceFile(SourceRange(self.source, extent.offset, extent.length)), mode="r")
         return pa.BufferReader(pa.py_buffer(self.source.window(extent.offset, extent.length)))
 
