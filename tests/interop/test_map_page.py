@@ -103,6 +103,10 @@ def load(browser: Any, pages: dict[str, Path]) -> Iterator[Any]:
 def test_pages_load_and_fit(load: Any, name: str, scheme: str, width: int) -> None:
     page = load(name, width, scheme)
     assert page.evaluate("document.documentElement.scrollWidth") == width
+    if width == min(WIDTHS):
+        page.evaluate("for (const one of document.querySelectorAll('details')) one.open = true")
+        wide = "[...document.querySelectorAll('.scroll')].filter((box) => box.scrollWidth > box.clientWidth)"
+        assert page.evaluate(f"{wide}.map((box) => box.textContent.slice(0, 80))") == []
     if width == 1280:
         for table in ("columns", "damages", "file-table"):
             scrolled = "(id) => { const box = document.getElementById(id); return box.scrollWidth - box.clientWidth; }"

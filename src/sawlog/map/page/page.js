@@ -5,10 +5,10 @@ const state = { file: FILES[0], from: 0, to: Math.max(1, FILES[0] ? FILES[0].siz
 
 function table(heads, rows, caption) {
   const number = (i) => rows.length > 0 && rows.every((row) => typeof row[i] === "number" || row[i] === null) ? "number" : "";
-  const cell = (value, i) => value instanceof Node ? el("td", {}, value)
-    : value === null ? el("td", { class: number(i) }, el("span", { class: "null" }, "null"))
-    : el("td", { class: typeof value === "number" ? number(i) : "text" }, typeof value === "number" ? whole(value) : value);
-  return el("table", {}, caption ? el("caption", { class: "hint" }, caption) : [],
+  const cell = (value, i) => value instanceof Node ? el("td", { "data-head": heads[i] }, value)
+    : value === null ? el("td", { "data-head": heads[i], class: number(i) }, el("span", { class: "null" }, "null"))
+    : el("td", { "data-head": heads[i], class: typeof value === "number" ? number(i) : "text" }, typeof value === "number" ? whole(value) : value);
+  return el("table", { class: "rows" }, caption ? el("caption", { class: "hint" }, caption) : [],
     el("thead", {}, el("tr", {}, heads.map((name, i) => el("th", { scope: "col", class: number(i) }, name)))),
     el("tbody", {}, rows.map((row) => el("tr", {}, row.map(cell)))));
 }
