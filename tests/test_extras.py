@@ -103,8 +103,12 @@ from tests.test_documents import SPARK
 page, extras = sys.argv[1], sys.argv[2].split(",")
 names, skip = {}, SPARK
 if "spark" in extras or "all" in extras:
+    import sawlog.spark
     from pyspark.sql import SparkSession
-    names, skip = {"spark": SparkSession.builder.config("spark.ui.enabled", "false").getOrCreate()}, None
+    builder = SparkSession.builder.config("spark.ui.enabled", "false")
+    if page == "docs/spark.md":
+        builder = builder.config("spark.jars", sawlog.spark.spark_jar())
+    names, skip = {"spark": builder.getOrCreate()}, None
 world = worlds.made(page)
 read_page(page, world.names | names, world.places, skip)
 """
@@ -125,19 +129,24 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return made
 
 
+def environment(place: Path, *asked: str) -> dict[str, str]:
+    """The variables of a new virtual environment with some packages, activated."""
+    venv.create(place, with_pip=True)
+    command = [str(place / "bin" / "python"), "-m", "pip", "install", "--quiet", "--no-compile", *asked]
+    subprocess.run(command, check=True)
+    others = ("PYTHON", "PYSPARK", "SPARK")
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(others)}
+    return kept | {"PATH": f"{place / 'bin'}{os.pathsep}{os.environ['PATH']}"}
+
+
 @pytest.fixture(scope="module")
 def clean(
     request: pytest.FixtureRequest, wheel: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[dict[str, str]]:
-    """The variables of an environment with the wheel and some extras, activated."""
+    """An environment with the wheel and some extras."""
     place = tmp_path_factory.mktemp("environment")
-    venv.create(place, with_pip=True)
     asked = f"{wheel}[{','.join(request.param)}]" if request.param else str(wheel)
-    command = [str(place / "bin" / "python"), "-m", "pip", "install", "--quiet", "--no-compile", *CONSTRAINTS]
-    subprocess.run([*command, asked, *TYPIST], check=True)
-    others = ("PYTHON", "PYSPARK", "SPARK")
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(others)}
-    yield kept | {"PATH": f"{place / 'bin'}{os.pathsep}{os.environ['PATH']}"}
+    yield environment(place, *CONSTRAINTS, asked, *TYPIST)
     shutil.rmtree(place)
 
 
@@ -155,23 +164,38 @@ def test_an_extra_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, clean: 
     run_in(clean, "-W", "error::ImportWarning", "-c", PROMISED[extra])
 
 
+@pytest.mark.heavy
+@pytest.mark.skipif(sys.version_info >= (3, 13), reason="the oldest NumPy has wheels for older Pythons only")
+def test_the_oldest_versions_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wheel: Path) -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    allowed = [*project["dependencies"], *project["optional-dependencies"]["notebook"]]
+    clean = environment(tmp_path / "venv", *(f"{one.replace('>=', '==')}.*" for one in allowed), str(wheel))
+    monkeypatch.chdir(tmp_path)
+    run_in(clean, "-c", PLAIN + SQL + NOTEBOOK)
+
+
 COMPARED = "docs/adding-a-format.md"
 """Its blocks are the modules of a package, which tests/tfrecord_example compares and runs."""
-TYPED_PAGES = [page for page in pages() if blocks(page) and page != COMPARED]
+ENVIRONMENTS: dict[tuple[str, ...], list[str]] = {}
+for _page in pages():
+    if blocks(_page) and _page != COMPARED:
+        ENVIRONMENTS.setdefault(named(ROOT / _page), []).append(_page)
 
 
 @pytest.mark.heavy
-@pytest.mark.parametrize(
-    ("clean", "page"), [(named(ROOT / page), page) for page in TYPED_PAGES], indirect=["clean"], ids=TYPED_PAGES
-)
-def test_a_page_with_its_extras_alone(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, clean: dict[str, str], page: str
+@pytest.mark.parametrize("clean", ENVIRONMENTS, indirect=True, ids=[",".join(some) or "none" for some in ENVIRONMENTS])
+def test_pages_with_their_extras_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, clean: dict[str, str], request: pytest.FixtureRequest
 ) -> None:
-    (tmp_path / "examples").symlink_to(ROOT / "examples")
-    monkeypatch.chdir(tmp_path)
-    with worlds.bucket() if page == worlds.ON_A_BUCKET else contextlib.nullcontext({}) as address:
-        variables = {"PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1", **address}
-        run_in(clean | variables, "-c", TYPED, page, ",".join(named(ROOT / page)))
+    extras = request.node.callspec.params["clean"]
+    for page in ENVIRONMENTS[extras]:
+        place = tmp_path / page.replace("/", "-")
+        place.mkdir()
+        (place / "examples").symlink_to(ROOT / "examples")
+        monkeypatch.chdir(place)
+        with worlds.bucket() if page == worlds.ON_A_BUCKET else contextlib.nullcontext({}) as address:
+            variables = {"PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1", **address}
+            run_in(clean | variables, "-c", TYPED, page, ",".join(extras))
 
 
 def test_no_line_installs_a_name_that_is_not_ours() -> None:
