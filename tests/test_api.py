@@ -214,7 +214,7 @@ def test_tasks_pack_small_files_and_cut_large_ones(tmp_path: Path) -> None:
     assert TASK_BYTES >= 64 << 20
 
 
-def test_findings_list_so_many_damages_and_count_the_rest() -> None:
+def test_findings_list_some_damaged_ranges_and_count_the_rest() -> None:
     findings = Findings("skip")
     for offset in range(MAX_LISTED + 5):
         findings.damage(Damage("f", offset, 1, "kind", "detail"))

@@ -144,7 +144,7 @@ def test_damage_is_told_as_by_one_thread(samples: dict[str, Path], run: Run, mon
     assert results[0] == results[1]
 
 
-def test_rows_before_damage_are_delivered_and_none_behind(samples: dict[str, Path]) -> None:
+def test_rows_before_damage_are_delivered_and_none_after(samples: dict[str, Path]) -> None:
     path = damage(samples["leveldb_log"], range(9_000_000, 9_000_001))
     delivered = []
     for threads in (1, 4):

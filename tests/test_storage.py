@@ -184,7 +184,7 @@ def test_paths_have_one_spelling(given: str, expected: str) -> None:
     assert normalize(given) == expected
 
 
-def test_nothing_is_fetched_behind_the_end_that_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_is_fetched_after_the_end_that_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     from fsspec.implementations.memory import MemoryFileSystem
 
     monkeypatch.setattr(sources, "REMOTE_RANGE", 100_000)

@@ -153,7 +153,7 @@ class Fragment(ABC):
             DamageError: At the first damage, if `on_damage` is `fail`; rows before it were delivered.
         """
         if self.scan.view == "damage":
-            yield from self._damages()
+            yield from self._damage_rows()
             return
         ledger = findings if findings is not None else Findings(self.scan.on_damage)
         for batch in self._decoded(self.projection.decoded, ledger):
@@ -182,15 +182,15 @@ class Fragment(ABC):
         with wrap_errors(f"{self.path}: reading failed"):
             yield from self.decode(schema, findings)
 
-    def _damages(self) -> Iterator[pa.RecordBatch]:
+    def _damage_rows(self) -> Iterator[pa.RecordBatch]:
         findings = Findings("skip", drained=True, columns=[])
         for _ in self._decoded(pa.schema([]), findings):
             if (batch := findings.drain_batch()) is not None:
-                yield self._deliver_damages(batch)
+                yield self._deliver_damage(batch)
         if (batch := findings.drain_batch()) is not None:
-            yield self._deliver_damages(batch)
+            yield self._deliver_damage(batch)
 
-    def _deliver_damages(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+    def _deliver_damage(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         for provenance, source in zip(PROVENANCE, ("file", "offset"), strict=True):
             batch = batch.append_column(provenance, batch.column(source))
         if BYTES_COLUMN in self.projection.decoded.names:

@@ -248,10 +248,10 @@ def over_keys(title: str, spans: Sequence[KeySpan], note: str = "") -> Picture:
     place = {key: number for number, key in enumerate(bounds)}
     steps = [0.0] * (len(bounds) + 1)
     for span in spans:  # the bytes of a range, evenly over its stretches
-        first, behind = place[span.smallest], place[span.end]
-        if behind > first:
-            steps[first] += (span.size + 1) / (behind - first)
-            steps[behind] -= (span.size + 1) / (behind - first)
+        first, after = place[span.smallest], place[span.end]
+        if after > first:
+            steps[first] += (span.size + 1) / (after - first)
+            steps[after] -= (span.size + 1) / (after - first)
     edges, width = [0.0], 0.0
     for step in steps[: max(0, len(bounds) - 1)]:
         width += step

@@ -114,7 +114,7 @@ def test_mutations_of_logs_with_sets(flags, data):
 
 
 @given(st.binary(max_size=300))
-def test_any_bytes_behind_a_header(junk):
+def test_any_bytes_after_a_header(junk):
     rows, _ = checked(HEADER + junk)
     assert rows == [] or junk
 
@@ -179,7 +179,7 @@ def test_zeros_at_the_end_are_padding_and_elsewhere_damage():
 
 
 @pytest.mark.parametrize("strict", [False, True])
-def test_zeros_behind_a_set_without_an_end_are_padding_and_no_part_of_it(strict):
+def test_zeros_after_a_set_without_an_end_are_padding_and_no_part_of_it(strict):
     rows, report = checked(make([3, 3, 1, 0]) + bytes(100), strict=strict)
     assert len(rows) == 2
     unfinished = len(make([3, 3, 1, 0])) - len(make([3, 3]))
@@ -197,7 +197,7 @@ def test_reserved_flags_are_ignored_unless_strict():
     assert not report.damaged
 
 
-def test_bytes_behind_the_last_column():
+def test_bytes_after_the_last_column():
     long = entry(3, row(COLS, {"N": 99})[5:-4] + b"more")
     assert checked(SINGLES + long)[0] == [*range(12), 99]
     rows, report = checked(SINGLES + long, strict=True)
@@ -218,7 +218,7 @@ def test_claims_of_size_that_overlap_cost_no_more_than_linear_time():
         os.unlink(path)
 
 
-def test_many_damages_are_counted_rather_than_listed(tmp_path: Path):
+def test_many_damaged_ranges_are_counted_rather_than_listed(tmp_path: Path):
     path = tmp_path / "damaged.bin"
     good = row(COLS, {"N": 1})
     path.write_bytes(HEADER + (good + good + b"\xff" * 9) * 5000 + good + good)

@@ -118,7 +118,7 @@ def test_other_digests_of_the_header_are_understood(log, covered, start, digest)
     assert sawlog.read(log(header, ROWS)).num_rows == 2
 
 
-def test_a_digest_behind_the_size_is_damage(log):
+def test_a_digest_after_the_size_is_damage(log):
     """The published size counts everything after it, the digest too."""
     entries = b""
     for body in (ROWS[4:20], ROWS[28:38]):

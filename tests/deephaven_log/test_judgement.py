@@ -183,7 +183,7 @@ def test_memory_for_constants_follows_the_file(tmp_path: Path) -> None:
         break
 
 
-def test_work_grows_with_the_damages_of_a_log_and_no_faster(tmp_path: Path) -> None:
+def test_work_grows_with_the_damaged_ranges_of_a_log_and_no_faster(tmp_path: Path) -> None:
     """Every second entry is damaged: the running sums over what may be entries are not restarted for each."""
     from sawlog.deephaven_log.kernels import rows, scan
 

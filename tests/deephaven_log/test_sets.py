@@ -203,16 +203,16 @@ def test_resynchronisation_cannot_see_every_command(tmp_path: Path):
 
 @settings(max_examples=25)
 @given(FLAGS, st.lists(st.floats(0, 1), max_size=6))
-def test_following_a_growing_log(flags, portions):
+def test_following_a_growing_log(flags, fractions):
     data = make([flag if flag != 4 else 5 for flag in flags])
     expected = committed([flag if flag != 4 else 5 for flag in flags])
     path = put(b"")
     try:
         positions: dict = {}
         rows: list[int] = []
-        for portion in [*sorted(portions), 1.0]:
-            Path(path).write_bytes(data[: int(len(data) * portion)])
-            if int(len(data) * portion) < len(HEADER):
+        for fraction in [*sorted(fractions), 1.0]:
+            Path(path).write_bytes(data[: int(len(data) * fraction)])
+            if int(len(data) * fraction) < len(HEADER):
                 continue
             watch = sawlog.open(path, format="deephaven_log").watch(positions)
             rows += [n for batch in watch.look() for n in batch.column("N").to_pylist()]
@@ -228,7 +228,7 @@ def test_following_a_growing_log(flags, portions):
 @example([1, 0, 2, 3], 0, [0.75])
 @example([1, 0, 0, 2, 3], 1, [0.8])
 @example([1, 0, 0, 0, 2, 0, 3], 1, [0.5, 0.7])
-def test_following_a_growing_log_with_damage(flags, place, portions):
+def test_following_a_growing_log_with_damage(flags, place, fractions):
     flags = [flag if flag != 4 else 5 for flag in flags] + [3]
     data = bytearray(make(flags))
     start = len(make(flags[: min(place, len(flags) - 1)]))
@@ -238,8 +238,8 @@ def test_following_a_growing_log_with_damage(flags, place, portions):
         expected = read(path, on_damage="skip")
         positions: dict = {}
         rows: list[int] = []
-        for portion in [*sorted(portions), 1.0]:
-            size = int(len(data) * portion)
+        for fraction in [*sorted(fractions), 1.0]:
+            size = int(len(data) * fraction)
             if size >= len(HEADER):
                 Path(path).write_bytes(data[:size])
                 dataset = sawlog.open(path, format="deephaven_log", on_damage="skip")

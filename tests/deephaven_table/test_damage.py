@@ -301,7 +301,7 @@ def test_sets_with_members_that_are_no_symbols(tmp_path: Path) -> None:
     assert only(damages) == ("s.dat", HEADER + 8, 8, "bad_symbol")
 
 
-def test_thousands_of_damages_are_counted(tmp_path: Path) -> None:
+def test_thousands_of_damaged_ranges_are_counted(tmp_path: Path) -> None:
     shape = Shape()
     put(tmp_path, "t", shape, shape.pack("q", [5, 90] * 3000), bytes=b"abcdefg")
     report = sawlog.verify(tmp_path, types={"t": "String(None)"})

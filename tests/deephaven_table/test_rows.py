@@ -341,7 +341,7 @@ def test_a_version_that_is_given_is_taken_at_its_word(tmp_path: Path) -> None:
     assert sawlog.read(tmp_path, types={"n": "int"}, column_version="1").to_pydict() == {"n": [1, 2]}
 
 
-def test_rows_behind_the_committed_ones_are_not_read(tmp_path: Path) -> None:
+def test_rows_after_the_committed_ones_are_not_read(tmp_path: Path) -> None:
     put_fixed(tmp_path, "n", "int", [1, 2, 3], Shape())
     with (tmp_path / "n.dat").open("ab") as file:
         file.write(b"\x05\x00")

@@ -572,7 +572,7 @@ def test_many_symbols_take_linear_time(tmp_path: Path, monkeypatch: pytest.Monke
     assert sawlog.read(tmp_path / "t").column("s").to_pylist() == texts
 
 
-def test_a_symbol_that_cannot_be_written_is_named_behind_many(tmp_path: Path) -> None:
+def test_a_symbol_that_cannot_be_written_is_named_after_many(tmp_path: Path) -> None:
     texts = [*(f"s{number}" for number in range(5000)), "€"]
     pieces = pa.chunked_array([pa.array(texts[at : at + 70]) for at in range(0, len(texts), 70)])
     with pytest.raises(SchemaError, match=r"'s'.* row 5000"):

@@ -23,7 +23,7 @@ from pyspark.sql.types import LongType, StringType, StructType
 
 import sawlog
 import sawlog.commit
-from sawlog.spark.stream_writer import BatchShare, SawlogStreamWriter, make_stream_writer
+from sawlog.spark.stream_writer import SawlogStreamWriter, StagedTask, make_stream_writer
 from sawlog.spark.writer import SawlogWriter, Written, make_writer
 
 SCHEMA = StructType().add("generation", LongType()).add("task", LongType()).add("side", StringType())
@@ -48,7 +48,7 @@ def commit(asked: dict[str, Any]) -> Callable[[], None]:
     stream: SawlogStreamWriter = make_stream_writer(options, None, SCHEMA, overwrite=overwrite)
     run = f"{os.getpid():08x}-run"
     job = stream.job(QUERY, run, generation)
-    shares = [BatchShare(_staged(stream.sink, job, generation, task), QUERY, run) for task in tasks]
+    shares = [StagedTask(_staged(stream.sink, job, generation, task), QUERY, run) for task in tasks]
     return lambda: stream.commit(shares, generation)
 
 

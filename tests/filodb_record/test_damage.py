@@ -265,14 +265,14 @@ def test_many_buckets_from_few_bytes_do_not_fill_the_memory() -> None:
         assert max(batch.num_rows for batch in batches) <= 128
 
 
-def test_zeros_behind_the_last_container_are_unused_space() -> None:
+def test_zeros_after_the_last_container_are_unused_space() -> None:
     rows, report = checked(DATA + bytes(5000))
     assert len(rows) == 15
     assert report.tail.status is TailStatus.PADDING
     assert not report.damaged
 
 
-def test_containers_behind_garbage_are_found() -> None:
+def test_containers_after_garbage_are_found() -> None:
     rows, report = checked(FIRST + b"garbage!" * 30 + THIRD)
     assert len(rows) == 11
     assert [(d.kind, d.offset, d.length) for d in report.damages] == [("bad_header", len(FIRST), 240)]
@@ -443,7 +443,7 @@ def test_schemas_are_picked_from_containers_whose_length_is_wrong(tmp_path: Path
 
 
 @pytest.mark.parametrize("view", ["rows", "partkeys", "frames"])
-def test_the_account_of_part_keys_behind_a_damaged_one(view: str) -> None:
+def test_the_account_of_part_keys_after_a_damaged_one(view: str) -> None:
     """Every view accounts for all bytes, and `verify` agrees with each read."""
     data = (Path(__file__).parent / "partkeys_account.container").read_bytes()
     repaired = "rows" if view == "rows" else "no"

@@ -34,7 +34,7 @@ def read(path: Path, data: bytes) -> pa.Table:
         return sawlog.read(path, format="filodb_record", on_damage="skip")
 
 
-def test_behind_the_first_container(tmp_path: Path) -> None:
+def test_after_the_first_container(tmp_path: Path) -> None:
     """It may hold what nobody knows, as `repair` leaves it where a record has lost its schema."""
     first, second = containers(2)
     unknown = bytearray(first)
@@ -57,7 +57,7 @@ def test_a_record_that_cannot_be_read_names_none(tmp_path: Path) -> None:
     assert sawlog.read(tmp_path / "b.container", format="filodb_record").equals(table)
 
 
-def test_part_keys_are_known_behind_a_damaged_one(tmp_path: Path) -> None:
+def test_part_keys_are_known_after_a_damaged_one(tmp_path: Path) -> None:
     data = golden.data("gauge_100_partkeys")
     intact = read(tmp_path / "a.container", data)
     first = records(data)[0]

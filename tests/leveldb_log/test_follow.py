@@ -133,7 +133,7 @@ def test_a_block_that_is_not_all_there_yet_waits(tmp_path: Path) -> None:
     assert stream.records == [b"a", b"b" * 9000, b"c"]
 
 
-def test_damage_is_told_of_once_the_log_goes_on_behind_it(tmp_path: Path) -> None:
+def test_damage_is_told_of_once_the_log_goes_on_after_it(tmp_path: Path) -> None:
     path = tmp_path / "1.log"
     records = [b"a", b"b" * 9000, b"c" * 60_000, b"d"]
     data = bytearray(write(*records))

@@ -83,7 +83,7 @@ def rows_of(path: Path, **options: object) -> pa.Table:
 @pytest.mark.filterwarnings("ignore::sawlog.DamageWarning")
 @pytest.mark.parametrize("records", [SHORT, MIXED], ids=["short", "mixed"])
 @pytest.mark.parametrize("seed", range(4))
-def test_fragments_behind_damage_are_found_again(records: list[bytes], seed: int, tmp_path: Path) -> None:
+def test_fragments_after_damage_are_found_again(records: list[bytes], seed: int, tmp_path: Path) -> None:
     path = tmp_path / "000007.log"
     path.write_bytes(overwritten(write(*records), seed, 5, 300))
     expected, marks = recovered(path.read_bytes())

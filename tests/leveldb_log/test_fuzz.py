@@ -234,7 +234,7 @@ def test_a_hostile_file_of_damage_alone_is_counted_not_hoarded() -> None:
     assert found.account.damage == len(data) - found.account.padding - found.account.tail
 
 
-def test_what_many_damages_say_is_put_into_words_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_many_damaged_ranges_say_is_put_into_words_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from sawlog.leveldb.log.walk import Walk
 
     path = tmp_path / "000001.log"

@@ -161,7 +161,7 @@ def test_fragments_of_no_log_number_end_a_recycled_log(kind: int) -> None:
     assert found.records == [b"one"]
 
 
-def test_a_recyclable_fragment_behind_a_legacy_one() -> None:
+def test_a_recyclable_fragment_after_a_legacy_one() -> None:
     data = write(b"legacy") + write(b"recyclable", log=7) + write(b"legacy again")
     found = scan(data, dialect="rocksdb")
     assert found.records == [b"legacy", b"recyclable", b"legacy again"]
@@ -449,7 +449,7 @@ def test_repair_makes_a_plain_log_of_a_compressed_one(tmp_path: Path) -> None:
     assert report.account.total == len(data)
 
 
-def test_repair_leaves_stale_tails_behind(tmp_path: Path) -> None:
+def test_repair_leaves_stale_tails_out(tmp_path: Path) -> None:
     plain, report = repaired(recycled(write(*FRESH, log=7), write(*STALE, log=3)), tmp_path)
     assert plain == write(*FRESH)
     assert report.tail.status is TailStatus.STALE

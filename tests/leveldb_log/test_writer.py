@@ -179,7 +179,7 @@ def test_append_cuts_unfinished_tails_off(tail: bytes, tmp_path: Path) -> None:
     assert put(path, RECORDS, append=True) == write(b"old", *RECORDS)
 
 
-def test_append_behind_damage_keeps_the_damage_and_what_stands_behind_it(tmp_path: Path) -> None:
+def test_append_after_damage_keeps_the_damage_and_what_stands_after_it(tmp_path: Path) -> None:
     path = tmp_path / "1.log"
     data = bytearray(write(b"a", b"b" * 40_000, b"c"))
     data[2] ^= 1

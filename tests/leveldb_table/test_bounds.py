@@ -65,7 +65,7 @@ def test_a_key_that_stands_in_the_block_of_others_is_damage_under_every_verb(
 
 
 @pytest.mark.parametrize(("old", "new"), [(b"date", b"kiwi"), (b"apple", b"\0\0\0\0\0")])
-def test_before_the_first_separator_and_behind_the_last_no_other_block_could_hold_a_key(
+def test_before_the_first_separator_and_after_the_last_no_other_block_could_hold_a_key(
     table: bytes, old: bytes, new: bytes, tmp_path: Path
 ) -> None:
     found = judged(changed(table, b"\x01" + old + b"\x01", b"\x01" + new + b"\x01", tmp_path), same_filters, repaired)

@@ -26,7 +26,7 @@ pytest.importorskip("pyspark")
 from sawlog.cli import status
 from sawlog.cli.run import log_level, run_pipeline
 from sawlog.cli.status import Status, live_status
-from sawlog.pipeline.progress import BatchReport, bytes_behind, bytes_read
+from sawlog.pipeline.progress import BatchReport, bytes_read, bytes_waiting
 from tests.pipeline.test_settings import STREAM
 
 REPORT = BatchReport("2026-01-05T09:30:10.021Z", "my trades", "rows", 42, 51_200, 1_642_496, None, 2, 0.8124)
@@ -62,11 +62,11 @@ def test_bytes_from_offsets() -> None:
     ours = source(offset(a=100, b=5), offset(a=150, c=10), behind)
     first = source(None, offset(a=3), behind)
     kafka = source({"topic": {"0": 1}}, {"topic": {"0": 5}}, {"topic": {"0": 9}})
-    assert (bytes_read([ours]), bytes_behind([ours])) == (60, 7)
-    assert (bytes_read([ours, first, kafka]), bytes_behind([ours, first, kafka])) == (63, 14)
-    assert (bytes_read([kafka]), bytes_behind([kafka])) == (None, None)
+    assert (bytes_read([ours]), bytes_waiting([ours])) == (60, 7)
+    assert (bytes_read([ours, first, kafka]), bytes_waiting([ours, first, kafka])) == (63, 14)
+    assert (bytes_read([kafka]), bytes_waiting([kafka])) == (None, None)
     nothing = source(None, None, None)
-    assert (bytes_read([nothing]), bytes_behind([nothing])) == (None, None)
+    assert (bytes_read([nothing]), bytes_waiting([nothing])) == (None, None)
 
 
 def pipeline(tmp_path: Path) -> Any:

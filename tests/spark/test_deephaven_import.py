@@ -282,7 +282,7 @@ def wait(process: subprocess.Popen[str], done: Callable[[], object]) -> None:
 
 
 @pytest.mark.nightly
-def test_killed_drivers_and_workers_lose_and_double_nothing(spark: SparkSession, logs: Logs, db: Path) -> None:
+def test_killed_drivers_and_workers_neither_lose_nor_repeat_rows(spark: SparkSession, logs: Logs, db: Path) -> None:
     """Workers are killed while they write; drivers while workers write, and between one publication and the next."""
     total = 20_000
     logs.write(0, total)

@@ -30,7 +30,7 @@ from sawlog.commitlog import LOG
 from sawlog.spark.options import Request
 from sawlog.spark.reader import read_schema
 from sawlog.spark.stream_reader import make_stream_reader
-from sawlog.spark.stream_writer import BatchShare, SawlogStreamWriter
+from sawlog.spark.stream_writer import SawlogStreamWriter, StagedTask
 from sawlog.spark.writer import SawlogWriter
 from sawlog.storage import Storage
 from tests.spark.stream_logs import first_version, log, log_other
@@ -150,10 +150,10 @@ def test_a_file_that_appears_while_a_query_starts_is_read(tmp_path: Path, monkey
 QUERY, BATCH = "query", 7
 
 
-def share(sink: SawlogStreamWriter, text: bytes, task: int, run: str, batch: int = BATCH) -> BatchShare:
+def share(sink: SawlogStreamWriter, text: bytes, task: int, run: str, batch: int = BATCH) -> StagedTask:
     writing = sink.sink.begin(sink.job(QUERY, run, batch), task)
     writing.write(pa.record_batch([pa.array([text], pa.binary())], names=["record"]))
-    return BatchShare(writing.finish(), QUERY, run)
+    return StagedTask(writing.finish(), QUERY, run)
 
 
 def records(place: object) -> list[bytes]:
@@ -237,8 +237,8 @@ def test_micro_batches_lie_side_by_side(place: str) -> None:
     sink = make_sink(place)
     for batch in (8, 9, 10):
         tasks = [share(sink, b"%d %d" % (batch, task), task, "r1", batch) for task in range(2)]
-        sink.commit([*tasks, None, BatchShare([], QUERY, "r1")], batch)
-    sink.commit([BatchShare([], QUERY, "r1")], 11)
+        sink.commit([*tasks, None, StagedTask([], QUERY, "r1")], batch)
+    sink.commit([StagedTask([], QUERY, "r1")], 11)
     found = sawlog.read(place, format="leveldb_log").column("record").to_pylist()
     assert found == [b"8 0", b"8 1", b"9 0", b"9 1", b"10 0", b"10 1"]
     assert Storage().directories_in(place) == [LOG, *(f"batch-{batch:08d}-query" for batch in (8, 9, 10))]

@@ -411,7 +411,7 @@ def test_an_offset_stays_small() -> None:
     assert taken < FINISHED_BYTES * len(names) / 20, "an offset is made again only where it has changed"
 
 
-def test_of_files_that_have_gone_only_so_many_are_remembered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_of_files_that_have_gone_only_some_are_remembered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "REMEMBERED", 5)
     source = Source(tmp_path, roll_bytes=1000)
     stream = None

@@ -18,7 +18,7 @@ from sawlog.staging import STDOUT
 
 PATIENCE = 1.0
 """Seconds that work has to last before a progress bar appears."""
-_SHOWN_DAMAGES = 10
+_SHOWN_RANGES = 10
 """Damaged ranges listed per file, unless all are asked for."""
 _SHOWN_SKIPPED = 3
 """Files named of those that are not read for one reason."""
@@ -121,7 +121,7 @@ class Page:
 
     def damages(self, damages: list[Damage], count: int, *, every: bool = False) -> None:
         """One line per damage, of `count` that there are."""
-        shown = damages if every else damages[:_SHOWN_DAMAGES]
+        shown = damages if every else damages[:_SHOWN_RANGES]
         for damage in shown:
             place = f"byte {damage.offset:,}, {damage.length:,} bytes: "
             style = "yellow" if damage.kind == UNSUPPORTED else "red"

@@ -139,11 +139,11 @@ def _say_look(src: str, root: str, look: Look, said: list[str], *, json: bool) -
     """A line of metrics for a look that found something, and what went wrong if it was not said before."""
     done = look.done
     if done.locations or done.removed:
-        behind = counted(sum(done.lag.values()), "byte")
+        waiting = counted(sum(done.lag.values()), "byte")
         summary = f"and {counted(done.bytes, 'byte')} into {counted(done.partitions, 'partition')}"
         facts = [(partition, f"{counted(lag, 'byte')} behind") for partition, lag in done.lag.items()]
         document = {"source": src, "root": root, **asdict(done), "seconds": look.seconds, "errors": look.errors}
-        summary += f" in {look.seconds:.2f} s, {behind} behind"
+        summary += f" in {look.seconds:.2f} s, {waiting} behind"
         show(Outcome(document, counted(done.rows, "row"), summary, facts), json=json)
     for remark in (*done.skipped, *look.errors):
         if remark not in said:

@@ -49,7 +49,7 @@ def survey(fragment: RowRange, step: int, most: int | None = None, *, last: bool
     """
     findings = Findings("skip")
     cuts: list[int] = []
-    behind = fragment.start
+    last_cut = fragment.start
     limit = None if most is None else fragment.start + most
     with closing(fragment.scan.storage.open(fragment.path)) as source:
         walk = fragment.walk(source, pa.schema([]), findings)
@@ -60,9 +60,9 @@ def survey(fragment: RowRange, step: int, most: int | None = None, *, last: bool
                 continue
             if limit is not None and at >= limit and at < fragment.file.size:
                 return Survey(at, tuple(cuts), int(walk.state.last_delete), stopped=True)
-            if at - behind >= step:
+            if at - last_cut >= step:
                 cuts.append(at)
-                behind = at
+                last_cut = at
     return Survey(_end(walk, findings, last=last), tuple(cuts), int(walk.state.last_delete))
 
 

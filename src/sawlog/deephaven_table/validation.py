@@ -346,8 +346,8 @@ class _Order:
         values = plain if self._last is None else pa.concat_arrays([self._last, plain])
         first = row if self._last is None else row - 1
         self._last = plain[-1:]
-        before, behind = values[:-1], values[1:]
-        less = pc.or_(fill_null(pc.less(behind, before), False), pc.and_(pc.is_null(behind), pc.is_valid(before)))
+        before, after = values[:-1], values[1:]
+        less = pc.or_(fill_null(pc.less(after, before), False), pc.and_(pc.is_null(after), pc.is_valid(before)))
         rows = np.flatnonzero(boolean_values(less)) + first + 1
         wrong = rows[~np.isin(rows, self._starts)]
         self.broken = int(wrong[0]) if len(wrong) else None

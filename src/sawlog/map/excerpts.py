@@ -28,7 +28,7 @@ ALL_EXCERPTS = 1400
 """Of all files together."""
 ALL_LED = 400
 """Of the places that charts lead to, besides."""
-DAMAGES_SHOWN = 600
+RANGES_SHOWN = 600
 
 
 def excerpts(

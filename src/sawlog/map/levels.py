@@ -76,13 +76,13 @@ class Levels:
             covered = self._cover(ranges.starts, ranges.ends)
             total = int(covered.sum())
             if total:
-                share = covered if total <= left[ranges.use] else _shares(covered, left[ranges.use])
+                share = covered if total <= left[ranges.use] else _by_weight(covered, left[ranges.use])
                 self.bins[f"{ranges.use}_bytes"] += share
                 left[ranges.use] -= int(share.sum())
                 free = np.maximum(free - share, 0)
         for use, count in left.items():
             if count > 0:
-                self.bins[f"{use}_bytes"] += _shares(free, count)
+                self.bins[f"{use}_bytes"] += _by_weight(free, count)
 
     def _cover(self, starts: Any, ends: Any) -> NDArray[np.int64]:
         """How many bytes of every bin some ranges cover."""
@@ -100,7 +100,7 @@ class Levels:
         return covered[1:] - covered[:-1]
 
 
-def _shares(weights: NDArray[np.int64], total: int) -> NDArray[np.int64]:
+def _by_weight(weights: NDArray[np.int64], total: int) -> NDArray[np.int64]:
     """A total in whole parts, by weights."""
     everything = int(weights.sum())
     if not everything:

@@ -17,7 +17,7 @@ KEPT_ROWS = 40_000
 """Rows of all files that are kept one by one, from their beginnings on."""
 _KEPT_AROUND = 16
 """Rows kept before and after a damage, and at the end of a file."""
-_KEPT_DAMAGES = 300
+_KEPT_RANGES = 300
 """Damaged ranges, of each file, whose surroundings are kept."""
 
 
@@ -80,8 +80,8 @@ class Rows:
         places, counts = starts[changes], np.diff(changes, append=len(starts))
         ends = np.append(places[1:], end)
         for lost in self._lost[-2:]:  # what was found before this batch, and before the next one
-            behind = np.searchsorted(lost, places, "right")
-            ends = np.where(behind < len(lost), np.minimum(ends, lost[np.minimum(behind, len(lost) - 1)]), ends)
+            following = np.searchsorted(lost, places, "right")
+            ends = np.where(following < len(lost), np.minimum(ends, lost[np.minimum(following, len(lost) - 1)]), ends)
         lengths = np.maximum(ends - places, 0)
         total, count = np.repeat(lengths, counts), np.repeat(counts, counts)
         within = np.arange(len(starts)) - np.repeat(changes, counts)
@@ -98,7 +98,7 @@ class Kept:
 
     def __init__(self, files: int) -> None:
         self._room = KEPT_ROWS // max(1, files)
-        self._damages = _KEPT_DAMAGES
+        self._ranges = _KEPT_RANGES
         self._head: list[tuple[NDArray[np.int64], NDArray[np.int64]]] = []
         self._near: dict[int, int] = {}
         self._last = np.zeros((0, 2), np.int64)
@@ -120,16 +120,16 @@ class Kept:
         self._seen += len(starts)
         self._keep(starts[: self._waiting], sizes[: self._waiting])
         self._waiting = max(0, self._waiting - len(starts))
-        for place in lost[: self._damages].tolist():
+        for place in lost[: self._ranges].tolist():
             at = int(np.searchsorted(starts, place))
             around = slice(max(0, at - _KEPT_AROUND), at + _KEPT_AROUND)
             self._keep(starts[around], sizes[around])
-        self._damages = max(0, self._damages - len(lost))
+        self._ranges = max(0, self._ranges - len(lost))
         self._last = np.concatenate([self._last, np.stack([starts, sizes], 1)[-_KEPT_AROUND:]])[-_KEPT_AROUND:]
 
     def near(self, lost: NDArray[np.int64]) -> None:
         """Damage after the rows so far: those in front of it, and the next ones, are kept."""
-        if len(lost) and self._damages:
+        if len(lost) and self._ranges:
             self._keep(self._last[:, 0], self._last[:, 1])
             self._waiting = _KEPT_AROUND
 

@@ -15,7 +15,7 @@ from sawlog.errors import SawlogError
 from sawlog.format import Contents
 from sawlog.guard import wrap_errors
 from sawlog.map.content import Column, Keys, is_key
-from sawlog.map.excerpts import ALL_EXCERPTS, ALL_LED, DAMAGES_SHOWN, ROW_BYTES, excerpts
+from sawlog.map.excerpts import ALL_EXCERPTS, ALL_LED, RANGES_SHOWN, ROW_BYTES, excerpts
 from sawlog.map.highlights import Highlights
 from sawlog.map.levels import Levels, Ranges, bins_for
 from sawlog.map.model import ColumnMap, FileMap, KeysMap, Map
@@ -39,7 +39,7 @@ _SHOWN_CELLS = 4000
 """Values of the first rows, of which tables of many columns have fewer."""
 _SHOWN_TEXT = 120
 """Characters of a value that are shown."""
-_ALL_DAMAGES = 2000
+_ALL_RANGES = 2000
 """Damaged ranges that are listed, over all files."""
 _KEY_COLUMNS = 3
 _REFUTED = 8
@@ -56,9 +56,9 @@ class _FileSurvey:
         self.found = FileMap(file.path, file.size)
         self.levels = Levels(file.size, bins_for(files))
         self.kept = Kept(files)
-        self.room = _ALL_DAMAGES // files + 1
+        self.room = _ALL_RANGES // files + 1
 
-    def take_damages(self, batch: pa.RecordBatch) -> list[Ranges]:
+    def take_damaged(self, batch: pa.RecordBatch) -> list[Ranges]:
         """Note damaged and unsupported ranges, of which the first are listed; where they are."""
         listed = batch.slice(0, max(0, self.room - len(self.found.damages)))
         self.found.damages += [Damage(*row.values()) for row in listed.to_pylist()]
@@ -135,7 +135,7 @@ class _FileSurvey:
         rows = found.spans if len(found.spans) <= room // 2 else _spread(found.spans, room // 4)
         rows = [*rows, *_spread([one for one in samples if one[1]], room // 4), *places]
         found.damages.sort(key=lambda damage: damage.offset)
-        damages = [(one.offset, one.length) for one in found.damages[: min(DAMAGES_SHOWN, room)]]
+        damages = [(one.offset, one.length) for one in found.damages[: min(RANGES_SHOWN, room)]]
         found.excerpts = excerpts(dataset, self.file, rows, damages)
         return found
 
@@ -296,7 +296,7 @@ def _read_piece(
 
     def drain() -> None:
         if (some := findings.drain_batch()) is not None:
-            found = own.take_damages(some)
+            found = own.take_damaged(some)
             damages.extend(found)
             lost.append(np.sort(np.concatenate([one.starts for one in found])))
 

@@ -266,8 +266,8 @@ def _is_legacy(head: bytes, size: int) -> bool:
 def _legacy_descriptor(head: bytes, common: tuple[int, int, int], end: int) -> Descriptor:
     """The pre-GA descriptor; a shape from spring 2021 has a field id after the segment id."""
     at = len(layout.MAGIC) + layout.LEGACY_HEADER.size
-    behind = common[1] - layout.LEGACY_HEADER.size - layout.LEGACY_DESCRIPTOR.size
-    if behind >= 8:
+    more = common[1] - layout.LEGACY_HEADER.size - layout.LEGACY_DESCRIPTOR.size
+    if more >= 8:
         _, _, _, _, *values = layout.LEGACY_FIELD_DESCRIPTOR.unpack_from(head, at)
         return _make(common, values, end, {}, legacy=True)
     _, _, _, _, collection, partition, segment, *rest, _ = layout.LEGACY_DESCRIPTOR.unpack_from(head, at)
@@ -434,10 +434,10 @@ def judge(window: Any, pos: Any, state: Any, rules: Rules) -> tuple[int, int]:
 
 def _gather(window: Any, pos: Any, size: int, state: Any, out: Out, rules: Rules) -> int:
     """Write an event down; the last one ends the walk."""
-    at, behind = int(window.base + pos), int(pos) + header_size(rules)
+    at, body = int(window.base + pos), int(pos) + header_size(rules)
     timestamp, code, _, following = _header(window.data, pos, rules)
-    span = layout.EVENT_DATA.unpack_from(window.data, behind)
-    payload = int(window.base) + behind + layout.EVENT_DATA.size
+    span = layout.EVENT_DATA.unpack_from(window.data, body)
+    payload = int(window.base) + body + layout.EVENT_DATA.size
     out.found[state.rows] = (code, at, size, signed(following), timestamp, *span, payload)
     state.rows += 1
     return DONE if at + size == window.size else TAKEN
@@ -638,7 +638,7 @@ class Log:
         """The damage that an insert log without events is."""
         return Damage(self.path, self.source.size, 0, Kind.TRUNCATED, "no data event after the descriptor")
 
-    def behind(self, base: int) -> Log:
+    def from_offset(self, base: int) -> Log:
         """The rest of the file from an offset, as a file."""
         rest = SourceRange(self.source, base)
         return Log(File(self.path, rest.size), rest, self._limit)

@@ -61,7 +61,7 @@ def repair(
         inside = Findings("skip", drained=True)
         staged = storage.stage(target)
         try:
-            for piece in _pieces(log.behind(base) if base else log, file, inside, kept, fields):
+            for piece in _pieces(log.from_offset(base) if base else log, file, inside, kept, fields):
                 staged.write(piece)
             storage.publish([staged.finish()])
         except BaseException:

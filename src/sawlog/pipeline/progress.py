@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.listener import SourceProgress, StreamingQueryProgress
 
 
-_BEHIND = "behind"
+_LAG = "behind"
 BYTES = "bytes"
 """What sawlog's stream source reports as its latest offset: `{"behind": {"bytes": ...}}`."""
 
@@ -80,9 +80,9 @@ def bytes_read(sources: Sequence[SourceProgress]) -> int | None:
     return _sum(_between(source.startOffset, source.endOffset) for source in sources)
 
 
-def bytes_behind(sources: Sequence[SourceProgress]) -> int | None:
+def bytes_waiting(sources: Sequence[SourceProgress]) -> int | None:
     """Bytes of files that are there and not read yet; None where no source says."""
-    return _sum(_behind(source.latestOffset) for source in sources)
+    return _sum(_waiting(source.latestOffset) for source in sources)
 
 
 def _sum(counts: Iterable[int | None]) -> int | None:
@@ -100,8 +100,8 @@ def _between(start: str | None, end: str | None) -> int | None:
     return sum(place.at - before.begin_of(name, place) for name, place in after.files.items())
 
 
-def _behind(latest: str | None) -> int | None:
+def _waiting(latest: str | None) -> int | None:
     found = decode_json(latest or "")
-    behind = found.get(_BEHIND) if isinstance(found, dict) else None
-    count = behind.get(BYTES) if isinstance(behind, dict) else None
+    lag = found.get(_LAG) if isinstance(found, dict) else None
+    count = lag.get(BYTES) if isinstance(lag, dict) else None
     return int(count) if isinstance(count, int) else None

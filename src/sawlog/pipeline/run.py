@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from sawlog.errors import SawlogError, StorageError
 from sawlog.pipeline.errors import PipelineError
-from sawlog.pipeline.progress import BatchReport, Listener, bytes_behind, bytes_read
+from sawlog.pipeline.progress import BatchReport, Listener, bytes_read, bytes_waiting
 from sawlog.pipeline.settings import AVAILABLE_NOW, SAWLOG, Quarantine, Target
 from sawlog.spark.errors import explain, is_damage, is_transient, spark_errors
 
@@ -266,7 +266,7 @@ class Run:
                 batch=int(progress.batchId),
                 rows=rows,
                 bytes=bytes_read(progress.sources),
-                lag_bytes=bytes_behind(progress.sources),
+                lag_bytes=bytes_waiting(progress.sources),
                 damage=self._new_damage(name),
                 seconds=progress.batchDuration / 1000,
             )

@@ -166,7 +166,7 @@ def plan(
         if unknown:
             return [(Look(), unknown)]
     return [
-        (PartitionFunction(side.wanted), [pickled.dumps(one) for one in reading.shares(task_bytes)])
+        (PartitionFunction(side.wanted), [pickled.dumps(one) for one in reading.tasks(task_bytes)])
         for side, reading, task_bytes in readings
     ]
 

@@ -144,11 +144,11 @@ class SawlogReader(DataSourceReader):
 
     def _plan(self) -> list[InputPartition]:
         reading = projected(self._request, self._request.open(), self._schema, self._filters)
-        return [InputPartition(share) for share in reading.shares(self._request.own.task_bytes)]
+        return [InputPartition(task) for task in reading.tasks(self._request.own.task_bytes)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of one partition, in order."""
-        return read_share(partition.value, self._schema)
+        return read_task(partition.value, self._schema)
 
 
 class PushdownReader(SawlogReader):
@@ -161,7 +161,7 @@ class PushdownReader(SawlogReader):
 
 
 @dataclass(frozen=True)
-class Share:
+class Task:
     """What one task reads.
 
     Attributes:
@@ -215,7 +215,7 @@ class Reading:
             own = tuple(self.dataset.contents.available.names[:1])  # rows have to be looked at to be counted
         return replace(self, names=tuple(names), scan=replace(self.scan, columns=own))
 
-    def shares(self, task_bytes: int) -> list[Share]:
+    def tasks(self, task_bytes: int) -> list[Task]:
         """What each task reads: small files share one, large ones make several."""
         if not self.files:
             return []
@@ -225,7 +225,7 @@ class Reading:
         splits = contents.needed(request).splits(request, task_bytes)
         parts = [Dataset(one, self.scan) if isinstance(one, Contents) else one for one in splits]
         tasks: Sequence[Sequence[Fragment | Dataset]] = pack(parts, task_bytes, _bytes)
-        return [self.share(parts, files) for parts in tasks or contents.tasks(request, task_bytes)]
+        return [self.task(parts, files) for parts in tasks or contents.tasks(request, task_bytes)]
 
     def unknown(self, task_bytes: int) -> list[Contents]:
         """Parts of remote files that tasks have to look into before all can be planned; see `Contents.unknown`."""
@@ -240,11 +240,11 @@ class Reading:
         whole = len(self.files) == len(self.dataset.files)
         return self.dataset.contents if whole else self.dataset.format.open(self.files, self.scan)
 
-    def share(self, parts: Sequence[Fragment | Dataset], files: Mapping[str, File]) -> Share:
+    def task(self, parts: Sequence[Fragment | Dataset], files: Mapping[str, File]) -> Task:
         """What a task reads that has these parts of some files."""
         inside = ([file.path for file in one.files] if isinstance(one, Dataset) else [one.path] for one in parts)
         facts = self.columns.facts(itertools.chain.from_iterable(inside), self.names, files)
-        return Share(parts, facts, self.request.files.ignoremissingfiles, self.rescued)
+        return Task(parts, facts, self.request.files.ignoremissingfiles, self.rescued)
 
 
 def _bytes(part: Fragment | Dataset) -> int:
@@ -279,25 +279,25 @@ def projected(request: Request, dataset: Dataset, schema: StructType, pushed: Se
     return Reading(request, dataset, files, scan, columns, names, rescued).with_projection(names)
 
 
-def read_share(share: Share | None, schema: StructType) -> Iterator[pa.RecordBatch]:
+def read_task(task: Task | None, schema: StructType) -> Iterator[pa.RecordBatch]:
     """The rows of a task, in order, as Spark wants them. What is left out is logged.
 
     Args:
-        share: What it reads; without partitions, Spark makes one of `None`.
+        task: What it reads; without partitions, Spark makes one of `None`.
         schema: The wanted columns; when there are none, only the number of rows is delivered.
 
     Raises:
         SchemaError: When a value has no place in the schema, as a null where it says NOT NULL; names file and column.
     """
-    if share is None:
+    if task is None:
         return
     target = arrow_schema(schema)
-    for fragment in share.fragments():
-        facts = share.facts.get(fragment.path, {})
-        rescuing = share.rescued is not None
+    for fragment in task.fragments():
+        facts = task.facts.get(fragment.path, {})
+        rescuing = task.rescued is not None
         findings = Findings(fragment.scan.on_damage, drained=rescuing, columns=[] if rescuing else None)
         try:
-            for batch in _rows_and_damage(fragment, findings, facts, target, share.rescued):
+            for batch in _rows_and_damage(fragment, findings, facts, target, task.rescued):
                 freeze_loaded()
                 if not target.names:
                     yield pa.record_batch({"rows": constant(batch.num_rows, pa.int64(), 1)})
@@ -308,7 +308,7 @@ def read_share(share: Share | None, schema: StructType) -> Iterator[pa.RecordBat
                     raise SchemaError(f"{fragment.path}: {error}") from error
                 yield ready
         except FileNotFoundError:
-            if not share.ignore_missing:
+            if not task.ignore_missing:
                 raise
             logger.warning("%s: left out: the file is gone", fragment.path)
             continue
@@ -353,7 +353,7 @@ class PartitionFunction:
     def __call__(self, partition: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """The rows of one partition, in order."""
         (given,) = [batch.column(0)[0].as_py() for batch in partition]
-        return read_share(CPickleSerializer().loads(given), self.schema)
+        return read_task(CPickleSerializer().loads(given), self.schema)
 
 
 @cache

@@ -19,7 +19,7 @@ from sawlog.errors import FormatError, InternalError, OptionError, SawlogError, 
 from sawlog.format import Fragment, pack
 from sawlog.recognition import formats, get_format, recognize
 from sawlog.spark.options import Request, read_request
-from sawlog.spark.reader import Reading, projected, read_share
+from sawlog.spark.reader import Reading, projected, read_task
 from sawlog.spark.schema import spark_version
 from sawlog.storage import File
 from sawlog.stream.files import root_of
@@ -44,7 +44,7 @@ _REMOTE_PAUSE = 1.0
 """Seconds between looks at remote files."""
 CHEAP = 0.01
 """Seconds of computing that a look may cost for the next one to follow at once: Spark asks every ten milliseconds."""
-SHARE = 10
+PAUSE_PER_LOOK = 10
 """After a longer look that found nothing, this many times its duration passes before the next one."""
 WORTH_A_TASK = 4 << 20
 """Bytes that a task of a micro-batch reads at least, where there are so many; Spark reckons likewise for its files."""
@@ -122,7 +122,7 @@ class SawlogStreamReader(DataSourceStreamReader, micro_batches.SupportsTriggerAv
         self._reached = end
         if end is begin:
             took = time.thread_time() - begun
-            pause = _REMOTE_PAUSE if follower.listing.remote else SHARE * took if took > CHEAP else 0.0
+            pause = _REMOTE_PAUSE if follower.listing.remote else PAUSE_PER_LOOK * took if took > CHEAP else 0.0
             self._rested, self._rest = begin, time.monotonic() + pause
             return start
         self._last = end.to_json(), end
@@ -132,7 +132,7 @@ class SawlogStreamReader(DataSourceStreamReader, micro_batches.SupportsTriggerAv
         """What was not read yet when the files were last looked at, for the progress of the query: its lag."""
         if self._follower is None or self._reached is None:
             return None
-        files, size = self._follower.behind(self._reached)
+        files, size = self._follower.lag(self._reached)
         return {"behind": {"bytes": size, "files": files}}
 
     def prepareForTriggerAvailableNow(self) -> None:
@@ -159,11 +159,11 @@ class SawlogStreamReader(DataSourceStreamReader, micro_batches.SupportsTriggerAv
         fragments = follower.between(begin, reached)
         files = {one.file.path: one.file for one in follower.listing.files.values()}
         tasks = _tasks(fragments, self._request.own.task_bytes)
-        return [InputPartition(self._reading.share(task, files)) for task in tasks]
+        return [InputPartition(self._reading.task(task, files)) for task in tasks]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of one partition, in order."""
-        return read_share(partition.value, self._schema)
+        return read_task(partition.value, self._schema)
 
     def _offset(self, data: dict[str, Any]) -> Offset:
         """An offset, which is the one that was handed out last, as a rule."""

@@ -34,7 +34,7 @@ _RUN = "spark.jobGroup.id"
 
 
 @dataclass
-class BatchShare(WriterCommitMessage):
+class StagedTask(WriterCommitMessage):
     """What a task has staged of a micro-batch.
 
     Attributes:
@@ -66,7 +66,7 @@ class SawlogStreamWriter(DataSourceStreamArrowWriter):
     def __init__(self, sink: SawlogWriter) -> None:
         self.sink = sink
 
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> BatchShare:
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> StagedTask:
         """Stage the rows of one task."""
         context = running_task()
         query, run, batch = (context.getLocalProperty(key) for key in (_QUERY, _RUN, _BATCH))
@@ -74,7 +74,7 @@ class SawlogStreamWriter(DataSourceStreamArrowWriter):
             raise SawlogError(
                 "Spark does not inform tasks which micro-batch they write: streams need PySpark 4.2 or later"
             )
-        return BatchShare(self.sink.stage(self.job(query, run, int(batch)), iterator), query, run)
+        return StagedTask(self.sink.stage(self.job(query, run, int(batch)), iterator), query, run)
 
     def job(self, query: str, run: str, batch: int) -> Job:
         """What publishes a micro-batch."""
@@ -86,23 +86,23 @@ class SawlogStreamWriter(DataSourceStreamArrowWriter):
         Raises:
             SawlogError: As `Job.publish` does.
         """
-        shares = [share for share in messages if isinstance(share, BatchShare)]
-        if not shares:
+        tasks = [task for task in messages if isinstance(task, StagedTask)]
+        if not tasks:
             return
-        query, run = shares[0].query, shares[0].run
+        query, run = tasks[0].query, tasks[0].run
         job = self.job(query, run, batch)
         last = self._last(query)
         if last is None or batch > last.batch:
-            staged = [one for share in shares for one in share.staged]
+            staged = [one for task in tasks for one in task.staged]
             others = (lambda: self._all_but(_name(query, batch))) if self.sink.overwrite else None
             job.publish(staged, others, Delivery(query, batch, run))
         job.sweep("" if last is not None and last.run == run else _stem(query))
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batch: int) -> None:
         """Delete whatever the query has staged, by the tasks that failed too. What was published stays."""
-        for share in messages:
-            if isinstance(share, BatchShare):
-                abort(self.job(share.query, share.run, batch))
+        for task in messages:
+            if isinstance(task, StagedTask):
+                abort(self.job(task.query, task.run, batch))
                 return
 
     def _last(self, query: str) -> Delivery | None:

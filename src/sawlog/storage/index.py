@@ -34,8 +34,8 @@ MAGIC = b"sawlog index 2\n"
 STABLE_SECONDS = 2.0
 """Seconds without a change after which a time of change tells versions apart."""
 
-MOST_BYTES, SHARE = 64 << 10, 1 << 10
-"""An answer that is remembered has no more bytes than this, or than this share of its file."""
+MOST_BYTES, FRACTION = 64 << 10, 1 << 10
+"""An answer that is remembered has no more bytes than this, or than this fraction of its file."""
 
 _DIGEST_BYTES = hashlib.sha256().digest_size
 _SCHEMA = pa.schema(
@@ -117,7 +117,7 @@ class Notebook:
     def note(self, file: Listed, question: str, answer: bytes) -> None:
         """Remember an answer. What is large is no less work to read from an index than from its file."""
         with self._lock:
-            if len(answer) <= max(MOST_BYTES, file.size // SHARE):
+            if len(answer) <= max(MOST_BYTES, file.size // FRACTION):
                 self._noted.setdefault(file.path, {})[question] = answer
 
     def of(self, file: Listed) -> Mapping[str, bytes]:

@@ -175,10 +175,10 @@ class MappedSource:
         if self._map is None or not length:
             return _NOTHING
         self.check(offset + length)
-        behind = offset - offset % mmap.ALLOCATIONGRANULARITY
-        if behind - self._released >= _RELEASE and hasattr(mmap, "MADV_DONTNEED"):
-            self._map.madvise(mmap.MADV_DONTNEED, self._released, behind - self._released)
-            self._released = behind
+        done = offset - offset % mmap.ALLOCATIONGRANULARITY
+        if done - self._released >= _RELEASE and hasattr(mmap, "MADV_DONTNEED"):
+            self._map.madvise(mmap.MADV_DONTNEED, self._released, done - self._released)
+            self._released = done
         return np.frombuffer(self._map, np.uint8, length, offset)
 
     def check(self, end: int) -> None:

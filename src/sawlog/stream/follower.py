@@ -138,7 +138,7 @@ class Follower(Files):
             read = [(file, names[file.path]) for file in contents.files if file.path in names]
             return contents.between(request, [Range(file, begins[name], news[name].at) for file, name in read])
 
-    def behind(self, start: Offset) -> tuple[int, int]:
+    def lag(self, start: Offset) -> tuple[int, int]:
         """Files, and bytes, past an offset, as last seen; unfinished tails included."""
         waiting = [
             seen.file.size - (start.files[name].at if name in start.files else 0)

@@ -40,7 +40,7 @@ def _verified(url: str, given: dict[str, Any]) -> Answer:
     return [(report.path, report.rows, report.account, places(report.damages)) for report in reports]
 
 
-def _damages(url: str, given: dict[str, Any]) -> Answer:
+def _damage_view(url: str, given: dict[str, Any]) -> Answer:
     return texts(api.open(url, **{**given, "view": "damage"}).to_table())
 
 
@@ -122,7 +122,7 @@ _VERBS: dict[str, Callable[[str, dict[str, Any]], Answer]] = {
     "count_rows": lambda url, given: api.open(url, on_damage="skip", **given).count_rows(),
     "a filter": _filtered,
     "verify": _verified,
-    "the damage view": _damages,
+    "the damage view": _damage_view,
     "repair": _repaired,
     "watch": _watched,
     "sawlog verify": lambda url, given: _command("verify", url, given),

@@ -242,10 +242,10 @@ class Reader:
             raise self.error(f"a reference to value {place} of the {len(self._handles)} so far")
         if self._handles[place] < 0:
             return self._values[place]
-        behind, again = self.position, self._again
+        end, again = self.position, self._again
         self.position, self._again = self._handles[place], True
         value = self._element(depth + 1)
-        self.position, self._again = behind, again
+        self.position, self._again = end, again
         return value
 
     def _class(self, depth: int) -> JavaClass | None:

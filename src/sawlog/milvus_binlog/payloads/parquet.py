@@ -118,8 +118,8 @@ _TAIL = 64 << 10
 """Bytes at the end that are fetched at once, as pyarrow does: most footers lie within."""
 _LARGEST = 256 << 10
 """Bytes that the footer of a small file may have."""
-_SHARE = 16
-"""That of a large one may have this share of the file."""
+_FRACTION = 16
+"""That of a large one may have this fraction of the file."""
 MOST_ROWS = 1 << 26
 """Rows that a small file may claim: constants take next to no bytes."""
 ROWS_PER_BYTE = 1024
@@ -350,7 +350,7 @@ def read_footer(source: Source, start: int, length: int) -> Footer:
         raise ParquetError(f"expected {PARQUET_MAGIC!r} at the end, found {magic!r}")
     if size > length - END.size - len(PARQUET_MAGIC):
         raise ParquetError(f"a footer of {size} bytes in {length} bytes")
-    if size > _LARGEST + length // _SHARE:
+    if size > _LARGEST + length // _FRACTION:
         raise ParquetError(f"a footer of {size} bytes in {length} bytes", Kind.PAYLOAD_TOO_LARGE)
     whole = size + END.size
     data = tail[-whole : -END.size] if whole <= room else bytes(source.window(start + length - whole, size))
