@@ -7,6 +7,7 @@ never fails: one such module that cannot be imported would hide all others from 
 from __future__ import annotations
 
 import os
+from importlib import import_module
 from typing import IO, TYPE_CHECKING, ClassVar
 
 try:
@@ -75,12 +76,6 @@ class DefaultSource(DataSource):
 
 
 def main(infile: BufferedReader, outfile: IO[bytes]) -> None:
-    """Read a partition as Spark's own workers do, or answer questions of the jar: nothing of Spark's begins like them.
-
-    With the jar, both are forked from one process.
-    """
-    if infile.peek(1)[:1] == b"\x80":
-        from sawlog.spark.planner import main as answer
-    else:
-        from pyspark.worker import main as answer
-    answer(infile, outfile)
+    """Read a partition as Spark's own workers do, or answer questions of the jar; both are forked from one process."""
+    module = "sawlog.spark.planner" if infile.peek(1)[:1] == b"\x80" else "pyspark.worker"
+    import_module(module).main(infile, outfile)
