@@ -225,11 +225,8 @@ def _elements(field: Field, numbers: NDArray[np.uint64], ends: NDArray[np.int64]
         buffers = [None, pa.py_buffer(ends.astype(np.int32)), pa.py_buffer(out)]
         return _text(pa.Array.from_buffers(pa.binary(), len(ends) - 1, buffers))
     wide = fixed_array(pa.int64(), numbers.view(np.int64))
-    return wide.cast(pa.timestamp("us", "UTC") if element is DataType.Timestamptz else _integer(element))
-
-
-def _integer(element: DataType) -> pa.DataType:
-    return {DataType.Int8: pa.int8(), DataType.Int16: pa.int16(), DataType.Int32: pa.int32()}.get(element, pa.int64())
+    narrow = {DataType.Int8: pa.int8(), DataType.Int16: pa.int16(), DataType.Int32: pa.int32()}
+    return wide.cast(pa.timestamp("us", "UTC") if element is DataType.Timestamptz else narrow.get(element, wide.type))
 
 
 def _vectors(field: Field, array: pa.Array) -> pa.Array:

@@ -207,7 +207,7 @@ class Storage:
         name = path.path if isinstance(path, File) else normalize(path)
         if name in self.inputs.held:
             return self.inputs.open(name)
-        if is_remote(name):
+        if name not in self._found and is_remote(name):
             return RemoteSource(self._object(name, path if isinstance(path, File) else None), end)
         descriptor = os.open(name, os.O_RDONLY)
         try:
@@ -268,7 +268,7 @@ class Storage:
         if name in self.inputs.held:
             with contextlib.closing(self.inputs.open(name)) as source:
                 return source.window(offset, source.size if length is None else length).tobytes()
-        if is_remote(name):
+        if name not in self._found and is_remote(name):
             remote = self._object(name, path if isinstance(path, File) else None)
             size = remote.state.size
             return remote.fetch(offset, size if length is None else min(offset + length, size))

@@ -51,9 +51,9 @@ def parts(source: Source, offset: int, table: TableMap) -> Iterator[Part]:
         trailer = source.window(start + body, layout.TRAILER_SIZE).tobytes()
         yield from _block(source, start, body, name, role, trailer[0], table)
         shown = f"{trailer[0]}, {_compression(trailer[0], table)}"
-        yield Part("compression", start + body, layout.CHECKSUM_OFFSET, shown)
-        stored = int.from_bytes(trailer[layout.CHECKSUM_OFFSET :], "little")
-        yield Part("checksum", start + body + layout.CHECKSUM_OFFSET, 4, hex(stored))
+        at = layout.CHECKSUM_OFFSET
+        yield Part("compression", start + body, at, shown)
+        yield Part("checksum", start + body + at, len(trailer) - at, hex(int.from_bytes(trailer[at:], "little")))
 
 
 def named_spans(table: TableMap, offset: int = 0) -> Iterator[tuple[int, int, Role, str]]:
