@@ -14,6 +14,10 @@ def test_layouts_have_the_numbers_of_the_code(name: str) -> None:
     assert path.read_text() == pictures.drawn(name), "run tools/pictures.py"
 
 
+def test_the_terminal_shows_what_the_command_prints() -> None:
+    assert (pictures.IMAGES / "verify.svg").read_text() == pictures.terminal(), "run tools/pictures.py"
+
+
 def test_every_format_has_a_layout() -> None:
     built_in = {name for name, format in formats().items() if type(format).__module__.startswith("sawlog.")}
     assert built_in == set(pictures.LAYOUTS)
