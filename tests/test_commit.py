@@ -15,10 +15,12 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
+import fsspec
 import pytest
 
 import sawlog.commit
 import sawlog.owners
+import sawlog.storage.remote
 from sawlog.commit import Delivery, Job
 from sawlog.commitlog import LOG, CommitLog, Record
 from sawlog.errors import FormatError, SawlogError
@@ -342,3 +344,53 @@ def test_a_directory_that_is_replaced_while_it_is_walked(tmp_path: Path, monkeyp
 
     monkeypatch.setattr(os, "scandir", slow)
     assert visible(place) == ["c", "d"]
+
+
+def test_a_record_is_read_as_it_is_now(place: tuple[Storage, str]) -> None:
+    """A job that is late makes a number again that others have gone past, and takes it back."""
+    log = CommitLog(*place)
+    for job in "ab":
+        assert log.append(Record(number=1, job=job))
+        last = log.last()
+        assert last is not None
+        assert last.job == job
+        place[0].remove(f"{place[1]}/{LOG}/00000001.json")
+    assert log.last() is None
+
+
+def test_a_record_that_is_deleted_while_it_is_asked_for_is_not_old(
+    place: tuple[Storage, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = CommitLog(*place)
+    assert log.append(Record(number=2))
+    names, before = Storage.names_in, [["00000001.json"]]
+    monkeypatch.setattr(Storage, "names_in", lambda *given: before.pop() if before else names(*given))
+    assert log.modified() is None
+
+
+def test_what_is_read_next_to_a_job_is_what_was_found(
+    place: tuple[Storage, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Records of the log are no part of it, also on stores that know no conditions."""
+    storage, root = place
+    monkeypatch.setattr(sawlog.storage.remote.Store, "matching", lambda *_: False)
+    put(place, "one", "a", "b")
+    put(place, "two", "c", "d")
+    reader = replace(storage)
+    files = reader.find(root)
+    assert [reader.read(file) for file in files] == [b"x"] * 4
+    put(place, "three", "e", "f")
+    reader.confirm()
+
+
+def test_names_are_not_those_that_another_thread_has_listed(
+    s3: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Threads share the cache of fsspec: what one of them lists is in it right after another one has emptied it."""
+    storage, place = Storage(s3), f"s3://logs/{tmp_path.name}"
+    storage.create(f"{place}/a", b"1")
+    assert storage.names_in(place) == ["a"]
+    other = fsspec.filesystem("s3", skip_instance_cache=True, **s3)
+    monkeypatch.setattr(type(other), "invalidate_cache", lambda *_: None)
+    other.pipe_file(f"{place}/b", b"2")
+    assert storage.names_in(place) == ["a", "b"]

@@ -90,7 +90,7 @@ class CommitLog:
                 return None
             path = self._path(numbers[-1])
             try:
-                text = self.storage.read(path)
+                text = self.storage.read_now(path)
             except FileNotFoundError:
                 continue  # there is a later one now
             return _parsed(path, text)
@@ -103,7 +103,7 @@ class CommitLog:
             self.storage.create(path, text)
         except FileExistsError:
             try:  # a store that answered late, and was asked again, has refused what it had taken before
-                if self.storage.read(path) != text:
+                if self.storage.read_now(path) != text:
                     return False
             except FileNotFoundError:
                 return False
@@ -123,9 +123,11 @@ class CommitLog:
                 self.storage.remove(f"{self.directory}/{LOG}/{name}")
 
     def modified(self) -> float | None:
-        """When the last record was made, in seconds since the epoch, where the storage says so."""
-        numbers = self._numbers()
-        (file,) = self.storage.find(self._path(numbers[-1]))
+        """When the last record was made, in seconds since the epoch; none where the storage does not say so."""
+        try:
+            (file,) = self.storage.find(self._path(max(self._numbers(), default=0)))
+        except FileNotFoundError:
+            return None  # there is a later one now
         return file.modified
 
     def _path(self, number: int) -> str:

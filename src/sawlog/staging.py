@@ -24,8 +24,8 @@ from sawlog.owners import PATTERN, gone, owner_of
 class Store(Protocol):
     """What staging and the log of a directory ask of a `sawlog.storage.Storage`, which does it under these names."""
 
-    def read(self, path: str) -> bytes:
-        """All of a small file."""
+    def read_now(self, path: str) -> bytes:
+        """All of a small file, whatever was found at its path before."""
         ...
 
     def create(self, path: str, data: bytes) -> None:

@@ -280,6 +280,23 @@ class Storage:
             except OSError as error:
                 raise failed_read(name, offset, error) from error
 
+    def read_now(self, path: PathLike) -> bytes:
+        """All of a small file, as it is now: one that others replace, so that what was found before does not matter.
+
+        Raises:
+            FileNotFoundError: When there is none.
+            StorageError: When its store, or the operating system, does not deliver it.
+        """
+        name = normalize(path)
+        if is_remote(name):
+            fs, inner = self._fresh(name)
+            return bytes(fs.cat_file(inner))
+        with open(name, "rb") as file:
+            try:
+                return file.read()
+            except OSError as error:
+                raise failed_read(name, 0, error) from error
+
     def known(self, file: File, question: str) -> bytes | None:
         """What an index says of a file; `None` where it says nothing, or there is none.
 

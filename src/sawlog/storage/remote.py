@@ -6,6 +6,7 @@ import contextlib
 import datetime as dt
 import email.utils
 import errno
+import inspect
 import os
 import posixpath
 import tempfile
@@ -38,7 +39,7 @@ _EXTRAS = {
 """The extra of sawlog that brings what fsspec needs for a scheme."""
 _TOPICS = "sawlog.storage.kafka.Topics"
 
-_READING = {"cat_file", "find", "glob", "info", "ls"}
+_READING = {"cat_file", "find", "glob", "info"}
 """Requests that are made again when a store does not answer."""
 _WRITING = {"makedirs", "mv", "open", "put_file", "rm"}
 
@@ -194,6 +195,13 @@ class Store:
         if list(found) == [within] and (info := self.info(path))["type"] == "file":
             return {path: info}  # which FTP servers list as if it lay in itself
         return {name: info or self.info(path) for name, info in found.items()}
+
+    def ls(self, path: str, *, detail: bool) -> list[Any]:
+        """What is directly in a directory, as it is now: not what another thread has put into fsspec's cache."""
+        options = inspect.signature(getattr(self.fs, "_ls", self.fs.ls)).parameters
+        fresh = {"refresh": True} if "refresh" in options else {}
+        found: list[Any] = ask(self._url, self.fs.ls, path, detail=detail, **fresh)
+        return found
 
     def exists(self, path: str) -> bool:
         """Whether there is a file or directory. Unlike fsspec's own, it fails where the store does not answer."""
