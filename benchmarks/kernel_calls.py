@@ -23,7 +23,7 @@ from sawlog.deephaven_import.digest import row_hashes
 from sawlog.filodb_record.schemas import default_partition
 from sawlog.filodb_record.values import shards
 from sawlog.kernels import build, native
-from sawlog.kernels.jit import Kernel
+from sawlog.kernels.jit import Entry, Kernel
 from sawlog.leveldb.database import kernels as of_databases
 from sawlog.map import survey
 from sawlog.recognition import formats
@@ -76,7 +76,7 @@ def recorded(place: Path, rows: int) -> dict[str, Call]:
     library = native.library()
     missing = kernels()
     for kernel in missing.values():
-        vars(kernel)["_entry"] = library.entry(kernel.signature)
+        vars(kernel)["_entry"] = Entry(kernel.signature, library.reader, library.entry(kernel.signature.name))
     found: dict[str, Call] = {}
     for number, work in enumerate([*pieces_of_work(rows), tests]):
         own = place / str(number)
@@ -256,7 +256,7 @@ def databases(place: Path) -> None:
 
 
 def tests(place: Path) -> None:
-    options = ["-q", "-p", "no:cacheprovider", "-W", "ignore", f"--basetemp={place / 'tests'}"]
+    options = ["-q", "--all", "-p", "no:cacheprovider", "-W", "ignore", f"--basetemp={place / 'tests'}"]
     status = pytest.main([*options, *(str(ROOT / "tests" / one) for one in TESTS)])
     if status:
         raise RuntimeError("the tests of kernels failed")

@@ -84,7 +84,7 @@ def noted(found: dict[str, float], name: str, run: Any) -> dict[str, float]:
 
 def compare(kernel: Kernel, arguments: tuple[Any, ...], copies: list[Any], pairs: int) -> dict[str, float]:
     """Ratios of runs that follow each other: their medians at each place, and the mean of those."""
-    symbol = native.library().entry(kernel.signature)._function.__name__
+    symbol = native.library().entry(kernel.signature.name).__name__
     own = [getattr(copy, symbol) for copy in copies]
     sides = {"": own, OF_COPY: [*own[1:], own[0]], OF_JIT: loaded(kernel)}
     entries = {name: [ctypes.cast(one, ctypes.c_void_p).value for one in side] for name, side in sides.items()}
