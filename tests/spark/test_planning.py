@@ -30,6 +30,11 @@ MOST = 64 << 10
 """Bytes of a file that its header may cost."""
 
 
+@pytest.fixture(autouse=True)
+def two_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sawlog.spark.reader.cores", lambda: 2)
+
+
 @pytest.fixture
 def requests(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
     """Requests by method, those by path, and bytes fetched."""
@@ -174,26 +179,30 @@ def huge(root: str, tmp_path: Any) -> int:
     return int(path.stat().st_size)
 
 
-@pytest.mark.parametrize(
-    ("options", "tasks", "first"),
-    [
-        ({"deletes": "apply"}, 1, DELETED),
-        ({"deletes": "ignore"}, 1, 0),
-        ({"deletes": "ignore", "split": "resync"}, 10, 0),
-    ],
-    ids=str,
-)
-def test_a_huge_remote_log(
-    options: dict[str, str], tasks: int, first: int, requests: Counter[str], root: str, huge: int
-) -> None:
+@pytest.mark.parametrize("deletes", ["apply", "ignore"])
+def test_a_huge_remote_log_is_cut_by_what_plans(deletes: str, requests: Counter[str], root: str, huge: int) -> None:
     requests.clear()
-    reader, partitions = planned({"path": root, "task_bytes": "4000000", **options}, "deephaven_log")
-    assert requests["bytes"] <= 2 * MOST < huge // 200, "schema() and partitions() read the header"
+    options = {"path": root, "task_bytes": "4000000", "deletes": deletes}
+    reader, partitions = planned(options, "deephaven_log")
+    tasks = -(-huge // 4_000_000)
+    assert requests["bytes"] <= huge + tasks * (11 << 20), "each byte is looked at once, and what is near a cut again"
     assert len(partitions) == tasks
     requests.clear()
-    assert delivered(reader, partitions)["n"].to_pylist() == list(range(first, HUGE))
-    walks = 3 if options["deletes"] == "apply" else 1
-    assert requests["bytes"] <= walks * huge + 2 * tasks * (10 << 20), "each cut is looked for in its neighbourhood"
+    found = delivered(reader, partitions)["n"].to_pylist()
+    assert found == list(range(DELETED if deletes == "apply" else 0, HUGE))
+    assert requests["bytes"] <= huge * 11 // 10, "and read once"
+
+
+def test_tasks_find_their_ends_in_a_huge_remote_log(requests: Counter[str], root: str, huge: int) -> None:
+    requests.clear()
+    options = {"path": root, "task_bytes": "4000000", "deletes": "ignore", "split": "resync"}
+    reader, partitions = planned(options, "deephaven_log")
+    assert requests["bytes"] <= 2 * MOST < huge // 200, "schema() and partitions() read the header"
+    assert len(partitions) == -(-huge // 4_000_000)
+    requests.clear()
+    assert delivered(reader, partitions)["n"].to_pylist() == list(range(HUGE))
+    most = 2 * len(partitions) * (10 << 20)
+    assert requests["bytes"] <= huge + most, "each cut is looked for in its neighbourhood"
 
 
 def planned_by_the_jar(options: dict[str, str]) -> tuple[int, int, list[Any]]:
@@ -242,6 +251,9 @@ def test_what_cannot_be_cut_is_one_task(root: str, huge: int) -> None:
     with pytest.warns(DamageWarning):
         expected = sawlog.read(root, on_damage="skip")
     assert list(called(*reading)) == expected["n"].to_pylist()
+    reader, partitions = planned(options, None)
+    assert len(partitions) == 1
+    assert delivered(reader, partitions)["n"].to_pylist() == expected["n"].to_pylist()
 
 
 def test_only_partitions_with_a_long_log_are_looked_into(root: str, huge: int) -> None:
@@ -318,7 +330,10 @@ def test_an_index_cuts_a_large_remote_file(requests: Counter[str], root: str) ->
     sawlog.write(gauges(150_000), f"{root}/1.container", format="filodb_record", **SAMPLES["filodb_record"][2])
     pipe_old(root)
     options = {"path": root, "task_bytes": "2000000"}
-    assert len(planned(options, "filodb_record")[1]) == 1, "whose task has to walk it"
+    (size,) = fsspec.filesystem("memory").du(f"/{root[9:]}", total=False).values()
+    requests.clear()
+    assert len(planned(options, "filodb_record")[1]) > 3
+    assert requests["bytes"] > size, "it has to be walked for that"
     sawlog.index(root, format="filodb_record", statistics=True)
     requests.clear()
     reader, partitions = planned({**options, "index": "true"}, "filodb_record")

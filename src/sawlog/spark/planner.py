@@ -6,17 +6,15 @@ Spark starts the process with the module `pyspark_sawlog`, whose `main` calls th
 from __future__ import annotations
 
 import base64
-import contextlib
 import datetime as dt
 import io
-import itertools
 import json
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from decimal import Decimal
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, Any
 
 import pyarrow as pa
 from pyspark.serializers import CPickleSerializer, UTF8Deserializer, read_int, write_int, write_with_length
@@ -25,17 +23,11 @@ from pyspark.util import handle_worker_exception
 from pyspark.worker_util import check_python_version, setup_memory_limits, setup_spark_files
 
 from sawlog.arrow import array_of
-from sawlog.dataset import Dataset
 from sawlog.errors import OptionError
 from sawlog.format import TASK_BYTES
 from sawlog.spark.filters import Comparison
 from sawlog.spark.options import read_request
-from sawlog.spark.reader import PartitionFunction, freeze_loaded, full_schema, projected
-from sawlog.storage.index import Facts, Index, Notebook
-
-if TYPE_CHECKING:
-    from sawlog.format import Contents
-    from sawlog.storage import File
+from sawlog.spark.reader import PartitionFunction, freeze_loaded, full_schema, informed, look, projected
 
 WORTH_A_TASK = 4 << 20
 """Bytes that a task reads at least, where there are so many; Spark reckons likewise for its files."""
@@ -152,7 +144,7 @@ def plan(
     dataset = request.open()
     pickled = CPickleSerializer()
     if looked:
-        dataset = _informed(dataset, map(pickled.loads, looked))
+        dataset = informed(dataset, map(pickled.loads, looked))
     readings = []
     for side in sides:
         reading = projected(request, dataset, full, side.filters).with_projection(side.wanted.names)
@@ -184,32 +176,8 @@ class Look:
     def __call__(self, partition: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """The answer of one partition."""
         pickled = CPickleSerializer()
-        part: Contents = pickled.loads(next(partition).column(0)[0].as_py())
-        notebook = Notebook()
-        part = part.with_scan(replace(part.scan, storage=replace(part.scan.storage, index=notebook)))
-        found = []
-        with contextlib.suppress(FileNotFoundError):  # whether that may be is its reader's to say
-            part.survey(part.request(part.scan))
-            part.scan.storage.confirm()
-            found = [(file, notebook.of(file)) for file in part.files]
+        found = look(pickled.loads(next(partition).column(0)[0].as_py()))
         yield pa.record_batch({"found": array_of([pickled.dumps(found)], pa.binary())})
-
-
-def _informed(dataset: Dataset, looked: Iterable[list[tuple[File, Mapping[str, bytes]]]]) -> Dataset:
-    """A dataset that is planned by what tasks have found, as by an index."""
-    found: dict[File, dict[str, list[bytes]]] = {}
-    for file, answers in itertools.chain.from_iterable(looked):
-        for question, answer in answers.items():  # of several parts of a file, one after the other
-            found.setdefault(file, {}).setdefault(question, []).append(answer)
-    storage = dataset.scan.storage
-    index = storage.index if isinstance(storage.index, Index) else Index()
-    rest = index.of_files(file for file in dataset.files if file not in found)
-    facts = Index.of(
-        {file: Facts({question: b"".join(parts) for question, parts in one.items()}) for file, one in found.items()}
-    )
-    storage = replace(storage, index=Index.joined([rest, facts], index.options))
-    scan = replace(dataset.scan, storage=storage)
-    return Dataset(dataset.contents.with_scan(scan), scan)
 
 
 def _even(size: int, parallelism: int) -> int:

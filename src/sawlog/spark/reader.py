@@ -11,7 +11,7 @@ import logging
 import os
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -25,17 +25,24 @@ from sawlog.damage import Findings
 from sawlog.dataset import Dataset
 from sawlog.errors import OptionError, SchemaError
 from sawlog.format import Contents, Fragment, Scan, pack
+from sawlog.reading import cores, map_ordered, once
 from sawlog.spark.cast import cast_batch
 from sawlog.spark.errors import in_sparks_words
 from sawlog.spark.files import RESCUED_TYPE, Facts, FileColumns, rescue, with_facts
 from sawlog.spark.filters import pushing_down, read_filters, translate_filters
 from sawlog.spark.options import Request, read_request
 from sawlog.spark.schema import arrow_schema, check_schema, spark_schema
+from sawlog.storage.index import Facts as Known
+from sawlog.storage.index import Index, Notebook
 
 if TYPE_CHECKING:
+    from typing import TypeAlias
+
     from pyspark.sql.types import StructType
 
     from sawlog.storage import File
+
+    Found: TypeAlias = list[tuple[File, Mapping[str, bytes]]]
 
 logger = logging.getLogger("sawlog")
 
@@ -143,8 +150,14 @@ class SawlogReader(DataSourceReader):
             return planned
 
     def _plan(self) -> list[InputPartition]:
-        reading = projected(self._request, self._request.open(), self._schema, self._filters)
-        return [InputPartition(task) for task in reading.tasks(self._request.own.task_bytes)]
+        dataset, task_bytes = self._request.open(), self._request.own.task_bytes
+        reading = projected(self._request, dataset, self._schema, self._filters)
+        unknown = list(reading.unknown(task_bytes))
+        sizes = {file.path: file.size for part in unknown for file in part.files}.values()
+        if unknown and sum(sizes) <= cores() * max(sizes):  # sooner here than in the task that reads the longest one
+            looked = [found for _, found in map_ordered(unknown, once(look), cores())]
+            reading = projected(self._request, informed(dataset, looked), self._schema, self._filters)
+        return [InputPartition(task) for task in reading.tasks(task_bytes)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of one partition, in order."""
@@ -277,6 +290,34 @@ def projected(request: Request, dataset: Dataset, schema: StructType, pushed: Se
     scan = replace(scan, filters=tuple(one for one in filters if one not in of_files))
     rescued = request.rescued if request.rescued in names else None
     return Reading(request, dataset, files, scan, columns, names, rescued).with_projection(names)
+
+
+def look(part: Contents) -> Found:
+    """Look into a part of remote files, which is read through for that: what planning needs of each of them."""
+    notebook = Notebook()
+    part = part.with_scan(replace(part.scan, storage=replace(part.scan.storage, index=notebook)))
+    with contextlib.suppress(FileNotFoundError):  # whether that may be is its reader's to say
+        part.survey(part.request(part.scan))
+        part.scan.storage.confirm()
+        return [(file, notebook.of(file)) for file in part.files]
+    return []
+
+
+def informed(dataset: Dataset, looked: Iterable[Found]) -> Dataset:
+    """A dataset that is planned by what was found in parts of it, as by an index."""
+    found: dict[File, dict[str, list[bytes]]] = {}
+    for file, answers in itertools.chain.from_iterable(looked):
+        for question, answer in answers.items():  # of several parts of a file, one after the other
+            found.setdefault(file, {}).setdefault(question, []).append(answer)
+    storage = dataset.scan.storage
+    index = storage.index if isinstance(storage.index, Index) else Index()
+    rest = index.of_files(file for file in dataset.files if file not in found)
+    known = Index.of(
+        {file: Known({question: b"".join(parts) for question, parts in one.items()}) for file, one in found.items()}
+    )
+    storage = replace(storage, index=Index.joined([rest, known], index.options))
+    scan = replace(dataset.scan, storage=storage)
+    return Dataset(dataset.contents.with_scan(scan), scan)
 
 
 def read_task(task: Task | None, schema: StructType) -> Iterator[pa.RecordBatch]:
