@@ -112,13 +112,47 @@ def backup(view: str = "rows", **options: Any) -> Sample:
     )  # fmt: skip
 
 
+def column_groups() -> Sample:
+    """A segment of Storage V2: its files have row groups that end at different rows."""
+    numbers = pa.array(range(10), pa.int64())
+    groups = {
+        "0": ({0: numbers}, 10),
+        "1": ({1: pa.array([NOW] * 10), 100: numbers}, 4),
+        "2": ({101: pa.array([None if row == 6 else f"text {row % 4}" for row in range(10)])}, 3),
+    }
+    files = {}
+    for directory, (columns, rows) in groups.items():
+        fields = [pa.field(f"f{id}", one.type, metadata={"PARQUET:field_id": str(id)}) for id, one in columns.items()]
+        sink = pa.BufferOutputStream()
+        table = pa.table(list(columns.values()), schema=pa.schema(fields))
+        pq.write_table(table, sink, row_group_size=rows, compression="zstd", store_schema=False)
+        files[f"root/insert_log/1/2/3/{directory}/77"] = sink.getvalue().to_pybytes()
+    with TemporaryDirectory() as place:
+        delete(Path(place) / "root", [4, 8], [NOW + 1, NOW + 1], 3, first_id=78)
+        files |= content(Path(place))
+    fields = [{"name": "id", "type": 5, "is_primary": True}, {"name": "s", "type": 21, "nullable": True}]
+    options = {"schema": {"name": "c", "fields": fields}}
+    return Sample(
+        "column groups",
+        "milvus_binlog",
+        files,
+        root="root",
+        ordered=False,
+        beside=["root/insert_log/1/2/3/0"],
+        repaired="rows",
+        options=options,
+        effort=0.4,
+    )
+
+
 def packed() -> Sample:
     """A segment of Storage V3 whose column groups are cut at different rows, and deletes that its manifest names."""
     columns = {100: pa.array([1, 2, 3, 4], pa.int64()), 101: pa.array(["a", "bb", None, "d"])}
     deltas = ["../../../../../delta_log/1/2/900/9001"]
     with TemporaryDirectory() as place:
         root = Path(place) / "root"
-        write_segment(root, 900, columns, {(0,): [4], (1, 100): [3, 1], (101,): [2, 2]}, deltas=deltas)
+        cuts = {(0,): [4], (1, 100): [3, 1], (101,): [2, 2]}
+        write_segment(root, 900, columns, cuts, {"row_group_size": 2}, deltas=deltas)
         delete(root, [2], [NOW + 9], 900, first_id=9001)
         files = content(Path(place))
     fields = [{"name": "id", "type": 5, "is_primary": True}, {"name": "s", "type": 21, "nullable": True}]
@@ -197,6 +231,7 @@ class TestLaws(Laws):
             paged("snappy", use_dictionary=False, data_page_version="2.0"),
             paged("none", use_dictionary=False, write_page_checksum=True),
             paged_collection(),
+            column_groups(),
             packed(),
             backup(),
             backup("inserts"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,11 +11,13 @@ from typing import Any
 import fsspec
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from fsspec.implementations.memory import MemoryFileSystem
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import sawlog
 from sawlog.errors import ChangedError
 from sawlog.milvus_binlog import log
 from sawlog.storage import File, Storage
@@ -56,7 +59,60 @@ def test_payloads_are_fetched_once(remote: str, tmp_path: Path, monkeypatch: pyt
     assert sum(fetched) < largest / 4  # fields are known from headers and footers
     assert dataset.to_table().equals(open_as_it_lies(tmp_path).to_table())
     assert sum(fetched) < 1.2 * largest
-    assert len(fetched) < 20
+    assert len(fetched) <= 20
+
+
+def grouped(root: Path) -> None:
+    """A segment of Storage V2: 16 MB of vectors in row groups of 1 MB, and their keys in row groups of other sizes."""
+    rows, width = 3400, 4800
+    random = np.random.default_rng(1).standard_normal(rows * width // 4, dtype="f4")
+    vectors = pa.Array.from_buffers(pa.binary(width), rows, [None, pa.py_buffer(random)])
+    keys = pa.array(range(rows), pa.int64())
+    groups = {0: ({0: keys, 1: pa.array([NOW] * rows), 100: keys}, 300), 101: ({101: vectors}, 210)}
+    for directory, (columns, size) in groups.items():
+        place = root / "insert_log" / "1" / "2" / "3" / str(directory)
+        place.mkdir(parents=True)
+        fields = [pa.field(f"f{id}", one.type, metadata={"PARQUET:field_id": str(id)}) for id, one in columns.items()]
+        pq.write_table(pa.table(list(columns.values()), schema=pa.schema(fields)), place / "77", row_group_size=size)
+    delete(root, [3, 3399], [NOW + 1, NOW + 1], 3, first_id=78)
+
+
+@pytest.mark.parametrize("place", ["local", "remote", "indexed"])
+def test_large_column_groups_are_cut_at_row_groups(place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each task reads its row groups only, and an index knows where they end."""
+    grouped(tmp_path)
+    vector = {"name": "vector", "type": 101, "params": {"dim": 1200}}
+    options: dict[str, Any] = {"schema": {"name": "c", "fields": [PRIMARY, vector]}}
+    expected = open_as_it_lies(str(tmp_path), use_threads=False, **options).to_table()
+    (whole,) = open_as_it_lies(str(tmp_path), **options).fragments(None)
+    root = str(tmp_path)
+    if place != "local":
+        root = f"memory://sawlog-{place}"
+        fsspec.filesystem("memory").put(f"{tmp_path}/", f"/sawlog-{place}/", recursive=True)
+    if place == "indexed":
+        for path, file in fsspec.filesystem("memory").store.items():
+            if path.startswith("/sawlog-indexed/"):
+                file.created -= dt.timedelta(minutes=1)  # files of this moment may change unseen
+        assert sawlog.index(root, **options).files == 3
+        options["index"] = True
+    dataset = open_as_it_lies(root, **options)
+    requests = Watched(monkeypatch, 0)
+    fragments = dataset.fragments(4 << 20)
+    assert len(requests.paths) == {"local": 0, "remote": 3, "indexed": 0}[place]
+    assert 4 <= len(fragments) <= 6
+    assert max(one.size for one in fragments) < 6 << 20
+    assert sum(one.size for one in fragments) == pytest.approx(whole.size, abs=2 * len(fragments))
+    tables = []
+    for one in fragments:
+        requests.bytes = 0
+        tables.append(pa.Table.from_batches(one.to_batches(), expected.schema))
+        assert requests.bytes < 6 << 20
+    assert pa.concat_tables(tables).equals(expected)
+    assert dataset.to_table().equals(expected)
+    monkeypatch.undo()
+    assert sawlog.verify(root, **options).rows == 3398
+    if place != "local":
+        fsspec.filesystem("memory").rm(f"/sawlog-{place}", recursive=True)
 
 
 @settings(max_examples=30, deadline=None)
@@ -94,6 +150,7 @@ class Watched:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, patience: float) -> None:
         self.paths: list[str] = []
+        self.bytes = 0
         self.most = 0
         self._under_way = 0
         self._changed = threading.Condition()
@@ -107,7 +164,9 @@ class Watched:
                 self._changed.notify_all()
                 self._changed.wait_for(lambda: self._under_way > 1, patience)
             try:
-                return bytes(inherited(fs, path, **range))
+                data = bytes(inherited(fs, path, **range))
+                self.bytes += len(data)
+                return data
             finally:
                 with self._changed:
                     self._under_way -= 1

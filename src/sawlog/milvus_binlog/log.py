@@ -601,19 +601,22 @@ class Log:
             for event in _events(self.source, self.path, descriptor, findings):
                 yield Part(event, Extent(event.payload, event.payload_length, event.payload - event.offset))
 
-    def payload(self, part: Part) -> Payload:
-        """The payload of a part, its footer checked.
+    def payload(self, part: Part, span: tuple[int, int] | None = None) -> Payload:
+        """The payload of a part, its footer checked; `span` is that of `Payload`.
 
         Raises:
             UnreadableError: When it is no Parquet, or claims more than its bytes justify.
         """
-        return Payload(self.source, self.path, part.extent, self._limit)
+        return Payload(self.source, self.path, part.extent, self._limit, span)
 
-    def whole(self, report: Callable[[Damage], None] | None = None) -> list[tuple[Part, Payload]]:
+    def whole(
+        self, report: Callable[[Damage], None] | None = None, span: tuple[int, int] | None = None
+    ) -> list[tuple[Part, Payload]]:
         """Every part of a file of inserts of which nothing may be missing, at least one.
 
         Args:
             report: Called with each damage that costs no row.
+            span: The rows that are wanted of a bare file, as those of `Payload`.
 
         Raises:
             UnreadableError: When the file does not hold all of its rows.
@@ -628,7 +631,7 @@ class Log:
             raise UnreadableError(self.without_events())
         for part in parts:
             check_content(part, descriptor, "insert", self.path)
-        found = [(part, self.payload(part)) for part in parts]
+        found = [(part, self.payload(part, span)) for part in parts]
         if report is not None:
             for damage in strict.damages:
                 report(damage)

@@ -14,7 +14,19 @@ import pyarrow as pa
 from sawlog.damage import DAMAGE_SCHEMA, FileReport, Findings, Skipped
 from sawlog.errors import OptionError, SchemaError, warn
 from sawlog.fields import FieldParser
-from sawlog.format import PROVENANCE, Contents, Format, Fragment, Projection, Range, Request, Scan, View
+from sawlog.format import (
+    CUT_BYTES,
+    PROVENANCE,
+    TASK_BYTES,
+    Contents,
+    Format,
+    Fragment,
+    Projection,
+    Range,
+    Request,
+    Scan,
+    View,
+)
 from sawlog.milvus_binlog import layout, paths
 from sawlog.milvus_binlog.collection.catalog import (
     COLLECTIONS_SCHEMA,
@@ -27,7 +39,7 @@ from sawlog.milvus_binlog.collection.dynamic import EVERY, DynamicField, infer, 
 from sawlog.milvus_binlog.collection.fragments import BatchFragment, Shared
 from sawlog.milvus_binlog.collection.infer import infer_fields
 from sawlog.milvus_binlog.collection.model import Batch, Collection, Segment, choose, gather
-from sawlog.milvus_binlog.collection.packed import unpack
+from sawlog.milvus_binlog.collection.packed import cut, unpack
 from sawlog.milvus_binlog.collection.pictures import delete_pictures, segment_pictures
 from sawlog.milvus_binlog.collection.selection import (
     Selection,
@@ -237,9 +249,8 @@ class CollectionContents(Contents):
         return list(self._planned(self.request(self.scan)))
 
     def _row_batches(self, request: Request, task_bytes: int | None) -> Iterator[Fragment]:
-        """One fragment per binlog batch."""
-        del task_bytes
-        return self._batches(request)
+        """One fragment per binlog batch; several of a large one in bare Parquet."""
+        return self._batches(request, task_bytes)
 
     def _collections(self, request: Request, task_bytes: int | None) -> Iterator[Fragment]:
         del task_bytes
@@ -437,12 +448,13 @@ class CollectionContents(Contents):
         for segment in self._selection.every:
             for batch in segment.batches():
                 outside(segment, batch, everything, storage, self._options.max_item_bytes)
+            cut(segment.batches(), CUT_BYTES, storage, self._options.max_item_bytes)
             if self._options.use_statistics and self.primary is not None:
                 for log in key_stats(segment, self.primary):
                     storage.peek(log.file, 0, log.file.size)
 
-    def _batches(self, request: Request) -> Iterator[BatchFragment]:
-        fragments: Iterable[BatchFragment] = self._planned(request)
+    def _batches(self, request: Request, task_bytes: int | None = None) -> Iterator[BatchFragment]:
+        fragments: Iterable[BatchFragment] = self._planned(request, task_bytes)
         if self._options.dedupe and self._scan.view == "rows":
             from sawlog.milvus_binlog.collection.dedupe import newest
 
@@ -451,7 +463,7 @@ class CollectionContents(Contents):
             fragments = newest(fragments, self.primary)
         yield from fragments
 
-    def _planned(self, request: Request) -> Iterator[BatchFragment]:
+    def _planned(self, request: Request, task_bytes: int | None = None) -> Iterator[BatchFragment]:
         for what in remarks(self._selection, self._scan.view):
             warn(f"collection {self.collection.name}: {what}", SegmentsWarning)
         shared = self._shared(self._scan.view)
@@ -468,9 +480,7 @@ class CollectionContents(Contents):
             own = () if deletes == "ignore" else tuple(log.file for log in (*segment.deltas, *later))
             level_zero = across.get(segment.partition, ())
             first = True
-            for batch in segment.batches():
-                if outside(segment, batch, bounds, self.scan.storage, self._options.max_item_bytes):
-                    continue
+            for batch in self._pieces(segment, bounds, task_bytes):
                 fresh = tuple(file for file in (*own, *level_zero) if file.path not in reported)
                 reported |= {file.path for file in fresh}
                 yield BatchFragment(
@@ -490,6 +500,12 @@ class CollectionContents(Contents):
                 )
                 first = False
 
+    def _pieces(self, segment: Segment, bounds: tuple[int, int], task_bytes: int | None) -> list[Batch]:
+        """The batches of a segment that may hold rows within time bounds, large ones cut."""
+        place = (self.scan.storage, self._options.max_item_bytes)
+        inside = [batch for batch in segment.batches() if not outside(segment, batch, bounds, *place)]
+        return inside if task_bytes is None else cut(inside, task_bytes, *place)
+
     @property
     def _read(self) -> list[Segment]:
         """The segments whose rows are read: those that are alive, or all where that is unknown or not asked for."""
@@ -507,7 +523,7 @@ class CollectionContents(Contents):
     def _weight(self, request: Request, batch: Batch) -> int:
         """Bytes of the files that are read."""
         fields = {one.id for one in self.fields if one.name in request.projection.decoded.names}
-        read = [log.file.size for id, log in batch.files.items() if id in fields or id in layout.SYSTEM_FIELDS]
+        read = [batch.bytes_of(id) for id in batch.files if id in fields or id in layout.SYSTEM_FIELDS]
         return sum(read) if fields & set(batch.files) else batch.size
 
     def _ruled_out(self, request: Request) -> frozenset[int]:
@@ -589,11 +605,11 @@ def _between(dataset: CollectionContents, request: Request, ranges: Sequence[Ran
                     common = (*request, log.file.path, log.file.size, log.file)
                     yield DeltaFragment(*common, place, segment.deletes_only)
             continue
-        for batch in segment.batches():
-            first = batch.files[min(batch.files)] if batch.files else None
-            if first is not None and first.file.path in asked:
-                _check_even(dataset, segment)
-                yield BatchFragment(*request, segment.directory, batch.size, shared, batch, place)
+        whole = [one for one in segment.batches() if one.files and one.files[min(one.files)].file.path in asked]
+        if whole:
+            _check_even(dataset, segment)
+        for batch in cut(whole, TASK_BYTES, dataset.scan.storage, dataset._options.max_item_bytes):
+            yield BatchFragment(*request, segment.directory, batch.size, shared, batch, place)
 
 
 def _complete(dataset: CollectionContents, segment: Segment, file: File) -> bool:

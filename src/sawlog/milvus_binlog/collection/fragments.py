@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 from bisect import bisect_right
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
@@ -28,7 +28,14 @@ from sawlog.milvus_binlog.layout import Kind
 from sawlog.milvus_binlog.log import Log, opened
 from sawlog.milvus_binlog.metadata.schema import typed_default
 from sawlog.milvus_binlog.options import ReadOptions
-from sawlog.milvus_binlog.payloads.payload import ColumnStream, Payload, UnreadableError, batch_rows, mask_of
+from sawlog.milvus_binlog.payloads.payload import (
+    BATCH_ROWS,
+    ColumnStream,
+    Payload,
+    UnreadableError,
+    batch_rows,
+    mask_of,
+)
 from sawlog.milvus_binlog.payloads.stored import bare_field, check_stored, field_id
 from sawlog.milvus_binlog.types import DELETED, INSERTED, PLACE, TIMESTAMP, Field
 from sawlog.storage import File
@@ -159,17 +166,13 @@ class BatchFragment(Fragment):
         join.report_deletes()
 
     def _reports(self, id: int, join: _Join) -> bool:
-        """Whether this batch reports what is wrong with a file: of those that share it, the first that loses rows does.
+        """Whether this batch reports what is wrong with a file: of those that read it, the first that loses rows does.
 
         Args:
             id: The file, by field or column group.
             join: What was found in it.
         """
-        lost = join.first_lost.get(self.batch.files[id].file.path)
-        if lost is None or id not in self.batch.slices:
-            return id not in self.batch.again
-        first, last = self.batch.slices[id]
-        return first <= lost < last
+        return join.loses_first(id) if join.resolved and id in self.batch.slices else id not in self.batch.again
 
     def _blamed(self, damage: Damage | None, read: Iterable[Field], columns: Columns) -> list[Damage]:
         """All that is wrong with the file in which damage was found, as its own check says, and with others.
@@ -220,7 +223,8 @@ class _Join:
         self._position = 0
         self._kept = kept
         self._opened: dict[int, Stored] = {}
-        self.first_lost: dict[str, int] = {}
+        self._losing: set[str] = set()
+        self.resolved = False
         self._lives: dict[str, pa.Array] = {}
         self._reported = False
 
@@ -245,7 +249,7 @@ class _Join:
         step = batch_rows((payload, one.index) for one in opened.values() for payload in one.payloads)
         streams = {id: ColumnStream(one.payloads, one.index, step) for id, one in opened.items()}
         for id, held in opened.items():
-            streams[id].skip(held.first + self._position)
+            streams[id].skip(held.first - held.base + self._position)
         while self._position < rows:
             yield from self._step(min(step, rows - self._position), wanted, streams)
 
@@ -260,9 +264,20 @@ class _Join:
             lost = payload.resolve(held.index, one)
             if lost:
                 row = start + min(lost[0].first, payload.rows - 1)
-                self.first_lost[held.path] = min(row, self.first_lost.get(held.path, row))
                 found.append((row - held.first, payload.what_is_lost(lost).damage))
+            first, last = held.first - start, held.first - start + held.rows
+            if any(each.first == each.end or (each.first < last and first < each.end) for each in lost):
+                self._losing.add(held.path)
+        self.resolved = bool(found)
         return min(found, key=lambda one: one[0])[1] if found else None
+
+    def loses_first(self, id: int) -> bool:
+        """Whether rows of a file are lost here, and none of those in front of them."""
+        path = self._fragment.batch.files[id].file.path
+        there = [(self._opened[one.id], one) for one in self.wanted.values() if one.id in self._opened]
+        return path in self._losing and not any(
+            self._columns.loses(id, held.index, one) for held, one in there if held.path == path
+        )
 
     def _sound(self, names: Iterable[str], count: int) -> NDArray[np.uint8]:
         """Of the next `count` rows, 1 for those of which no value of some columns is known to be lost."""
@@ -280,7 +295,7 @@ class _Join:
         for one in map(self.wanted.__getitem__, names):
             held = self._opened.get(one.id)
             if held is not None:
-                starts = accumulate((payload.rows for payload in held.payloads), initial=0)
+                starts = accumulate((payload.rows for payload in held.payloads), initial=held.base)
                 for payload, start in zip(held.payloads, starts, strict=False):
                     yield one, held, payload, start
 
@@ -320,7 +335,7 @@ class _Join:
         import numpy as np
 
         self._events: NDArray[np.int64] = np.asarray(stored.offsets, np.int64)
-        self._ends = np.cumsum([payload.rows for payload in stored.payloads])
+        self._ends = stored.base + np.cumsum([payload.rows for payload in stored.payloads])
         self._file = stored.path
         self._first = stored.first
 
@@ -616,32 +631,33 @@ class Columns:
             UnreadableError: When it cannot be read, or lacks rows that a manifest says it has.
         """
         batch = self._fragment.batch
-        found = self._whole(batch.files[id].file, counted=id not in batch.again)
-        if id not in batch.slices:
-            return found
-        first, last = batch.slices[id]
-        if last > found.rows:
-            detail = f"rows {first} to {last} by the manifest, where the file has {found.rows}"
-            raise UnreadableError(Damage(found.path, 0, 0, Kind.ROW_COUNT_MISMATCH, detail))
-        return replace(found, first=first, last=last)
-
-    def _whole(self, file: File, *, counted: bool) -> Stored:
-        """All rows of a file.
-
-        Args:
-            file: The file.
-            counted: Whether its bytes count here: other batches may read it, too.
-
-        Raises:
-            UnreadableError: When it cannot be read.
-        """
+        file = batch.files[id].file
+        span = batch.slices[id][:2] if id in batch.slices else None
         if file.path not in self._files:
             log = self._log(file)
-            parts = log.whole(self.report)
-            self._findings.account.record += sum(part.length for part, _ in parts) if counted else 0
+            parts = log.whole(self.report, span)
+            if id not in batch.again:  # another batch counts its bytes
+                self._findings.account.record += sum(part.length for part, _ in parts)
             payloads = [payload for _, payload in parts]
-            self._files[file.path] = Stored(file.path, payloads, [part.offset for part, _ in parts], log.bare)
-        return self._files[file.path]
+            offsets = [part.offset for part, _ in parts]
+            self._files[file.path] = Stored(file.path, payloads, offsets, log.bare, 0, *(span or (0, None)))
+        found = self._files[file.path]
+        rows = found.payloads[0].file_rows
+        if span is not None and span[1] > rows:
+            detail = f"rows {span[0]} to {span[1]} by the manifest, where the file has {rows}"
+            raise UnreadableError(Damage(found.path, 0, 0, Kind.ROW_COUNT_MISMATCH, detail))
+        return found
+
+    def loses(self, id: int, index: int, field: Field) -> bool:
+        """Whether values of a column are lost in front of the rows that are read, or something else is wrong there."""
+        batch = self._fragment.batch
+        first = batch.slices[id].first
+        if not first:
+            return False
+        ((_, payload),) = self._log(batch.files[id].file).whole(span=(0, first))
+        with suppress(UnreadableError):
+            deque(payload.column_batches(index, BATCH_ROWS), 0)
+        return any(one.first < first or one.first == one.end for one in payload.resolve(index, field))
 
     def _log(self, file: File) -> Log:
         if file.path not in self._logs:
@@ -671,6 +687,11 @@ class Stored:
     index: int = 0
     first: int = 0
     last: int | None = None
+
+    @property
+    def base(self) -> int:
+        """The row that the payloads begin with."""
+        return self.payloads[0].first_row
 
     @property
     def rows(self) -> int:

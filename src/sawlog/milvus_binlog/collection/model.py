@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection as Collection_
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from sawlog.damage import Damage
 from sawlog.errors import OptionError
@@ -31,6 +32,14 @@ class Missing:
         return Damage(self.directory, 0, self.length, self.kind, self.detail)
 
 
+class Slice(NamedTuple):
+    """Rows of a file: the first, the one after the last, and how many the file has."""
+
+    first: int
+    last: int
+    of: int
+
+
 @dataclass(frozen=True, slots=True)
 class Batch:
     """One binlog batch: the files, one per field or column group, that hold the same rows.
@@ -40,7 +49,7 @@ class Batch:
         files: By field id, or, in Storage V2, by column group.
         first: The earliest timestamp of its rows by the metadata; 0 where unknown.
         last: The latest; 0 where unknown.
-        slices: In Storage V3, which rows of each file they are: the first, and the one after the last.
+        slices: In Storage V3, and where a large batch is cut, which rows of each file they are.
         groups: In Storage V3, the column group of each field.
         again: Those whose file an earlier batch of the segment reads, too, and reports.
         unread: In Storage V3, fields of column groups that are not read, and why not.
@@ -50,7 +59,7 @@ class Batch:
     files: Mapping[int, LogFile]
     first: int = 0
     last: int = 0
-    slices: Mapping[int, tuple[int, int]] = field(default_factory=dict)
+    slices: Mapping[int, Slice] = field(default_factory=dict)
     groups: Mapping[int, int] = field(default_factory=dict)
     again: frozenset[int] = frozenset()
     unread: Mapping[int, str] = field(default_factory=dict)
@@ -58,7 +67,13 @@ class Batch:
     @property
     def size(self) -> int:
         """Bytes of all files."""
-        return sum(log.file.size for log in self.files.values())
+        return sum(map(self.bytes_of, self.files))
+
+    def bytes_of(self, id: int) -> int:
+        """Bytes of a file; about those that its rows take, where it has others, too."""
+        size = self.files[id].file.size
+        first, last, of = self.slices.get(id, (0, 1, 1))
+        return size * (last - first) // max(1, of)
 
 
 @dataclass(slots=True)

@@ -1,18 +1,22 @@
-"""Segments of Storage V3: the files that their manifests name, as binlog batches. Section 4.2 of the format."""
+"""Column groups: segments of Storage V3 by their manifests (section 4.2), and large batches cut at row groups."""
 
 from __future__ import annotations
 
 import posixpath
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from itertools import accumulate, pairwise
 
 from sawlog.errors import FormatError
+from sawlog.format import apart
 from sawlog.milvus_binlog import layout
-from sawlog.milvus_binlog.collection.model import Batch, Collection, Missing, Segment
-from sawlog.milvus_binlog.layout import Kind
+from sawlog.milvus_binlog.collection.model import Batch, Collection, Missing, Segment, Slice
+from sawlog.milvus_binlog.layout import PARQUET_MINIMUM, Kind
+from sawlog.milvus_binlog.log import opened
 from sawlog.milvus_binlog.metadata.manifest import ColumnGroup, Manifest, read_manifest
 from sawlog.milvus_binlog.paths import LogFile
+from sawlog.milvus_binlog.payloads.parquet import ParquetError, read_footer
 from sawlog.storage import File, Storage
 
 
@@ -143,7 +147,55 @@ def _batches(
                 place[id] += 1
             file = group.files[place[id]]
             first = file.first + start - (ends[id][place[id]] - file.rows)
-            slices[id] = (first, first + stop - start)
+            slices[id] = Slice(first, first + stop - start, file.first + file.rows)
         files = {id: logs[id][place[id]] for id in groups}
         found.append(Batch(index, files, slices=slices, groups=columns, again=frozenset(again), unread=unread))
     return found
+
+
+def cut(batches: Sequence[Batch], task_bytes: int, storage: Storage, max_page_bytes: int | None) -> list[Batch]:
+    """The batches of a segment, those of bare files that are larger than `task_bytes` as several of about that size.
+
+    They are cut where row groups of their largest file end. A batch whose footers cannot be read, or have different
+    numbers of rows, stays as it is: its reader says so.
+    """
+    files = [log.file for batch in batches if batch.size > task_bytes for log in batch.files.values()]
+    if not files:
+        return list(batches)
+
+    def row_ends(file: File) -> list[int]:
+        with opened(file, storage, max_page_bytes, planning=True) as log, suppress(ParquetError):
+            if log.bare and log.source.size >= PARQUET_MINIMUM:
+                return list(accumulate(group.rows for group in read_footer(log.source, 0, log.source.size).groups))
+        return []
+
+    first = row_ends(files[0])
+    if not first:
+        return list(batches)
+    ends = [first, *storage.each(row_ends, files[1:])]
+    by_path = {file.path: found for file, found in zip(files, ends, strict=True)}
+    return [piece for batch in batches for piece in _pieces(batch, task_bytes, by_path)]
+
+
+def _pieces(batch: Batch, task_bytes: int, row_ends: Mapping[str, list[int]]) -> list[Batch]:
+    """A batch as several; `row_ends` has the rows after which row groups end, none for files that are not known."""
+    ends = {id: row_ends.get(log.file.path, []) for id, log in batch.files.items()}
+    if not ends or not all(ends.values()):
+        return [batch]
+    slices = batch.slices or {id: Slice(0, found[-1], found[-1]) for id, found in ends.items()}
+    counts = {last - first for first, last, _ in slices.values()}
+    if len(counts) > 1 or any(last > ends[id][-1] for id, (_, last, _) in slices.items()):
+        return [batch]
+    (count,) = counts
+    largest = max(batch.files, key=batch.bytes_of)
+    first, last, _ = slices[largest]
+    inside = (end - first for end in ends[largest] if first < end < last)
+    cuts = apart(inside, max(1, count * task_bytes // batch.size))
+    return [
+        replace(
+            batch,
+            slices={id: Slice(one.first + start, one.first + stop, ends[id][-1]) for id, one in slices.items()},
+            again=frozenset(batch.files) if start else batch.again,
+        )
+        for start, stop in pairwise([0, *cuts, count])
+    ]

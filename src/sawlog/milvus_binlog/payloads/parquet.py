@@ -10,6 +10,7 @@ import struct
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -118,6 +119,8 @@ _TAIL = 64 << 10
 """Bytes at the end that are fetched at once, as pyarrow does: most footers lie within."""
 _LARGEST = 256 << 10
 """Bytes that the footer of a small file may have."""
+_KEPT = 16
+"""Footers that are not parsed again."""
 _FRACTION = 16
 """That of a large one may have this fraction of the file."""
 MOST_ROWS = 1 << 26
@@ -354,14 +357,21 @@ def read_footer(source: Source, start: int, length: int) -> Footer:
         raise ParquetError(f"a footer of {size} bytes in {length} bytes", Kind.PAYLOAD_TOO_LARGE)
     whole = size + END.size
     data = tail[-whole : -END.size] if whole <= room else bytes(source.window(start + length - whole, size))
+    found = _parsed(data, length)
+    if found.rows > max(MOST_ROWS, ROWS_PER_BYTE * length):
+        raise ParquetError(f"{found.rows} rows in {length} bytes", Kind.PAYLOAD_TOO_LARGE)
+    return found
+
+
+@lru_cache(_KEPT)
+def _parsed(data: bytes, length: int) -> Footer:
+    """A footer, of a file of `length` bytes. Parts of a file are read one after the other."""
     found = Thrift(data, "footer").struct(FOOTER, last=max(FOOTER))
     groups = tuple(_group(one, length) for one in _list(found, FOOTER, 4))
     rows = _count(found, "num_rows", "rows")
     if rows != sum(group.rows for group in groups):
         raise ParquetError(f"{rows} rows, where the row groups have {sum(group.rows for group in groups)}")
-    if rows > max(MOST_ROWS, ROWS_PER_BYTE * length):
-        raise ParquetError(f"{rows} rows in {length} bytes", Kind.PAYLOAD_TOO_LARGE)
-    return Footer(rows, groups, size)
+    return Footer(rows, groups, len(data))
 
 
 def _group(found: dict[str, Any], length: int) -> Group:

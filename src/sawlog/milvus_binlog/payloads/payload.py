@@ -6,9 +6,10 @@ Where a page is broken, every other one is decoded by itself, as a Parquet file 
 from __future__ import annotations
 
 import itertools
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -83,12 +84,21 @@ class Payload:
         path: Its name, for messages.
         extent: Where the payload is.
         max_page_bytes: Larger pages are damage; `None`: those larger than their compressed bytes justify.
+        span: The first row that is wanted, and the one after the last: only the row groups that hold them are looked
+            at. `None` for all. Rows are counted from `first_row`, with which the first of these groups begins.
 
     Raises:
         UnreadableError: When it is no Parquet, or claims more memory than it may.
     """
 
-    def __init__(self, source: Source, path: str, extent: Extent, max_page_bytes: int | None) -> None:
+    def __init__(
+        self,
+        source: Source,
+        path: str,
+        extent: Extent,
+        max_page_bytes: int | None,
+        span: tuple[int, int] | None = None,
+    ) -> None:
         self.source = source
         self.path = path
         self._extent = extent
@@ -101,10 +111,29 @@ class Payload:
         with self.judged():
             self.footer = read_footer(source, extent.offset, extent.length)
         limits = {f"thrift_{what}_size_limit": max(1, self.footer.length) for what in ("string", "container")}
-        self.reader, self.schema, self.columns = self._decode(_reader, self._open(), **limits)
-        self.rows = self.footer.rows
+        self.reader, self.schema, self.columns = self._decode(_reader, self._open(span is not None), **limits)
         if any(len(group.chunks) != len(self.columns) for group in self.footer.groups):
             raise self.unreadable(f"row groups that do not have all of the {len(self.columns)} columns")
+        self.groups = range(len(self.footer.groups))
+        self.file_rows = self.footer.rows
+        self.first_row = 0
+        self._pages = extent.offset, extent.length
+        if span is not None:
+            self._narrow(*span)
+        self.rows = self.footer.rows
+
+    def _narrow(self, first: int, last: int) -> None:
+        """Leave out the row groups that hold none of some rows."""
+        groups = self.footer.groups
+        ends = list(itertools.accumulate(group.rows for group in groups))
+        self.groups = range(bisect_right(ends, first), min(bisect_left(ends, last) + 1, len(groups)))
+        kept = groups[self.groups.start : self.groups.stop]
+        self.first_row = sum(group.rows for group in groups[: self.groups.start])
+        self.footer = replace(self.footer, groups=kept, rows=sum(group.rows for group in kept))
+        chunks = [chunk for group in kept for chunk in group.chunks if chunk.values]
+        start = min((chunk.start for chunk in chunks), default=0)
+        end = max((chunk.start + chunk.compressed for chunk in chunks), default=0)
+        self._pages = self._extent.offset + start, end - start
 
     @property
     def length(self) -> int:
@@ -134,7 +163,7 @@ class Payload:
         if index in self._lost:
             yield from _salvaged(self, index, self._lost[index], batch_rows)
             return
-        groups = list(range(len(self.footer.groups)))
+        groups = list(self.groups)
         # By position: names may come twice.
         leaves = self.leaves(index)
         try:
@@ -227,7 +256,7 @@ class Payload:
     @property
     def held(self) -> bool:
         """Whether its pages are there: in a local file, or fetched at once."""
-        return not is_remote(self.path) or self._extent.length <= _MOST_HELD
+        return not is_remote(self.path) or self._pages[1] <= _MOST_HELD
 
     def holds_vectors(self, index: int) -> bool:
         """Whether the values of a top-level column are all of one width, and that is more than nothing."""
@@ -248,7 +277,7 @@ class Payload:
             ParquetError: For pages that are broken or too large.
         """
         if is_remote(self.path) and self.held:
-            self.source.window(self._extent.offset, self._extent.length)  # all of it, at once
+            self.source.window(*self._pages)  # all of them, at once
         chunk = self.footer.groups[group].chunks[leaf]
         return checked_pages(self.source, self._extent.offset, chunk, self.max_page_bytes, any_size=any_size)
 
@@ -289,9 +318,9 @@ class Payload:
             raise ParquetError(claim, Kind.PAYLOAD_TOO_LARGE)
         return dictionary
 
-    def _open(self) -> Any:
+    def _open(self, in_part: bool) -> Any:
         extent = self._extent
-        if extent.length > SMALL and is_remote(self.path):
+        if extent.length > SMALL and (in_part or is_remote(self.path)):
             return pa.PythonFile(SourceFile(SourceRange(self.source, extent.offset, extent.length)), mode="r")
         return pa.BufferReader(pa.py_buffer(self.source.window(extent.offset, extent.length)))
 
@@ -675,7 +704,8 @@ def _read_group(payload: Payload, index: int, group: int, batch_rows: int) -> It
             payload.check_chunk(group, leaf)
     except ParquetError as error:
         raise _refused(error) from None
-    batches = _decoded(payload.reader.iter_batches, batch_rows, [group], payload.leaves(index), use_threads=False)
+    groups = [payload.groups[group]]
+    batches = _decoded(payload.reader.iter_batches, batch_rows, groups, payload.leaves(index), use_threads=False)
     while (batch := _decoded(next, batches, None)) is not None:
         yield batch.column(0)
 
