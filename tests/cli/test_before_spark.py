@@ -59,7 +59,11 @@ mode = "overwrite"
     ("old", "new", "said"),
     [
         ("log.log", "no.log", "p.toml:3: sources.log.path: {tmp}/no.log: no such file, directory or glob match"),
-        ("verify_checksums", "colour", "p.toml:3: sources.log.path: reading leveldb_log: unknown option 'colour'"),
+        (
+            "verify_checksums",
+            "verify_checksum",
+            "p.toml:5: sources.log.options: reading leveldb_log: unknown option 'verify_checksum'; did you mean",
+        ),
         (
             '"parquet"',
             '"parket"',
@@ -68,7 +72,7 @@ mode = "overwrite"
         (
             '"parquet"',
             '"leveldb_log"\noptions = {{ colour = "red" }}',
-            "p.toml:6: sinks.out: writing leveldb_log: unknown option 'colour'",
+            "p.toml:10: sinks.out.options: writing leveldb_log: unknown option 'colour'",
         ),
     ],
 )

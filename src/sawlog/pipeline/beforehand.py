@@ -38,8 +38,7 @@ def check(pipeline: Pipeline, settings: Mapping[str, str]) -> None:
     """
     for source in pipeline.sources.values():
         if source.own and source.table is None:
-            with _at(pipeline, (*source.key, "path")):
-                _check_source(source)
+            _check_source(pipeline, source)
     sinks = [*pipeline.sinks, *([pipeline.quarantine] if pipeline.quarantine is not None else [])]
     plain = not any(_brings(key) for key in {**pipeline.spark, **settings}) and not _others()
     for sink in sinks:
@@ -53,23 +52,25 @@ def check(pipeline: Pipeline, settings: Mapping[str, str]) -> None:
         if sink.own:
             from sawlog.spark.options import write_request
 
-            with _at(pipeline, sink.key):
+            with _at(pipeline, (*sink.key, "options")):
                 options = {name.lower(): value for name, value in sink.options.items()}
                 write_request({**options, "path": str(sink.path)}, sink.format)
 
 
-def _check_source(source: Source) -> None:
+def _check_source(pipeline: Pipeline, source: Source) -> None:
     from sawlog.spark.options import ReadOptions as Known
     from sawlog.spark.options import check_known, read_request
 
     options = {name.lower(): value for name, value in source.options.items()}
     format = None if source.format == SAWLOG else source.format
     for path in source.paths:
-        request: Request = read_request({**options, "path": path}, format)
-        if format is not None:
-            check_known(request.rest, Known, formats()[format].read_options, f"reading {format}")
+        with _at(pipeline, (*source.key, "options")):
+            request: Request = read_request({**options, "path": path}, format)
+            if format is not None:
+                check_known(request.rest, Known, formats()[format].read_options, f"reading {format}")
         if not (source.stream and source.ddl is not None):  # such a directory may come later
-            request.storage.find(request.paths)
+            with _at(pipeline, (*source.key, "path")):
+                request.storage.find(request.paths)
 
 
 def _brings(setting: str) -> bool:

@@ -12,7 +12,7 @@ from typing import Any, Literal
 from sawlog.api import open as open_dataset
 from sawlog.damage import OnDamage
 from sawlog.dataset import Dataset
-from sawlog.errors import OptionError
+from sawlog.errors import OptionError, meant
 from sawlog.format import TASK_BYTES, Format
 from sawlog.guard import Undecodable, decode_json
 from sawlog.options import names, parse_options, show_deprecations
@@ -199,7 +199,8 @@ def check_known(rest: Mapping[str, Any], own: type, formats_own: type, where: st
         streams = [f.name for kind in (FileOptions, StreamOptions) for f in fields(kind)] if own is ReadOptions else []
         ours = [f.name for f in fields(own)]
         everything = ["path", "paths", *ours, "storage_options", f"{STORAGE_PREFIX}*", *known, *streams]
-        raise OptionError(f"{where}: unknown option {unknown[0]!r}; known options: {', '.join(everything)}")
+        near = meant(unknown[0], everything)
+        raise OptionError(f"{where}: unknown option {unknown[0]!r}{near}; known options: {', '.join(everything)}")
 
 
 def _take_paths(rest: dict[str, Any]) -> tuple[str, ...]:
