@@ -193,14 +193,13 @@ def check_known(rest: Mapping[str, Any], own: type, formats_own: type, where: st
     Raises:
         OptionError: Names the option, and lists all that are known. Values are not shown.
     """
-    known = [f.name for f in fields(formats_own)]
-    unknown = sorted(set(rest) - set(names(formats_own)))
-    if unknown:
-        streams = [f.name for kind in (FileOptions, StreamOptions) for f in fields(kind)] if own is ReadOptions else []
-        ours = [f.name for f in fields(own)]
-        everything = ["path", "paths", *ours, "storage_options", f"{STORAGE_PREFIX}*", *known, *streams]
-        near = meant(unknown[0], everything)
-        raise OptionError(f"{where}: unknown option {unknown[0]!r}{near}; known options: {', '.join(everything)}")
+    wrong = sorted(set(rest) - set(names(formats_own)))
+    if wrong:
+        kinds = (own, formats_own, *((FileOptions, StreamOptions) if own is ReadOptions else ()))
+        theirs = [f.name for kind in kinds for f in fields(kind)]
+        known = ["path", "paths", "storage_options", f"{STORAGE_PREFIX}*", *theirs]
+        near = meant(wrong[0], known)
+        raise OptionError(f"{where}: unknown option {wrong[0]!r}{near}; known options: {', '.join(known)}")
 
 
 def _take_paths(rest: dict[str, Any]) -> tuple[str, ...]:

@@ -315,8 +315,7 @@ def informed(dataset: Dataset, looked: Iterable[Found]) -> Dataset:
     known = Index.of(
         {file: Known({question: b"".join(parts) for question, parts in one.items()}) for file, one in found.items()}
     )
-    storage = replace(storage, index=Index.joined([rest, known], index.options))
-    scan = replace(dataset.scan, storage=storage)
+    scan = replace(dataset.scan, storage=replace(storage, index=Index.joined([rest, known], index.options)))
     return Dataset(dataset.contents.with_scan(scan), scan)
 
 
