@@ -20,7 +20,7 @@ from sawlog.damage import Findings
 from sawlog.filodb_record.layer import Layer
 from sawlog.filodb_record.options import WriteOptions
 from sawlog.filodb_record.target import Target
-from sawlog.filodb_record.walk import WINDOW_BYTES, RowsWalk
+from sawlog.filodb_record.walk import WINDOW_BYTES, ContainerRange, RowsWalk
 from sawlog.filodb_record.writer import OUT_BYTES
 
 RECORD = 156
@@ -121,6 +121,7 @@ class Held:
         dataset = sawlog.open(path, format="filodb_record", columns=columns)
         self.source = Memory(data)
         (whole,) = dataset.fragments(None)
+        assert isinstance(whole, ContainerRange)
         file = replace(whole.file, size=len(data))
         self.fragment = replace(whole, file=file, end=len(data))
         self.size = len(data)

@@ -111,11 +111,11 @@ def recording(found: dict[str, Call], missing: dict[str, Kernel]) -> Iterator[No
             found[name] = Call(kept, taken)
         return result
 
-    Kernel.__call__ = record  # type: ignore[method-assign]
+    Kernel.__call__ = record
     try:
         yield
     finally:
-        Kernel.__call__ = call_kernel  # type: ignore[method-assign]
+        Kernel.__call__ = call_kernel
         for name in found:
             missing.pop(name, None)
 
@@ -217,9 +217,12 @@ def integers(place: Path, rows: int) -> None:
 
 def series(place: Path, rows: int) -> None:
     table = filodb_record.gauges(rows)
-    sawlog.write(table, place / "a.container", format="filodb_record", table="gauge", container_timestamp=0)
-    everything(place / "a.container", "filodb_record")
-    sawlog.read(place / "a.container", filters=[("tags['host']", "==", "H3")])
+    path = place / "a.container"
+    sawlog.write(table, path, format="filodb_record", table="gauge", container_timestamp=0)
+    everything(path, "filodb_record")
+    sawlog.read(path, filters=[("tags['host']", "==", "H3")])
+    path.write_bytes(path.read_bytes().replace(b"H3", b"H\xff"))  # which is not UTF-8
+    everything(path, "filodb_record")
     shards(table["_metric_"].combine_chunks(), table["tags"].combine_chunks(), 16, 2, default_partition())
 
 

@@ -6,6 +6,7 @@ import warnings
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -107,5 +108,5 @@ def payloads(root: Path) -> None:
                     pq.read_table(pa.BufferReader(payload))
 
 
-def spark_read(spark: object, root: Path) -> None:
+def spark_read(spark: Any, root: Path) -> None:
     noop(spark.read.format("sawlog").option("format", "milvus_binlog").load(str(root)))

@@ -33,7 +33,7 @@ COLUMNS = ("what", "files", "listings", "other requests", "CPU s", "driver MB", 
 NAMES = {"leveldb_log": "{:08}.log", "deephaven_log": "N.T.System.h{:04}.2026-01-{:02}.bin.{:08}"}
 
 
-class Simulated(AbstractFileSystem):  # type: ignore[misc] # fsspec has no types
+class Simulated(AbstractFileSystem):
     """Many files with the same bytes, or one that is as large as it is told to be, and what is written besides."""
 
     protocol = "scale"

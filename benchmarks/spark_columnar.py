@@ -85,7 +85,7 @@ def _rows(format: str, size: int) -> tuple[pa.Table, dict[str, Any]]:
         keys = pa.array(["_ws_", "_ns_"]).take(pa.array(np.tile([0, 1], count)))
         names = pa.array(["demo", *(f"App-{n}" for n in range(100))])
         items = names.take(pa.array(np.stack([np.zeros_like(numbers), 1 + numbers % 100], 1).ravel()))
-        tags = pa.MapArray.from_arrays(pa.array(np.arange(0, 2 * count + 1, 2, np.int32)), keys, items)
+        tags = pa.MapArray.from_arrays(pa.array(np.arange(0, 2 * count + 1, 2, dtype=np.int32)), keys, items)
         times = pa.array(1_700_000_000_000 + numbers).cast(pa.timestamp("ms", "UTC"))
         metric = pa.array(["heap_usage"]).take(pa.array(np.zeros_like(numbers)))
         columns = {"timestamp": times, "value": pa.array((numbers % 1000).astype(float)), "_metric_": metric}

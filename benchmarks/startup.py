@@ -70,5 +70,5 @@ def peers(duckdb: list[str], parquet_tools: list[str]) -> list[Side]:
 
 def started(*command: str, **variables: str) -> Callable[[], object]:
     environment = {**os.environ, **variables}
-    hidden = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-    return lambda: subprocess.run(command, env=environment, check=True, **hidden)
+    hidden = subprocess.DEVNULL
+    return lambda: subprocess.run(command, env=environment, check=True, stdout=hidden, stderr=hidden)

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import importlib
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
@@ -79,6 +82,17 @@ def test_results_appear_on_their_page(tmp_path: Path, monkeypatch: pytest.Monkey
 @pytest.mark.parametrize("name", BENCHMARKS)
 def test_benchmarks_find_what_they_use(name: str) -> None:
     assert importlib.import_module(f"benchmarks.{name}").cases
+
+
+@pytest.mark.nightly
+def test_a_call_of_every_kernel_is_found(tmp_path: Path) -> None:
+    """It fails with the names of kernels that nothing calls."""
+    script = "import sys, pathlib, benchmarks.kernel_calls as c; c.recorded(pathlib.Path(sys.argv[1]), 1000)"
+    env = {**os.environ, "SAWLOG_KERNELS": "jit"}
+    done = subprocess.run(
+        [sys.executable, "-c", script, tmp_path], env=env, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
 
 
 def test_what_threads_gain_is_told_beside_one_thread() -> None:
