@@ -26,7 +26,8 @@ from sawlog.leveldb.database.layout import (
 from sawlog.leveldb.log.head import live_manifest, resolve_dialect
 from sawlog.leveldb.log.layout import Dialect
 from sawlog.leveldb.options import DatabaseReadOptions, LogReadOptions, TableReadOptions
-from sawlog.leveldb.records.edits import EDITS_SCHEMA, EditRange, Version
+from sawlog.leveldb.records.edit import EDITS_SCHEMA
+from sawlog.leveldb.records.edits import EditRange, Version
 from sawlog.leveldb.records.layout import MAX_SEQUENCE
 from sawlog.leveldb.records.writes import WRITES_SCHEMA, WriteRange
 from sawlog.leveldb.table.layout import STAMP_SUFFIX, STAMP_WIDTH

@@ -1,9 +1,14 @@
-"""Parsing version edits: the records of MANIFEST files, in the dialects of LevelDB and RocksDB."""
+"""Version edits, the records of MANIFEST files: their columns, each declared once, and what reads them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
+from copy import copy
+from functools import partial
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+import pyarrow as pa
 
 from sawlog.leveldb.records import layout
 from sawlog.leveldb.records.layout import Custom, Tag
@@ -12,10 +17,10 @@ _WORD = 1 << 64
 
 
 class EditError(Exception):
-    """Bytes that are no version edit."""
+    """Bytes that are not a version edit."""
 
 
-class Cursor:
+class _Cursor:
     """Reads varints and strings from a record, and says where it stopped."""
 
     def __init__(self, data: bytes) -> None:
@@ -29,21 +34,16 @@ class Cursor:
 
     def byte(self) -> int:
         """A byte."""
-        if not self.more:
+        if not self.left:
             raise EditError(f"a byte expected at byte {self.position}, where the edit ends")
         self.position += 1
         return self._data[self.position - 1]
-
-    @property
-    def more(self) -> bool:
-        """Whether bytes are left."""
-        return self.position < len(self._data)
 
     def varint(self, longest: int = layout.VARINT64_BYTES) -> int:
         """An unsigned varint of at most `longest` bytes."""
         value = 0
         for index in range(longest):
-            if not self.more:
+            if not self.left:
                 break
             byte = self._data[self.position]
             self.position += 1
@@ -78,8 +78,19 @@ class Cursor:
         return self._data[start : self.position]
 
     def text(self) -> str:
-        """A string as text; names that are no UTF-8 have their odd bytes escaped."""
-        return self.string().decode("utf-8", "backslashreplace")
+        """A string as text; names that are not UTF-8 have their odd bytes escaped."""
+        return _text(self.string())
+
+    def rest(self) -> bytes:
+        """All bytes that are left."""
+        rest, self.position = self._data[self.position :], len(self._data)
+        return rest
+
+    def only_byte(self) -> int:
+        """The byte that is left."""
+        if self.left != 1:
+            raise EditError(f"a field of one byte has {self.left}")
+        return self.byte()
 
     def internal_key(self) -> tuple[bytes, int]:
         """A user key and the sequence number of the operation that wrote it."""
@@ -90,17 +101,230 @@ class Cursor:
         return key[: -layout.KEY_TRAILER], trailer >> layout.SEQUENCE_SHIFT
 
 
+def _text(data: bytes) -> str:
+    return data.decode("utf-8", "backslashreplace")
+
+
+class _Value(NamedTuple):
+    """A kind of value: its Arrow type, and what reads it."""
+
+    type: pa.DataType
+    read: Callable[[_Cursor], Any]
+    metadata: dict[bytes, bytes] | None = None
+
+    def field(self, name: str, *, nullable: bool = False) -> pa.Field:
+        """A column of such values."""
+        return pa.field(name, self.type, nullable, self.metadata)
+
+
+_Values = Mapping[str, _Value]
+
+
+def _fields(required: _Values, optional: _Values = MappingProxyType({})) -> list[pa.Field]:
+    return [
+        *(value.field(name) for name, value in required.items()),
+        *(value.field(name, nullable=True) for name, value in optional.items()),
+    ]
+
+
+def _read(values: _Values, cursor: _Cursor) -> dict[str, Any]:
+    return {name: value.read(cursor) for name, value in values.items()}
+
+
+def _entry(**values: _Value) -> _Value:
+    """An entry of values that follow each other."""
+    return _Value(pa.struct(_fields(values)), partial(_read, values))
+
+
+def _list_of(entry: pa.DataType) -> pa.DataType:
+    return pa.list_(pa.field("element", entry, nullable=False))
+
+
+_NUMBER = _Value(pa.int64(), _Cursor.number)
+_SMALL = _Value(pa.int64(), _Cursor.small)
+_LEVEL = _Value(pa.int32(), _Cursor.level)
+_SECONDS = _Value(pa.int64(), _Cursor.number, {b"sawlog.unit": b"seconds since 1970"})
+_TEXT = _Value(pa.string(), _Cursor.text)
+_BYTES = _Value(pa.binary(), _Cursor.string)
+
+
+def _compact_pointer(cursor: _Cursor) -> dict[str, Any]:
+    level = cursor.level()
+    key, sequence = cursor.internal_key()
+    return {"level": level, "key": key, "sequence": sequence}
+
+
+_REFERENCE = _entry(file=_NUMBER, size=_NUMBER)
+
+
+def _blob_references(cursor: _Cursor) -> list[dict[str, Any]]:
+    at = cursor.position
+    cursor.varint()
+    count = cursor.varint()
+    found = [_REFERENCE.read(cursor) for _ in range(min(count, cursor.left))]
+    if count > len(found):
+        raise EditError(f"{count} references to blob files at byte {at}, which do not end")
+    return found
+
+
+_CUSTOM: dict[int, tuple[str, _Value]] = {
+    Custom.PATH_ID: ("path_id", _Value(pa.int64(), _Cursor.only_byte)),
+    Custom.OLDEST_BLOB_FILE: ("oldest_blob_file", _NUMBER),
+    Custom.OLDEST_ANCESTOR_TIME: ("oldest_ancestor_time", _SECONDS),
+    Custom.CREATION_TIME: ("creation_time", _SECONDS),
+    Custom.CHECKSUM: ("checksum", _Value(pa.binary(), _Cursor.rest)),
+    Custom.CHECKSUM_FUNCTION: ("checksum_function", _Value(pa.string(), lambda cursor: _text(cursor.rest()))),
+    Custom.TEMPERATURE: ("temperature", _Value(pa.int32(), _Cursor.only_byte)),
+    Custom.EPOCH_NUMBER: ("epoch_number", _NUMBER),
+    Custom.VIRTUAL: ("backing_file", _NUMBER),
+    Custom.SYNTHETIC_PREFIX: ("synthetic_prefix", _Value(pa.binary(), _Cursor.rest)),
+    Custom.SYNTHETIC_SUFFIX: ("synthetic_suffix", _Value(pa.binary(), _Cursor.rest)),
+    Custom.BLOB_REFERENCES: ("blob_references", _Value(_list_of(_REFERENCE.type), _blob_references)),
+}
+_PLACE = {"level": _LEVEL, "file": _NUMBER}
+_SEQUENCES = {"smallest_sequence": _NUMBER, "largest_sequence": _NUMBER}
+_KEYS = {"smallest_key": _BYTES, "largest_key": _BYTES}
+_KEY_SEQUENCES = {"smallest_key_sequence": _NUMBER, "largest_key_sequence": _NUMBER}
+FILE_FIELDS = _fields({**_PLACE, "size": _NUMBER, **_KEYS, **_KEY_SEQUENCES}, {**_SEQUENCES, **dict(_CUSTOM.values())})
+"""A table file. What follows the sequences of its keys is RocksDB's or, from `backing_file` on, Pebble's; it is null
+where it was not written."""
+
+
+def _new_file(
+    cursor: _Cursor, *, path: bool = False, ranges: bool = False, sequences: bool = False, custom: bool = False
+) -> dict[str, Any]:
+    entry = _read(_PLACE, cursor)
+    if path:
+        entry["path_id"] = cursor.small()
+    entry["size"] = cursor.number()
+    smallest, largest = _bounds(cursor) if ranges else (cursor.internal_key(), cursor.internal_key())
+    entry["smallest_key"], entry["smallest_key_sequence"] = smallest
+    entry["largest_key"], entry["largest_key_sequence"] = largest
+    if sequences:
+        entry |= _read(_SEQUENCES, cursor)
+    if custom:
+        _custom_fields(cursor, entry)
+    return entry
+
+
+def _bounds(cursor: _Cursor) -> tuple[tuple[bytes, int], tuple[bytes, int]]:
+    """The bounds of a table that has range keys, of which one, or both, may be those of its point keys."""
+    marker = cursor.byte()
+    points = (cursor.internal_key(), cursor.internal_key()) if marker & layout.POINT_KEYS else None
+    ranges = cursor.internal_key(), cursor.internal_key()
+    if points is None and marker & (layout.SMALLEST_IS_POINT | layout.LARGEST_IS_POINT):
+        raise EditError(f"bounds of point keys in a table that has none, before byte {cursor.position}")
+    smallest = points if points is not None and marker & layout.SMALLEST_IS_POINT else ranges
+    largest = points if points is not None and marker & layout.LARGEST_IS_POINT else ranges
+    return smallest[0], largest[1]
+
+
+def _custom_fields(cursor: _Cursor, entry: dict[str, Any]) -> None:
+    """The fields after a `Tag.NEW_FILE_4`."""
+    while (tag := cursor.small()) != Custom.END:
+        at = cursor.position
+        held = cursor if tag in (Custom.VIRTUAL, Custom.BLOB_REFERENCES) else _Cursor(cursor.string())
+        if tag in _CUSTOM:
+            name, value = _CUSTOM[tag]
+            entry[name] = value.read(held)
+        elif tag & layout.CUSTOM_MUST_KNOW:
+            raise EditError(f"unknown field {tag} of a new file at byte {at}, which must not be skipped")
+
+
+def _blob_file(**values: _Value) -> _Value:
+    """An entry about a blob file, whose fields for later versions are skipped."""
+
+    def read(cursor: _Cursor) -> dict[str, Any]:
+        entry = _read(values, cursor)
+        while cursor.small() != layout.BLOB_END:
+            cursor.string()
+        return entry
+
+    return _Value(pa.struct(_fields(values)), read)
+
+
+def _wal(cursor: _Cursor) -> dict[str, Any]:
+    entry: dict[str, Any] = {"log": cursor.number()}
+    while (tag := cursor.small()) != layout.WAL_END:
+        if tag != layout.WAL_SYNCED_SIZE:
+            raise EditError(f"unknown field {tag} of a log")
+        entry["synced_size"] = cursor.number()
+    return entry
+
+
+class _Column(NamedTuple):
+    """A column of edits: its values, the tags before them, and what it is without any; entries are in a list."""
+
+    name: str
+    value: _Value
+    tags: tuple[Tag, ...]
+    absent: Any = None
+
+    @property
+    def field(self) -> pa.Field:
+        """The column."""
+        if self.absent == []:
+            return pa.field(self.name, _list_of(self.value.type), nullable=False)
+        return self.value.field(self.name, nullable=self.absent is None)
+
+
+_BLOB = {"file": _NUMBER, "count": _NUMBER, "size": _NUMBER}
+_POINTER_FIELDS = _fields({"level": _LEVEL, "key": _BYTES, "sequence": _NUMBER})
+_WAL_FIELDS = _fields({"log": _NUMBER}, {"synced_size": _NUMBER})
+_VALUE_FILE = _entry(blob=_NUMBER, file=_NUMBER, size=_NUMBER, value_bytes=_NUMBER, creation_time=_SECONDS)
+_COLUMNS = (
+    _Column("comparator", _TEXT, (Tag.COMPARATOR,)),
+    _Column("log_number", _NUMBER, (Tag.LOG_NUMBER,)),
+    _Column("previous_log_number", _NUMBER, (Tag.PREVIOUS_LOG_NUMBER,)),
+    _Column("next_file", _NUMBER, (Tag.NEXT_FILE,)),
+    _Column("last_sequence", _NUMBER, (Tag.LAST_SEQUENCE,)),
+    _Column("deleted_files", _entry(**_PLACE), (Tag.DELETED_FILE,), []),
+    _Column("new_files", _Value(pa.struct(FILE_FIELDS), _new_file), (Tag.NEW_FILE,), []),
+    _Column("compact_pointers", _Value(pa.struct(_POINTER_FIELDS), _compact_pointer), (Tag.COMPACT_POINTER,), []),
+    _Column("column_family", _SMALL, (Tag.COLUMN_FAMILY,), 0),
+    _Column("column_family_added", _TEXT, (Tag.ADD_COLUMN_FAMILY,)),
+    _Column("column_family_dropped", _Value(pa.bool_(), lambda cursor: True), (Tag.DROP_COLUMN_FAMILY,), False),
+    _Column("max_column_family", _SMALL, (Tag.MAX_COLUMN_FAMILY,)),
+    _Column("min_log_to_keep", _NUMBER, (Tag.MIN_LOG_TO_KEEP,)),
+    _Column("atomic_group_remaining", _SMALL, (Tag.ATOMIC_GROUP,)),
+    _Column("db_id", _TEXT, (Tag.DB_ID,)),
+    _Column(
+        "new_blob_files",
+        _blob_file(**_BLOB, checksum_method=_TEXT, checksum=_BYTES),
+        (Tag.BLOB_ADDITION, Tag.BLOB_ADDITION_OLD),
+        [],
+    ),
+    _Column("blob_garbage", _blob_file(**_BLOB), (Tag.BLOB_GARBAGE, Tag.BLOB_GARBAGE_OLD), []),
+    _Column("wals_added", _Value(pa.struct(_WAL_FIELDS), _wal), (Tag.WAL_ADDITION_OLD,), []),
+    _Column("wals_deleted_before", _NUMBER, (Tag.WAL_DELETION_OLD,)),
+    _Column("new_backing_files", _REFERENCE, (Tag.BACKING_ADDITION,), []),
+    _Column("removed_backing_files", _entry(file=_NUMBER), (Tag.BACKING_REMOVAL,), []),
+    _Column("new_value_files", _VALUE_FILE, (Tag.BLOB_FILE_ADDITION,), []),
+    _Column("removed_value_files", _entry(blob=_NUMBER, file=_NUMBER), (Tag.BLOB_FILE_REMOVAL,), []),
+)
+_READERS: dict[int, tuple[str, Callable[[_Cursor], Any]]] = {
+    **{tag: (column.name, column.value.read) for column in _COLUMNS for tag in column.tags},
+    Tag.NEW_FILE_2: ("new_files", partial(_new_file, sequences=True)),
+    Tag.NEW_FILE_3: ("new_files", partial(_new_file, path=True, sequences=True)),
+    Tag.NEW_FILE_4: ("new_files", partial(_new_file, sequences=True, custom=True)),
+    Tag.NEW_FILE_5: ("new_files", partial(_new_file, ranges=True, sequences=True, custom=True)),
+    Tag.WAL_ADDITION: ("wals_added", lambda cursor: _wal(_Cursor(cursor.string()))),
+    Tag.WAL_DELETION: ("wals_deleted_before", lambda cursor: _Cursor(cursor.string()).number()),
+}
+EDITS_SCHEMA = pa.schema([column.field for column in _COLUMNS])
+"""One row per edit; null means that the edit does not say. From `column_family` on, all is RocksDB's, and from
+`new_backing_files` on Pebble's."""
+
+
 def parse_edit(record: bytes) -> dict[str, Any]:
     """One version edit as a row of `EDITS_SCHEMA`. Section 10.2 of the format.
 
     Raises:
-        EditError: When the record is no version edit.
+        EditError: When the record is not a version edit.
     """
-    row: dict[str, Any] = {name: [] for name in _LISTS}
-    row["column_family"] = 0
-    row["column_family_dropped"] = False
+    row = {column.name: copy(column.absent) for column in _COLUMNS if column.absent is not None}
     for name, _, _, value in edit_fields(record):
-        if name in _LISTS:
+        if isinstance(row.get(name), list):
             row[name].append(value)
         elif name:
             row[name] = value
@@ -113,187 +337,17 @@ def edit_fields(record: bytes) -> Iterator[tuple[str, int, int, Any]]:
     Fields that are skipped have no name.
 
     Raises:
-        EditError: When the record is no version edit.
+        EditError: When the record is not a version edit.
     """
-    cursor = Cursor(record)
-    while cursor.more:
+    cursor = _Cursor(record)
+    while cursor.left:
         at = cursor.position
-        name, value = _field(cursor, cursor.small(), at)
+        tag = cursor.small()
+        if tag in _READERS:
+            name, read = _READERS[tag]
+            value = read(cursor)
+        elif tag & layout.SKIPPABLE:
+            name, value = "", cursor.string()
+        else:
+            raise EditError(f"unknown tag {tag} at byte {at}")
         yield name, at, cursor.position, value
-
-
-def _field(cursor: Cursor, tag: int, at: int) -> tuple[str, Any]:
-    if tag in _SCALARS:
-        name, read = _SCALARS[tag]
-        return name, read(cursor)
-    if tag in _ENTRIES:
-        name, parse = _ENTRIES[tag]
-        return name, parse(cursor)
-    if tag == Tag.DROP_COLUMN_FAMILY:
-        return "column_family_dropped", True
-    if tag == Tag.WAL_ADDITION:
-        return "wals_added", _wal(Cursor(cursor.string()))
-    if tag == Tag.WAL_DELETION:
-        return "wals_deleted_before", Cursor(cursor.string()).number()
-    if tag & layout.SKIPPABLE:
-        return "", cursor.string()
-    raise EditError(f"unknown tag {tag} at byte {at}")
-
-
-def _numbers(*names: str) -> Callable[[Cursor], dict[str, Any]]:
-    """What reads an entry of varints."""
-    return lambda cursor: {name: cursor.number() for name in names}
-
-
-def _compact_pointer(cursor: Cursor) -> dict[str, Any]:
-    level = cursor.level()
-    key, sequence = cursor.internal_key()
-    return {"level": level, "key": key, "sequence": sequence}
-
-
-def _new_file(
-    cursor: Cursor, *, path: bool = False, ranges: bool = False, sequences: bool = False, custom: bool = False
-) -> dict[str, Any]:
-    entry: dict[str, Any] = {"level": cursor.level(), "file": cursor.number()}
-    if path:
-        entry["path_id"] = cursor.small()
-    entry["size"] = cursor.number()
-    smallest, largest = _bounds(cursor) if ranges else (cursor.internal_key(), cursor.internal_key())
-    entry["smallest_key"], entry["smallest_key_sequence"] = smallest
-    entry["largest_key"], entry["largest_key_sequence"] = largest
-    if sequences:
-        entry["smallest_sequence"] = cursor.number()
-        entry["largest_sequence"] = cursor.number()
-    if custom:
-        _custom_fields(cursor, entry)
-    return entry
-
-
-def _bounds(cursor: Cursor) -> tuple[tuple[bytes, int], tuple[bytes, int]]:
-    """The bounds of a table that has range keys, of which one, or both, may be those of its point keys."""
-    marker = cursor.byte()
-    points = (cursor.internal_key(), cursor.internal_key()) if marker & layout.POINT_KEYS else None
-    ranges = cursor.internal_key(), cursor.internal_key()
-    if points is None and marker & (layout.SMALLEST_IS_POINT | layout.LARGEST_IS_POINT):
-        raise EditError(f"bounds of point keys in a table that has none, before byte {cursor.position}")
-    smallest = points if points is not None and marker & layout.SMALLEST_IS_POINT else ranges
-    largest = points if points is not None and marker & layout.LARGEST_IS_POINT else ranges
-    return smallest[0], largest[1]
-
-
-def _custom_fields(cursor: Cursor, entry: dict[str, Any]) -> None:
-    """The fields after a `Tag.NEW_FILE_4`."""
-    while (tag := cursor.small()) != Custom.END:
-        at = cursor.position
-        if tag == Custom.VIRTUAL:
-            entry["backing_file"] = cursor.number()
-            continue
-        if tag == Custom.BLOB_REFERENCES:
-            cursor.varint()
-            count = cursor.varint()
-            entry["blob_references"] = []
-            for _ in range(min(count, cursor.left)):
-                entry["blob_references"].append({"file": cursor.number(), "size": cursor.number()})
-            if count > len(entry["blob_references"]):
-                raise EditError(f"{count} references to blob files at byte {at}, which do not end")
-            continue
-        value = cursor.string()
-        if tag in _CUSTOM:
-            name, read = _CUSTOM[tag]
-            entry[name] = read(value)
-        elif tag & layout.CUSTOM_MUST_KNOW:
-            raise EditError(f"unknown field {tag} of a new file at byte {at}, which must not be skipped")
-
-
-_blob = _numbers("file", "count", "size")
-
-
-def _blob_file(cursor: Cursor) -> dict[str, Any]:
-    entry = _blob(cursor)
-    checksum_method, checksum = cursor.text(), cursor.string()
-    _skip_fields(cursor, layout.BLOB_END)
-    return {**entry, "checksum_method": checksum_method, "checksum": checksum}
-
-
-def _blob_garbage(cursor: Cursor) -> dict[str, Any]:
-    entry = _blob(cursor)
-    _skip_fields(cursor, layout.BLOB_END)
-    return entry
-
-
-def _skip_fields(cursor: Cursor, end: int) -> None:
-    while cursor.small() != end:
-        cursor.string()
-
-
-def _wal(cursor: Cursor) -> dict[str, Any]:
-    entry: dict[str, Any] = {"log": cursor.number()}
-    while (tag := cursor.small()) != layout.WAL_END:
-        if tag != layout.WAL_SYNCED_SIZE:
-            raise EditError(f"unknown field {tag} of a log")
-        entry["synced_size"] = cursor.number()
-    return entry
-
-
-def _varint(value: bytes) -> int:
-    return Cursor(value).number()
-
-
-def _text(value: bytes) -> str:
-    return value.decode("utf-8", "backslashreplace")
-
-
-def _byte(value: bytes) -> int:
-    if len(value) != 1:
-        raise EditError(f"a field of one byte has {len(value)}")
-    return value[0]
-
-
-_SCALARS: dict[int, tuple[str, Callable[[Cursor], Any]]] = {
-    Tag.COMPARATOR: ("comparator", Cursor.text),
-    Tag.LOG_NUMBER: ("log_number", Cursor.number),
-    Tag.PREVIOUS_LOG_NUMBER: ("previous_log_number", Cursor.number),
-    Tag.NEXT_FILE: ("next_file", Cursor.number),
-    Tag.LAST_SEQUENCE: ("last_sequence", Cursor.number),
-    Tag.MIN_LOG_TO_KEEP: ("min_log_to_keep", Cursor.number),
-    Tag.COLUMN_FAMILY: ("column_family", Cursor.small),
-    Tag.ADD_COLUMN_FAMILY: ("column_family_added", Cursor.text),
-    Tag.MAX_COLUMN_FAMILY: ("max_column_family", Cursor.small),
-    Tag.ATOMIC_GROUP: ("atomic_group_remaining", Cursor.small),
-    Tag.DB_ID: ("db_id", Cursor.text),
-    Tag.WAL_DELETION_OLD: ("wals_deleted_before", Cursor.number),
-}
-
-_ENTRIES: dict[int, tuple[str, Callable[[Cursor], dict[str, Any]]]] = {
-    Tag.NEW_FILE_5: ("new_files", lambda cursor: _new_file(cursor, ranges=True, sequences=True, custom=True)),
-    Tag.BACKING_ADDITION: ("new_backing_files", _numbers("file", "size")),
-    Tag.BACKING_REMOVAL: ("removed_backing_files", _numbers("file")),
-    Tag.BLOB_FILE_ADDITION: ("new_value_files", _numbers("blob", "file", "size", "value_bytes", "creation_time")),
-    Tag.BLOB_FILE_REMOVAL: ("removed_value_files", _numbers("blob", "file")),
-    Tag.COMPACT_POINTER: ("compact_pointers", _compact_pointer),
-    Tag.DELETED_FILE: ("deleted_files", lambda cursor: {"level": cursor.level(), "file": cursor.number()}),
-    Tag.NEW_FILE: ("new_files", _new_file),
-    Tag.NEW_FILE_2: ("new_files", lambda cursor: _new_file(cursor, sequences=True)),
-    Tag.NEW_FILE_3: ("new_files", lambda cursor: _new_file(cursor, path=True, sequences=True)),
-    Tag.NEW_FILE_4: ("new_files", lambda cursor: _new_file(cursor, sequences=True, custom=True)),
-    Tag.BLOB_ADDITION: ("new_blob_files", _blob_file),
-    Tag.BLOB_ADDITION_OLD: ("new_blob_files", _blob_file),
-    Tag.BLOB_GARBAGE: ("blob_garbage", _blob_garbage),
-    Tag.BLOB_GARBAGE_OLD: ("blob_garbage", _blob_garbage),
-    Tag.WAL_ADDITION_OLD: ("wals_added", _wal),
-}
-
-_CUSTOM: dict[int, tuple[str, Callable[[bytes], Any]]] = {
-    Custom.OLDEST_BLOB_FILE: ("oldest_blob_file", _varint),
-    Custom.OLDEST_ANCESTOR_TIME: ("oldest_ancestor_time", _varint),
-    Custom.CREATION_TIME: ("creation_time", _varint),
-    Custom.CHECKSUM: ("checksum", bytes),
-    Custom.CHECKSUM_FUNCTION: ("checksum_function", _text),
-    Custom.TEMPERATURE: ("temperature", _byte),
-    Custom.EPOCH_NUMBER: ("epoch_number", _varint),
-    Custom.PATH_ID: ("path_id", _byte),
-    Custom.SYNTHETIC_PREFIX: ("synthetic_prefix", bytes),
-    Custom.SYNTHETIC_SUFFIX: ("synthetic_suffix", bytes),
-}
-
-_LISTS = ("wals_added", *dict.fromkeys(name for name, _ in _ENTRIES.values() if name != "wals_added"))

@@ -17,103 +17,15 @@ from sawlog.leveldb.log.head import live_manifest
 from sawlog.leveldb.log.layout import RECORD_COLUMN
 from sawlog.leveldb.log.walk import END_COLUMN, RECORDS_SCHEMA, LogRange
 from sawlog.leveldb.records import layout
-from sawlog.leveldb.records.edit import EditError, parse_edit
+from sawlog.leveldb.records.edit import EDITS_SCHEMA, FILE_FIELDS, EditError, parse_edit
 from sawlog.leveldb.records.writes import report_record
 from sawlog.storage import File, Storage
-
-_SECONDS = {b"sawlog.unit": b"seconds since 1970"}
-
-_FILE_FIELDS = (
-    pa.field("level", pa.int32(), nullable=False),
-    pa.field("file", pa.int64(), nullable=False),
-    pa.field("size", pa.int64(), nullable=False),
-    pa.field("smallest_key", pa.binary(), nullable=False),
-    pa.field("largest_key", pa.binary(), nullable=False),
-    pa.field("smallest_key_sequence", pa.int64(), nullable=False),
-    pa.field("largest_key_sequence", pa.int64(), nullable=False),
-    pa.field("smallest_sequence", pa.int64()),
-    pa.field("largest_sequence", pa.int64()),
-    pa.field("path_id", pa.int64()),
-    pa.field("oldest_blob_file", pa.int64()),
-    pa.field("oldest_ancestor_time", pa.int64(), metadata=_SECONDS),
-    pa.field("creation_time", pa.int64(), metadata=_SECONDS),
-    pa.field("checksum", pa.binary()),
-    pa.field("checksum_function", pa.string()),
-    pa.field("temperature", pa.int32()),
-    pa.field("epoch_number", pa.int64()),
-    pa.field("backing_file", pa.int64()),
-    pa.field("synthetic_prefix", pa.binary()),
-    pa.field("synthetic_suffix", pa.binary()),
-    pa.field(
-        "blob_references",
-        pa.list_(
-            pa.field(
-                "element",
-                pa.struct([pa.field(name, pa.int64(), nullable=False) for name in ("file", "size")]),
-                nullable=False,
-            )
-        ),
-    ),
-)
-"""A table file. What follows the sequences of its keys is RocksDB's or, from `backing_file` on, Pebble's; it is null
-where it was not written."""
-
-
-def _entries(name: str, *fields: pa.Field) -> pa.Field:
-    return pa.field(name, pa.list_(pa.field("element", pa.struct(fields), nullable=False)), nullable=False)
-
-
-_BLOB_FIELDS = tuple(pa.field(name, pa.int64(), nullable=False) for name in ("file", "count", "size"))
-
-EDITS_SCHEMA = pa.schema(
-    [
-        pa.field("comparator", pa.string()),
-        pa.field("log_number", pa.int64()),
-        pa.field("previous_log_number", pa.int64()),
-        pa.field("next_file", pa.int64()),
-        pa.field("last_sequence", pa.int64()),
-        _entries("deleted_files", *_FILE_FIELDS[:2]),
-        _entries("new_files", *_FILE_FIELDS),
-        _entries(
-            "compact_pointers",
-            pa.field("level", pa.int32(), nullable=False),
-            pa.field("key", pa.binary(), nullable=False),
-            pa.field("sequence", pa.int64(), nullable=False),
-        ),
-        pa.field("column_family", pa.int64(), nullable=False),
-        pa.field("column_family_added", pa.string()),
-        pa.field("column_family_dropped", pa.bool_(), nullable=False),
-        pa.field("max_column_family", pa.int64()),
-        pa.field("min_log_to_keep", pa.int64()),
-        pa.field("atomic_group_remaining", pa.int64()),
-        pa.field("db_id", pa.string()),
-        _entries(
-            "new_blob_files",
-            *_BLOB_FIELDS,
-            pa.field("checksum_method", pa.string(), nullable=False),
-            pa.field("checksum", pa.binary(), nullable=False),
-        ),
-        _entries("blob_garbage", *_BLOB_FIELDS),
-        _entries("wals_added", pa.field("log", pa.int64(), nullable=False), pa.field("synced_size", pa.int64())),
-        pa.field("wals_deleted_before", pa.int64()),
-        _entries("new_backing_files", *(pa.field(name, pa.int64(), nullable=False) for name in ("file", "size"))),
-        _entries("removed_backing_files", pa.field("file", pa.int64(), nullable=False)),
-        _entries(
-            "new_value_files",
-            *(pa.field(name, pa.int64(), nullable=False) for name in ("blob", "file", "size", "value_bytes")),
-            pa.field("creation_time", pa.int64(), nullable=False, metadata=_SECONDS),
-        ),
-        _entries("removed_value_files", *(pa.field(name, pa.int64(), nullable=False) for name in ("blob", "file"))),
-    ]
-)
-"""One row per edit; null means that the edit does not say. From `column_family` on, all is RocksDB's, and from
-`new_backing_files` on Pebble's."""
 
 _FILES_SCHEMA = pa.schema(
     [
         pa.field("column_family", pa.int64(), nullable=False),
         pa.field("column_family_name", pa.string()),
-        *_FILE_FIELDS,
+        *FILE_FIELDS,
     ]
 )
 """One row per live table file, ordered by column family, level and file number."""
