@@ -11,15 +11,13 @@ import datetime as dt
 import math
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from sawlog.errors import SchemaError
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 
 class Column:

@@ -20,7 +20,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from sawlog.commitlog import CommitLog, Record
 from sawlog.errors import SawlogError
@@ -29,14 +29,12 @@ from sawlog.names import is_remote
 from sawlog.owners import gone, this_owner
 from sawlog.shapes import shaped
 from sawlog.staging import JOB, WITHIN, Staged, exchange, job_directory, published, sync_directory
+from sawlog.storage import Storage
 
 try:
     import fcntl
 except ImportError:  # pragma: no cover, Windows
     fcntl = None  # type: ignore[assignment]
-
-if TYPE_CHECKING:
-    from sawlog.storage import Storage
 
 LEASE = 600.0
 """Seconds after which a commit that nobody finished is another one's to finish, where its process cannot be seen."""

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import pyarrow as pa
+
+from sawlog.arrow import fill_null, index_of, scalar_of
 from sawlog.errors import SchemaError, meant
 from sawlog.format import Writer
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-
-    from sawlog.storage import Staged, Storage
+from sawlog.storage import Staged, Storage
 
 _UNFIT = r"^$|^[._]|[/\\\x00-\x1f\x7f]"
 """What cannot be the name of a directory that is found again."""
@@ -54,8 +53,6 @@ class PartitionedWriter(Writer):
             SchemaError: Also for a value that cannot name a directory.
         """
         import pyarrow.compute as pc
-
-        from sawlog.arrow import fill_null, index_of, scalar_of
 
         names = batch.column(self._column)
         unfit = index_of(fill_null(pc.match_substring_regex(names, _UNFIT), True), True)

@@ -8,12 +8,10 @@ import heapq
 import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
+from numpy.typing import NDArray
 
 Axis = Literal["number", "bytes", "time", "keys"]
 """What the axis counts: things, bytes, milliseconds since 1970, or nothing: a place in the order of keys."""

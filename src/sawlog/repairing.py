@@ -7,9 +7,8 @@ import shutil
 import tempfile
 import threading
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -17,13 +16,9 @@ import pyarrow.compute as pc
 from sawlog.damage import FileReport
 from sawlog.dataset import Dataset
 from sawlog.errors import FormatError, InternalError, SawlogError, StorageError
+from sawlog.format import Format, Scan
 from sawlog.staging import STAGED_SUFFIX, Staged, StagedFile, destination
 from sawlog.storage import File, PathLike, Source, Storage, normalize
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from sawlog.format import Format, Scan
 
 
 def repair_files(format: Format, places: Sequence[tuple[File, str]], scan: Scan, target: str) -> list[FileReport]:

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import pyarrow as pa
+
+from sawlog.format import Contents, Scan
 from sawlog.stream.follower import Follower
 from sawlog.stream.limits import StreamOptions
 from sawlog.stream.offset import Offset, Place
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-
-    from sawlog.format import Contents, Scan
 
 
 class Watch:

@@ -6,10 +6,10 @@ import re
 from dataclasses import dataclass
 from itertools import pairwise
 from struct import Struct, calcsize, pack, unpack_from
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
-if TYPE_CHECKING:
-    import pyarrow as pa
+import numpy as np
+import pyarrow as pa
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,8 +137,6 @@ def places(packed: Struct, *names: str) -> dict[str, Number]:
 
 def loader(number: Number) -> Any:
     """`load(data, pos) -> uint64` for kernels: the number of the thing that begins at uint64 `pos` of a uint8 array."""
-    import numpy as np
-
     from sawlog.kernels import memory
     from sawlog.kernels.jit import CHECKED, inlined
 
@@ -163,8 +161,6 @@ def loader(number: Number) -> Any:
 
 def storer(number: Number) -> Any:
     """`store(data, pos, value)` for kernels, the reverse of `loader`."""
-    import numpy as np
-
     from sawlog.kernels import memory
     from sawlog.kernels.jit import inlined
 

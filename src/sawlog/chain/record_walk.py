@@ -3,24 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NamedTuple
+from typing import Annotated, Any, ClassVar, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
 from sawlog.arrow import Column, batch_of, binary_array, constant_string, fixed_array
 from sawlog.chain import kernels as k
-from sawlog.chain.records import RECORD_COLUMN
+from sawlog.chain.records import RECORD_COLUMN, RecordRange
 from sawlog.chain.walk import ChainWalk, Span
+from sawlog.damage import Findings
 from sawlog.kernels.jit import always_inlined
 from sawlog.kernels.memory import copy_bytes
 from sawlog.kernels.signature import Array, Bool, Int64, OutBytes, OutInt32s, OutInt64s
 from sawlog.scan import OFFSET_COLUMN
-
-if TYPE_CHECKING:
-    from sawlog.chain.records import RecordRange
-    from sawlog.damage import Findings
-    from sawlog.storage.sources import Source
+from sawlog.storage.sources import Source
 
 BATCH_ROWS = 64 << 10
 BATCH_BYTES = 4 << 20

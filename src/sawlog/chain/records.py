@@ -12,6 +12,7 @@ from contextlib import closing
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
+import numpy as np
 import pyarrow as pa
 
 from sawlog.arrow import index_of
@@ -33,13 +34,12 @@ from sawlog.format import (
 from sawlog.options import NoOptions, renamed
 from sawlog.scan import OFFSET_COLUMN, Projection, Scan
 from sawlog.storage import File, Storage
+from sawlog.storage.sources import Source
 
 if TYPE_CHECKING:
-    import numpy as np
     from numpy.typing import NDArray
 
     from sawlog.chain.walk import ChainWalk
-    from sawlog.storage.sources import Source
 
 RECORD_COLUMN = "record"
 RECORD_SCHEMA = pa.schema([pa.field(RECORD_COLUMN, pa.binary(), nullable=False)])
@@ -90,8 +90,6 @@ class RecordFormat(Format):
 
     def encoded(self, data: NDArray[np.uint8], offsets: NDArray[np.int32]) -> NDArray[np.uint8]:
         """Records as they are in a file: record `i` is `data[offsets[i] : offsets[i + 1]]`."""
-        import numpy as np
-
         out = np.empty(int(offsets[-1]) - int(offsets[0]) + self.frame * (len(offsets) - 1), np.uint8)
         type(self).write(data, offsets, out)
         return out
@@ -237,8 +235,6 @@ def invalid_array() -> SchemaError:
 
 def _pieces(column: pa.Array) -> Iterator[tuple[NDArray[np.int32], NDArray[np.uint8]]]:
     """The column as offsets and the data they point into; more than one where the data is larger than they reach."""
-    import numpy as np
-
     if not len(column):
         return
     kind = column.type

@@ -6,21 +6,18 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from sawlog.arrow import array_of, constant_string, fixed_array
 from sawlog.chain import kernels as k
 from sawlog.damage import DAMAGE_SCHEMA, UNSUPPORTED, Damage, Findings, Tail, TailStatus
 from sawlog.errors import DiskError
+from sawlog.storage import File, Source
 from sawlog.storage.sources import WINDOW_BYTES
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from sawlog.storage import File, Source
 
 REST_BYTES = 64 << 10
 """Bytes that a kernel sees past the end of a range, where at most the rest of one thing is to be read."""

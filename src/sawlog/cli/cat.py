@@ -10,9 +10,11 @@ from contextlib import closing
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
 
+import numpy as np
 import pyarrow as pa
 import typer
 
+from sawlog.arrow import fixed_array
 from sawlog.cli import arguments
 from sawlog.cli.errors import Exit, complain
 from sawlog.cli.output import Advance, progress, text_sink
@@ -166,10 +168,6 @@ def last_rows(batches: Iterator[pa.RecordBatch], count: int) -> list[pa.RecordBa
 
 def some_rows(batches: Iterator[pa.RecordBatch], count: int) -> list[pa.RecordBatch]:
     """Rows at random, in order; every row has the same chance. The same ones for the same rows."""
-    import numpy as np
-
-    from sawlog.arrow import fixed_array
-
     random = np.random.default_rng(0)
     kept: pa.Table | None = None
     drawn = np.empty(0)

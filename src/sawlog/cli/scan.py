@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Iterator
 
 import pyarrow as pa
 
@@ -13,9 +12,6 @@ from sawlog.damage import UNSUPPORTED, Findings, Skipped, remarks
 from sawlog.dataset import Dataset
 from sawlog.format import Fragment
 from sawlog.reading import PIECE_BYTES
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 
 class DamageSummary:

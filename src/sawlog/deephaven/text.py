@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING
 
+import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from sawlog.arrow import array_of
+from sawlog.errors import SchemaError
 from sawlog.guard import Undecodable, decode_by
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    from sawlog.errors import SchemaError
 
 DEFAULT_CHARSET = "ISO-8859-1"
 CHARSETS = {
@@ -84,8 +80,6 @@ def character(unit: int) -> str:
 
 def characters(values: NDArray[np.uint16], bitmap: pa.Buffer | None) -> pa.Array:
     """UTF-16 code units as strings of one character each."""
-    import numpy as np
-
     distinct, places = np.unique(values, return_inverse=True)
     table = string_array([character(int(unit)) for unit in distinct])
     buffers = [bitmap, pa.py_buffer(places.astype(np.int32))]
@@ -103,8 +97,6 @@ def code_units(array: pa.Array, error: Callable[[int, str], SchemaError]) -> NDA
     Raises:
         SchemaError: For a string that is none or more.
     """
-    import numpy as np
-
     units = np.zeros(len(array), np.uint16)
     for place, value in enumerate(array.to_pylist()):
         if value is None:
@@ -126,8 +118,6 @@ def decode_text(array: pa.Array, charset: str, *, ascii: bool = False) -> tuple[
     Returns:
         Strings, and the rows in which something was replaced because it is malformed.
     """
-    import numpy as np
-
     buffers = array.buffers()
     text = pa.Array.from_buffers(pa.string(), len(array), buffers, array.null_count)
     if charset in _ASCII_BELOW and ascii:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from dataclasses import replace as altered
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from sawlog.arrow import values_of
 from sawlog.deephaven_import.history import PARTS_NAME, HistoricalTable, MergeRecord, PartsWriter
@@ -18,9 +18,6 @@ from sawlog.deephaven_table.options import WriteOptions
 from sawlog.deephaven_table.writer import LocationWriter
 from sawlog.errors import OptionError
 from sawlog.storage import Staged, Storage
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 _MERGED_BYTES = 1 << 30
 """Bytes of column files per historical location, about."""

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 from pyarrow import types as arrow
 
 from sawlog.arrow import boolean_values, fill_null, values_of
 from sawlog.deephaven.types import is_bytes, is_text
 from sawlog.deephaven_import.kernels import hash_bytes, hash_lists, hash_rows, hash_words
 from sawlog.digest import Digest
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 _ALL = np.zeros(0, np.uint8)
 _NAN = np.array([np.nan]).view(np.uint64)[0]

@@ -7,10 +7,11 @@ import json
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from sawlog.arrow import array_of, one_array, values_of
 from sawlog.deephaven_import.records import RECORD_NAME, Partition, Progress
@@ -18,9 +19,6 @@ from sawlog.deephaven_import.tree import Location, check_inside, check_part, dir
 from sawlog.errors import FormatError, OptionError
 from sawlog.guard import Undecodable, decode_by, decode_json
 from sawlog.shapes import shaped
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 NamespaceSet = Literal["System", "User"]
 

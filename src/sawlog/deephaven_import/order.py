@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 from pyarrow import types as arrow
 
 from sawlog.arrow import boolean_values, fill_null, values_of
 from sawlog.deephaven.types import is_bytes, is_text
 from sawlog.deephaven_import.kernels import count_order
 from sawlog.errors import OptionError
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 _LEAST_COUNTED = 1 << 16
 _LARGEST = np.int64((1 << 63) - 1)

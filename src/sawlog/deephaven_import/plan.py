@@ -6,7 +6,7 @@ import itertools
 import posixpath
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 
@@ -20,15 +20,8 @@ from sawlog.deephaven_log.names import order_key, parse_name
 from sawlog.deephaven_log.survey import survey
 from sawlog.deephaven_table.writer import LocationWriter
 from sawlog.errors import SchemaError
-from sawlog.format import PROVENANCE
-from sawlog.scan import Projection
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from sawlog.deephaven_log.fragments import RowRange
-    from sawlog.format import Projection, Scan
-    from sawlog.storage import Staged, Storage
+from sawlog.format import PROVENANCE, Projection, Scan
+from sawlog.storage import Staged, Storage
 
 
 @dataclass(frozen=True, slots=True)

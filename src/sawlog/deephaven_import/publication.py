@@ -13,11 +13,10 @@ from sawlog.deephaven_import.unstorable import UNSTORABLE_NAME
 from sawlog.deephaven_log.names import parse_name
 from sawlog.errors import FormatError, SawlogError
 from sawlog.recognition import get_format
-from sawlog.storage import Storage
+from sawlog.storage import PathLike, Storage
 
 if TYPE_CHECKING:
     from sawlog.deephaven_import.plan import Filled, PartitionPlan, Split
-    from sawlog.storage import PathLike
 
 
 @dataclass(slots=True)

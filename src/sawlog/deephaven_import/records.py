@@ -6,14 +6,12 @@ import hashlib
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from sawlog.errors import FormatError, SawlogError
 from sawlog.guard import decode_json
 from sawlog.shapes import shaped
-
-if TYPE_CHECKING:
-    from sawlog.storage import File, Storage
+from sawlog.storage import File, Storage
 
 RECORD_NAME = "_sawlog.json"
 """The record's file in a location; readers of column files skip names that begin like this."""

@@ -8,10 +8,11 @@ import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from sawlog.arrow import array_of, fixed_array
 from sawlog.deephaven_import.digest import digest, row_hashes, value_hashes
@@ -19,12 +20,7 @@ from sawlog.deephaven_import.history import read_parts
 from sawlog.deephaven_import.order import sort_key, sort_order
 from sawlog.deephaven_table.types import PARTITION_KEY
 from sawlog.digest import Digest
-from sawlog.format import TASK_BYTES
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from sawlog.format import Contents, Fragment
+from sawlog.format import TASK_BYTES, Contents, Fragment
 
 BATCH_ROWS = 64 << 10
 PIECE_BYTES = 64 << 20

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pyarrow as pa
 
 from sawlog.arrow import fill_null
@@ -14,9 +16,6 @@ from sawlog.deephaven_table.types import CHARSET_KEY, PARTITION_KEY, ColumnSpec
 from sawlog.errors import SchemaError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    import numpy as np
     from numpy.typing import NDArray
 
     from sawlog.deephaven.schema_xml import SchemaColumn
@@ -131,8 +130,6 @@ def convert(column: pa.Array, field: pa.Field) -> pa.Array:
 
 def _decode(spec: ColumnSpec, column: pa.Array, kind: pa.DataType) -> tuple[pa.Array, NDArray[np.bool_]]:
     """Objects that were logged as the bytes of their codec, and which of them are none; no byte is null."""
-    import numpy as np
-
     from sawlog.deephaven_table.codecs import decode_objects
     from sawlog.deephaven_table.values import Slices
 

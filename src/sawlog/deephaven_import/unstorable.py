@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import pyarrow as pa
 
@@ -14,14 +14,10 @@ from sawlog.deephaven.text import CHARSETS
 from sawlog.deephaven.types import is_text
 from sawlog.deephaven_import.schema import convert
 from sawlog.deephaven_table.column_writer import check
+from sawlog.deephaven_table.types import ColumnSpec
 from sawlog.deephaven_table.values import Place
 from sawlog.errors import SchemaError
 from sawlog.format import FILE_COLUMN, OFFSET_COLUMN
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from sawlog.deephaven_table.types import ColumnSpec
 
 OnUnstorable = Literal["error", "null", "replace"]
 UNSTORABLE_NAME = "_sawlog.unstorable.jsonl"

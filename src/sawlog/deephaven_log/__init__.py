@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from sawlog.api import read
 from sawlog.deephaven_log.layout import DELETE_PARTITION
 
 if TYPE_CHECKING:
@@ -29,8 +30,6 @@ def __dir__() -> list[str]:
 
 def read_bin(paths: Any, **arguments: Any) -> Any:
     """Read logs into a table, under the name the vendor's tools use. Arguments are those of `sawlog.read`."""
-    from sawlog.api import read
-
     return read(paths, format="deephaven_log", **arguments)
 
 

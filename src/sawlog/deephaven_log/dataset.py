@@ -8,7 +8,7 @@ from contextlib import suppress
 from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import pyarrow as pa
 
@@ -33,14 +33,11 @@ from sawlog.deephaven_log.plan import Layout, find_cut, find_cuts, scan, walk_st
 from sawlog.deephaven_log.survey import survey
 from sawlog.errors import FormatError, OptionError, warn
 from sawlog.fields import FieldParser
-from sawlog.format import CUT_BYTES, PROBE_BYTES, Contents, Fragment, Range, Request, Scan, View, apart
+from sawlog.format import CUT_BYTES, PROBE_BYTES, Contents, Format, Fragment, Range, Request, Scan, View, apart
 from sawlog.names import is_remote
 from sawlog.query import possible
+from sawlog.storage import File, Source, Storage
 from sawlog.storage.index import packed, unpacked
-
-if TYPE_CHECKING:
-    from sawlog.format import Format
-    from sawlog.storage import File, Source, Storage
 
 DEFAULT_PARTITION_COLUMN = "Date"
 HEADER = "header"

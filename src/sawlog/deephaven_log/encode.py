@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 
+import numpy as np
 import pyarrow as pa
 
 from sawlog.arrow import array_of, boolean_values, fill_null, index_of, scalar_of
@@ -21,7 +22,6 @@ from sawlog.deephaven_log.names import parse_name
 from sawlog.errors import OptionError, SchemaError
 
 if TYPE_CHECKING:
-    import numpy as np
     from numpy.typing import NDArray
 
     from sawlog.deephaven_log.options import WriteOptions
@@ -139,8 +139,6 @@ class Encoder:
             self._rows += piece.num_rows
 
     def _encode_piece(self, batch: pa.RecordBatch, flags: tuple[int, int, int]) -> Iterator[NDArray[np.uint8]]:
-        import numpy as np
-
         from sawlog.deephaven_log.kernels import encode as k
 
         self._check_implied(batch)
@@ -295,8 +293,6 @@ class Encoder:
 
     def _convert(self, column: LogColumn, array: pa.Array) -> _Piece:
         """A column's values as the kernel wants them."""
-        import numpy as np
-
         valid = None
         if array.null_count:
             valid = boolean_values(array.is_valid())
@@ -336,8 +332,6 @@ class Encoder:
         return SchemaError(f"column {column.name!r}, row {self._rows + row}: {message}")
 
     def _indices(self, column: LogColumn, array: pa.DictionaryArray, valid: Any) -> NDArray[np.int32]:
-        import numpy as np
-
         places: dict[str, int] = {}
         for place, value in enumerate(column.values):
             places.setdefault(value, place)
@@ -363,8 +357,6 @@ class Encoder:
 
     def _bytes(self, column: LogColumn, array: pa.Array) -> tuple[NDArray[np.int32], NDArray[np.uint8]]:
         """Ends (the first is a start) and bytes of values with a length, strings in their charset."""
-        import numpy as np
-
         try:
             binary = array.cast(pa.binary())
         except pa.ArrowInvalid as error:
@@ -391,8 +383,6 @@ class Encoder:
 
 
 def _joined(values: Sequence[bytes | None]) -> tuple[NDArray[np.int32], NDArray[np.uint8]]:
-    import numpy as np
-
     array = array_of(values, pa.binary())
     _, ends, data = array.buffers()
     return np.frombuffer(ends, np.int32), np.frombuffer(data, np.uint8)

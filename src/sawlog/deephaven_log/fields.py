@@ -12,10 +12,10 @@ from sawlog.deephaven.types import LogType
 from sawlog.deephaven_log import layout
 from sawlog.deephaven_log.layout import HeaderRecord
 from sawlog.fields import Part, slice_parts
+from sawlog.storage import Source
 
 if TYPE_CHECKING:
     from sawlog.deephaven_log.header import Header, LogColumn
-    from sawlog.storage import Source
 
 _FLAGS = {0: "within a set", 1: "first of a set", 2: "last of a set", 3: "row", 4: "record"}
 _MOST = 64 << 10

@@ -12,10 +12,10 @@ from sawlog.deephaven_log import layout
 from sawlog.deephaven_log.names import is_log_name, order_key, parse_name
 from sawlog.format import Contents, Format, Match, Scan, Succession, Writer
 from sawlog.lazy import imported
+from sawlog.storage import File, Storage
 
 if TYPE_CHECKING:
     from sawlog.deephaven_log.options import ReadOptions, WriteOptions
-    from sawlog.storage import File, Storage
 
 
 class DeephavenLog(Format):

@@ -19,12 +19,12 @@ from sawlog.deephaven_log.header import Header
 from sawlog.deephaven_log.layout import Flag, Kind
 from sawlog.errors import ChangedError
 from sawlog.format import FILE_COLUMN, OFFSET_COLUMN, Fragment, Projection, Scan
+from sawlog.storage import File, Source, Storage
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from sawlog.deephaven_log.walk import Entries, RowWalk
-    from sawlog.storage import File, Source, Storage
 
 ENTRIES_SCHEMA = pa.schema(
     [

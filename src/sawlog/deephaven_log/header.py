@@ -7,16 +7,13 @@ import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 from sawlog.deephaven.text import DEFAULT_CHARSET, charset_name, decode_string, encode_string
 from sawlog.deephaven.types import BY_LOG, LogType
 from sawlog.deephaven_log import layout
 from sawlog.deephaven_log.layout import HeaderRecord
 from sawlog.errors import FormatError, SchemaError
-
-if TYPE_CHECKING:
-    from sawlog.storage import Storage
+from sawlog.storage import Storage
 
 
 class IncompleteHeaderError(FormatError):

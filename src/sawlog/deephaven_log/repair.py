@@ -17,10 +17,10 @@ from sawlog.deephaven_log.fragments import whole_log
 from sawlog.deephaven_log.header import Header
 from sawlog.deephaven_log.layout import Flag
 from sawlog.deephaven_log.options import ReadOptions
+from sawlog.storage import File, Source, StagedFile, Storage
 
 if TYPE_CHECKING:
     from sawlog.deephaven_log.walk import Remarkable
-    from sawlog.storage import File, Source, StagedFile, Storage
 
 _COPY_BYTES = 8 << 20
 

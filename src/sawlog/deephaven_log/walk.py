@@ -18,11 +18,11 @@ from sawlog.deephaven_log.kernels import digest, gather, rows, scan
 from sawlog.deephaven_log.kernels import judge as k
 from sawlog.deephaven_log.layout import DETAIL, Kind
 from sawlog.errors import SawlogError
+from sawlog.storage import Source
 
 if TYPE_CHECKING:
     from sawlog.deephaven_log.header import Header
     from sawlog.deephaven_log.options import ReadOptions
-    from sawlog.storage import Source
 
 SUSPICIOUS_BYTES = 4 * k.REACH
 """Bytes of a file that the kernel sees while it searches, so that chains of entries can be followed far ahead."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from typing import Any
 
 import pyarrow as pa
 
@@ -16,9 +16,6 @@ from sawlog.deephaven_log.options import ReadOptions, WriteOptions
 from sawlog.errors import OptionError
 from sawlog.format import Writer
 from sawlog.storage import File, Staged, StagedFile, Storage, is_remote, normalize
-
-if TYPE_CHECKING:
-    from typing import Any
 
 SET_FLAGS = (int(Flag.START), 0, int(Flag.END))
 

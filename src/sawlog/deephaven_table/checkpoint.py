@@ -7,13 +7,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from sawlog.deephaven_table import layout
-from sawlog.deephaven_table.location import plain_count, read_checkpoint
+from sawlog.deephaven_table.location import ColumnFiles, Headers, Location, plain_count, read_checkpoint
 from sawlog.errors import OptionError
+from sawlog.storage import Storage
 
 if TYPE_CHECKING:
-    from sawlog.deephaven_table.location import ColumnFiles, Headers, Location
     from sawlog.deephaven_table.types import ColumnSpec
-    from sawlog.storage import Storage
 
 
 _IDLE_ROWS = 64

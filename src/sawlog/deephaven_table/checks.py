@@ -4,27 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 
 from sawlog.damage import Damage, Findings, Tail, TailStatus
 from sawlog.deephaven_table import layout
-from sawlog.deephaven_table.checkpoint import row_width
+from sawlog.deephaven_table.checkpoint import Verdict, row_width
 from sawlog.deephaven_table.columns import ColumnReader
 from sawlog.deephaven_table.fragments import BATCH_ROWS, bad_metadata
 from sawlog.deephaven_table.groups.grouping import GroupComparison, comparable
 from sawlog.deephaven_table.layout import Kind
+from sawlog.deephaven_table.location import ColumnFiles
 from sawlog.deephaven_table.values import check_ends, words
 from sawlog.deephaven_table.views import column_grouping
 from sawlog.errors import FormatError
 from sawlog.format import Fragment
-
-if TYPE_CHECKING:
-    from sawlog.deephaven_table.checkpoint import Verdict
-    from sawlog.deephaven_table.location import ColumnFiles
-    from sawlog.storage import File
+from sawlog.storage import File
 
 _CHUNK = 8 << 20
 

@@ -6,20 +6,23 @@ Everything is big endian, whatever the byte order of the file.
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable
 from decimal import Decimal, InvalidOperation
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from sawlog.arrow import array_of, constant, fill_null, index_of, values_of
 from sawlog.deephaven.text import encoded_array
 from sawlog.deephaven.types import ARRAYS, FIXED, ColumnType, element_type
 from sawlog.deephaven_table import layout
-from sawlog.deephaven_table.types import codec_arguments
+from sawlog.deephaven_table.types import ColumnSpec, codec_arguments
 from sawlog.deephaven_table.values import (
     ElementPlace,
     Place,
+    Slices,
     bitmap,
     cast,
     encode_fixed,
@@ -29,17 +32,9 @@ from sawlog.deephaven_table.values import (
     words,
 )
 from sawlog.guard import Undecodable, decode_by
+from sawlog.storage import Bytes
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from typing import Any
-
-    from numpy.typing import NDArray
-
-    from sawlog.deephaven_table.types import ColumnSpec
-    from sawlog.deephaven_table.values import Slices
-    from sawlog.storage import Bytes
-
     Decoded = tuple[pa.Array, NDArray[np.bool_]]
     Encoded = tuple[NDArray[np.int64], Any]
 

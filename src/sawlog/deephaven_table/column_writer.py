@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
 
 from sawlog.arrow import fill_null, index_of, values_of
@@ -12,15 +13,14 @@ from sawlog.deephaven.types import FIXED, ColumnType
 from sawlog.deephaven_table import layout
 from sawlog.deephaven_table.codecs import encode_slots, encode_variable
 from sawlog.deephaven_table.symbol_table import SymbolTable
+from sawlog.deephaven_table.types import ColumnSpec
 from sawlog.deephaven_table.values import ElementPlace, Place, cast, encode_fixed, encode_strings, validity
 from sawlog.errors import SchemaError
 
 if TYPE_CHECKING:
-    import numpy as np
     from numpy.typing import NDArray
 
     from sawlog.deephaven_table.location import Generation
-    from sawlog.deephaven_table.types import ColumnSpec
 
 
 class ColumnWriter:
@@ -93,8 +93,6 @@ class ColumnWriter:
         self._append_numbers(layout.DATA, numbers)
 
     def _write_variable(self, array: pa.Array, place: Place) -> None:
-        import numpy as np
-
         if self.spec.type is ColumnType.STRING:
             lengths, data = encode_strings(array, self.spec.charset, place)
         else:
@@ -149,7 +147,6 @@ def check(spec: ColumnSpec, array: pa.Array, place: Place) -> None:
 
 def _masks(symbols: SymbolTable, array: pa.Array, place: Place) -> NDArray[np.uint64]:
     """Sets of strings as masks: bit k stands for symbol k."""
-    import numpy as np
     import pyarrow.compute as pc
 
     null = np.uint64(FIXED[ColumnType.STRING_SET].null)

@@ -8,25 +8,23 @@ import numpy as np
 import pyarrow as pa
 
 from sawlog.arrow import array_of
-from sawlog.damage import Damage
+from sawlog.damage import Damage, Findings
 from sawlog.deephaven.types import ARRAYS, FIXED, ColumnType
 from sawlog.deephaven_table import layout
-from sawlog.deephaven_table.checkpoint import row_width
+from sawlog.deephaven_table.checkpoint import Verdict, row_width
 from sawlog.deephaven_table.codecs import decode_arrays, decode_objects, decode_slots
 from sawlog.deephaven_table.layout import Kind
 from sawlog.deephaven_table.symbols import SymbolTable, load_symbols, symbol_sets
 from sawlog.deephaven_table.values import MAX_VALUE, check_ends, gather, plain_array, text_array, words
 from sawlog.errors import SchemaError
+from sawlog.scan import Scan
+from sawlog.storage import Bytes, Source
 from sawlog.storage.sources import WINDOW_BYTES
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from sawlog.damage import Findings
-    from sawlog.deephaven_table.checkpoint import Verdict
     from sawlog.deephaven_table.options import ReadOptions
-    from sawlog.scan import Scan
-    from sawlog.storage import Bytes, Source
 
 BATCH_BYTES = 16 << 20
 """Bytes of variable width per batch and column, unless a single value has more."""

@@ -15,13 +15,14 @@ from sawlog.arrow import array_of, scalar_of
 from sawlog.damage import DAMAGE_SCHEMA, Damage, DamageWarning, FileReport, Findings
 from sawlog.deephaven.types import ColumnType
 from sawlog.deephaven_table import layout
+from sawlog.deephaven_table.checkpoint import Verdict
 from sawlog.deephaven_table.checks import FileCheck
 from sawlog.deephaven_table.columns import SAMPLED_ONE_BY_ONE, ColumnReader
 from sawlog.deephaven_table.fields import parts
 from sawlog.deephaven_table.fragments import BATCH_ROWS, RowRange
-from sawlog.deephaven_table.groups.grouping import GroupComparison, comparable
+from sawlog.deephaven_table.groups.grouping import GroupComparison, Grouping, comparable
 from sawlog.deephaven_table.layout import Kind
-from sawlog.deephaven_table.location import Location
+from sawlog.deephaven_table.location import ColumnFiles, Location
 from sawlog.deephaven_table.specs import TableSpecs
 from sawlog.deephaven_table.tree import TreeWalk, find_locations
 from sawlog.deephaven_table.types import PARTITION_KEY, TYPE_KEY, ColumnSpec
@@ -34,18 +35,13 @@ from sawlog.deephaven_table.views import (
 )
 from sawlog.errors import DamageError, FormatError, OptionError, warn
 from sawlog.fields import FieldParser
-from sawlog.format import PROVENANCE, Contents, Fragment, Request, Scan, View
+from sawlog.format import PROVENANCE, Contents, Format, Fragment, Request, Scan, View
 from sawlog.pictures import Picture, Sums
-from sawlog.query import conditions, possible
+from sawlog.query import Condition, conditions, possible
 from sawlog.storage import File, Source, is_remote
 
 if TYPE_CHECKING:
-    from sawlog.deephaven_table.checkpoint import Verdict
-    from sawlog.deephaven_table.groups.grouping import Grouping
-    from sawlog.deephaven_table.location import ColumnFiles
     from sawlog.deephaven_table.options import ReadOptions
-    from sawlog.format import Format
-    from sawlog.query import Condition
 
 _INTERNAL = pa.field(layout.INTERNAL_PARTITION, pa.string(), metadata={PARTITION_KEY: b"internal"})
 

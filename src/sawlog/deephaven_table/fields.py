@@ -10,10 +10,10 @@ from sawlog.deephaven.types import BY_COLUMN, ColumnType
 from sawlog.deephaven_table import layout
 from sawlog.deephaven_table.location import HEAD_SIZE, parse_header
 from sawlog.fields import Part
+from sawlog.storage import Source
 
 if TYPE_CHECKING:
     from sawlog.deephaven_table.types import ColumnSpec
-    from sawlog.storage import Source
 
 
 _MOST = 64

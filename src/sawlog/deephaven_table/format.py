@@ -6,17 +6,16 @@ import posixpath
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, ClassVar
 
+import pyarrow as pa
+
 from sawlog.deephaven_table import layout
 from sawlog.errors import OptionError
 from sawlog.format import Contents, Format, Match, Scan, Writer
 from sawlog.lazy import imported
-from sawlog.storage import normalize
+from sawlog.storage import File, Storage, normalize
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from sawlog.deephaven_table.options import ReadOptions, WriteOptions
-    from sawlog.storage import File, Storage
 
 
 class DeephavenTable(Format):
@@ -93,8 +92,6 @@ class DeephavenTable(Format):
         Raises:
             OptionError: Where the path does not name a table, or where the partitions of a table that was merged lie.
         """
-        import pyarrow as pa
-
         from sawlog.deephaven_table.types import PARTITION_KEY
         from sawlog.partitions import PartitionedWriter, check_column
 

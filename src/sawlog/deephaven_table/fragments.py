@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -12,17 +11,14 @@ import pyarrow as pa
 from sawlog.arrow import constant_string, fixed_array, index_of
 from sawlog.damage import Damage, Findings
 from sawlog.deephaven_table import layout
+from sawlog.deephaven_table.checkpoint import Verdict
 from sawlog.deephaven_table.columns import ColumnReader
 from sawlog.deephaven_table.layout import Kind
-from sawlog.deephaven_table.location import plain_count, read_checkpoint
+from sawlog.deephaven_table.location import ColumnFiles, Headers, plain_count, read_checkpoint
 from sawlog.deephaven_table.types import PARTITION_KEY
 from sawlog.errors import SchemaError
 from sawlog.format import FILE_COLUMN, OFFSET_COLUMN, Fragment
-
-if TYPE_CHECKING:
-    from sawlog.deephaven_table.checkpoint import Verdict
-    from sawlog.deephaven_table.location import ColumnFiles, Headers
-    from sawlog.query import Condition
+from sawlog.query import Condition
 
 BATCH_ROWS = 256 << 10
 """Rows per batch: a column of them stays in the cache between the search for nulls and its use."""

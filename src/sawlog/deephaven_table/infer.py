@@ -12,11 +12,11 @@ from sawlog.deephaven.types import ARRAYS, FIXED, ColumnType
 from sawlog.deephaven_table import layout
 from sawlog.deephaven_table.types import GROUPING, ColumnSpec, class_spec, codec_spec
 from sawlog.errors import SchemaError
+from sawlog.storage import Storage
 
 if TYPE_CHECKING:
     from sawlog.deephaven.schema_xml import SchemaColumn
     from sawlog.deephaven_table.location import ColumnFiles, Headers, Location
-    from sawlog.storage import Storage
 
 _BY_WIDTH = {
     1: (ColumnType.BYTE, "byte or Boolean"),

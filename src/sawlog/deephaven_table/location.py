@@ -10,15 +10,12 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from sawlog.deephaven.types import FIXED, ColumnType
 from sawlog.deephaven_table import layout
 from sawlog.errors import FormatError
-from sawlog.storage import File
-
-if TYPE_CHECKING:
-    from sawlog.storage import File, Source, Storage
+from sawlog.storage import File, Source, Storage
 
 HEAD_SIZE = 16
 """Bytes from the start of a file that show its generation."""

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
+from typing import Literal, Self
 
 from sawlog.deephaven.text import charset_name
 from sawlog.deephaven_table import layout as files
 from sawlog.deephaven_table.location import Declared, Generation
 from sawlog.deephaven_table.types import MAX_DECIMAL, codec_arguments
 from sawlog.errors import OptionError
-
-if TYPE_CHECKING:
-    from typing import Self
 
 
 class Types(dict[str, str]):

@@ -25,10 +25,10 @@ from sawlog.deephaven_table.location import Headers, Location, plain_count, read
 from sawlog.deephaven_table.schema_file import declared
 from sawlog.deephaven_table.types import ColumnSpec, parse_type
 from sawlog.errors import FormatError, OptionError, SchemaError, warn
+from sawlog.storage import File, Storage
 
 if TYPE_CHECKING:
     from sawlog.deephaven_table.options import ReadOptions
-    from sawlog.storage import File, Storage
 
 
 class TableSpecs:

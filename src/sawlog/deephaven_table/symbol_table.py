@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from sawlog.arrow import fixed_array, values_of
 from sawlog.deephaven_table import layout
 from sawlog.deephaven_table.values import Place, cast, encode_strings, validity
 from sawlog.errors import SchemaError
 from sawlog.kernels.intern import Interner, Strings
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 MAX_KNOWN_SYMBOLS = 1 << 20
 """A symbol table remembers so many strings; what comes after that is entered again, which readers allow for."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -13,14 +13,12 @@ from sawlog.deephaven.types import FIXED, ColumnType
 from sawlog.deephaven_table import layout
 from sawlog.deephaven_table.kernels import reaches
 from sawlog.deephaven_table.values import MAX_VALUE, bitmap, check_ends, gather, text_array, words
+from sawlog.storage import Bytes, File, Storage
 
 if TYPE_CHECKING:
-    from typing import Any
-
     from numpy.typing import NDArray
 
     from sawlog.deephaven_table.location import ColumnFiles, Headers
-    from sawlog.storage import Bytes, File, Storage
 
 NULL = -1
 UNUSABLE = -2

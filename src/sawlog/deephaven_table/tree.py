@@ -8,16 +8,13 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from sawlog.deephaven_table import layout
 from sawlog.deephaven_table.location import Location
 from sawlog.errors import FormatError, warn
 from sawlog.names import HIDDEN
-from sawlog.storage import File, is_remote
-
-if TYPE_CHECKING:
-    from sawlog.storage import Storage
+from sawlog.storage import File, Storage, is_remote
 
 Layout = Literal["auto", "intraday", "historical", "splayed"]
 

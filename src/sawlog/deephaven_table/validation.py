@@ -6,31 +6,26 @@ import io
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import Any, Literal, cast
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from sawlog import api
 from sawlog.arrow import boolean_values, fill_null
 from sawlog.damage import Findings
 from sawlog.deephaven_table.dataset import DeephavenTableContents
 from sawlog.deephaven_table.fragments import RowRange
-from sawlog.deephaven_table.groups.grouping import GroupComparison, comparable
+from sawlog.deephaven_table.groups.grouping import GroupComparison, Grouping, comparable
+from sawlog.deephaven_table.location import Location
+from sawlog.deephaven_table.types import ColumnSpec
 from sawlog.deephaven_table.views import column_grouping
 from sawlog.errors import FormatError, OptionError
 from sawlog.guard import Undecodable, decode_by
 from sawlog.options import parse_options
 from sawlog.reading import cores, map_ordered, once
-from sawlog.storage import Storage
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from sawlog.deephaven_table.groups.grouping import Grouping
-    from sawlog.deephaven_table.location import Location
-    from sawlog.deephaven_table.types import ColumnSpec
-    from sawlog.storage import PathLike
+from sawlog.storage import PathLike, Storage
 
 
 @dataclass(frozen=True, slots=True)

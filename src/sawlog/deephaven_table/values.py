@@ -6,10 +6,11 @@ Fixed widths are Arrow arrays over the bytes of the file where their order and p
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from sawlog.arrow import boolean_values, fill_null, fixed_array, index_of, scalar_of, values_of
 from sawlog.deephaven.nulls import refuse_nulls
@@ -19,11 +20,7 @@ from sawlog.deephaven_table.kernels import holds
 from sawlog.deephaven_table.layout import EMPTY_STRING
 from sawlog.errors import SchemaError
 from sawlog.kernels.columns import gather_slices
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from sawlog.storage import Bytes
+from sawlog.storage import Bytes
 
 MAX_VALUE = (1 << 31) - 1
 """Bytes that the values of one Arrow array may have together."""

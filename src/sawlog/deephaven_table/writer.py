@@ -6,6 +6,8 @@ import os
 from dataclasses import replace as altered
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
+
 from sawlog.arrow import fill_null, index_of, scalar_of
 from sawlog.deephaven.schema_xml import parse_schema
 from sawlog.deephaven_table import layout
@@ -23,8 +25,6 @@ from sawlog.staging import published
 from sawlog.storage import Staged, StagedDirectory, Storage
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from sawlog.deephaven_table.options import WriteOptions
 
 

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from sawlog.arrow import index_of, values_of
 from sawlog.errors import SchemaError
 from sawlog.filodb_record.kernels.gather import Labels, Texts
 from sawlog.filodb_record.kernels.payloads import valid_ends
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 _INVALID = "the Arrow array is invalid: offsets outside its data"
 

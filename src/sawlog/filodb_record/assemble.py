@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from sawlog.arrow import Column, array_of, constant_string, fixed_array
 from sawlog.filodb_record.arrays import texts_of
@@ -20,9 +21,6 @@ from sawlog.filodb_record.layout import HistogramFormat, Kind
 from sawlog.filodb_record.options import ReadOptions
 from sawlog.filodb_record.schemas.record import RecordSchema
 from sawlog.kernels.columns import gathered
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 _GROWTH = 1.1
 """Room for entries is what the last batch took, and this much more."""

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import pyarrow as pa
 
@@ -23,8 +23,10 @@ from sawlog.filodb_record.columns import (
     series_fields,
 )
 from sawlog.filodb_record.fields import parts
+from sawlog.filodb_record.kernels.state import TORN_CONTAINER, TORN_HEADER
 from sawlog.filodb_record.options import ReadOptions
 from sawlog.filodb_record.pictures import Charts
+from sawlog.filodb_record.schemas import Schemas
 from sawlog.filodb_record.selection import Selection, joined, schema_records, select, split
 from sawlog.filodb_record.series import SeriesScan
 from sawlog.filodb_record.walk import ContainerRange
@@ -33,10 +35,6 @@ from sawlog.pictures import Picture
 from sawlog.reading import PIECE_BYTES
 from sawlog.storage import File, Source
 from sawlog.storage.index import packed, unpacked
-
-if TYPE_CHECKING:
-    from sawlog.filodb_record.schemas import Schemas
-
 
 _CUTS = "cuts"
 
@@ -88,7 +86,6 @@ class ContainerContents(Contents):
         """See `Contents.committed_end`. Positions are at the end of complete containers."""
         if self.scan.view == "partkeys":
             return super().committed_end(request, file, position)
-        from sawlog.filodb_record.kernels.state import TORN_CONTAINER, TORN_HEADER
 
         one = replace(self._range(request, file, position, file.size, self._step), resumed=position > 0)
         with closing(self.scan.storage.open(file.path)) as source:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from sawlog.arrow import array_of, values_of
 from sawlog.errors import SchemaError
@@ -22,9 +23,6 @@ from sawlog.filodb_record.schemas.record import Column, RecordSchema
 from sawlog.filodb_record.selection import Layout
 from sawlog.filodb_record.target import HASH_COLUMN, RECORD_COLUMN, SCHEMA_ID_COLUMN
 from sawlog.kernels.intern import new_seed
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 _NESTED_HEADS = (Column(SCHEMA_ID_COLUMN, "int"), Column(HASH_COLUMN, "int"))
 """What nested records with partition columns have besides them."""

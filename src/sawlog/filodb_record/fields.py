@@ -13,11 +13,11 @@ from sawlog.filodb_record import layout
 from sawlog.filodb_record.judge import header_length
 from sawlog.filodb_record.maps import iterate
 from sawlog.pictures import key_text
+from sawlog.storage import Source
 
 if TYPE_CHECKING:
     from sawlog.filodb_record.schemas import RecordSchema
     from sawlog.filodb_record.selection import Selection
-    from sawlog.storage import Source
 
 _MOST = 128 << 10
 """Bytes of a record that are looked at."""

@@ -6,15 +6,15 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar
 
+import pyarrow as pa
+
 from sawlog.filodb_record.judge import header_length
 from sawlog.format import Contents, Format, Match, Scan, Writer
 from sawlog.lazy import imported
+from sawlog.storage import File, Storage
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from sawlog.filodb_record.options import ReadOptions, WriteOptions
-    from sawlog.storage import File, Storage
 
 _SUFFIXES = (".container", ".filodb")
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, NoReturn
+from typing import NoReturn
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from sawlog.arrow import values_of
 from sawlog.errors import SchemaError
@@ -16,9 +17,6 @@ from sawlog.filodb_record.encode import Encoder, refuse_nulls
 from sawlog.filodb_record.kernels import containers as c
 from sawlog.filodb_record.options import WriteOptions
 from sawlog.filodb_record.target import RECORD_COLUMN, SCHEMA_COLUMN, TIME_COLUMN, Target
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 BATCH_ROWS = 32 << 10
 """Rows that are encoded at a time: many, so that series repeat, and few enough for their payloads to stay in cache."""

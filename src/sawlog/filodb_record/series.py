@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -19,9 +19,7 @@ from sawlog.filodb_record.kernels import series as t
 from sawlog.filodb_record.kernels.records import Out
 from sawlog.filodb_record.walk import ContainerRange, RecordsWalk
 from sawlog.format import Fragment
-
-if TYPE_CHECKING:
-    from sawlog.storage import Source
+from sawlog.storage import Source
 
 FIRST_SERIES = 2 << 10
 """Series for which a table has room to begin with, a power of two."""

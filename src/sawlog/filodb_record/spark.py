@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
-from pyspark.sql import functions
+from pyspark.sql import Column, DataFrame, functions
 from pyspark.sql import types as spark
 
 from sawlog.damage import check_on_damage
@@ -23,9 +23,6 @@ from sawlog.filodb_record.values import ValueDecoder, ValueEncoder, partition_ha
 from sawlog.options import current, parse_options
 from sawlog.spark.cast import cast_array
 from sawlog.spark.schema import arrow_schema, nullable, spark_schema
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
 
 ColumnOrName = Any
 

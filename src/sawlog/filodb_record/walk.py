@@ -6,7 +6,7 @@ from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -26,17 +26,12 @@ from sawlog.filodb_record.kernels.columns import BLOCK
 from sawlog.filodb_record.kernels.maps import PRESENT, UNSURE
 from sawlog.filodb_record.kernels.records import Out
 from sawlog.filodb_record.layout import DETAIL, Kind
-from sawlog.filodb_record.selection import Selection
+from sawlog.filodb_record.options import ReadOptions
+from sawlog.filodb_record.schemas.record import RecordSchema
+from sawlog.filodb_record.selection import Layout, Selection
 from sawlog.format import OFFSET_COLUMN, FileRange
-from sawlog.query import conditions
-from sawlog.storage import sources
-
-if TYPE_CHECKING:
-    from sawlog.filodb_record.options import ReadOptions
-    from sawlog.filodb_record.schemas.record import RecordSchema
-    from sawlog.filodb_record.selection import Layout
-    from sawlog.query import Condition
-    from sawlog.storage import Source
+from sawlog.query import Condition, conditions
+from sawlog.storage import Source, sources
 
 WINDOW_BYTES = 4 * sources.WINDOW_BYTES
 """Bytes of the file that the kernel sees at a time. The rows of a window make a batch, and few batches cost least."""

@@ -5,9 +5,11 @@ As in `sawlog.kernels.memory`, callers check before each access.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
 
 from sawlog.arrow import Column
 from sawlog.chain.layout import Number, Slice, loader, storer
@@ -15,10 +17,6 @@ from sawlog.kernels.jit import always_inlined, kernel
 from sawlog.kernels.memory import store_u32
 from sawlog.kernels.signature import Bytes, Int64s, OutBytes
 from sawlog.kernels.vector import copy_short
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-    from numpy.typing import NDArray
 
 _ZERO = np.uint64(0)
 _FOUR = np.uint64(4)

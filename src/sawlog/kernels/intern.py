@@ -7,16 +7,14 @@ twice as many as numbers at least. Hashes are made with a secret seed: the autho
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sawlog.kernels.jit import CHECKED, always_inlined, inlined, intrinsic, ir, kernel, types, walker
 from sawlog.kernels.memory import copy_bytes, load_u32, load_u64, prefetch, same_bytes
 from sawlog.kernels.signature import WRITABLE, Bytes, Int64, Int64s, OutInt32s, OutInt64s, OutUInt64s, UInt64, UInt64s
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 CHUNK = 64 << 10
 """Strings that are looked up at a time: there is room for as many new ones."""

@@ -12,10 +12,11 @@ import bz2
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from sawlog.guard import Undecodable, decode_by, optional
 from sawlog.kernels.jit import kernel
@@ -29,9 +30,6 @@ from sawlog.leveldb.records.layout import VARINT64_BYTES
 from sawlog.leveldb.table import layout
 from sawlog.leveldb.table.layout import Dialect
 from sawlog.varints import encode_varint, varints_and_ends
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 LZ4 = (Compression.LZ4, Compression.LZ4HC)
 WITH_DICTIONARY = (*LZ4, Compression.ZLIB, Compression.ZSTD)

@@ -6,18 +6,16 @@ import heapq
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from sawlog.arrow import array_of, constant_string
 from sawlog.kernels.columns import gathered
 from sawlog.leveldb.records.layout import NAMES
 from sawlog.leveldb.table.layout import OPERATIONS
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 _SAME_ROWS = 64 << 10
 KEY, VALUE, SEQUENCE, OPERATION, STAMP = "key", "value", "sequence", "operation", "timestamp"

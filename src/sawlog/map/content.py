@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from sawlog.arrow import fill_null, fixed_array, values_of
 from sawlog.map.kernels import find_bounds, hash_slices, hash_words, move_new
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 _SKETCH = 1024
 """Hashes that an estimate of distinct values keeps: it is off by 3 % or so."""

@@ -8,12 +8,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
 from sawlog.errors import SawlogError
+from sawlog.fields import FieldParser, Part
 from sawlog.map.model import Excerpt
+from sawlog.storage import File, Source
 
 if TYPE_CHECKING:
     import sawlog
-    from sawlog.fields import FieldParser, Part
-    from sawlog.storage import File, Source
 
 Result = TypeVar("Result")
 

@@ -5,17 +5,14 @@ from __future__ import annotations
 import heapq
 import posixpath
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
+from sawlog.map.content import Column
+from sawlog.map.order import Order
 from sawlog.pictures import Box, Picture, Rates, Sums, counted
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from sawlog.map.content import Column
-    from sawlog.map.order import Order
 
 SHOWN = 12
 """Of the largest rows, and of the longest gaps."""

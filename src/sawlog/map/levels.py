@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sawlog.damage import Account
 from sawlog.map.kernels import BIN, ORDER, USES, bin_rows
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 MOST_BINS = 2048
 """Of one file."""

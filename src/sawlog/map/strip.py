@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from sawlog.map.kernels import USES
+from sawlog.map.model import FileMap
 from sawlog.map.survey import inspected
 
 if TYPE_CHECKING:
     import sawlog
-    from sawlog.map.model import FileMap
 
 STRIP_BYTES = 32 << 20
 """More is not read just for a strip."""

@@ -12,7 +12,7 @@ import pyarrow as pa
 from sawlog.arrow import array_of, one_batch, values_of
 from sawlog.damage import UNSUPPORTED, Damage, FileReport, Findings, Tail, TailStatus
 from sawlog.errors import SawlogError
-from sawlog.format import Contents
+from sawlog.format import Contents, Counting, Fragment
 from sawlog.guard import wrap_errors
 from sawlog.map.content import Column, Keys, is_key
 from sawlog.map.excerpts import ALL_EXCERPTS, ALL_LED, RANGES_SHOWN, ROW_BYTES, excerpts
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     import sawlog
-    from sawlog.format import Counting, Fragment
 
 _SMALLEST_PIECE = 64 << 10
 _PIECES = 512

@@ -7,10 +7,10 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from sawlog.guard import optional
+from sawlog.pipeline.settings import Metrics
 
 if TYPE_CHECKING:
     from sawlog.pipeline.progress import BatchReport
-    from sawlog.pipeline.settings import Metrics
 
 _LABELS = ("pipeline", "sink")
 _SECONDS = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)

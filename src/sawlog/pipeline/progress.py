@@ -4,17 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from pyspark.sql.streaming.listener import StreamingQueryListener
+from pyspark.sql.streaming.listener import SourceProgress, StreamingQueryListener, StreamingQueryProgress
 
 from sawlog.errors import SawlogError
 from sawlog.guard import decode_json
 from sawlog.stream.offset import Offset
-
-if TYPE_CHECKING:
-    from pyspark.sql.streaming.listener import SourceProgress, StreamingQueryProgress
-
 
 _LAG = "behind"
 BYTES = "bytes"

@@ -14,6 +14,10 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from pyspark.sql import DataFrame, Observation
+from pyspark.sql import functions as sql
+from pyspark.sql.streaming.listener import StreamingQueryProgress
+
 from sawlog.errors import SawlogError, StorageError
 from sawlog.pipeline.errors import PipelineError
 from sawlog.pipeline.progress import BatchReport, Listener, bytes_read, bytes_waiting
@@ -21,8 +25,6 @@ from sawlog.pipeline.settings import AVAILABLE_NOW, SAWLOG, Quarantine, Target
 from sawlog.spark.errors import explain, is_damage, is_transient, spark_errors
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-    from pyspark.sql.streaming.listener import StreamingQueryProgress
     from pyspark.sql.streaming.query import StreamingQuery
 
     from sawlog.pipeline.plan import Plan
@@ -159,9 +161,6 @@ class Run:
 
     def _write(self, sink: Target, frame: DataFrame) -> int:
         """Write a batch; how many rows it had."""
-        from pyspark.sql import Observation
-        from pyspark.sql import functions as sql
-
         observation = Observation()
         writer = _format(frame.observe(observation, sql.count(sql.lit(1)).alias("rows")).write, sink).mode(sink.mode)
         if sink.partition_by:

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 from sawlog.errors import OptionError, SawlogError
 from sawlog.pipeline.errors import PipelineError
+from sawlog.pipeline.settings import Pipeline
 from sawlog.spark.sessions import for_command
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from sawlog.pipeline.settings import Pipeline
 
 _STREAMS_SINCE = (4, 2)
 

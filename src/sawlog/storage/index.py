@@ -15,18 +15,16 @@ import threading
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar
+from typing import Any, Protocol, Self, TypeVar
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from sawlog.arrow import array_of, boolean_values, constant, fill_null, fixed_array, one_array, values_of
 from sawlog.errors import FormatError
 from sawlog.guard import Undecodable, decode_by
 from sawlog.names import is_remote
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 INDEX_NAME = "_sawlog_index"
 """Of the index of a directory, in the directory."""

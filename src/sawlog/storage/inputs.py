@@ -11,13 +11,10 @@ import sys
 import tempfile
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import IO, TYPE_CHECKING, Any, TypeAlias
+from typing import IO, Any, TypeAlias
 
 from sawlog.errors import FormatError, SawlogError
-from sawlog.storage.sources import LocalSource, MemorySource
-
-if TYPE_CHECKING:
-    from sawlog.storage.sources import Source
+from sawlog.storage.sources import LocalSource, MemorySource, Source
 
 _STDIN = "-"
 """What standard input is called."""

@@ -8,17 +8,14 @@ import mmap
 import os
 import weakref
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from sawlog.errors import ChangedError, DiskError, StorageError
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from sawlog.storage.remote import Remote
+from sawlog.storage.remote import Remote
 
 Bytes: TypeAlias = "NDArray[np.uint8]"
 

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from sawlog.damage import Findings
 from sawlog.errors import FormatError, SawlogError
-from sawlog.format import Range
+from sawlog.format import Contents, Fragment, Range, Request, Scan
 from sawlog.guard import wrap_errors
 from sawlog.names import natural_order
 from sawlog.scan import OFFSET_COLUMN
@@ -22,7 +22,6 @@ from sawlog.stream.offset import WAITING, Ended, Offset, Place, check_proof, key
 from sawlog.stream.records import Records
 
 if TYPE_CHECKING:
-    from sawlog.format import Contents, Fragment, Request, Scan
     from sawlog.stream.limits import StreamOptions
 
 

@@ -3,8 +3,7 @@
 See "The laws of formats" in the documentation.
 """
 
-from sawlog.testing.checking import check
-from sawlog.testing.laws import Complaint, Exemption, Laws
+from sawlog.testing.laws import Complaint, Exemption, Laws, check
 from sawlog.testing.outcome import Outcome
 from sawlog.testing.sample import Mutation, Sample, Span, Subject, placed
 

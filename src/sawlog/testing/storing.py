@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+
 from sawlog import api
 from sawlog.damage import OnDamage, Report
 from sawlog.errors import InternalError, SawlogError, StorageError
@@ -50,8 +52,6 @@ def _watched(url: str, given: dict[str, Any]) -> Answer:
 
 
 def _table(batch: Any) -> Any:
-    import pyarrow as pa
-
     return pa.Table.from_batches([batch])
 
 

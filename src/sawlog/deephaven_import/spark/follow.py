@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 from sawlog.deephaven_import.publication import Import
 from sawlog.deephaven_import.spark.load import LOCATION_BYTES, Choices, ImportJob
+from sawlog.deephaven_import.unstorable import OnUnstorable
 from sawlog.errors import SawlogError
+from sawlog.storage import PathLike
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from sawlog.deephaven_import.unstorable import OnUnstorable
-    from sawlog.storage import PathLike
 
 SECONDS = 0.5
 FOLLOWED_BYTES = 64 << 20

@@ -14,11 +14,11 @@ from sawlog.deephaven_import.spark.merge import Merge, merge
 from sawlog.deephaven_import.tree import IntradayTable, directories, existing_root
 from sawlog.deephaven_table.layout import INTRADAY
 from sawlog.errors import OptionError, SawlogError
+from sawlog.storage import PathLike
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from sawlog.storage import PathLike
 
 _DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
 

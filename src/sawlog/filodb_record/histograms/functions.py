@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
+import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from sawlog.arrow import array_of, boolean_values, fill_null, one_array, scalar_of, values_of
 from sawlog.errors import SchemaError
 from sawlog.filodb_record.histograms.histogram import Buckets, Histogram, format_code, format_of
 from sawlog.filodb_record.histograms.merge import add, merge
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
 
 Bound: TypeAlias = "float | pa.Array | None"
 
@@ -40,8 +38,6 @@ def histogram_quantile(histograms: pa.Array, q: float, minimum: Bound = None, ma
     Returns:
         Doubles: NaN without values, null where the histogram is null.
     """
-    import numpy as np
-
     from sawlog.filodb_record.kernels.histograms import histogram_quantiles
 
     rows = _rows(histograms)
@@ -69,8 +65,6 @@ def histogram_fraction(
     Raises:
         SchemaError: When a bound is negative.
     """
-    import numpy as np
-
     from sawlog.filodb_record.kernels.histograms import histogram_fractions
 
     if lower < 0 or upper < 0:
@@ -104,7 +98,6 @@ def histogram_merge(histograms: pa.Array) -> pa.StructScalar:
 
 def _rows(histograms: pa.Array) -> Any:
     """A column as what kernels take."""
-    import numpy as np
     import pyarrow.compute as pc
 
     from sawlog.filodb_record.arrays import list_parts
@@ -143,8 +136,6 @@ def _fields(histograms: pa.Array) -> tuple[pa.Array, pa.Array, pa.Array]:
 
 
 def _bound(given: Bound, unknown: float) -> NDArray[np.float64]:
-    import numpy as np
-
     if given is None:
         return np.array([unknown])
     if isinstance(given, pa.Array | pa.ChunkedArray):

@@ -9,6 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+import numpy as np
+
 from sawlog.errors import FormatError, SchemaError
 from sawlog.filodb_record import layout
 from sawlog.filodb_record.hashing import java_double
@@ -68,7 +70,6 @@ class Buckets:
     def geometric(cls, first: float, multiplier: float, count: int, *, minus_one: bool = False) -> Buckets:
         """Tops `first * multiplier**i`, each less one if `minus_one`."""
         _check_count(count, layout.MAX_BUCKETS)
-        import numpy as np
 
         from sawlog.filodb_record.kernels.histograms import geometric_tops
 
@@ -94,7 +95,6 @@ class Buckets:
             raise SchemaError(f"histogram: scale {scale}; expected -{layout.MAX_SCALE} to {layout.MAX_SCALE}")
         if not 0 <= positive <= layout.MAX_EXPONENTIAL:
             raise SchemaError(f"histogram: {positive} positive buckets; expected 0 to {layout.MAX_EXPONENTIAL}")
-        import numpy as np
 
         from sawlog.filodb_record.kernels.histograms import exponential_tops
 
@@ -202,8 +202,6 @@ class Histogram:
         Linear inside a bucket; logarithmic for exponential buckets. `minimum` and `maximum`, where known, narrow the
         bucket they lie in.
         """
-        import numpy as np
-
         from sawlog.filodb_record.kernels.histograms import histogram_quantiles
 
         out = np.zeros(1)
@@ -219,8 +217,6 @@ class Histogram:
         Raises:
             SchemaError: When a bound is negative.
         """
-        import numpy as np
-
         from sawlog.filodb_record.kernels.histograms import histogram_fractions
 
         if lower < 0 or upper < 0:
@@ -231,8 +227,6 @@ class Histogram:
         return float(out[0])
 
     def _row(self) -> Any:
-        import numpy as np
-
         from sawlog.filodb_record.kernels.histograms import Histograms
 
         ends = np.array([0, len(self.values)], np.int32)
@@ -248,8 +242,6 @@ class Histogram:
 
 
 def _bounds(minimum: float | None, maximum: float | None) -> tuple[Any, Any]:
-    import numpy as np
-
     least = -math.inf if minimum is None else minimum
     return np.array([float(least)]), np.array([math.inf if maximum is None else float(maximum)])
 

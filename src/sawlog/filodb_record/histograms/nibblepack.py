@@ -7,21 +7,18 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from sawlog.errors import FormatError, SchemaError
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
 
 _MASK = (1 << 64) - 1
 
 
 def pack(values: Sequence[int]) -> bytes:
     """Numbers of 64 bits, in groups of eight; the last group is filled up with zeros."""
-    import numpy as np
-
     return _pack(np.array([value & _MASK for value in values], np.uint64))
 
 
@@ -42,8 +39,6 @@ def pack_delta(values: Sequence[int]) -> bytes:
     Raises:
         SchemaError: When the numbers decrease or are negative.
     """
-    import numpy as np
-
     steps = [after - before for before, after in itertools.pairwise((0, *values))]
     if any(step < 0 for step in steps):
         raise SchemaError(f"delta packing: {list(values)}: the values must not decrease, nor be negative")
@@ -65,8 +60,6 @@ def pack_doubles(values: Sequence[float]) -> bytes:
     Raises:
         SchemaError: For no values.
     """
-    import numpy as np
-
     from sawlog.filodb_record.kernels.nibblepack import GROUP, MAX_GROUP_BYTES, pack_xor_stream
 
     if not values:
@@ -86,8 +79,6 @@ def unpack_doubles(data: bytes | memoryview, count: int) -> list[float]:
 
 
 def _pack(values: NDArray[np.uint64]) -> bytes:
-    import numpy as np
-
     from sawlog.filodb_record.kernels.nibblepack import GROUP, MAX_GROUP_BYTES, pack_stream
 
     out = np.zeros((len(values) // GROUP + 1) * MAX_GROUP_BYTES, np.uint8)
@@ -96,8 +87,6 @@ def _pack(values: NDArray[np.uint64]) -> bytes:
 
 def _unpack(kernel: str, data: bytes | memoryview, count: int) -> NDArray[Any]:
     """What a kernel of that name unpacks."""
-    import numpy as np
-
     from sawlog.filodb_record.kernels import nibblepack
 
     values = np.zeros(count, np.uint64)

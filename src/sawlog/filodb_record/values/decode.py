@@ -6,13 +6,17 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
+import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from sawlog.arrow import array_of, batch_of_rows, boolean_values, fill_null, one_batch, values_of
+from sawlog.chain.walk import Event
 from sawlog.damage import Damage, Findings, OnDamage
 from sawlog.errors import SchemaError
+from sawlog.filodb_record.arrays import binary_parts
 from sawlog.filodb_record.columns import ViewField, extra_fields, row_fields
 from sawlog.filodb_record.layout import Kind
 from sawlog.filodb_record.options import ReadOptions
@@ -21,12 +25,6 @@ from sawlog.filodb_record.walk import ContainerRange, RowsWalk
 from sawlog.format import OFFSET_COLUMN, PROVENANCE, Projection, Scan
 from sawlog.storage import File
 from sawlog.storage.sources import MemorySource
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    from sawlog.chain.walk import Event
 
 MAX_VALUE_BYTES = 64 << 20
 """Bytes of rows that one value may make, where they cannot be spread over several results."""
@@ -125,8 +123,6 @@ class ValueDecoder:
 
         A value of many rows is in several portions; every value that is not null is in one at least.
         """
-        import numpy as np
-
         seen = boolean_values(values.is_null())
         for batch, owners, damaged in self._passes(values):
             numbers = np.union1d(owners, np.array(sorted(damaged), np.int64)).astype(np.int64)
@@ -144,8 +140,6 @@ class ValueDecoder:
 
     def _bounded(self, values: pa.Array) -> tuple[pa.Array, dict[int, ValueDamage]]:
         """The rows of each value, no more than `MAX_VALUE_BYTES` of each, and what is to be reported about them."""
-        import numpy as np
-
         made = np.zeros(len(values), np.float64)
         counts = np.zeros(len(values), np.int64)
         damaged: dict[int, ValueDamage] = {}
@@ -174,8 +168,6 @@ class ValueDecoder:
 
     def _passes(self, values: pa.Array) -> Iterator[tuple[pa.RecordBatch, NDArray[np.int64], dict[int, ValueDamage]]]:
         """Rows some at a time, the number of the value that each is of, and the damage found with them."""
-        import numpy as np
-
         starts, data = _bounds(fill_null(values.cast(pa.binary()), b""))
         findings = Findings("skip", drained=True)
         ends = starts[1:]
@@ -212,8 +204,6 @@ class ValueDecoder:
 
     def _lists(self, rows: pa.RecordBatch, counts: NDArray[np.int64], values: pa.Array | None) -> pa.Array:
         """Rows as lists of so many each; null where `values` are."""
-        import numpy as np
-
         ends = np.zeros(len(counts) + 1, np.int32)
         ends[1:] = np.cumsum(counts)
         structs = pa.StructArray.from_arrays(rows.columns, fields=list(self.schema))
@@ -225,8 +215,6 @@ class ValueDecoder:
         return pa.Array.from_buffers(self._list, len(counts), [validity, pa.py_buffer(ends)], children=[structs])
 
     def _results(self, rows: pa.Array, damaged: dict[int, ValueDamage]) -> pa.Array:
-        import numpy as np
-
         ok = np.ones(len(rows), np.bool_)
         ok[list(damaged)] = False
         damage = [damaged[number].rows() if number in damaged else [] for number in range(len(rows))]
@@ -262,10 +250,6 @@ def name_of(number: int) -> str:
 
 def _bounds(values: pa.Array) -> tuple[NDArray[np.int64], NDArray[np.uint8]]:
     """Where each value starts and the last one ends, and the bytes."""
-    import numpy as np
-
-    from sawlog.filodb_record.arrays import binary_parts
-
     data, ends = binary_parts(values)
     first = int(ends[0])
     data = data[first : int(ends[-1])]
@@ -274,8 +258,6 @@ def _bounds(values: pa.Array) -> tuple[NDArray[np.int64], NDArray[np.uint8]]:
 
 def _by_value(damages: list[Damage], starts: NDArray[np.int64]) -> dict[int, ValueDamage]:
     """Damaged ranges by the number of their value, with offsets in it."""
-    import numpy as np
-
     found: dict[int, ValueDamage] = {}
     for one in damages:
         number = int(np.searchsorted(starts[1:], one.offset, "right"))
@@ -287,8 +269,6 @@ def _by_value(damages: list[Damage], starts: NDArray[np.int64]) -> dict[int, Val
 
 def _beyond(rows: pa.RecordBatch) -> NDArray[np.bool_]:
     """Rows with a timestamp that microseconds cannot hold."""
-    import numpy as np
-
     bad = np.zeros(rows.num_rows, np.bool_)
     for column in rows.columns:
         if pa.types.is_timestamp(column.type) and column.type.unit == "ms":

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
+import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from sawlog.arrow import boolean_values, fill_null, values_of
 from sawlog.errors import SchemaError
@@ -13,10 +14,6 @@ from sawlog.filodb_record import layout
 from sawlog.filodb_record.options import WriteOptions
 from sawlog.filodb_record.target import Target
 from sawlog.filodb_record.writer import container_time
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
 
 
 @dataclass(frozen=True)
@@ -35,8 +32,6 @@ class ValueEncoder:
         Raises:
             SchemaError: For anything that cannot be represented.
         """
-        import numpy as np
-
         lists = pa.types.is_list(rows.type) or pa.types.is_large_list(rows.type)
         valid = boolean_values(rows.is_valid())
         if lists:
@@ -61,8 +56,6 @@ class ValueEncoder:
         self, batch: pa.RecordBatch, groups: NDArray[np.int64], count: int
     ) -> tuple[bytes, NDArray[np.int64]]:
         """The containers of all groups back to back, and how many bytes those of each have."""
-        import numpy as np
-
         from sawlog.filodb_record.layer import Layer
 
         parts: list[bytes] = []
@@ -77,8 +70,6 @@ class ValueEncoder:
 
 def _largest(batch: pa.RecordBatch, groups: NDArray[np.int64]) -> int:
     """Bytes of a container in which the rows of any one group find room."""
-    import numpy as np
-
     rows = int(np.bincount(groups).max(initial=0))
     fixed = 64 * (batch.num_columns + 2) * rows
     plain = (one.dictionary_decode() if pa.types.is_dictionary(one.type) else one for one in batch.columns)

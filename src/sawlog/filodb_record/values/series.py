@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import Any
 
+import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from sawlog.arrow import array_of, boolean_values
 from sawlog.filodb_record import hashing, layout
+from sawlog.filodb_record.arrays import binary_parts, map_parts, texts_of
 from sawlog.filodb_record.options import WriteOptions
 from sawlog.filodb_record.schemas import PartitionSchema, Schema
 from sawlog.filodb_record.selection import Layout
 from sawlog.filodb_record.target import Target
-
-if TYPE_CHECKING:
-    from typing import Any
-
-    import numpy as np
-    from numpy.typing import NDArray
 
 
 def partition_hashes(columns: dict[str, pa.Array], schema: Schema) -> pa.Array:
@@ -27,8 +24,6 @@ def partition_hashes(columns: dict[str, pa.Array], schema: Schema) -> pa.Array:
         columns: The partition columns of the schema, by name.
         schema: Any schema with these partition columns.
     """
-    import numpy as np
-
     from sawlog.filodb_record.layer import Layer
 
     options = WriteOptions(table=schema.name, records="partkeys", container_size=layout.MIN_CONTAINER_SIZE)
@@ -52,8 +47,6 @@ def shards(metric: pa.Array, labels: pa.Array, num_shards: int, spread: int, par
     Raises:
         OptionError: When `num_shards` is no power of two, or `spread` does not fit it.
     """
-    import numpy as np
-
     hashing.ingestion_shard(0, 0, num_shards, spread)
     batch, valid = _complete(pa.RecordBatch.from_arrays([metric, labels], ["metric", "labels"]))
     shard, part = _label_hashes(batch.column("metric"), batch.column("labels"), partition)
@@ -65,9 +58,6 @@ def shards(metric: pa.Array, labels: pa.Array, num_shards: int, spread: int, par
 def _label_hashes(
     metric: pa.Array, labels: pa.Array, partition: PartitionSchema
 ) -> tuple[NDArray[np.uint32], NDArray[np.uint32]]:
-    import numpy as np
-
-    from sawlog.filodb_record.arrays import binary_parts, map_parts, texts_of
     from sawlog.filodb_record.kernels.shards import Hashes, Partition, label_hashes
 
     options = partition.options
@@ -89,8 +79,6 @@ def _label_hashes(
 
 def _complete(batch: pa.RecordBatch) -> tuple[pa.RecordBatch, NDArray[np.bool_]]:
     """The rows without nulls, and which they are."""
-    import numpy as np
-
     valid = np.ones(batch.num_rows, np.bool_)
     for column in batch.columns:
         if column.null_count:
@@ -100,8 +88,6 @@ def _complete(batch: pa.RecordBatch) -> tuple[pa.RecordBatch, NDArray[np.bool_]]
 
 def _spread(found: Any, valid: NDArray[np.bool_]) -> pa.Array:
     """Values back to the rows they are of; the others are null."""
-    import numpy as np
-
     values = np.zeros(len(valid), np.int32)
     values[valid] = found
     bits = None if valid.all() else pa.py_buffer(np.packbits(valid, bitorder="little"))

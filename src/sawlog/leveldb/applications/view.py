@@ -7,12 +7,11 @@ import struct
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import pyarrow as pa
 
-if TYPE_CHECKING:
-    from sawlog.storage import Storage
+from sawlog.storage import Storage
 
 
 class UnknownBytesError(Exception):

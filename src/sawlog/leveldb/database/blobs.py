@@ -6,7 +6,7 @@ import posixpath
 from collections.abc import Iterator
 from contextlib import ExitStack
 from itertools import pairwise
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -43,10 +43,8 @@ from sawlog.leveldb.table.blocks import BlockRules, block_damage
 from sawlog.leveldb.table.layout import SIZED_VERSION, TRAILER_SIZE, Checksum
 from sawlog.leveldb.table.pebble import Columns, MalformedError, Slices
 from sawlog.leveldb.table.rows import BATCH_BYTES
+from sawlog.storage import Source, Storage
 from sawlog.varints import decode_varints, encode_varint
-
-if TYPE_CHECKING:
-    from sawlog.storage import Source, Storage
 
 
 def record_of(index: BlobIndex, key: bytes) -> int:

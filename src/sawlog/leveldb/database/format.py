@@ -6,23 +6,19 @@ import posixpath
 import shlex
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import pyarrow as pa
 
-from sawlog.damage import Skipped
+from sawlog.damage import FileReport, Skipped
 from sawlog.errors import FormatError, OptionError
-from sawlog.format import Contents, Format, Match, Scan
+from sawlog.format import Contents, Format, Match, Scan, Writer
 from sawlog.lazy import imported
 from sawlog.leveldb.applications import Views, application
 from sawlog.leveldb.database import layout
 from sawlog.leveldb.log.layout import ARCHIVE_NAME, CURRENT_NAME, MARKER_NAME
 from sawlog.recognition import get_format
-
-if TYPE_CHECKING:
-    from sawlog.damage import FileReport
-    from sawlog.format import Writer
-    from sawlog.storage import File, Storage
+from sawlog.storage import File, Storage
 
 
 class LevelDBDatabase(Format):

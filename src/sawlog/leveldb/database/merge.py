@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sawlog.arrow import array_of, batch_of, batch_of_rows, boolean_values, fixed_array, scalar_of, values_of
-from sawlog.damage import Damage
+from sawlog.damage import Damage, Findings
 from sawlog.errors import FormatError
 from sawlog.kernels.columns import gathered
 from sawlog.leveldb.columns import (
@@ -37,13 +37,12 @@ from sawlog.leveldb.columns import (
     newest_ranges,
 )
 from sawlog.leveldb.database import kernels as k
+from sawlog.leveldb.database.kernels import Covers
 from sawlog.leveldb.table.layout import Kind
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from sawlog.damage import Findings
-    from sawlog.leveldb.database.kernels import Covers
     from sawlog.leveldb.database.version import LiveTable
 
 _BEFORE = -1

@@ -8,10 +8,11 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from sawlog.arrow import array_of, constant_string, fixed_array, values_of
 from sawlog.damage import Damage, Findings
@@ -39,9 +40,6 @@ from sawlog.leveldb.log.layout import RECORD_COLUMN
 from sawlog.leveldb.log.walk import END_COLUMN, RECORDS_SCHEMA, LogRange
 from sawlog.leveldb.records.writes import report_record
 from sawlog.storage import File
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 CHUNK = 2048
 """Entities that the library parses at a time."""

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cached_property
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from sawlog.arrow import Column, fixed_array
 from sawlog.kernels.columns import gathered
 from sawlog.leveldb.datastore import kernels as k
 from sawlog.leveldb.datastore import keys
 from sawlog.leveldb.records.kernels import Strings
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 MAX_BYTES = 16 << 20
 """Entities that add up to more are left to the library: the room for their text is several times that."""

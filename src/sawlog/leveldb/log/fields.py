@@ -16,10 +16,10 @@ from sawlog.leveldb.log.layout import Dialect, Role
 from sawlog.leveldb.records.edit import EditError, edit_fields
 from sawlog.leveldb.records.layout import BATCH_HEADER, COUNT_OFFSET, OPERATIONS, Field, Operation
 from sawlog.pictures import key_text
+from sawlog.storage import Source
 
 if TYPE_CHECKING:
     from sawlog.leveldb.log.head import LogHead
-    from sawlog.storage import Source
 
 _MOST = 80
 """Parts of a batch that are named; the rest is one."""

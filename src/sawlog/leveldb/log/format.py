@@ -19,10 +19,10 @@ from sawlog.leveldb.datastore import layout as datastore_layout
 from sawlog.leveldb.log import layout
 from sawlog.leveldb.log.head import first_fragments
 from sawlog.leveldb.log.layout import RECOVERED_COLUMN, STALE_COLUMN
+from sawlog.storage import File, Storage
 
 if TYPE_CHECKING:
     from sawlog.leveldb.options import LogReadOptions, LogWriteOptions
-    from sawlog.storage import File, Storage
 
 _METADATA_NAMES = (datastore_layout.OVERALL_NAME, datastore_layout.METADATA_NAME)
 _DATA_NAMES = (layout.LOG_NAME, layout.SINK_NAME, layout.EXPORT_NAME)

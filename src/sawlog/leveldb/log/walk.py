@@ -6,10 +6,11 @@ from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, ClassVar, Literal, Self
+from typing import ClassVar, Literal, Self
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from sawlog.arrow import Column, array_of, binary_array, constant, constant_string, fixed_array
 from sawlog.chain.kernels import Window
@@ -32,10 +33,6 @@ from sawlog.leveldb.log.layout import (
 )
 from sawlog.leveldb.options import LogReadOptions
 from sawlog.storage import File, Source, Storage
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
 
 END_COLUMN = "_end"
 """Where the last fragment of a record ends; for the views that decode records, not for users."""

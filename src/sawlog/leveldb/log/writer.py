@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 from contextlib import closing
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from sawlog.arrow import values_of
 from sawlog.chain.records import RecordWriter, invalid_array
@@ -21,9 +22,6 @@ from sawlog.leveldb.log.layout import RECORD_COLUMN
 from sawlog.leveldb.log.walk import ROWS_SCHEMA, LogRange, Metadata, Walk, whole_log
 from sawlog.leveldb.options import LogReadOptions, LogWriteOptions
 from sawlog.storage import File, Source, Staged, StagedFile, Storage, is_remote, normalize
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 OUT_BYTES = 2 << 20
 """Bytes laid out before they are written; at least two blocks."""

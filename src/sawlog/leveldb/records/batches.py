@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from sawlog.arrow import Column, binary_array, boolean_values, index_of, values_of
 from sawlog.errors import OptionError, SchemaError
@@ -19,9 +20,6 @@ from sawlog.leveldb.options import LogWriteOptions
 from sawlog.leveldb.records import kernels, layout
 from sawlog.leveldb.records.writes import WRITES_SCHEMA, tag_table
 from sawlog.storage import Staged, Storage
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 PIECE_BYTES = 64 << 20
 """Keys and values that are laid out at a time."""

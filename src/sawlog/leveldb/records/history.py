@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from sawlog.arrow import array_of, boolean_values, constant_string, fixed_array, values_of
 from sawlog.chain.kernels import Window
@@ -22,15 +23,11 @@ from sawlog.leveldb.log import layout as log_layout
 from sawlog.leveldb.log.dataset import LogContents, marked
 from sawlog.leveldb.log.layout import Kind
 from sawlog.leveldb.log.walk import LogRange
+from sawlog.leveldb.options import RecoveryMode
 from sawlog.leveldb.records import layout
 from sawlog.leveldb.records.layout import BatchKind
 from sawlog.leveldb.records.writes import BATCH_ROWS, WRITES_SCHEMA, WriteRange
 from sawlog.storage import File
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from sawlog.leveldb.options import RecoveryMode
 
 _NEEDED = tuple(WRITES_SCHEMA.field(name) for name in ("sequence", "operation"))
 _STRICT = ("absolute_consistency", "tolerate_corrupted_tail_records")

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from sawlog.arrow import Column, constant_string, fixed_array, values_of
 from sawlog.damage import Damage, Findings
@@ -21,10 +21,6 @@ from sawlog.leveldb.records import kernels as k
 from sawlog.leveldb.records import layout
 from sawlog.leveldb.records.kernels import Table
 from sawlog.leveldb.records.layout import BATCH_DETAIL, BatchKind, Field
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
 
 BATCH_ROWS = 64 << 10
 EVENT_ROOM = 1024

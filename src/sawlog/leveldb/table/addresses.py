@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import islice
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
 from sawlog.leveldb.table import kernels as k
 from sawlog.leveldb.table import layout
-from sawlog.leveldb.table.blocks import Expanded, Flaw, joined
+from sawlog.leveldb.table.blocks import BlockRules, Expanded, Flaw, joined
 from sawlog.leveldb.table.layout import (
     BLOB_IN_FILE,
     BLOB_INDEX,
@@ -24,11 +24,8 @@ from sawlog.leveldb.table.layout import (
     Kind,
 )
 from sawlog.leveldb.table.pebble import Entries, MalformedError, encode_plain, split_rows
+from sawlog.storage import Source
 from sawlog.varints import decode_varints, encode_varint, varints_and_ends
-
-if TYPE_CHECKING:
-    from sawlog.leveldb.table.blocks import BlockRules
-    from sawlog.storage import Source
 
 
 class BlobIndex(NamedTuple):

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from sawlog.damage import Damage
 from sawlog.guard import Undecodable
@@ -18,12 +19,8 @@ from sawlog.leveldb.records.layout import VARINT64_BYTES
 from sawlog.leveldb.table import kernels as k
 from sawlog.leveldb.table import layout
 from sawlog.leveldb.table.layout import DETAIL, Checksum, Dialect, Kind
+from sawlog.storage import Source
 from sawlog.varints import encode_varint, varints_and_ends
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from sawlog.storage import Source
 
 _LENGTHS = 3 * VARINT64_BYTES
 """What begins an entry takes no more."""

@@ -6,11 +6,12 @@ from abc import abstractmethod
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import pyarrow as pa
 
 from sawlog.arrow import batch_of_rows
+from sawlog.damage import Findings
 from sawlog.fields import FieldParser
 from sawlog.format import CUT_BYTES, FILE_COLUMN, OFFSET_COLUMN, Contents, Request, View, apart
 from sawlog.guard import Undecodable, decode_by
@@ -26,9 +27,6 @@ from sawlog.pictures import MOST_LANES, Picture, Sums
 from sawlog.storage import File, Source
 from sawlog.storage.index import packed, unpacked
 from sawlog.varints import varints_and_ends
-
-if TYPE_CHECKING:
-    from sawlog.damage import Findings
 
 _BLOCKS_SCHEMA = pa.schema(
     [

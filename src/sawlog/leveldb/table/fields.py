@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import islice
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -15,12 +14,9 @@ from sawlog.leveldb.log.layout import Compression
 from sawlog.leveldb.table import layout
 from sawlog.leveldb.table.blocks import joined
 from sawlog.leveldb.table.kernels import end_of_entries, values_apart
-from sawlog.leveldb.table.meta import Role
+from sawlog.leveldb.table.meta import Role, TableMap
 from sawlog.pictures import key_text
-
-if TYPE_CHECKING:
-    from sawlog.leveldb.table.meta import TableMap
-    from sawlog.storage import Source
+from sawlog.storage import Source
 
 _KIND = 0xFF
 """In the number that ends a key: the type of the operation."""

@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING, ClassVar
 
 import pyarrow as pa
 
-from sawlog.format import Contents, Format, Match, Scan
+from sawlog.format import Contents, Format, Match, Scan, Writer
 from sawlog.lazy import imported
 from sawlog.leveldb.table import layout
+from sawlog.storage import File, Storage
 
 if TYPE_CHECKING:
-    from sawlog.format import Writer
     from sawlog.leveldb.options import TableReadOptions, TableWriteOptions
-    from sawlog.storage import File, Storage
 
 
 class LevelDBTable(Format):

@@ -23,6 +23,7 @@ from sawlog.leveldb.table.layout import Checksum, Dialect, IndexType, Kind
 from sawlog.leveldb.table.pebble import BlockLayer, Columns, MalformedError
 from sawlog.leveldb.table.pebble import pairs as columnar_pairs
 from sawlog.query import interval
+from sawlog.scan import Projection
 from sawlog.storage import File, Source
 from sawlog.varints import decode_varints
 
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from sawlog.leveldb.options import TableReadOptions
-    from sawlog.scan import Projection
 
 
 @dataclass(frozen=True)

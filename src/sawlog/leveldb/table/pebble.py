@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from sawlog.kernels.columns import gather_slices
 from sawlog.leveldb.records.layout import VARINT32_BYTES
 from sawlog.leveldb.table import kernels as k
 from sawlog.leveldb.table import layout
-from sawlog.leveldb.table.blocks import Expanded
+from sawlog.leveldb.table.blocks import BlockRules, Expanded
 from sawlog.leveldb.table.layout import Kind
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from sawlog.leveldb.table.blocks import BlockRules
-    from sawlog.storage import Source
+from sawlog.storage import Source
 
 
 class MalformedError(Exception):

@@ -7,10 +7,11 @@ from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass, field
 from functools import cache
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from sawlog.arrow import Column, batch_of, constant_string, fixed_array
 from sawlog.damage import UNSUPPORTED, Damage, Findings, Tail, TailStatus
@@ -32,14 +33,9 @@ from sawlog.leveldb.table import entries as e
 from sawlog.leveldb.table import layout
 from sawlog.leveldb.table.blocks import Expanded, block_damage, joined
 from sawlog.leveldb.table.layout import Kind
-from sawlog.leveldb.table.meta import BoundsReader, MapReader, Role, TableMap, block_bounds
+from sawlog.leveldb.table.meta import Bounds, BoundsReader, MapReader, Role, TableMap, block_bounds
 from sawlog.scan import Projection, Scan
 from sawlog.storage import File, Source
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from sawlog.leveldb.table.meta import Bounds
 
 
 def split_stamps(keys: pa.Array, path: str) -> tuple[pa.Array, pa.Array]:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from sawlog.arrow import array_of, index_of, values_of
 from sawlog.damage import DamageWarning, Findings
@@ -27,9 +28,6 @@ from sawlog.leveldb.table.rows import TableRange, table_map
 from sawlog.scan import Projection, Scan
 from sawlog.storage import File, Storage
 from sawlog.varints import encode_varint
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 _FORMAT_VERSION = 5
 """Of RocksDB's tables that are written: the last one that needs no checksum of the footer."""

@@ -5,10 +5,8 @@ from __future__ import annotations
 import html
 import json
 from importlib.resources import files
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from sawlog.map.model import Map
+from sawlog.map.model import Map
 
 _SCRIPTS = ("model.js", "charts.js", "pictures.js", "bytes.js", "page.js")
 """The page's code, in the order in which it is run."""
