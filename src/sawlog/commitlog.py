@@ -144,11 +144,6 @@ def committed(
     """The files that count.
 
     The log is looked at before and after the directory is listed: both have to show the same state.
-
-    Args:
-        storage: Where the directory is.
-        root: The directory.
-        listing: Lists its files, and those directories in it that have a log.
     """
     before: dict[str, Record] = {}
     while True:

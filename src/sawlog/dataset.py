@@ -316,11 +316,7 @@ def _at_once(dataset: Dataset, work: Callable[[Contents, Done], _Result], done: 
 
 
 class _WarningCollector:
-    """Warns of what was left out: of files at once, of what is in them once per file, however many fragments it has.
-
-    Args:
-        skipped: The files that are not read.
-    """
+    """Warns of what was left out: of files at once, of what is in them once per file, however many fragments it has."""
 
     def __init__(self, skipped: Iterable[Skipped]) -> None:
         for remark in remarks(skipped):

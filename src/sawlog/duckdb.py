@@ -91,11 +91,7 @@ def sql(
 
 
 class ArrowDataset(pyarrow.dataset.Dataset):  # type: ignore[misc]
-    """A dataset of sawlog that is one of pyarrow, as far as reading goes.
-
-    Args:
-        dataset: What is read.
-    """
+    """A dataset of sawlog that is one of pyarrow, as far as reading goes."""
 
     def __init__(self, dataset: Dataset) -> None:
         if isinstance(dataset.scan.columns, dict):

@@ -455,10 +455,6 @@ class Contents(ABC):
         """Fragments, and contents to be planned by the task that reads them, which together are these, in order.
 
         There are none where planning needs no more than headers, or the bytes are near: then the caller can plan all.
-
-        Args:
-            request: What is wanted.
-            task_bytes: As for `plan`.
         """
         if any(self._unknown(file, task_bytes) for file in self.files):
             for file in self.files:
@@ -466,12 +462,7 @@ class Contents(ABC):
                 yield from [part] if self._unknown(file, task_bytes) else part.plan(request, task_bytes)
 
     def unknown(self, request: Request, task_bytes: int) -> Iterable[Contents]:
-        """Remote parts that need a look, `survey`, each in a task of its own, before all of these can be planned.
-
-        Args:
-            request: What is wanted.
-            task_bytes: As for `plan`.
-        """
+        """Remote parts that need a look, `survey`, each in a task of its own, before all of these can be planned."""
         del request
         return [self.of_files([file]) for file in self.files if self._unknown(file, task_bytes)]
 
@@ -822,13 +813,7 @@ class Format(ABC):
         return [Skipped(file.path, reason, file.size) for file, reason in found]
 
     def rescued(self, reports: Sequence[FileReport], files: Sequence[File], scan: Scan) -> str:
-        """What more can be read of damaged files, as a phrase for people; empty if nothing.
-
-        Args:
-            reports: What `verify` found in the files.
-            files: Files with damage.
-            scan: How they were read.
-        """
+        """What more can be read of damaged files, as a phrase for people; empty if nothing."""
         given = {name: getattr(scan.options, name) for name in self.rescue}
         if given == self.rescue or scan.view not in ("rows", "writes") or not scan.options.verify_checksums:
             return ""

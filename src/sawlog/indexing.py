@@ -140,15 +140,7 @@ def index(
 
 
 def look_into(format: Format, storage: Storage, options: Any, part: Part, *, statistics: bool) -> Index:
-    """What planning asks of files, and what they hold; those that have changed since they were listed are left out.
-
-    Args:
-        format: Of the files.
-        storage: Where they are.
-        options: The format's read options.
-        part: The files.
-        statistics: Whether files are read whole.
-    """
+    """What planning asks of files, and what they hold; those that have changed since they were listed are left out."""
     notebook = Notebook()
     scan = Scan(on_damage="skip", options=options, storage=replace(storage, index=notebook))
     gone: set[File] = set()
@@ -267,13 +259,7 @@ def index_path(given: PathLike | bool, paths: Sequence[str]) -> str:
 
 
 def load_index(storage: Storage, place: str, *, missing: bool = False) -> Index | None:
-    """An index; `None`, with a warning that says why, where it cannot be used.
-
-    Args:
-        storage: How it is reached.
-        place: Where it is.
-        missing: Whether it may be missing without a warning.
-    """
+    """An index; `None`, with a warning that says why, where it cannot be used."""
     try:
         return Index.from_bytes(storage.fresh().read(place))
     except (FileNotFoundError, NotADirectoryError) as error:

@@ -31,13 +31,7 @@ def check_column(schema: pa.Schema, name: str, kind: pa.DataType) -> None:
 
 
 class PartitionedWriter(Writer):
-    """Spreads rows over writers, one for each value of a column of strings. All of them publish, or none.
-
-    Args:
-        column: The column.
-        storage: Where the partitions are.
-        begin: Begins the partition of a value.
-    """
+    """Spreads rows over writers, one for each value of a column of strings. All of them publish, or none."""
 
     def __init__(self, column: str, storage: Storage, begin: Callable[[str], Writer]) -> None:
         self.storage = storage

@@ -138,13 +138,7 @@ class Sums:
         self.places.setdefault((lane, series), (path, offset))
 
     def picture(self, title: str, note: str = "", order: Iterable[str] = ()) -> Picture:
-        """The chart.
-
-        Args:
-            title: What it shows.
-            note: What else is to be known.
-            order: The series that come first.
-        """
+        """The chart."""
         lanes = {}
         for lane, sums in self.found.items():
             total = sum(sums.values())

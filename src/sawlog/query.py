@@ -385,9 +385,6 @@ class _Parts:
 
     It pickles an expression as a schema whose metadata are its parts in reading order. For positions of columns there
     is no such form: what they mean is known to a whole row only.
-
-    Attributes:
-        columns: The columns that were found.
     """
 
     def __init__(self, pickled: pa.Buffer) -> None:

@@ -139,12 +139,6 @@ def left_out(format: Format, read: Sequence[File], unselected: Sequence[File], v
     """Why files of a path are not read, judged by their names.
 
     Files of another format are missed: a user who opens a path that holds both may take one for all there is.
-
-    Args:
-        format: The format that reads the path.
-        read: The files that it reads.
-        unselected: The others.
-        view: The view that is read.
     """
     explained = {one.path: one for one in format.left_out(unselected, view)}
     if len(explained) == len(unselected):
@@ -186,12 +180,7 @@ def parts(files: Sequence[File], storage: Storage) -> list[Part]:
 
 
 def named_parts(files: Sequence[File], without: Collection[str] = ()) -> list[Part]:
-    """The parts of a path as far as names say, each file in one at most.
-
-    Args:
-        files: The files of the path.
-        without: Names of formats that are not asked.
-    """
+    """The parts of a path as far as names say, each file in one at most."""
     found: list[Part] = []
     left = list(files)
     asked = [one for name, one in formats().items() if name not in without]

@@ -24,12 +24,6 @@ from sawlog.storage import File, PathLike, Source, Storage, normalize
 def repair_files(format: Format, places: Sequence[tuple[File, str]], scan: Scan, target: str) -> list[FileReport]:
     """Write the intact part of files to new ones, and publish these if they prove to hold it.
 
-    Args:
-        format: The format of the files.
-        places: The files, and where the new ones go.
-        scan: What `skip` reads of the files.
-        target: What was named as the destination.
-
     Returns:
         What `verify` finds in the files.
 

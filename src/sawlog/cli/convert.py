@@ -64,15 +64,7 @@ class Conversion:
 
 @dataclass(frozen=True, slots=True)
 class Incoming:
-    """A source, opened.
-
-    Attributes:
-        format: Name of its format.
-        schema: Schema of its rows.
-        size: Input bytes.
-        rows: Reads the rows, once.
-        skipped: What is not read.
-    """
+    """A source, opened."""
 
     format: str
     schema: pa.Schema

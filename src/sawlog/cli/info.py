@@ -36,20 +36,7 @@ _STYLES = {
 
 @dataclass(slots=True)
 class Info:
-    """What is known about a path.
-
-    Attributes:
-        paths: As they were given.
-        format: The format.
-        files: The files of the dataset.
-        view: The view that `schema` is of.
-        schema: Columns of the view.
-        facts: What the format itself says.
-        rows: Rows of the view, when they were counted.
-        losses: What a count came across.
-        skipped: What the path holds and the view does not read.
-        strips: Where the bytes of small files went, for a terminal.
-    """
+    """What is known about a path."""
 
     paths: list[str]
     format: Format

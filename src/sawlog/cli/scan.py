@@ -15,12 +15,7 @@ from sawlog.reading import PIECE_BYTES
 
 
 class DamageSummary:
-    """What scans left out, per file.
-
-    Attributes:
-        files: Damage and tails of the files that were read.
-        skipped: Files that were not.
-    """
+    """What scans left out, per file."""
 
     def __init__(self, skipped: Iterable[Skipped] = ()) -> None:
         self.files: dict[str, Findings] = {}

@@ -40,11 +40,6 @@ def charset_name(name: str) -> str | None:
 def decode_string(data: bytes, charset: str, errors: str = "strict") -> str:
     """One string as Java reads it: UTF-16 is big endian where no mark says otherwise.
 
-    Args:
-        data: The bytes.
-        charset: Stored name.
-        errors: As for `bytes.decode`.
-
     Raises:
         UnicodeDecodeError: For malformed bytes, if errors are `strict`.
     """

@@ -57,13 +57,6 @@ class Import:
 class Publication:
     """Publishes the locations of each partition in order, as they are done, up to the first that failed.
 
-    Args:
-        tree: The table.
-        plans: What is to be done for its partitions.
-        locations: Those that it has.
-        done: Receives what was published.
-        errors: Receives what went wrong.
-
     Attributes:
         items: Splits, and where their locations go.
     """

@@ -287,10 +287,6 @@ def _order(location: Location) -> tuple[str, str, int]:
 def directories(path: str, root: str) -> list[str]:
     """Names of the directories in a directory, hidden ones left out.
 
-    Args:
-        path: The directory; it may not exist.
-        root: The root of the trees.
-
     Raises:
         SawlogError: When one of them is a link that leads out of the root, where no reader would follow it.
     """

@@ -70,11 +70,6 @@ class LogWriter(Writer):
 class AppendedLog:
     """An existing log that is continued in place. An entry shows as a torn tail until all of it is there.
 
-    Args:
-        path: The log.
-        header: The header that it must have.
-        storage: Where it is.
-
     Raises:
         OptionError: On remote storage, when another process writes the log, or when its header is another one.
         DamageError: When it is damaged: repair it first.

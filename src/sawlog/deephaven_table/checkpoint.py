@@ -36,10 +36,6 @@ def heuristic_count(checkpoint: bytes, files: Mapping[str, DataFile]) -> int | N
 
     For every data file that the record names, the size after the name has to be within the file; those of a fixed
     width per row have to agree on the number of rows, and the record has to contain that number.
-
-    Args:
-        checkpoint: The record.
-        files: What the data files can hold, by their names.
     """
     orders: tuple[Literal["big", "little"], ...] = ("big", "little")
     for order in orders:
@@ -83,14 +79,7 @@ class Rows:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What a location is. It is judged once per open; plans, reads, views, checks and validation all ask this.
-
-    Attributes:
-        location: Where it is, and its files.
-        specs: The types of its columns, by name.
-        headers: How its files begin.
-        rows: How many of its rows are committed.
-    """
+    """What a location is. It is judged once per open; plans, reads, views, checks and validation all ask this."""
 
     location: Location
     specs: Mapping[str, ColumnSpec]

@@ -140,14 +140,7 @@ class FileCheck(Fragment):
         return last
 
     def _resolve(self, findings: Findings, header: int, used: int, unreadable: int) -> None:
-        """Bring the account to the size of the file: what is neither header nor rows nor damage is its end.
-
-        Args:
-            findings: With the damage of the file.
-            header: Bytes of the header.
-            used: Bytes after it that belong to committed rows.
-            unreadable: Bytes of the header that are damaged.
-        """
+        """Bring the account to the size of the file: what is neither header nor rows nor damage is its end."""
         account = findings.account
         account.header += header - unreadable
         rest = self.file.size - header - used

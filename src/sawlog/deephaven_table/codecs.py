@@ -50,11 +50,6 @@ _ARRAY_HEAD = layout.ARRAY_PREFIX_SIZE + layout.ARRAY_LENGTH_SIZE
 def decode_slots(spec: ColumnSpec, data: Bytes, target: pa.DataType) -> Decoded:
     """Objects of a fixed width.
 
-    Args:
-        spec: The column.
-        data: Whole slots.
-        target: Arrow type of the column.
-
     Returns:
         The values, and which of them (bool array) cannot be: they are null.
     """

@@ -26,12 +26,6 @@ if TYPE_CHECKING:
 class ColumnWriter:
     """Appends to the files of one column, which are opened for each piece: tables have thousands of columns.
 
-    Args:
-        directory: Local directory of the files.
-        name: Name of the column.
-        spec: What it is.
-        generation: How its files begin.
-
     Raises:
         SchemaError: Where names that differ in case only are the same.
     """
@@ -54,10 +48,6 @@ class ColumnWriter:
 
     def write(self, array: pa.Array, row: int) -> None:
         """Append values.
-
-        Args:
-            array: The values.
-            row: Row of the location that the first of them is.
 
         Raises:
             SchemaError: For a value that cannot be represented; names column and row.

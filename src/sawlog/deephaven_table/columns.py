@@ -39,12 +39,6 @@ OVERLAP = 2
 class ColumnReader:
     """Reads one column of a location.
 
-    Args:
-        name: Its name.
-        verdict: What the location is.
-        scan: Where they are, and how values look.
-        findings: Receives damage: values that cannot be read are null.
-
     Attributes:
         type: The Arrow type that is delivered.
         width: Bytes per row in the primary file.

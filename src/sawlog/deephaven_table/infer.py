@@ -169,10 +169,6 @@ def definition_specs(data: bytes, names: Sequence[str]) -> dict[str, ColumnSpec]
 
     The definition is a stream of objects whose classes were never published in full; nothing of it is run. What is
     found is what looks like the name of a column that exists, and after it the first name of a known class.
-
-    Args:
-        data: The file.
-        names: Columns that exist.
     """
     places = []
     for name in names:

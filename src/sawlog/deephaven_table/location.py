@@ -139,12 +139,7 @@ class Generation:
 
 @dataclass(frozen=True, slots=True)
 class ColumnFiles:
-    """The files of one column.
-
-    Attributes:
-        name: Name of the column.
-        files: By suffix.
-    """
+    """The files of one column."""
 
     name: str
     files: Mapping[str, File]
@@ -263,12 +258,7 @@ class _Primary:
 
 @dataclass(frozen=True, slots=True)
 class _ColumnVersion:
-    """The column version of a location.
-
-    Attributes:
-        version: 1 or 2.
-        certain: Whether something proves it.
-    """
+    """The column version of a location."""
 
     version: int
     certain: bool = True

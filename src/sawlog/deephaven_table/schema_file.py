@@ -22,14 +22,7 @@ _ATTRIBUTE = re.compile(rb'(\w+)="([^"]*)"')
 def schema_file(
     columns: Mapping[str, ColumnSpec | None], namespace: str | None, table: str | None, generation: Generation
 ) -> bytes:
-    """A `.schema` file, in the vendor's words but for the generation of the column files.
-
-    Args:
-        columns: The columns, in order; None for the partitioning column, which no file holds.
-        namespace: Namespace of the table.
-        table: Its name.
-        generation: How its files begin.
-    """
+    """A `.schema` file, in the vendor's words but for the generation of the column files."""
     attributes = {"name": table or "", "namespace": namespace or "", "storageType": "NestedPartitionedOnDisk"}
     attributes[_VERSION] = str(generation.version)
     attributes[_ORDER] = _LITTLE if generation.little else _BIG

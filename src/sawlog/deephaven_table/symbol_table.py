@@ -114,12 +114,7 @@ class _FirstUse(Place):
 
 @dataclass(frozen=True, slots=True)
 class _Nth(Place):
-    """Where some of the values are that another place refers to.
-
-    Attributes:
-        whole: That other place.
-        numbers: Which of its values they are.
-    """
+    """Where some of the values are that another place refers to."""
 
     whole: Place
     numbers: Any

@@ -31,12 +31,6 @@ def find_locations(walk: TreeWalk, files: Sequence[File], wanted: Layout, storag
     A directory is listed again: its files may have grown, and names that begin with an underscore are names of columns.
     Files that were named by themselves stand for their columns.
 
-    Args:
-        walk: Has been through what the user named.
-        files: The files.
-        wanted: The tree that the locations are in.
-        storage: Where they are.
-
     Raises:
         FormatError: For a directory whose name would lead out of the tree.
     """

@@ -43,12 +43,7 @@ _MAX_LONG = (1 << 63) - 1
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Identifies an array among what is written, for messages.
-
-    Attributes:
-        column: Name of the column.
-        row: Row of the location that its first value is.
-    """
+    """Identifies an array among what is written, for messages."""
 
     column: str
     row: int
@@ -241,14 +236,7 @@ def check_ends(ends: NDArray[np.int64], size: int) -> NDArray[np.bool_]:
 
 
 def gather(ends: NDArray[np.int64], bad: NDArray[np.bool_], data: Bytes, base: int) -> Slices:
-    """The values between checked offsets. Bad ones become empty.
-
-    Args:
-        ends: As for `check_ends`.
-        bad: What that found.
-        data: Binary data from `base`.
-        base: Where it begins.
-    """
+    """The values between checked offsets. Bad ones become empty."""
     if not bad.any():
         return Slices(data, (ends - base).astype(np.int32), bad)
     lengths = np.where(bad, 0, np.diff(ends))

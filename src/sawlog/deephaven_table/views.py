@@ -78,11 +78,7 @@ def column_grouping(column: ColumnFiles, verdict: Verdict, storage: Storage) -> 
 
 @dataclass(frozen=True)
 class LocationView(Fragment):
-    """What is known of one location.
-
-    Attributes:
-        verdict: What the location is.
-    """
+    """What is known of one location."""
 
     verdict: Verdict
 

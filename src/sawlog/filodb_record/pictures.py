@@ -34,11 +34,7 @@ class _Series:
 
 
 class Charts:
-    """The charts, and what they count: see `sawlog.format.Counting`.
-
-    Args:
-        available: The columns that records have.
-    """
+    """The charts, and what they count: see `sawlog.format.Counting`."""
 
     def __init__(self, available: pa.Schema) -> None:
         self.columns = [name for name in PICTURED if name in available.names]

@@ -91,12 +91,7 @@ def select(options: ReadOptions, heads: Iterable[Sequence[bytes]] = ()) -> Selec
 
 
 def schema_records(head: bytes, known: Schemas) -> list[bytes]:
-    """Of the records at the start of a file those that show its schemas: the first of each, and its first sound one.
-
-    Args:
-        head: The start of a file: containers, or records.
-        known: The schemas.
-    """
+    """Of the records at the start of a file those that show its schemas: the first of each, and its first sound one."""
     found: dict[tuple[int, int], bytes] = {}
     tests = list(enumerate((lambda *_: True, RecordSchema.is_whole, RecordSchema.is_filled)))
     for record in _records(head):

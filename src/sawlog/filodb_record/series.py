@@ -92,11 +92,7 @@ class SeriesWalk(RecordsWalk):
 
 @dataclass(frozen=True)
 class SeriesScan(Fragment):
-    """The distinct series of all files. One fragment: what is distinct cannot be known from a part.
-
-    Attributes:
-        ranges: The files.
-    """
+    """The distinct series of all files. One fragment: what is distinct cannot be known from a part."""
 
     ranges: tuple[ContainerRange, ...]
 

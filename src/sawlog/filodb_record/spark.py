@@ -250,14 +250,7 @@ def _column(
     columns: Sequence[ColumnOrName],
     takes: Sequence[pa.DataType],
 ) -> Column:
-    """A function of Arrow arrays as a column.
-
-    Args:
-        function: The function.
-        kind: What it gives.
-        columns: What it is given.
-        takes: Their Arrow types, for PySpark 4.0.
-    """
+    """A function of Arrow arrays as a column."""
     if not hasattr(functions, "arrow_udf"):
         return _pandas_column(function, kind, columns, takes)
     kind = _without_metadata(kind)

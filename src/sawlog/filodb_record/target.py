@@ -22,13 +22,7 @@ _SPECIAL_COLUMNS = (SCHEMA_COLUMN, SCHEMA_ID_COLUMN, HASH_COLUMN, TIME_COLUMN, R
 
 @dataclass(frozen=True)
 class Target:
-    """What rows are written as.
-
-    Attributes:
-        layouts: The layouts that rows can have.
-        by_name: Whether a column says which.
-        raw: Whether rows are whole records.
-    """
+    """What rows are written as."""
 
     layouts: tuple[Layout, ...]
     by_name: bool

@@ -81,12 +81,7 @@ def schema_table(layouts: Sequence[RecordSchema | None], *, plain: bool) -> Any:
 
 
 class Sight:
-    """The window, and bytes of the file outside of it. No walk: one that its framing leads to would live on.
-
-    Attributes:
-        data: The window.
-        base: Where it begins in the file.
-    """
+    """The window, and bytes of the file outside of it. No walk: one that its framing leads to would live on."""
 
     def __init__(self, source: Source, size: int) -> None:
         self.data: Any = np.zeros(0, np.uint8)

@@ -96,15 +96,7 @@ class Sources:
 
 
 class _Entry(NamedTuple):
-    """An entry of the library.
-
-    Attributes:
-        symbol: Its name there.
-        module: Where its kernel is; empty for the reader of arrays.
-        kernel: The kernel's name.
-        wide: Whether it is the second entry.
-        made_from: The digest of everything that its object file depends on.
-    """
+    """An entry of the library."""
 
     symbol: str
     module: str

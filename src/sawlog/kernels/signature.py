@@ -127,12 +127,7 @@ def float_word(value: Any) -> int:
 
 @dataclass(frozen=True)
 class Leaf:
-    """A number, an array or a record among the arguments.
-
-    Attributes:
-        path: Its place, such as `out.events`.
-        kind: What it has to be.
-    """
+    """A number, an array or a record among the arguments."""
 
     path: str
     kind: Number | Array | Record
@@ -140,12 +135,7 @@ class Leaf:
 
 @dataclass(frozen=True)
 class Group:
-    """A named tuple among the arguments.
-
-    Attributes:
-        type: Its class.
-        members: Its fields.
-    """
+    """A named tuple among the arguments."""
 
     type: Any
     members: tuple[Member, ...]

@@ -57,13 +57,7 @@ ENTITY = OPERATION_NAMES.index("put_entity")
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """Entries of one file.
-
-    Attributes:
-        path: The file.
-        level: Its level.
-        batches: The entries, of `ENTRY_SCHEMA`; nearly always in the order in which a database keeps them.
-    """
+    """Entries of one file."""
 
     path: str
     level: int

@@ -34,14 +34,7 @@ RANGES_SHOWN = 600
 def excerpts(
     dataset: sawlog.Dataset, file: File, rows: Iterable[tuple[int, int]], damages: Iterable[tuple[int, int]]
 ) -> list[Excerpt]:
-    """Bytes of a file around some places.
-
-    Args:
-        dataset: What it was opened as.
-        file: The file.
-        rows: Offset and bytes of rows.
-        damages: Offset and bytes of damaged ranges.
-    """
+    """Bytes of a file around some places."""
     wanted = {0: _HEAD_BYTES}
     for start, size in rows:
         wanted[start] = max(wanted.get(start, 0), min(size, ROW_BYTES))

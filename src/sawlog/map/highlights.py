@@ -57,15 +57,7 @@ class Highlights:
         sizes: NDArray[np.int64],
         values: NDArray[np.int64],
     ) -> None:
-        """Take in rows of a file.
-
-        Args:
-            path: The file.
-            places: Offsets and bytes, each offset once.
-            starts: int64, the offset of each row.
-            sizes: int64, its bytes.
-            values: int64, its time, if it has one.
-        """
+        """Take in rows of a file."""
         found = (Large(size, path, start, size) for size, start in _largest(places[1], places[0]))
         self._rows = heapq.nlargest(SHOWN, [*self._rows, *found], lambda one: (one.size, -one.offset))
         self._least = min(self._least, int(places[1].min(initial=self._least)))

@@ -35,10 +35,6 @@ def bins_for(files: int) -> int:
 class Levels:
     """The bins of one file.
 
-    Args:
-        size: Bytes of the file.
-        most: How many bins there may be.
-
     Attributes:
         width: Bytes per bin.
         bins: Records of `BIN`.

@@ -140,12 +140,7 @@ class _FileSurvey:
 
 
 class _Content:
-    """What the columns hold, batch by batch.
-
-    Args:
-        schema: The columns.
-        counting: What counts rows besides.
-    """
+    """What the columns hold, batch by batch."""
 
     def __init__(self, schema: pa.Schema, counting: Counting | None) -> None:
         self.schema = schema

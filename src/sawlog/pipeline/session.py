@@ -22,10 +22,6 @@ _STREAMS_SINCE = (4, 2)
 def session(pipeline: Pipeline, settings: Mapping[str, str]) -> Iterator[SparkSession]:
     """A session with the pipeline's settings, as `sawlog.spark.session` makes it.
 
-    Args:
-        pipeline: What is to be run.
-        settings: Settings that go before those of the file.
-
     Yields:
         The session.
 

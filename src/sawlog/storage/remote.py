@@ -141,12 +141,7 @@ def _passing(error: Exception) -> bool:
 
 
 class Store:
-    """A file system of fsspec whose faults are errors of sawlog, and which is asked again where it does not answer.
-
-    Args:
-        fs: The file system.
-        url: What is reached by it, for messages.
-    """
+    """A file system of fsspec whose faults are errors of sawlog, and which is asked again where it does not answer."""
 
     def __init__(self, fs: Any, url: str) -> None:
         self.fs = fs
@@ -280,14 +275,7 @@ def _tag(text: str) -> str:
 
 
 class Remote:
-    """An object of a store: the one place that asks for its bytes.
-
-    Args:
-        store: Where it is.
-        path: Its name there.
-        url: Its whole name, for messages.
-        state: What the store said of it when it was found.
-    """
+    """An object of a store: the one place that asks for its bytes."""
 
     def __init__(self, store: Store, path: str, url: str, state: State) -> None:
         self._store = store

@@ -236,11 +236,7 @@ class SourceRange:
 
 
 class SourceFile(io.RawIOBase):
-    """A source as a binary file, for libraries that want one.
-
-    Args:
-        source: The bytes.
-    """
+    """A source as a binary file, for libraries that want one."""
 
     def __init__(self, source: Source) -> None:
         self._source = source

@@ -41,11 +41,6 @@ Known = tuple[str, Place | Ended | None]
 class Copies:
     """The copies that a stream knows at an offset.
 
-    Args:
-        follower: Whose.
-        links: What the offset says.
-        before: What was known at the offset before.
-
     Attributes:
         links: By the keys of their names.
     """
@@ -144,13 +139,7 @@ class Copies:
 
 
 class Living:
-    """Files that are there: those that were begun by how they begin, the others by their names.
-
-    Args:
-        follower: Whose.
-        known: The files.
-        seen: As they were seen.
-    """
+    """Files that are there: those that were begun by how they begin, the others by their names."""
 
     def __init__(self, follower: Files, known: Iterable[Known], seen: Mapping[str, Seen]) -> None:
         self._follower = follower

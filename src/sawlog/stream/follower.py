@@ -87,10 +87,6 @@ class Follower(Files):
     def latest(self, start: Offset, *, limited: bool = True) -> Offset:
         """The next offset: `start` itself when nothing was added.
 
-        Args:
-            start: Where the stream is.
-            limited: Whether the limits of the options are in force.
-
         Raises:
             SawlogError: When a file was replaced, rewritten or cut, or removed before it was read.
         """
@@ -230,13 +226,7 @@ class Follower(Files):
 
 
 class _Intake:
-    """One choice of what the next micro-batch takes: files in turn, each as far as it can be read, within the limits.
-
-    Args:
-        follower: Whose files.
-        places: How far files were read.
-        limited: Whether the limits are in force.
-    """
+    """One choice of what the next micro-batch takes: files in turn, each as far as it is read within the limits."""
 
     def __init__(self, follower: Files, places: Mapping[str, Place], *, limited: bool) -> None:
         self._follower = follower

@@ -58,11 +58,6 @@ class _Directory:
 class Listing:
     """The files below some paths.
 
-    Args:
-        paths: Files, directories, globs.
-        storage: Where they are.
-        name: What a file is called, by its path.
-
     Attributes:
         files: By name, as last seen.
         number: How often was looked.

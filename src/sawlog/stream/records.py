@@ -47,11 +47,6 @@ REMEMBERED = 10_000
 class Records:
     """The files of a stream at an offset, brought up to date with what is there.
 
-    Args:
-        follower: Whose files.
-        start: The offset.
-        before: What was known at the offset before.
-
     Attributes:
         start: The offset.
         files: Files that are being read, by the names they have now.

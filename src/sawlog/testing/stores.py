@@ -113,12 +113,7 @@ fsspec.register_implementation(SCHEME, HostileFileSystem, clobber=True)
 
 @contextmanager
 def stored(files: Mapping[str, bytes], others: Mapping[str, bytes]) -> Iterator[str]:
-    """Files in the store, while the context lasts; their URL.
-
-    Args:
-        files: Content by name below the URL.
-        others: What replaces them when the store changes.
-    """
+    """Files in the store, while the context lasts; their URL."""
     root = f"/{time.monotonic_ns()}"
     fs = HostileFileSystem()
     for name, data in files.items():

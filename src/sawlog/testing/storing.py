@@ -154,12 +154,7 @@ def _dealt(samples: Sequence[Sample], sample: Sample) -> list[str]:
 
 
 def stores(samples: Sequence[Sample], subject: Subject) -> Iterator[str]:
-    """A store that fails, or changes, at some request gives what one gives that does not, or an error that says so.
-
-    Args:
-        samples: All of the format's.
-        subject: One of them.
-    """
+    """A store that fails, or changes, at some request gives what one gives that does not, or an error that says so."""
     others = {name: _other(data) for name, data in subject.files.items()}
     given = {"format": subject.sample.format, "view": subject.sample.view, **subject.options}
     for verb in _dealt(samples, subject.sample):

@@ -332,14 +332,7 @@ class _TableImport:
 
 @dataclass(frozen=True, slots=True)
 class _Logs:
-    """The logs of a table, in order.
-
-    Attributes:
-        logs: The logs.
-        scan: How they are read.
-        projections: The columns of each, by its path.
-        schema: The columns that all of them can be converted to.
-    """
+    """The logs of a table, in order."""
 
     logs: Sequence[Log]
     scan: Scan

@@ -131,11 +131,6 @@ def read_grouping(data: bytes, where: str) -> Grouping | None:
 def grouping_bytes(kind: ColumnType, groups: Iterable[Group], column: str) -> bytes:
     """The metadata of a grouped column.
 
-    Args:
-        kind: Type of the column.
-        groups: Every value once, with its rows.
-        column: Its name, for messages.
-
     Raises:
         SchemaError: For types whose grouping cannot be written.
     """
@@ -222,13 +217,7 @@ def _nanoseconds(key: JavaObject) -> int | None:
 
 
 class GroupComparison:
-    """Compares rows with the groups they are said to be in.
-
-    Args:
-        grouping: Groups that hold every row exactly once.
-        kind: The type of the column.
-        target: Its Arrow type.
-    """
+    """Compares rows with the groups they are said to be in."""
 
     def __init__(self, grouping: Grouping, kind: ColumnType, target: pa.DataType) -> None:
         values = list(grouping.values)

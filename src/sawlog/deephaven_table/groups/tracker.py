@@ -22,10 +22,6 @@ _NONE_YET = object()
 class GroupTracker:
     """Collects the groups of a column.
 
-    Args:
-        column: Its name.
-        kind: Its type.
-
     Raises:
         SchemaError: For types whose groups cannot be written.
     """
@@ -42,10 +38,6 @@ class GroupTracker:
 
     def add(self, array: pa.Array, row: int) -> None:
         """Take in values.
-
-        Args:
-            array: The values.
-            row: Row of the location that the first of them is.
 
         Raises:
             SchemaError: For a value that was there before, with others between.

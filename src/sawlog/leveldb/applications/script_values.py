@@ -134,9 +134,6 @@ def to_json(value: Any, default: Callable[[Any], Any] | None = None) -> str:
 def decode_script_value(data: bytes) -> str:
     """The JSON of a value.
 
-    Args:
-        data: The value, from Blink's version on.
-
     Raises:
         UnknownBytesError: When it is not understood.
     """
@@ -144,11 +141,7 @@ def decode_script_value(data: bytes) -> str:
 
 
 class ScriptValue:
-    """One value while it is read.
-
-    Args:
-        data: The value, from Blink's version on.
-    """
+    """One value while it is read."""
 
     def __init__(self, data: bytes) -> None:
         self._in = Cursor(data)

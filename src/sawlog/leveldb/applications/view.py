@@ -101,12 +101,7 @@ class ApplicationView(ABC):
 
 
 class Cursor:
-    """Some bytes, and how far they were read.
-
-    Args:
-        data: The bytes.
-        at: Where to begin.
-    """
+    """Some bytes, and how far they were read."""
 
     def __init__(self, data: bytes, at: int = 0) -> None:
         self.data = data

@@ -62,12 +62,7 @@ class Part(NamedTuple):
 
 
 class RecordFile:
-    """A blob file of RocksDB's.
-
-    Args:
-        source: The file.
-        verify: Whether checksums are verified.
-    """
+    """A blob file of RocksDB's."""
 
     def __init__(self, source: Source, *, verify: bool) -> None:
         self._source = source

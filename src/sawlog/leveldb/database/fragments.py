@@ -393,11 +393,7 @@ class BlobDamage(KeyRange):
 
 @dataclass(frozen=True)
 class BlobParts(Fragment):
-    """All of a blob file, whether or not entries lead there.
-
-    Attributes:
-        blobs: The file.
-    """
+    """All of a blob file, whether or not entries lead there."""
 
     blobs: LiveBlobs
 

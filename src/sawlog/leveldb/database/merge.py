@@ -543,12 +543,7 @@ class _Deletions:
 
 
 class _Feed:
-    """The streams of a group, one after the other.
-
-    Attributes:
-        done: Whether all is in hand.
-        last_key: The last key in hand.
-    """
+    """The streams of a group, one after the other."""
 
     def __init__(self, streams: Sequence[Stream], deletions: _Deletions) -> None:
         self._batches = ((one, batch) for one in streams for batch in one.batches)

@@ -48,11 +48,7 @@ class _Fate:
 
 
 class Charts:
-    """The charts, and what they count: see `sawlog.format.Counting`.
-
-    Args:
-        version: The files.
-    """
+    """The charts, and what they count: see `sawlog.format.Counting`."""
 
     columns = ()
 

@@ -67,12 +67,7 @@ class LiveTable:
 
 @dataclass(frozen=True, slots=True)
 class LiveBlobs:
-    """A blob file that the MANIFEST names, and that is there.
-
-    Attributes:
-        file: The file.
-        dialect: Whose it is.
-    """
+    """A blob file that the MANIFEST names, and that is there."""
 
     file: File
     dialect: Literal["rocksdb", "pebble"]

@@ -20,14 +20,7 @@ from sawlog.storage import File, Storage
 
 @dataclass(frozen=True, slots=True)
 class KindExport:
-    """What an `.export_metadata` file says.
-
-    Attributes:
-        name: Of the export.
-        start: When it began.
-        end: When it was complete.
-        outputs: Paths of the data files.
-    """
+    """What an `.export_metadata` file says."""
 
     name: str
     start: datetime

@@ -174,13 +174,7 @@ def _dialect_of(head: bytes) -> Dialect:
 
 
 def live_manifest(manifests: Iterable[File], siblings: Iterable[File], storage: Storage) -> File:
-    """The one that Pebble's last marker names, or `CURRENT`; without either, the one with the highest number.
-
-    Args:
-        manifests: The MANIFEST files of one directory; at least one.
-        siblings: The files of that directory.
-        storage: Where they lie.
-    """
+    """The one that Pebble's last marker names, or `CURRENT`; without either, the one with the highest number."""
     by_name = {file.name: file for file in manifests}
     named = {file.name: file for file in siblings}
     marked = [(int(match[1]), match[2]) for match in map(layout.MARKER_NAME.match, named) if match]

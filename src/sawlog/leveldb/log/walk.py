@@ -318,11 +318,6 @@ def _former_lives(fragment: LogRange, walk: Walk, schema: pa.Schema) -> Iterator
 
     The log that the file was before goes on after that place, up to where it ended in turn; and so forth. What cannot
     be read there is no damage: it was given up when the file was written over.
-
-    Args:
-        fragment: All of the log.
-        walk: The walk over it, at its end.
-        schema: As for `Fragment.decode`.
     """
     findings = walk.findings
     while walk.doubtful >= 0:

@@ -50,12 +50,7 @@ _QUIET = frozenset(kind.name.lower() for kind in (Kind.CHECKSUM_MISMATCH, Kind.B
 
 
 class Replay:
-    """Logs of one database, one after the other, as RocksDB replays them.
-
-    Args:
-        mode: RocksDB's `WALRecoveryMode`.
-        findings: Where rows are counted, and damage that is skipped.
-    """
+    """Logs of one database, one after the other, as RocksDB replays them."""
 
     def __init__(self, mode: RecoveryMode, findings: Findings) -> None:
         self._mode = mode
@@ -151,11 +146,7 @@ class _Skipping(Findings):
 
 @dataclass(frozen=True)
 class ReplayedWrites(Fragment):
-    """The logs of one database, replayed. They cannot be split.
-
-    Attributes:
-        ranges: They, in order.
-    """
+    """The logs of one database, replayed. They cannot be split."""
 
     ranges: tuple[WriteRange, ...]
     several: ClassVar = True
@@ -366,11 +357,7 @@ def _key_numbers(rows: pa.RecordBatch) -> NDArray[np.int64]:
 
 @dataclass(frozen=True)
 class LatestWrites(Fragment):
-    """The whole history of a database, folded. It cannot be split.
-
-    Attributes:
-        ranges: All logs, in order.
-    """
+    """The whole history of a database, folded. It cannot be split."""
 
     ranges: tuple[WriteRange, ...]
     several: ClassVar = True

@@ -208,15 +208,7 @@ def encode_plain(entries: Entries, whole: NDArray[np.bool_], longest: int) -> tu
 
 
 class BlockLayer:
-    """Lays out the blocks of a table.
-
-    Args:
-        version: The format version of its footer.
-        properties: What its properties block holds.
-        rules: How its blocks are judged.
-        values: Its blocks of values, by their numbers.
-        source: Its bytes.
-    """
+    """Lays out the blocks of a table."""
 
     def __init__(
         self,

@@ -38,13 +38,7 @@ def load(name: str) -> type[Laws]:
 
 @dataclass(frozen=True)
 class Inputs:
-    """The inputs of one seed.
-
-    Attributes:
-        laws: The class of laws, which has samples and mutators.
-        samples: Its samples.
-        seed: Any text.
-    """
+    """The inputs of one seed."""
 
     laws: type[Laws]
     samples: Sequence[Sample]
