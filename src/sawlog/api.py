@@ -327,11 +327,7 @@ def repair(
 
 
 def _tabular(data: Any) -> tuple[pa.Schema, Iterable[pa.RecordBatch]]:
-    """Schema and record batches of anything tabular.
-
-    Raises:
-        SchemaError: When it is not tabular.
-    """
+    """Schema and record batches of anything tabular."""
     if isinstance(data, Dataset):  # not through the C stream, which would turn errors into Arrow's
         return data.schema, data.to_batches()
     if isinstance(data, pa.RecordBatch):
@@ -369,11 +365,7 @@ def _names_of(function: Callable[..., Any]) -> list[str]:
 
 
 def _threads(wanted: bool | int) -> int:
-    """How many threads are to be used.
-
-    Raises:
-        OptionError: For a number that is none of threads.
-    """
+    """How many threads are to be used."""
     if isinstance(wanted, bool):
         return cores() if wanted else 1
     if wanted < 1:

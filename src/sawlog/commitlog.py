@@ -168,11 +168,7 @@ def _in(path: str, start: str, names: Container[str]) -> bool:
 
 
 def _parsed(path: str, text: bytes) -> Record:
-    """A record of the log; what later versions may have added is left out.
-
-    Raises:
-        FormatError: When it is not one.
-    """
+    """A record of the log; what later versions may have added is left out."""
     where = f"{path}: not a record of a job"
     given = shaped(decode_json(text), dict[str, Any], where)
     if missing := [one.name for one in fields(Record) if one.name not in given]:

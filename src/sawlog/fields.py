@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
+from sawlog.chain.layout import Number, Slice
 from sawlog.varints import decode_varints
-
-if TYPE_CHECKING:
-    from sawlog.chain.layout import Number, Slice
 
 _VARINT_BYTES = 10
 _CONTINUED = 0x80

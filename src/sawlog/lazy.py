@@ -12,7 +12,12 @@ if TYPE_CHECKING:
 
 
 def exported(package: str, places: Mapping[str, Sequence[str]]) -> Callable[[str], Any]:
-    """The `__getattr__` of a package."""
+    """The `__getattr__` of a package.
+
+    Args:
+        package: Its name.
+        places: Its modules, and the names that come from each.
+    """
     homes = {name: module for module, names in places.items() for name in names}
 
     def find(name: str) -> Any:

@@ -133,12 +133,7 @@ def _tables(dataset: Dataset) -> Iterator[Dataset]:
 
 
 def _prove(source: Dataset, copies: Sequence[File], scan: Scan, target: str) -> None:
-    """Compare what was written with what it was written of.
-
-    Raises:
-        FormatError: When nothing was written.
-        SawlogError: When it is not clean, or its rows are others.
-    """
+    """Compare what was written with what it was written of."""
     if not copies:
         raise FormatError(f"{source.files[0].path}: nothing can be taken out of it")
     copy = Dataset(source.format.open(copies, scan), scan)

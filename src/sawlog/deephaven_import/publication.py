@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from sawlog.deephaven_import.plan import Filled, PartitionPlan, Split
 from sawlog.deephaven_import.records import Partition
 from sawlog.deephaven_import.tree import IntradayTable, Location, local_root, remove_location
 from sawlog.deephaven_import.unstorable import UNSTORABLE_NAME
@@ -14,9 +15,6 @@ from sawlog.deephaven_log.names import parse_name
 from sawlog.errors import FormatError, SawlogError
 from sawlog.recognition import get_format
 from sawlog.storage import PathLike, Storage
-
-if TYPE_CHECKING:
-    from sawlog.deephaven_import.plan import Filled, PartitionPlan, Split
 
 
 @dataclass(slots=True)

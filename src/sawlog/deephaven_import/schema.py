@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from sawlog.arrow import fill_null
+from sawlog.deephaven.schema_xml import SchemaColumn
 from sawlog.deephaven.types import BY_COLUMN, FIXED, NUMBERS, ColumnType, is_text
 from sawlog.deephaven_table.column_specs import column_spec, fits
 from sawlog.deephaven_table.infer import schema_spec
 from sawlog.deephaven_table.types import CHARSET_KEY, PARTITION_KEY, ColumnSpec
 from sawlog.errors import SchemaError
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from sawlog.deephaven.schema_xml import SchemaColumn
 
 _PARTITIONING = "partitioning"
 

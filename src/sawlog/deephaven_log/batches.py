@@ -4,24 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from sawlog.arrow import array_of, batch_of, called, constant, constant_string, fixed_array
 from sawlog.deephaven.text import WHOLE_CHARSETS, characters, decode_text, string_array
 from sawlog.deephaven.types import BY_LOG, LogType
 from sawlog.deephaven_log import layout
 from sawlog.deephaven_log.columns import PARTITION_KEY, constant_array, enum_table
+from sawlog.deephaven_log.header import Header, LogColumn
 from sawlog.deephaven_log.kernels import gather
 from sawlog.format import FILE_COLUMN, OFFSET_COLUMN
 from sawlog.kernels.vector import SLACK
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from sawlog.deephaven_log.header import Header, LogColumn
 
 FIRST_ROWS = 8 << 10
 MAX_ROWS = 128 << 10

@@ -7,10 +7,11 @@ import posixpath
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from sawlog.arrow import array_of, boolean_values, fill_null, index_of, scalar_of
 from sawlog.deephaven.nulls import refuse_nulls
@@ -19,12 +20,8 @@ from sawlog.deephaven.types import BOXED, BY_LOG, LogType, is_bytes, is_text
 from sawlog.deephaven_log import columns, layout
 from sawlog.deephaven_log.header import LogColumn, build_header
 from sawlog.deephaven_log.names import parse_name
+from sawlog.deephaven_log.options import WriteOptions
 from sawlog.errors import OptionError, SchemaError
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from sawlog.deephaven_log.options import WriteOptions
 
 OUT_BYTES = 2 << 20
 """Bytes laid out before they are written, at least."""

@@ -6,16 +6,13 @@ import struct
 import zlib
 from collections.abc import Iterator
 from functools import partial
-from typing import TYPE_CHECKING
 
 from sawlog.deephaven.types import LogType
 from sawlog.deephaven_log import layout
+from sawlog.deephaven_log.header import Header, LogColumn
 from sawlog.deephaven_log.layout import HeaderRecord
 from sawlog.fields import Part, slice_parts
 from sawlog.storage import Source
-
-if TYPE_CHECKING:
-    from sawlog.deephaven_log.header import Header, LogColumn
 
 _FLAGS = {0: "within a set", 1: "first of a set", 2: "last of a set", 3: "row", 4: "record"}
 _MOST = 64 << 10

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from sawlog.arrow import array_of, batch_of, constant_string, fixed_array
 from sawlog.chain.walk import Span
@@ -17,14 +18,10 @@ from sawlog.deephaven.text import encoded_array
 from sawlog.deephaven_log import layout
 from sawlog.deephaven_log.header import Header
 from sawlog.deephaven_log.layout import Flag, Kind
+from sawlog.deephaven_log.walk import Entries, RowWalk
 from sawlog.errors import ChangedError
 from sawlog.format import FILE_COLUMN, OFFSET_COLUMN, Fragment, Projection, Scan
 from sawlog.storage import File, Source, Storage
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from sawlog.deephaven_log.walk import Entries, RowWalk
 
 ENTRIES_SCHEMA = pa.schema(
     [

@@ -280,11 +280,7 @@ class Logger:
 
 
 def _create(path: str, header: bytes) -> None:
-    """Make a log that has its header from the first moment on.
-
-    Raises:
-        OptionError: When it exists.
-    """
+    """Make a log that has its header from the first moment on."""
     directory, name = os.path.split(path)
     os.makedirs(directory or ".", exist_ok=True)
     temporary = os.path.join(directory, f".{name}.{uuid.uuid4().hex[:12]}")

@@ -17,18 +17,16 @@ from collections.abc import Iterable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from itertools import chain, pairwise
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from sawlog.chain.walk import Span
 from sawlog.deephaven_log import layout
+from sawlog.deephaven_log.header import Header
+from sawlog.deephaven_log.walk import CutWalk
 from sawlog.format import Scan
 from sawlog.names import is_remote
 from sawlog.reading import map_ordered, once
 from sawlog.storage import File, Source
-
-if TYPE_CHECKING:
-    from sawlog.deephaven_log.header import Header
-    from sawlog.deephaven_log.walk import CutWalk
 
 PROOF_BYTES = layout.VENDOR_MAX_ENTRY
 """Entries must agree over more than this before resynchronisation believes them, or up to the end of the file."""

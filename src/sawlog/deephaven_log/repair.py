@@ -6,7 +6,6 @@ import zlib
 from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
@@ -17,10 +16,8 @@ from sawlog.deephaven_log.fragments import whole_log
 from sawlog.deephaven_log.header import Header
 from sawlog.deephaven_log.layout import Flag
 from sawlog.deephaven_log.options import ReadOptions
+from sawlog.deephaven_log.walk import Remarkable
 from sawlog.storage import File, Source, StagedFile, Storage
-
-if TYPE_CHECKING:
-    from sawlog.deephaven_log.walk import Remarkable
 
 _COPY_BYTES = 8 << 20
 

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from contextlib import closing
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from sawlog.damage import Findings, TailStatus
-
-if TYPE_CHECKING:
-    from sawlog.deephaven_log.fragments import RowRange
-    from sawlog.deephaven_log.walk import RowWalk
+from sawlog.deephaven_log.fragments import RowRange
+from sawlog.deephaven_log.walk import RowWalk
 
 _STEPS = 64
 """How often a survey looks for a cut on the way to one."""

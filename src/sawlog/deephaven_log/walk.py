@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -14,15 +14,13 @@ from sawlog.chain.walk import ChainWalk, Event, Span
 from sawlog.damage import MAX_LISTED, Damage, Findings, Tail, TailStatus
 from sawlog.deephaven_log import layout
 from sawlog.deephaven_log.batches import RowBatch, stored_columns
+from sawlog.deephaven_log.header import Header
 from sawlog.deephaven_log.kernels import digest, gather, rows, scan
 from sawlog.deephaven_log.kernels import judge as k
 from sawlog.deephaven_log.layout import DETAIL, Kind
+from sawlog.deephaven_log.options import ReadOptions
 from sawlog.errors import SawlogError
 from sawlog.storage import Source
-
-if TYPE_CHECKING:
-    from sawlog.deephaven_log.header import Header
-    from sawlog.deephaven_log.options import ReadOptions
 
 SUSPICIOUS_BYTES = 4 * k.REACH
 """Bytes of a file that the kernel sees while it searches, so that chains of entries can be followed far ahead."""

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from sawlog.deephaven_table import layout
 from sawlog.deephaven_table.location import ColumnFiles, Headers, Location, plain_count, read_checkpoint
+from sawlog.deephaven_table.types import ColumnSpec
 from sawlog.errors import OptionError
 from sawlog.storage import Storage
-
-if TYPE_CHECKING:
-    from sawlog.deephaven_table.types import ColumnSpec
-
 
 _IDLE_ROWS = 64
 

@@ -3,24 +3,21 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from sawlog.arrow import fill_null, index_of, values_of
 from sawlog.deephaven.types import FIXED, ColumnType
 from sawlog.deephaven_table import layout
 from sawlog.deephaven_table.codecs import encode_slots, encode_variable
+from sawlog.deephaven_table.location import Generation
 from sawlog.deephaven_table.symbol_table import SymbolTable
 from sawlog.deephaven_table.types import ColumnSpec
 from sawlog.deephaven_table.values import ElementPlace, Place, cast, encode_fixed, encode_strings, validity
 from sawlog.errors import SchemaError
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from sawlog.deephaven_table.location import Generation
 
 
 class ColumnWriter:

@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import pyarrow as pa
 
@@ -23,6 +23,7 @@ from sawlog.deephaven_table.fragments import BATCH_ROWS, RowRange
 from sawlog.deephaven_table.groups.grouping import GroupComparison, Grouping, comparable
 from sawlog.deephaven_table.layout import Kind
 from sawlog.deephaven_table.location import ColumnFiles, Location
+from sawlog.deephaven_table.options import ReadOptions
 from sawlog.deephaven_table.specs import TableSpecs
 from sawlog.deephaven_table.tree import TreeWalk, find_locations
 from sawlog.deephaven_table.types import PARTITION_KEY, TYPE_KEY, ColumnSpec
@@ -39,9 +40,6 @@ from sawlog.format import PROVENANCE, Contents, Format, Fragment, Request, Scan,
 from sawlog.pictures import Picture, Sums
 from sawlog.query import Condition, conditions, possible
 from sawlog.storage import File, Source, is_remote
-
-if TYPE_CHECKING:
-    from sawlog.deephaven_table.options import ReadOptions
 
 _INTERNAL = pa.field(layout.INTERNAL_PARTITION, pa.string(), metadata={PARTITION_KEY: b"internal"})
 
@@ -264,11 +262,7 @@ class DeephavenTableContents(Contents):
         return ranges, tuple(used)
 
     def _trusted(self, request: Request, column: ColumnFiles, verdict: Verdict) -> Grouping | None:
-        """The groups of a column, if filters can use them.
-
-        Raises:
-            FormatError: When a group does not begin with a row of its value.
-        """
+        """The groups of a column, if filters can use them."""
         spec = verdict.specs[column.name]
         grouping = column_grouping(column, verdict, self._storage)
         if grouping is None or not comparable(grouping, spec.type):

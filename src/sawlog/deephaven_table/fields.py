@@ -10,10 +10,10 @@ from sawlog.deephaven.types import BY_COLUMN, ColumnType
 from sawlog.deephaven_table import layout
 from sawlog.deephaven_table.location import HEAD_SIZE, parse_header
 from sawlog.fields import Part
-from sawlog.storage import Source
 
 if TYPE_CHECKING:
     from sawlog.deephaven_table.types import ColumnSpec
+    from sawlog.storage import Source
 
 
 _MOST = 64
@@ -21,7 +21,14 @@ _MOST = 64
 
 
 def parts(source: Source, path: str, offset: int, spec: ColumnSpec | None = None) -> Iterator[Part]:
-    """The header, if the file has one, and the data: values of a fixed width one by one, others as they are."""
+    """The header, if the file has one, and the data: values of a fixed width one by one, others as they are.
+
+    Args:
+        source: A file of a column.
+        path: Its path.
+        offset: Where to begin.
+        spec: What is known of the column.
+    """
     head = source.window(0, HEAD_SIZE).tobytes()
     header = parse_header(head, source.size) if path.endswith((layout.DATA, layout.SYMBOL_OFFSETS)) else None
     at = offset

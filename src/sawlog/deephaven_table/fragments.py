@@ -99,11 +99,7 @@ class RowRange(Fragment):
         }
 
     def _converted(self, array: pa.Array, field: pa.Field) -> pa.Array:
-        """The values as the table's column has them, where the location's is of another type.
-
-        Raises:
-            SchemaError: When a value is not one of that type.
-        """
+        """The values as the table's column has them, where the location's is of another type."""
         if array.type == field.type:
             return array
         try:

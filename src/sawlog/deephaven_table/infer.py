@@ -5,18 +5,15 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
+from sawlog.deephaven.schema_xml import SchemaColumn
 from sawlog.deephaven.text import charset_name
 from sawlog.deephaven.types import ARRAYS, FIXED, ColumnType
 from sawlog.deephaven_table import layout
+from sawlog.deephaven_table.location import ColumnFiles, Headers, Location
 from sawlog.deephaven_table.types import GROUPING, ColumnSpec, class_spec, codec_spec
 from sawlog.errors import SchemaError
 from sawlog.storage import Storage
-
-if TYPE_CHECKING:
-    from sawlog.deephaven.schema_xml import SchemaColumn
-    from sawlog.deephaven_table.location import ColumnFiles, Headers, Location
 
 _BY_WIDTH = {
     1: (ColumnType.BYTE, "byte or Boolean"),

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 from sawlog.damage import DamageWarning
 from sawlog.deephaven.schema_xml import MAX_BYTES as MAX_SCHEMA
@@ -22,13 +21,11 @@ from sawlog.deephaven_table.infer import (
     schema_spec,
 )
 from sawlog.deephaven_table.location import Headers, Location, plain_count, read_checkpoint
+from sawlog.deephaven_table.options import ReadOptions
 from sawlog.deephaven_table.schema_file import declared
 from sawlog.deephaven_table.types import ColumnSpec, parse_type
 from sawlog.errors import FormatError, OptionError, SchemaError, warn
 from sawlog.storage import File, Storage
-
-if TYPE_CHECKING:
-    from sawlog.deephaven_table.options import ReadOptions
 
 
 class TableSpecs:

@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from sawlog.arrow import array_of, called, fill_null, fixed_array, values_of
 from sawlog.deephaven.types import FIXED, ColumnType
 from sawlog.deephaven_table import layout
 from sawlog.deephaven_table.kernels import reaches
+from sawlog.deephaven_table.location import ColumnFiles, Headers
 from sawlog.deephaven_table.values import MAX_VALUE, bitmap, check_ends, gather, text_array, words
 from sawlog.storage import Bytes, File, Storage
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from sawlog.deephaven_table.location import ColumnFiles, Headers
 
 NULL = -1
 UNUSABLE = -2

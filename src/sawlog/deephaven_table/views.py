@@ -4,22 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 
 from sawlog.arrow import array_of
 from sawlog.damage import Findings
 from sawlog.deephaven_table import layout
+from sawlog.deephaven_table.checkpoint import Verdict
 from sawlog.deephaven_table.groups.grouping import Grouping, read_grouping
 from sawlog.deephaven_table.location import ColumnFiles, read_metadata
 from sawlog.deephaven_table.symbols import load_symbols
 from sawlog.errors import FormatError
 from sawlog.format import FILE_COLUMN, OFFSET_COLUMN, Fragment
 from sawlog.storage import Storage
-
-if TYPE_CHECKING:
-    from sawlog.deephaven_table.checkpoint import Verdict
 
 _PLACE = (
     pa.field("location", pa.string(), nullable=False),

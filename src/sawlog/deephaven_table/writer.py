@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from dataclasses import replace as altered
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
@@ -15,6 +14,7 @@ from sawlog.deephaven_table.column_specs import column_spec
 from sawlog.deephaven_table.column_writer import ColumnWriter
 from sawlog.deephaven_table.groups.tracker import GroupTracker
 from sawlog.deephaven_table.infer import schema_spec
+from sawlog.deephaven_table.options import WriteOptions
 from sawlog.deephaven_table.schema_file import schema_file
 from sawlog.deephaven_table.tree import place
 from sawlog.deephaven_table.types import PARTITION_KEY, ColumnSpec
@@ -23,9 +23,6 @@ from sawlog.errors import OptionError, SchemaError
 from sawlog.format import Writer
 from sawlog.staging import published
 from sawlog.storage import Staged, StagedDirectory, Storage
-
-if TYPE_CHECKING:
-    from sawlog.deephaven_table.options import WriteOptions
 
 
 class LocationWriter(Writer):

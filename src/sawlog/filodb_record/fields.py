@@ -5,19 +5,16 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Iterator
 from functools import partial
-from typing import TYPE_CHECKING
 
 from sawlog.errors import FormatError
 from sawlog.fields import Part, slice_parts
 from sawlog.filodb_record import layout
 from sawlog.filodb_record.judge import header_length
 from sawlog.filodb_record.maps import iterate
+from sawlog.filodb_record.schemas import RecordSchema
+from sawlog.filodb_record.selection import Selection
 from sawlog.pictures import key_text
 from sawlog.storage import Source
-
-if TYPE_CHECKING:
-    from sawlog.filodb_record.schemas import RecordSchema
-    from sawlog.filodb_record.selection import Selection
 
 _MOST = 128 << 10
 """Bytes of a record that are looked at."""

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import time
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from sawlog.errors import OptionError
 from sawlog.filodb_record import layout
@@ -15,6 +14,9 @@ from sawlog.filodb_record.options import WriteOptions
 from sawlog.filodb_record.target import Target
 from sawlog.format import FileWriter
 from sawlog.storage import Storage
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 OUT_BYTES = 2 << 20
 """Bytes laid out before they are written, besides two containers."""

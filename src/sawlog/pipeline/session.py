@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 from sawlog.errors import OptionError, SawlogError
 from sawlog.pipeline.errors import PipelineError
-from sawlog.pipeline.settings import Pipeline
 from sawlog.spark.sessions import for_command
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from sawlog.pipeline.settings import Pipeline
 
 _STREAMS_SINCE = (4, 2)
 
@@ -21,6 +21,10 @@ _STREAMS_SINCE = (4, 2)
 @contextlib.contextmanager
 def session(pipeline: Pipeline, settings: Mapping[str, str]) -> Iterator[SparkSession]:
     """A session with the pipeline's settings, as `sawlog.spark.session` makes it.
+
+    Args:
+        pipeline: What is to be run.
+        settings: Settings that go before those of the file.
 
     Yields:
         The session.

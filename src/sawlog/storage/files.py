@@ -632,11 +632,7 @@ class Storage:
         return File(path, found.st_size, explicit, modified=found.st_mtime, changed=found.st_ctime)
 
     def _check_same(self, path: str, descriptor: int) -> None:
-        """Whether an open file is the one that was found.
-
-        Raises:
-            ChangedError: When it is another one, or has become shorter.
-        """
+        """Whether an open file is the one that was found."""
         found = self._found.get(path)
         if found is None:
             return

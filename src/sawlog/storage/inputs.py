@@ -131,11 +131,7 @@ _RAW = (io.BufferedReader, io.BufferedRandom, io.FileIO)
 
 
 def _spooled(stream: Any) -> int:
-    """A copy of a stream on disk.
-
-    Raises:
-        FormatError: When it is a stream of text.
-    """
+    """A copy of a stream on disk."""
     with tempfile.TemporaryFile(prefix="sawlog-") as copy:
         try:
             shutil.copyfileobj(stream, copy, _COPY_BYTES)

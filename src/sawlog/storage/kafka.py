@@ -160,11 +160,7 @@ def _directory(name: str) -> dict[str, Any]:
 
 
 def _numbers(path: str, names: list[str], count: int) -> list[int]:
-    """The numbers of a partition and of a message.
-
-    Raises:
-        FileNotFoundError: When they are none, or not so many.
-    """
+    """The numbers of a partition and of a message."""
     numbers = [name.removesuffix(SUFFIX) if at else name for at, name in enumerate(names)]
     if len(names) != count or not all(number.isascii() and number.isdigit() for number in numbers):
         raise FileNotFoundError(path)

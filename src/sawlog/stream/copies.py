@@ -15,15 +15,13 @@ import posixpath
 import time
 from collections import defaultdict
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from sawlog.format import Succession
 from sawlog.storage import is_remote
+from sawlog.stream.files import Files
+from sawlog.stream.listing import Seen
 from sawlog.stream.offset import PROVEN_BYTES, Ended, Link, Place, head_of, key_of, prove
-
-if TYPE_CHECKING:
-    from sawlog.stream.files import Files
-    from sawlog.stream.listing import Seen
 
 logger = logging.getLogger("sawlog")
 

@@ -5,14 +5,12 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from sawlog.format import Contents, Format, Request, Succession
 from sawlog.storage import Storage
+from sawlog.stream.limits import StreamOptions
 from sawlog.stream.listing import Listing, Seen
-
-if TYPE_CHECKING:
-    from sawlog.stream.limits import StreamOptions
 
 logger = logging.getLogger("sawlog")
 

@@ -6,7 +6,7 @@ import itertools
 import time
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import pyarrow as pa
 
@@ -17,13 +17,10 @@ from sawlog.guard import wrap_errors
 from sawlog.names import natural_order
 from sawlog.scan import OFFSET_COLUMN
 from sawlog.stream.files import Files, Opened
+from sawlog.stream.limits import StreamOptions
 from sawlog.stream.listing import Seen
 from sawlog.stream.offset import WAITING, Ended, Offset, Place, check_proof, key_of, load_schema, prove
 from sawlog.stream.records import Records
-
-if TYPE_CHECKING:
-    from sawlog.stream.limits import StreamOptions
-
 
 TOGETHER = 100
 """Files that are opened as one dataset to see how far they can be read."""
@@ -240,11 +237,7 @@ class _Intake:
         self._counting: tuple[Contents, Request] | None = None
 
     def take(self, names: Sequence[str], seen: dict[str, Seen]) -> dict[str, int]:
-        """Positions to read up to, of those files that have something new.
-
-        Raises:
-            SawlogError: When a file is not the one it was.
-        """
+        """Positions to read up to, of those files that have something new."""
         for some in self._chunks(self._in_turn(names, seen)):
             for names_of_one, opened in self._opened(some, seen):
                 files = {file.path for file in opened.contents.files}

@@ -9,11 +9,13 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from sawlog.errors import SawlogError
 from sawlog.stream.copies import Copies, Living
+from sawlog.stream.files import Files
 from sawlog.stream.first_offset import covered
+from sawlog.stream.listing import Seen
 from sawlog.stream.offset import (
     NO_HEAD,
     PROVEN_BYTES,
@@ -28,10 +30,6 @@ from sawlog.stream.offset import (
     prove,
     version_of,
 )
-
-if TYPE_CHECKING:
-    from sawlog.stream.files import Files
-    from sawlog.stream.listing import Seen
 
 logger = logging.getLogger("sawlog")
 

@@ -128,12 +128,7 @@ class Choices:
 
 
 def _tables(source: PathLike | Sequence[PathLike], scan: Scan) -> dict[tuple[str, str], list[File]]:
-    """Logs by table.
-
-    Raises:
-        FormatError: When a log's name and the options do not name its table and partitions, or there is no log.
-        OptionError: When two logs have the same name, or one schema is to describe several tables.
-    """
+    """Logs by table."""
     tables: dict[tuple[str, str], list[File]] = {}
     seen: dict[str, str] = {}
     given = _given(scan)
@@ -162,11 +157,7 @@ _NAME_PARTS = ("namespace", "table", "internal_partition", "column_partition")
 
 
 def _partition(name: LogName, path: str) -> Partition:
-    """The partition that a log belongs to.
-
-    Raises:
-        FormatError: When that is not known.
-    """
+    """The partition that a log belongs to."""
     missing = [part for part in _NAME_PARTS if not getattr(name, part)]
     if missing:
         raise FormatError(

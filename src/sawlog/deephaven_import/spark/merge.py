@@ -314,11 +314,7 @@ class MergeJob:
         return {str(one.internal): those for one, those in zip(targets, staged, strict=True) if those}, asked, groups
 
     def _tasks(self, function: Callable[[Any], Outcome], items: Sequence[Any], sizes: Sequence[int]) -> list[Outcome]:
-        """Apply a function to items in tasks.
-
-        Raises:
-            SawlogError: Of the first task that failed.
-        """
+        """Apply a function to items in tasks."""
         try:
             outcomes = run_tasks(self._spark, function, items, sizes)
             failed = next((one for one in outcomes if isinstance(one, SawlogError)), None)
@@ -371,11 +367,7 @@ class MergeJob:
         return tasks, united(schemas)
 
     def _known_types(self) -> pa.Schema:
-        """The columns of the intraday locations.
-
-        Raises:
-            SchemaError: When the type of one is a guess: it would be one for good.
-        """
+        """The columns of the intraday locations."""
         assert self._intraday is not None
         for one in self._intraday.view_schema():
             if GUESS_KEY in (one.metadata or {}):

@@ -5,23 +5,21 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from sawlog.arrow import array_of, fill_null, fixed_array, index_of
 from sawlog.deephaven.types import BOXED, ColumnType
+from sawlog.deephaven_table.columns import ColumnReader
 from sawlog.deephaven_table.groups.java_output import BOXES, STRING_TYPE, map_stream
 from sawlog.deephaven_table.groups.java_stream import read_stream
 from sawlog.deephaven_table.groups.java_values import JavaArray, JavaMap, JavaObject, RangeMap
 from sawlog.deephaven_table.layout import MAX_ROWS
 from sawlog.errors import FormatError, SchemaError
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from sawlog.deephaven_table.columns import ColumnReader
 KEY_TYPES: Final = {**BOXED, ColumnType.STRING: STRING_TYPE}
 """Classes of the keys, for the types of columns that can be grouped."""
 
@@ -130,6 +128,11 @@ def read_grouping(data: bytes, where: str) -> Grouping | None:
 
 def grouping_bytes(kind: ColumnType, groups: Iterable[Group], column: str) -> bytes:
     """The metadata of a grouped column.
+
+    Args:
+        kind: Type of the column.
+        groups: Every value once, with its rows.
+        column: Its name, for messages.
 
     Raises:
         SchemaError: For types whose grouping cannot be written.

@@ -157,11 +157,7 @@ def _value_hash(value: ParamValue) -> int:
 
 
 def _parameters(text: str, column: str) -> dict[str, ParamValue]:
-    """The parameters of a column: pairs of `key=value`, or an object of them, typed as Typesafe Config types them.
-
-    Raises:
-        SchemaError: When it is anything else.
-    """
+    """The parameters of a column: pairs of `key=value`, or an object of them, typed as Typesafe Config types them."""
     found: dict[str, ParamValue] = {}
     inner = text.strip()
     if inner.startswith("{") and inner.endswith("}"):

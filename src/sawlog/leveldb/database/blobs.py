@@ -205,11 +205,7 @@ class ValueFile:
         return content
 
     def _place(self, address: Address) -> tuple[int, int]:
-        """The block that holds a value, and its number there.
-
-        Raises:
-            MalformedError: When there is no such block.
-        """
+        """The block that holds a value, and its number there."""
         block, number = address.block, address.value
         if self._virtual:
             if block >= len(self._virtual):

@@ -15,7 +15,7 @@ import pyarrow as pa
 from sawlog.arrow import array_of, constant, fill_null, scalar_of
 from sawlog.damage import Damage, Findings, Tail, TailStatus
 from sawlog.errors import FormatError, SawlogError
-from sawlog.format import FILE_COLUMN, OFFSET_COLUMN, Fragment, Request
+from sawlog.format import FILE_COLUMN, OFFSET_COLUMN, Fragment
 from sawlog.leveldb.columns import (
     BLOB,
     ENTRY_SCHEMA,
@@ -37,15 +37,17 @@ from sawlog.leveldb.database.version import DatabaseVersion, LiveBlobs, LiveTabl
 from sawlog.leveldb.options import LogReadOptions
 from sawlog.leveldb.records.history import Replay
 from sawlog.leveldb.records.writes import WRITES_SCHEMA, WriteRange
-from sawlog.leveldb.table.meta import BoundsReader, Role, TableMap
+from sawlog.leveldb.table.meta import BoundsReader, Role
 from sawlog.leveldb.table.pebble import MalformedError
 from sawlog.leveldb.table.rows import RowReader, TableRange, split_stamps
 from sawlog.query import conditions
 from sawlog.scan import Projection, Scan
-from sawlog.storage import File, Source
 
 if TYPE_CHECKING:
+    from sawlog.format import Request
     from sawlog.leveldb.database.merge import MergedEntries
+    from sawlog.leveldb.table.meta import TableMap
+    from sawlog.storage import File, Source
 
 LEVEL = "level"
 LOG_LEVEL = -1

@@ -5,11 +5,12 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Sequence
 from functools import cache, cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from sawlog.arrow import array_of, batch_of, batch_of_rows, boolean_values, fixed_array, scalar_of, values_of
 from sawlog.damage import Damage, Findings
@@ -38,12 +39,8 @@ from sawlog.leveldb.columns import (
 )
 from sawlog.leveldb.database import kernels as k
 from sawlog.leveldb.database.kernels import Covers
+from sawlog.leveldb.database.version import LiveTable
 from sawlog.leveldb.table.layout import Kind
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from sawlog.leveldb.database.version import LiveTable
 
 _BEFORE = -1
 """Instead of the entry after which another one is given: those before the batch."""

@@ -5,21 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from sawlog.fields import Fields, Part, numbers
 from sawlog.leveldb.codecs import EXPANDED_BYTES, expand_records
 from sawlog.leveldb.log import layout
+from sawlog.leveldb.log.head import LogHead
 from sawlog.leveldb.log.layout import Dialect, Role
 from sawlog.leveldb.records.edit import EditError, edit_fields
 from sawlog.leveldb.records.layout import BATCH_HEADER, COUNT_OFFSET, OPERATIONS, Field, Operation
 from sawlog.pictures import key_text
 from sawlog.storage import Source
-
-if TYPE_CHECKING:
-    from sawlog.leveldb.log.head import LogHead
 
 _MOST = 80
 """Parts of a batch that are named; the rest is one."""

@@ -155,11 +155,7 @@ class LevelDBLog(Format):
 
 
 def _check_options(options: LogReadOptions, view: str) -> None:
-    """Refuse options that the view has no use for.
-
-    Raises:
-        OptionError: For such an option.
-    """
+    """Refuse options that the view has no use for."""
     if options.salvage and view not in ("rows", "writes", "damage"):
         raise OptionError(f"the option salvage is for the views 'rows' and 'writes', not {view!r}")
     if options.latest and "stale" in options.salvage:

@@ -93,11 +93,7 @@ class _Appended:
 
     @classmethod
     def open(cls, path: str, options: LogWriteOptions, storage: Storage) -> _Appended:
-        """Find the end of the last complete record, to go on after it.
-
-        Raises:
-            OptionError: On remote storage, or when the options do not fit the log.
-        """
+        """Find the end of the last complete record, to go on after it."""
         name = normalize(path)
         if is_remote(name):
             raise OptionError(f"{path}: append=True needs a local file; object stores cannot change one in place")

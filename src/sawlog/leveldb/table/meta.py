@@ -7,14 +7,16 @@ from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from functools import cached_property
 from itertools import pairwise
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from sawlog.damage import Damage
 from sawlog.errors import DamageError, UnsupportedError
 from sawlog.leveldb.columns import KEY
+from sawlog.leveldb.options import TableReadOptions
 from sawlog.leveldb.table import kernels as k
 from sawlog.leveldb.table import layout
 from sawlog.leveldb.table.addresses import EmbeddedLayer
@@ -26,11 +28,6 @@ from sawlog.query import interval
 from sawlog.scan import Projection
 from sawlog.storage import File, Source
 from sawlog.varints import decode_varints
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from sawlog.leveldb.options import TableReadOptions
 
 
 @dataclass(frozen=True)
