@@ -118,11 +118,11 @@ def open(
         storage = with_index(storage, index, paths)
     found = _find(paths, format, view, storage)
     chosen = found.format
-    if view not in chosen.view_names:
+    if found.view not in chosen.views:
         near = meant(view, chosen.view_names)
         raise OptionError(f"{chosen.name} has no view {view!r}{near}; views: {', '.join(chosen.views)}")
     scan = Scan(
-        view=chosen.view_names[view],
+        view=found.view,
         columns=parse_columns(columns),
         filters=tuple(filters or ()),
         expression=parse_filter(filter),
@@ -301,7 +301,7 @@ def repair(
     from sawlog.repairing import repair_files
 
     storage = _storage(storage_options)
-    chosen, files, unselected = _find([os.fspath(src)], format, "rows", storage)
+    chosen, _, files, unselected = _find([os.fspath(src)], format, "rows", storage)
     given = current(chosen.read_options, options, where=f"reading {chosen.name}")
     parsed: Any = parse_options(chosen.read_options, given, where=f"reading {chosen.name}")
     if getattr(parsed, "verify_checksums", True):
@@ -360,7 +360,6 @@ def _storage(given: Mapping[str, Any] | Storage | None, memory_map: bool = False
 
 @cache
 def _names_of(function: Callable[..., Any]) -> list[str]:
-    """The arguments that a function takes by name."""
     return [name for name, one in inspect.signature(function).parameters.items() if one.kind is one.KEYWORD_ONLY]
 
 
@@ -374,9 +373,10 @@ def _threads(wanted: bool | int) -> int:
 
 
 class _Found(NamedTuple):
-    """The format of a path, those of its files that belong to a view, and the others."""
+    """The format of a path, its name of a view, those of its files that belong to that, and the others."""
 
     format: Format
+    view: str
     files: list[File]
     unselected: list[File]
 
@@ -388,7 +388,6 @@ def _names(given: Input | Sequence[Input], storage: Storage) -> list[str]:
 
 
 def _find(paths: list[str], format: str | None, view: str, storage: Storage) -> _Found:
-    """The format of some paths and what it reads of them."""
     where = ", ".join(paths)
     chosen = get_format(format) if format is not None else None
     found = storage.find(paths)
@@ -405,7 +404,7 @@ def _find(paths: list[str], format: str | None, view: str, storage: Storage) -> 
             raise FormatError(f"{start} read by view {view!r}; views with files: {', '.join(others)}")
         raise FormatError(f"{start} a {chosen.title}")
     read = {file.path for file in files}
-    return _Found(chosen, files, [file for file in found if file.path not in read])
+    return _Found(chosen, wanted, files, [file for file in found if file.path not in read])
 
 
 def _relative(file: File, root: str) -> str:

@@ -130,7 +130,6 @@ def recognize(files: Sequence[File], storage: Storage, where: str, view: str = "
 
 
 def _below(files: Sequence[File], directories: Collection[str]) -> list[File]:
-    """The files in directories and below them."""
     above = {"" if directory == "." else directory for directory in directories}
     return [file for file in files if not above.isdisjoint(_upwards(posixpath.dirname(file.path)))]
 

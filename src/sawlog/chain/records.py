@@ -161,7 +161,6 @@ class RecordContents(Contents):
         return RecordRange(*request, file.path, end - start, file, start, end, self.format)
 
     def _starts(self, request: Request, file: File) -> Iterator[int]:
-        """Where records begin."""
         options = self.scan.options
         if "verify_checksums" in {one.name for one in fields(options)}:
             options = replace(options, verify_checksums=False)

@@ -18,8 +18,6 @@ from sawlog.errors import OptionError
 
 @dataclass(frozen=True, slots=True)
 class _FormatCard:
-    """One format."""
-
     name: str
     title: str
     suffix: str

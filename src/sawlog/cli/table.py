@@ -96,7 +96,6 @@ class _Printer:
             page.line((self._line(line[: len(self._widths)]), style))
 
     def rows(self, columns: list[list[str]]) -> None:
-        """Print the rows of some columns."""
         lines = (self._line(cells) for cells in zip(*columns, strict=True))
         text = "".join(f"{line}\n" for line in lines)
         sys.stdout.buffer.write(text.encode(sys.stdout.encoding or "utf-8", "backslashreplace"))

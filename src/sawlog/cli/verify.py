@@ -49,7 +49,6 @@ class _Verified:
 
     @property
     def files(self) -> list[FileReport]:
-        """The reports of all files."""
         return [file for path in self.paths if path.report is not None for file in path.report.files]
 
     @property

@@ -20,7 +20,7 @@ class IncompleteHeaderError(FormatError):
     """The file ends inside its header: its writer has only just begun, or died at once."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class LogColumn:
     """One column definition.
 
@@ -38,7 +38,7 @@ class LogColumn:
     values: tuple[str, ...] = ()
     constant: bytes | None = None
 
-    @property
+    @cached_property
     def width(self) -> int:
         """Bytes per value, 0 for a length and that many bytes."""
         return BY_LOG[self.type].width
@@ -66,7 +66,7 @@ class Header:
     digest: str = "file"
     notes: tuple[str, ...] = ()
 
-    @property
+    @cached_property
     def size(self) -> int:
         """Bytes of the header; the first entry begins here."""
         return len(self.raw)
@@ -76,7 +76,7 @@ class Header:
         """The columns that are stored in rows; their order is that of the presence bits."""
         return tuple(column for column in self.columns if column.constant is None)
 
-    @property
+    @cached_property
     def presence_bytes(self) -> int:
         """Length of a row's presence map."""
         return -(-len(self.stored) // layout.PRESENCE_BITS)

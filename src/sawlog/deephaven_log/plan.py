@@ -119,7 +119,6 @@ def _search(
     task_bytes: int | None,
     threads: int,
 ) -> Layout:
-    """What `scan` finds."""
     from sawlog.deephaven_log.walk import CutWalk, Entries
 
     found = None

@@ -173,7 +173,6 @@ class _Capacities:
         return True
 
     def data_files(self) -> dict[str, DataFile]:
-        """Every data file, by its name."""
         found = {}
         for name, column in self._location.columns.items():
             for suffix in (layout.DATA, layout.SYMBOL_OFFSETS):

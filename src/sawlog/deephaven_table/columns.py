@@ -264,7 +264,6 @@ class ColumnReader:
 
     @staticmethod
     def _all_symbols(table: SymbolTable) -> pa.Array:
-        """The symbols by their ids."""
         if table.places is None:
             return table.strings
         missing = table.places < 0

@@ -99,7 +99,6 @@ class DeephavenTableContents(Contents):
         return len(self.files if request.scan.view == "damage" else self.locations)
 
     def _columns(self, request: Request, kind: type[LocationColumns | LocationGroups]) -> Iterator[Fragment]:
-        """A fragment per location, on its columns or groups."""
         self._judge_remote(self.locations)
         for location in self.locations:
             size = sum(file.size for file in location.files)

@@ -252,14 +252,11 @@ class _Primary:
 
     @property
     def file(self) -> File:
-        """The file."""
         return self.column.files[self.suffix]
 
 
 @dataclass(frozen=True, slots=True)
 class _ColumnVersion:
-    """The column version of a location."""
-
     version: int
     certain: bool = True
 

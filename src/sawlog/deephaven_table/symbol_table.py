@@ -85,7 +85,6 @@ class SymbolTable:
         return numbers
 
     def _add(self, count: int, place: Place) -> None:
-        """Have the symbols from `count` on written."""
         known = self._known
         if self._first + known.count > MAX_SYMBOLS:
             raise SchemaError(f"a symbol table of {MAX_SYMBOLS} strings is full")

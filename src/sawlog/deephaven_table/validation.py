@@ -223,7 +223,6 @@ class _Check:
         self._compared: dict[str, GroupComparison] = {}
 
     def run(self) -> ValidatedLocation:
-        """Read the location."""
         self._begin()
         orders = self._orders()
         findings = Findings("skip")

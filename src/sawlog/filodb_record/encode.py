@@ -355,14 +355,12 @@ def refuse_nulls(array: pa.Array, name: str, first_row: int, has: NDArray[np.boo
 
 
 def _index(keys: Sequence[bytes]) -> p.Names:
-    """The predefined keys, and an index of them."""
     names = p.Names(texts_of(keys), np.zeros(p.HEADS, np.int16), np.zeros(len(keys), np.int16))
     p.index_names(names)
     return names
 
 
 def _columns(records: Sequence[Layout]) -> list[Column]:
-    """All columns of all layouts, in the order of records."""
     if not records:
         return [Column(RECORD_COLUMN, "br")]
     found: dict[str, Column] = {}

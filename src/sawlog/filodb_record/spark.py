@@ -250,7 +250,6 @@ def _column(
     columns: Sequence[ColumnOrName],
     takes: Sequence[pa.DataType],
 ) -> Column:
-    """A function of Arrow arrays as a column."""
     if not hasattr(functions, "arrow_udf"):
         return _pandas_column(function, kind, columns, takes)
     kind = _without_metadata(kind)

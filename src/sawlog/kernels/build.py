@@ -96,8 +96,6 @@ class Sources:
 
 
 class _Entry(NamedTuple):
-    """An entry of the library."""
-
     symbol: str
     module: str
     kernel: str

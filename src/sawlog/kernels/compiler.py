@@ -223,7 +223,6 @@ def _rebuilt(member: Member, places: dict[str, int], names: dict[str, Any]) -> s
 
 
 def _entry_function(signature: Signature, kernel: Any) -> Any:
-    """The entry in Python."""
     names: dict[str, Any] = {
         "kernel": kernel,
         "np": np,

@@ -82,7 +82,6 @@ def _at(model: type[BaseModel], path: Path) -> tuple[type[BaseModel], FieldInfo 
 
 
 def _kinds(annotation: Any) -> Iterator[Any]:
-    """The types that an annotation is made of."""
     origin = get_origin(annotation)
     if origin in (None, Literal):
         yield annotation

@@ -146,7 +146,6 @@ class Plan:
         return load(*source.paths)
 
     def _damage(self, policy: str) -> DataFrame | None:
-        """The damage of all sources with that policy."""
         from pyspark.sql import functions as sql
 
         frames = []

@@ -179,7 +179,6 @@ class Records:
         self._added.pop(key_of(name), None)
 
     def _gone(self, seen: Mapping[str, Seen]) -> Iterator[_Lost]:
-        """Records of files that are not there."""
         for name, place in self.files.items():
             if name not in seen and place.at:
                 yield name, place
@@ -343,7 +342,6 @@ class Records:
         return None
 
     def _move(self, old: str | bytes, record: Place | Ended, name: str, one: Seen) -> None:
-        """Give a record another name."""
         logger.info("%s: was read before, under another name", one.file.path)
         if isinstance(record, Place):
             assert isinstance(old, str)

@@ -133,7 +133,6 @@ class _At(Subject):
 
     @property
     def path(self) -> str:
-        """What is opened."""
         return str(self._at)  # type: ignore[attr-defined]
 
 

@@ -128,7 +128,6 @@ class Choices:
 
 
 def _tables(source: PathLike | Sequence[PathLike], scan: Scan) -> dict[tuple[str, str], list[File]]:
-    """Logs by table."""
     tables: dict[tuple[str, str], list[File]] = {}
     seen: dict[str, str] = {}
     given = _given(scan)
@@ -213,8 +212,6 @@ class ImportJob:
 
 
 class _TableImport:
-    """The import of one table."""
-
     def __init__(self, job: ImportJob, tree: IntradayTable, files: Sequence[File], scan: Scan) -> None:
         self._job = job
         self._scan = scan
@@ -332,7 +329,6 @@ class _Logs:
 
     @classmethod
     def of(cls, datasets: Sequence[DeephavenLogContents]) -> _Logs:
-        """The logs of datasets."""
         pairs = [(log, one.request(one.scan).projection) for one in datasets for log in one.logs]
         logs = sorted((log for log, _ in pairs), key=lambda log: order_of(log.file.name)) if datasets[1:] else None
         return cls(

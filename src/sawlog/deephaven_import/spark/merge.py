@@ -344,7 +344,6 @@ class MergeJob:
         return {path: Part.of(self._filled[path], one.rows, one.checksum) for path, one in measured}
 
     def _digests(self, contents: DeephavenTableContents, parts: Mapping[str, int]) -> dict[int, Digest]:
-        """The digests of rows by part."""
         tasks = pieces(contents, parts)
         digests: dict[int, Digest] = {}
         for found in self._tasks(measure, tasks, list(map(size, tasks))):

@@ -74,7 +74,6 @@ class _Keys:
         self._class: bytes | None = None
 
     def encode(self, key: Any) -> bytes:
-        """A key."""
         if key is None:
             return bytes([Code.NULL])
         if self._kind == STRING_TYPE:

@@ -464,7 +464,6 @@ class _ProductReader:
         self._used = 0
 
     def value(self, depth: int) -> Any:
-        """The next value."""
         if depth > MAX_DEPTH:
             raise self._reader.error(f"objects nest deeper than {MAX_DEPTH}")
         self._reader.count_element()

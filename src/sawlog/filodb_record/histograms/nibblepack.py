@@ -86,7 +86,6 @@ def _pack(values: NDArray[np.uint64]) -> bytes:
 
 
 def _unpack(kernel: str, data: bytes | memoryview, count: int) -> NDArray[Any]:
-    """What a kernel of that name unpacks."""
     from sawlog.filodb_record.kernels import nibblepack
 
     values = np.zeros(count, np.uint64)

@@ -197,7 +197,6 @@ class ScriptValue:
         return thing
 
     def _value(self) -> Any:
-        """The next value."""
         self._depth += 1
         if self._depth > MAX_DEPTH:
             raise UnknownBytesError(f"values in values, deeper than {MAX_DEPTH}")

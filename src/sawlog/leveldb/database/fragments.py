@@ -321,7 +321,6 @@ class KeyRange(Fragment):
                 yield Stream(file.path, LOG_LEVEL, iter([only(entries, deletions=True), points]))
 
     def _inside(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """The entries on keys in the range."""
         import pyarrow.compute as pc
 
         if self.low:

@@ -55,7 +55,6 @@ class Covers(NamedTuple):
 
 @inlined
 def _compare(entries: Any, one: Any, two: Any) -> Any:
-    """How the keys of two entries compare."""
     return compare_bytes(
         entries.keys, entries.starts[one], entries.ends[one], entries.keys, entries.starts[two], entries.ends[two]
     )

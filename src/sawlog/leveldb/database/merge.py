@@ -398,7 +398,6 @@ def _strings(batches: Sequence[pa.RecordBatch], name: str) -> Strings:
 
 
 def _picked(strings: Strings, numbers: NDArray[np.int64]) -> pa.Array:
-    """Some of the strings, by their numbers."""
     starts = strings.starts[numbers]
     lengths = strings.ends[numbers] - starts
     return pa.Array.from_buffers(pa.binary(), len(numbers), [None, *gathered(strings.data, starts, lengths)])

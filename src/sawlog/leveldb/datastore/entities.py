@@ -222,7 +222,6 @@ def _payload(records: pa.RecordBatch) -> int:
 
 
 def _column(field: pa.Field, path: str, *, typed: bool) -> Callable[[list[Entity]], pa.Array]:
-    """What makes one column of entities."""
     name, kind = field.name, field.type
     if name == FILE_COLUMN:
         return lambda entities: constant_string(path, len(entities))

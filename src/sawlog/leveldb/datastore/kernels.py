@@ -160,7 +160,6 @@ def _finite(bits: Any) -> Any:
 
 @inlined
 def _is_name(data: Any, known: Any, name: Any, length: Any) -> Any:
-    """Whether a name is one that is `known`."""
     if known.length != np.int64(length):
         return False
     start = np.uint64(known.start)

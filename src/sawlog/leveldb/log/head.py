@@ -5,6 +5,7 @@ from __future__ import annotations
 import posixpath
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Literal
 
 from sawlog.errors import FormatError
@@ -148,7 +149,6 @@ def read_head(head: bytes, file: File, dialect: Dialect | Literal["auto"], stora
 
 
 def _carried(number: int, fragments: Iterable[tuple[int, int, bytes]], dialect: Dialect) -> bool:
-    """Whether any of the fragments carries a log number."""
     types = layout.TYPES[dialect]
     return any(
         layout.LOG_NUMBER.of(body, -layout.TYPE.end) == number
@@ -161,6 +161,7 @@ def _in_database(file: File, storage: Storage) -> bool:
     return storage.exists(posixpath.join(posixpath.dirname(file.path), layout.CURRENT_NAME))
 
 
+@lru_cache(maxsize=8)  # a follower asks in every look
 def _dialect_of(head: bytes) -> Dialect:
     """Whose fragments a log begins with, or has where it begins with none; LevelDB's where they are everyone's."""
     for resync in (False, True):

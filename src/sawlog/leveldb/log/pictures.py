@@ -35,7 +35,6 @@ class _Jump(NamedTuple):
 
     @property
     def text(self) -> str:
-        """What is wrong there."""
         found = f"{self.step - 1:,} are missing" if self.step > 0 else f"they go back by {-self.step:,}"
         return f"sequence numbers: {found} before byte {self.offset:,}"
 
@@ -70,7 +69,6 @@ class _Operations:
         self._last = int(sequences[-1])
 
     def picture(self) -> Picture:
-        """The chart."""
         most = int(self._counts.max(initial=1))
         lanes: dict[str, list[Box]] = {}
         for name, row in zip(NAMES, self._counts.tolist(), strict=True):

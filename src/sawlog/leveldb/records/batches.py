@@ -124,7 +124,6 @@ class BatchBuilder:
         return numbers
 
     def _integers(self, batch: pa.RecordBatch, name: str, largest: int) -> NDArray[np.int64] | None:
-        """An integer column of the batch, if it has it."""
         if name not in batch.schema.names:
             return None
         column = batch.column(name)

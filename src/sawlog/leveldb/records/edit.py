@@ -33,7 +33,6 @@ class _Cursor:
         return len(self._data) - self.position
 
     def byte(self) -> int:
-        """A byte."""
         if not self.left:
             raise EditError(f"a byte expected at byte {self.position}, where the edit ends")
         self.position += 1
@@ -58,11 +57,9 @@ class _Cursor:
         return value - _WORD if value >= _WORD // 2 else value
 
     def small(self) -> int:
-        """A varint32."""
         return self.varint(layout.VARINT32_BYTES) & 0xFFFFFFFF
 
     def level(self) -> int:
-        """The level of a file."""
         value = self.small()
         if value > layout.MAX_LEVEL:
             raise EditError(f"level {value} at byte {self.position}; expected at most {layout.MAX_LEVEL}")
@@ -82,12 +79,10 @@ class _Cursor:
         return _text(self.string())
 
     def rest(self) -> bytes:
-        """All bytes that are left."""
         rest, self.position = self._data[self.position :], len(self._data)
         return rest
 
     def only_byte(self) -> int:
-        """The byte that is left."""
         if self.left != 1:
             raise EditError(f"a field of one byte has {self.left}")
         return self.byte()
@@ -132,7 +127,6 @@ def _read(values: _Values, cursor: _Cursor) -> dict[str, Any]:
 
 
 def _entry(**values: _Value) -> _Value:
-    """An entry of values that follow each other."""
     return _Value(pa.struct(_fields(values)), partial(_read, values))
 
 
@@ -262,7 +256,6 @@ class _Column(NamedTuple):
 
     @property
     def field(self) -> pa.Field:
-        """The column."""
         if self.absent == []:
             return pa.field(self.name, _list_of(self.value.type), nullable=False)
         return self.value.field(self.name, nullable=self.absent is None)
