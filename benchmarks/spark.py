@@ -30,6 +30,23 @@ def session(place: Path, cores: int = 2) -> Any:
     return spark
 
 
+def session_with_jar(place: Path) -> Any:
+    """The same with the jar, which `format("sawlog")` uses, and short names of formats do not."""
+    import sawlog.spark
+
+    own = {
+        "spark.master": "local[2]",
+        "spark.ui.enabled": "false",
+        "spark.driver.memory": "2g",
+        "spark.log.level": "ERROR",
+        "spark.sql.warehouse.dir": str(place / "warehouse"),
+        "spark.local.dir": str(place / "spark"),
+    }
+    spark = sawlog.spark.session("sawlog benchmarks", own)
+    sawlog.spark.register(spark)
+    return spark
+
+
 def noop(frame: Any) -> None:
     """Compute every row and every column, and throw them away."""
     frame.write.format("noop").mode("overwrite").save()

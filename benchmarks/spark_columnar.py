@@ -11,10 +11,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 import sawlog
-import sawlog.spark
 from benchmarks.deephaven_log import ROW_BYTES, write_log
 from benchmarks.harness import Case, Probe, Settings, Side
-from benchmarks.spark import noop
+from benchmarks.spark import noop, session_with_jar
 
 BARS = {"noop": 1.0, "sum": 0.9, "column": 0.8, "filter": 0.8}
 """How fast Deephaven logs are to be, Parquet being 1."""
@@ -34,14 +33,7 @@ def cases(settings: Settings) -> Iterator[Case | Probe]:
     """The bars for Deephaven's logs, and one case for each other format."""
     if not settings.wanted("columnar"):
         return
-    own = {
-        "spark.master": "local[2]",
-        "spark.ui.enabled": "false",
-        "spark.driver.memory": "2g",
-        "spark.log.level": "ERROR",
-    }
-    own |= {"spark.sql.warehouse.dir": str(settings.place / "wh"), "spark.local.dir": str(settings.place / "spark")}
-    spark = sawlog.spark.session("sawlog benchmarks", own)
+    spark = session_with_jar(settings.place)
     count = max(1, settings.size // ROW_BYTES)
     log = write_log(settings.place / "trades.bin", count)
     size = log.stat().st_size

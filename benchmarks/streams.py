@@ -16,7 +16,7 @@ import pyarrow as pa
 import sawlog
 from benchmarks.deephaven_log import ROW_BYTES, SCHEMA, market_data
 from benchmarks.harness import Case, Probe, Settings, Side
-from benchmarks.spark import session
+from benchmarks.spark import session_with_jar
 from sawlog.deephaven_log import Logger
 
 FILES = 16
@@ -38,7 +38,7 @@ def cases(settings: Settings) -> Iterator[Case | Probe]:
     if settings.wanted("stream_latency"):
         yield Probe(
             "stream_latency",
-            "from logging a row to seeing it in the Parquet that a stream writes, 5,000 rows/s, local[2]",
+            "from logging a row to seeing it in the Parquet that a stream with the jar writes, 5,000 rows/s, local[2]",
             partial(latency, settings),
             "ms",
         )
@@ -47,7 +47,7 @@ def cases(settings: Settings) -> Iterator[Case | Probe]:
 def ingest_cases(settings: Settings) -> Iterator[Case]:
     """All that is there, in micro-batches of a few files, into Parquet."""
     count = max(FILES, settings.size // ROW_BYTES)
-    spark = session(settings.place)
+    spark = session_with_jar(settings.place)
     logs = write_logs(settings.place / "logs", count)
     size = sum(path.stat().st_size for path in logs.iterdir())
     plain = {name: settings.place / name for name in FORMATS}
@@ -63,13 +63,15 @@ def ingest_cases(settings: Settings) -> Iterator[Case]:
     target, checkpoint = settings.memory / "out", settings.memory / "checkpoint"
     drained = partial(drain, target=target, checkpoint=checkpoint)
     clear = partial(remove, target, checkpoint)
-    ours = partial(drained, source("sawlog", logs, format="deephaven_log"))
+    columns = partial(drained, source("sawlog", logs, format="deephaven_log"))
+    rows = partial(drained, source("deephaven_log", logs))
     note = f"{FILES // PER_BATCH} micro-batches"
     yield Case(
         "stream_ingest",
         "Deephaven logs streamed into Parquet by Spark, local[2]",
         (
-            Side("sawlog", ours, size, count, note, clear),
+            Side("sawlog with the jar", columns, size, count, note, clear),
+            Side("sawlog without it", rows, size, count, note, clear),
             *(
                 Side(FORMATS[name], partial(drained, source(name, place)), size, count, note, clear)
                 for name, place in plain.items()
@@ -103,7 +105,7 @@ def remove(*places: Path) -> None:
 
 def latency(settings: Settings) -> dict[str, float]:
     """A logger at work, a query that writes Parquet as fast as it can, and for each row when its batch was there."""
-    spark = session(settings.place)
+    spark = session_with_jar(settings.place)
     logs, target = settings.place / "live", settings.place / "seen"
     stop = threading.Event()
     logger = threading.Thread(target=log_rows, args=(logs, stop))
