@@ -107,70 +107,26 @@ def _checked_prefetch(array: Any, position: Any) -> None:
     pass
 
 
-def _checked_u16(array: Any, position: Any) -> Any:
-    return np.uint64(array[position]) | np.uint64(array[position + np.uint64(1)]) << np.uint64(8)
+def _checked_load(size: int, *, big: bool = False) -> Any:
+    @inlined
+    def load(array: Any, position: Any) -> Any:
+        value = np.uint64(0)
+        for i in range(size):
+            shift = np.uint64(8 * (size - 1 - i if big else i))
+            value |= np.uint64(array[position + np.uint64(i)]) << shift
+        return value
+
+    return load
 
 
-def _checked_u32(array: Any, position: Any) -> Any:
-    value = np.uint64(0)
-    for i in range(4):
-        value |= np.uint64(array[position + np.uint64(i)]) << np.uint64(8 * i)
-    return value
+def _checked_store(size: int, *, big: bool = False) -> Any:
+    @inlined
+    def store(array: Any, position: Any, value: Any) -> None:
+        for i in range(size):
+            shift = np.uint64(8 * (size - 1 - i if big else i))
+            array[position + np.uint64(i)] = value >> shift & np.uint64(255)
 
-
-def _checked_u64(array: Any, position: Any) -> Any:
-    value = np.uint64(0)
-    for i in range(8):
-        value |= np.uint64(array[position + np.uint64(i)]) << np.uint64(8 * i)
-    return value
-
-
-def _checked_store_u16(array: Any, position: Any, value: Any) -> None:
-    for i in range(2):
-        array[position + np.uint64(i)] = value >> np.uint64(8 * i) & np.uint64(255)
-
-
-def _checked_store_u32(array: Any, position: Any, value: Any) -> None:
-    for i in range(4):
-        array[position + np.uint64(i)] = value >> np.uint64(8 * i) & np.uint64(255)
-
-
-def _checked_store_u64(array: Any, position: Any, value: Any) -> None:
-    for i in range(8):
-        array[position + np.uint64(i)] = value >> np.uint64(8 * i) & np.uint64(255)
-
-
-def _checked_big_u16(array: Any, position: Any) -> Any:
-    return np.uint64(array[position]) << np.uint64(8) | np.uint64(array[position + np.uint64(1)])
-
-
-def _checked_big_u32(array: Any, position: Any) -> Any:
-    value = np.uint64(0)
-    for i in range(4):
-        value = value << np.uint64(8) | np.uint64(array[position + np.uint64(i)])
-    return value
-
-
-def _checked_big_u64(array: Any, position: Any) -> Any:
-    value = np.uint64(0)
-    for i in range(8):
-        value = value << np.uint64(8) | np.uint64(array[position + np.uint64(i)])
-    return value
-
-
-def _checked_store_big_u16(array: Any, position: Any, value: Any) -> None:
-    for i in range(2):
-        array[position + np.uint64(i)] = value >> np.uint64(8 * (1 - i)) & np.uint64(255)
-
-
-def _checked_store_big_u32(array: Any, position: Any, value: Any) -> None:
-    for i in range(4):
-        array[position + np.uint64(i)] = value >> np.uint64(8 * (3 - i)) & np.uint64(255)
-
-
-def _checked_store_big_u64(array: Any, position: Any, value: Any) -> None:
-    for i in range(8):
-        array[position + np.uint64(i)] = value >> np.uint64(8 * (7 - i)) & np.uint64(255)
+    return store
 
 
 def _checked_copy(target: Any, at: Any, source: Any, start: Any, length: Any) -> None:
@@ -178,29 +134,29 @@ def _checked_copy(target: Any, at: Any, source: Any, start: Any, length: Any) ->
         target[at + np.uint64(i)] = source[start + np.uint64(i)]
 
 
-load_u16: Any = inlined(_checked_u16) if CHECKED else load_number(16)
+load_u16: Any = _checked_load(2) if CHECKED else load_number(16)
 """`load_u16(array, position) -> uint64`: 2 bytes, little endian."""
-load_u32: Any = inlined(_checked_u32) if CHECKED else load_number(32)
+load_u32: Any = _checked_load(4) if CHECKED else load_number(32)
 """`load_u32(array, position) -> uint64`: 4 bytes, little endian."""
-load_u64: Any = inlined(_checked_u64) if CHECKED else load_number(64)
+load_u64: Any = _checked_load(8) if CHECKED else load_number(64)
 """`load_u64(array, position) -> uint64`: 8 bytes, little endian."""
-store_u16: Any = inlined(_checked_store_u16) if CHECKED else _store(16)
+store_u16: Any = _checked_store(2) if CHECKED else _store(16)
 """`store_u16(array, position, value)`: the low 2 bytes of a uint64, little endian."""
-store_u32: Any = inlined(_checked_store_u32) if CHECKED else _store(32)
+store_u32: Any = _checked_store(4) if CHECKED else _store(32)
 """`store_u32(array, position, value)`: the low 4 bytes of a uint64, little endian."""
-store_u64: Any = inlined(_checked_store_u64) if CHECKED else _store(64)
+store_u64: Any = _checked_store(8) if CHECKED else _store(64)
 """`store_u64(array, position, value)`: a uint64, little endian."""
-load_big_u16: Any = inlined(_checked_big_u16) if CHECKED else load_number(16, big=True)
+load_big_u16: Any = _checked_load(2, big=True) if CHECKED else load_number(16, big=True)
 """`load_big_u16(array, position) -> uint64`: 2 bytes, big endian."""
-load_big_u32: Any = inlined(_checked_big_u32) if CHECKED else load_number(32, big=True)
+load_big_u32: Any = _checked_load(4, big=True) if CHECKED else load_number(32, big=True)
 """`load_big_u32(array, position) -> uint64`: 4 bytes, big endian."""
-load_big_u64: Any = inlined(_checked_big_u64) if CHECKED else load_number(64, big=True)
+load_big_u64: Any = _checked_load(8, big=True) if CHECKED else load_number(64, big=True)
 """`load_big_u64(array, position) -> uint64`: 8 bytes, big endian."""
-store_big_u16: Any = inlined(_checked_store_big_u16) if CHECKED else _store(16, big=True)
+store_big_u16: Any = _checked_store(2, big=True) if CHECKED else _store(16, big=True)
 """`store_big_u16(array, position, value)`: the low 2 bytes of a uint64, big endian."""
-store_big_u32: Any = inlined(_checked_store_big_u32) if CHECKED else _store(32, big=True)
+store_big_u32: Any = _checked_store(4, big=True) if CHECKED else _store(32, big=True)
 """`store_big_u32(array, position, value)`: the low 4 bytes of a uint64, big endian."""
-store_big_u64: Any = inlined(_checked_store_big_u64) if CHECKED else _store(64, big=True)
+store_big_u64: Any = _checked_store(8, big=True) if CHECKED else _store(64, big=True)
 """`store_big_u64(array, position, value)`: a uint64, big endian."""
 copy_bytes: Any = inlined(_checked_copy) if CHECKED else _copy
 """`copy_bytes(target, at, source, start, length)`: copy `length` bytes between arrays that do not overlap."""
