@@ -211,15 +211,7 @@ class Rates:
 
 
 class KeySpan(NamedTuple):
-    """What is between two keys.
-
-    Attributes:
-        lane: The lane that it is drawn in.
-        smallest: The first key.
-        end: The key after the last one.
-        size: Its bytes.
-        box: How it is drawn, but for its place.
-    """
+    """What is between two keys."""
 
     lane: str
     smallest: bytes
@@ -229,13 +221,7 @@ class KeySpan(NamedTuple):
 
 
 def over_keys(title: str, spans: Sequence[KeySpan], note: str = "") -> Picture:
-    """A chart of ranges of keys: each stretch between two neighbouring bounds is as wide as the bytes that lie there.
-
-    Args:
-        title: What it shows.
-        spans: The ranges.
-        note: What else is to be known.
-    """
+    """A chart of ranges of keys: a stretch between two neighbouring bounds is as wide as the bytes that are there."""
     bounds = sorted({key for span in spans for key in (span.smallest, span.end)})
     place = {key: number for number, key in enumerate(bounds)}
     steps = [0.0] * (len(bounds) + 1)

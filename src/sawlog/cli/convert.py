@@ -14,7 +14,7 @@ from sawlog.api import begin_writing, check_free
 from sawlog.cli import arguments
 from sawlog.cli.arguments import column_names, parse_where
 from sawlog.cli.errors import Exit
-from sawlog.cli.output import Advance, Page, check_binary, counted, progress, show, size_text
+from sawlog.cli.output import Advance, Page, Result, check_binary, counted, progress, show, size_text
 from sawlog.cli.repair import check_apart
 from sawlog.cli.scan import DamageSummary, rows, size_of
 from sawlog.cli.tabular import TABLE_FORMATS, TableFormat, by_suffix, open_tables
@@ -29,7 +29,7 @@ from sawlog.storage import File, Staged, Storage
 
 
 @dataclass(slots=True)
-class Conversion:
+class Conversion(Result):
     """The outcome of `sawlog convert`."""
 
     source: str
@@ -40,7 +40,6 @@ class Conversion:
     losses: DamageSummary = field(default_factory=DamageSummary)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data for JSON."""
         return {
             "source": self.source,
             "from": self.from_format,
@@ -56,7 +55,6 @@ class Conversion:
         }
 
     def print_to(self, page: Page) -> None:
-        """Text for people."""
         page.line((counted(self.rows, "row"), "bold"), (f" from {self.from_format} to {self.to_format}", ""))
         for file in self.files:
             page.fact("written", f"{file.final}, {size_text(file.size)}")

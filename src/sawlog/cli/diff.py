@@ -18,7 +18,7 @@ import typer
 from sawlog.cli import arguments
 from sawlog.cli.convert import open_source
 from sawlog.cli.errors import Exit
-from sawlog.cli.output import Page, counted, progress, show
+from sawlog.cli.output import Page, Result, counted, progress, show
 from sawlog.cli.render import json_lines
 from sawlog.cli.scan import DamageSummary
 from sawlog.cli.table import type_name
@@ -47,13 +47,7 @@ CREATE TEMP TABLE joined AS
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A row that only one side has.
-
-    Attributes:
-        side: `a` or `b`.
-        number: Rows before it.
-        line: The row as a JSON object.
-    """
+    """A row that only one side has."""
 
     side: str
     number: int
@@ -61,7 +55,7 @@ class Row:
 
 
 @dataclass(slots=True)
-class Comparison:
+class Comparison(Result):
     """The outcome of `sawlog diff`.
 
     Attributes:
@@ -104,7 +98,6 @@ class Comparison:
         self.rows += itertools.islice(rows, max(0, self.shown - len(self.rows)))
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data for JSON."""
         return {
             "a": self.a,
             "b": self.b,
@@ -115,7 +108,6 @@ class Comparison:
         }
 
     def print_to(self, page: Page) -> None:
-        """Text for people."""
         for name, said in self.columns.items():
             page.fact("column", f"{name}: {said}")
         for row in self.rows:

@@ -33,11 +33,9 @@ class _Cards:
     formats: list[_FormatCard]
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data for JSON."""
         return asdict(self)
 
     def print_to(self, page: Page) -> None:
-        """Text for people."""
         for card in self.formats:
             page.line((card.name, "bold"), (f"  {card.title}, {card.suffix}", ""))
             if card.views:

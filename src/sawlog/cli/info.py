@@ -13,7 +13,7 @@ import pyarrow as pa
 import typer
 
 from sawlog.cli import arguments
-from sawlog.cli.output import Page, progress, show, size_text, tail_text
+from sawlog.cli.output import Page, Result, progress, show, size_text, tail_text
 from sawlog.cli.render import metadata
 from sawlog.cli.scan import DamageSummary, recorded, size_of
 from sawlog.damage import Skipped, Tail, TailStatus
@@ -35,7 +35,7 @@ _STYLES = {
 
 
 @dataclass(slots=True)
-class Info:
+class Info(Result):
     """What is known about a path."""
 
     paths: list[str]
@@ -60,7 +60,6 @@ class Info:
         return {path: found.tail for path, found in self.losses.files.items() if found.tail is not None}
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data for JSON."""
         document = {
             "paths": self.paths,
             "format": self.format.name,
@@ -87,7 +86,6 @@ class Info:
         return document
 
     def print_to(self, page: Page) -> None:
-        """Text for people."""
         page.fact("format", f"{self.format.name} ({self.format.title})")
         if len(self.files) == 1:
             page.fact("file", self.files[0].path)

@@ -13,7 +13,7 @@ import typer
 import sawlog
 from sawlog.cli import arguments
 from sawlog.cli.errors import Exit, explain
-from sawlog.cli.output import Page, counted, progress, show, size_text, tail_text
+from sawlog.cli.output import Page, Result, counted, progress, show, size_text, tail_text
 from sawlog.cli.scan import DamageSummary, recorded, size_of
 from sawlog.damage import Tail, TailStatus
 from sawlog.dataset import count_rows
@@ -116,18 +116,16 @@ class Listed:
 
 
 @dataclass(slots=True)
-class Listing:
+class Listing(Result):
     """The outcome of `sawlog ls`."""
 
     paths: list[str]
     parts: list[Listed] = field(default_factory=list)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data for JSON."""
         return {"paths": self.paths, "parts": [one.to_dict() for one in self.parts]}
 
     def print_to(self, page: Page) -> None:
-        """Text for people."""
         for one in self.parts:
             part = one.part
             facts = [counted(len(part.files), "file"), size_text(part.size)]

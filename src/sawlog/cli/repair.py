@@ -38,7 +38,6 @@ class _Repaired:
         return {Exit.OK: "everything kept", Exit.LOST: "something lost"}.get(self.code, "nothing recovered")
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data for JSON."""
         return {
             "source": self.source,
             "destination": self.destination,
@@ -47,7 +46,6 @@ class _Repaired:
         }
 
     def print_to(self, page: Page) -> None:
-        """Text for people."""
         files = self.report.files
         for file in files:
             if len(files) > 1:

@@ -44,11 +44,9 @@ class _Planned:
         return cls(pipeline.name, {name: redact(value) for name, value in facts.items() if value}, parts)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data for JSON."""
         return asdict(self)
 
     def print_to(self, page: Page) -> None:
-        """Text for people."""
         page.line((self.name, "bold"))
         page.grid("  ", self.facts.items())
         for part in self.parts:

@@ -29,7 +29,6 @@ class _VerifiedPath:
     error: str | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data for JSON."""
         if self.report is None:
             return {"path": self.path, "error": self.error}
         return {"path": self.path, **self.report.to_dict()}
@@ -66,7 +65,6 @@ class _Verified:
         return Exit.UNSUPPORTED if any(file.unsupported for file in self.files) else Exit.OK
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data for JSON."""
         return {
             "damaged": any(file.damaged for file in self.files),
             "unsupported": any(file.unsupported for file in self.files),
@@ -76,7 +74,6 @@ class _Verified:
         }
 
     def print_to(self, page: Page) -> None:
-        """Text for people."""
         for path in self.paths:
             for file in path.report.files if path.report is not None else ():
                 self._print_file(page, file)

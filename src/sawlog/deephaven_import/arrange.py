@@ -82,17 +82,7 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class LocationsWriter:
-    """Writes locations out of runs. Picklable.
-
-    Attributes:
-        runs: Sorted rows.
-        keys: Columns that they are sorted by.
-        history: Where to.
-        date: The column partition.
-        schema: The columns.
-        options: How to write.
-        record: What the locations record, but for their rows.
-    """
+    """Writes locations out of runs. Picklable."""
 
     runs: tuple[Run, ...]
     keys: tuple[str, ...]

@@ -231,14 +231,7 @@ def order_of(name: str) -> tuple[Any, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Filled:
-    """A location that is complete, and not published.
-
-    Attributes:
-        staged: Where it is, and where it will be.
-        rows: Its rows.
-        skipped: What damage left out of it, a sentence each.
-        unstorable: Values that it could not hold.
-    """
+    """A location that is complete, and not published."""
 
     staged: Sequence[Staged]
     rows: int
@@ -248,14 +241,7 @@ class Filled:
 
 @dataclass(frozen=True)
 class Filler:
-    """Fills locations of one table. Picklable.
-
-    Attributes:
-        schema: The columns that every location has.
-        options: The options for writing column files.
-        storage: Where the tree is.
-        on_unstorable: What becomes of values that column files cannot hold.
-    """
+    """Fills locations of one table. Picklable."""
 
     schema: pa.Schema
     options: Any

@@ -25,14 +25,7 @@ _CHECK_BYTES = 4
 
 @dataclass(frozen=True, slots=True)
 class Partition:
-    """What the logs of one single-writer stream have in common: it has its own order, and its own positions.
-
-    Attributes:
-        namespace: Namespace of the table.
-        table: Name of the table.
-        internal_partition: The writer.
-        column_partition: Value of the partitioning column.
-    """
+    """What the logs of one single-writer stream have in common: it has its own order, and its own positions."""
 
     namespace: str
     table: str

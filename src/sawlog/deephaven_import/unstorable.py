@@ -29,16 +29,7 @@ _SHOWN = 200
 
 @dataclass(frozen=True, slots=True)
 class Unstorable:
-    """A value that column files cannot hold.
-
-    Attributes:
-        file: The log that it is in.
-        offset: The entry that it is in.
-        column: Its column.
-        value: The value, shortened.
-        reason: Why it cannot be stored.
-        stored: What is stored instead.
-    """
+    """A value that column files cannot hold."""
 
     file: str
     offset: int

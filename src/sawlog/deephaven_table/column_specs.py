@@ -23,12 +23,6 @@ def column_spec(
 ) -> ColumnSpec:
     """The column that a field is written as: as options say, else a schema, else its metadata, else its Arrow type.
 
-    Args:
-        field: The field.
-        types: Types of columns by name, as for reading.
-        charset: Of Strings that neither types nor metadata describe.
-        defined: What a schema file says.
-
     Raises:
         SchemaError: When column files cannot hold it.
         OptionError: For an unknown type.

@@ -34,13 +34,7 @@ MAX_DEFINITION = 4 << 20
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """What a location shows of its columns.
-
-    Attributes:
-        location: The location.
-        headers: How its files begin.
-        rows: How many rows it has, where something else than fixed-width columns says so.
-    """
+    """What a location shows of its columns."""
 
     location: Location
     headers: Headers

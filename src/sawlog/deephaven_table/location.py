@@ -316,14 +316,7 @@ def _unused_is_zero(one: _Primary, storage: Storage) -> bool:
 
 
 class Headers:
-    """How the files of a location begin. Picklable: a file is looked at when it is asked for, and only once.
-
-    Args:
-        location: The location.
-        storage: Where the files are.
-        given: What the reader says, which comes before anything else.
-        widths: Bytes per row of columns whose type is known, by name.
-    """
+    """How the files of a location begin. Picklable: a file is looked at when it is asked for, and only once."""
 
     def __init__(
         self,

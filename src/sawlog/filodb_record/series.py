@@ -40,14 +40,6 @@ class SeriesTable:
     ) -> int:
         """Read records, and keep the rows whose series is new; it is not from then on.
 
-        Args:
-            window: See `sawlog.filodb_record.kernels.series.read_series`.
-            state: As there.
-            out: As there.
-            rules: As there.
-            builder: What builds the columns.
-            keys: The partition columns.
-
         Returns:
             What the walk ends with.
         """

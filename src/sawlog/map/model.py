@@ -19,13 +19,7 @@ MOST_TEXT = 80
 
 @dataclass(frozen=True, slots=True)
 class Excerpt:
-    """Bytes of a file, and the parts that the format finds in them.
-
-    Attributes:
-        offset: The first byte.
-        data: The bytes.
-        parts: What they are to the format, in order; empty where it does not say.
-    """
+    """Bytes of a file, and the parts that the format finds in them."""
 
     offset: int
     data: bytes

@@ -29,14 +29,7 @@ _NO_SOURCES = ("memory",)
 
 @dataclass(frozen=True)
 class Part:
-    """One source, step or sink of a plan.
-
-    Attributes:
-        kind: `source`, `step`, `sink` or `quarantine`.
-        name: Its name.
-        facts: What the file says about it.
-        schema: Its columns, with Spark's types.
-    """
+    """One source, step or sink of a plan."""
 
     kind: str
     name: str

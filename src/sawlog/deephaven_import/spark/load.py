@@ -166,16 +166,7 @@ def _partition(name: LogName, path: str) -> Partition:
 
 
 class ImportJob:
-    """An import, which can be run again and again.
-
-    Args:
-        spark: The session.
-        root: The root of the tree.
-        choices: What is wanted.
-        write_options: See `import_logs`; likewise the others.
-        storage_options: For the logs.
-        options: For reading them.
-    """
+    """An import, which can be run again and again."""
 
     def __init__(
         self,

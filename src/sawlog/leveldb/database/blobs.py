@@ -163,11 +163,6 @@ def addressed(batch: pa.RecordBatch, files: tuple[int, ...], operation: int) -> 
 class ValueFile:
     """A blob file of Pebble's.
 
-    Args:
-        source: The file.
-        verify: Whether checksums are verified.
-        longest: Blocks that expand to more are damage.
-
     Raises:
         MalformedError: When its footer or its index is damaged.
     """

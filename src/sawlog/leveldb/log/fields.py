@@ -31,14 +31,7 @@ def _operations(dialect: Dialect) -> dict[int, tuple[Operation, bool]]:
 
 
 def batch_parts(data: bytes, at: int, dialect: Dialect, *, cut: bool) -> list[Part]:
-    """The fields of a write batch; none where the bytes are something else.
-
-    Args:
-        data: The bytes.
-        at: Where they begin in the file.
-        dialect: Whose they are.
-        cut: Whether the batch goes on after them.
-    """
+    """The fields of a write batch; none where the bytes are something else."""
     tags = _operations(dialect)
     fields, counted = Fields(data, at), 0
     if len(data) < BATCH_HEADER:
