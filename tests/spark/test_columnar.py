@@ -204,14 +204,16 @@ def test_both_sides_of_a_join_see_the_same_files(spark: SparkSession, tmp_path: 
     assert [len(one) for one in seen] == [1, 1, 2, 2]
 
 
-def test_tasks_look_where_a_long_remote_log_may_be_cut(spark: SparkSession, s3: dict[str, Any], trades: Path) -> None:
-    place = "s3://logs/spark/long/Trades.bin.1"
+@pytest.mark.parametrize("name", [COLUMNS, "deephaven_log"], ids=["tasks", "the planner"])
+def test_a_long_remote_log_is_cut(name: str, spark: SparkSession, s3: dict[str, Any], trades: Path) -> None:
+    sawlog.spark.register(spark)
+    place = f"s3://logs/spark/long/{name}.bin.1"
     (log,) = trades.glob("*.bin.*")
     file = Storage(s3).stage(place)
     file.write(log.read_bytes())
     Storage(s3).publish([file.finish()])
     kwargs = str(s3["client_kwargs"]).replace("'", '"')
-    reading = spark.read.format(COLUMNS).option("storage.key", s3["key"]).option("storage.secret", s3["secret"])
+    reading = spark.read.format(name).option("storage.key", s3["key"]).option("storage.secret", s3["secret"])
     reading = reading.option("storage.client_kwargs", kwargs).option("task_bytes", 300_000)
     columns = reading.load(place)
     assert columns.rdd.getNumPartitions() == -(-log.stat().st_size // 300_000)
