@@ -139,6 +139,35 @@ def no_other_handler() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("no_other_handler")
+def test_a_signal_that_another_thread_receives_ends_what_the_main_thread_waits_for() -> None:
+    """Which thread receives a signal of the process is the kernel's choice; Python answers it in the main thread."""
+    readable, writable = os.pipe()
+    given_up = threading.Event()
+
+    def receive() -> None:
+        time.sleep(0.1)  # by then the main thread waits
+        signal.pthread_kill(threading.get_ident(), signal.SIGINT)
+
+    def give_up() -> None:
+        given_up.set()
+        os.close(writable)
+
+    def wait() -> None:
+        other.start()
+        os.read(readable, 1)
+
+    other, late = threading.Thread(target=receive), threading.Timer(30, give_up)
+    late.start()
+    with pytest.raises(KeyboardInterrupt), terminable():
+        wait()
+    late.cancel()
+    other.join()
+    assert not given_up.is_set()
+    os.close(writable)
+    os.close(readable)
+
+
+@pytest.mark.usefixtures("no_other_handler")
 def test_what_a_library_makes_of_the_end_of_a_process_is_no_error(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], log: Path
 ) -> None:

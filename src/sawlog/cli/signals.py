@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import signal
 import sys
 import threading
@@ -21,6 +22,10 @@ WORDS = {INTERRUPTED: "interrupted", TERMINATED: "terminated"}
 AGAIN = 1.0
 """Seconds after which a signal is repeated that was lost: in a destructor, whose exceptions Python only prints, or in a
 library that catches everything, as Numba does while it is imported."""
+
+
+WAKING = 0.1
+"""Seconds after which the main thread is interrupted again, until it answers."""
 
 
 class Terminated(KeyboardInterrupt):
@@ -45,13 +50,48 @@ def terminable() -> Iterator[None]:
         before[signal.SIGALRM] = signal.SIG_DFL
         signal.signal(signal.SIGALRM, _end_again)
     try:
-        yield
+        with _woken() if repeated else contextlib.nullcontext():
+            yield
     finally:
         if repeated:
             signal.setitimer(signal.ITIMER_REAL, 0)
         for number, kept in before.items():
             signal.signal(number, kept)
         _received.clear()
+
+
+@contextlib.contextmanager
+def _woken() -> Iterator[None]:
+    """Interrupt what the main thread waits for when another thread has received a signal.
+
+    The kernel gives it to any thread, but Python answers it in the main thread, when that does something again.
+    """
+    readable, writable = os.pipe()
+    os.set_blocking(writable, False)
+    main = threading.get_ident()
+    awake = threading.Event()
+
+    def wake() -> None:
+        while number := os.read(readable, 1)[0]:
+            if number in _ENDINGS:
+                awake.clear()
+                while not awake.is_set():  # it may have been about to wait
+                    signal.pthread_kill(main, signal.SIGURG)
+                    awake.wait(WAKING)
+
+    kept = signal.signal(signal.SIGURG, lambda number, frame: awake.set())
+    waker = threading.Thread(target=wake, daemon=True)
+    waker.start()
+    before = signal.set_wakeup_fd(writable, warn_on_full_buffer=False)
+    try:
+        yield
+    finally:
+        signal.set_wakeup_fd(before)
+        os.write(writable, bytes(1))
+        waker.join()
+        os.close(writable)
+        os.close(readable)
+        signal.signal(signal.SIGURG, kept)
 
 
 def ended(error: BaseException) -> int | None:
