@@ -121,7 +121,7 @@ def test_options_reach_the_format(spark: SparkSession, tmp_path: Path) -> None:
     [
         (
             {"format": "leveldb_log", "dialekt": "x"},
-            "OptionError: writing leveldb_log: unknown option 'dialekt'; known",
+            "OptionError: writing leveldb_log: unknown option 'dialekt'; did you mean 'dialect'",
         ),
         ({"format": "leveldb_log", "dialect": "x"}, "OptionError: .*dialect='x': expected one of leveldb, rocksdb"),
         ({"format": "nonsense"}, "OptionError: unknown format 'nonsense'"),
