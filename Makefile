@@ -53,8 +53,8 @@ kernels: $(VENV)/.dev ## Compile the library of kernels again, if their sources 
 
 .PHONY: test
 test: export PYTHONDONTWRITEBYTECODE :=
-test: java kernels ## Run the tests, those with Spark included, in four processes: two of them often wait for Spark
-	$(BIN)/python -m pytest -n 4 --no-loadscope-reorder $(ARGS)
+test: java kernels ## Run the tests, those with Spark included, in three processes: one of them often waits for Spark
+	$(BIN)/python -m pytest -n 3 --no-loadscope-reorder $(ARGS)
 
 .PHONY: test-all
 test-all: override ARGS += --all

@@ -30,8 +30,6 @@ ALONE = (
     "tests/spark/test_pipeline.py::test_spark_submit",
 )
 """Those that start a Spark of their own, and need none of the session that the others share."""
-HALF = ("columnar", "faults", "milvus_collection", "ordinary_life", "pipeline", "pipeline_stream", "spark_stream")
-"""Modules of tests with Spark that take half of their time: they have a session of their own."""
 LAWS = 16
 """Of the samples of each law, one in sixteen is in a run without `--all`."""
 EFFORT = "0.1"
@@ -58,12 +56,9 @@ signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 def scope(nodeid: str) -> str:
-    """What one process runs: tests that share a session of Spark, one that needs its own, or those of a package."""
+    """What one process runs: the tests that share a session of Spark, one that needs its own, or those of a package."""
     alone = next((one for one in ALONE if nodeid.startswith(one)), None)
-    path = nodeid.partition("::")[0]
-    if path in [f"tests/spark/test_{one}.py" for one in HALF]:
-        return "tests/spark, half"
-    return alone or "/".join(path.split("/")[:2])
+    return alone or "/".join(nodeid.partition("::")[0].split("/")[:2])
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -133,7 +128,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Of several processes, two run the tests with Spark, each with a session that they share.
+    """Of several processes, one runs all tests that share a session of Spark.
 
     Others keep the tests of a package together: then no two compile the same kernels at the same time.
     """
