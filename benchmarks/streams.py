@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import threading
 import time
@@ -12,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 import sawlog
 from benchmarks.deephaven_log import ROW_BYTES, SCHEMA, market_data
@@ -111,35 +113,38 @@ def latency(settings: Settings) -> dict[str, float]:
     logger = threading.Thread(target=log_rows, args=(logs, stop))
     logger.start()
     begin = time.time() + WARM_UP
-    waited: list[np.ndarray[Any, np.dtype[np.int64]]] = []
-
-    def write(frame: Any, batch: int) -> None:
-        frame.write.mode("append").parquet(str(target))
-        now = time.time_ns()
-        times = np.array([row.Time for row in frame.select("Time").collect()], np.int64)
-        waited.append(now - times[times >= begin * 1e9])
-
     while not any(logs.glob("*.bin.*")):
         time.sleep(PAUSE)
     query = (
         spark.readStream.format("sawlog")
         .option("format", "deephaven_log")
         .load(str(logs))
-        .writeStream.option("checkpointLocation", str(settings.place / "checkpoint"))
-        .foreachBatch(write)
-        .start()
+        .writeStream.format("parquet")
+        .option("checkpointLocation", str(settings.place / "checkpoint"))
+        .start(str(target))
     )
     query.awaitTermination(WARM_UP + SECONDS)
     query.stop()
     stop.set()
     logger.join()
     spark.stop()
-    milliseconds = np.concatenate(waited) / 1e6
+    milliseconds = np.concatenate([now - times[times >= begin * 1e9] for now, times in batches(target)]) / 1e6
     return {
         "median": float(np.median(milliseconds)),
         "99th percentile": float(np.percentile(milliseconds, 99)),
         "longest": float(milliseconds.max()),
     }
+
+
+def batches(target: Path) -> Iterator[tuple[int, np.ndarray[Any, np.dtype[np.int64]]]]:
+    """When each micro-batch became visible, in nanoseconds, and when its rows were logged."""
+    seen: set[str] = set()
+    for entry in sorted((target / "_spark_metadata").glob("[0-9]*"), key=lambda path: int(path.stem)):
+        paths = [json.loads(line)["path"] for line in entry.read_text().splitlines()[1:]]
+        new = [path.removeprefix("file://") for path in paths if path not in seen]
+        seen.update(paths)
+        if new:
+            yield entry.stat().st_mtime_ns, pq.read_table(new, columns=["Time"])["Time"].to_numpy()
 
 
 def log_rows(directory: Path, stop: threading.Event) -> None:
