@@ -81,10 +81,10 @@ def remarks(selection: Selection, view: str) -> Iterator[str]:
     known, until = collection.states_known, options.until
     if not known and not options.segments:
         count = sum(bool(one.inserts) for one in selection.every)
+        found = "its segment is" if count == 1 else f"all {count} segments are"
         yield (
-            f"all {count} segments are read as found; without metadata, dropped"
-            " and compacted ones look like those that are alive: give metadata= (an etcd dump or a backup's meta) or"
-            " segments="
+            f"{found} read as found; without metadata, dropped and compacted ones look like those that are alive: give"
+            " metadata= (an etcd dump or a backup's meta) or segments="
         )
     ttl = collection.meta.ttl if collection.meta is not None else 0
     if ttl and view == "rows":
