@@ -10,11 +10,13 @@ from typing import Any
 
 import fastavro
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import sawlog
-from sawlog.damage import DamageWarning
+from sawlog.damage import DamageWarning, Findings
 from sawlog.errors import DamageError, OptionError, UnsupportedError
+from sawlog.milvus_binlog.payloads.payload import Payload
 
 from .packing import DELTA, SCHEMA, STATS, array, group, mapping, packed_file, record, write_manifest, write_segment
 from .support import NOW, delete, open_as_it_lies, write
@@ -44,6 +46,24 @@ def test_groups_are_joined_by_position_wherever_they_are_cut(tmp_path: Path) -> 
     assert {Path(one["_file"]).name for one in files} == {"0_0.parquet", "0_1.parquet"}
     (segment,) = read(tmp_path, view="segments").to_pylist()
     assert (segment["segment"], segment["rows"], segment["files"]) == (900, ROWS, 7)
+
+
+def test_a_part_that_fails_otherwise_than_by_lost_rows_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its file is one of an earlier part, too, which has read its own rows of it, and reports nothing."""
+    cuts = {(0, 1, 100, 101): [ROWS]}
+    directory = write_segment(tmp_path, 900, COLUMNS, cuts, {"row_group_size": 30, "use_dictionary": False})
+    place = directory / "_data" / "0_0.parquet"
+    chunk = pq.read_metadata(place).row_group(2).column(3)
+    data = bytearray(place.read_bytes())
+    end = chunk.data_page_offset + chunk.total_compressed_size
+    data[end - 30 : end] = bytes(30)
+    place.write_bytes(data)
+    monkeypatch.setattr(Payload, "resolve", lambda *_: [])  # what no page is found to lack
+    findings = Findings("skip")
+    fragments = open_as_it_lies(tmp_path, on_damage="skip").fragments(1)
+    rows = sum(batch.num_rows for one in fragments for batch in one.to_batches(findings))
+    assert (len(fragments), rows) == (4, 70)
+    assert [one.path for one in findings.damages] == [str(place)]
 
 
 @pytest.mark.parametrize("verb", [sawlog.read, sawlog.verify])

@@ -172,7 +172,7 @@ class BatchFragment(Fragment):
             id: The file, by field or column group.
             join: What was found in it.
         """
-        return join.loses_first(id) if join.resolved and id in self.batch.slices else id not in self.batch.again
+        return join.loses_first(id) if join.opened and id in self.batch.slices else id not in self.batch.again
 
     def _blamed(self, damage: Damage | None, read: Iterable[Field], columns: Columns) -> list[Damage]:
         """All that is wrong with the file in which damage was found, as its own check says, and with others.
@@ -222,9 +222,8 @@ class _Join:
         self._columns = columns
         self._position = 0
         self._kept = kept
-        self._opened: dict[int, Stored] = {}
+        self.opened: dict[int, Stored] = {}
         self._losing: set[str] = set()
-        self.resolved = False
         self._lives: dict[str, pa.Array] = {}
         self._reported = False
 
@@ -245,7 +244,7 @@ class _Join:
             if one.id not in opened and not one.optional:
                 raise UnreadableError(in_no_file(self._fragment, one).damage)
         self._offsets(some[min(some)])
-        self._opened = opened
+        self.opened = opened
         step = batch_rows((payload, one.index) for one in opened.values() for payload in one.payloads)
         streams = {id: ColumnStream(one.payloads, one.index, step) for id, one in opened.items()}
         for id, held in opened.items():
@@ -268,13 +267,14 @@ class _Join:
             first, last = held.first - start, held.first - start + held.rows
             if any(each.first == each.end or (each.first < last and first < each.end) for each in lost):
                 self._losing.add(held.path)
-        self.resolved = bool(found)
+        if not found:  # whatever is wrong, it is found here
+            self._losing.update(held.path for held in self.opened.values())
         return min(found, key=lambda one: one[0])[1] if found else None
 
     def loses_first(self, id: int) -> bool:
         """Whether rows of a file are lost here, and none of those in front of them."""
         path = self._fragment.batch.files[id].file.path
-        there = [(self._opened[one.id], one) for one in self.wanted.values() if one.id in self._opened]
+        there = [(self.opened[one.id], one) for one in self.wanted.values() if one.id in self.opened]
         return path in self._losing and not any(
             self._columns.loses(id, held.index, one) for held, one in there if held.path == path
         )
@@ -293,7 +293,7 @@ class _Join:
     def _payloads(self, names: Iterable[str]) -> Iterator[tuple[Field, Stored, Payload, int]]:
         """The payloads of some columns, each with the row of its file that it begins with."""
         for one in map(self.wanted.__getitem__, names):
-            held = self._opened.get(one.id)
+            held = self.opened.get(one.id)
             if held is not None:
                 starts = accumulate((payload.rows for payload in held.payloads), initial=held.base)
                 for payload, start in zip(held.payloads, starts, strict=False):
@@ -406,13 +406,13 @@ class _Join:
         shared = self._shared
         if shared.raw or TIMESTAMP.name not in stored:
             return np.ones(count, np.uint8)
-        times = values_of(self._valid(TIMESTAMP, stored[TIMESTAMP.name]), np.int64)
+        times = values_of(self._decode(TIMESTAMP, stored[TIMESTAMP.name]), np.int64)
         if self._fragment.commit:
             times = np.full(count, self._fragment.commit, np.int64)
         found: list[NDArray[np.uint8] | None] = []
         ends = np.full(count, self._fragment.ended or NEVER, np.int64) if shared.history else None
         if self._deletes and shared.primary is not None:
-            keys = self._valid(shared.primary, stored[shared.primary.name])
+            keys = self._decode(shared.primary, stored[shared.primary.name])
             self.report_deletes()
             strict = self._findings.on_damage == "fail"
             for logs in self._delta_logs:
@@ -466,17 +466,6 @@ class _Join:
         place = (key, shared.opened, shared.until, *limits, fragment.scan.storage)
         return [DeltaLogs(files, *place) for files in (fragment.deltas, fragment.across) if files]
 
-    def _valid(self, field: Field, array: pa.Array) -> pa.Array:
-        """A column that decides over rows, decoded.
-
-        Raises:
-            UnreadableError: When it is not of its field's type, or holds nulls.
-        """
-        decoded = self._decode(field, array)
-        if decoded.null_count:
-            raise self._unreadable(field, f"field {field.id} ({field.name}) holds null", Kind.BAD_VALUE)
-        return decoded
-
     def _decode(self, field: Field, array: pa.Array) -> pa.Array:
         try:
             return decode(field, array)
@@ -485,7 +474,7 @@ class _Join:
 
     def _unreadable(self, field: Field, detail: str, kind: Kind) -> UnreadableError:
         """What to raise for values of a field, about the event that the current rows begin in."""
-        stored = self._opened[field.id]
+        stored = self.opened[field.id]
         ends = list(accumulate(payload.rows for payload in stored.payloads))
         place = min(bisect_right(ends, stored.first + self._position), len(ends) - 1)
         return stored.payloads[place].unreadable(f"binlog batch {self._fragment.batch.index}: {detail}", kind)
