@@ -1,4 +1,4 @@
-"""How long a fresh Spark session takes to answer, after its JVM is up: a first count, later ones, and a new worker.
+"""How long a fresh Spark session takes to start and to answer: a first count, later ones, and a new worker.
 
 The first count in parts: `load` ends with a schema, `plan` with a physical plan, `run` with the answer; and the
 processor time of the JVM and of the Python processes that it has started.
@@ -28,17 +28,21 @@ import sawlog
 from benchmarks.harness import Probe, Settings
 
 ROWS = 10_000
+PLAIN = {"spark.master": "local[2]", "spark.ui.enabled": "false"}
 COUNTS = 7
 """After the first one."""
 NO_REUSE = {"spark.python.worker.reuse": "false"}
 """Every task has a worker that was forked for it."""
-SIDES: dict[str, tuple[str, dict[str, str]]] = {
+WITHOUT = {"spark.jars": ""}
+SIDES: dict[str, tuple[str, dict[str, str] | None]] = {
+    "sawlog.spark.session() after sawlog warm-up": ("sawlog", None),
     "sawlog with the jar": ("sawlog", {}),
     "sawlog with the jar, new workers": ("sawlog", NO_REUSE),
-    "sawlog without it": ("sawlog", {"spark.jars": "", "spark.python.daemon.module": "sawlog.spark.daemon"}),
-    "Spark's Parquet": ("parquet", {"spark.jars": ""}),
-    "Spark's text": ("text", {"spark.jars": ""}),
+    "sawlog without it": ("sawlog", WITHOUT | {"spark.python.daemon.module": "sawlog.spark.daemon"}),
+    "Spark's Parquet": ("parquet", WITHOUT),
+    "Spark's text": ("text", WITHOUT),
 }
+"""A format and Spark's settings; without them the session is that of `sawlog.spark.session()`."""
 
 
 def cases(settings: Settings) -> Iterator[Probe]:
@@ -49,6 +53,9 @@ def cases(settings: Settings) -> Iterator[Probe]:
 
 def measure(settings: Settings) -> dict[str, float]:
     """Medians, and the fastest and the slowest, of sessions that are started in turns."""
+    from sawlog.spark.jvm import make_archive
+
+    make_archive()
     path = settings.place / "000003.log"
     table = pa.table({"record": pa.array([b"%0100d" % number for number in range(ROWS)], pa.binary())})
     sawlog.write(table, path, format="leveldb_log")
@@ -69,12 +76,18 @@ def measure(settings: Settings) -> dict[str, float]:
 
 
 def one_session(side: str, path: Path) -> dict[str, float]:
-    """A first count and its parts, and the median of later ones."""
+    """The start, a first count and its parts, and the median of later ones."""
+    import sawlog.spark
     from sawlog.spark.jar import spark_jar
 
     os.environ["PYSPARK_PYTHON"] = sys.executable
     format, settings = SIDES[side]
-    spark = started({"spark.jars": spark_jar(), **settings})
+    begin = time.perf_counter()
+    if settings is None:
+        spark = sawlog.spark.session("benchmarks", PLAIN)
+    else:
+        spark = started({"spark.jars": spark_jar(), **settings})
+    start = time.perf_counter() - begin
     reader = spark.read.format(format)
     place = f"{path}.parquet" if format == "parquet" else str(path)
     jvm = spark._jvm.java.lang.ProcessHandle.current().pid()
@@ -94,6 +107,7 @@ def one_session(side: str, path: Path) -> dict[str, float]:
     spark.stop()
     parts = [after - begun for begun, after in pairwise(marks)]
     return {
+        "start": start,
         "first": marks[-1] - marks[0],
         **dict(zip(("load", "plan", "run"), parts, strict=True)),
         **dict(zip(("processor of the JVM", "processor of Python"), used, strict=True)),
@@ -122,10 +136,8 @@ def processor(jvm: int) -> tuple[float, float]:
 def started(settings: dict[str, str]) -> Any:
     from pyspark.sql import SparkSession
 
-    builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
-    for key, value in settings.items():
-        builder = builder.config(key, value)
-    return builder.getOrCreate()
+    builder: Any = SparkSession.builder
+    return builder.config(map=PLAIN | settings).getOrCreate()
 
 
 if __name__ == "__main__":

@@ -15,6 +15,7 @@ import sawlog
 from sawlog.cli.cards import attribute_docs, option_cards
 from sawlog.cli.render import unescape
 from sawlog.kernels.jit import MODE
+from sawlog.spark import jvm
 from tests.cli.conftest import RECORDS, Run, write_log
 
 
@@ -265,9 +266,22 @@ def test_formats(run: Run) -> None:
     assert run("formats", "nope").code == 2
 
 
-def test_warm_up_has_nothing_to_do(run: Run) -> None:
+def test_warm_up_makes_an_archive_where_spark_is(run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    made = tmp_path / "spark-classes.jsa"
+    monkeypatch.setattr(jvm, "make_archive", lambda: made)
     said = run("warm-up")
     assert said.code == 0
     assert "nothing to do" in said.out or "compiled" in said.out
+    assert str(made) in said.out
+    assert json.loads(run("warm-up", "--json").out) == {"kernels": MODE, "archive": str(made)}
     assert json.loads(run("warm-up", "leveldb_log", "--json").out) == {"kernels": MODE}
     assert run("warm-up", "nope").code == 2
+
+
+def test_warm_up_says_why_there_is_no_archive(run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("SPARK_CONF_DIR", str(Path(__file__).parent))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    said = run("warm-up")
+    assert said.code == 0
+    assert "none: Java makes no archive" in said.out
+    assert json.loads(run("warm-up", "--json").out) == {"kernels": MODE, "archive": None}

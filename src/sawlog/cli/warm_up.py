@@ -1,7 +1,8 @@
-"""`sawlog warm-up`: nothing to do, for kernels are compiled before they are installed."""
+"""`sawlog warm-up`: what is made once, so that later commands start faster."""
 
 from __future__ import annotations
 
+import importlib.util
 from typing import Annotated
 
 import typer
@@ -9,18 +10,31 @@ import typer
 from sawlog.cli import arguments
 from sawlog.cli.errors import Exit
 from sawlog.cli.output import Outcome, show
+from sawlog.errors import SawlogError
 from sawlog.recognition import get_format
 
 
 def warm_up(
-    names: Annotated[list[str] | None, typer.Argument(metavar="NAME", help="Only these formats.")] = None,
+    names: Annotated[
+        list[str] | None, typer.Argument(metavar="NAME", help="Formats, whose kernels come compiled.")
+    ] = None,
     json: arguments.Json = False,
 ) -> int:
-    """Do nothing: kernels come compiled. Recipes from before they did go on working."""
+    """Make an archive of Spark's classes, if Spark is installed: local sessions start in half the time, 150 MB."""
     from sawlog.kernels.jit import MODE
 
     for name in names or ():
         get_format(name)
     said = "there is nothing to do" if MODE == "library" else "each process has them compiled when it needs them"
-    show(Outcome({"kernels": MODE}, "kernels", f"{MODE}: {said}"), json=json)
+    document: dict[str, str | None] = {"kernels": MODE}
+    facts = []
+    if not names and importlib.util.find_spec("pyspark") is not None:
+        from sawlog.spark.jvm import make_archive
+
+        try:
+            document["archive"] = archive = str(make_archive())
+        except SawlogError as error:
+            document["archive"], archive = None, f"none: {error}"
+        facts.append(("archive of Spark's classes", archive))
+    show(Outcome(document, "kernels", f"{MODE}: {said}", facts), json=json)
     return Exit.OK

@@ -28,7 +28,8 @@ CARRIED = Path(__file__).parent.parent / "_jars"
 """Where wheels carry jars, each next to a JSON object with its SHA-256, `jar`, and that of its `sources`."""
 
 _SERVICE = "META-INF/services/org.apache.spark.sql.sources.DataSourceRegister"
-_SOURCE_CLASS = "org.apache.spark.sql.execution.python.sawlog.SawlogSource"
+PACKAGE = "org.apache.spark.sql.execution.python.sawlog"
+"""Of the jar's classes."""
 MANIFEST = "META-INF/MANIFEST.MF"
 """Says for which Spark the jar was made."""
 _COMPILER = "scala.tools.nsc.Main"
@@ -48,12 +49,12 @@ def spark_jar() -> str:
         OptionError: When PySpark is missing, or has no jars, as with the client of Spark Connect only.
         SawlogError: When there is no Java, or the compiler fails; when the carried jar is not the one that was made.
     """
-    version, jars = _spark()
+    version, jars = find_spark()
     sources = _sources(version)
     carried = _carried(version, sources)
     if carried is not None:
         return carried
-    path = _cache() / f"sawlog-spark_{version}_{_digest(sources)[:12]}.jar"
+    path = cache() / f"sawlog-spark_{version}_{_digest(sources)[:12]}.jar"
     if not path.exists():
         sys.stderr.write("sawlog: compiling sawlog-spark for this Spark, once, some 15 seconds\n")
         compile_jar(sources, version, jars, path)
@@ -69,7 +70,7 @@ def make(folder: Path) -> Path:
         OptionError: When there is no Spark with a Scala compiler.
         SawlogError: When there is no Java, or the compiler fails.
     """
-    version, jars = _spark()
+    version, jars = find_spark()
     sources = _sources(version)
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"sawlog-spark_{version}.jar"
@@ -94,7 +95,7 @@ def _carried(version: str, sources: dict[str, str]) -> str | None:
     return str(path)
 
 
-def _spark() -> tuple[str, str]:
+def find_spark() -> tuple[str, str]:
     """Version of the Spark that is installed, and the directory of its jars."""
     home = os.environ.get("SPARK_HOME")
     if not home:
@@ -124,8 +125,17 @@ def _sources(version: str) -> dict[str, str]:
     return {name: one.read_text() for name, one in chosen.items()}
 
 
-def _cache() -> Path:
-    """A directory of ours that can be written."""
+def find_java() -> str:
+    """The Java that Spark runs on."""
+    home = os.environ.get("JAVA_HOME")
+    java = os.path.join(home, "bin", "java") if home else shutil.which("java")
+    if not java:
+        raise SawlogError("there is no Java; Spark needs Java 17 or newer")
+    return java
+
+
+def cache() -> Path:
+    """A directory of ours that can be written, for what is made once."""
     home = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
     for place in (Path(home, "sawlog"), Path(tempfile.gettempdir(), f"sawlog-{os.getuid()}")):
         try:
@@ -135,15 +145,12 @@ def _cache() -> Path:
         # What others may write would run in Spark's JVM with our rights.
         if os.access(place, os.W_OK) and place.stat().st_uid == os.getuid():
             return place
-    raise SawlogError(f"no place for the jar: neither {home} nor {tempfile.gettempdir()} can be written")
+    raise SawlogError(f"no place to keep files: neither {home} nor {tempfile.gettempdir()} can be written")
 
 
 def compile_jar(sources: dict[str, str], version: str, jars: str, path: Path) -> None:
     """Compile the module for a version of Spark, and publish the jar as a whole."""
-    home = os.environ.get("JAVA_HOME")
-    java = os.path.join(home, "bin", "java") if home else shutil.which("java")
-    if not java:
-        raise SawlogError("no Java to compile the jar with; Spark needs Java 17 or newer itself")
+    java = find_java()
     with tempfile.TemporaryDirectory(dir=path.parent, prefix=".") as work:
         classes = Path(work, "classes")
         classes.mkdir()
@@ -161,7 +168,7 @@ def compile_jar(sources: dict[str, str], version: str, jars: str, path: Path) ->
             jar.writestr(zipfile.ZipInfo(MANIFEST, _STAMP), manifest)
             for one in sorted(classes.rglob("*.class")):
                 jar.writestr(zipfile.ZipInfo(str(one.relative_to(classes)), _STAMP), one.read_bytes())
-            jar.writestr(zipfile.ZipInfo(_SERVICE, _STAMP), f"{_SOURCE_CLASS}\n")
+            jar.writestr(zipfile.ZipInfo(_SERVICE, _STAMP), f"{PACKAGE}.SawlogSource\n")
         made.replace(path)
 
 

@@ -17,6 +17,7 @@ from sawlog.errors import OptionError, SawlogError
 from sawlog.guard import install
 from sawlog.spark.errors import explain, spark_errors
 from sawlog.spark.jar import spark_jar
+from sawlog.spark.jvm import environment
 
 if TYPE_CHECKING:
     from types import FrameType
@@ -58,7 +59,12 @@ def session(name: str = "sawlog", settings: Mapping[str, str] | None = None) -> 
     """
     SparkSession = _pyspark(name)  # noqa: N806
     chosen = dict(settings or {})
-    if _starts_jvm(chosen) and chosen.get("spark.master", "local").startswith("local"):  # executors are here, too
+    starts = _starts_jvm(chosen)
+    jar = _find_jar() if starts else None
+    if jar is not None:
+        chosen[_JARS] = ",".join(filter(None, [chosen.get(_JARS), jar]))
+    variables: dict[str, str] = {}
+    if starts and chosen.get("spark.master", "local").startswith("local"):  # executors are here, too
         # Spark would take the python3 that is first on PATH, which need not have sawlog.
         os.environ.setdefault("PYSPARK_PYTHON", chosen.get("spark.pyspark.python", sys.executable))
         for variable, value in _ARROW.items():
@@ -66,8 +72,7 @@ def session(name: str = "sawlog", settings: Mapping[str, str] | None = None) -> 
         chosen.setdefault("spark.ui.showConsoleProgress", "false")
         chosen.setdefault(_UNIX_SOCKETS, str(os.name == "posix").lower())
         chosen.setdefault(_DAEMON, "sawlog.spark.daemon")
-    if _starts_jvm(chosen):
-        _add_jar(chosen)
+        variables = environment(jar)
     # Both say again, in JSON or of pandas, which nothing here uses, what nobody can act on.
     logging.getLogger("SQLQueryContextLogger").disabled = True
     logging.getLogger("py4j").setLevel(logging.CRITICAL)  # tracebacks when the JVM is gone, which the error says
@@ -76,7 +81,8 @@ def session(name: str = "sawlog", settings: Mapping[str, str] | None = None) -> 
         builder = SparkSession.builder.appName(name)
         for key, value in chosen.items():
             builder = builder.config(key, value)
-        spark = builder.getOrCreate()
+        with _environment(variables):
+            spark = builder.getOrCreate()
         _ = spark.version  # reaches the server, where there is one
     except Exception as error:
         raise SawlogError(f"Spark does not start: {explain(error)}; Java 17 or newer is needed") from error
@@ -188,14 +194,28 @@ def _active() -> SparkSession | None:
     return SparkSession.getActiveSession()
 
 
-def _add_jar(chosen: dict[str, str]) -> None:
-    """Put the jar on the class path. Without it everything works, slower."""
+def _find_jar() -> str | None:
+    """Path of the jar. Without it everything works, slower."""
     try:
-        jar = spark_jar()
+        return spark_jar()
     except SawlogError as error:
         logger.warning("Spark reads rows instead of columns, which is slower: %s", error)
-        return
-    chosen[_JARS] = ",".join(filter(None, [chosen.get(_JARS), jar]))
+        return None
+
+
+@contextlib.contextmanager
+def _environment(variables: Mapping[str, str]) -> Iterator[None]:
+    """Variables that only what is started in the block sees."""
+    before = {name: os.environ.get(name) for name in variables}
+    os.environ.update(variables)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
 
 
 def _starts_jvm(settings: Mapping[str, str]) -> bool:

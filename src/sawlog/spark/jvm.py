@@ -1,0 +1,144 @@
+"""What a local session's JVM starts and writes faster with: an archive of Spark's classes, the jar's file system.
+
+The archive is Java's class data sharing. A JVM maps it instead of reading, verifying and linking Spark's classes again,
+which is half of a session's start and much of its first query. It is made once for a Java and a Spark; where it does
+not fit, the JVM leaves it out.
+
+    python -m sawlog.spark.jvm FOLDER    a session that does there what sessions do, for an archive of what it loads
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+import sawlog
+from sawlog.errors import SawlogError
+from sawlog.spark.jar import PACKAGE, cache, find_java, find_spark, spark_jar
+from sawlog.staging import staged_name, sweep, sync_directory, sync_file
+
+_SILENT = "-Xlog:disable -Xlog:all=error:stderr"
+"""Else the JVM warns of every class that an archive cannot hold, and of an archive that does not fit."""
+_LOCAL_FILES = (
+    f"-Dspark.hadoop.fs.file.impl={PACKAGE}.LocalFiles"
+    f" -Dspark.hadoop.fs.AbstractFileSystem.file.impl={PACKAGE}.LocalFilesOfContext"
+)
+"""As properties of a JVM, for all of its sessions and no other JVM's, which may lack the jar."""
+_SUFFIX = ".jsa"
+_PATIENCE = 600
+"""Seconds that making an archive may take, which needs about forty."""
+
+
+def environment(jar: str | None) -> dict[str, str]:
+    """Variables for the JVM of a local session, where Spark's own configuration says nothing.
+
+    Args:
+        jar: Path of the jar, where there is one.
+    """
+    if os.name != "posix" or _configured():
+        return {}
+    options, classes = [os.environ.get("SPARK_SUBMIT_OPTS", "")], [os.environ.get("SPARK_DIST_CLASSPATH", "")]
+    if jar is not None:
+        options.append(_LOCAL_FILES)
+        classes.append(jar)  # Spark needs files before it looks at `spark.jars`
+    with contextlib.suppress(SawlogError):  # no Java, which Spark says, or no place for what is kept
+        if archive := _find_archive():
+            options.append(f"{_SILENT} -Xshare:auto -XX:+VerifySharedSpaces -XX:SharedArchiveFile={archive}")
+    return {
+        "SPARK_SUBMIT_OPTS": " ".join(filter(None, options)),
+        "SPARK_DIST_CLASSPATH": os.pathsep.join(filter(None, classes)),
+    }
+
+
+def make_archive() -> Path:
+    """The archive for the Java and the Spark that are installed, made if there is none: 150 MB.
+
+    Raises:
+        OptionError: When PySpark is missing.
+        SawlogError: When Spark's own configuration is on the class path, which an archive cannot hold; when there is no
+            Java, or it does not make the archive.
+    """
+    found = _find_archive()
+    if found is not None:
+        return found
+    if _configured():
+        raise SawlogError("Java makes no archive of Spark's classes where a folder of settings is on the class path")
+    sys.stderr.write("sawlog: making an archive of the classes that Spark loads, once, some 40 seconds\n")
+    place = _place()
+    sweep(str(place))
+    staged = staged_name(str(place), "")
+    options = f"{_SILENT} -XX:ArchiveClassesAtExit={staged}"
+    with tempfile.TemporaryDirectory() as folder:
+        command = [sys.executable, "-m", __name__, folder]
+        variables = {**os.environ, "SPARK_SUBMIT_OPTS": options, "PYSPARK_PYTHON": sys.executable}
+        done = subprocess.run(  # noqa: S603
+            command, capture_output=True, text=True, timeout=_PATIENCE, check=False, env=variables
+        )
+    if done.returncode or not os.path.exists(staged):
+        raise SawlogError(
+            f"an archive of Spark's classes could not be made: {(done.stderr or done.stdout).strip()[-2000:]}"
+        )
+    made = Path(f"{place}_{os.path.getsize(staged)}{_SUFFIX}")
+    sync_file(staged)
+    os.replace(staged, made)
+    sync_directory(str(made.parent))
+    return made
+
+
+def _find_archive() -> Path | None:
+    """The archive, unless it is shorter or longer than it was made: of a short one, the JVM would crash."""
+    place = _place()
+    for path in place.parent.glob(f"{place.name}_*{_SUFFIX}"):
+        if path.name == f"{place.name}_{path.stat().st_size}{_SUFFIX}":
+            return path
+    return None
+
+
+def _place() -> Path:
+    """Path of the archive for the Java and the Spark that are installed, but for its size and suffix."""
+    version, jars = find_spark()
+    files = [Path(os.path.realpath(find_java())), *sorted(Path(jars).iterdir())]
+    states = [(str(path), path.stat().st_size, path.stat().st_mtime_ns) for path in files]
+    return cache() / f"spark-classes_{version}_{hashlib.sha256(repr(states).encode()).hexdigest()[:12]}"
+
+
+def _configured() -> bool:
+    """Whether Spark's or Hadoop's own settings are on the class path."""
+    folder = os.environ.get("SPARK_CONF_DIR") or os.path.join(os.path.dirname(find_spark()[1]), "conf")
+    named = any(os.environ.get(name) for name in ("HADOOP_CONF_DIR", "YARN_CONF_DIR"))
+    return named or (os.path.isdir(folder) and bool(os.listdir(folder)))
+
+
+def _session(folder: Path) -> None:
+    """Read a log, as a batch and as a stream, count, group, write Parquet and read it, and see the JVM end."""
+    from pyspark.sql import SparkSession
+
+    log = str(folder / "000003.log")
+    sawlog.write(pa.table({"record": pa.array([b"%d" % (n % 10) for n in range(1000)])}), log, format="leveldb_log")
+    settings = {"spark.jars": spark_jar(), "spark.ui.enabled": "false", "spark.log.level": "ERROR"}
+    builder: Any = SparkSession.builder
+    spark = builder.master("local[2]").config(map=settings).getOrCreate()
+    frame = spark.read.format("sawlog").load(log)
+    frame.groupBy("record").count().orderBy("count").collect()
+    frame.write.parquet(str(folder / "batch"))
+    spark.read.parquet(str(folder / "batch")).filter("record > '3'").count()
+    stream = spark.readStream.format("sawlog").schema(frame.schema).load(log).writeStream.trigger(availableNow=True)
+    stream = stream.format("parquet").option("checkpointLocation", str(folder / "checkpoint"))
+    stream.start(str(folder / "stream")).awaitTermination()
+    gateway: Any = spark.sparkContext._gateway
+    spark.stop()
+    gateway.shutdown()
+    gateway.proc.stdin.close()
+    gateway.proc.wait()
+
+
+if __name__ == "__main__":
+    _session(Path(sys.argv[1]))

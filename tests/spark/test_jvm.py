@@ -1,0 +1,156 @@
+"""The JVM of a local session: files without processes, as Hadoop's own, and an archive of Spark's classes."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from sawlog.errors import SawlogError
+from sawlog.spark import jvm
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+MODES = (0o600, 0o644, 0o755, 0o1777, 0o2750)
+
+
+def test_files_are_those_of_hadoops_own_file_system(spark: SparkSession, tmp_path: Path) -> None:
+    java: Any = spark._jvm
+    hadoop, ours = java.org.apache.hadoop.fs, java.org.apache.spark.sql.execution.python.sawlog
+    configuration = java.org.apache.hadoop.conf.Configuration()
+    uri = java.java.net.URI("file:///")
+    said = []
+    for name, files in (("hadoop", hadoop.LocalFileSystem()), ("ours", ours.LocalFiles())):
+        files.initialize(uri, configuration)
+        said.append(looked_at(hadoop, files, tmp_path / name))
+    assert said[0] == said[1]
+
+    for name in ("file", "link", "dangling", "a:b"):
+        looks = {
+            hadoop.FileContext.getFileContext(made, configuration)
+            .getFileLinkStatus(hadoop.Path(str(tmp_path / "ours" / name)))
+            .toString()
+            for made in (
+                hadoop.AbstractFileSystem.get(uri, configuration),
+                ours.LocalFilesOfContext(uri, configuration),
+            )
+        }
+        assert len(looks) == 1, looks
+
+
+def looked_at(hadoop: Any, files: Any, folder: Path) -> list[str]:
+    """What a file system makes, and what it says of it."""
+    from py4j.protocol import Py4JJavaError
+
+    permission = hadoop.permission.FsPermission
+    folder.mkdir()
+    found = []
+    for mode in MODES:
+        made, directory = (hadoop.Path(str(folder / f"{kind}{mode:o}")) for kind in ("file", "directory"))
+        files.create(made).close()
+        files.mkdirs(directory)
+        for path in (made, directory):
+            files.setPermission(path, permission(mode))
+    files.mkdirs(hadoop.Path(str(folder / "mkdirs")), permission(0o700))
+    files.create(hadoop.Path(str(folder / "file")), permission(0o640), False, 4096, 1, 1 << 20, None).close()
+    (folder / "link").symlink_to("file")
+    (folder / "dangling").symlink_to("nowhere")
+    (folder / "a:b").touch()
+    for path in sorted(folder.iterdir()):
+        found.append(f"{path.name} {path.lstat().st_mode:o}")
+    for name in ("file", "link", "dangling", "mkdirs", "gone"):
+        try:
+            status = files.getFileLinkStatus(hadoop.Path(str(folder / name)))
+            found.append(
+                f"{name} {status.isSymlink()} {status.isDirectory()} {status.getLen()} {status.getPermission()}"
+            )
+        except Py4JJavaError as error:
+            found.append(f"{name} {error.java_exception.getClass().getName()}")
+    return found
+
+
+SESSION = """
+import sys
+import sawlog.spark
+spark = sawlog.spark.session("tests", {"spark.master": "local[1]", "spark.ui.enabled": "false"})
+frame = spark.read.format("sawlog").load(sys.argv[1])
+stream = spark.readStream.format("sawlog").schema(frame.schema).load(sys.argv[1]).writeStream
+stream = stream.trigger(availableNow=True).option("checkpointLocation", sys.argv[2] + "/checkpoint")
+stream.format("parquet").start(sys.argv[2] + "/rows").awaitTermination()
+print(spark.read.parquet(sys.argv[2] + "/rows").count())
+print(open(f"/proc/{spark._jvm.ProcessHandle.current().pid()}/maps").read())
+"""
+
+
+@pytest.mark.nightly
+@pytest.mark.skipif(sys.platform != "linux", reason="looks at what a process maps")
+def test_a_session_maps_the_archive_and_writes_without_processes(
+    database: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The JVM, by what it maps; Hadoop's `chmod` and `readlink`, by what is found under these names."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.delenv("PYTHONPATH", raising=False)
+    archive = jvm.make_archive()
+    assert archive.parent == tmp_path / "sawlog"
+    assert jvm.make_archive() == archive
+    for name in ("chmod", "readlink"):
+        program = tmp_path / "bin" / name
+        program.parent.mkdir(exist_ok=True)
+        program.write_text(f'#!/bin/sh\necho {name} "$@" >> {tmp_path}/started\nexec {shutil.which(name)} "$@"\n')
+        program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}{os.pathsep}{os.environ['PATH']}")
+
+    said = streamed(database, tmp_path / "without")
+    assert said.splitlines()[0] == "3000"
+    assert str(archive) in said
+    assert str(tmp_path / "without") not in (tmp_path / "started").read_text(), "Spark itself starts one for the jar"
+
+    monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path / "bin"))
+    said = streamed(database, tmp_path / "configured")
+    assert said.splitlines()[0] == "3000"
+    assert str(archive) not in said
+    assert str(tmp_path / "configured") in (tmp_path / "started").read_text()
+
+
+def streamed(database: Path, place: Path) -> str:
+    command = [sys.executable, "-c", SESSION, str(database / "000003.log"), str(place)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
+    return done.stdout
+
+
+def test_spark_s_own_settings_are_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Java makes no archive where a folder is on the class path, and settings may name other classes for files."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    (tmp_path / "core-site.xml").touch()
+    for name in ("SPARK_CONF_DIR", "HADOOP_CONF_DIR", "YARN_CONF_DIR"):
+        with monkeypatch.context() as patch:
+            patch.setenv(name, str(tmp_path))
+            assert jvm.environment(None) == {}
+            with pytest.raises(SawlogError, match="settings is on the class path"):
+                jvm.make_archive()
+
+
+def test_an_archive_of_another_size_is_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The JVM would crash on one that ends early."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr(jvm, "staged_name", lambda final, marker: str(tmp_path / "staged"))
+    monkeypatch.setattr(jvm.subprocess, "run", lambda *_, **__: made(tmp_path / "staged"))
+    archive = jvm.make_archive()
+    assert f"-XX:SharedArchiveFile={archive}" in jvm.environment(None)["SPARK_SUBMIT_OPTS"]
+    archive.write_bytes(b"short")
+    assert "SharedArchiveFile" not in jvm.environment(None)["SPARK_SUBMIT_OPTS"]
+    monkeypatch.setattr(jvm.subprocess, "run", lambda *_, **__: subprocess.CompletedProcess((), 1, "", "no memory"))
+    with pytest.raises(SawlogError, match="could not be made: no memory"):
+        jvm.make_archive()
+
+
+def made(path: Path) -> subprocess.CompletedProcess[str]:
+    path.write_bytes(b"an archive")
+    return subprocess.CompletedProcess((), 0, "", "")
