@@ -51,9 +51,14 @@ FORMATS := leveldb_log leveldb_table leveldb_database deephaven_log deephaven_ta
 kernels: $(VENV)/.dev ## Compile the library of kernels again, if their sources have changed since
 	@$(BIN)/python -m sawlog.kernels.build --if-needed
 
+# Half of the time of each start of Spark.
+$(VENV)/.archive: $(VENV)/.dev | java
+	@$(BIN)/python -m sawlog warm-up
+	@touch $@
+
 .PHONY: test
 test: export PYTHONDONTWRITEBYTECODE :=
-test: java kernels ## Run the tests, those with Spark included, in three processes: one of them often waits for Spark
+test: java kernels $(VENV)/.archive ## Run the tests, those with Spark included, in three processes: one of them often waits for Spark
 	$(BIN)/python -m pytest -n 3 --no-loadscope-reorder $(ARGS)
 
 .PHONY: test-all

@@ -30,8 +30,10 @@ ALONE = (
     "tests/spark/test_pipeline.py::test_spark_submit",
 )
 """Those that start a Spark of their own, and need none of the session that the others share."""
-LAWS = 16
-"""Of the samples of each law, one in sixteen is in a run without `--all`."""
+LAWS = 24
+"""Of the samples of each law, one in so many is in a run without `--all`."""
+MANY = 4
+"""Of so many parameter sets of a test, or more, every other one is in such a run, unless it is marked otherwise."""
 EFFORT = "0.1"
 """Of the changes of a sample, the share that is tried then."""
 
@@ -75,15 +77,17 @@ def pytest_configure(config: pytest.Config) -> None:
         os.environ.setdefault("SAWLOG_LAWS_EFFORT", EFFORT)
 
 
-def stride(item: pytest.Item) -> int:
-    """Of how many parameter sets of a test one is taken; 0 if none is."""
+def stride(item: pytest.Item, sets: int) -> int:
+    """Of how many parameter sets of a test, which has so many, one is taken; 0 if none is."""
     from sawlog.testing import Laws
 
     if item.get_closest_marker("nightly") is not None:
         return 0
     of_law = isinstance(item, pytest.Function) and item.cls is not None and issubclass(item.cls, Laws)
     found = item.get_closest_marker("spread")
-    return found.args[0] if found is not None else LAWS if of_law else 1
+    if found is not None:
+        return int(found.args[0])
+    return LAWS if of_law else 2 if sets >= MANY else 1
 
 
 def spread(items: list[pytest.Item]) -> list[pytest.Item]:
@@ -92,9 +96,11 @@ def spread(items: list[pytest.Item]) -> list[pytest.Item]:
     First those that fewest tests of the same class or module have taken, so that some law is tried with each sample;
     of these one of every n in a row, of the next n the one after it, so that every value of every parameter is in it.
     """
+    many = Counter(item.nodeid.partition("[")[0] for item in items)
     tests: dict[tuple[str, int], list[pytest.Item]] = {}
     for item in items:
-        tests.setdefault((item.nodeid.partition("[")[0], stride(item)), []).append(item)
+        name = item.nodeid.partition("[")[0]
+        tests.setdefault((name, stride(item, many[name])), []).append(item)
     often: Counter[str] = Counter()
     taken = []
     for (name, step), found in tests.items():

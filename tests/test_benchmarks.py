@@ -45,6 +45,7 @@ def test_sides_are_compared_per_byte() -> None:
     assert ours.rows == 10
 
 
+@pytest.mark.nightly
 def test_sides_run_in_turns_and_warm_up_is_not_measured(tmp_path: Path) -> None:
     from rich.console import Console
 

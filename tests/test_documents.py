@@ -42,6 +42,7 @@ def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+@pytest.mark.spread(1)
 @pytest.mark.filterwarnings("ignore::UserWarning")
 @pytest.mark.parametrize("page", PLAIN)
 def test_a_page_from_start_to_end(page: str, desk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -94,6 +95,7 @@ def test_the_reference_covers_what_is_public() -> None:
     assert missing == []
 
 
+@pytest.mark.nightly
 def test_code_hosts_show_the_reference_that_the_site_has() -> None:
     assert reference.PAGE.read_text("utf-8") == reference.reference(), "run make docs"
 

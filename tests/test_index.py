@@ -279,6 +279,7 @@ def test_requests(requests: Counter[str], remote: str) -> None:
     assert requests["cat_file"] == 1 + 5
 
 
+@pytest.mark.nightly
 def test_an_object_store(s3: dict[str, Any], tmp_path: Path) -> None:
     root = f"s3://logs/{tmp_path.name}"
     for number in range(3):

@@ -75,6 +75,7 @@ def root() -> Iterator[str]:
 
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("name", SAMPLES)
+@pytest.mark.nightly
 def test_many_remote_files_are_opened_with_one_request_each(name: str, requests: Counter[str], root: str) -> None:
     pattern, table, options = SAMPLES[name]
     for number in range(FILES):
@@ -105,6 +106,7 @@ def test_many_remote_files_are_opened_with_one_request_each(name: str, requests:
 
 
 @pytest.mark.parametrize("requests", [0.0], indirect=True)
+@pytest.mark.nightly
 def test_ten_thousand_remote_files(requests: Counter[str], root: str) -> None:
     name = "leveldb_log"
     pattern, table, options = SAMPLES[name]

@@ -249,8 +249,8 @@ def test_sql(tmp_path: Path) -> None:
     assert done.stderr.count("damaged bytes") == 1
 
 
-@pytest.mark.spread(3)
 @pytest.mark.parametrize("shell", ["zsh", "bash", "fish"])
+@pytest.mark.nightly
 def test_shells_complete_names(shell: str) -> None:
     def answer(*words: str) -> str:
         """What the shell is given."""

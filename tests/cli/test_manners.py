@@ -34,6 +34,7 @@ def test_a_store_that_needs_a_package_names_the_extra_that_has_it(run: Run, url:
     assert (result.code, result.err) == (2, f"sawlog: {url}: {install(extra)}\n")
 
 
+@pytest.mark.nightly
 def test_hdfs_without_java_is_told_in_one_line(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     import fsspec
 

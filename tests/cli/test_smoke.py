@@ -68,6 +68,7 @@ def test_every_verb_is_here() -> None:
     assert verbs == set(SMOKE)
 
 
+@pytest.mark.spread(1)
 @pytest.mark.parametrize("verb", SMOKE)
 def test_a_verb_in_a_fresh_process(verb: str, place: Path) -> None:
     words, expected = SMOKE[verb]

@@ -73,9 +73,9 @@ def test_groups_are_spread_and_rows_stay_in_order(db: Path, monkeypatch: pytest.
     assert not [path for path in db.rglob(".*") if path.name != ".sawlog.lock"]
 
 
-@pytest.mark.spread(3)
 @pytest.mark.parametrize("pieces", [False, True])
 @pytest.mark.parametrize("sort", [[], ["N"], ["Sym", "Px"]])
+@pytest.mark.nightly
 def test_without_groups_rows_are_cut_by_their_order(
     db: Path, monkeypatch: pytest.MonkeyPatch, pieces: bool, sort: list[str]
 ) -> None:
@@ -113,6 +113,7 @@ def test_merges_during_the_day_keep_followed_locations_few(tmp_path: Path) -> No
     assert len(history(root)) == 1
 
 
+@pytest.mark.nightly
 def test_a_record_of_very_many_parts_is_read(tmp_path: Path) -> None:
     parts = tuple(Part(f"vm1~{n:06d}", "vm1", f"{n:032x}", 0, n, (1 << 64) - n) for n in range(100_000))
     record = MergeRecord("0123456789ab", 7, parts)

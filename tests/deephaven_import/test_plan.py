@@ -51,6 +51,7 @@ def test_a_location_has_about_the_bytes_that_are_asked_for(logs: Logs) -> None:
 
 
 @given(st.lists(st.integers(1, 1000), min_size=1, max_size=4), st.integers(500, 20_000), st.integers(0, 10))
+@pytest.mark.nightly
 def test_restarts_at_any_location_and_with_other_sizes(sizes: list[int], location_bytes: int, kept: int) -> None:
     import tempfile
 

@@ -61,8 +61,8 @@ def test_a_few_bytes_too_many_are_the_same_damage_in_front_of_a_cut(junk: bytes)
         assert (rows, [one.offset for one in report.damages]) == (list(range(12)), [at])
 
 
-@pytest.mark.spread(12)
 @pytest.mark.parametrize("start", range(len(HEADER), len(HEADER) + 12))
+@pytest.mark.nightly
 def test_every_flipped_bit_of_a_small_log(start: int) -> None:
     for at in range(start, len(SINGLES), 12):
         for bit in (0, 3, 7):

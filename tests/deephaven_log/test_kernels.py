@@ -32,6 +32,7 @@ def narrow(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sawlog.deephaven_log.plan.SEARCHED_BYTES", 90)
 
 
+@pytest.mark.nightly
 def test_sets_in_every_order() -> None:
     rng = random.Random(1)
     for _ in range(25 // PACE):

@@ -310,6 +310,7 @@ def test_thousands_of_damaged_ranges_are_counted(tmp_path: Path) -> None:
     assert damaged.account.total == damaged.size
 
 
+@pytest.mark.nightly
 def test_unfinished_values_are_never_read_past_the_file(tmp_path: Path) -> None:
     """Every truncation of every file of a location."""
     types = {"n": "long", "t": "String(None)", "s": "String", "a": "int[]"}

@@ -292,6 +292,7 @@ def nested(depth: int) -> bytes:
     return b"\xac\xed\0\5" + first + b"\x75\x71\0\x7e\0\0\0\0\0\1" * depth + b"\x70"
 
 
+@pytest.mark.nightly
 def test_bombs() -> None:
     assert isinstance(read_stream(nested(MAX_DEPTH - 2), "x").root, list)
     for depth in (MAX_DEPTH, 10_000, 1_000_000):
@@ -378,8 +379,8 @@ def test_types_that_cannot_be_grouped() -> None:
             grouping_bytes(kind, [], "C")
 
 
-@pytest.mark.spread(2)
 @pytest.mark.parametrize("kind", [ColumnType.INT, ColumnType.STRING])
+@pytest.mark.nightly
 def test_memory_follows_the_bytes(kind: ColumnType) -> None:
     """Groups are kept as columns: 18 MB of them once took 484 MiB."""
     groups = [Group(n if kind is ColumnType.INT else f"{n:04x}", n, n + 1) for n in range(20_000)]

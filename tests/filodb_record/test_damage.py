@@ -135,6 +135,7 @@ def mutate(data: bytes, changes: list) -> bytes:
 
 @given(st.lists(mutation, min_size=1, max_size=4))
 @settings(max_examples=20)
+@pytest.mark.nightly
 def test_mutations(changes: list) -> None:
     in_every_view(mutate(DATA, changes))
 

@@ -71,6 +71,7 @@ def test_no_bit_of_a_header_hides_containers(tmp_path: Path) -> None:
         start += len(part)
 
 
+@pytest.mark.nightly
 def test_a_flip_in_the_second_of_eight_large_containers_costs_no_other(tmp_path: Path) -> None:
     parts = containers(8, 256 << 10)
     data = b"".join(parts)

@@ -77,6 +77,7 @@ def test_a_process_that_is_forked_afterwards_lives(topic: Topic) -> None:
     assert process.exitcode == 0
 
 
+@pytest.mark.nightly
 def test_what_cannot_be_read_says_why(topic: Topic, monkeypatch: pytest.MonkeyPatch) -> None:
     topic.send(CONTAINER)
     for path in ("series/7", "series/0/1.container", "series/x", "series/0/0/0"):

@@ -37,8 +37,8 @@ def narrow(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sawlog.filodb_record.layer.BATCH_ROWS", 9)
 
 
-@pytest.mark.spread(4)
 @pytest.mark.parametrize("first", range(4))
+@pytest.mark.nightly
 def test_damage_at_many_places(first: int) -> None:
     rng = random.Random(1 + first)
     for at in range(rng.randrange(50) + 257 * first, len(DATA), 257 * 4 * PACE):

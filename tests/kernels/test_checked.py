@@ -45,8 +45,8 @@ def run(mode: str, *command: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-@pytest.mark.spread(len(SMALL))
 @pytest.mark.parametrize("name", SMALL)
+@pytest.mark.nightly
 def test_kernels_as_plain_python_stay_inside_their_arrays(name: str, request: pytest.FixtureRequest) -> None:
     passes("NUMBA_DISABLE_JIT", [name], every=request.config.getoption("--all"))
 
@@ -70,11 +70,13 @@ def passes(mode: str, tests: list[str], *, every: bool = True) -> None:
         pytest.param(SMALL, marks=pytest.mark.heavy),
     ],
 )
+@pytest.mark.nightly
 def test_kernels_that_are_compiled_on_their_first_call_give_the_same_results(tests: list[str]) -> None:
     passes("SAWLOG_KERNELS=jit", tests)
 
 
 @pytest.mark.parametrize("mode", ["NUMBA_DISABLE_JIT", "NUMBA_BOUNDSCHECK"])
+@pytest.mark.nightly
 def test_an_access_outside_would_be_seen(mode: str) -> None:
     script = """
 import numpy as np

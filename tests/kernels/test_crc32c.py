@@ -106,6 +106,7 @@ def test_machine_code(monkeypatch: pytest.MonkeyPatch, triple: str, feature: str
         assert mnemonics[width] in machine.emit_assembly(parsed)
 
 
+@pytest.mark.nightly
 def test_tables_serve_where_numba_is_told_to_compile_for_a_plain_cpu() -> None:
     script = (
         "from sawlog.kernels import crc32c; from sawlog.leveldb.log.kernels import masked_checksum;"

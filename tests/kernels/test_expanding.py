@@ -55,6 +55,7 @@ def test_what_arrow_compresses_is_expanded(codec: str, pieces: list[tuple[bytes,
 
 
 @pytest.mark.parametrize("codec", CODECS)
+@pytest.mark.nightly
 def test_damaged_blocks_are_taken_as_arrow_takes_them(codec: str) -> None:
     dice = random.Random(3)
     refused = 0

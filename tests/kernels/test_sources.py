@@ -137,6 +137,7 @@ def sawlog() -> build.Sources:
     return build.Sources(native.SAWLOG)
 
 
+@pytest.mark.nightly
 def test_little_of_sawlog_is_what_kernels_are_made_from(sawlog: build.Sources) -> None:
     found = build.definitions(native.SAWLOG, sawlog)
     assert {"sawlog/kernels/memory.py", "sawlog/kernels/signature.py", "sawlog/chain/layout.py"} <= found.keys()
@@ -168,6 +169,7 @@ def reached(function: Any, seen: set[tuple[str, str]]) -> None:
             reached(cell.cell_contents, seen)
 
 
+@pytest.mark.nightly
 def test_every_name_that_kernels_find_when_they_run_is_among_their_definitions(sawlog: build.Sources) -> None:
     """By their code objects and globals, which the digests do not look at."""
     count = 0

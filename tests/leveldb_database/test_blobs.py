@@ -57,8 +57,8 @@ def test_values_in_blob_files(codec: str, tmp_path: Path) -> None:
     assert sawlog.read(tmp_path / "db", format="leveldb_database", columns=["key"]).num_rows == len(held)
 
 
-@pytest.mark.spread(2)
 @pytest.mark.parametrize("codec", CODECS)
+@pytest.mark.nightly
 def test_a_value_that_a_codec_refuses_costs_its_entry_only(codec: str, tmp_path: Path) -> None:
     """The checksum of its record is good, but where nothing else would refuse it."""
     database(tmp_path / "db", codec)

@@ -103,8 +103,8 @@ def long_keys() -> bytes:
     return out + handles.ljust(40, b"\0") + struct.pack("<Q", 0xDB4775248B80FB57)
 
 
-@pytest.mark.spread(2)
 @pytest.mark.parametrize("view", ["rows", "frames"])
+@pytest.mark.nightly
 def test_an_index_of_keys_that_share_long_prefixes_stays_as_it_is(view: str, long_keys: bytes, tmp_path: Path) -> None:
     path = tmp_path / "000005.ldb"
     path.write_bytes(long_keys)

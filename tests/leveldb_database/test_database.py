@@ -90,9 +90,9 @@ def test_the_state_is_what_the_database_answers(tmp_path: Path, make: Callable[[
     assert len(dataset.fragments(1)) > 1
 
 
-@pytest.mark.spread(4)
 @pytest.mark.parametrize("make", [leveldb, rocksdb])
 @pytest.mark.parametrize("view", ["live", "all"])
+@pytest.mark.nightly
 def test_filters_on_the_key_read_the_blocks_that_may_hold_it(
     tmp_path: Path, make: Callable[[Path], dict[bytes, bytes]], view: str
 ) -> None:

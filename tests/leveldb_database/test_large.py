@@ -76,6 +76,7 @@ def test_a_rocksdb_of_a_gigabyte(tmp_path: Path) -> None:
     database.close()
 
 
+@pytest.mark.nightly
 def test_a_database_that_is_written_gives_a_state_that_was_or_says_that_it_cannot(tmp_path: Path) -> None:
     """Each batch puts the same number under all keys: a state between two batches would show two."""
     keys = [b"key%03d" % number for number in range(200)]

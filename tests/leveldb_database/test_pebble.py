@@ -104,9 +104,9 @@ def test_a_damaged_block_of_values_costs_its_entries(tmp_path: Path) -> None:
 TRAILER = 5
 
 
-@pytest.mark.spread(3)
 @pytest.mark.parametrize("way", ["checksum", "snappy", "zstd"])
 @pytest.mark.parametrize("name", ["15-at", "19-at", "24-cockroach"])
+@pytest.mark.nightly
 def test_every_block_of_values_is_a_unit(name: str, way: str, tmp_path: Path) -> None:
     """It takes the entries with it that lead to it, and no others, however the table is cut."""
     tables = 0
@@ -148,6 +148,7 @@ def test_a_lost_blob_file_costs_its_values(tmp_path: Path) -> None:
     assert found.items() <= expected.items()
 
 
+@pytest.mark.nightly
 def test_every_block_of_a_blob_file_is_a_unit(tmp_path: Path) -> None:
     """It takes the entries with it that lead to it, and no others."""
     database = tmp_path / "db"

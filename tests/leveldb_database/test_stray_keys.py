@@ -71,6 +71,7 @@ ROCKSDB = [
 @pytest.mark.parametrize(
     ("make", "ranges"), [*((leveldb_files, one) for one in LEVELDB), *((rocksdb_files, one) for one in ROCKSDB)]
 )
+@pytest.mark.nightly
 def test_ranges_that_are_wrong_below_the_checksums(
     make: Callable[[], dict[str, bytes]], ranges: dict[int, tuple[bytes, bytes]], view: str
 ) -> None:

@@ -92,10 +92,10 @@ def kept(path: Path, mode: str, **arguments: object) -> dict[bytes, bytes] | str
     return dict(zip(table["key"].to_pylist(), table["value"].to_pylist(), strict=True))
 
 
-@pytest.mark.spread(4)
 @pytest.mark.filterwarnings("ignore::sawlog.DamageWarning")
 @pytest.mark.parametrize("recyclable", [False, True], ids=["plain", "recyclable"])
 @pytest.mark.parametrize("which", [0, 2], ids=["first", "last"])
+@pytest.mark.nightly
 def test_what_rocksdb_keeps(empty: Path, which: int, recyclable: bool, tmp_path: Path) -> None:
     answers = set()
     for number, data in enumerate(damaged(which, recyclable=recyclable)):

@@ -95,8 +95,8 @@ def test_without_zstandard_only_dictionaries_of_it_are_refused(tmp_path: Path, m
         sawlog.read(table(tmp_path / "db", "zstd", "raw"), format=FORMAT, on_damage="skip")
 
 
-@pytest.mark.spread(9)
 @pytest.mark.parametrize(("codec", "dictionary"), CASES)
+@pytest.mark.nightly
 def test_a_block_that_a_decoder_refuses_costs_itself_only(codec: str, dictionary: str, tmp_path: Path) -> None:
     assert_blocks_are_units(table(tmp_path / "db", codec, dictionary))
 

@@ -89,6 +89,7 @@ def flipped(path: Path, target: Path, *places: int) -> Path:
 
 
 @pytest.mark.parametrize("name", ["leveldb_log", "deephaven_log", "filodb_record"])
+@pytest.mark.nightly
 def test_damage_and_tails_stand_where_verify_finds_them(samples: dict[str, Path], tmp_path: Path, name: str) -> None:
     path = flipped(samples[name], tmp_path / "damaged", 500_000, 1_300_000, 1_300_500)
     found = mapped(path, format=name)
@@ -292,6 +293,7 @@ def sparse(path: Path, size: int) -> Map:
 
 
 @pytest.mark.parametrize("size", [1 << 30, pytest.param(10 << 30, marks=pytest.mark.nightly)])
+@pytest.mark.nightly
 def test_a_page_does_not_grow_with_the_file(tmp_path: Path, size: int) -> None:
     found = sparse(tmp_path / "large", size)
     (file,) = found.files

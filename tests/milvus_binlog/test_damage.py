@@ -444,6 +444,7 @@ def test_a_dictionary_that_bursts(tmp_path: Path) -> None:
     assert grown < 1500
 
 
+@pytest.mark.nightly
 def test_a_page_that_bursts(tmp_path: Path) -> None:
     """A gigabyte of zeros in one page of a few KB."""
     column = pa.array([bytes(1 << 20)] * 600, pa.binary())

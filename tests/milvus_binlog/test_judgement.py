@@ -307,6 +307,7 @@ def looked_up(file: File, most: int | None = None) -> index.DeleteIndex:
     return logs.newest(strict=False)
 
 
+@pytest.mark.nightly
 def test_delete_logs_take_the_memory_of_their_keys(tmp_path: Path) -> None:
     """Only the newest delete of each key is kept while they are read."""
     few = looked_up(deltas(100_000, 10, tmp_path / "few"))

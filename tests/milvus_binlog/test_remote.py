@@ -179,6 +179,7 @@ class Watched:
         raise AssertionError("nothing is listed that was found just now")
 
 
+@pytest.mark.nightly
 def test_manifests_are_read_at_the_same_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """One request for each, none for the files that they name; statistics and delta logs likewise."""
     segments = range(900, 906)
@@ -201,6 +202,7 @@ def test_manifests_are_read_at_the_same_time(tmp_path: Path, monkeypatch: pytest
 PRIMARY = {"name": "pk", "type": 5, "is_primary": True}
 
 
+@pytest.mark.nightly
 def test_delta_logs_and_statistics_are_read_at_the_same_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for first in (100, 200, 300):
         write(tmp_path, pa.table({"pk": range(first, first + 9)}), first_id=first)

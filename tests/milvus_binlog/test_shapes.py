@@ -106,6 +106,7 @@ def test_a_backup_of_any_shape_is_read_or_refused() -> None:
     assert {True, False} <= set(found)
 
 
+@pytest.mark.nightly
 def test_a_dump_of_any_shape_is_read_or_refused() -> None:
     dump = json.loads((GOLDEN / "2.3.5" / "etcd.json").read_text())
     dice = random.Random(1)

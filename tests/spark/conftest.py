@@ -15,6 +15,7 @@ import pytest
 
 import sawlog.spark
 from sawlog import lazy, recognition
+from sawlog.spark.jvm import environment
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -90,6 +91,8 @@ def spark(tmp_path_factory: pytest.TempPathFactory, spark_place: Path, connect_p
         patch.setenv("PYSPARK_PYTHON", sys.executable)
         paths = [*map(str, PLUGINS), str(TESTS.parent), os.environ.get("PYTHONPATH", "")]
         patch.setenv("PYTHONPATH", os.pathsep.join(paths))
+        for name, value in environment(None).items():
+            patch.setenv(name, value)
         session = (
             SparkSession.builder.master("local[2]")
             .appName("sawlog tests")

@@ -27,9 +27,9 @@ def same(spark: SparkSession, path: Path, view: str, **options: str) -> None:
     assert sorted(rows, key=repr) == sorted(wanted.to_pylist(), key=repr)
 
 
-@pytest.mark.spread(4)
 @pytest.mark.parametrize("view", PLACES)
 @pytest.mark.parametrize("history", ["false", "true"])
+@pytest.mark.nightly
 def test_a_profile(spark: SparkSession, view: str, history: str) -> None:
     same(spark, PLACES[view], view, history=history)
 

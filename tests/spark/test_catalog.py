@@ -29,6 +29,7 @@ def catalog(spark: SparkSession) -> SparkSession:
     return spark
 
 
+@pytest.mark.nightly
 def test_collections_are_tables(catalog: SparkSession) -> None:
     names = {row["tableName"] for row in catalog.sql("SHOW TABLES IN milvus.default").collect()}
     assert names >= {"alltypes", "strpk", "autoid"}
@@ -44,6 +45,7 @@ def test_collections_are_tables(catalog: SparkSession) -> None:
         catalog.sql("SHOW TABLES IN milvus.nowhere").collect()
 
 
+@pytest.mark.nightly
 def test_earlier_times_are_versions_and_timestamps(catalog: SparkSession) -> None:
     times = [one["timestamp"] for one in truth("2.3.5")["log"] if one["collection"] == "strpk" and one.get("timestamp")]
     counts = set()

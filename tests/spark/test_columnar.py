@@ -205,6 +205,7 @@ def test_both_sides_of_a_join_see_the_same_files(spark: SparkSession, tmp_path: 
 
 
 @pytest.mark.parametrize("name", [COLUMNS, "deephaven_log"], ids=["tasks", "the planner"])
+@pytest.mark.nightly
 def test_a_long_remote_log_is_cut(name: str, spark: SparkSession, s3: dict[str, Any], trades: Path) -> None:
     sawlog.spark.register(spark)
     place = f"s3://logs/spark/long/{name}.bin.1"
@@ -326,6 +327,7 @@ def test_a_table_in_the_catalog(spark: SparkSession, trades: Path) -> None:
     assert list(trades.rglob("*.bin.*")), "the logs are the table's no more than a Parquet file's are"
 
 
+@pytest.mark.nightly
 def test_what_spark_writes(spark: SparkSession, trades: Path, tmp_path: Path) -> None:
     columns, _ = both(spark, trades)
     written = columns.select("n").coalesce(1).write.format(COLUMNS).option("format", "deephaven_log").mode("append")
@@ -349,6 +351,7 @@ def test_a_stream(stream: DataFrame, spark: SparkSession, tmp_path: Path) -> Non
     assert found.agg(f.sum("n"), f.count("i")).collect() == [(ROWS * (ROWS - 1) // 2, ROWS - (ROWS + 3) // 7)]
 
 
+@pytest.mark.nightly
 def test_a_query_goes_on_with_the_jar_and_without(
     spark: SparkSession, pyspark_version: tuple[int, int], tmp_path: Path
 ) -> None:

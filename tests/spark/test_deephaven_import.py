@@ -334,6 +334,7 @@ def logged(logs: Logs, schema: pa.Schema, internal: str) -> Iterator[Logger]:
         yield logger
 
 
+@pytest.mark.nightly
 def test_locations_appear_as_they_are_done(
     spark: SparkSession, logs: Logs, db: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

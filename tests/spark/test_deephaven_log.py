@@ -54,6 +54,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return directory
 
 
+@pytest.mark.nightly
 def test_rows_of_a_log_that_many_tasks_read(registered: SparkSession, place: Path) -> None:
     frame = (
         registered.read.format("deephaven_log")

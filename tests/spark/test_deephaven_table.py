@@ -82,6 +82,7 @@ def test_a_location_gives_way_to_a_directory_of_them(spark: SparkSession, tmp_pa
     assert ids(tmp_path / "t") == list(range(7))
 
 
+@pytest.mark.nightly
 def test_a_failed_job_leaves_nothing(spark: SparkSession, tmp_path: Path) -> None:
     save(rows(spark, 5, 1), tmp_path / "t")
     before = os.listdir(tmp_path / "t")
@@ -91,6 +92,7 @@ def test_a_failed_job_leaves_nothing(spark: SparkSession, tmp_path: Path) -> Non
     assert os.listdir(tmp_path / "t") == before
 
 
+@pytest.mark.nightly
 def test_groups_and_types(spark: SparkSession, tmp_path: Path) -> None:
     frame = rows(spark, 30, 2).select("Sym", "Id").coalesce(1).sortWithinPartitions("Sym")
     save(frame, tmp_path / "t", group="Sym", types="Sym=String(None,UTF-8)")
@@ -100,6 +102,7 @@ def test_groups_and_types(spark: SparkSession, tmp_path: Path) -> None:
         save(rows(spark, 30, 1), tmp_path / "scattered", group="Sym")
 
 
+@pytest.mark.nightly
 def test_a_stream_of_locations(spark: SparkSession, pyspark_version: tuple[int, int], tmp_path: Path) -> None:
     if pyspark_version < (4, 2):
         return  # streams need Arrow's own writers

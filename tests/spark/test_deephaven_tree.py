@@ -47,6 +47,7 @@ def test_partitions_and_symbols(spark: SparkSession, tree: Path) -> None:
     assert frame.selectExpr("count(*)", "count(Px)").first() == (ROWS + 30, ROWS + 26)
 
 
+@pytest.mark.nightly
 def test_one_location_feeds_many_tasks(spark: SparkSession, tree: Path) -> None:
     leaf = str(tree / "Systems" / "Ns" / "Partitions" / "0" / DATES[0] / "Trades")
     frame = spark.read.format("sawlog").option("task_bytes", 2_000_000).load(leaf)

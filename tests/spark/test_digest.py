@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 from sawlog.spark.digest import digest
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
+@pytest.mark.nightly
 def test_digests_tell_rows_apart(spark: SparkSession) -> None:
     def of(rows: list[tuple[Any, ...]], schema: str = "a int, b int") -> Any:
         return digest(spark.createDataFrame(rows, schema))

@@ -37,6 +37,7 @@ def desk(spark: SparkSession, spark_place: Path, monkeypatch: pytest.MonkeyPatch
 
 @pytest.mark.usefixtures("desk")
 @pytest.mark.filterwarnings("ignore")
+@pytest.mark.spread(1)
 @pytest.mark.parametrize("page", ON_SPARK)
 @pytest.mark.spread(8)
 def test_a_page_from_start_to_end(

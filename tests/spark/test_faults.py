@@ -130,7 +130,7 @@ def test_no_fault_is_quarantined(spark: SparkSession, faulty: Faulty, tmp_path: 
 
 
 @pytest.mark.parametrize("first", range(STEP))
-@pytest.mark.spread(STEP)
+@pytest.mark.nightly
 def test_a_micro_batch_with_a_fault_does_not_commit(
     spark: SparkSession, faulty: Faulty, tmp_path: Path, pyspark_version: tuple[int, int], first: int
 ) -> None:

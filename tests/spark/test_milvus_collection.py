@@ -77,6 +77,7 @@ def test_source_applies_deletes_without_a_shuffle(spark: SparkSession, tree: tup
     assert "Exchange" not in plan
 
 
+@pytest.mark.nightly
 def test_deletes_across_segments_by_one_join(spark: SparkSession, tree: tuple[Path, list[int]]) -> None:
     from sawlog.milvus_binlog.spark import read_collection
 
@@ -144,6 +145,7 @@ def test_sink_writes_what_the_api_reads_back(spark: SparkSession, tree: tuple[Pa
     assert not [path for path in target.rglob("*") if "staged" in path.name]
 
 
+@pytest.mark.nightly
 def test_compact_keeps_every_row(spark: SparkSession, tree: tuple[Path, list[int]], tmp_path: Path) -> None:
     from sawlog.errors import OptionError
     from sawlog.milvus_binlog.spark import compact

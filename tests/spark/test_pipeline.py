@@ -294,6 +294,7 @@ for arguments in json.loads(sys.argv[1]):
 """Several runs of the command line, as a process that has imported the client of Spark Connect once."""
 
 
+@pytest.mark.nightly
 def test_spark_connect_runs_it_unchanged(
     spark: SparkSession,
     connect_port: int,

@@ -215,6 +215,7 @@ def test_damage_that_is_skipped_is_counted(spark: SparkSession, logger: Logger, 
     assert totals.damage == totals.skipped == sawlog.read(file, view="damage").num_rows
 
 
+@pytest.mark.nightly
 def test_a_sink_that_fails_ends_all(spark: SparkSession, logger: Logger, tmp_path: Path) -> None:
     from sawlog.pipeline.errors import PipelineError
 

@@ -278,6 +278,7 @@ def test_a_log_that_is_gone_when_tasks_look_is_left_to_its_readers(root: str, hu
     fsspec.filesystem("memory").pipe_file(path, b"")
 
 
+@pytest.mark.nightly
 def test_a_task_looks_where_containers_begin(root: str) -> None:
     sawlog.write(gauges(150_000), f"{root}/1.container", format="filodb_record", **SAMPLES["filodb_record"][2])
     looks, tasks, reading = planned_by_the_jar({"path": root, "format": "filodb_record", "task_bytes": "2000000"})

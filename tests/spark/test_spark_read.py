@@ -287,6 +287,7 @@ def test_a_file_of_no_format(spark: SparkSession, tmp_path: Path) -> None:
         spark.read.format("sawlog").load(str(path))
 
 
+@pytest.mark.nightly
 def test_storage_options_reach_the_executors(spark: SparkSession, s3: dict[str, Any], database: Path) -> None:
     place = "s3://logs/spark/read/000003.log"
     file = Storage(s3).stage(place)
@@ -313,7 +314,7 @@ def allowed(request: pytest.FixtureRequest, spark: SparkSession) -> Iterator[boo
     spark.conf.unset(PUSHDOWN)
 
 
-@pytest.mark.spread(2)
+@pytest.mark.nightly
 def test_pushdown_reads_less(
     spark: SparkSession, pyspark_version: tuple[int, int], database: Path, allowed: bool, with_jar: bool
 ) -> None:

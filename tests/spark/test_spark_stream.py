@@ -75,6 +75,7 @@ def test_a_micro_batch_that_is_repeated_is_written_once(spark: SparkSession, tmp
     assert sorted(found) == sorted(b"row %d" % n for n in range(100))
 
 
+@pytest.mark.nightly
 def test_a_replaced_file_ends_the_stream(spark: SparkSession, tmp_path: Path) -> None:
     from pyspark.errors import StreamingQueryException
 
@@ -88,6 +89,7 @@ def test_a_replaced_file_ends_the_stream(spark: SparkSession, tmp_path: Path) ->
         run(spark, tmp_path, "parquet")
 
 
+@pytest.mark.nightly
 def test_from_an_object_store_and_into_it(spark: SparkSession, s3: dict[str, Any], tmp_path: Path) -> None:
     kwargs = str(s3["client_kwargs"]).replace("'", '"')
     options = {"storage.key": "k", "storage.secret": "s", "storage.client_kwargs": kwargs}

@@ -153,6 +153,7 @@ def test_other_save_modes_are_sparks_to_refuse(spark: SparkSession, tmp_path: Pa
         save(numbers(spark, 1, 1), tmp_path, "error")
 
 
+@pytest.mark.nightly
 def test_the_save_modes_that_spark_refuses_are_an_option(spark: SparkSession, tmp_path: Path) -> None:
     target = tmp_path / "out"
     for mode in ("errorifexists", "ignore"):
@@ -184,6 +185,7 @@ def test_files_that_came_while_a_job_ran(tmp_path: Path, sinks: MakeSink) -> Non
         shutil.rmtree(tmp_path / "out")
 
 
+@pytest.mark.nightly
 def test_directories_of_partitions(spark: SparkSession, tmp_path: Path) -> None:
     """What Spark's own sink writes with `partitionBy`, names of directories included."""
     values = ["(1, 'a', DATE '2024-01-02', 'r1')", "(1, 'b/=%', NULL, 'r2')", "(2, '', DATE '2024-01-03', 'r3')"]

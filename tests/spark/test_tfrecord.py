@@ -17,6 +17,7 @@ RECORDS = [b"record %d" % n * 10 for n in range(500)]
 
 
 @pytest.mark.usefixtures("plugins")
+@pytest.mark.nightly
 def test_written_read_and_followed(spark: SparkSession, tmp_path: Path, pyspark_version: tuple[int, int]) -> None:
     assert "tfrecord" in sawlog.spark.register(spark)
     frame = spark.createDataFrame([(one,) for one in RECORDS], "record binary").repartition(3)

@@ -63,6 +63,7 @@ def test_nothing_is_found_where_nothing_is_wrong(
         ("verify is blind", "agreed: "),
     ],
 )
+@pytest.mark.nightly
 def test_what_is_wrong_is_found_and_can_be_repeated(
     fault: str, found: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -93,8 +94,8 @@ def test_causes_are_told_apart_and_the_smallest_input_is_kept(tmp_path: Path) ->
     assert (kept / "a.toy").stat().st_size == min(sizes)
 
 
-@pytest.mark.spread(2)
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.nightly
 def test_totals_are_told_as_it_goes_and_when_it_is_stopped(number: signal.Signals, tmp_path: Path) -> None:
     command = [sys.executable, "-m", "sawlog.testing.fuzz", NAME, "--minutes", "60", "--every", "0.01", "--jobs", "1"]
     environment = {**os.environ, "TOY_FAULTS": "verify is blind"}

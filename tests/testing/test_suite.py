@@ -160,6 +160,7 @@ def test_a_span_that_was_changed_must_be_covered_whole() -> None:
     assert not one.excuses(Complaint("", Mutation("", {})), SAMPLE) or not Mutation("", {}).spans
 
 
+@pytest.mark.nightly
 def test_pytest_runs_each_law_for_each_sample(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(
         """

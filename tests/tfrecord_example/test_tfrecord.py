@@ -125,6 +125,7 @@ def test_the_command_line_knows_it(tmp_path: Path, installed: dict[str, str]) ->
     assert (tmp_path / "again.tfrecord").read_bytes() == write(*rows[:-1])
 
 
+@pytest.mark.nightly
 def test_without_a_library_it_is_compiled_and_helpers_stay_inside_of_kernels(
     tmp_path: Path, installed: dict[str, str]
 ) -> None:
