@@ -28,7 +28,7 @@ from sawlog.milvus_binlog import layout
 from sawlog.milvus_binlog.encode import NewEvent, Place, log_bytes
 from sawlog.milvus_binlog.layout import DataType, EventType
 from sawlog.milvus_binlog.payloads.payload import DICTIONARY_BUDGET
-from sawlog.testing import Sample, check, reading
+from sawlog.testing import Sample, changes, check, reading
 
 from . import thrift
 from .packing import group, packed_file, write_manifest, write_segment
@@ -483,3 +483,17 @@ def test_an_event_of_a_newer_type_costs_itself_alone(tmp_path: Path, agrees: boo
     assert report.kinds == kinds
     assert report.account.total == len(data)
     assert report.rows == (sum(one["rows"] for one in events[2:]) if agrees else 0)
+
+
+def test_a_column_s_name_that_is_no_text_costs_nothing(tmp_path: Path) -> None:
+    """Of the Parquet in an event, which values do not need."""
+    wanted = sawlog.read(SYNTHETIC / "multi_event_insert")
+    places = [found.start() for found in re.finditer(b"\x03val", GOOD)]
+    for chosen in (places[:1], places[1:2], places):
+        data = bytearray(GOOD)
+        for place in chosen:
+            data[place + 1] = 0xFF
+        path = tmp_path / "log"
+        path.write_bytes(data)
+        assert sawlog.read(path, format="milvus_binlog").equals(wanted)
+        check(Sample("log", "milvus_binlog", GOOD, "log"), bytes(data), laws=(reading.any_fragments, changes.frugal))

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -173,7 +174,7 @@ class Payload:
                 batch = self._decode(next, batches, None)
                 if batch is None:
                     return
-                yield batch.column(0)
+                yield _only_column(batch)
         except UnreadableError as error:
             self._refused[index] = error.damage
             raise
@@ -357,7 +358,23 @@ def _reader(file: Any, **limits: int) -> tuple[ParquetReader, pa.Schema, list[An
     reader = ParquetReader()
     reader.open(file, pre_buffer=False, page_checksum_verification=True, **limits)
     stored = reader.metadata.schema
-    return reader, reader.schema_arrow, [stored.column(at) for at in range(len(stored))]
+    return reader, _named(reader.schema_arrow), [stored.column(at) for at in range(len(stored))]
+
+
+def _named(schema: pa.Schema) -> pa.Schema:
+    """A schema whose names can be asked for: values do not need them, and they need not be UTF-8."""
+    fields = [
+        field.with_name("\N{REPLACEMENT CHARACTER}")
+        if isinstance(decode_by(attrgetter("name"), field), Undecodable)
+        else field
+        for field in schema
+    ]
+    return pa.schema(fields, schema.metadata)
+
+
+def _only_column(batch: pa.RecordBatch) -> pa.Array:
+    """Its values; `RecordBatch.column` would ask for its name, too, which need not be UTF-8."""
+    return batch.to_struct_array().field(0)
 
 
 def _leaves(kind: pa.DataType) -> int:
@@ -707,7 +724,7 @@ def _read_group(payload: Payload, index: int, group: int, batch_rows: int) -> It
     groups = [payload.groups[group]]
     batches = _decoded(payload.reader.iter_batches, batch_rows, groups, payload.leaves(index), use_threads=False)
     while (batch := _decoded(next, batches, None)) is not None:
-        yield batch.column(0)
+        yield _only_column(batch)
 
 
 def _flat_pieces(payload: Payload, index: int, group: int, first: int) -> Iterator[_Piece]:
@@ -762,7 +779,7 @@ def _read_page(
     reader, *_ = _decoded(_reader, pa.BufferReader(data))
     batches = _decoded(reader.iter_batches, batch_rows, [0], [0], use_threads=False)
     while (batch := _decoded(next, batches, None)) is not None:
-        yield _as_stored(batch.column(0), payload.schema.types[index])
+        yield _as_stored(_only_column(batch), payload.schema.types[index])
 
 
 def _page_file(payload: Payload, index: int, group: int, pages: list[Page]) -> bytes:
