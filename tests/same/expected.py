@@ -196,6 +196,14 @@ EXPECTED = (
         new="nothing can be taken|not there|FormatError",
     ),
     Expected("Statistics of Parquet that are changed hide no rows", "^milvus_binlog paged: footer", holds=reads_more),
+    Expected(
+        "Of large column groups, row groups that are intact are read",
+        "^milvus_binlog (column groups|packed segments)",
+        holds=reads_more,
+    ),
+    Expected(
+        "The name of a column of Parquet need not be text", "^milvus_binlog packed events: footer", holds=reads_more
+    ),
     Expected("A time that is not there is unknown", "^milvus_binlog", "/created$", new="unknown"),
     Expected(
         "Metadata that cannot be read is an error of opening, not of the first row",
