@@ -94,10 +94,10 @@ def test_a_session_maps_the_archive_and_writes_without_processes(
     database: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The JVM, by what it maps; Hadoop's `chmod` and `readlink`, by what is found under these names."""
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / 'a "cache"'))
     monkeypatch.delenv("PYTHONPATH", raising=False)
     archive = jvm.make_archive()
-    assert archive.parent == tmp_path / "sawlog"
+    assert archive.parent == tmp_path / 'a "cache"' / "sawlog"
     assert jvm.make_archive() == archive
     for name in ("chmod", "readlink"):
         program = tmp_path / "bin" / name
@@ -143,7 +143,7 @@ def test_an_archive_of_another_size_is_left_out(tmp_path: Path, monkeypatch: pyt
     monkeypatch.setattr(jvm, "staged_name", lambda final, marker: str(tmp_path / "staged"))
     monkeypatch.setattr(jvm.subprocess, "run", lambda *_, **__: made(tmp_path / "staged"))
     archive = jvm.make_archive()
-    assert f"-XX:SharedArchiveFile={archive}" in jvm.environment(None)["SPARK_SUBMIT_OPTS"]
+    assert f'"-XX:SharedArchiveFile={archive}"' in jvm.environment(None)["SPARK_SUBMIT_OPTS"]
     archive.write_bytes(b"short")
     assert "SharedArchiveFile" not in jvm.environment(None)["SPARK_SUBMIT_OPTS"]
     monkeypatch.setattr(jvm.subprocess, "run", lambda *_, **__: subprocess.CompletedProcess((), 1, "", "no memory"))

@@ -128,9 +128,9 @@ def _sources(version: str) -> dict[str, str]:
 def find_java() -> str:
     """The Java that Spark runs on."""
     home = os.environ.get("JAVA_HOME")
-    java = os.path.join(home, "bin", "java") if home else shutil.which("java")
+    java = shutil.which(os.path.join(home, "bin", "java") if home else "java")
     if not java:
-        raise SawlogError("there is no Java; Spark needs Java 17 or newer")
+        raise SawlogError(f"there is no Java{f' in JAVA_HOME, {home}' if home else ''}; Spark needs Java 17 or newer")
     return java
 
 

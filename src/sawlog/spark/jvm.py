@@ -43,7 +43,7 @@ def environment(jar: str | None) -> dict[str, str]:
     Args:
         jar: Path of the jar, where there is one.
     """
-    if os.name != "posix" or _configured():
+    if os.name != "posix" or _configured() or os.pathsep in str(jar):
         return {}
     options, classes = [os.environ.get("SPARK_SUBMIT_OPTS", "")], [os.environ.get("SPARK_DIST_CLASSPATH", "")]
     if jar is not None:
@@ -51,7 +51,7 @@ def environment(jar: str | None) -> dict[str, str]:
         classes.append(jar)  # Spark needs files before it looks at `spark.jars`
     with contextlib.suppress(SawlogError):  # no Java, which Spark says, or no place for what is kept
         if archive := _find_archive():
-            options.append(f"{_SILENT} -Xshare:auto -XX:+VerifySharedSpaces -XX:SharedArchiveFile={archive}")
+            options += [_SILENT, "-Xshare:auto", "-XX:+VerifySharedSpaces", _quoted(f"-XX:SharedArchiveFile={archive}")]
     return {
         "SPARK_SUBMIT_OPTS": " ".join(filter(None, options)),
         "SPARK_DIST_CLASSPATH": os.pathsep.join(filter(None, classes)),
@@ -59,7 +59,7 @@ def environment(jar: str | None) -> dict[str, str]:
 
 
 def make_archive() -> Path:
-    """The archive for the Java and the Spark that are installed, made if there is none: 150 MB.
+    """The archive for the Java and the Spark that are installed, made if there is none: some 180 MB.
 
     Raises:
         OptionError: When PySpark is missing.
@@ -75,7 +75,7 @@ def make_archive() -> Path:
     place = _place()
     sweep(str(place))
     staged = staged_name(str(place), "")
-    options = f"{_SILENT} -XX:ArchiveClassesAtExit={staged}"
+    options = f"{_SILENT} {_quoted(f'-XX:ArchiveClassesAtExit={staged}')}"
     with tempfile.TemporaryDirectory() as folder:
         command = [sys.executable, "-m", __name__, folder]
         variables = {**os.environ, "SPARK_SUBMIT_OPTS": options, "PYSPARK_PYTHON": sys.executable}
@@ -91,6 +91,12 @@ def make_archive() -> Path:
     os.replace(staged, made)
     sync_directory(str(made.parent))
     return made
+
+
+def _quoted(option: str) -> str:
+    """An option as Spark's launcher reads one, in which there may be spaces."""
+    escaped = option.replace("\\", r"\\").replace('"', r"\"")
+    return f'"{escaped}"'
 
 
 def _find_archive() -> Path | None:

@@ -72,7 +72,7 @@ def session(name: str = "sawlog", settings: Mapping[str, str] | None = None) -> 
         chosen.setdefault("spark.ui.showConsoleProgress", "false")
         chosen.setdefault(_UNIX_SOCKETS, str(os.name == "posix").lower())
         chosen.setdefault(_DAEMON, "sawlog.spark.daemon")
-        variables = environment(jar)
+        variables = environment(jar) if jar is not None else {}
     # Both say again, in JSON or of pandas, which nothing here uses, what nobody can act on.
     logging.getLogger("SQLQueryContextLogger").disabled = True
     logging.getLogger("py4j").setLevel(logging.CRITICAL)  # tracebacks when the JVM is gone, which the error says
