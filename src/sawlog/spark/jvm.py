@@ -112,7 +112,7 @@ def _place() -> Path:
     """Path of the archive for the Java and the Spark that are installed, but for its size and suffix."""
     version, jars = find_spark()
     files = [Path(os.path.realpath(find_java())), *sorted(Path(jars).iterdir())]
-    states = [(str(path), path.stat().st_size, path.stat().st_mtime_ns) for path in files]
+    states = [(path.name, path.stat().st_size, path.stat().st_mtime_ns) for path in files]
     return cache() / f"spark-classes_{version}_{hashlib.sha256(repr(states).encode()).hexdigest()[:12]}"
 
 
