@@ -115,8 +115,11 @@ class Job:
 
         Raises:
             SawlogError: When there is a file already where one belongs, another job has taken over, or an old file
-                cannot be deleted: the new ones are in place then.
+                cannot be deleted: the new ones are in place then; when a file is staged elsewhere.
         """
+        for one in staged:
+            if not one.final.startswith(f"{self.staging}/"):
+                raise SawlogError(f"{one.final}: staged for another job than {self.name}, in {self.staging}")
         recover(self.log)
         moves = self._remote_moves(staged) if is_remote(self.root) else self._local_moves(staged)
         if moves and not is_remote(self.root) and self._publish_at_once(moves, old):

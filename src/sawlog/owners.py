@@ -9,6 +9,8 @@ import hashlib
 import os
 from pathlib import Path
 
+_DAEMONS = (b"pyspark.daemon", b"sawlog.spark.daemon")
+"""What Spark's Python workers are forked from."""
 PATTERN = r"[0-9a-f]{8}-\d+-\d+"
 """Of an owner, as a regular expression."""
 
@@ -27,7 +29,7 @@ def this_owner() -> str:
     process = os.getpid()
     if any(name.startswith("PYTHON_WORKER_FACTORY_") for name in os.environ):
         process = os.getppid()
-        if b"pyspark.daemon" in _proc(process, "cmdline"):
+        if any(daemon in _proc(process, "cmdline") for daemon in _DAEMONS):
             process = int(_status(process)[1])
     return owner_of(process) if process > 1 else ""
 

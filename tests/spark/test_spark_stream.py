@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import copy
+import dataclasses
 import itertools
 import json
 import math
@@ -245,6 +247,20 @@ def test_micro_batches_lie_side_by_side(place: str) -> None:
     assert found == [b"8 0", b"8 1", b"9 0", b"9 1", b"10 0", b"10 1"]
     assert Storage().directories_in(place) == [LOG, *(f"batch-{batch:08d}-query" for batch in (8, 9, 10))]
     assert len(Storage().files_in(f"{place}/{LOG}")) == 1
+
+
+def test_a_commit_in_a_process_that_has_lost_its_parent_publishes_all(place: str) -> None:
+    """Spark keeps it over many micro-batches. With the daemon that forked it, it loses what it names owners by."""
+    sink = make_sink(place)
+    orphan = SawlogStreamWriter(copy.copy(sink.sink))
+    for owner in ("", "00000000-1-1"):
+        orphan.sink.job = dataclasses.replace(sink.sink.job, owner=owner)
+        batch = BATCH + len(owner)
+        task = share(sink, b"row", 0, "r1", batch)
+        with pytest.raises(SawlogError, match="staged for another job"):
+            orphan.commit([task], batch)
+        orphan.commit([dataclasses.replace(task, owner=sink.sink.job.owner)], batch)
+    assert records(place) == [b"row", b"row"]
 
 
 def test_what_failed_attempts_have_staged_does_not_become_visible(tmp_path: Path) -> None:

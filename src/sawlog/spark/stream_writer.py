@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
@@ -41,11 +41,13 @@ class StagedTask(WriterCommitMessage):
         staged: Its files.
         query: The query, the same as long as its checkpoint is.
         run: The run of the query, another one after every start.
+        owner: That of the job that it has staged them for; "": this process would name the same.
     """
 
     staged: list[Staged]
     query: str
     run: str
+    owner: str = ""
 
 
 def make_stream_writer(
@@ -74,11 +76,21 @@ class SawlogStreamWriter(DataSourceStreamArrowWriter):
             raise SawlogError(
                 "Spark does not inform tasks which micro-batch they write: streams need PySpark 4.2 or later"
             )
-        return StagedTask(self.sink.stage(self.job(query, run, int(batch)), iterator), query, run)
+        job = self.job(query, run, int(batch))
+        return StagedTask(self.sink.stage(job, iterator), query, run, job.owner)
 
-    def job(self, query: str, run: str, batch: int) -> Job:
-        """What publishes a micro-batch."""
-        return self.sink.job.within(_name(query, batch), f"{_stem(query)}-{batch:08d}", _stem(run))
+    def job(self, query: str, run: str, batch: int, owner: str = "") -> Job:
+        """What publishes a micro-batch.
+
+        Args:
+            query: The query.
+            run: Its run.
+            batch: The micro-batch.
+            owner: Whose job it is, if that is known: Spark commits in a process of its own, which may have lost the
+                one that started it, and cannot say.
+        """
+        job = replace(self.sink.job, owner=owner) if owner else self.sink.job
+        return job.within(_name(query, batch), f"{_stem(query)}-{batch:08d}", _stem(run))
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batch: int) -> None:
         """Publish the files of a micro-batch, unless that was done before.
@@ -90,7 +102,7 @@ class SawlogStreamWriter(DataSourceStreamArrowWriter):
         if not tasks:
             return
         query, run = tasks[0].query, tasks[0].run
-        job = self.job(query, run, batch)
+        job = self.job(query, run, batch, tasks[0].owner)
         last = self._last(query)
         if last is None or batch > last.batch:
             staged = [one for task in tasks for one in task.staged]
@@ -102,7 +114,7 @@ class SawlogStreamWriter(DataSourceStreamArrowWriter):
         """Delete whatever the query has staged, by the tasks that failed too. What was published stays."""
         for task in messages:
             if isinstance(task, StagedTask):
-                abort(self.job(task.query, task.run, batch))
+                abort(self.job(task.query, task.run, batch, task.owner))
                 return
 
     def _last(self, query: str) -> Delivery | None:
