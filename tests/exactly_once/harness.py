@@ -16,11 +16,15 @@ from numpy.typing import NDArray
 
 import sawlog
 
-from .processes import Processes, descendants, is_worker
+from .processes import Processes, descendants, is_worker, role
 from .weather import HOUR, RECYCLED, WEATHER, Weather
 
-VICTIMS = {"worker": 12, "writer": 9, "driver": 3}
-"""Who is killed, and how often in comparison: a driver costs most, for Spark has to be started again."""
+VICTIMS = {"worker": 12, "daemon": 4, "committer": 2, "writer": 9, "driver": 3}
+"""Who is killed, and how often in comparison: a driver costs most, for Spark has to be started again.
+
+Each step of a micro-batch has a daemon that forks its workers; those that are there stay when it is killed. Committer
+is the daemon of the step that commits.
+"""
 AT_A_TIME = 2
 """Sinks that one driver streams into; the next one takes others. Each query of Spark starts several processes."""
 EARLY = 0.25
@@ -143,7 +147,7 @@ class Harness:
         elif victim == "driver":
             self._kill_driver(victim)
             self._start_driver(patient=self._chance.random() > EARLY)
-        elif found := [pid for pid in descendants(self._driver.pid) if is_worker(pid)]:
+        elif found := [one for one in descendants(self._driver.pid) if is_worker(one) and role(one) == victim]:
             self._kill(victim, [self._chance.choice(found)])
         elif victim not in self.tally.kills:
             first.append(victim)

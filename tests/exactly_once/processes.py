@@ -69,11 +69,7 @@ def descendants(pid: int) -> list[int]:
     children: dict[int, list[int]] = {}
     for name in os.listdir("/proc"):
         if name.isdecimal():
-            try:
-                fields = Path(f"/proc/{name}/stat").read_text().rpartition(")")[2].split()
-            except OSError:
-                continue
-            children.setdefault(int(fields[1]), []).append(int(name))
+            children.setdefault(_parent(int(name)), []).append(int(name))
     found, waiting = [], [pid]
     while waiting:
         for child in children.get(waiting.pop(), []):
@@ -85,7 +81,23 @@ def descendants(pid: int) -> list[int]:
 def is_worker(pid: int) -> bool:
     """Whether a process below a driver is one of Spark's Python processes: they plan, read, write and commit."""
     module = command(pid).partition(" ")[2]
-    return ("pyspark." in module or "pyspark_sawlog" in module) and "java" not in command(pid)
+    ours = ("pyspark.", "pyspark_sawlog", "sawlog.spark.daemon")
+    return any(one in module for one in ours) and "java" not in command(pid)
+
+
+def role(pid: int) -> str:
+    """What one of Spark's Python processes does: a `daemon` forks the others, `committer` those that commit."""
+    if "daemon" not in command(pid) or "java" not in command(_parent(pid)):
+        return "worker"
+    return "committer" if "streaming_sink_runner" in command(pid) else "daemon"
+
+
+def _parent(pid: int) -> int:
+    """The process above a process; 0 when it is gone."""
+    try:
+        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+    except OSError:
+        return 0
 
 
 def command(pid: int) -> str:

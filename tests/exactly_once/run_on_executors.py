@@ -59,11 +59,7 @@ def killing(spark: SparkSession, work: Callable[[], None]) -> int:
 def executors() -> list[int]:
     """Those that have begun to work: they have Python processes."""
     found = [pid for pid in descendants(os.getpid()) if EXECUTOR in command(pid)]
-    return [pid for pid in found if any(map(is_python, descendants(pid)))]
-
-
-def is_python(pid: int) -> bool:
-    return is_worker(pid) or "sawlog.spark.daemon" in command(pid)
+    return [pid for pid in found if any(map(is_worker, descendants(pid)))]
 
 
 def main(root: str) -> None:

@@ -18,8 +18,9 @@ from .trees import Trees
 @pytest.mark.parametrize(
     "victims",
     [
-        pytest.param(("worker", "writer"), marks=pytest.mark.nightly),
-        pytest.param(tuple(VICTIMS), marks=pytest.mark.heavy),
+        pytest.param(("worker", "writer"), marks=pytest.mark.nightly, id="workers"),
+        pytest.param(("daemon", "committer", "writer"), marks=pytest.mark.nightly, id="daemons"),
+        pytest.param(tuple(VICTIMS), marks=pytest.mark.heavy, id="drivers"),
     ],
 )
 def test_every_row_arrives_once(tmp_path: Path, victims: tuple[str, ...]) -> None:
