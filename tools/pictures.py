@@ -58,6 +58,7 @@ class Cell:
 
 
 Row = tuple[str, list[Cell]]
+_FOOTER = leveldb_table.footer_fields("rocksdb", 0)
 
 
 def n(size: int) -> str:
@@ -109,10 +110,10 @@ LAYOUTS: dict[str, list[Row]] = {
         (
             "footer",
             [
-                Cell("checksum type", f"{leveldb_table.CHECKSUM_TYPE_SIZE} B, RocksDB", 1.5),
-                Cell("handles", n(leveldb_table.HANDLES_SIZE), 2),
-                Cell("version", f"{leveldb_table.VERSION_SIZE} B, RocksDB", 1.5),
-                Cell("magic", n(leveldb_table.MAGIC_SIZE), 1.2),
+                Cell("checksum type", f"{_FOOTER['checksum type'].size} B, RocksDB", 1.5),
+                Cell("handles", n(_FOOTER["handles"].size), 2),
+                Cell("version", f"{_FOOTER['format version'].size} B, RocksDB", 1.5),
+                Cell("magic", n(_FOOTER["magic"].size), 1.2),
             ],
         ),
     ],

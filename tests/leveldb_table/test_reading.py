@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -44,6 +45,26 @@ def test_format_versions_and_checksums_of_rocksdb(tmp_path: Path, version: int, 
     facts = sawlog.open(str(files[0]), format="leveldb_table").info()
     names = {"xxhash": "xxh32", "xxhash64": "xxh64", "no_checksum": "none"}
     assert (facts["format version"], facts["checksum"]) == (version, names.get(checksum, checksum))
+
+
+def test_every_byte_of_a_footer_has_its_name(tmp_path: Path) -> None:
+    """From the sixth format version on it does not hold the handles of blocks any more."""
+    leveldb = ["handles", "magic"]
+    handles = ["checksum type", "handles", "format version", "magic"]
+    extended = ["extended magic", "checksum", "base context", "metaindex size", "reserved", "zeros"]
+    checked = ["checksum type", *extended, "format version", "magic"]
+    tables = [
+        (leveldb_tables(tmp_path / "leveldb", DATA), leveldb),
+        (rocksdb_tables(tmp_path / "5", DATA, version=5), handles),
+        (rocksdb_tables(tmp_path / "6", DATA, version=6), checked),
+    ]
+    for files, expected in tables:
+        dataset = sawlog.open(str(files[0]), format="leveldb_table")
+        (file,) = dataset.files
+        with closing(dataset.scan.storage.open(file.path)) as source:
+            parts = list(dataset.contents.field_parser(file, source)(file.size - 1))
+        assert [part.name for part in parts] == expected
+        assert [part.end for part in parts] == [*(part.offset for part in parts[1:]), file.size]
 
 
 @pytest.mark.parametrize("version", [3, 6])

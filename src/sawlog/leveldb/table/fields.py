@@ -9,12 +9,12 @@ from itertools import islice
 import numpy as np
 import pyarrow as pa
 
-from sawlog.fields import Fields, Part, Use
+from sawlog.fields import Fields, Part, Use, numbers
 from sawlog.leveldb.log.layout import Compression
 from sawlog.leveldb.table import layout
 from sawlog.leveldb.table.blocks import joined
 from sawlog.leveldb.table.kernels import end_of_entries, values_apart
-from sawlog.leveldb.table.meta import Role, TableMap
+from sawlog.leveldb.table.meta import Footer, Role, TableMap
 from sawlog.pictures import key_text
 from sawlog.storage import Source
 
@@ -38,7 +38,7 @@ def parts(source: Source, offset: int, table: TableMap) -> Iterator[Part]:
             continue
         if start >= footer:
             ending = source.window(footer, table.footer.size).tobytes()
-            yield from _footer(ending, footer) if len(ending) == table.footer.size else ()
+            yield from _footer(ending, footer, table.footer) if len(ending) == table.footer.size else ()
             return
         if role in (Role.GAP, Role.OVERLAP) or length < layout.TRAILER_SIZE:
             yield Part(name, start, length)
@@ -147,19 +147,11 @@ def _entries(data: bytes, start: int, table: TableMap) -> Iterator[Part]:
             fields.found.clear()
 
 
-def _footer(data: bytes, at: int) -> Iterator[Part]:
-    magic = len(data) - layout.MAGIC_SIZE
-    here = 0
-    if len(data) > layout.LEVELDB_FOOTER:
-        yield Part("checksum type", at, layout.CHECKSUM_TYPE_SIZE, str(data[0]), use="header")
-        here = layout.CHECKSUM_TYPE_SIZE
-    yield Part("handles", at + here, layout.HANDLES_SIZE, "metaindex and index", use="header")
-    here += layout.HANDLES_SIZE
-    # Pebble's later footers have a checksum before the version, and the last one attributes before that.
-    for name in ("attributes", "checksum", "format version")[-((magic - here) // layout.VERSION_SIZE) or 3 :]:
-        number = int.from_bytes(data[here : here + layout.VERSION_SIZE], "little")
-        shown = str(number) if name == "format version" else hex(number)
-        yield Part(name, at + here, layout.VERSION_SIZE, shown, use="header")
-        here += layout.VERSION_SIZE
-    dialect = layout.MAGICS.get(int.from_bytes(data[magic:], "little"), "unknown")
-    yield Part("magic", at + magic, layout.MAGIC_SIZE, dialect, use="header")
+def _footer(data: bytes, at: int, footer: Footer) -> Iterator[Part]:
+    told = {
+        "checksum type": f"{footer.checksum:d}, {footer.checksum.name.lower()}",
+        "handles": "metaindex and index",
+        "magic": footer.dialect,
+    }
+    for part in numbers(data, at, at, layout.footer_fields(footer.dialect, footer.version), use="header"):
+        yield replace(part, value=told.get(part.name, part.value))

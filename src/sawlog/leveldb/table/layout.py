@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import re
 from enum import IntEnum
+from itertools import accumulate
 from typing import Literal
 
+from sawlog.chain.layout import Number
 from sawlog.damage import UNSUPPORTED
 from sawlog.leveldb.records import layout as records
 
@@ -26,24 +28,41 @@ MAGICS: dict[int, Dialect] = {
 PLAIN_MAGICS = frozenset({0x4F3418EB7A8F13B8, 0x8242229663BF9564})
 """RocksDB's plain tables, which have no blocks."""
 
-HANDLES_SIZE = 40
-"""Two handles (offset and size as varint64) and padding."""
-LEVELDB_FOOTER = HANDLES_SIZE + MAGIC_SIZE
-CHECKSUM_TYPE_SIZE = 1
-VERSION_SIZE = 4
-ROCKSDB_FOOTER = CHECKSUM_TYPE_SIZE + HANDLES_SIZE + VERSION_SIZE + MAGIC_SIZE
-"""Checksum type, handles, format version, magic number."""
-
 SELF_CHECKED_VERSION = 6
 """From this format version on the footer has a checksum, and those of blocks depend on their place."""
-EXTENDED_MAGIC = bytes.fromhex("3e007a00")
-EXTENDED_MAGIC_OFFSET = 1
-FOOTER_CHECKSUM_OFFSET = 5
-BASE_CONTEXT_OFFSET = 9
-METAINDEX_SIZE_OFFSET = 13
-RESERVED_OFFSET = 17
-"""24 bytes; the last eight are zero."""
-RESERVED_END = 41
+CHECKED_FOOTERS = (6, 7)
+"""Pebble's format versions whose footers have a checksum: a CRC-32C of the other fields."""
+EXTENDED_MAGIC = 0x007A003E
+
+
+def footer_fields(dialect: Dialect, version: int) -> dict[str, Number]:
+    """The fields of a footer, by their names.
+
+    Handles are those of the metaindex and of the index (offset and size of each, as varint64), and padding. A footer
+    without handles follows the metaindex, which names the index.
+    """
+    fields = {"handles": 40}
+    if dialect == "rocksdb" and version >= SELF_CHECKED_VERSION:
+        fields = {
+            "extended magic": 4,
+            "checksum": 4,
+            "base context": 4,
+            "metaindex size": 4,
+            "reserved": 16,
+            "zeros": 8,
+        }
+    elif dialect == "pebble" and version in CHECKED_FOOTERS:
+        fields |= {"checksum": 4} if version == CHECKED_FOOTERS[0] else {"attributes": 4, "checksum": 4}
+    if dialect != "leveldb":
+        fields = {"checksum type": 1, **fields, "format version": 4}
+    fields["magic"] = MAGIC_SIZE
+    starts = accumulate(fields.values(), initial=0)
+    return {name: Number(start, size) for (name, size), start in zip(fields.items(), starts, strict=False)}
+
+
+LEVELDB_FOOTER = footer_fields("leveldb", 0)["magic"].end
+ROCKSDB_FOOTER = footer_fields("rocksdb", 0)["magic"].end
+LARGEST_FOOTER = footer_fields("pebble", CHECKED_FOOTERS[-1])["magic"].end
 
 LAST_VERSION: dict[Dialect, int] = {"leveldb": 0, "rocksdb": 7, "pebble": 7}
 """The last format version that is understood."""
@@ -61,10 +80,6 @@ COLUMNAR = 5
 """Blocks of entries and of the index are columnar."""
 COLUMNAR_METAINDEX = 6
 COLUMNAR_PROPERTIES = 7
-CHECKED_FOOTERS = {6: 0, 7: 4}
-"""The footer has a CRC-32C before its version; and before that, attributes of so many bytes."""
-FOOTER_CRC_SIZE = 4
-LARGEST_FOOTER = ROCKSDB_FOOTER + FOOTER_CRC_SIZE + max(CHECKED_FOOTERS.values())
 
 COLUMNAR_VERSION = 1
 COLUMNAR_HEADER = 7

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from functools import cached_property
@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from sawlog.chain.layout import Number
 from sawlog.damage import Damage
 from sawlog.errors import DamageError, UnsupportedError
 from sawlog.leveldb.columns import KEY
@@ -374,64 +375,50 @@ def read_footer(tail: bytes, size: int, where: str) -> Footer:
     if dialect is None or len(tail) < layout.LEVELDB_FOOTER:
         shown = tail[-layout.MAGIC_SIZE :].hex(" ") or "nothing, the file is empty"
         raise _bad_footer(where, size, size, f"its last 8 bytes are {shown}, no magic number of a sorted table")
-    if dialect == "leveldb":
-        footer = tail[-layout.LEVELDB_FOOTER :]
-        metaindex, index = _handles(footer[: layout.HANDLES_SIZE], size, len(footer), where)
-        return Footer(dialect, 0, Checksum.CRC32C, 0, len(footer), metaindex, index)
-    version = int.from_bytes(tail[-layout.MAGIC_SIZE - layout.VERSION_SIZE : -layout.MAGIC_SIZE], "little")
-    checked = dialect == "pebble" and version in layout.CHECKED_FOOTERS
-    length = layout.ROCKSDB_FOOTER + (layout.FOOTER_CRC_SIZE + layout.CHECKED_FOOTERS[version] if checked else 0)
+    version, checksum, fields = 0, Checksum.CRC32C, layout.footer_fields(dialect, 0)
+    if "format version" in fields:
+        version = fields["format version"].of(tail[-layout.ROCKSDB_FOOTER :])
+        fields = layout.footer_fields(dialect, version)
+    length = fields["magic"].end
     footer = tail[-length:]
-    if len(footer) < length or footer[0] not in set(Checksum):
-        raise _bad_footer(where, size, len(footer), f"checksum type {footer[0]}, format version {version}")
-    checksum = Checksum(footer[0])
+    if "checksum type" in fields:
+        if len(footer) < length or footer[0] not in set(Checksum):
+            raise _bad_footer(where, size, len(footer), f"checksum type {footer[0]}, format version {version}")
+        checksum = Checksum(footer[0])
     if version > layout.LAST_VERSION[dialect] or (dialect == "pebble" and not version):
         known = f"known up to {layout.LAST_VERSION[dialect]}"
         raise _unsupported(where, size, f"format version {version} of {dialect}'s tables; {known}")
-    if checked:
-        _check_footer(footer, size, where)
-    if dialect == "pebble" or version < layout.SELF_CHECKED_VERSION:
-        handles = footer[layout.CHECKSUM_TYPE_SIZE : layout.CHECKSUM_TYPE_SIZE + layout.HANDLES_SIZE]
-        metaindex, index = _handles(handles, size, len(footer), where)
-        return Footer(dialect, version, checksum, 0, len(footer), metaindex, index)
-    return _self_checked(footer, checksum, version, size, where)
+    context = fields["base context"].of(footer) if "base context" in fields else 0
+    if "checksum" in fields:
+        _check_footer(footer, fields, checksum, context, size, where)
+    if handles := fields.get("handles"):
+        metaindex, index = _handles(footer[handles.offset : handles.end], size, length, where)
+        return Footer(dialect, version, checksum, context, length, metaindex, index)
+    before = size - length - layout.TRAILER_SIZE
+    inside = fields["metaindex size"].of(footer)
+    if inside > before:
+        raise _bad_footer(where, size, length, f"a metaindex of {inside} bytes before byte {size - length}")
+    return Footer(dialect, version, checksum, context, length, Handle(before - inside, inside), None)
 
 
-def _check_footer(footer: bytes, size: int, where: str) -> None:
-    """Raise unless a footer of Pebble's has the checksum that it states."""
-    place = len(footer) - layout.MAGIC_SIZE - layout.VERSION_SIZE - layout.FOOTER_CRC_SIZE
-    end = place + layout.FOOTER_CRC_SIZE
-    stored = int.from_bytes(footer[place:end], "little")
-    expected = footer_checksum(footer[:place] + footer[end:], Checksum.CRC32C, 0, 0)
-    if stored != expected:
-        raise _bad_footer(where, size, len(footer), f"a footer with checksum {stored:#010x}; expected {expected:#010x}")
-
-
-def _self_checked(footer: bytes, checksum: Checksum, version: int, size: int, where: str) -> Footer:
-    start, end = layout.FOOTER_CHECKSUM_OFFSET, layout.BASE_CONTEXT_OFFSET
-    stored = int.from_bytes(footer[start:end], "little")
-    context = int.from_bytes(footer[end : layout.METAINDEX_SIZE_OFFSET], "little")
-    length = int.from_bytes(footer[layout.METAINDEX_SIZE_OFFSET : layout.RESERVED_OFFSET], "little")
-    blank = footer[:start] + bytes(end - start) + footer[end:]
-    place = size - len(footer)
-    expected = footer_checksum(blank, checksum, context, place)
-    extended = footer[layout.EXTENDED_MAGIC_OFFSET : start]
-    if (
-        extended != layout.EXTENDED_MAGIC
-        or stored != expected
-        or any(footer[layout.RESERVED_END - 8 : layout.RESERVED_END])
-    ):
-        raise _bad_footer(where, size, len(footer), f"a footer with checksum {stored:#010x}; expected {expected:#010x}")
-    handle = Handle(place - layout.TRAILER_SIZE - length, length)
-    if handle.offset < 0:
-        raise _bad_footer(where, size, len(footer), f"a metaindex of {length} bytes before byte {place}")
-    return Footer("rocksdb", version, checksum, context, len(footer), handle, None)
-
-
-def footer_checksum(blank: bytes, checksum: Checksum, context: int, place: int) -> int:
-    """The checksum of a footer whose own checksum is zeros, and that begins at file offset `place`."""
-    data = np.frombuffer(blank, np.uint8)
-    return int(k.footer_checksum(data, np.int64(checksum), np.uint64(context), np.uint64(place)))
+def _check_footer(
+    footer: bytes, fields: Mapping[str, Number], checksum: Checksum, context: int, size: int, where: str
+) -> None:
+    """Raise unless a footer has the checksum that it states: RocksDB's with zeros in its place, Pebble's without it."""
+    place = fields["checksum"]
+    sound, zeros = True, b""
+    if "zeros" in fields:
+        sound = fields["extended magic"].of(footer) == layout.EXTENDED_MAGIC and not fields["zeros"].of(footer)
+        zeros = bytes(place.size)
+    else:
+        checksum = Checksum.CRC32C
+    blank = np.frombuffer(footer[: place.offset] + zeros + footer[place.end :], np.uint8)
+    stored = place.of(footer)
+    expected = k.footer_checksum(blank, np.int64(checksum), np.uint64(context), np.uint64(size - len(footer)))
+    if not sound or stored != expected:
+        raise _bad_footer(
+            where, size, len(footer), f"a footer with checksum {stored:#010x}; expected {int(expected):#010x}"
+        )
 
 
 def _handles(data: bytes, size: int, footer: int, where: str) -> tuple[Handle, Handle]:

@@ -157,12 +157,17 @@ class TableWriter(FileWriter):
         return Compression.NONE, content
 
     def _footer(self, metaindex: bytes, index: bytes) -> bytes:
-        handles = (metaindex + index).ljust(layout.HANDLES_SIZE, b"\0")
-        magics = {dialect: magic.to_bytes(layout.MAGIC_SIZE, "little") for magic, dialect in layout.MAGICS.items()}
-        if self._options.dialect == "leveldb":
-            return handles + magics["leveldb"]
-        version = _FORMAT_VERSION.to_bytes(layout.VERSION_SIZE, "little")
-        return bytes([layout.Checksum.CRC32C]) + handles + version + magics["rocksdb"]
+        dialect, version = self._options.dialect, 0 if self._options.dialect == "leveldb" else _FORMAT_VERSION
+        values = {
+            "checksum type": layout.Checksum.CRC32C,
+            "format version": version,
+            "magic": {dialect: magic for magic, dialect in layout.MAGICS.items()}[dialect],
+        }
+        handles = metaindex + index
+        return b"".join(
+            handles.ljust(place.size, b"\0") if name == "handles" else place.encode(values[name])
+            for name, place in layout.footer_fields(dialect, version).items()
+        )
 
     def _properties(self) -> bytes:
         """What RocksDB wants to know of a table that it ingests."""
