@@ -198,8 +198,10 @@ $(VENV)/.dev: pyproject.toml $(LOCK)
 	$(call install,$(VENV),development,-c $(LOCK) -e ".[dev$(,)spark$(,)remote]")
 	@touch $(VENV)/.demo
 
-$(VENV)/.interop: $(VENV)/.dev
-	$(call install,$(VENV),tests against real systems,-c $(LOCK) -e ".[interop]")
+# dfindexeddb pins a python-snappy and a zstd that no longer build.
+$(VENV)/.interop: $(VENV)/.dev constraints/bench.txt
+	$(call install,$(VENV),tests against real systems,-c $(LOCK) -e ".[interop]" && \
+	  $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps $$(grep dfindexeddb constraints/bench.txt))
 
 $(SPARK_VENV)/.ready: pyproject.toml $(LOCK)
 	@mkdir -p .cache && sed 's/^pyspark==.*/pyspark==$(SPARK)/' $(LOCK) > .cache/constraints-spark-$(SPARK).txt
@@ -209,7 +211,7 @@ $(RELEASE_VENV)/.ready:
 	@rm -rf .cache/$(RELEASE) && mkdir -p .cache/$(RELEASE) && git archive $(RELEASE) | tar -x -C .cache/$(RELEASE)
 	$(call install,$(RELEASE_VENV),release $(RELEASE),-c .cache/$(RELEASE)/$(LOCK) "./.cache/$(RELEASE)[datastore]")
 
-# dfindexeddb pins a python-snappy that no longer builds; its log reader does not need it.
+# dfindexeddb's log reader does not need what it pins.
 $(BENCH_VENV)/.ready: pyproject.toml $(LOCK) constraints/bench.txt
 	$(call install,$(BENCH_VENV),the benchmarks,-c $(LOCK) -e ".[dev$(,)datastore$(,)spark]" "plyvel>=1.5.1" rocksdict "appengine-python-standard>=3.1" google-crc32c && \
 	  $(BENCH_VENV)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps -r constraints/bench.txt)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import importlib
 import json
 import os
 import shutil
@@ -38,6 +39,8 @@ KINDS = {
 }
 """What dfindexeddb calls keys, and how the kinds of rows begin."""
 
+NOT_ON_PYPI = "ccl_chromium_reader and ccl_simplesnappy are only at github.com/cclgroupltd"
+
 pytestmark = [pytest.mark.interop, pytest.mark.filterwarnings("ignore::ResourceWarning")]
 
 
@@ -55,7 +58,7 @@ def left_open() -> Iterator[None]:
 
 def test_dfindexeddb_finds_the_same_keys() -> None:
     """It refuses values of V8's version 16, and leaves their records out."""
-    record = pytest.importorskip("dfindexeddb.indexeddb.chromium.record")
+    record = importlib.import_module("dfindexeddb.indexeddb.chromium.record")
     found = ours("indexed_db", DATABASE)
     theirs = [one for one in record.FolderReader(DATABASE).GetRecords() if one.sequence_number in found]
     assert len(theirs) > 1000
@@ -83,7 +86,7 @@ def plain(value: Any) -> Any:
 
 def test_ccl_chromium_reader_finds_the_same_records() -> None:
     """It refuses 14 of 99 values, as of maps that hold maps, and takes -5 for -4."""
-    reader = pytest.importorskip("ccl_chromium_reader.ccl_chromium_indexeddb")
+    reader = pytest.importorskip("ccl_chromium_reader.ccl_chromium_indexeddb", reason=NOT_ON_PYPI)
     found = {number: row for number, row in ours("indexed_db", DATABASE).items() if row["kind"] == "record"}
     database = reader.WrappedIndexDB(DATABASE, DATABASE.with_suffix(".blob"))
     compared = 0
@@ -112,7 +115,7 @@ def names(database: Any, one: Any) -> list[str]:
 
 def test_ccl_chromium_reader_finds_the_same_items() -> None:
     """It leaves out the value that is half of a surrogate pair."""
-    reader = pytest.importorskip("ccl_chromium_reader.ccl_chromium_localstorage")
+    reader = pytest.importorskip("ccl_chromium_reader.ccl_chromium_localstorage", reason=NOT_ON_PYPI)
     place = PROFILE / "Local Storage" / "leveldb"
     theirs = list(reader.LocalStoreDb(place).iter_all_records(include_deletions=True))
     found = {number: row for number, row in ours("local_storage", place).items() if row["kind"] == "item"}
@@ -124,7 +127,7 @@ def test_ccl_chromium_reader_finds_the_same_items() -> None:
 
 def test_ccl_chromium_reader_finds_the_same_items_of_sessions() -> None:
     """It leaves out the value that is half of a surrogate pair."""
-    reader = pytest.importorskip("ccl_chromium_reader.ccl_chromium_sessionstorage")
+    reader = pytest.importorskip("ccl_chromium_reader.ccl_chromium_sessionstorage", reason=NOT_ON_PYPI)
     place = PROFILE / "Session Storage"
     store = reader.SessionStoreDb(place)
     found = {number: row for number, row in ours("session_storage", place).items() if row["kind"] == "item"}
