@@ -66,7 +66,7 @@ def minio(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
 
 def test_collection_in_minio(minio: dict[str, Any]) -> None:
     fsspec.filesystem("s3", **minio).put(f"{GOLDEN / '2.3.5'}/", "milvus/files", recursive=True)
-    options = {"collection": "alltypes", "metadata": "s3://milvus/files/etcd.json", "storage_options": minio}
+    options = {"table": "alltypes", "metadata": "s3://milvus/files/etcd.json", "storage_options": minio}
     table = sawlog.read("s3://milvus/files", **options)
     assert table.equals(with_etcd("2.3.5", "alltypes").to_table())
     sawlog.write(table, "s3://milvus/written", format="milvus_binlog", storage_options=minio)
