@@ -35,6 +35,7 @@ from sawlog.spark.stream_reader import make_stream_reader
 from sawlog.spark.stream_writer import SawlogStreamWriter, StagedTask
 from sawlog.spark.writer import SawlogWriter
 from sawlog.storage import Storage
+from tests.exactly_once.run_queries import SINKS
 from tests.spark.stream_logs import first_version, log, log_other
 
 if TYPE_CHECKING:
@@ -66,15 +67,24 @@ def test_into_parquet_within_limits(spark: SparkSession, tmp_path: Path) -> None
     assert sorted(found) == list(range(150))
 
 
-def test_a_micro_batch_that_is_repeated_is_written_once(spark: SparkSession, tmp_path: Path) -> None:
+@pytest.mark.filterwarnings("ignore::sawlog.milvus_binlog.collection.dataset.SegmentsWarning")
+@pytest.mark.parametrize(
+    "sink",
+    ["leveldb_log", "milvus_binlog"]
+    + [pytest.param(one, marks=pytest.mark.nightly) for one in ("deephaven_log", "deephaven_table", "filodb_record")],
+)
+def test_a_micro_batch_that_is_repeated_is_written_once(spark: SparkSession, tmp_path: Path, sink: str) -> None:
+    """The driver was killed after it had committed the files, and before Spark knew."""
     log(tmp_path / "logs", 0, 100, "a")
-    record = "CAST(s AS BINARY) AS record"
-    run(spark, tmp_path, "leveldb_log", record)
-    for path in (tmp_path / "checkpoint" / "commits").iterdir():
-        path.unlink()
-    run(spark, tmp_path, "leveldb_log", record)
-    found = sawlog.read(tmp_path / "out", format="leveldb_log").column("record").to_pylist()
-    assert sorted(found) == sorted(b"row %d" % n for n in range(100))
+    columns, options = SINKS[sink]
+    for _ in range(2):
+        rows = spark.readStream.format("sawlog").load(str(tmp_path / "logs")).selectExpr("n AS k", "s")
+        writer = rows.selectExpr(*columns).writeStream.format("sawlog").option("format", sink).options(**options)
+        writer = writer.option("checkpointLocation", str(tmp_path / "checkpoint")).trigger(availableNow=True)
+        writer.start(str(tmp_path / "out")).awaitTermination()
+        for path in (tmp_path / "checkpoint" / "commits").iterdir():
+            path.unlink()
+    assert sawlog.open(tmp_path / "out", format=sink).count_rows() == 100
 
 
 @pytest.mark.nightly

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
@@ -45,6 +46,8 @@ _TASK_IDS = 1 << 28
 """Ids that one task of a job has for itself."""
 _TASKS = 1 << 16
 _JOBS = 1 << 19
+_MICRO_BATCH = re.compile(r"(.+)-(\d+)")
+"""The name of a job that is one of a stream: the query, and its number."""
 
 _NOT_STORED = (FILE_COLUMN, OFFSET_COLUMN, COLLECTION_COLUMN, PARTITION_COLUMN, SEGMENT_COLUMN)
 _ROUTES = {"partition": PARTITION_COLUMN, "segment": SEGMENT_COLUMN, "collection": COLLECTION_COLUMN}
@@ -56,8 +59,8 @@ def task_options(options: WriteOptions, job: str, task: int) -> WriteOptions:
     if task >= _TASKS:
         raise OptionError(f"writing milvus_binlog: at most {_TASKS} tasks can write; repartition first")
     # The micro-batches of a stream take one number after the other, so that they do not collide by chance.
-    stream, _, batch = job.rpartition("-")
-    name, step = (stream, int(batch)) if stream and batch.isdecimal() else (job, 0)
+    of_stream = _MICRO_BATCH.fullmatch(job)
+    name, step = (of_stream[1], int(of_stream[2])) if of_stream else (job, 0)
     number = (int.from_bytes(hashlib.sha256(name.encode()).digest()[:4], "big") + step) % _JOBS
     return replace(options, first_id=(number * _TASKS + task) * _TASK_IDS + _TASK_IDS // 2)
 
@@ -127,11 +130,13 @@ class TreeWriter(Writer):
         return self._next - 1
 
     def refuse_existing(self, place: str) -> None:
-        """Keep out of what is already there.
+        """Keep out of what is already there. A micro-batch has a directory of its own, and may be written again.
 
         Raises:
             OptionError: When it is.
         """
+        if _MICRO_BATCH.fullmatch(self._marker):
+            return
         path = f"{published(self._root)}/{place}"
         if self.storage.exists(path):
             raise OptionError(f"{path} exists; write with another first_id, partition_id or collection_id")
