@@ -58,7 +58,9 @@ class DefaultSource(DataSource):
         """The batch sink."""
         from sawlog.spark.writer import make_writer
 
-        return make_writer(self.options, self.format_name, schema, overwrite=overwrite)
+        writer = make_writer(self.options, self.format_name, schema, overwrite=overwrite)
+        writer.recover()
+        return writer
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """The stream source of these columns."""

@@ -13,9 +13,11 @@ from pyspark.sql.types import BinaryType, StructType
 
 import sawlog
 import sawlog.spark
+from sawlog.commitlog import CommitLog, Record
 from sawlog.spark import writer as module
 from sawlog.spark.writer import SawlogWriter, make_writer
 from sawlog.storage import Storage
+from tests.test_commit import NOBODY
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -25,7 +27,7 @@ RECORDS = StructType().add("record", BinaryType())
 
 
 def save(frame: DataFrame, target: Path, mode: str = "append", **options: str) -> None:
-    frame.write.format("sawlog").option("format", "leveldb_log").options(**options).mode(mode).save(str(target))
+    frame.write.format("sawlog").options(**{"format": "leveldb_log", **options}).mode(mode).save(str(target))
 
 
 def numbers(spark: SparkSession, count: int, tasks: int) -> DataFrame:
@@ -106,6 +108,22 @@ def test_a_failed_job_leaves_nothing(spark: SparkSession, tmp_path: Path, mode: 
         save(broken, tmp_path, mode)
     assert listing(tmp_path) == before
     assert content(tmp_path) == decimal(10)
+
+
+@pytest.mark.filterwarnings("ignore::sawlog.milvus_binlog.collection.dataset.SegmentsWarning")
+def test_what_a_dead_job_left_is_not_in_the_way(spark: SparkSession, tmp_path: Path) -> None:
+    """Tasks that would write beside segments see those that count, and not those of a commit that was cut off."""
+    rows = spark.range(3).selectExpr("id AS pk", "7L AS _segment")
+    options = {"format": "milvus_binlog", "primary_key": "pk"}
+    save(rows, tmp_path / "out", **options)
+    left = [file.path.removeprefix(f"{tmp_path}/out/") for file in Storage().find(str(tmp_path / "out"))]
+    log = CommitLog(Storage(), str(tmp_path / "out"))
+    number = (log.last() or Record()).number + 1
+    assert log.append(Record(number, state="publishing", job="dead", owner=NOBODY, new=tuple(left)))
+    save(rows, tmp_path / "out", **options)
+    assert sawlog.open(tmp_path / "out").count_rows() == 3
+    with pytest.raises(PythonException, match="exists; write with another"):
+        save(rows, tmp_path / "out", **options)
 
 
 def test_options_reach_the_format(spark: SparkSession, tmp_path: Path) -> None:

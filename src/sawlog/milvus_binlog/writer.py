@@ -138,7 +138,7 @@ class TreeWriter(Writer):
         if _MICRO_BATCH.fullmatch(self._marker):
             return
         path = f"{published(self._root)}/{place}"
-        if self.storage.exists(path):
+        if self.storage.exists(path) and self.storage.find(path):  # a dead job leaves empty directories
             raise OptionError(f"{path} exists; write with another first_id, partition_id or collection_id")
 
     def _check_ids(self) -> None:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
-from sawlog.commit import Job
+from sawlog.commit import Job, recover
 from sawlog.errors import OptionError
 from sawlog.spark.cast import cast_batch
 from sawlog.spark.directories import DirectoriesWriter, check_partitions
@@ -94,6 +94,10 @@ class SawlogWriter(DataSourceArrowWriter):
         self._idle = self._own.savemode == "ignore" and bool(self.existing())
         with tempfile.TemporaryDirectory() as scratch:
             self.begin(replace(self.job, storage=Storage(), staging=scratch), 0).abort()
+
+    def recover(self) -> None:
+        """Finish, or take back, what a dead job has left half done, before tasks see it. Raises as `recover` does."""
+        recover(self.job.log)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
         """Stage the rows of one task."""
