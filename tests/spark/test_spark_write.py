@@ -112,7 +112,7 @@ def test_a_failed_job_leaves_nothing(spark: SparkSession, tmp_path: Path, mode: 
 
 @pytest.mark.filterwarnings("ignore::sawlog.milvus_binlog.collection.dataset.SegmentsWarning")
 def test_what_a_dead_job_left_is_not_in_the_way(spark: SparkSession, tmp_path: Path) -> None:
-    """Tasks that would write beside segments see those that count, and not those of a commit that was cut off."""
+    """Tasks that would write next to segments see those that count, and not those of a commit that was cut off."""
     rows = spark.range(3).selectExpr("id AS pk", "7L AS _segment")
     options = {"format": "milvus_binlog", "primary_key": "pk"}
     save(rows, tmp_path / "out", **options)
