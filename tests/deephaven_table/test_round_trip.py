@@ -290,6 +290,7 @@ def test_a_failure_leaves_what_was_there(tmp_path: Path) -> None:
     assert os.listdir(tmp_path) == ["t"]
 
 
+@pytest.mark.nightly
 def test_remote_locations(s3: dict[str, Any]) -> None:
     table = pa.table({"A": [1, 2], "S": ["x", None]})
     for root, options in (("memory://deephaven", {}), ("s3://logs/deephaven", s3)):

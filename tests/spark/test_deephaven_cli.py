@@ -61,6 +61,7 @@ def test_damage(spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixtu
     assert "damaged bytes" in captured.err
 
 
+@pytest.mark.nightly
 def test_every_night(spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Dates that are over, of all tables; one that cannot be merged does not keep the others."""
     logs, db = Logs(tmp_path / "logs"), tmp_path / "db"

@@ -112,8 +112,8 @@ def test_no_fault_is_skipped(spark: SparkSession, faulty: Faulty, first: int) ->
     assert any(is_fault(said) for place, said in found if place == "task")
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("first", range(STEP))
-@pytest.mark.spread(STEP)
 def test_no_fault_is_quarantined(spark: SparkSession, faulty: Faulty, tmp_path: Path, first: int) -> None:
     quarantine = tmp_path / "quarantine"
     path = tmp_path / "pipeline.toml"

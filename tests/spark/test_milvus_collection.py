@@ -197,6 +197,7 @@ def test_compact_into_a_backup_keeps_names(spark: SparkSession, tmp_path: Path) 
     assert compact(spark, str(tmp_path / "out"), str(tmp_path / "plain")).rows == 20
 
 
+@pytest.mark.nightly
 def test_compact_on_the_command_line(spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     from sawlog.cli import main
 

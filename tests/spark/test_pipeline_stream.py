@@ -107,6 +107,7 @@ def expected(count: int) -> list[int]:
     return [n for n in range(count) if n % 20 >= 10]
 
 
+@pytest.mark.nightly
 def test_what_is_added_is_read_once(spark: SparkSession, logger: Logger, tmp_path: Path) -> None:
     path = write(tmp_path, more='[sinks.copy]\nfrom = "dear"\nformat = "deephaven_log"\npath = "copy"')
     logger.write(ticks(0, 2000))

@@ -328,7 +328,7 @@ def test_pushdown_reads_less(
     assert (some.rdd.getNumPartitions() < everything.rdd.getNumPartitions()) == pruned
 
 
-@pytest.mark.spread(2)
+@pytest.mark.nightly
 def test_a_data_frame_can_be_filtered_in_two_ways(spark: SparkSession, database: Path, allowed: bool) -> None:
     frame = spark.read.format("sawlog").options(provenance="true", task_bytes="131072").load(str(database))
     head, tail = frame.where("_offset < 50000"), frame.where("_offset >= 50000")

@@ -70,8 +70,13 @@ def test_into_parquet_within_limits(spark: SparkSession, tmp_path: Path) -> None
 @pytest.mark.filterwarnings("ignore::sawlog.milvus_binlog.collection.dataset.SegmentsWarning")
 @pytest.mark.parametrize(
     "sink",
-    ["leveldb_log", "milvus_binlog"]
-    + [pytest.param(one, marks=pytest.mark.nightly) for one in ("deephaven_log", "deephaven_table", "filodb_record")],
+    [
+        "milvus_binlog",
+        *(
+            pytest.param(one, marks=pytest.mark.nightly)
+            for one in ("leveldb_log", "deephaven_log", "deephaven_table", "filodb_record")
+        ),
+    ],
 )
 def test_a_micro_batch_that_is_repeated_is_written_once(spark: SparkSession, tmp_path: Path, sink: str) -> None:
     """The driver was killed after it had committed the files, and before Spark knew."""

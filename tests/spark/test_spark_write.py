@@ -53,6 +53,7 @@ def test_a_log_comes_back_byte_for_byte(spark: SparkSession, database: Path, tmp
     assert written.read_bytes() == (database / "000003.log").read_bytes()
 
 
+@pytest.mark.nightly
 def test_through_parquet(spark: SparkSession, database: Path, tmp_path: Path) -> None:
     frame = spark.read.format("sawlog").load(str(database))
     frame.write.parquet(str(tmp_path / "parquet"))
