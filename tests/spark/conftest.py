@@ -15,7 +15,7 @@ import pytest
 
 import sawlog.spark
 from sawlog import lazy, recognition
-from sawlog.spark.jvm import environment
+from sawlog.spark.jvm import CLASS_PATH, launched
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -91,7 +91,8 @@ def spark(tmp_path_factory: pytest.TempPathFactory, spark_place: Path, connect_p
         patch.setenv("PYSPARK_PYTHON", sys.executable)
         paths = [*map(str, PLUGINS), str(TESTS.parent), os.environ.get("PYTHONPATH", "")]
         patch.setenv("PYTHONPATH", os.pathsep.join(paths))
-        for name, value in environment(None).items():
+        variables, first = launched(None)
+        for name, value in variables.items():
             patch.setenv(name, value)
         session = (
             SparkSession.builder.master("local[2]")
@@ -108,6 +109,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory, spark_place: Path, connect_p
             .config("spark.python.daemon.module", "sawlog.spark.daemon")
             .config("spark.sql.execution.pyspark.udf.faulthandler.enabled", "true")
             .config("spark.log.level", "OFF")
+            .config(CLASS_PATH, first)
             .config("spark.jars", sawlog.spark.spark_jar() if WITH_JAR else str(nameless(own)))
             .config("spark.plugins", "org.apache.spark.sql.connect.SparkConnectPlugin")
             .config("spark.connect.grpc.binding.address", "127.0.0.1")

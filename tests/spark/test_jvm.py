@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,10 +14,12 @@ import pytest
 
 from sawlog.errors import SawlogError
 from sawlog.spark import jvm
+from sawlog.spark.jar import find_spark
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+SIGNED = ["_commons-compiler-3.1.9.jar", "_janino-3.1.9.jar"]
 MODES = (0o600, 0o644, 0o755, 0o1777, 0o2750)
 
 
@@ -84,6 +87,7 @@ stream = spark.readStream.format("sawlog").schema(frame.schema).load(sys.argv[1]
 stream = stream.trigger(availableNow=True).option("checkpointLocation", sys.argv[2] + "/checkpoint")
 stream.format("parquet").start(sys.argv[2] + "/rows").awaitTermination()
 print(spark.read.parquet(sys.argv[2] + "/rows").count())
+print(spark._jvm.org.codehaus.janino.ClassBodyEvaluator().getClass().getProtectionDomain().getCodeSource())
 print(open(f"/proc/{spark._jvm.ProcessHandle.current().pid()}/maps").read())
 """
 
@@ -109,6 +113,7 @@ def test_a_session_maps_the_archive_and_writes_without_processes(
     said = streamed(database, tmp_path / "without")
     assert said.splitlines()[0] == "3000"
     assert str(archive) in said
+    assert "_janino-3.1.9.jar <no signer certificates>" in said.splitlines()[1]
     assert str(tmp_path / "without") not in (tmp_path / "started").read_text(), "Spark itself starts one for the jar"
 
     monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path / "bin"))
@@ -132,7 +137,7 @@ def test_spark_s_own_settings_are_left_alone(tmp_path: Path, monkeypatch: pytest
     for name in ("SPARK_CONF_DIR", "HADOOP_CONF_DIR", "YARN_CONF_DIR"):
         with monkeypatch.context() as patch:
             patch.setenv(name, str(tmp_path))
-            assert jvm.environment(None) == {}
+            assert jvm.launched(None) == ({}, "")
             with pytest.raises(SawlogError, match="settings is on the class path"):
                 jvm.make_archive()
 
@@ -143,9 +148,18 @@ def test_an_archive_of_another_size_is_left_out(tmp_path: Path, monkeypatch: pyt
     monkeypatch.setattr(jvm, "staged_name", lambda final, marker: str(tmp_path / "staged"))
     monkeypatch.setattr(jvm.subprocess, "run", lambda *_, **__: made(tmp_path / "staged"))
     archive = jvm.make_archive()
-    assert f'"-XX:SharedArchiveFile={archive}"' in jvm.environment(None)["SPARK_SUBMIT_OPTS"]
+    assert f'"-XX:SharedArchiveFile={archive}"' in jvm.launched(None)[0]["SPARK_SUBMIT_OPTS"]
+    copies = [Path(path) for path in jvm.launched(None)[1].split(os.pathsep)]
+    assert [path.name.partition(archive.name.rpartition("_")[0])[2] for path in copies] == SIGNED
+    for copy in copies:
+        signed = Path(find_spark()[1], copy.name.rpartition("_")[2])
+        with zipfile.ZipFile(signed) as one, zipfile.ZipFile(copy) as other:
+            kept = [name for name in one.namelist() if not name.startswith("META-INF/DUMMY.")]
+            assert len(kept) < len(one.namelist())
+            assert [(name, one.read(name)) for name in kept] == [(name, other.read(name)) for name in other.namelist()]
     archive.write_bytes(b"short")
-    assert "SharedArchiveFile" not in jvm.environment(None)["SPARK_SUBMIT_OPTS"]
+    assert jvm.launched(None)[1] == ""
+    assert "SharedArchiveFile" not in jvm.launched(None)[0]["SPARK_SUBMIT_OPTS"]
     monkeypatch.setattr(jvm.subprocess, "run", lambda *_, **__: subprocess.CompletedProcess((), 1, "", "no memory"))
     with pytest.raises(SawlogError, match="could not be made: no memory"):
         jvm.make_archive()

@@ -2,7 +2,8 @@
 
 The archive is Java's class data sharing. A JVM maps it instead of reading, verifying and linking Spark's classes again,
 which is half of a session's start and much of its first query. It is made once for a Java and a Spark; where it does
-not fit, the JVM leaves it out.
+not fit, the JVM leaves it out. Of signed jars, Java archives no class: Janino, which compiles what Spark generates, is
+in two of them. Copies without the signatures, which nothing asks for, go first on the class path.
 
     python -m sawlog.spark.jvm FOLDER    a session that does there what sessions do, for an archive of what it loads
 """
@@ -12,9 +13,11 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
+import re
 import subprocess
 import sys
 import tempfile
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -33,18 +36,22 @@ _LOCAL_FILES = (
 )
 """As properties of a JVM, for all of its sessions and no other JVM's, which may lack the jar."""
 _SUFFIX = ".jsa"
+_SIGNATURE = re.compile(r"META-INF/[^/]+\.(SF|RSA|DSA|EC)", re.IGNORECASE)
+CLASS_PATH = "spark.driver.extraClassPath"
+"""Spark's setting for what is first on the class path of the JVM."""
 _PATIENCE = 600
 """Seconds that making an archive may take, which needs about forty."""
 
 
-def environment(jar: str | None) -> dict[str, str]:
-    """Variables for the JVM of a local session, where Spark's own configuration says nothing.
+def launched(jar: str | None) -> tuple[dict[str, str], str]:
+    """Variables for a local session's JVM, and what is first on its class path, if Spark's settings say nothing.
 
     Args:
         jar: Path of the jar, where there is one.
     """
     if os.name != "posix" or _configured() or os.pathsep in str(jar):
-        return {}
+        return {}, ""
+    first = ""
     options, classes = [os.environ.get("SPARK_SUBMIT_OPTS", "")], [os.environ.get("SPARK_DIST_CLASSPATH", "")]
     if jar is not None:
         options.append(_LOCAL_FILES)
@@ -52,10 +59,12 @@ def environment(jar: str | None) -> dict[str, str]:
     with contextlib.suppress(SawlogError):  # no Java, which Spark says, or no place for what is kept
         if archive := _find_archive():
             options += [_SILENT, "-Xshare:auto", "-XX:+VerifySharedSpaces", _quoted(f"-XX:SharedArchiveFile={archive}")]
-    return {
+            first = _unsigned()
+    variables = {
         "SPARK_SUBMIT_OPTS": " ".join(filter(None, options)),
         "SPARK_DIST_CLASSPATH": os.pathsep.join(filter(None, classes)),
     }
+    return variables, first
 
 
 def make_archive() -> Path:
@@ -74,6 +83,7 @@ def make_archive() -> Path:
     sys.stderr.write("sawlog: making an archive of the classes that Spark loads, once, some 40 seconds\n")
     place = _place()
     sweep(str(place))
+    _copy_signed(place)
     staged = staged_name(str(place), "")
     options = f"{_SILENT} {_quoted(f'-XX:ArchiveClassesAtExit={staged}')}"
     with tempfile.TemporaryDirectory() as folder:
@@ -91,6 +101,28 @@ def make_archive() -> Path:
     os.replace(staged, made)
     sync_directory(str(made.parent))
     return made
+
+
+def _copy_signed(place: Path) -> None:
+    """Copy Spark's signed jars without their signatures, if that is not done."""
+    for path in sorted(Path(find_spark()[1]).glob("*.jar")):
+        copy = Path(f"{place}_{path.name}")
+        with zipfile.ZipFile(path) as jar:
+            if copy.exists() or not any(map(_SIGNATURE.fullmatch, jar.namelist())):
+                continue
+            staged = staged_name(str(place), "")
+            with zipfile.ZipFile(staged, "w") as unsigned:
+                for entry in jar.infolist():
+                    if not _SIGNATURE.fullmatch(entry.filename):
+                        unsigned.writestr(entry, jar.read(entry))
+        sync_file(staged)
+        os.replace(staged, copy)
+
+
+def _unsigned() -> str:
+    """The copies, as a class path."""
+    place = _place()
+    return os.pathsep.join(sorted(map(str, place.parent.glob(f"{place.name}_*.jar"))))
 
 
 def _quoted(option: str) -> str:
@@ -129,7 +161,12 @@ def _session(folder: Path) -> None:
 
     log = str(folder / "000003.log")
     sawlog.write(pa.table({"record": pa.array([b"%d" % (n % 10) for n in range(1000)])}), log, format="leveldb_log")
-    settings = {"spark.jars": spark_jar(), "spark.ui.enabled": "false", "spark.log.level": "ERROR"}
+    settings = {
+        "spark.jars": spark_jar(),
+        "spark.ui.enabled": "false",
+        "spark.log.level": "ERROR",
+        CLASS_PATH: _unsigned(),
+    }
     builder: Any = SparkSession.builder
     spark = builder.master("local[2]").config(map=settings).getOrCreate()
     frame = spark.read.format("sawlog").load(log)

@@ -17,7 +17,7 @@ from sawlog.errors import OptionError, SawlogError
 from sawlog.guard import install
 from sawlog.spark.errors import explain, spark_errors
 from sawlog.spark.jar import spark_jar
-from sawlog.spark.jvm import environment
+from sawlog.spark.jvm import CLASS_PATH, launched
 
 if TYPE_CHECKING:
     from types import FrameType
@@ -72,7 +72,9 @@ def session(name: str = "sawlog", settings: Mapping[str, str] | None = None) -> 
         chosen.setdefault("spark.ui.showConsoleProgress", "false")
         chosen.setdefault(_UNIX_SOCKETS, str(os.name == "posix").lower())
         chosen.setdefault(_DAEMON, "sawlog.spark.daemon")
-        variables = environment(jar) if jar is not None else {}
+        if jar is not None:
+            variables, first = launched(jar)
+            chosen[CLASS_PATH] = os.pathsep.join(filter(None, [chosen.get(CLASS_PATH), first]))
     # Both say again, in JSON or of pandas, which nothing here uses, what nobody can act on.
     logging.getLogger("SQLQueryContextLogger").disabled = True
     logging.getLogger("py4j").setLevel(logging.CRITICAL)  # tracebacks when the JVM is gone, which the error says
