@@ -19,7 +19,7 @@ from sawlog.spark.jar import find_spark
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-SIGNED = ["_commons-compiler-3.1.9.jar", "_janino-3.1.9.jar"]
+SIGNED = ["commons-compiler", "janino"]
 MODES = (0o600, 0o644, 0o755, 0o1777, 0o2750)
 
 
@@ -113,7 +113,8 @@ def test_a_session_maps_the_archive_and_writes_without_processes(
     said = streamed(database, tmp_path / "without")
     assert said.splitlines()[0] == "3000"
     assert str(archive) in said
-    assert "_janino-3.1.9.jar <no signer certificates>" in said.splitlines()[1]
+    assert "_janino-" in said.splitlines()[1]
+    assert "<no signer certificates>" in said.splitlines()[1]
     assert str(tmp_path / "without") not in (tmp_path / "started").read_text(), "Spark itself starts one for the jar"
 
     monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path / "bin"))
@@ -150,7 +151,7 @@ def test_an_archive_of_another_size_is_left_out(tmp_path: Path, monkeypatch: pyt
     archive = jvm.make_archive()
     assert f'"-XX:SharedArchiveFile={archive}"' in jvm.launched(None)[0]["SPARK_SUBMIT_OPTS"]
     copies = [Path(path) for path in jvm.launched(None)[1].split(os.pathsep)]
-    assert [path.name.partition(archive.name.rpartition("_")[0])[2] for path in copies] == SIGNED
+    assert [path.name.rpartition("_")[2].rpartition("-")[0] for path in copies] == SIGNED
     for copy in copies:
         signed = Path(find_spark()[1], copy.name.rpartition("_")[2])
         with zipfile.ZipFile(signed) as one, zipfile.ZipFile(copy) as other:

@@ -74,7 +74,8 @@ def session(name: str = "sawlog", settings: Mapping[str, str] | None = None) -> 
         chosen.setdefault(_DAEMON, "sawlog.spark.daemon")
         if jar is not None:
             variables, first = launched(jar)
-            chosen[CLASS_PATH] = os.pathsep.join(filter(None, [chosen.get(CLASS_PATH), first]))
+            if first:  # else it is what Spark's own settings say
+                chosen[CLASS_PATH] = os.pathsep.join(filter(None, [chosen.get(CLASS_PATH), first]))
     # Both say again, in JSON or of pandas, which nothing here uses, what nobody can act on.
     logging.getLogger("SQLQueryContextLogger").disabled = True
     logging.getLogger("py4j").setLevel(logging.CRITICAL)  # tracebacks when the JVM is gone, which the error says
