@@ -87,6 +87,7 @@ stream = spark.readStream.format("sawlog").schema(frame.schema).load(sys.argv[1]
 stream = stream.trigger(availableNow=True).option("checkpointLocation", sys.argv[2] + "/checkpoint")
 stream.format("parquet").start(sys.argv[2] + "/rows").awaitTermination()
 print(spark.read.parquet(sys.argv[2] + "/rows").count())
+print(spark._jvm.System.getProperty("java.class.path"))
 print(spark._jvm.org.codehaus.janino.ClassBodyEvaluator().getClass().getProtectionDomain().getCodeSource())
 print(open(f"/proc/{spark._jvm.ProcessHandle.current().pid()}/maps").read())
 """
@@ -110,25 +111,101 @@ def test_a_session_maps_the_archive_and_writes_without_processes(
         program.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}{os.pathsep}{os.environ['PATH']}")
 
-    said = streamed(database, tmp_path / "without")
+    log = str(database / "000003.log")
+    said = run(SESSION, log, str(tmp_path / "without"))
     assert said.splitlines()[0] == "3000"
     assert str(archive) in said
-    assert "_janino-" in said.splitlines()[1]
-    assert "<no signer certificates>" in said.splitlines()[1]
+    assert "_janino-" in said.splitlines()[2]
+    assert "<no signer certificates>" in said.splitlines()[2]
     assert str(tmp_path / "without") not in (tmp_path / "started").read_text(), "Spark itself starts one for the jar"
 
     monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path / "bin"))
-    said = streamed(database, tmp_path / "configured")
+    (tmp_path / "bin" / "spark-defaults.conf").write_text(f"spark.driver.extraClassPath {tmp_path}/own.jar\n")
+    said = run(SESSION, log, str(tmp_path / "configured"))
     assert said.splitlines()[0] == "3000"
+    assert f"{tmp_path}/own.jar" in said.splitlines()[1].split(os.pathsep)
     assert str(archive) not in said
     assert str(tmp_path / "configured") in (tmp_path / "started").read_text()
 
 
-def streamed(database: Path, place: Path) -> str:
-    command = [sys.executable, "-c", SESSION, str(database / "000003.log"), str(place)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+def run(code: str, *arguments: str) -> str:
+    done = subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-2000:]
     return done.stdout
+
+
+PREPARED = """
+import sys, time
+import sawlog.spark
+spark = sawlog.spark.session("tests", {"spark.master": "local[1]", "spark.ui.enabled": "false"})
+
+jvm = spark._jvm.ProcessHandle.current()
+
+def forked():
+    return {one.pid() for one in jvm.descendants().toArray() if one.parent().get().pid() != jvm.pid()}
+
+until = time.monotonic() + 60
+while not forked() and time.monotonic() < until:
+    time.sleep(0.1)
+prepared = forked()
+print(spark.read.format("sawlog").load(sys.argv[1]).count())
+print(len(prepared), len(forked() - prepared), prepared <= forked())
+"""
+
+
+@pytest.mark.nightly
+def test_the_process_that_plans_is_there_before_it_is_asked(database: Path) -> None:
+    """And the only one, next to the one that reads."""
+    assert run(PREPARED, str(database / "000003.log")) == "3000\n1 1 True\n"
+
+
+WITHOUT_PROCESS = """
+import sys
+import sawlog.spark
+from sawlog.spark.errors import explain
+spark = sawlog.spark.session("tests", {"spark.master": "local[1]", "spark.ui.enabled": "false"})
+try:
+    spark.read.format("sawlog").load(sys.argv[1])
+except Exception as error:
+    print(explain(error))
+"""
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize(
+    ("fails", "message"),
+    [
+        ("exit 3", "Nonzero exit value: 3"),
+        ('case "$*" in *sawlog.spark.daemon*) exit 3;; esac', "port number from sawlog.spark.daemon"),
+    ],
+    ids=["always", "forking"],
+)
+def test_a_session_starts_though_python_does_not(
+    fails: str, message: str, database: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The reader says why."""
+    python = tmp_path / "python"
+    python.write_text(f'#!/bin/sh\n{fails}\nexec {sys.executable} "$@"\n')
+    python.chmod(0o755)
+    monkeypatch.setenv("PYSPARK_PYTHON", str(python))
+    assert message in run(WITHOUT_PROCESS, str(database / "000003.log"))
+
+
+AFTER_ANOTHER = """
+import sys
+from pyspark.sql import SparkSession
+import sawlog.spark
+SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate().stop()
+spark = sawlog.spark.session("tests", {"spark.master": "local[1]", "spark.ui.enabled": "false"})
+print(spark.read.format("sawlog").load(sys.argv[1]).count())
+"""
+
+
+@pytest.mark.nightly
+def test_a_session_in_a_jvm_that_lacks_the_jar(database: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Spark leaves it running when the session before ends."""
+    monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)
+    assert run(AFTER_ANOTHER, str(database / "000003.log")) == "3000\n"
 
 
 def test_spark_s_own_settings_are_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -58,7 +58,7 @@ def session(name: str = "sawlog", settings: Mapping[str, str] | None = None) -> 
         SawlogError: When Spark does not start, or cannot be reached.
     """
     SparkSession = _pyspark(name)  # noqa: N806
-    chosen = dict(settings or {})
+    chosen: dict[str, Any] = dict(settings or {})
     starts = _starts_jvm(chosen)
     jar = _find_jar() if starts else None
     if jar is not None:
@@ -81,14 +81,16 @@ def session(name: str = "sawlog", settings: Mapping[str, str] | None = None) -> 
     logging.getLogger("py4j").setLevel(logging.CRITICAL)  # tracebacks when the JVM is gone, which the error says
     warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas")
     try:
-        builder = SparkSession.builder.appName(name)
-        for key, value in chosen.items():
-            builder = builder.config(key, value)
+        builder = SparkSession.builder.appName(name).config(map=chosen)
         with _environment(variables):
             spark = builder.getOrCreate()
         _ = spark.version  # reaches the server, where there is one
     except Exception as error:
         raise SawlogError(f"Spark does not start: {explain(error)}; Java 17 or newer is needed") from error
+    if jar is not None:
+        java: Any = spark._jvm
+        with contextlib.suppress(TypeError, *spark_errors()):  # a JVM that was there before may lack the jar
+            java.org.apache.spark.sql.execution.python.sawlog.Conversation.prepare()
     return spark
 
 

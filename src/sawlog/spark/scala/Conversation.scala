@@ -2,6 +2,8 @@ package org.apache.spark.sql.execution.python.sawlog
 
 import java.io.{BufferedInputStream, BufferedOutputStream, DataInputStream, DataOutputStream, IOException}
 import java.nio.channels.{Channels, ClosedByInterruptException}
+import java.util.concurrent.{CompletableFuture, ExecutionException}
+import java.util.concurrent.atomic.AtomicReference
 
 import scala.jdk.CollectionConverters._
 import scala.util.control.{ControlThrowable, NonFatal}
@@ -53,7 +55,7 @@ class Conversation private (private val env: SparkEnv, private val settings: Map
 
   /** Leave the process to the next who asks. */
   def release(): Unit = synchronized {
-    if (open && !kept.compareAndSet(null, this)) end()
+    if (open && !kept.compareAndSet(null, CompletableFuture.completedFuture(this))) end()
   }
 
   private def end(): Unit = if (open) {
@@ -67,17 +69,29 @@ object Conversation {
   val Module = "pyspark_sawlog" // Spark starts none whose name begins otherwise
   val Daemon = "sawlog.spark.daemon"
   private val Question = Int.MinValue // tasks begin with the number of their partition, or with one of small marks below 0
-  private val kept = new java.util.concurrent.atomic.AtomicReference[Conversation]
+  private val kept = new AtomicReference[CompletableFuture[Conversation]]
+
+  /** Have a process start while the session does something else. */
+  def prepare(): Unit = {
+    val (env, settings) = (SparkEnv.get, environment())
+    take().foreach(_.end()) // that of a context before this one
+    kept.set(CompletableFuture.supplyAsync(() => new Conversation(env, settings)))
+  }
 
   /** A process that is there already, or a new one. */
   def begin(): Conversation = {
     val (env, settings) = (SparkEnv.get, environment())
-    Option(kept.getAndSet(null)) match {
+    take() match {
       case Some(one) if (one.env eq env) && one.settings == settings => one
       case other =>
         other.foreach(_.end())
         new Conversation(env, settings)
     }
+  }
+
+  private def take(): Option[Conversation] = Option(kept.get).flatMap { one =>
+    val started = try Some(one.get()) catch { case _: ExecutionException => None } // of which a new one says why
+    if (kept.compareAndSet(one, null)) started else None
   }
 
   /** One question that depends on none before it. A process that was kept may have been ended from outside. */
