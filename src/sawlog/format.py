@@ -50,6 +50,7 @@ __all__ = [
     "PROBE_BYTES",
     "PROVENANCE",
     "TASK_BYTES",
+    "WORTH_A_TASK",
     "Contents",
     "Counting",
     "Done",
@@ -82,6 +83,8 @@ SMALLEST = 64
 """What opening a file costs at least, as a share of a task: thousands of small ones make more than one task."""
 TASK_BYTES = 64 << 20
 """Input bytes per task that planning aims at."""
+WORTH_A_TASK = 4 << 20
+"""Input bytes that a task of Spark's reads at least, where there are so many; Spark reckons likewise for its files."""
 
 Done = Callable[["Fragment", Findings], None]
 """Takes what a fragment came across, once its rows are delivered."""

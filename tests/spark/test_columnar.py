@@ -23,9 +23,12 @@ from sawlog.storage import Storage
 from tests.spark.conftest import COLUMNS
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from pyspark.sql import DataFrame, SparkSession
 
 ROWS = 20_000
+BY_KEY = "spark.sql.sources.v2.bucketing"
 
 
 @pytest.fixture(scope="module")
@@ -140,6 +143,63 @@ def test_one_process_loads_what_planning_and_reading_need(spark: SparkSession, t
     assert processes.children().count() == before + 1
 
 
+SMALL: dict[str, tuple[Any, ...]] = {
+    "count": ("SELECT count(*), sum(n) FROM few", 0),
+    "group": ("SELECT s, sum(n), count(DISTINCT i) FROM few GROUP BY s", 0, 2),
+    "distinct": ("SELECT DISTINCT s, b FROM few", 0, 1),
+    "window": ("SELECT n, sum(n) OVER (PARTITION BY s ORDER BY n) FROM few", 0),
+    "none": ("SELECT count(*), max(n) FROM few WHERE n < 0", 0),
+    "cut": ("SELECT s, count(*), count(DISTINCT i) FROM cut GROUP BY s", 2),
+    "sort": ("SELECT n FROM few ORDER BY d DESC, n", 1),
+    "self": ("SELECT f.n, g.s FROM few f JOIN few g ON f.n = g.n WHERE g.i > 7", 2),
+    "outer": ("SELECT f.n, g.i FROM few f FULL JOIN (SELECT * FROM few WHERE n < 9) g ON f.n = g.n", 2),
+    "grouped": ("SELECT n, total FROM few JOIN (SELECT s, sum(n) AS total FROM few GROUP BY s) USING (s)", 2),
+    "with cut": ("SELECT f.n, c.s FROM few f LEFT JOIN cut c ON f.n = c.n", 2),
+    "range": ("SELECT id, s FROM range(30000) LEFT JOIN few ON id = n", 2),
+    "missing": ("SELECT id FROM range(30000) ANTI JOIN few ON id = n", 2),
+    "union": ("SELECT s, count(*) FROM (SELECT * FROM few UNION ALL SELECT * FROM cut) GROUP BY s", 1),
+    "itself": ("SELECT s, count(*) FROM (SELECT * FROM few UNION ALL SELECT * FROM few) GROUP BY s", 1),
+    "subquery": ("SELECT s FROM few WHERE n > (SELECT avg(n) FROM few) AND s IN (SELECT s FROM cut)", 2),
+}
+"""Queries of a log that is one task, and of the same cut into several; how often each shuffles, and on Spark 4.3."""
+
+
+@pytest.fixture(params=["none", BY_KEY, f"{BY_KEY}.shuffle", f"{BY_KEY}.pushPartValues", "spark.sql.adaptive"])
+def by_key(request: pytest.FixtureRequest, spark: SparkSession, pyspark_version: tuple[int, int]) -> Iterator[bool]:
+    """Whether Spark regards keys of partitions, with nothing else changed. Joins are of rows in order throughout."""
+    changed = {"spark.sql.autoBroadcastJoinThreshold": "-1"}
+    if request.param != "none":
+        name = f"{request.param}.enabled"
+        changed[name] = str(spark.conf.get(name) != "true").lower()
+    for name, value in changed.items():
+        spark.conf.set(name, value)
+    regarded = pyspark_version >= (4, 2) and spark.conf.get(f"{BY_KEY}.enabled") == "true"
+    yield regarded and request.param in {"none", BY_KEY}
+    for name in changed:
+        spark.conf.unset(name)
+
+
+@pytest.mark.spread(3)
+@pytest.mark.parametrize("query", SMALL)
+def test_rows_of_the_only_task_are_not_shuffled(
+    query: str, spark: SparkSession, pyspark_version: tuple[int, int], by_key: bool, trades: Path
+) -> None:
+    """They have one key, the empty one, which Spark must not take for that of other rows."""
+    asked, *shuffles = SMALL[query]
+    sawlog.spark.register(spark)
+    found = []
+    for source in (COLUMNS, "deephaven_log"):
+        reading = spark.read.format(source)
+        reading.load(str(trades)).createOrReplaceTempView("few")
+        reading.option("task_bytes", 300_000).load(str(trades)).createOrReplaceTempView("cut")
+        frame = spark.sql(asked)
+        if by_key and source == COLUMNS:
+            assert plan(frame).count("Exchange ") == shuffles[-1 if pyspark_version > (4, 2) else 0]
+        found.append(frame.collect() if query == "sort" else sorted(frame.collect(), key=str))
+    assert found[0]
+    assert found[0] == found[1]
+
+
 def test_sizes_are_known(spark: SparkSession, trades: Path) -> None:
     columns, _ = both(spark, trades)
     size = columns._jdf.queryExecution().optimizedPlan().stats().sizeInBytes()
@@ -245,6 +305,9 @@ def test_directories_make_columns(spark: SparkSession, trades: Path, tmp_path: P
         ("2026-01-02", n, "day=2026-01-02") for n in range(3)
     ]
     assert "EqualTo(day," in plan(one)
+    none = frame.where("day = date'2026-01-03'")
+    assert none.agg(f.count("n"), f.max("n")).collect() == [(0, None)], "of no task"
+    assert none.groupBy("day").count().collect() == []
     assert frame.groupBy("day").count().orderBy("day").collect()[1]["count"] == ROWS
 
 

@@ -24,13 +24,10 @@ from pyspark.worker_util import check_python_version, setup_memory_limits, setup
 
 from sawlog.arrow import array_of
 from sawlog.errors import OptionError
-from sawlog.format import TASK_BYTES
+from sawlog.format import TASK_BYTES, WORTH_A_TASK
 from sawlog.spark.filters import Comparison
 from sawlog.spark.options import read_request
 from sawlog.spark.reader import PartitionFunction, freeze_loaded, full_schema, informed, look, projected
-
-WORTH_A_TASK = 4 << 20
-"""Bytes that a task reads at least, where there are so many; Spark reckons likewise for its files."""
 
 _EPOCH = dt.datetime(1970, 1, 1)  # noqa: DTZ001
 _MICROSECOND = dt.timedelta(microseconds=1)

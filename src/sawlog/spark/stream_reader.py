@@ -16,7 +16,7 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
 from sawlog.dataset import Dataset
 from sawlog.errors import FormatError, InternalError, OptionError, SawlogError, StorageError
-from sawlog.format import Fragment, pack
+from sawlog.format import WORTH_A_TASK, Fragment, pack
 from sawlog.recognition import formats, get_format, recognize
 from sawlog.spark.options import Request, read_request
 from sawlog.spark.reader import Reading, projected, read_task
@@ -46,8 +46,6 @@ CHEAP = 0.01
 """Seconds of computing that a look may cost for the next one to follow at once: Spark asks every ten milliseconds."""
 PAUSE_PER_LOOK = 10
 """After a longer look that found nothing, this many times its duration passes before the next one."""
-WORTH_A_TASK = 4 << 20
-"""Bytes that a task of a micro-batch reads at least, where there are so many; Spark reckons likewise for its files."""
 
 
 class NoStreams(DataSourceStreamReader):

@@ -2,19 +2,23 @@ package org.apache.spark.sql.execution.python.sawlog
 
 import java.util.OptionalLong
 
+import org.apache.spark.SPARK_VERSION
+import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.catalyst.util.QuotingUtils.quoteIfNeeded
 import org.apache.spark.sql.connector.read._
+import org.apache.spark.sql.connector.read.partitioning.{KeyGroupedPartitioning, Partitioning, UnknownPartitioning}
 import org.apache.spark.sql.connector.read.streaming.MicroBatchStream
 import org.apache.spark.sql.execution.datasources.v2.python.PythonInputPartition
 import org.apache.spark.sql.sources.Filter
 import org.apache.spark.sql.types.StructType
 import org.apache.spark.sql.util.CaseInsensitiveStringMap
+import org.apache.spark.util.VersionUtils
 
 /** Takes from the optimizer which columns and rows are wanted. Spark checks all filters again. */
 class SawlogScanBuilder(
     full: StructType,
     options: CaseInsensitiveStringMap,
-    description: () => Description)
+    described: Option[Description])
     extends ScanBuilder with SupportsPushDownRequiredColumns with SupportsPushDownFilters {
   private var wanted = full
   private var pushed = Array.empty[Filter]
@@ -33,7 +37,7 @@ class SawlogScanBuilder(
 
   override def pushedFilters(): Array[Filter] = pushed
 
-  override def build(): Scan = new SawlogScan(full, wanted, pushed.toSeq, options, description)
+  override def build(): Scan = new SawlogScan(full, wanted, pushed.toSeq, options, described)
 }
 
 /** A read of some columns: as a batch, or micro-batch by micro-batch. */
@@ -42,10 +46,11 @@ class SawlogScan(
     wanted: StructType,
     pushed: Seq[Filter],
     options: CaseInsensitiveStringMap,
-    describe: () => Description)
-    extends Scan with Batch with SupportsReportStatistics {
+    described: Option[Description])
+    extends Scan with Batch with SupportsReportStatistics with SupportsReportPartitioning {
   private val side = Sides.plan(options, full, wanted, pushed)
   private lazy val plan = side()
+  private lazy val known = described.getOrElse(Planner.describe(options))
 
   override def readSchema(): StructType = wanted
 
@@ -61,7 +66,19 @@ class SawlogScan(
   override def columnarSupportMode(): Scan.ColumnarSupportMode = Scan.ColumnarSupportMode.SUPPORTED
 
   override def planInputPartitions(): Array[InputPartition] =
-    plan.partitions.zipWithIndex.map { case (bytes, index) => new PythonInputPartition(index, bytes): InputPartition }
+    plan.partitions match {
+      case Array(only) => Array(new OnlyPartition(only))
+      case several => several.zipWithIndex.map { case (bytes, index) => new PythonInputPartition(index, bytes) }
+    }
+
+  /**
+   * Few bytes are one task, whose rows have the same key, the empty one: Spark does not shuffle them to count them, and
+   * 4.2 not to group them either. Should there be more by now, they are several tasks, without keys.
+   */
+  override def outputPartitioning(): Partitioning = {
+    val few = described.exists(_.bytes <= SawlogScan.WorthAShuffle)
+    if (few && SawlogScan.Keyed) new KeyGroupedPartitioning(Array.empty, 1) else new UnknownPartitioning(0)
+  }
 
   override def createReaderFactory(): PartitionReaderFactory = ColumnarReaderFactory(plan.function, wanted)
 
@@ -72,11 +89,10 @@ class SawlogScan(
    * index counts, or as they hold if values are as long as Spark takes them to be.
    */
   override def estimateStatistics(): Statistics = {
-    val described = describe()
     val share = (8.0 + wanted.defaultSize) / (8.0 + full.defaultSize)
     new Statistics {
-      override def sizeInBytes(): OptionalLong = OptionalLong.of((described.bytes * share).toLong)
-      override def numRows(): OptionalLong = OptionalLong.of(described.rows.getOrElse(described.bytes / math.max(1, full.defaultSize)))
+      override def sizeInBytes(): OptionalLong = OptionalLong.of((known.bytes * share).toLong)
+      override def numRows(): OptionalLong = OptionalLong.of(known.rows.getOrElse(known.bytes / math.max(1, full.defaultSize)))
     }
   }
 
@@ -88,4 +104,17 @@ class SawlogScan(
   }
 
   override def hashCode(): Int = identity.hashCode
+}
+
+object SawlogScan {
+  /** Bytes above which several cores are worth one. */
+  private val WorthAShuffle = 4L << 20
+
+  /** 4.0 regards no keys, and to 4.1 a union of columns has no more partitions than each of its sides (SPARK-59141). */
+  private val Keyed = VersionUtils.minorVersion(SPARK_VERSION) >= 2
+}
+
+/** What the only task reads. */
+class OnlyPartition(bytes: Array[Byte]) extends PythonInputPartition(0, bytes) with HasPartitionKey {
+  override def partitionKey(): InternalRow = InternalRow.empty
 }

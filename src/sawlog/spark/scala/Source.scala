@@ -83,8 +83,7 @@ class SawlogTable(override val schema: StructType, settings: CaseInsensitiveStri
       all.put(key, value)
     }
     val merged = new CaseInsensitiveStringMap(all)
-    lazy val description = described.getOrElse(Planner.describe(merged))
-    new SawlogScanBuilder(schema, merged, () => description)
+    new SawlogScanBuilder(schema, merged, described)
   }
 
   override def newWriteBuilder(info: LogicalWriteInfo): WriteBuilder = python.newWriteBuilder(info)
