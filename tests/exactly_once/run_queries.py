@@ -80,7 +80,8 @@ def finish(spark: SparkSession, root: str, sink: str) -> None:
     for attempt in range(ATTEMPTS):
         try:
             start(spark, root, sink, "100m", "1000000", availableNow=True).awaitTermination()
-        except (PySparkException, Py4JError):
+        except (PySparkException, Py4JError) as error:
+            print(str(error)[:1000], flush=True)
             if attempt == ATTEMPTS - 1:
                 raise
         else:
