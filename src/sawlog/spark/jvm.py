@@ -2,8 +2,8 @@
 
 The archive is Java's class data sharing. A JVM maps it instead of reading, verifying and linking Spark's classes again,
 which is half of a session's start and much of its first query. It is made once for a Java and a Spark; where it does
-not fit, the JVM leaves it out. Of signed jars, Java archives no class: Janino, which compiles what Spark generates, is
-in two of them. Copies without the signatures, which nothing asks for, go first on the class path.
+not fit, the JVM leaves it out. Of signed jars, Java archives no class. Copies without signatures of Janino's, which
+compiles what Spark generates, are first on the class path; none of others, for a Java may refuse unsigned providers.
 
     python -m sawlog.spark.jvm FOLDER    a session that does there what sessions do, for an archive of what it loads
 """
@@ -104,8 +104,9 @@ def make_archive() -> Path:
 
 
 def _copy_signed(place: Path) -> None:
-    """Copy Spark's signed jars without their signatures, if that is not done."""
-    for path in sorted(Path(find_spark()[1]).glob("*.jar")):
+    """Copy Janino's jars without their signatures, if they have any and that is not done."""
+    jars = Path(find_spark()[1])
+    for path in (*jars.glob("commons-compiler-*.jar"), *jars.glob("janino-*.jar")):
         copy = Path(f"{place}_{path.name}")
         with zipfile.ZipFile(path) as jar:
             if copy.exists() or not any(map(_SIGNATURE.fullmatch, jar.namelist())):
@@ -127,8 +128,7 @@ def _unsigned() -> str:
 
 def _quoted(option: str) -> str:
     """An option as Spark's launcher reads one, in which there may be spaces."""
-    escaped = option.replace("\\", r"\\").replace('"', r"\"")
-    return f'"{escaped}"'
+    return '"' + option.replace("\\", r"\\").replace('"', r"\"") + '"'
 
 
 def _find_archive() -> Path | None:
