@@ -57,9 +57,10 @@ def launched(jar: str | None) -> tuple[dict[str, str], str]:
         options.append(_LOCAL_FILES)
         classes.append(jar)  # Spark needs files before it looks at `spark.jars`
     with contextlib.suppress(SawlogError):  # no Java, which Spark says, or no place for what is kept
-        if archive := _find_archive():
+        place = _place()
+        if archive := _find_archive(place):
             options += [_SILENT, "-Xshare:auto", "-XX:+VerifySharedSpaces", _quoted(f"-XX:SharedArchiveFile={archive}")]
-            first = _unsigned()
+            first = _unsigned(place)
     variables = {
         "SPARK_SUBMIT_OPTS": " ".join(filter(None, options)),
         "SPARK_DIST_CLASSPATH": os.pathsep.join(filter(None, classes)),
@@ -75,13 +76,13 @@ def make_archive() -> Path:
         SawlogError: When Spark's own configuration is on the class path, which an archive cannot hold; when there is no
             Java, or it does not make the archive.
     """
-    found = _find_archive()
+    place = _place()
+    found = _find_archive(place)
     if found is not None:
         return found
     if _configured():
         raise SawlogError("Java makes no archive of Spark's classes where a folder of settings is on the class path")
     sys.stderr.write("sawlog: making an archive of the classes that Spark loads, once, some 40 seconds\n")
-    place = _place()
     sweep(str(place))
     _copy_signed(place)
     staged = staged_name(str(place), "")
@@ -120,9 +121,8 @@ def _copy_signed(place: Path) -> None:
         os.replace(staged, copy)
 
 
-def _unsigned() -> str:
+def _unsigned(place: Path) -> str:
     """The copies, as a class path."""
-    place = _place()
     return os.pathsep.join(sorted(map(str, place.parent.glob(f"{place.name}_*.jar"))))
 
 
@@ -131,9 +131,8 @@ def _quoted(option: str) -> str:
     return '"' + option.replace("\\", r"\\").replace('"', r"\"") + '"'
 
 
-def _find_archive() -> Path | None:
+def _find_archive(place: Path) -> Path | None:
     """The archive, unless it is shorter or longer than it was made: of a short one, the JVM would crash."""
-    place = _place()
     for path in place.parent.glob(f"{place.name}_*{_SUFFIX}"):
         if path.name == f"{place.name}_{path.stat().st_size}{_SUFFIX}":
             return path
@@ -165,7 +164,7 @@ def _session(folder: Path) -> None:
         "spark.jars": spark_jar(),
         "spark.ui.enabled": "false",
         "spark.log.level": "ERROR",
-        CLASS_PATH: _unsigned(),
+        CLASS_PATH: _unsigned(_place()),
     }
     builder: Any = SparkSession.builder
     spark = builder.master("local[2]").config(map=settings).getOrCreate()

@@ -107,7 +107,7 @@ class SawlogScan(
 }
 
 object SawlogScan {
-  /** Bytes above which several cores are worth one. */
+  /** Bytes above which several cores are worth one; of no more, the planner makes one task. */
   private val WorthAShuffle = 4L << 20
 
   /** 4.0 regards no keys, and to 4.1 a union of columns has no more partitions than each of its sides (SPARK-59141). */
