@@ -12,9 +12,9 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from sawlog.arrow import array_of, constant_string
+from sawlog.arrow import array_of, constant_string, values_of
 from sawlog.kernels.columns import gathered
-from sawlog.leveldb.records.layout import NAMES
+from sawlog.leveldb.records.layout import NAMES, TIMED_SUFFIX
 from sawlog.leveldb.table.layout import OPERATIONS
 
 _SAME_ROWS = 64 << 10
@@ -53,6 +53,7 @@ RANGE = OPERATION_NAMES.index("delete_range")
 EXCISE = OPERATION_NAMES.index("excise")
 BLOB = OPERATION_NAMES.index("put_blob_index")
 ENTITY = OPERATION_NAMES.index("put_entity")
+TIMED = OPERATION_NAMES.index("timed_put")
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +115,19 @@ def binary_parts(column: pa.Array) -> tuple[NDArray[np.uint8], NDArray[np.int32]
     data = np.frombuffer(data_buffer or b"", np.uint8)
     offsets.flags.writeable = data.flags.writeable = False
     return data, offsets
+
+
+def untimed(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Entries without what follows the values of timed puts; a value that is too short for it is left as it is."""
+    places = np.flatnonzero(values_of(batch.column(OPERATION), np.uint8) == TIMED)
+    if not len(places) or VALUE not in batch.schema.names:
+        return batch
+    data, ends = binary_parts(batch.column(VALUE))
+    starts, lengths = ends[:-1].astype(np.int64), np.diff(ends).astype(np.int64)
+    lengths[places] -= np.where(lengths[places] >= TIMED_SUFFIX, TIMED_SUFFIX, 0)
+    values = pa.Array.from_buffers(pa.binary(), batch.num_rows, [None, *gathered(data, starts, lengths)])
+    at = batch.schema.get_field_index(VALUE)
+    return batch.set_column(at, batch.schema.field(at), values)
 
 
 def count_below(keys: pa.Array, limit: bytes) -> int:

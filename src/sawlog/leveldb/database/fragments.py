@@ -30,6 +30,7 @@ from sawlog.leveldb.columns import (
     Run,
     Stream,
     name_array,
+    untimed,
 )
 from sawlog.leveldb.database.blobs import Blobs, Part, addressed, blob_file
 from sawlog.leveldb.database.layout import BLOB_NAME, INGEST, TABLE_NAME, Kind
@@ -292,7 +293,7 @@ class KeyRange(Fragment):
         ledger = _Forwarded(findings, owned=not begins and not first)
         if not table.part and reported == (b"", None):
             ledgers[table.file] = ledger
-        batches = whole.decode(schema, ledger)
+        batches = (untimed(batch) for batch in whole.decode(schema, ledger))
         if table.blobs:
             batches = (addressed(batch, table.blobs, BLOB) for batch in batches)
         return Stream(table.file.path, table.level, batches)
@@ -316,7 +317,7 @@ class KeyRange(Fragment):
             if not self.low and ledger.tail is not None and ledger.tail.unfinished:
                 findings.tail = ledger.tail.of(file.path)
             if batches:
-                entries = pa.concat_batches(batches)
+                entries = untimed(pa.concat_batches(batches))
                 points = sorted_batch(self._inside(only(entries, deletions=False)))
                 yield Stream(file.path, LOG_LEVEL, iter([only(entries, deletions=True), points]))
 

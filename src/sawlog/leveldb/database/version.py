@@ -131,7 +131,7 @@ def read_version(files: Sequence[File], column_family: str, storage: Storage) ->
     scan = Scan(view="edits", options=LogReadOptions(), storage=storage)
     whole = EditRange.whole(manifest, scan, Projection.of(EDITS_SCHEMA, scan), "auto")
     version = Version()
-    comparator = ""
+    comparators: dict[int, str] = {}
     logs: dict[int, int] = {}
     previous = 0
     numbers: dict[int, int] = {}
@@ -140,7 +140,8 @@ def read_version(files: Sequence[File], column_family: str, storage: Storage) ->
     for offset, edit in _edits(whole):
         version.apply(offset, edit)
         family = edit["column_family"]
-        comparator = (edit.get("comparator") if family == 0 else None) or comparator
+        if edit.get("comparator"):
+            comparators[family] = edit["comparator"]
         if "log_number" in edit:
             logs[family] = edit["log_number"]
         previous = edit.get("previous_log_number", previous)
@@ -151,6 +152,7 @@ def read_version(files: Sequence[File], column_family: str, storage: Storage) ->
         for one in edit["removed_value_files"]:
             named.pop(one["file"], None)
     family = _family(version, column_family, manifest)
+    comparator = comparators.get(family, "")
     rows = [row for row in version.rows() if row["column_family"] == family]
     tables, missing = _tables(files, manifest, rows, numbers, comparator)
     every = {int(match[1]): file for file in files if (match := LOG_NAME.match(file.name))}

@@ -101,6 +101,9 @@ and `delete_sized` the size of what it deletes, a varint, in `value`.
 NAMES = tuple(operation.name for operation in OPERATIONS)
 DELETE, PUT, DELETE_RANGE = (NAMES.index(name) for name in ("delete", "put", "delete_range"))
 
+TIMED_SUFFIX = 8
+"""After the value of a `timed_put`: in logs, when it was written; in tables, the sequence number of that time."""
+
 MAX_RECORD = (1 << 31) - 1
 """What 32-bit offsets reach; no limit of the format itself."""
 MAX_SEQUENCE = (1 << 56) - 1

@@ -1,0 +1,58 @@
+"""Databases of RocksDB's, each with its answers: what `live` delivers must be these, for every column family."""
+
+from __future__ import annotations
+
+import struct
+from pathlib import Path
+
+import pytest
+
+import sawlog
+
+GOLDEN = Path(__file__).parents[1] / "golden" / "leveldb_database"
+ANSWERS = sorted(path for path in GOLDEN.glob("*/db.kv*"))
+TABLES = {".kv": "default", ".kv2": "zweite"}
+
+
+def answers(path: Path) -> dict[bytes, bytes]:
+    """What the engine answered: keys, with their timestamps if they have any, and values."""
+    data = path.read_bytes()
+    held, at = {}, 0
+    while at < len(data):
+        key, value = struct.unpack_from("<II", data, at)
+        at += 8
+        held[data[at : at + key]] = data[at + key : at + key + value]
+        at += key + value
+    return held
+
+
+def delivered(path: Path, table: str, **options: object) -> dict[bytes, bytes]:
+    """What `live` delivers; operands of merges are appended to the value before them."""
+    values: dict[bytes, list[bytes]] = {}
+    rows = sawlog.read(path, format="leveldb_database", view="live", table=table, **options).to_pylist()
+    for row in rows:
+        stamp = row["timestamp"].to_bytes(8, "little") if "timestamp" in row else b""
+        values.setdefault(row["key"] + stamp, []).append(row["value"])
+    return {key: b"".join(reversed(parts)) for key, parts in values.items()}
+
+
+@pytest.mark.spread(1)
+@pytest.mark.parametrize("path", ANSWERS, ids=lambda path: path.parent.name + path.suffix)
+def test_live_is_what_the_engine_answered(path: Path) -> None:
+    held = answers(path)
+    assert held
+    assert delivered(path.parent / "db", TABLES[path.suffix]) == held
+
+
+@pytest.mark.spread(1)
+@pytest.mark.parametrize("path", ANSWERS, ids=lambda path: path.parent.name + path.suffix)
+def test_what_is_sound_is_not_damaged(path: Path) -> None:
+    report = sawlog.verify(path.parent / "db", format="leveldb_database", table=TABLES[path.suffix])
+    assert not report.damaged
+
+
+def test_a_timed_put_has_its_value_in_every_view() -> None:
+    rows = sawlog.read(GOLDEN / "rocksdb-11.8.1-timed-put" / "db", format="leveldb_database", view="all").to_pylist()
+    timed = [row for row in rows if row["operation"] == "timed_put"]
+    assert {row["level"] for row in timed} == {-1, 0}
+    assert max(len(row["value"]) for row in timed) < 16
