@@ -11,20 +11,19 @@ import crc32c
 
 import sawlog
 from sawlog.damage import Account, Damage, Findings, Tail
-from sawlog.leveldb.log.layout import Kind
 from sawlog.testing.outcome import misaccounted
 
 BLOCK = 32768
 HEADER = 7
 FULL, FIRST, MIDDLE, LAST = 1, 2, 3, 4
 REFERENCE_REASONS = {
-    Kind.BAD_LENGTH: "bad record length",
-    Kind.CHECKSUM_MISMATCH: "checksum mismatch",
-    Kind.UNKNOWN_TYPE: "unknown record type",
-    Kind.PARTIAL_RECORD: "partial record without end",
-    Kind.MISSING_START: "missing start of fragmented record",
-    Kind.BROKEN_RECORD: "error in middle of record",
-    Kind.READ_ERROR: "read error",
+    "bad_length": "bad record length",
+    "checksum_mismatch": "checksum mismatch",
+    "unsupported": "unknown record type",
+    "partial_record": "partial record without end",
+    "missing_start": "missing start of fragmented record",
+    "broken_record": "error in middle of record",
+    "read_error": "read error",
 }
 """How LevelDB's own reader begins the reason it reports for each kind."""
 
@@ -146,7 +145,7 @@ def scan_file(path: Path | str, task_bytes: int | None = None, **arguments: obje
         found.damages += findings.damages
         found.account.add(findings.account)
         found.tail = findings.tail or found.tail
-    found.drops = [(d.dropped, REFERENCE_REASONS[Kind[d.kind.upper()]]) for d in found.damages if d.dropped is not None]
+    found.drops = [(d.dropped, REFERENCE_REASONS[d.kind]) for d in found.damages if d.dropped is not None]
     return found
 
 

@@ -10,7 +10,7 @@ from rocksdict import Options, Rdict
 
 import sawlog
 from sawlog.damage import DamageWarning
-from sawlog.errors import DamageError, FormatError, OptionError
+from sawlog.errors import DamageError, FormatError, OptionError, SawlogError, UnsupportedError
 
 from .fragments import write
 from .test_writes import MANIFEST, lp, varint
@@ -112,13 +112,11 @@ def test_rocksdb_fields(tmp_path: Path) -> None:
 
 
 DAMAGED = [
-    (b"\x08", "unknown tag 8 at byte 0"),
     (b"\x02", "does not end"),
     (b"\x02" + b"\xff" * 10, "does not end"),
     (b"\x01\x05abc", "5 bytes expected at byte 2, 3 are left"),
     (b"\x05\x01" + lp(b"short"), "internal key of 5 bytes"),
     (b"\x06" + varint(256) + b"\x01", "level 256"),
-    (varint(103) + new_file(0, 1)[1:] + b"\x01\x01" + varint(70) + lp(b""), "field 70"),
     (varint(9001), "a varint at byte 2"),
 ]
 
@@ -133,6 +131,56 @@ def test_a_record_that_is_no_edit_is_damage(tmp_path: Path, edit: bytes, detail:
     assert (report.rows, report.account.total) == (3, report.size)
     with pytest.warns(DamageWarning, match="bad_edit"):
         assert live(path, on_damage="skip") == [(0, 1), (0, 2)]
+
+
+TABLE = varint(103) + new_file(0, 1)[1:] + b"\x01\x01"
+NEWER = [
+    (b"\x08", "tag 8 at byte 0"),
+    (varint(109) + b"\x01", "tag 109 at byte 0"),
+    (varint(301) + b"\x01", "tag 301 at byte 0"),
+    (TABLE + varint(71) + lp(b""), "field 71 of a new file"),
+    (varint(8196) + b"\x07" + b"\x03\x01", "field 3 of a log"),
+    (varint(400) + b"\x09\x01\x02" + lp(b"") + lp(b"") + b"\x41" + lp(b"") + b"\x00", "field 65 of a blob file"),
+]
+
+
+@pytest.mark.parametrize(("edit", "detail"), NEWER)
+def test_a_field_of_a_newer_engine_is_unsupported(tmp_path: Path, edit: bytes, detail: str) -> None:
+    path = save(tmp_path, MANIFEST, new_file(0, 1), edit, new_file(0, 2))
+    with pytest.raises(UnsupportedError) as caught:
+        sawlog.read(path, view="edits")
+    assert detail in caught.value.damage.detail
+    (report,) = sawlog.verify(path, view="edits").files
+    assert (report.rows, report.damaged, report.unsupported, report.account.total) == (3, False, True, report.size)
+    (tmp_path / "CURRENT").write_text(path.name + "\n")
+    with pytest.raises(UnsupportedError, match="which files are alive is not known"):
+        sawlog.open(tmp_path, format="leveldb_database")
+
+
+def test_fields_that_may_be_skipped_are(tmp_path: Path) -> None:
+    skipped = varint(8192 + 77) + lp(b"anything")
+    blob = varint(400) + b"\x09\x01\x02" + lp(b"") + lp(b"") + b"\x21" + lp(b"new") + b"\x00"
+    table = TABLE[:2] + b"\x09" + TABLE[3:] + b"\x3f" + lp(b"") + b"\x01"
+    path = save(tmp_path, MANIFEST, skipped + new_file(0, 1) + blob, table)
+    assert live(path) == [(0, 1), (0, 9)]
+
+
+EXCISE = b"\x0a" + lp(b"a") + lp(b"c") + b"\x00\x31"
+
+
+def test_pebbles_tags_of_2026(tmp_path: Path) -> None:
+    references = varint(70) + b"\x01\x01" + b"\x05\x07\x08"
+    path = save(tmp_path, MANIFEST, TABLE + references + b"\x01" + EXCISE + b"\x0b\x02\x09")
+    row = edits(path)[-1]
+    assert row["excises"] == [{"low": b"a", "high": b"c", "inclusive": False, "sequence": 49}]
+    assert row["marked_files"] == [{"level": 2, "file": 9}]
+    assert row["new_files"][0]["blob_references"] == [{"file": 5, "size": 7}]
+    (tmp_path / "marker.format-version.000001.028").write_bytes(b"")
+    assert edits(path)[-1] == row
+    (tmp_path / "marker.format-version.000001.028").unlink()
+    (tmp_path / "IDENTITY").write_bytes(b"")
+    with pytest.raises(SawlogError):
+        edits(path)
 
 
 def test_live_files(tmp_path: Path) -> None:

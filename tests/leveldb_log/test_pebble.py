@@ -12,7 +12,7 @@ import pytest
 
 import sawlog
 from sawlog.damage import TailStatus
-from sawlog.errors import DamageError, SchemaError
+from sawlog.errors import SchemaError, UnsupportedError
 
 from .fragments import fragment
 
@@ -89,17 +89,17 @@ def test_repair_keeps_every_record(tmp_path: Path, version: str) -> None:
     assert sawlog.read(copy).equals(sawlog.read(log))
 
 
-def test_an_operation_that_the_dialect_does_not_have_is_damage(tmp_path: Path) -> None:
+def test_an_operation_that_the_dialect_does_not_have_is_unsupported(tmp_path: Path) -> None:
     header = bytes(8) + b"\x01\0\0\0"
     unset = header + b"\x14" + b"\x01a" + b"\x02\x01b"
     log = tmp_path / "000001.log"
     log.write_bytes(fragment(1, unset))
     assert [row["operation"] for row in operations(log, dialect="pebble")] == ["range_key_unset"]
     for dialect in ("rocksdb", "leveldb", "auto"):
-        with pytest.raises(DamageError, match="unknown tag 0x14"):
+        with pytest.raises(UnsupportedError, match="tag 0x14"):
             operations(log, dialect=dialect)
     log.write_bytes(fragment(1, header + b"\x09"))
-    with pytest.raises(DamageError, match="unknown tag 0x09"):
+    with pytest.raises(UnsupportedError, match="tag 0x09"):
         operations(log, dialect="pebble")
 
 

@@ -205,14 +205,14 @@ def test_an_identity_file_beside_the_log_tells_of_rocksdb(tmp_path: Path) -> Non
     (tmp_path / "archive").mkdir()
     for path in (tmp_path / "000007.log", tmp_path / "archive" / "000005.log"):
         path.write_bytes(data)
-        assert [damage.kind for damage in scan_file(path).damages] == ["unknown_type"]
+        assert [damage.kind for damage in scan_file(path).damages] == ["unsupported"]
     (tmp_path / "IDENTITY").write_text("some uuid")
     for path in (tmp_path / "000007.log", tmp_path / "archive" / "000005.log"):
         assert scan_file(path).damages == []
     assert scan_file(tmp_path).records == [b"one", b"two"] * 2
 
 
-def test_unknown_types_below_the_mask_are_damage() -> None:
+def test_unknown_types_below_the_mask_are_unsupported() -> None:
     found = scan(write(b"one") + fragment(77, b"???") + write(b"two"), dialect="rocksdb")
     assert found.records == [b"one", b"two"]
     assert found.drops == [(3, "unknown record type")]

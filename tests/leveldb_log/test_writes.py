@@ -17,7 +17,7 @@ from rocksdict import Options, Rdict, WriteBatch
 
 import sawlog
 from sawlog.damage import DamageWarning, Findings
-from sawlog.errors import DamageError, OptionError, SchemaError
+from sawlog.errors import DamageError, OptionError, SchemaError, UnsupportedError
 
 from .fragments import offsets, write
 
@@ -142,8 +142,8 @@ def test_overlong_varints_are_read_as_leveldb_reads_them(tmp_path: Path) -> None
 DAMAGED = [
     (b"", "batch_too_small", "the record has 0", [], 0),
     (bytes(11), "batch_too_small", "the record has 11", [], 11),
-    (batch(5, 2, put(b"a", b"1"), b"\x14" + lp(b"x")), "unknown_operation", "0x14 at byte 17", [(5, b"a")], None),
-    (batch(5, 1, b"\xff"), "unknown_operation", "0xff at byte 12", [], None),
+    (batch(5, 2, put(b"a", b"1"), b"\x14" + lp(b"x")), "unsupported", "0x14 at byte 17", [(5, b"a")], None),
+    (batch(5, 1, b"\xff"), "unsupported", "0xff at byte 12", [], None),
     (batch(5, 2, put(b"a", b"1"), put(b"b", b"2")[:-1]), "broken_operation", "put at byte 17", [(5, b"a")], None),
     (batch(5, 1, b"\x01"), "broken_operation", "put at byte 12", [], None),
     (batch(5, 1, b"\x00" + b"\xff" * 4 + b"\x7f"), "broken_operation", "delete at byte 12", [], None),
@@ -160,7 +160,8 @@ def test_damage_inside_a_batch(
 ) -> None:
     records = (batch(1, 1, put(b"one", b"1")), record, batch(9, 1, put(b"two", b"2")))
     path = save(tmp_path, *records)
-    with pytest.warns(DamageWarning, match=kind):
+    newer = kind == "unsupported"
+    with pytest.warns(DamageWarning, match="does not support" if newer else kind):
         found = rows(path, columns=["sequence", "key"], on_damage="skip")
     assert found == [(1, b"one"), *kept, (9, b"two")]
 
@@ -170,10 +171,11 @@ def test_damage_inside_a_batch(
     assert (damage.kind, damage.offset, damage.length, damage.dropped) == (kind, start, end - start, dropped)
     assert detail in damage.detail
     assert report.account.total == report.size
-    assert report.account.damage == end - start
+    assert (report.unsupported, report.damaged) == (newer, not newer)
+    assert (report.account.unsupported if newer else report.account.damage) == end - start
 
     before: list[bytes] = []
-    with pytest.raises(DamageError, match=kind):
+    with pytest.raises(UnsupportedError if newer else DamageError, match=kind):
         before.extend(b for part in sawlog.open(path, view="writes").to_batches() for b in part["key"].to_pylist())
     assert before == [b"one", *(key for _, key in kept)]
     assert not sawlog.verify(path).damaged, "the log itself is intact"

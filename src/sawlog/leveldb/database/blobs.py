@@ -25,13 +25,17 @@ from sawlog.leveldb.database.layout import (
     BLOB_MAGIC_NUMBER,
     BLOB_RECORD_HEADER,
     BLOB_VALUE_SIZE,
+    BLOB_VERSION,
+    LAST_BLOB_VERSION,
     VALUE_CHECKSUM_TYPE,
     VALUE_FOOTER_CHECKSUM,
-    VALUE_FOOTER_SIZE,
+    VALUE_FOOTER_SIZES,
     VALUE_INDEX_OFFSET,
     VALUE_INDEX_SIZE,
-    VALUE_MAGIC,
-    VALUE_MAGIC_OFFSET,
+    VALUE_MAGIC_SIZE,
+    VALUE_MAGICS,
+    VALUE_PROPERTIES_OFFSET,
+    VALUE_PROPERTIES_SIZE,
     VALUE_VERSION,
     Kind,
 )
@@ -41,7 +45,7 @@ from sawlog.leveldb.table import layout
 from sawlog.leveldb.table.addresses import BlobIndex, addresses_of, in_place
 from sawlog.leveldb.table.blocks import BlockRules, block_damage
 from sawlog.leveldb.table.layout import SIZED_VERSION, TRAILER_SIZE, Checksum
-from sawlog.leveldb.table.pebble import Columns, MalformedError, Slices
+from sawlog.leveldb.table.pebble import Columns, MalformedError, Slices, UnknownLayoutError
 from sawlog.leveldb.table.rows import BATCH_BYTES
 from sawlog.storage import Source, Storage
 from sawlog.varints import decode_varints, encode_varint
@@ -53,20 +57,50 @@ def record_of(index: BlobIndex, key: bytes) -> int:
 
 
 class Part(NamedTuple):
-    """A part of a blob file: its offset and bytes, what is wrong there, if anything, and whether it leads to values."""
+    """A part of a blob file.
+
+    Attributes:
+        offset: Where it begins.
+        length: Its bytes.
+        wrong: What is wrong there, if anything.
+        header: Whether it leads to values.
+        newer: Whether what is wrong is merely not known.
+    """
 
     offset: int
     length: int
     wrong: str = ""
     header: bool = False
+    newer: bool = False
+
+    @classmethod
+    def of(cls, offset: int, length: int, error: MalformedError) -> Part:
+        """Return a part of which an error says what is wrong."""
+        return cls(offset, length, str(error), newer=isinstance(error, _NEWER))
+
+
+class UnknownVersionError(MalformedError):
+    """A blob file of a version that is not known; the caller reports it as unsupported."""
+
+    def __init__(self, what: str, known: int) -> None:
+        super().__init__(f"{what} of a blob file, which this version of sawlog does not know; known up to {known}")
 
 
 class RecordFile:
-    """A blob file of RocksDB's."""
+    """A blob file of RocksDB's.
+
+    Raises:
+        UnknownVersionError: When it is of a version that is not known.
+    """
 
     def __init__(self, source: Source, *, verify: bool) -> None:
         self._source = source
         self._verify = verify
+        head = bytes(source.window(0, min(BLOB_FILE_HEADER, source.size)))
+        if len(head) == BLOB_FILE_HEADER and BLOB_MAGIC_NUMBER.of(head) == BLOB_MAGIC:
+            version = BLOB_VERSION.of(head)
+            if version > LAST_BLOB_VERSION:
+                raise UnknownVersionError(f"version {version}", LAST_BLOB_VERSION)
 
     @property
     def size(self) -> int:
@@ -127,6 +161,7 @@ class RecordFile:
         return not self._verify or masked_checksum(data) == checksum
 
 
+_NEWER = (UnknownVersionError, UnknownLayoutError)
 _BLOCK = (1 << 32) - 1
 """What a virtual block says of where it is; the number of its first value there is above."""
 MARK = b"P"
@@ -160,29 +195,53 @@ def addressed(batch: pa.RecordBatch, files: tuple[int, ...], operation: int) -> 
     return batch.set_column(at, batch.schema.field(at), array_of(values, pa.binary()))
 
 
+def _value_footer(source: Source) -> bytes:
+    """Return the footer of a blob file of Pebble's.
+
+    Raises:
+        UnknownVersionError: When it, or the type of its checksums, is not known.
+        MalformedError: When it is damaged.
+    """
+    length = min(max(VALUE_FOOTER_SIZES.values()), source.size)
+    tail = bytes(source.window(source.size - length, length))
+    known = max(VALUE_FOOTER_SIZES)
+    first = VALUE_MAGICS.get(tail[-VALUE_MAGIC_SIZE:])
+    if first is None:
+        raise MalformedError("no blob file of Pebble's")
+    footer = tail[-VALUE_FOOTER_SIZES[first] :]
+    if len(footer) < VALUE_FOOTER_SIZES[first]:
+        raise MalformedError("a footer that is cut off")
+    if masked_checksum(footer[VALUE_FOOTER_CHECKSUM.end :]) != VALUE_FOOTER_CHECKSUM.of(footer):
+        raise MalformedError("a footer with another checksum than it should have")
+    version = VALUE_VERSION.of(footer)
+    if version > known or (version > 1 and first == 1):
+        raise UnknownVersionError(f"version {version}", known)
+    if version < first:
+        raise MalformedError(f"version {version} in a footer of version {first}")
+    if VALUE_CHECKSUM_TYPE.of(footer) not in set(Checksum):
+        raise UnknownVersionError(f"checksum type {VALUE_CHECKSUM_TYPE.of(footer)}", max(Checksum))
+    return footer
+
+
 class ValueFile:
     """A blob file of Pebble's.
 
     Raises:
+        UnknownVersionError: When it, or what it names, is of a version that is not known.
         MalformedError: When its footer or its index is damaged.
     """
 
     def __init__(self, source: Source, *, verify: bool, longest: int) -> None:
         self._source = source
-        footer = bytes(source.window(max(source.size - VALUE_FOOTER_SIZE, 0), min(VALUE_FOOTER_SIZE, source.size)))
-        if (
-            len(footer) < VALUE_FOOTER_SIZE
-            or footer[VALUE_MAGIC_OFFSET:] != VALUE_MAGIC
-            or VALUE_VERSION.of(footer) != 1
-        ):
-            raise MalformedError("no blob file of Pebble's")
-        if masked_checksum(footer[VALUE_FOOTER_CHECKSUM.end :]) != VALUE_FOOTER_CHECKSUM.of(footer):
-            raise MalformedError("a footer with another checksum than it should have")
-        limit = source.size - VALUE_FOOTER_SIZE
+        footer = _value_footer(source)
+        limit = source.size - len(footer)
         self._index = VALUE_INDEX_OFFSET.of(footer), VALUE_INDEX_SIZE.of(footer) + TRAILER_SIZE
-        if VALUE_CHECKSUM_TYPE.of(footer) not in Checksum.__members__.values():
-            raise MalformedError("a footer with a type of checksums that is not known")
         checksum = Checksum(VALUE_CHECKSUM_TYPE.of(footer))
+        self._properties = None
+        if VALUE_VERSION.of(footer) > 1:
+            self._properties = VALUE_PROPERTIES_OFFSET.of(footer), VALUE_PROPERTIES_SIZE.of(footer) + TRAILER_SIZE
+            if self._properties[0] < sum(self._index):
+                raise MalformedError("properties before the end of the index")
         self._rules = BlockRules("pebble", 1, checksum, 0, limit, verify, longest)
         index = Columns(self._block(self._index[0], VALUE_INDEX_SIZE.of(footer)), 4)
         if max(index.rows, index.number(0, 4)) > len(index.data):
@@ -196,6 +255,8 @@ class ValueFile:
     def _block(self, offset: int, size: int) -> pa.Buffer:
         content = self._rules.read(self._source, offset, size)[0] if size > 0 else (0, 0, 0)
         if isinstance(content, tuple):
+            if content[0].label == UNSUPPORTED:
+                raise UnknownLayoutError(*content[:2])
             raise MalformedError("a damaged block")
         return content
 
@@ -250,7 +311,7 @@ class ValueFile:
             try:
                 self._stored(block)
             except MalformedError as error:
-                yield Part(start, end - start, str(error))
+                yield Part.of(start, end - start, error)
             else:
                 yield Part(start, end - start)
             at = end
@@ -258,9 +319,25 @@ class ValueFile:
         if at < start:
             yield Part(at, start - at, _NOWHERE)
         yield Part(start, length, header=True)
-        if start + length < self._rules.limit:
-            yield Part(start + length, self._rules.limit - start - length, _NOWHERE)
-        yield Part(self._rules.limit, VALUE_FOOTER_SIZE, header=True)
+        end = start + length
+        if self._properties is not None:
+            place, size = self._properties
+            if end < place:
+                yield Part(end, place - end, _NOWHERE)
+            if size > TRAILER_SIZE:
+                yield self._judged(place, size)
+            end = place + size
+        if end < self._rules.limit:
+            yield Part(end, self._rules.limit - end, _NOWHERE)
+        yield Part(self._rules.limit, self._source.size - self._rules.limit, header=True)
+
+    def _judged(self, offset: int, length: int) -> Part:
+        """The properties, which say how values were compressed; no value depends on them."""
+        try:
+            self._block(offset, length - TRAILER_SIZE)
+        except MalformedError as error:
+            return Part.of(offset, length, error)
+        return Part(offset, length, header=True)
 
 
 BLOB_INDEX = "put_blob_index"
@@ -301,7 +378,7 @@ class Blobs:
         self._findings = findings
         self._verify = verify
         self._longest = longest
-        self._files: dict[int, ValueFile | RecordFile | None] = {}
+        self._files: dict[int, ValueFile | RecordFile | MalformedError] = {}
         self._rules = BlockRules("rocksdb", SIZED_VERSION, Checksum.CRC32C, 0, 0, verify, longest)
         self.lost = 0
         self._open = ExitStack()
@@ -385,19 +462,29 @@ class Blobs:
                     return block_damage(path, offset, 0, content)
         except FileNotFoundError:
             return _lost(path, 0, Kind.MISSING_FILE, place.size, key)
-        except MalformedError:
-            pass
+        except MalformedError as error:
+            if isinstance(error, _NEWER):
+                return Damage(path, offset, 0, UNSUPPORTED, f"the value that the key {key[:40]!r} leads to: {error}")
         return _lost(path, offset, Kind.BAD_BLOB, place.size, key)
 
-    def _file(self, number: int) -> ValueFile | RecordFile | None:
-        """A blob file; `None` where nothing of it can be found."""
+    def _file(self, number: int) -> ValueFile | RecordFile:
+        """A blob file.
+
+        Raises:
+            MalformedError: When nothing of it can be found.
+        """
         if number not in self._files:
             blobs = self._version.blobs[number]
             source = self._storage.open(blobs.file.path)
             self._open.callback(source.close)
-            self._files[number] = None
-            self._files[number] = blob_file(blobs, source, verify=self._verify, longest=self._longest)
-        return self._files[number]
+            try:
+                self._files[number] = blob_file(blobs, source, verify=self._verify, longest=self._longest)
+            except MalformedError as error:
+                self._files[number] = error
+        file = self._files[number]
+        if isinstance(file, MalformedError):
+            raise file
+        return file
 
 
 def _lost(path: str, offset: int, kind: Kind, size: int, key: bytes) -> Damage:

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from sawlog.arrow import array_of, constant, fill_null, scalar_of
-from sawlog.damage import Damage, Findings, Tail, TailStatus
+from sawlog.damage import UNSUPPORTED, Damage, Findings, Tail, TailStatus
 from sawlog.errors import FormatError, SawlogError
 from sawlog.format import FILE_COLUMN, OFFSET_COLUMN, Fragment
 from sawlog.leveldb.columns import (
@@ -33,7 +33,7 @@ from sawlog.leveldb.columns import (
     untimed,
 )
 from sawlog.leveldb.database.blobs import Blobs, Part, addressed, blob_file
-from sawlog.leveldb.database.layout import BLOB_NAME, INGEST, TABLE_NAME, Kind
+from sawlog.leveldb.database.layout import BLOB_NAME, INGESTS, TABLE_NAME, Kind
 from sawlog.leveldb.database.version import DatabaseVersion, LiveBlobs, LiveTable, unnamed_table
 from sawlog.leveldb.options import LogReadOptions
 from sawlog.leveldb.records.history import Replay
@@ -81,7 +81,7 @@ ORPHAN = "orphan"
 """In `all` with orphans: whether an entry is in a file that the MANIFEST does not name."""
 
 _MARKS = ("begin_prepare", "begin_persisted_prepare", "begin_unprepare", "end_prepare", "commit", "rollback")
-_APART = (INGEST, "range_key_set", "range_key_unset", "range_key_delete")
+_APART = (*INGESTS, "range_key_set", "range_key_unset", "range_key_delete")
 """Pebble's tables that are taken in are read as tables, see `version`; its range keys are no part of the state."""
 
 
@@ -405,7 +405,7 @@ class BlobParts(Fragment):
         with closing(self.scan.storage.open(self.path)) as source:
             for part in self._parts(source):
                 if part.wrong:
-                    kind = Kind.BAD_BLOB_PART.name.lower()
+                    kind = UNSUPPORTED if part.newer else Kind.BAD_BLOB_PART.name.lower()
                     findings.damage(Damage(self.path, part.offset, part.length, kind, part.wrong))
                 elif part.header:
                     findings.account.header += part.length
@@ -418,7 +418,7 @@ class BlobParts(Fragment):
         try:
             return blob_file(self.blobs, source, verify=verify, longest=longest).parts()
         except MalformedError as error:
-            return iter([Part(0, source.size, str(error))])
+            return iter([Part.of(0, source.size, error)])
 
 
 def _sorted_groups(tables: Sequence[LiveTable]) -> list[list[LiveTable]]:

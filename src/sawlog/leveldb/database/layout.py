@@ -12,13 +12,18 @@ from sawlog.leveldb.table.layout import BYTEWISE, TABLE_NAME
 
 __all__ = ["BYTEWISE", "CURRENT_NAME", "LOG_NAME", "MANIFEST_NAME", "TABLE_NAME", "Kind", "belongs"]
 
-INGEST = "ingest_sst"
-"""The operation in a log of Pebble's that takes in a table; its key is the number of the table, as a varint."""
+INGESTS = ("ingest_sst", "ingest_sst_with_blobs")
+"""Operations in a log of Pebble's that take in a table; the key is the number of the table, as a varint.
+
+The value of the second one is how many blob files the table refers to, and their numbers, as varints.
+"""
 BLOB_NAME = re.compile(r"^(\d+)\.blob$")
 """A file of values that RocksDB or Pebble keeps apart from their keys."""
 BLOB_MAGIC = 0x248F37
 BLOB_MAGIC_NUMBER = Number(0, 4)
 """At the beginning of a blob file of RocksDB's, and of its footer."""
+BLOB_VERSION = Number(4, 4)
+LAST_BLOB_VERSION = 1
 BLOB_FILE_HEADER = 30
 BLOB_FILE_FOOTER = 32
 BLOB_FOOTER_CHECKSUM = Number(28, 4)
@@ -30,15 +35,20 @@ BLOB_CHECKSUM = Number(28, 4)
 """Masked CRC-32C of key and value, which follow."""
 BLOB_RECORD_HEADER = BLOB_CHECKSUM.end
 
-VALUE_FOOTER_SIZE = 38
-"""Of a blob file of Pebble's; the fields are at these places in it."""
 VALUE_FOOTER_CHECKSUM = Number(0, 4)
+"""At the beginning of the footer of a blob file of Pebble's, over what follows there."""
 VALUE_INDEX_OFFSET = Number(4, 8)
 VALUE_INDEX_SIZE = Number(12, 8)
 VALUE_CHECKSUM_TYPE = Number(20, 1)
 VALUE_VERSION = Number(21, 1)
-VALUE_MAGIC_OFFSET = 30
-VALUE_MAGIC = bytes.fromhex("f09faab3f09fa680")
+VALUE_MAGIC_SIZE = 8
+VALUE_PROPERTIES_OFFSET = Number(30, 8)
+VALUE_PROPERTIES_SIZE = Number(38, 8)
+"""From version 2 on; the place and size of a metaindex follow, which is not used."""
+VALUE_MAGICS = {bytes.fromhex("f09faab3f09fa680"): 1, bytes.fromhex("f09faab3f09fa682"): 2}
+"""What ends a blob file of Pebble's, and the first version that does."""
+VALUE_FOOTER_SIZES = {1: 38, 2: 70}
+"""Of each version; the fields are at these places in the footer. Version 2 comes with format major version 26."""
 
 
 class Kind(IntEnum):

@@ -12,13 +12,13 @@ import numpy as np
 import pyarrow as pa
 
 from sawlog.arrow import scalar_of
-from sawlog.damage import Damage, Findings
-from sawlog.errors import DamageError, OptionError, SawlogError
+from sawlog.damage import UNSUPPORTED, Damage, Findings
+from sawlog.errors import DamageError, OptionError, SawlogError, UnsupportedError
 from sawlog.leveldb.columns import KEY, OPERATION, SCHEMAS, VALUE, binary_parts
 from sawlog.leveldb.database.layout import (
     BLOB_NAME,
     BYTEWISE,
-    INGEST,
+    INGESTS,
     LOG_NAME,
     MANIFEST_NAME,
     TABLE_NAME,
@@ -36,7 +36,7 @@ from sawlog.scan import Projection, Scan
 from sawlog.storage import File, Storage
 from sawlog.varints import decode_varints
 
-_INGESTS = pa.schema([WRITES_SCHEMA.field(name) for name in ("sequence", "operation", "key")])
+_INGESTS = pa.schema([WRITES_SCHEMA.field(name) for name in ("sequence", "operation", "key", "value")])
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +129,8 @@ def read_version(files: Sequence[File], column_family: str, storage: Storage) ->
     """
     manifest = _manifest(files, storage)
     scan = Scan(view="edits", options=LogReadOptions(), storage=storage)
-    whole = EditRange.whole(manifest, scan, Projection.of(EDITS_SCHEMA, scan), "auto")
+    dialect = resolve_dialect(manifest, "auto", storage)
+    whole = EditRange.whole(manifest, scan, Projection.of(EDITS_SCHEMA, scan), dialect)
     version = Version()
     comparators: dict[int, str] = {}
     logs: dict[int, int] = {}
@@ -169,13 +170,17 @@ def read_version(files: Sequence[File], column_family: str, storage: Storage) ->
         if number in stored and of == family
     }
     ordered = tuple(file for _, file in sorted(live.items()))
-    dialect = resolve_dialect(manifest, "auto", storage)
     if dialect == "pebble":
         unnamed = {int(match[1]): file for file in dead if (match := TABLE_NAME.match(file.name))}
-        for number, sequence in _ingested(ordered, storage):
+        for number, sequence, led in _ingested(ordered, storage):
             if number in unnamed:
                 dead.remove(unnamed[number])
-                tables.append(unnamed_table(unnamed.pop(number), sequence, storage, comparator))
+                table = unnamed_table(unnamed.pop(number), sequence, storage, comparator)
+                tables.append(replace(table, blobs=led))
+                apart = apart or bool(led)
+                for blob in set(led) & stored.keys() - blobs.keys():
+                    dead.remove(stored[blob])
+                    blobs[blob] = LiveBlobs(stored[blob], "pebble")
             elif number not in alive:
                 missing.append(_table_path(manifest, number))
             alive.add(number)
@@ -205,6 +210,9 @@ def _edits(whole: EditRange) -> Iterator[tuple[int, dict[str, Any]]]:
 
 
 def _refused(damage: Damage) -> SawlogError:
+    if damage.kind == UNSUPPORTED:
+        more = "; which files are alive is not known without it: read tables and logs one by one"
+        return UnsupportedError(replace(damage, detail=damage.detail + more))
     return SawlogError(f"{damage}; a database is read by an intact MANIFEST only: read its tables and logs one by one")
 
 
@@ -261,8 +269,8 @@ def _table_path(manifest: File, number: int) -> str:
     return posixpath.join(posixpath.dirname(manifest.path), f"{number:06d}")
 
 
-def _ingested(logs: Sequence[File], storage: Storage) -> Iterator[tuple[int, int]]:
-    """The tables that Pebble's logs take in, by number, each with the sequence number of all of its entries."""
+def _ingested(logs: Sequence[File], storage: Storage) -> Iterator[tuple[int, int, tuple[int, ...]]]:
+    """Yield the tables that Pebble's logs take in: number, sequence number of all entries, and blob files."""
     scan = Scan(view="writes", options=LogReadOptions(), storage=storage)
     projection = Projection.of(_INGESTS, scan)
     for log in logs:
@@ -270,10 +278,12 @@ def _ingested(logs: Sequence[File], storage: Storage) -> Iterator[tuple[int, int
         for batch in whole.decode(_INGESTS, Findings("skip")):
             names, keys, sequences = (batch.column(name) for name in ("operation", "key", "sequence"))
             _, ends = binary_parts(names)
-            for row in np.flatnonzero(np.diff(ends) == len(INGEST)).tolist():  # `info` waits for no imports
-                if names[row].as_py() == INGEST:
+            lengths = np.isin(np.diff(ends), [len(name) for name in INGESTS])  # `info` waits for no imports
+            for row in np.flatnonzero(lengths).tolist():
+                if names[row].as_py() in INGESTS:
                     numbers = list(decode_varints(keys[row].as_py()))
-                    yield from ((number, sequences[row].as_py()) for number in numbers[:1])
+                    led = tuple(decode_varints(batch.column("value")[row].as_py() or b""))[1:]
+                    yield from ((number, sequences[row].as_py(), led) for number in numbers[:1])
 
 
 def unnamed_table(file: File, sequence: int | None, storage: Storage, comparator: str) -> LiveTable:

@@ -60,11 +60,11 @@ def batch_parts(data: bytes, at: int, dialect: Dialect, *, cut: bool) -> list[Pa
     return fields.found
 
 
-def edit_parts(data: bytes, at: int) -> Iterator[Part]:
+def edit_parts(data: bytes, at: int, dialect: Dialect) -> Iterator[Part]:
     """The fields of a version edit, each with its tag, as far as they can be read."""
     end = 0
     try:
-        for name, start, end, value in edit_fields(data):
+        for name, start, end, value in edit_fields(data, dialect):
             yield Part(name or "skipped", at + start, end - start, _text(value))
     except EditError as error:
         yield Part("unreadable", at + end, len(data) - end, "", str(error))
@@ -130,7 +130,7 @@ _OF_RECORDS = (Role.FULL, Role.FIRST, Role.MIDDLE, Role.LAST)
 def _payload(data: bytes, at: int, role: Role, head: LogHead, *, edits: bool) -> Iterator[Part]:
     """What a fragment carries, down to fields where it begins a record that is known."""
     if edits and role is Role.FULL:
-        yield from edit_parts(data, at)
+        yield from edit_parts(data, at, head.dialect)
         return
     begins = not edits and role in (Role.FULL, Role.FIRST)
     goes_on = ", which go on a record" if role in (Role.MIDDLE, Role.LAST) else ""

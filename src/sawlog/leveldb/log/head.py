@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal
 
-from sawlog.errors import FormatError
+from sawlog.damage import UNSUPPORTED, Damage
+from sawlog.errors import UnsupportedError
 from sawlog.leveldb.log import layout
 from sawlog.leveldb.log.layout import Dialect, Role
 from sawlog.storage import File, Storage
@@ -115,7 +116,7 @@ def read_head(head: bytes, file: File, dialect: Dialect | Literal["auto"], stora
     is not written yet, if it is in its database; otherwise it was renamed, and its first fragment has the number.
 
     Raises:
-        FormatError: For a compression that is not supported.
+        UnsupportedError: For a compression that is not known.
     """
     if dialect == "auto":
         dialect = _dialect_of(head)
@@ -142,9 +143,8 @@ def read_head(head: bytes, file: File, dialect: Dialect | Literal["auto"], stora
         if recycled or known.role not in (Role.METADATA, Role.COMPRESSION):
             break
     if compression not in (layout.Compression.NONE, layout.Compression.ZSTD):
-        raise FormatError(
-            f"{file.path}: records are compressed with type {compression}; only ZSTD (7) is known in logs"
-        )
+        detail = f"records are compressed with type {compression}; only ZSTD (7) is known in logs"
+        raise UnsupportedError(Damage(file.path, 0, file.size, UNSUPPORTED, detail))
     return LogHead(dialect, recycled, number, compression, renamed)
 
 

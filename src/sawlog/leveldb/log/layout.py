@@ -110,7 +110,7 @@ GIVEN_UP = "; the rest of the block is lost"
 DETAIL = {
     Kind.BAD_LENGTH: f"the length in the header, {{0}}, reaches beyond the block{GIVEN_UP}",
     Kind.CHECKSUM_MISMATCH: f"expected masked CRC-32C {{0:#010x}}, found {{1:#010x}}{GIVEN_UP}",
-    Kind.UNKNOWN_TYPE: "unknown fragment type {0}",
+    Kind.UNKNOWN_TYPE: "a fragment of type {0}, which this version of sawlog does not know",
     Kind.PARTIAL_RECORD: "a record of {0} bytes so far has no end: another one starts at byte {1}",
     Kind.MISSING_START: "a {1} fragment of {0} bytes whose record has no start",
     Kind.BROKEN_RECORD: "a record of {0} bytes so far is cut off by damage or unused space at byte {1}",

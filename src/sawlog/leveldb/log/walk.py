@@ -16,7 +16,7 @@ from sawlog.arrow import Column, array_of, binary_array, constant, constant_stri
 from sawlog.chain.kernels import Window
 from sawlog.chain.walk import ChainWalk, Event, Span
 from sawlog.damage import Damage, DamageWarning, Findings, Tail, TailStatus
-from sawlog.errors import ChangedError, DiskError, warn
+from sawlog.errors import ChangedError, DiskError, UnsupportedError, warn
 from sawlog.format import OFFSET_COLUMN, PROBE_BYTES, FileRange, Projection, Scan, intact_end
 from sawlog.leveldb.log import kernels as k
 from sawlog.leveldb.log import layout
@@ -74,6 +74,7 @@ class Walk(ChainWalk):
 
     kinds: ClassVar = Kind
     details: ClassVar = DETAIL
+    unsupported: ClassVar = frozenset({Kind.UNKNOWN_TYPE})
     torn: ClassVar = "the file ends inside a fragment"
 
     def __init__(
@@ -274,6 +275,9 @@ class LogRange(FileRange):
             except DiskError as error:
                 kind, length = Kind.READ_ERROR.name.lower(), self.end - self.start
                 findings.damage(Damage(self.path, self.start, length, kind, str(error), layout.BLOCK_SIZE))
+                return
+            except UnsupportedError as error:
+                findings.damage(replace(error.damage, offset=self.start, length=self.end - self.start))
                 return
             if head.renamed and self.start == 0:
                 findings.notes["renamed_logs"] += 1

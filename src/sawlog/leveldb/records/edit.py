@@ -10,14 +10,19 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
+from sawlog.leveldb.log.layout import Dialect
 from sawlog.leveldb.records import layout
-from sawlog.leveldb.records.layout import Custom, Tag
+from sawlog.leveldb.records.layout import Custom, PebbleTag, Tag
 
 _WORD = 1 << 64
 
 
 class EditError(Exception):
     """Bytes that are not a version edit."""
+
+
+class UnknownFieldError(EditError):
+    """A field of a version edit that must not be skipped, and that nobody knew when this version was written."""
 
 
 class _Cursor:
@@ -151,11 +156,15 @@ def _compact_pointer(cursor: _Cursor) -> dict[str, Any]:
 _REFERENCE = _entry(file=_NUMBER, size=_NUMBER)
 
 
-def _blob_references(cursor: _Cursor) -> list[dict[str, Any]]:
+def _blob_references(cursor: _Cursor, *, sized: bool = False) -> list[dict[str, Any]]:
     at = cursor.position
     cursor.varint()
     count = cursor.varint()
-    found = [_REFERENCE.read(cursor) for _ in range(min(count, cursor.left))]
+    found = []
+    for _ in range(min(count, cursor.left)):
+        found.append(_REFERENCE.read(cursor))
+        if sized:
+            cursor.varint()
     if count > len(found):
         raise EditError(f"{count} references to blob files at byte {at}, which do not end")
     return found
@@ -175,6 +184,12 @@ _CUSTOM: dict[int, tuple[str, _Value]] = {
     Custom.SYNTHETIC_SUFFIX: ("synthetic_suffix", _Value(pa.binary(), _Cursor.rest)),
     Custom.BLOB_REFERENCES: ("blob_references", _Value(_list_of(_REFERENCE.type), _blob_references)),
 }
+_CUSTOM_READERS: dict[int, tuple[str, Callable[[_Cursor], Any]]] = {
+    **{tag: (name, value.read) for tag, (name, value) in _CUSTOM.items()},
+    Custom.SIZED_BLOB_REFERENCES: ("blob_references", partial(_blob_references, sized=True)),
+}
+_BARE = (Custom.VIRTUAL, Custom.BLOB_REFERENCES, Custom.SIZED_BLOB_REFERENCES)
+"""Fields that are in no string."""
 _PLACE = {"level": _LEVEL, "file": _NUMBER}
 _SEQUENCES = {"smallest_sequence": _NUMBER, "largest_sequence": _NUMBER}
 _KEYS = {"smallest_key": _BYTES, "largest_key": _BYTES}
@@ -217,12 +232,14 @@ def _custom_fields(cursor: _Cursor, entry: dict[str, Any]) -> None:
     """The fields after a `Tag.NEW_FILE_4`."""
     while (tag := cursor.small()) != Custom.END:
         at = cursor.position
-        held = cursor if tag in (Custom.VIRTUAL, Custom.BLOB_REFERENCES) else _Cursor(cursor.string())
-        if tag in _CUSTOM:
-            name, value = _CUSTOM[tag]
-            entry[name] = value.read(held)
-        elif tag & layout.CUSTOM_MUST_KNOW:
-            raise EditError(f"unknown field {tag} of a new file at byte {at}, which must not be skipped")
+        if tag & layout.CUSTOM_MUST_KNOW and tag not in _CUSTOM_READERS:
+            raise UnknownFieldError(f"field {tag} of a new file at byte {at}, which must not be skipped")
+        held = cursor if tag in _BARE else _Cursor(cursor.string())
+        if tag == Custom.CHECKSUM and not held.left:
+            continue  # Pebble's mark of a table without sets of range keys; RocksDB writes no empty checksum
+        if tag in _CUSTOM_READERS:
+            name, read = _CUSTOM_READERS[tag]
+            entry[name] = read(held)
 
 
 def _blob_file(**values: _Value) -> _Value:
@@ -230,7 +247,9 @@ def _blob_file(**values: _Value) -> _Value:
 
     def read(cursor: _Cursor) -> dict[str, Any]:
         entry = _read(values, cursor)
-        while cursor.small() != layout.BLOB_END:
+        while (tag := cursor.small()) != layout.BLOB_END:
+            if tag & layout.CUSTOM_MUST_KNOW:
+                raise UnknownFieldError(f"field {tag} of a blob file, which must not be skipped")
             cursor.string()
         return entry
 
@@ -241,7 +260,7 @@ def _wal(cursor: _Cursor) -> dict[str, Any]:
     entry: dict[str, Any] = {"log": cursor.number()}
     while (tag := cursor.small()) != layout.WAL_END:
         if tag != layout.WAL_SYNCED_SIZE:
-            raise EditError(f"unknown field {tag} of a log")
+            raise UnknownFieldError(f"field {tag} of a log")
         entry["synced_size"] = cursor.number()
     return entry
 
@@ -261,9 +280,18 @@ class _Column(NamedTuple):
         return self.value.field(self.name, nullable=self.absent is None)
 
 
+def _excise(cursor: _Cursor) -> dict[str, Any]:
+    low, high, kind, sequence = cursor.string(), cursor.string(), cursor.varint(), cursor.number()
+    if kind > layout.BOUND_INCLUDED:
+        raise UnknownFieldError(f"kind {kind} of the end of an excise")
+    return {"low": low, "high": high, "inclusive": kind == layout.BOUND_INCLUDED, "sequence": sequence}
+
+
 _BLOB = {"file": _NUMBER, "count": _NUMBER, "size": _NUMBER}
 _POINTER_FIELDS = _fields({"level": _LEVEL, "key": _BYTES, "sequence": _NUMBER})
 _WAL_FIELDS = _fields({"log": _NUMBER}, {"synced_size": _NUMBER})
+_BOOL = _Value(pa.bool_(), lambda cursor: bool(cursor.byte()))
+_EXCISE_FIELDS = _fields({"low": _BYTES, "high": _BYTES, "inclusive": _BOOL, "sequence": _NUMBER})
 _VALUE_FILE = _entry(blob=_NUMBER, file=_NUMBER, size=_NUMBER, value_bytes=_NUMBER, creation_time=_SECONDS)
 _COLUMNS = (
     _Column("comparator", _TEXT, (Tag.COMPARATOR,)),
@@ -294,6 +322,8 @@ _COLUMNS = (
     _Column("removed_backing_files", _entry(file=_NUMBER), (Tag.BACKING_REMOVAL,), []),
     _Column("new_value_files", _VALUE_FILE, (Tag.BLOB_FILE_ADDITION,), []),
     _Column("removed_value_files", _entry(blob=_NUMBER, file=_NUMBER), (Tag.BLOB_FILE_REMOVAL,), []),
+    _Column("excises", _Value(pa.struct(_EXCISE_FIELDS), _excise), (), []),
+    _Column("marked_files", _entry(**_PLACE), (), []),
 )
 _READERS: dict[int, tuple[str, Callable[[_Cursor], Any]]] = {
     **{tag: (column.name, column.value.read) for column in _COLUMNS for tag in column.tags},
@@ -304,19 +334,42 @@ _READERS: dict[int, tuple[str, Callable[[_Cursor], Any]]] = {
     Tag.WAL_ADDITION: ("wals_added", lambda cursor: _wal(_Cursor(cursor.string()))),
     Tag.WAL_DELETION: ("wals_deleted_before", lambda cursor: _Cursor(cursor.string()).number()),
 }
+_PEBBLE_READERS: dict[int, tuple[str, Callable[[_Cursor], Any]]] = {
+    **_READERS,
+    PebbleTag.EXCISE_BOUNDS: ("excises", _excise),
+    PebbleTag.MARKED_FILE: ("marked_files", _entry(**_PLACE).read),
+}
 EDITS_SCHEMA = pa.schema([column.field for column in _COLUMNS])
 """One row per edit; null means that the edit does not say. From `column_family` on, all is RocksDB's, and from
 `new_backing_files` on Pebble's."""
 
 
-def parse_edit(record: bytes) -> dict[str, Any]:
-    """One version edit as a row of `EDITS_SCHEMA`. Section 10.2 of the format.
+def parse_edit(record: bytes, dialect: Dialect = "leveldb") -> dict[str, Any]:
+    """Return one version edit as a row of `EDITS_SCHEMA`. Section 10.2 of the format.
+
+    Args:
+        record: The edit.
+        dialect: Whose it is. "leveldb" stands for nobody known: what RocksDB would not have written is Pebble's then.
 
     Raises:
+        UnknownFieldError: For a field that must not be skipped.
         EditError: When the record is not a version edit.
     """
+    try:
+        return _row(record, dialect)
+    except EditError:
+        if dialect != "leveldb":
+            raise
+        try:
+            return _row(record, "pebble")
+        except EditError:
+            pass
+        raise
+
+
+def _row(record: bytes, dialect: Dialect) -> dict[str, Any]:
     row = {column.name: copy(column.absent) for column in _COLUMNS if column.absent is not None}
-    for name, _, _, value in edit_fields(record):
+    for name, _, _, value in edit_fields(record, dialect):
         if isinstance(row.get(name), list):
             row[name].append(value)
         elif name:
@@ -324,23 +377,25 @@ def parse_edit(record: bytes) -> dict[str, Any]:
     return row
 
 
-def edit_fields(record: bytes) -> Iterator[tuple[str, int, int, Any]]:
-    """The fields of a version edit: column of `EDITS_SCHEMA`, first byte, the byte after the last, and value.
+def edit_fields(record: bytes, dialect: Dialect) -> Iterator[tuple[str, int, int, Any]]:
+    """Yield the fields of a version edit: column of `EDITS_SCHEMA`, first byte, the byte after the last, and value.
 
     Fields that are skipped have no name.
 
     Raises:
+        UnknownFieldError: For a field that must not be skipped.
         EditError: When the record is not a version edit.
     """
+    readers = _PEBBLE_READERS if dialect == "pebble" else _READERS
     cursor = _Cursor(record)
     while cursor.left:
         at = cursor.position
         tag = cursor.small()
-        if tag in _READERS:
-            name, read = _READERS[tag]
+        if tag in readers:
+            name, read = readers[tag]
             value = read(cursor)
         elif tag & layout.SKIPPABLE:
             name, value = "", cursor.string()
         else:
-            raise EditError(f"unknown tag {tag} at byte {at}")
+            raise UnknownFieldError(f"tag {tag} at byte {at}")
         yield name, at, cursor.position, value

@@ -10,14 +10,14 @@ from typing import Any, ClassVar
 import pyarrow as pa
 
 from sawlog.arrow import batch_of_rows
-from sawlog.damage import Damage, Findings
+from sawlog.damage import UNSUPPORTED, Damage, Findings
 from sawlog.format import FILE_COLUMN, OFFSET_COLUMN, Contents, Format, Request, Scan, View
 from sawlog.leveldb.log.dataset import LogContents
 from sawlog.leveldb.log.head import live_manifest
 from sawlog.leveldb.log.layout import RECORD_COLUMN
 from sawlog.leveldb.log.walk import END_COLUMN, RECORDS_SCHEMA, LogRange
 from sawlog.leveldb.records import layout
-from sawlog.leveldb.records.edit import EDITS_SCHEMA, FILE_FIELDS, EditError, parse_edit
+from sawlog.leveldb.records.edit import EDITS_SCHEMA, FILE_FIELDS, EditError, UnknownFieldError, parse_edit
 from sawlog.leveldb.records.writes import report_record
 from sawlog.storage import File, Storage
 
@@ -36,7 +36,7 @@ class EditRange(LogRange):
     """The version edits of a MANIFEST."""
 
     def decode(self, schema: pa.Schema, findings: Findings) -> Iterator[pa.RecordBatch]:
-        """See `Fragment.decode`. A record that is no version edit is damage."""
+        """See `Fragment.decode`. A record that is no version edit is damage; one with a newer field is not."""
         for edits, failed in self.edits(findings):
             rows = [{**edit, FILE_COLUMN: self.path, OFFSET_COLUMN: offset} for offset, edit in edits]
             findings.rows += len(rows)
@@ -52,10 +52,13 @@ class EditRange(LogRange):
             columns = (records.column(name).to_pylist() for name in (RECORD_COLUMN, OFFSET_COLUMN, END_COLUMN))
             for record, offset, end in zip(*columns, strict=True):
                 try:
-                    edits.append((offset, parse_edit(record)))
+                    edits.append((offset, parse_edit(record, self.head.dialect)))
                 except EditError as error:
-                    detail = f"expected a version edit: {error}"
-                    yield edits, Damage(self.path, offset, end - offset, layout.EDIT_DAMAGE, detail)
+                    newer = isinstance(error, UnknownFieldError)
+                    kind = UNSUPPORTED if newer else layout.EDIT_DAMAGE
+                    more = f"a version edit with {error}, which this version of sawlog does not know"
+                    detail = more if newer else f"expected a version edit: {error}"
+                    yield edits, Damage(self.path, offset, end - offset, kind, detail)
                     edits = []
             yield edits, None
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from sawlog.arrow import array_of, boolean_values, constant_string, fixed_array, values_of
 from sawlog.chain.kernels import Window
-from sawlog.damage import Damage, DamageWarning, FileReport, Findings, Tail, TailStatus
+from sawlog.damage import UNSUPPORTED, Damage, DamageWarning, FileReport, Findings, Tail, TailStatus
 from sawlog.errors import DamageError, OptionError, warn
 from sawlog.format import OFFSET_COLUMN, Fragment, Request, View
 from sawlog.kernels.intern import Interner, Strings
@@ -35,14 +35,13 @@ _STRICT = ("absolute_consistency", "tolerate_corrupted_tail_records")
 _TAILS_COUNT = ("absolute_consistency", "point_in_time_recovery")
 """In these modes an unfinished record at the end of a log is damage."""
 _REFUSED = frozenset(
-    kind.name.lower()
-    for kind in (
-        Kind.READ_ERROR,
-        Kind.RECORD_TOO_LARGE,
-        BatchKind.UNKNOWN_OPERATION,
-        BatchKind.BROKEN_OPERATION,
-        BatchKind.WRONG_COUNT,
-    )
+    {
+        UNSUPPORTED,
+        *(
+            kind.name.lower()
+            for kind in (Kind.READ_ERROR, Kind.RECORD_TOO_LARGE, BatchKind.BROKEN_OPERATION, BatchKind.WRONG_COUNT)
+        ),
+    }
 )
 """Broken batches within intact records no mode lets pass; of the first two, RocksDB's answer cannot be known."""
 _QUIET = frozenset(kind.name.lower() for kind in (Kind.CHECKSUM_MISMATCH, Kind.BAD_LENGTH, Kind.FOREIGN_FRAGMENT))

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import IntEnum
 
+from sawlog.damage import UNSUPPORTED
 from sawlog.leveldb.log.layout import Dialect
 
 VARINT32_BYTES = 5
@@ -89,13 +90,15 @@ OPERATIONS = (
     Operation("ingest_sst", _KEY | _COUNTED, pebble_tag=0x16),
     Operation("delete_sized", _KEY | _VALUE | _COUNTED, pebble_tag=0x17),
     Operation("excise", _KEY | _VALUE | _COUNTED, pebble_tag=0x18),
+    Operation("ingest_sst_with_blobs", _KEY | _VALUE | _COUNTED, pebble_tag=0x1A),
 )
 """LevelDB knows `put` and `delete` in family 0; the others are RocksDB's, or Pebble's. Codes are places here.
 
 Up to 0x0F Pebble's tags are RocksDB's; above, it has put others in the places of RocksDB's. Of its own operations
 `range_key_set` and `range_key_unset` have the key after the range, its suffixes and values in `value`,
-`range_key_delete` and `excise` the key after the range; `ingest_sst` has the number of the table, a varint, in `key`,
-and `delete_sized` the size of what it deletes, a varint, in `value`.
+`range_key_delete` and `excise` the key after the range; `ingest_sst` has the number of the table, a varint, in `key`;
+`ingest_sst_with_blobs`, from format major version 29 on, also how many blob files the table refers to and their
+numbers, varints, in `value`; and `delete_sized` the size of what it deletes, a varint, in `value`.
 """
 
 NAMES = tuple(operation.name for operation in OPERATIONS)
@@ -118,10 +121,16 @@ class BatchKind(IntEnum):
     BROKEN_OPERATION = 3
     WRONG_COUNT = 4
 
+    @property
+    def label(self) -> str:
+        """Its name in the `kind` column. A tag that nobody knows under a checksum that matches is a newer engine's."""
+        return UNSUPPORTED if self is BatchKind.UNKNOWN_OPERATION else self.name.lower()
+
 
 BATCH_DETAIL = {
     BatchKind.BATCH_TOO_SMALL: "a write batch has a header of 12 bytes; the record has {0}",
-    BatchKind.UNKNOWN_OPERATION: "unknown tag {0:#04x} at byte {1} of the write batch; what follows it is lost",
+    BatchKind.UNKNOWN_OPERATION: "tag {0:#04x} at byte {1} of the write batch, which this version of sawlog does not"
+    " know; what follows it in the batch is not read",
     BatchKind.BROKEN_OPERATION: "the {0} at byte {1} of the write batch does not end in it",
     BatchKind.WRONG_COUNT: "the write batch counts {0} operations and holds {1}",
 }
@@ -175,6 +184,15 @@ class Tag(IntEnum):
     WAL_DELETION = 8200
 
 
+class PebbleTag(IntEnum):
+    """Tags that mean something else in Pebble than in RocksDB, or that only Pebble has."""
+
+    EXCISE_BOUNDS = 10
+    """From format major version 25 on: first key, end, whether the end is a part of it, and a sequence number."""
+    MARKED_FILE = 11
+    """From format major version 28 on: a table that is to be compacted."""
+
+
 class Custom(IntEnum):
     """Tags of the fields that end a `Tag.NEW_FILE_4`; each but `END` and Pebble's varints is followed by a string."""
 
@@ -194,6 +212,8 @@ class Custom(IntEnum):
     SYNTHETIC_SUFFIX = 68
     BLOB_REFERENCES = 69
     """A varint, the depth; another, how many references follow; of each the file and the bytes of its values."""
+    SIZED_BLOB_REFERENCES = 70
+    """The same with a third varint for each: the bytes of the values that the whole file refers to."""
 
 
 POINT_KEYS = 1
@@ -204,7 +224,9 @@ LARGEST_IS_POINT = 4
 CUSTOM_MUST_KNOW = 64
 """Unknown custom tags with this bit must not be skipped."""
 BLOB_END = 0
-"""Ends the custom fields of a blob file."""
+"""Ends the custom fields of a blob file; unknown ones with the bit `CUSTOM_MUST_KNOW` must not be skipped."""
+BOUND_INCLUDED = 1
+"""The kind of the end of an excise that is a part of it; 0 where it is not."""
 WAL_END = 1
 """Ends the fields of a WAL addition."""
 WAL_SYNCED_SIZE = 2

@@ -179,7 +179,7 @@ class _Decoder:
                 self._path,
                 offset,
                 int(stops[record]) - offset,
-                BatchKind(kind).name.lower(),
+                BatchKind(kind).label,
                 BATCH_DETAIL[BatchKind(kind)].format(what, two),
                 # LevelDB counts the bytes of a batch without a header as dropped, and no others.
                 one if kind == BatchKind.BATCH_TOO_SMALL else None,

@@ -153,8 +153,8 @@ class EmbeddedLayer:
             content = together
         try:
             return split_rows(content, self._rules.longest)
-        except MalformedError:
-            return Kind.BAD_BLOCK, content.size, 0
+        except MalformedError as error:
+            return error.flaw(content.size)
 
     def handles(self, offset: int, size: int) -> Iterator[tuple[int, int]]:
         """Offset and size of each value that entries of a block lead to; none where the block is damaged."""

@@ -25,12 +25,16 @@ MAGICS: dict[int, Dialect] = {
     0xB3AA9FF0B3AA9FF0: "pebble",
 }
 """The last eight bytes of a table. RocksDB's format version 0 has LevelDB's."""
-PLAIN_MAGICS = frozenset({0x4F3418EB7A8F13B8, 0x8242229663BF9564})
-"""RocksDB's plain tables, which have no blocks."""
+OTHER_MAGICS: dict[int, str] = {
+    0x4F3418EB7A8F13B8: "a plain table of RocksDB, which has no blocks",
+    0x8242229663BF9564: "a plain table of RocksDB, which has no blocks",
+    0x926789D0C5F17873: "a cuckoo table of RocksDB, which has buckets instead of blocks",
+}
+"""RocksDB's other kinds of tables, which are not read."""
 
 SELF_CHECKED_VERSION = 6
 """From this format version on the footer has a checksum, and those of blocks depend on their place."""
-CHECKED_FOOTERS = (6, 7)
+CHECKED_FOOTERS = (6, 7, 8)
 """Pebble's format versions whose footers have a checksum: a CRC-32C of the other fields."""
 EXTENDED_MAGIC = 0x007A003E
 
@@ -64,7 +68,7 @@ LEVELDB_FOOTER = footer_fields("leveldb", 0)["magic"].end
 ROCKSDB_FOOTER = footer_fields("rocksdb", 0)["magic"].end
 LARGEST_FOOTER = footer_fields("pebble", CHECKED_FOOTERS[-1])["magic"].end
 
-LAST_VERSION: dict[Dialect, int] = {"leveldb": 0, "rocksdb": 7, "pebble": 7}
+LAST_VERSION: dict[Dialect, int] = {"leveldb": 0, "rocksdb": 7, "pebble": 8}
 """The last format version that is understood."""
 DELTA_VERSION = 4
 """From this format version of RocksDB's on, the values of an index are differences, unless properties say otherwise."""
@@ -80,6 +84,7 @@ COLUMNAR = 5
 """Blocks of entries and of the index are columnar."""
 COLUMNAR_METAINDEX = 6
 COLUMNAR_PROPERTIES = 7
+"""Version 8 adds two columns to blocks of entries, after all others: a span and an attribute, for tiers of storage."""
 
 COLUMNAR_VERSION = 1
 COLUMNAR_HEADER = 7
@@ -231,6 +236,8 @@ DELTA_ENCODED = b"rocksdb.index.value.is.delta.encoded"
 USER_KEYS = b"rocksdb.index.key.is.user.key"
 GLOBAL_SEQUENCE = b"rocksdb.external_sst_file.global_seqno"
 EXTERNAL_VERSION = b"rocksdb.external_sst_file.version"
+LAST_EXTERNAL = 2
+"""The last version of ingested tables; from this one on they may have a `GLOBAL_SEQUENCE`."""
 COMPARATOR = b"rocksdb.comparator"
 COMPRESSION = b"rocksdb.compression"
 GLOBAL_SEQUENCE_SIZE = 8
@@ -280,6 +287,12 @@ class Kind(IntEnum):
     BAD_INDEX = 15
     UNKNOWN_FLAGS = 16
     UNKNOWN_VERSION = 17
+    UNKNOWN_LAYOUT = 18
+    UNKNOWN_COLUMN = 19
+    UNKNOWN_SCHEMA = 20
+    UNKNOWN_PLACE = 21
+    UNKNOWN_INDEX = 22
+    UNKNOWN_EXTERNAL = 23
 
     @property
     def label(self) -> str:
@@ -287,18 +300,25 @@ class Kind(IntEnum):
         return UNSUPPORTED if self in _UNSUPPORTED_KINDS else self.name.lower()
 
 
-_UNSUPPORTED_KINDS = frozenset({Kind.UNKNOWN_COMPRESSION, Kind.UNKNOWN_FLAGS, Kind.UNKNOWN_VERSION})
+_UNSUPPORTED_KINDS = frozenset(kind for kind in Kind if kind.name.startswith("UNKNOWN_"))
+_NEWER = "which this version of sawlog does not know"
 
 DETAIL = {
     Kind.CHECKSUM_MISMATCH: "a block with checksum {0:#010x}; expected {1:#010x}",
-    Kind.UNKNOWN_COMPRESSION: "a block with compression type {0:#04x}, which this version of sawlog does not know",
-    Kind.UNKNOWN_FLAGS: "a block with the flags {0:#010x}, which this version of sawlog does not know",
+    Kind.UNKNOWN_COMPRESSION: "a block with compression type {0:#04x}, " + _NEWER,
+    Kind.UNKNOWN_FLAGS: "a block with the flags {0:#010x}, " + _NEWER,
     Kind.BAD_COMPRESSION: "a block of compression type {0} that cannot be expanded",
     Kind.BLOCK_TOO_LARGE: "a block that expands to {0} bytes; max_item_bytes is {1}",
     Kind.BAD_BLOCK: "a block of {0} bytes with {1} restart points",
     Kind.BAD_ENTRY: "the entry at byte {0} of the expanded block does not end in its {1} bytes; what follows is lost",
     Kind.BAD_KEY: "the entry at byte {0} of the expanded block has a key of {1} bytes; what follows is lost",
-    Kind.UNKNOWN_OPERATION: "the entry at byte {0} of the expanded block has the unknown type {1:#04x}",
+    Kind.UNKNOWN_OPERATION: "the entry at byte {0} of the expanded block has the type {1:#04x}, " + _NEWER,
+    Kind.UNKNOWN_LAYOUT: "a block of columns in version {0}, " + _NEWER,
+    Kind.UNKNOWN_COLUMN: "a block with a column of the kind or width {0}, " + _NEWER,
+    Kind.UNKNOWN_SCHEMA: "a block whose keys are cut into columns in a way that only the application knows",
+    Kind.UNKNOWN_PLACE: "a block with a value of which the byte before it, {0:#04x}, says where it is; " + _NEWER,
+    Kind.UNKNOWN_EXTERNAL: "properties of an ingested table of version {0}, " + _NEWER,
+    Kind.UNKNOWN_INDEX: "an index of type {0}, " + _NEWER,
     Kind.MISPLACED_KEY: "the entry at byte {0} of the expanded block has a key of {1} bytes that belongs elsewhere",
     Kind.BAD_INDEX: "the {0} separators of the index, or the blocks that they lead to, are out of order",
     Kind.LOST_VALUE: "{0} entries are left out, whose values are in other blocks that are damaged or not there",

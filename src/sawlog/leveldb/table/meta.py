@@ -257,7 +257,7 @@ class TableMap:
         """The sequence number that all keys of an ingested table have; `None` for tables of a database."""
         if self.sequence is not None:
             return self.sequence
-        if _fixed(self.properties.get(layout.EXTERNAL_VERSION)) < 2:
+        if _fixed(self.properties.get(layout.EXTERNAL_VERSION)) < layout.LAST_EXTERNAL:
             return None
         return _fixed(self.properties.get(layout.GLOBAL_SEQUENCE)) or None
 
@@ -369,8 +369,8 @@ def read_footer(tail: bytes, size: int, where: str) -> Footer:
         UnsupportedError: When it is of an unknown version.
     """
     magic = int.from_bytes(tail[-layout.MAGIC_SIZE :], "little")
-    if magic in layout.PLAIN_MAGICS:
-        raise _unsupported(where, size, "a plain table of RocksDB, which has no blocks")
+    if magic in layout.OTHER_MAGICS:
+        raise _unsupported(where, size, layout.OTHER_MAGICS[magic])
     dialect = layout.MAGICS.get(magic)
     if dialect is None or len(tail) < layout.LEVELDB_FOOTER:
         shown = tail[-layout.MAGIC_SIZE :].hex(" ") or "nothing, the file is empty"
@@ -381,13 +381,15 @@ def read_footer(tail: bytes, size: int, where: str) -> Footer:
         fields = layout.footer_fields(dialect, version)
     length = fields["magic"].end
     footer = tail[-length:]
-    if "checksum type" in fields:
-        if len(footer) < length or footer[0] not in set(Checksum):
-            raise _bad_footer(where, size, len(footer), f"checksum type {footer[0]}, format version {version}")
-        checksum = Checksum(footer[0])
     if version > layout.LAST_VERSION[dialect] or (dialect == "pebble" and not version):
         known = f"known up to {layout.LAST_VERSION[dialect]}"
         raise _unsupported(where, size, f"format version {version} of {dialect}'s tables; {known}")
+    if "checksum type" in fields:
+        if len(footer) < length:
+            raise _bad_footer(where, size, len(footer), f"format version {version}")
+        if footer[0] not in set(Checksum):
+            raise _unsupported(where, size, f"checksum type {footer[0]}; known up to {max(Checksum)}")
+        checksum = Checksum(footer[0])
     context = fields["base context"].of(footer) if "base context" in fields else 0
     if "checksum" in fields:
         _check_footer(footer, fields, checksum, context, size, where)
@@ -481,11 +483,9 @@ class MapReader:
         """All of the map."""
         table = self.map
         named: dict[bytes, Handle] = {}
-        content = None
         if table.footer.metaindex is not None:
             table.others.append(("metaindex", table.footer.metaindex))
-            content = self.block(table.footer.metaindex)
-        for key, value in self._pairs(content, layout.COLUMNAR_METAINDEX):
+        for key, value in self._pairs(table.footer.metaindex, layout.COLUMNAR_METAINDEX):
             numbers = list(decode_varints(value))
             if len(numbers) >= 2:
                 named[key] = Handle(*numbers[:2])
@@ -496,7 +496,10 @@ class MapReader:
         index = table.footer.index or named.pop(layout.INDEX_NAME, None)
         for name in layout.PROPERTIES_NAMES:
             if name in named:
-                table.properties.update(self._pairs(self.block(named[name]), layout.COLUMNAR_PROPERTIES))
+                table.properties.update(self._pairs(named[name], layout.COLUMNAR_PROPERTIES))
+                external = _fixed(table.properties.get(layout.EXTERNAL_VERSION))
+                if external > layout.LAST_EXTERNAL:
+                    self._damage(named[name], (Kind.UNKNOWN_EXTERNAL, external, 0))
         if table.footer.dialect == "rocksdb" and table.footer.version >= layout.MANAGED_VERSION:
             manager = table.properties.get(layout.COMPRESSION, b"").partition(b";")[0]
             embedded = not table.properties or layout.EMBEDDED_VALUES in table.properties
@@ -526,11 +529,18 @@ class MapReader:
             self._salvage()
         return table
 
-    def _pairs(self, content: pa.Buffer | None, columnar: int) -> Iterator[tuple[bytes, bytes]]:
+    def _pairs(self, handle: Handle | None, columnar: int) -> Iterator[tuple[bytes, bytes]]:
         """Keys and values of a small block, which is columnar in Pebble's tables from a version on."""
-        if content is None:
+        content = None if handle is None else self.block(handle)
+        if handle is None or content is None:
             return iter(())
-        return iter(columnar_pairs(content)) if self.map.footer.pebble(columnar) else entries(content)
+        if not self.map.footer.pebble(columnar):
+            return entries(content)
+        try:
+            return iter(columnar_pairs(content))
+        except MalformedError as error:
+            self._damage(handle, error.flaw(content.size))
+            return iter(())
 
     def _read_value_index(self, handle: Handle, widths: bytes) -> None:
         """Find the blocks of values."""
@@ -610,6 +620,9 @@ class MapReader:
         table = self.map
         table.others.append(("index", index))
         kind = _fixed(table.properties.get(layout.INDEX_TYPE))
+        if kind > max(IndexType):
+            self._damage(index, (Kind.UNKNOWN_INDEX, kind, 0))
+            return
         found = self._index_block(index)
         known = layout.INDEX_TYPE in table.properties or table.footer.dialect == "leveldb"
         if not known and not self._leads_to_rows(found[0]):
@@ -647,8 +660,8 @@ class MapReader:
         if self.map.footer.pebble(layout.COLUMNAR):
             try:
                 return _columnar_index(content)
-            except MalformedError:
-                self._damage(handle, (Kind.BAD_BLOCK, len(data), 0))
+            except MalformedError as error:
+                self._damage(handle, error.flaw(len(data)))
                 return nothing
         room = len(data) // layout.SMALLEST_SEPARATOR + 1
         handles, separators = np.zeros(room, k.HANDLE), np.zeros(room, k.SEPARATOR)

@@ -13,13 +13,35 @@ from sawlog.kernels.columns import gather_slices
 from sawlog.leveldb.records.layout import VARINT32_BYTES
 from sawlog.leveldb.table import kernels as k
 from sawlog.leveldb.table import layout
-from sawlog.leveldb.table.blocks import BlockRules, Expanded
+from sawlog.leveldb.table.blocks import BlockRules, Expanded, Flaw
 from sawlog.leveldb.table.layout import Kind
 from sawlog.storage import Source
 
 
 class MalformedError(Exception):
     """A block, or a file of values, is not laid out as its format says; the caller makes damage of it."""
+
+    def flaw(self, size: int) -> Flaw:
+        """What is wrong with a block of so many bytes."""
+        return Kind.BAD_BLOCK, size, 0
+
+
+class UnknownLayoutError(MalformedError):
+    """A number that says how something is laid out is none that is known; the caller reports it as unsupported.
+
+    Args:
+        kind: What the number says.
+        number: The number.
+    """
+
+    def __init__(self, kind: Kind, number: int) -> None:
+        super().__init__(layout.DETAIL[kind].format(number, 0))
+        self._kind = kind
+        self._number = number
+
+    def flaw(self, size: int) -> Flaw:
+        """See `MalformedError.flaw`."""
+        return self._kind, self._number, 0
 
 
 class Slices(NamedTuple):
@@ -50,7 +72,10 @@ class Columns:
     def __init__(self, content: pa.Buffer, header: int = 0) -> None:
         self.data: NDArray[np.uint8] = np.frombuffer(content, np.uint8)
         self._header = header
-        if self.number(header, 1) != layout.COLUMNAR_VERSION:
+        version = self.number(header, 1)
+        if version > layout.COLUMNAR_VERSION:
+            raise UnknownLayoutError(Kind.UNKNOWN_LAYOUT, version)
+        if not version:
             raise MalformedError("no columnar block")
         self._count = self.number(header + 1, 2)
         self.rows = self.number(header + 3, 4)
@@ -64,7 +89,10 @@ class Columns:
 
     def _start(self, column: int, kind: layout.ColumnKind) -> int:
         at = self._header + layout.COLUMNAR_HEADER + layout.COLUMN_HEADER * column
-        if column >= self._count or self.number(at, 1) != kind:
+        own = self.number(at, 1) if column < self._count else 0
+        if own > max(layout.ColumnKind):
+            raise UnknownLayoutError(Kind.UNKNOWN_COLUMN, own)
+        if own != kind:
             raise MalformedError(f"column {column} is none of kind {kind}")
         return self.number(at + 1, 4)
 
@@ -82,7 +110,7 @@ class Columns:
         if not width:
             return np.full(count, base, np.uint64), at
         if width not in (1, 2, 4, 8):
-            raise MalformedError(f"integers of {width} bytes")
+            raise UnknownLayoutError(Kind.UNKNOWN_COLUMN, encoding)
         at += -at % width
         end = at + width * count
         if end > len(self.data):
@@ -140,14 +168,15 @@ class Columns:
 
 
 def pairs(content: pa.Buffer) -> list[tuple[bytes, bytes]]:
-    """Keys and values of a columnar block of both; none where it is damaged."""
-    try:
-        columns = Columns(content)
-        if columns.rows > len(columns.data):
-            return []
-        keys, values = (columns.strings(number, columns.rows) for number in (0, 1))
-    except MalformedError:
-        return []
+    """Return keys and values of a columnar block of both.
+
+    Raises:
+        MalformedError: When it is none.
+    """
+    columns = Columns(content)
+    if columns.rows > len(columns.data):
+        raise MalformedError("more rows than the block can hold")
+    keys, values = (columns.strings(number, columns.rows) for number in (0, 1))
     data = columns.data.tobytes()
     return [
         (data[key : key + size], data[value : value + length])
@@ -237,13 +266,15 @@ class BlockLayer:
             else:
                 entries = _of_rows(content, self._rules.longest)
             return self._with_values(entries)
-        except MalformedError:
-            return (Kind.BAD_BLOCK, content.size, 0), 0
+        except MalformedError as error:
+            return error.flaw(content.size), 0
 
     def _with_values(self, entries: Entries) -> tuple[Expanded, int]:
         """Entries, each with its value; and how many are left out."""
         sources, keys, trailers, values, places = entries
         place = places & layout.VALUE_PLACE
+        if (unknown := places[place == layout.VALUE_PLACE]).size:
+            raise UnknownLayoutError(Kind.UNKNOWN_PLACE, int(unknown[0]))
         trailers = np.where(place == layout.IN_BLOB_FILE, trailers & ~np.uint64(255) | layout.BLOB_INDEX, trailers)
         apart = np.flatnonzero(place == layout.IN_VALUE_BLOCK)
         whole = self._fetch(sources, values, apart) if len(apart) else np.ones(len(trailers), np.bool_)
@@ -326,7 +357,7 @@ def _of_columns(content: pa.Buffer, schema: bytes, longest: int) -> Entries:
     """Entries of a columnar block."""
     cockroach = schema == layout.COCKROACH_SCHEMA
     if not cockroach and not schema.startswith(layout.DEFAULT_SCHEMA):
-        raise MalformedError(f"keys of the schema {schema!r}, which is the application's own")
+        raise UnknownLayoutError(Kind.UNKNOWN_SCHEMA, 0)
     columns = _columns(content, 4 + cockroach, longest)
     rows, data = columns.rows, columns.data
     sources = [data]

@@ -1,0 +1,70 @@
+"""What engines of 2026 write is read, and what is newer still is unsupported, not damage."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+import sawlog
+from sawlog.damage import DamageWarning
+from sawlog.errors import UnsupportedError
+from tests.leveldb_database.test_pebble import answers, live
+from tests.leveldb_log.fragments import masked
+
+GOLDEN = Path(__file__).parents[1] / "golden" / "leveldb_database"
+EXCISE, BLOBS = "pebble-master-25-excise", "pebble-master-26-blobs"
+FOOTER = 70
+
+
+@pytest.mark.parametrize("name", [EXCISE, BLOBS])
+def test_what_pebble_answered(name: str) -> None:
+    expected = answers(GOLDEN / name / "answers.jsonl")
+    assert len(expected) > 5
+    assert live(GOLDEN / name / "db") == expected
+    report = sawlog.verify(GOLDEN / name / "db", format="leveldb_database")
+    assert not report.damaged
+    assert not any(file.account.unsupported for file in report.files)
+
+
+def test_blob_files_of_version_2_and_bounds_of_excises() -> None:
+    excise, blobs = (GOLDEN / name / "db" for name in (EXCISE, BLOBS))
+    edits = sawlog.read(excise / "MANIFEST-000001", view="edits").to_pylist()
+    (bounds,) = (one for edit in edits for one in edit["excises"])
+    assert (bounds["low"], bounds["high"], bounds["inclusive"]) == (b"k000000", b"k000010\0", False)
+    files = {report.path: report for report in sawlog.verify(blobs, format="leveldb_database").files}
+    for path in blobs.glob("*.blob"):
+        account = files[str(path)].account
+        assert (account.total, account.damage) == (path.stat().st_size, 0)
+        assert account.header > FOOTER
+
+
+def changed(directory: Path, offset: int, value: int) -> Path:
+    """A copy of a database with a blob file of whose footer a byte is another, under a checksum that matches."""
+    shutil.copytree(GOLDEN / BLOBS / "db", directory / "db")
+    path = directory / "db" / "000011.blob"
+    data = bytearray(path.read_bytes())
+    footer = len(data) - FOOTER
+    data[footer + offset] = value
+    data[footer : footer + 4] = masked(bytes(data[footer + 4 :])).to_bytes(4, "little")
+    path.write_bytes(data)
+    return directory / "db"
+
+
+CASES = [(21, 3, "version 3 of a blob"), (20, 5, "checksum type 5 of a blob")]
+
+
+@pytest.mark.parametrize(("offset", "value", "told"), CASES)
+def test_a_blob_file_of_a_newer_version_is_unsupported(tmp_path: Path, offset: int, value: int, told: str) -> None:
+    database = changed(tmp_path, offset, value)
+    with pytest.raises(UnsupportedError, match=told):
+        live(database)
+    with pytest.warns(DamageWarning, match="does not support"):
+        found = live(database, on_damage="skip")
+    expected = answers(GOLDEN / BLOBS / "answers.jsonl")
+    assert 0 < len(found) < len(expected)
+    assert found.items() <= expected.items()
+    report = sawlog.verify(database, format="leveldb_database")
+    assert not report.damaged
+    assert any(file.unsupported for file in report.files)
