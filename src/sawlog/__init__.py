@@ -15,12 +15,13 @@ if TYPE_CHECKING:
     from sawlog import polars as polars
     from sawlog import spark as spark
     from sawlog.api import Written, formats, open, read, repair, verify, write
-    from sawlog.damage import Damage, DamageWarning, FileReport, Report, Skipped, Tail, TailStatus
+    from sawlog.damage import Damage, DamageWarning, FileReport, Report, Skipped, Tail, TailStatus, Verdict
     from sawlog.dataset import Dataset
     from sawlog.errors import (
         ChangedError,
         DamageError,
         FormatError,
+        IncompleteError,
         InternalError,
         OptionError,
         SawlogError,
@@ -43,6 +44,7 @@ __all__ = [
     "Format",
     "FormatError",
     "Fragment",
+    "IncompleteError",
     "IndexWarning",
     "Indexed",
     "InternalError",
@@ -56,6 +58,7 @@ __all__ = [
     "Tail",
     "TailStatus",
     "UnsupportedError",
+    "Verdict",
     "Watch",
     "Writer",
     "Written",
@@ -71,12 +74,13 @@ __version__ = "0.3.0"
 
 _PLACES = {
     "api": ("Written", "formats", "open", "read", "repair", "verify", "write"),
-    "damage": ("Damage", "DamageWarning", "FileReport", "Report", "Skipped", "Tail", "TailStatus"),
+    "damage": ("Damage", "DamageWarning", "FileReport", "Report", "Skipped", "Tail", "TailStatus", "Verdict"),
     "dataset": ("Dataset",),
     "errors": (
         "ChangedError",
         "DamageError",
         "FormatError",
+        "IncompleteError",
         "InternalError",
         "OptionError",
         "SawlogError",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import posixpath
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
 from typing import Any, Literal, get_args
@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from sawlog.arrow import array_of
 from sawlog.errors import Damage as Damage  # noqa: PLC0414 - belongs here, too
-from sawlog.errors import DamageError, OptionError, UnsupportedError, warn, without_secrets
+from sawlog.errors import DamageError, IncompleteError, OptionError, UnsupportedError, warn, without_secrets
 
 OnDamage = Literal["fail", "skip"]
 
@@ -38,6 +38,36 @@ UNSUPPORTED = "unsupported"
 
 It is not damage: it does not make a file `damaged`, and has a line of its own in accounts and reports.
 """
+
+MISSING_FILE = "missing_file"
+"""Kind of a file that metadata names, or that must be there, and is not."""
+CUT_METADATA = "cut_metadata"
+"""Kind of metadata that ends, or is damaged, before it has said what it must say."""
+MISMATCHED_FILE = "mismatched_file"
+"""Kind of a file that is there and is of another state than the metadata says."""
+INCOMPLETE_KINDS = frozenset({MISSING_FILE, CUT_METADATA, MISMATCHED_FILE})
+"""Kinds that make a dataset incomplete. They are not damage, and take no bytes of the account."""
+
+
+class Verdict(StrEnum):
+    """The state of a file or a dataset, and what a kind of finding says of it."""
+
+    CLEAN = "clean"
+    DAMAGED = "damaged"
+    INCOMPLETE = "incomplete"
+    UNSUPPORTED = "unsupported"
+
+
+def verdict_of(kind: str) -> Verdict:
+    """Return what a finding of this kind makes of its file."""
+    if kind in INCOMPLETE_KINDS:
+        return Verdict.INCOMPLETE
+    return Verdict.UNSUPPORTED if kind == UNSUPPORTED else Verdict.DAMAGED
+
+
+def count_kinds(kinds: Mapping[str, int], verdict: Verdict) -> dict[str, int]:
+    """Return the kinds with this verdict, sorted by name, and how often each was found."""
+    return {kind: count for kind, count in sorted(kinds.items()) if count and verdict_of(kind) is verdict}
 
 
 class DamageWarning(UserWarning):
@@ -124,6 +154,15 @@ class Account:
         self.unsupported += other.unsupported
 
 
+_ERRORS: dict[Verdict, type[DamageError | UnsupportedError | IncompleteError]] = {
+    Verdict.DAMAGED: DamageError,
+    Verdict.INCOMPLETE: IncompleteError,
+    Verdict.UNSUPPORTED: UnsupportedError,
+}
+_WORST_FIRST = (Verdict.DAMAGED, Verdict.INCOMPLETE, Verdict.UNSUPPORTED)
+_MAX_GAPS = 3
+
+
 @dataclass(slots=True)
 class Findings:
     """Collects what a scan found; applies the damage policy.
@@ -141,6 +180,7 @@ class Findings:
         observe: Called with what rows are made from, where the format has a `sawlog.format.Counting`; else `None`.
         intact: Accounts of files, by path, that a fragment of several has read whole, and found nothing wrong with;
             `None` where nobody asks for them.
+        gaps: The first of those among the damaged ranges that make the dataset incomplete, for warnings.
     """
 
     on_damage: OnDamage = "fail"
@@ -154,6 +194,7 @@ class Findings:
     columns: list[pa.RecordBatch] | None = None
     observe: Callable[[Any], None] | None = None
     intact: dict[str, Account] | None = None
+    gaps: list[Damage] = field(default_factory=list)
 
     def damage(self, damage: Damage) -> None:
         """Take in one damaged or unsupported range.
@@ -161,10 +202,13 @@ class Findings:
         Raises:
             DamageError: When the policy is `fail`.
             UnsupportedError: Likewise, where the kind is `UNSUPPORTED`.
+            IncompleteError: Likewise, where the kind is one of `INCOMPLETE_KINDS`.
         """
         if self.on_damage == "fail":
-            raise (UnsupportedError if damage.kind == UNSUPPORTED else DamageError)(damage)
+            raise _ERRORS[verdict_of(damage.kind)](damage)
         self.tally(damage.kind, 1, damage.length)
+        if damage.kind in INCOMPLETE_KINDS and len(self.gaps) < _MAX_GAPS:
+            self.gaps.append(damage)
         if self.listing:
             self.damages.append(damage)
 
@@ -176,9 +220,10 @@ class Findings:
     def tally(self, kind: str, count: int, length: int) -> None:
         """Count damaged ranges without listing them: how many of a kind, and their bytes in all."""
         self.kinds[kind] += count
-        if kind == UNSUPPORTED:
+        verdict = verdict_of(kind)
+        if verdict is Verdict.UNSUPPORTED:
             self.account.unsupported += length
-        else:
+        elif verdict is Verdict.DAMAGED:
             self.account.damage += length
 
     def add(self, other: Findings) -> None:
@@ -187,6 +232,7 @@ class Findings:
         self.account.add(other.account)
         self.kinds += other.kinds
         self.notes += other.notes
+        self.gaps += other.gaps[: _MAX_GAPS - len(self.gaps)]
         self.tail = other.tail or self.tail
 
     def drain(self) -> list[Damage]:
@@ -207,12 +253,15 @@ class Findings:
         """What a read left out, one sentence each: damaged ranges, and an unfinished tail."""
         found = []
         if self.kinds:
-            kinds = {kind: count for kind, count in sorted(self.kinds.items()) if kind != UNSUPPORTED}
-            if kinds:
+            if kinds := count_kinds(self.kinds, Verdict.DAMAGED):
                 listed = ", ".join(f"{count} {kind}" for kind, count in kinds.items())
                 damaged = self.account.damage
                 lost = f"skipped {damaged} damaged bytes" if damaged else places(sum(kinds.values()))
                 found.append(f"{path}: {lost} ({listed}); sawlog verify lists them")
+            if gaps := count_kinds(self.kinds, Verdict.INCOMPLETE):
+                listed = ", ".join(f"{count} {kind}" for kind, count in gaps.items())
+                details = "; ".join(f"{one.path}: {one.detail}" for one in self.gaps[:3])
+                found.append(f"{path}: incomplete ({listed}): {details or 'sawlog verify says what is missing'}")
             if unsupported := self.kinds[UNSUPPORTED]:
                 found.append(
                     f"{path}: skipped {self.account.unsupported} bytes in {unsupported} ranges that this version of"
@@ -266,12 +315,26 @@ class FileReport:
     @property
     def damaged(self) -> bool:
         """Whether any range of the file is damaged; what is merely unsupported is not."""
-        return bool(self.kinds.keys() - {UNSUPPORTED})
+        return self.count(Verdict.DAMAGED) > 0
 
     @property
     def unsupported(self) -> bool:
         """Whether the file holds what this version does not support."""
-        return UNSUPPORTED in self.kinds
+        return self.count(Verdict.UNSUPPORTED) > 0
+
+    @property
+    def incomplete(self) -> bool:
+        """Whether the file is missing, is not the one that metadata names, or is metadata that is cut."""
+        return self.count(Verdict.INCOMPLETE) > 0
+
+    @property
+    def verdict(self) -> Verdict:
+        """The worst of what was found: damage, then what is missing, then what is not supported."""
+        return next((one for one in _WORST_FIRST if self.count(one)), Verdict.CLEAN)
+
+    def count(self, verdict: Verdict) -> int:
+        """Return how many findings have this verdict."""
+        return sum(count_kinds(self.kinds, verdict).values())
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON."""
@@ -281,13 +344,18 @@ class FileReport:
             "rows": self.rows,
             "bytes": asdict(self.account),
             "tail": asdict(self.tail),
-            "damage_count": sum(count for kind, count in self.kinds.items() if kind != UNSUPPORTED),
-            "damage_kinds": {kind: count for kind, count in sorted(self.kinds.items()) if kind != UNSUPPORTED},
+            "damage_count": self.count(Verdict.DAMAGED),
+            "damage_kinds": count_kinds(self.kinds, Verdict.DAMAGED),
             "notes": dict(sorted(self.notes.items())),
-            "damages": [asdict(damage) for damage in self.damages if damage.kind != UNSUPPORTED],
-            "unsupported_count": self.kinds[UNSUPPORTED],
-            "unsupported": [asdict(damage) for damage in self.damages if damage.kind == UNSUPPORTED],
+            "damages": self._listed(Verdict.DAMAGED),
+            "incomplete_count": self.count(Verdict.INCOMPLETE),
+            "incomplete": self._listed(Verdict.INCOMPLETE),
+            "unsupported_count": self.count(Verdict.UNSUPPORTED),
+            "unsupported": self._listed(Verdict.UNSUPPORTED),
         }
+
+    def _listed(self, verdict: Verdict) -> list[dict[str, Any]]:
+        return [asdict(damage) for damage in self.damages if verdict_of(damage.kind) is verdict]
 
 
 @dataclass(slots=True)
@@ -312,6 +380,20 @@ class Report:
         return any(file.unsupported for file in self.files)
 
     @property
+    def incomplete(self) -> bool:
+        """Whether something that metadata names is missing, or files with rows were not read."""
+        return any(file.incomplete for file in self.files) or any(one.missed for one in self.skipped)
+
+    @property
+    def verdict(self) -> Verdict:
+        """The worst of what was found: damage, then what is missing, then what is not supported."""
+        if self.damaged:
+            return Verdict.DAMAGED
+        if self.incomplete:
+            return Verdict.INCOMPLETE
+        return Verdict.UNSUPPORTED if self.unsupported else Verdict.CLEAN
+
+    @property
     def rows(self) -> int:
         """Rows that can be read, over all files."""
         return sum(file.rows for file in self.files)
@@ -326,6 +408,7 @@ class Report:
         return {
             "format": self.format,
             "damaged": self.damaged,
+            "incomplete": self.incomplete,
             "unsupported": self.unsupported,
             "rows": self.rows,
             "bytes": asdict(self.account),

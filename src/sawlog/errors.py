@@ -109,6 +109,27 @@ class UnsupportedError(FormatError):
         return (UnsupportedError, (self.damage,))
 
 
+class IncompleteError(SawlogError):
+    """Something that metadata names is not there, or metadata is cut, under `on_damage="fail"`.
+
+    Attributes:
+        damage: The file, of one of the kinds in `sawlog.damage.INCOMPLETE_KINDS`; its detail says what is missing.
+    """
+
+    def __init__(self, damage: Damage) -> None:
+        where = f"{damage.path}: {damage.kind}" + (f" at byte {damage.offset}" if damage.offset else "")
+        super().__init__(f'{where}: {damage.detail}; read what is there with on_damage="skip"')
+        self.damage = damage
+
+    def __reduce__(self) -> tuple[type[IncompleteError], tuple[Damage]]:
+        """Pickle by the range, as `DamageError` does."""
+        return (IncompleteError, (self.damage,))
+
+
+FINDING_ERRORS = (DamageError, UnsupportedError, IncompleteError)
+"""Errors that carry a finding of a scan, under `on_damage="fail"`."""
+
+
 class InternalError(SawlogError):
     """A fault of sawlog or of the machine, running out of memory included. Never damage, never skipped."""
 

@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from sawlog.arrow import array_of, values_of
 from sawlog.damage import DAMAGE_SCHEMA, MAX_LISTED, FileReport, Findings, Skipped, TailStatus
-from sawlog.errors import DamageError, DiskError, OptionError, UnsupportedError
+from sawlog.errors import FINDING_ERRORS, DiskError, OptionError
 from sawlog.guard import wrap_errors
 from sawlog.names import is_remote
 from sawlog.options import as_text
@@ -666,7 +666,7 @@ class Contents(ABC):
         """Results of reading, after which remote files must still be what they were."""
         try:
             yield from results
-        except (DamageError, UnsupportedError):
+        except FINDING_ERRORS:
             self.scan.storage.confirm()  # what looks damaged may have been replaced
             raise
         self.scan.storage.confirm()

@@ -15,7 +15,7 @@ import pytest
 from rocksdict import DBCompressionType, Options, Rdict, WriteBatch
 
 import sawlog
-from sawlog import DamageError, OptionError, SawlogError
+from sawlog import DamageError, IncompleteError, OptionError, SawlogError
 from sawlog.damage import Findings
 
 plyvel = pytest.importorskip("plyvel", reason="plyvel has no wheels for Python 3.13 and later")
@@ -169,13 +169,14 @@ def test_a_damaged_table_costs_its_block_alone(tmp_path: Path) -> None:
     assert (listed["file"], listed["kind"]) == (table.path, "checksum_mismatch")
 
 
-def test_a_missing_table_is_damage(tmp_path: Path) -> None:
+def test_a_database_without_one_of_its_tables_is_incomplete(tmp_path: Path) -> None:
     path = tmp_path / "db"
     leveldb(path)
     Path(sawlog.open(path, view="live").contents.version.tables[0].file.path).unlink()
-    with pytest.raises(DamageError, match="missing_file"):
+    with pytest.raises(IncompleteError, match="missing_file"):
         state(path)
-    assert sawlog.verify(path, format="leveldb_database").damaged
+    report = sawlog.verify(path, format="leveldb_database")
+    assert (report.verdict, report.incomplete, report.damaged) == ("incomplete", True, False)
 
 
 def test_a_file_that_goes_while_it_is_read_is_told(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ import pytest
 import sawlog
 from sawlog import SawlogError
 from sawlog.damage import Findings
-from sawlog.errors import DamageError
+from sawlog.errors import DamageError, IncompleteError
 from sawlog.testing.outcome import places
 from tests.leveldb_log.fragments import masked
 from tests.unit_of_loss import assert_lost_by_unit
@@ -139,7 +139,7 @@ def test_a_lost_blob_file_costs_its_values(tmp_path: Path) -> None:
     shutil.copytree(GOLDEN / "24-plain", tmp_path / "db")
     for path in (tmp_path / "db").glob("*.blob"):
         path.unlink()
-    with pytest.raises(DamageError, match="missing_file"):
+    with pytest.raises(IncompleteError, match="missing_file"):
         live(tmp_path / "db")
     expected = answers(GOLDEN / "24-plain.jsonl")
     with pytest.warns(sawlog.DamageWarning):

@@ -23,7 +23,7 @@ from hypothesis import strategies as st
 
 import sawlog
 from sawlog.damage import DamageWarning
-from sawlog.errors import DamageError, FormatError, UnsupportedError
+from sawlog.errors import DamageError, FormatError, IncompleteError, UnsupportedError
 from sawlog.milvus_binlog import layout
 from sawlog.milvus_binlog.encode import NewEvent, Place, log_bytes
 from sawlog.milvus_binlog.layout import DataType, EventType
@@ -261,14 +261,16 @@ EXPECTED = [i for i in range(300) if i % 100]
 @pytest.mark.parametrize("field", ["0", "1", "100", "101"])
 def test_missing_field_files(tree: Path, field: str) -> None:
     shutil.rmtree(next(tree.glob(f"insert_log/1/2/2000/{field}")))
-    with pytest.raises(DamageError, match=rf"missing_file.*field {field} "):
+    with pytest.raises(IncompleteError, match=rf"missing_file.*field {field} "):
         keys(tree)
     with pytest.warns(DamageWarning):
         assert keys(tree, on_damage="skip") == [i for i in EXPECTED if not 100 <= i < 200]
     damages = open_as_it_lies(tree, view="damage").to_table().to_pylist()
     assert {row["kind"] for row in damages} == {"missing_file"}
     report = sawlog.verify(tree)
-    assert [file.path.endswith("insert_log/1/2/2000") for file in report.files if file.damaged] == [True]
+    assert [file.path.endswith("insert_log/1/2/2000") for file in report.files if file.incomplete] == [True]
+    assert report.verdict == "incomplete"
+    assert not report.damaged
 
 
 @pytest.mark.spread(2)
@@ -342,7 +344,7 @@ def test_metadata_that_names_what_is_not_there(tmp_path: Path) -> None:
     gone = next(root.glob("insert_log/470611412203077890/*/470611412203277898/108/*"))
     gone.unlink()
     options = {"table": "alltypes", "metadata": str(root / "etcd.json")}
-    with pytest.raises(DamageError, match=f"names log {gone.name} of field 108"):
+    with pytest.raises(IncompleteError, match=f"names log {gone.name} of field 108"):
         sawlog.read(root, **options)
     with pytest.warns(DamageWarning):
         assert sawlog.read(root, on_damage="skip", **options).num_rows == 996 - 440

@@ -14,7 +14,15 @@ from typing import ParamSpec
 import typer
 
 from sawlog.cli.signals import BUG, INTERRUPTED, TERMINATED, ended
-from sawlog.errors import DamageError, InternalError, SawlogError, UnsupportedError, without_secrets
+from sawlog.errors import (
+    FINDING_ERRORS,
+    DamageError,
+    IncompleteError,
+    InternalError,
+    SawlogError,
+    UnsupportedError,
+    without_secrets,
+)
 from sawlog.guard import internal
 from sawlog.options import show_deprecations
 
@@ -32,7 +40,10 @@ class Exit(IntEnum):
 
     OK = 0
     DAMAGED = 1
-    """Damage was found, or stood in the way; for `repair`: nothing could be recovered."""
+    """Damage was found, something that metadata names is missing, or either stood in the way.
+
+    For `repair`: nothing could be recovered.
+    """
     DIFFERENT = 1
     """What was compared is not the same."""
     UNUSABLE = 2
@@ -51,6 +62,7 @@ class Exit(IntEnum):
 
 _CODES = {
     DamageError.__name__: Exit.DAMAGED,
+    IncompleteError.__name__: Exit.DAMAGED,
     UnsupportedError.__name__: Exit.UNSUPPORTED,
     InternalError.__name__: Exit.BUG,
 }
@@ -99,8 +111,8 @@ def exit_code(error: Exception) -> Exit:
 
 def explain(error: Exception) -> str | None:
     """What to report to the user about an error; `None` for one that is a bug."""
-    if isinstance(error, DamageError | UnsupportedError):
-        return f"{error.damage}; read on past it with --on-damage skip"
+    if isinstance(error, FINDING_ERRORS):
+        return str(error).replace('on_damage="skip"', "--on-damage skip")
     if isinstance(error, OSError) and error.strerror:
         return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
     known = isinstance(error, SawlogError | OSError)

@@ -51,6 +51,7 @@ class Listed:
         tables: Its tables; one without a name where it is one table, none where it could not be opened.
         tail: The first of its files that is not finished, if any was seen.
         damaged: Whether damage was seen.
+        incomplete: Whether something that metadata names is missing.
         unsupported: Whether something was seen that this version does not support.
         error: Why it could not be opened.
         decoders: Views that decode what an application has put into the rows.
@@ -60,6 +61,7 @@ class Listed:
     tables: list[ListedTable] = field(default_factory=list)
     tail: Tail | None = None
     damaged: bool = False
+    incomplete: bool = False
     unsupported: bool = False
     error: str | None = None
     decoders: list[str] = field(default_factory=list)
@@ -89,6 +91,8 @@ class Listed:
             return "not readable" if self.rows is None else "in part not readable"
         if self.damaged:
             return "damaged"
+        if self.incomplete:
+            return "incomplete"
         if self.unsupported:
             return "in part unsupported"
         if self.tail is not None:
@@ -132,7 +136,7 @@ class Listing(Result):
             if one.rows is not None:
                 facts.append(counted(one.rows, "row"))
             facts += [one.state] if one.state else []
-            style = "bold red" if one.damaged or one.errors else ""
+            style = "bold red" if one.damaged or one.incomplete or one.errors else ""
             page.line((part.path, "bold"), (f"  {part.title}", "cyan" if part.format else "dim"))
             page.line((f"  {', '.join(facts)}", style))
             if one.error is not None:
@@ -189,7 +193,7 @@ def _look(part: Part, storage: Storage, *, count: bool) -> Listed:
                 if count:
                     with progress(size_of(dataset), f"counting {part.path}") as advance:
                         table.rows = count_rows(dataset, recorded(losses, advance))
-    found.damaged, found.unsupported = losses.damaged, losses.unsupported
+    found.damaged, found.incomplete, found.unsupported = losses.damaged, losses.incomplete, losses.unsupported
     tails = [one.tail for one in losses.files.values() if one.tail is not None]
     found.tail = next((tail for tail in tails if tail.status is not TailStatus.CLEAN), None)
     return found

@@ -60,10 +60,12 @@ def map(
     else:
         _write(render(found).encode("utf-8", "surrogatepass"), output)
         facts = [("format", found.title), ("damage", "found" if found.damaged else "none")]
+        if found.incomplete:
+            facts.append(("incomplete", "files are missing, or metadata is cut; sawlog verify lists them"))
         show(Outcome({}, f"{found.rows:,} rows", f"drawn in {output}", facts), json=False)
         if browse and not webbrowser.open(Path(output).resolve().as_uri()):
             complain(f"no browser was found; open {output}")
-    if found.damaged:
+    if found.damaged or found.incomplete:
         return Exit.DAMAGED
     return Exit.UNSUPPORTED if found.unsupported else Exit.OK
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from sawlog.cli.render import ascii_json, printable, printable_lines
-from sawlog.damage import UNSUPPORTED, Account, Damage, Skipped, Tail, TailStatus, by_reason
+from sawlog.damage import Account, Damage, Skipped, Tail, TailStatus, Verdict, by_reason, verdict_of
 from sawlog.errors import OptionError
 from sawlog.staging import STDOUT
 
@@ -123,9 +123,10 @@ class Page:
         """One line per damage, of `count` that there are."""
         shown = damages if every else damages[:_SHOWN_RANGES]
         for damage in shown:
-            place = f"byte {damage.offset:,}, {damage.length:,} bytes: "
-            style = "yellow" if damage.kind == UNSUPPORTED else "red"
-            self.line((f"         {damage.kind} ", style), (f"at {place}{damage.detail}", ""))
+            verdict = verdict_of(damage.kind)
+            place = "" if verdict is Verdict.INCOMPLETE else f"at byte {damage.offset:,}, {damage.length:,} bytes: "
+            style = "yellow" if verdict is Verdict.UNSUPPORTED else "red"
+            self.line((f"         {damage.kind} ", style), (f"{place}{damage.detail}", ""))
         if count > len(shown):
             self.line((f"         and {count - len(shown):,} more; sawlog verify --all lists them", ""))
 

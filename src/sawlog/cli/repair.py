@@ -12,7 +12,7 @@ import sawlog
 from sawlog.cli import arguments
 from sawlog.cli.errors import Exit, complain
 from sawlog.cli.output import Page, account_text, check_binary, counted, show, tail_text
-from sawlog.damage import UNSUPPORTED, Account, Report, TailStatus, places
+from sawlog.damage import Account, Report, TailStatus, Verdict, places
 from sawlog.errors import OptionError
 from sawlog.staging import STDOUT
 
@@ -28,9 +28,10 @@ class _Repaired:
     @property
     def code(self) -> Exit:
         """0 everything kept, 3 something lost, 1 nothing recovered. An unfinished tail was never a record."""
-        if not self.report.rows and (self.report.damaged or self.report.account.tail):
+        report = self.report
+        if not report.rows and (report.damaged or report.incomplete or report.account.tail):
             return Exit.DAMAGED
-        return Exit.LOST if self.report.damaged or self.report.unsupported else Exit.OK
+        return Exit.OK if report.verdict is Verdict.CLEAN else Exit.LOST
 
     @property
     def outcome(self) -> str:
@@ -51,13 +52,13 @@ class _Repaired:
             if len(files) > 1:
                 page.line((file.path, "bold"))
             count = sum(file.kinds.values())
-            _kept_and_lost(page, file.rows, file.account, count - file.kinds[UNSUPPORTED])
+            _kept_and_lost(page, file.rows, file.account, file.count(Verdict.DAMAGED))
             if file.tail.status is not TailStatus.CLEAN:
                 page.fact("tail", tail_text(file.tail))
             page.damages(file.damages, count)
         if len(files) > 1:
             page.line((f"all {len(files)} files", "bold"))
-            count = sum(sum(file.kinds.values()) - file.kinds[UNSUPPORTED] for file in files)
+            count = sum(file.count(Verdict.DAMAGED) for file in files)
             _kept_and_lost(page, self.report.rows, self.report.account, count)
         page.skipped(self.report.skipped)
         page.line((self.outcome, "bold"), (f"; written to {self.destination}", ""))

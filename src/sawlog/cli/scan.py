@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from sawlog.cli.errors import Exit, complain
 from sawlog.cli.output import Advance, watched
-from sawlog.damage import UNSUPPORTED, Findings, Skipped, remarks
+from sawlog.damage import Findings, Skipped, Verdict, count_kinds, remarks
 from sawlog.dataset import Dataset
 from sawlog.format import Fragment
 from sawlog.reading import PIECE_BYTES
@@ -28,17 +28,27 @@ class DamageSummary:
     @property
     def damaged(self) -> bool:
         """Whether damage was skipped; what is merely unsupported is not damage."""
-        return any(findings.kinds.keys() - {UNSUPPORTED} for findings in self.files.values())
+        return self._has(Verdict.DAMAGED)
+
+    @property
+    def incomplete(self) -> bool:
+        """Whether something that metadata names is missing, or files with rows were not read."""
+        return self._has(Verdict.INCOMPLETE) or any(file.missed for file in self.skipped)
 
     @property
     def unsupported(self) -> bool:
         """Whether something was skipped that this version does not support."""
-        return any(UNSUPPORTED in findings.kinds for findings in self.files.values())
+        return self._has(Verdict.UNSUPPORTED)
+
+    def _has(self, verdict: Verdict) -> bool:
+        return any(count_kinds(findings.kinds, verdict) for findings in self.files.values())
 
     @property
     def code(self) -> Exit:
         """The exit code of a verb that shows what it can read."""
-        return Exit.DAMAGED if self.damaged else Exit.UNSUPPORTED if self.unsupported else Exit.OK
+        if self.damaged or self.incomplete:
+            return Exit.DAMAGED
+        return Exit.UNSUPPORTED if self.unsupported else Exit.OK
 
     def report(self) -> None:
         """One line per file with damage or an unfinished tail, and one per reason why others were not read."""

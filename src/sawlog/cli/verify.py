@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Annotated, Any
@@ -14,10 +15,17 @@ from sawlog.cli import arguments
 from sawlog.cli.errors import Exit, complain, explain
 from sawlog.cli.output import Page, account_text, counted, progress, show, size_text, tail_text, watched
 from sawlog.cli.scan import size_of
-from sawlog.damage import UNSUPPORTED, Account, FileReport, Report
+from sawlog.damage import Account, FileReport, Report, Verdict
 from sawlog.dataset import Dataset
 from sawlog.errors import InternalError
 from sawlog.reading import PIECE_BYTES
+
+_STYLES = {
+    Verdict.CLEAN: "green",
+    Verdict.DAMAGED: "bold red",
+    Verdict.INCOMPLETE: "bold red",
+    Verdict.UNSUPPORTED: "bold yellow",
+}
 
 
 @dataclass(slots=True)
@@ -56,17 +64,23 @@ class _Verified:
         return Account.sum(file.account for file in self.files)
 
     @property
+    def incomplete(self) -> bool:
+        """Whether something that metadata names is missing, or files with rows were not read."""
+        return any(path.report.incomplete for path in self.paths if path.report is not None)
+
+    @property
     def code(self) -> Exit:
         """Exit code: the worst of all paths."""
         if any(path.report is None for path in self.paths):
             return Exit.UNUSABLE
-        if any(file.damaged for file in self.files):
+        if any(file.damaged for file in self.files) or self.incomplete:
             return Exit.DAMAGED
         return Exit.UNSUPPORTED if any(file.unsupported for file in self.files) else Exit.OK
 
     def to_dict(self) -> dict[str, Any]:
         return {
             "damaged": any(file.damaged for file in self.files),
+            "incomplete": self.incomplete,
             "unsupported": any(file.unsupported for file in self.files),
             "rows": sum(file.rows for file in self.files),
             "bytes": asdict(self.account),
@@ -83,15 +97,16 @@ class _Verified:
         files, account = self.files, self.account
         if not files:
             return
-        damaged = sum(file.damaged for file in files)
-        unsupported = sum(file.unsupported and not file.damaged for file in files)
+        verdicts = Counter(file.verdict for file in files)
         parts = [
-            f"{counted(len(files), 'file')}: {len(files) - damaged - unsupported} clean, {damaged} damaged",
+            f"{counted(len(files), 'file')}: {verdicts[Verdict.CLEAN]} clean, {verdicts[Verdict.DAMAGED]} damaged",
             counted(sum(file.rows for file in files), "row"),
             f"{account.damage:,} of {account.total:,} bytes damaged",
         ]
+        if verdicts[Verdict.INCOMPLETE]:
+            parts[0] += f", {verdicts[Verdict.INCOMPLETE]} incomplete"
         if any(file.unsupported for file in files):
-            parts[0] += f", {unsupported} unsupported"
+            parts[0] += f", {verdicts[Verdict.UNSUPPORTED]} unsupported"
             parts.append(f"{account.unsupported:,} bytes unsupported")
         if unfinished := sum(file.tail.unfinished for file in files):
             parts.append(counted(unfinished, "unfinished tail"))
@@ -100,12 +115,9 @@ class _Verified:
         page.line(("; ".join(parts), "bold"))
 
     def _print_file(self, page: Page, file: FileReport) -> None:
-        status, style = "clean", "green"
-        if file.damaged or file.unsupported:
-            status, style = ("damaged", "bold red") if file.damaged else (UNSUPPORTED, "bold yellow")
         size = f"  {counted(file.rows, 'row')}, {size_text(file.size)}"
         page.line(
-            (f"{status:<8} ", style),
+            (f"{file.verdict:<8} ", _STYLES[file.verdict]),
             (file.path, "bold"),
             (size, ""),
         )
@@ -125,7 +137,7 @@ def verify(
 ) -> int:
     """Check every byte, and with a view what the bytes mean to it.
 
-    Exit code 0 clean, 1 damaged, 2 unusable, 4 not damaged but in part unsupported.
+    Exit code 0 clean, 1 damaged or incomplete, 2 unusable, 4 not damaged but in part unsupported.
     """
     opened = functools.partial(
         sawlog.open,

@@ -7,7 +7,7 @@ from collections import Counter
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from sawlog.damage import UNSUPPORTED, Account, Damage, Skipped, Tail
+from sawlog.damage import UNSUPPORTED, Account, Damage, Skipped, Tail, Verdict, count_kinds, verdict_of
 from sawlog.fields import Part
 from sawlog.pictures import Picture
 
@@ -75,7 +75,7 @@ class FileMap:
     @property
     def damage_count(self) -> int:
         """How many ranges are damaged; what is merely unsupported is not."""
-        return sum(count for kind, count in self.kinds.items() if kind != UNSUPPORTED)
+        return sum(count_kinds(self.kinds, Verdict.DAMAGED).values())
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON."""
@@ -86,10 +86,11 @@ class FileMap:
             "bytes": asdict(self.account),
             "unread": max(0, self.size - self.account.total),
             "tail": asdict(self.tail) if self.tail is not None else None,
-            "damages": [asdict(damage) for damage in self.damages if damage.kind != UNSUPPORTED],
+            "damages": [asdict(damage) for damage in self.damages if verdict_of(damage.kind) is Verdict.DAMAGED],
+            "incomplete": [asdict(damage) for damage in self.damages if verdict_of(damage.kind) is Verdict.INCOMPLETE],
             "unsupported": [asdict(damage) for damage in self.damages if damage.kind == UNSUPPORTED],
             "damage_count": self.damage_count,
-            "damage_kinds": {kind: count for kind, count in sorted(self.kinds.items()) if kind != UNSUPPORTED},
+            "damage_kinds": count_kinds(self.kinds, Verdict.DAMAGED),
             "unsupported_count": self.kinds[UNSUPPORTED],
             "bin_bytes": self.bin_bytes,
             "bins": self.bins,
@@ -173,6 +174,12 @@ class Map:
         return any(file.damage_count for file in self.files)
 
     @property
+    def incomplete(self) -> bool:
+        """Whether something that metadata names is missing, or files with rows were not read."""
+        missing = any(count_kinds(file.kinds, Verdict.INCOMPLETE) for file in self.files)
+        return missing or any(file.missed for file in self.skipped)
+
+    @property
     def unsupported(self) -> bool:
         """Whether any file holds what this version does not support."""
         return any(file.kinds[UNSUPPORTED] for file in self.files)
@@ -189,6 +196,7 @@ class Map:
             "rows": self.rows,
             "size": sum(file.size for file in self.files),
             "damaged": self.damaged,
+            "incomplete": self.incomplete,
             "unsupported": self.unsupported,
             "bytes": asdict(self.account),
             "files": [file.to_dict() for file in self.files],

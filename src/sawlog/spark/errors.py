@@ -6,11 +6,11 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from sawlog.errors import DamageError, SawlogError, StorageError, UnsupportedError
+from sawlog.errors import FINDING_ERRORS, DamageError, IncompleteError, SawlogError, StorageError
 
 _OWN_ERROR = re.compile(r"sawlog\.errors\.(\w+): (.*)")
 _RAISED = re.compile(r"^(?:\w+\.)*(\w*(?:Error|Exception|Exit)): (.*)$", re.MULTILINE)
-_DAMAGE = DamageError.__name__
+_DAMAGE = {DamageError.__name__, IncompleteError.__name__}
 _PYTHONS, _SPARKS, _PIPELINES = 'on_damage="skip"', '.option("mode", "DROPMALFORMED")', 'on_damage = "skip"'
 """How to go on past damage: in Python, in Spark, and in the file of a pipeline."""
 _LONGEST = 1000
@@ -31,7 +31,7 @@ def in_sparks_words() -> Iterator[None]:
     """Have damage say how Spark's users read on past it."""
     try:
         yield
-    except (DamageError, UnsupportedError) as error:
+    except FINDING_ERRORS as error:
         error.args = (str(error).replace(_PYTHONS, _SPARKS), *error.args[1:])
         raise
 
@@ -70,9 +70,9 @@ def spark_errors() -> tuple[type[Exception], ...]:
 
 
 def is_damage(error: BaseException) -> bool:
-    """Whether damage in a source is what stopped Spark."""
+    """Whether damage in a source, or an incomplete one, is what stopped Spark."""
     own = _OWN_ERROR.findall(str(error))
-    return bool(own) and own[-1][0] == _DAMAGE
+    return bool(own) and own[-1][0] in _DAMAGE
 
 
 def is_transient(error: BaseException) -> bool:

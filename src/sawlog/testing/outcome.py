@@ -15,7 +15,7 @@ import pyarrow as pa
 from sawlog import api
 from sawlog.damage import UNSUPPORTED, Account, Damage, FileReport, Findings
 from sawlog.dataset import Dataset
-from sawlog.errors import DamageError, FormatError, InternalError, SawlogError, UnsupportedError
+from sawlog.errors import FINDING_ERRORS, FormatError, InternalError, SawlogError
 from sawlog.guard import raised_by_system
 from sawlog.testing.sample import Subject
 
@@ -322,7 +322,7 @@ def _fail(subject: Subject, outcome: Outcome, damages: list[Place]) -> None:
     with _attending(outcome, "fail"):
         try:
             batches.extend(dataset.to_batches())
-        except (DamageError, UnsupportedError) as error:
+        except FINDING_ERRORS as error:
             raised = error.damage
     rows = _placed(subject, pa.Table.from_batches(batches, dataset.schema))
     if raised is None or not damages:

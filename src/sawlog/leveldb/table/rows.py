@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from sawlog.arrow import Column, batch_of, constant_string, fixed_array
 from sawlog.damage import UNSUPPORTED, Damage, Findings, Tail, TailStatus
-from sawlog.errors import ChangedError, DamageError, DiskError, SchemaError, UnsupportedError
+from sawlog.errors import FINDING_ERRORS, ChangedError, DiskError, SchemaError
 from sawlog.format import OFFSET_COLUMN, FileRange
 from sawlog.kernels.columns import gathered
 from sawlog.kernels.snappy import SLACK
@@ -441,7 +441,7 @@ class TableRange(FileRange):
             try:
                 read = MapReader(self.file, source, self.scan.options).read
                 table = read() if self.map is None else self.map.get(read)
-            except (DamageError, UnsupportedError) as error:
+            except FINDING_ERRORS as error:
                 yield from self._lost(error.damage, findings)
                 return
             except DiskError as error:
@@ -470,5 +470,5 @@ def table_map(file: File, scan: Scan) -> TableMap | None:
     with closing(scan.storage.open(file.path)) as source:
         try:
             return MapReader(file, source, scan.options).read()
-        except (DamageError, UnsupportedError):
+        except FINDING_ERRORS:
             return None
