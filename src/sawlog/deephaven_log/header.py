@@ -8,11 +8,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+from sawlog.damage import UNSUPPORTED, Damage
 from sawlog.deephaven.text import DEFAULT_CHARSET, charset_name, decode_string, encode_string
 from sawlog.deephaven.types import BY_LOG, LogType
 from sawlog.deephaven_log import layout
 from sawlog.deephaven_log.layout import HeaderRecord
-from sawlog.errors import FormatError, SchemaError
+from sawlog.errors import FormatError, SchemaError, UnsupportedError
 from sawlog.storage import Storage
 
 
@@ -146,7 +147,8 @@ def read_header(path: str, size: int, storage: Storage, head: bytes, *, strict: 
 
     Raises:
         IncompleteHeaderError: When the file ends inside the header.
-        FormatError: When it is not a log of a known version, or its header is damaged.
+        UnsupportedError: When it is a log of a version that is not known.
+        FormatError: When it is no log, or its header is damaged.
     """
     if len(head) < layout.PREAMBLE_SIZE:
         raise IncompleteHeaderError(
@@ -162,7 +164,8 @@ def read_header(path: str, size: int, storage: Storage, head: bytes, *, strict: 
         raise FormatError(f"{path}: expected {layout.MAGIC:#010x} at byte 0, found {magic:#010x}: not a Deephaven log")
     if version not in (layout.CURRENT_VERSION, layout.JAVA_METADATA_VERSION) and not force:
         tried = 'salvage="unknown_versions" tries it as version 3'
-        raise FormatError(f"{path}: version {version} is not supported (2 and 3 are); {tried}")
+        detail = f"version {version} is not supported (2 and 3 are); {tried}"
+        raise UnsupportedError(Damage(path, 0, size, UNSUPPORTED, detail))
     if not layout.DIGEST_SIZE <= remaining <= layout.MAX_HEADER_SIZE:
         raise FormatError(f"{path}: byte 8: a header of {remaining} bytes, expected 4 to {layout.MAX_HEADER_SIZE}")
     end = layout.PREAMBLE_SIZE + remaining
@@ -231,6 +234,9 @@ def _columns(cursor: _Cursor, version: int, notes: list[str], *, strict: bool) -
         code = cursor.integer("a column type")
         meta = cursor.inner(cursor.integer("the size of metadata"), f"metadata of column {name!r}")
         kind = LogType(code) if code in BY_LOG else None
+        if code > max(BY_LOG):
+            detail = f"column {name!r} of type {code}; known up to {max(BY_LOG)}"
+            raise UnsupportedError(Damage(cursor.path, cursor.position, 0, UNSUPPORTED, detail))
         if kind is None:
             raise cursor.fail(f"a type code from 1 to 11 for column {name!r}", code)
         if name in seen:

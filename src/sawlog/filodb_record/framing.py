@@ -176,6 +176,8 @@ class Framing:
     def _padded(self, at: int, head: Header) -> Container:
         """No header is at its end: is it whole, with an unused rest?"""
         end, size = at + LENGTH_SIZE + head.length, self._size
+        if self._is_other_version(end):
+            return self._intact(at, head, end)
         found, dirty = self._search(end + 1)
         if found < size and self._proves(at, head, found):
             if found - at != self.step:
@@ -191,6 +193,17 @@ class Framing:
         if size - end < CONTAINER_HEADER_SIZE:
             return self._intact(at, head, end, s.TORN_REST)
         return self._resync(at, head, filled=dirty)
+
+    def _is_other_version(self, at: int) -> bool:
+        """Whether a container of another version begins at a place, and ends where the file or the next one does."""
+        if self._size - at < CONTAINER_HEADER_SIZE:
+            return False
+        one = self.header(at)
+        bare = one.word == one.version << layout.VERSION_SHIFT and one.version not in (0, layout.VERSION)
+        if not bare or not is_header(one.length, PLAIN_WORD, one.time, UNSEEN, self._flagged):
+            return False
+        end = at + LENGTH_SIZE + one.length
+        return end == self._size or (end < self._size and self.begins(end, searched=False))
 
     def _resync(self, at: int, head: Header, *, filled: bool) -> Container:
         """It is not whole: is its length wrong?"""

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Literal
 
 import pyarrow as pa
 
-from sawlog.errors import OptionError
+from sawlog.errors import OptionError, UnsupportedError
 from sawlog.fields import FieldParser
 from sawlog.format import OFFSET_COLUMN, PROBE_BYTES, TASK_BYTES, Contents, Fragment, Range, Request, View
 from sawlog.leveldb.log import layout
@@ -103,6 +103,12 @@ class LogContents(Contents):
         if not self.files:
             return {}
         file = self.files[0]
+        try:
+            return self._facts(file)
+        except UnsupportedError as error:
+            return {"unsupported": error.damage.detail}
+
+    def _facts(self, file: File) -> dict[str, Any]:
         head = read_head(self.scan.storage.read(file, 0, PROBE_BYTES), file, self._dialect(file), self.scan.storage)
         facts: dict[str, Any] = {"dialect": head.dialect}
         if head.recycled:

@@ -1,0 +1,73 @@
+"""The law of what is newer: a number that names a version or a kind, raised to one that nobody knows, is unsupported.
+
+It is no damage, since nothing is known to be wrong, and not clean, since rows may be missing. What it cannot touch is
+still read.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from sawlog.damage import UNSUPPORTED
+from sawlog.errors import UnsupportedError
+from sawlog.testing.outcome import Outcome, examine
+from sawlog.testing.sample import Files, Mutation, Sample, placed
+
+
+@dataclass(frozen=True)
+class Newer:
+    """A sample in which one number is raised, with checksums that match.
+
+    Attributes:
+        number: What the number says.
+        sample: The sample as it is.
+        files: The changed files, by their paths; the others stay.
+        told: What the finding must say.
+        rows: The fewest rows that are still read.
+    """
+
+    number: str
+    sample: Sample
+    files: Files
+    told: str
+    rows: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.sample.format}: {self.number}"
+
+    def complaints(self) -> list[str]:
+        """Return how the law is broken; nothing where it is kept."""
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            with placed(self.sample) as subject:
+                truth = examine(subject)
+            with placed(self.sample, Mutation(self.number, {**self.sample.content, **self.files})) as subject:
+                outcome = examine(subject)
+        said = list(_said(outcome))
+        found = [*outcome.complaints, *self._judged(outcome)]
+        if not any(self.told in one for one in said):
+            found.append(f"nothing says {self.told!r}: {said[:3]}")
+        others = set(outcome.rows) - set(truth.rows)
+        if others:
+            found.append(f"{len(others)} rows that were not there")
+        if len(outcome.rows) < self.rows:
+            found.append(f"{len(outcome.rows)} rows are read, {self.rows} could be")
+        return found
+
+    def _judged(self, outcome: Outcome) -> Iterator[str]:
+        if outcome.refused is not None:
+            if not outcome.refused.startswith(UnsupportedError.__name__):
+                yield f"refused, but not as unsupported: {outcome.refused}"
+            return
+        kinds = {place.kind for place in outcome.damages}
+        if kinds != {UNSUPPORTED}:
+            yield f"expected {UNSUPPORTED}, found {', '.join(sorted(kinds)) or 'a clean file'}"
+
+
+def _said(outcome: Outcome) -> Iterable[str]:
+    if outcome.refused is not None:
+        yield outcome.refused
+    for report in outcome.reports:
+        yield from (damage.detail for damage in report.damages)

@@ -1,0 +1,188 @@
+"""Every number that names a version or a kind, raised to one that nobody knows, is unsupported: no damage, not clean.
+
+One case for each such number of each layout. What a format cannot know, because nothing in it names a version, its page
+in the documentation says.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from sawlog.testing.newer import Newer
+from sawlog.testing.sample import Sample
+from tests.deephaven_log import reference as deephaven
+from tests.filodb_record import golden as filodb
+from tests.filodb_record.test_laws import trimmed
+from tests.leveldb_log.fragments import fragment, masked, write
+from tests.leveldb_log.test_writes import MANIFEST, batch, lp, put, varint
+from tests.leveldb_table.mutators import places
+
+GOLDEN = Path(__file__).parent / "golden"
+TABLES = GOLDEN / "leveldb_table"
+DATABASES = GOLDEN / "leveldb_database"
+ADVISORY = ["bad_blob_part", "unsupported"]
+"""What `verify` says of a blob file as a whole, besides what is said of each value in it."""
+Cases = Iterator[Newer]
+
+
+class Change(NamedTuple):
+    """Bytes to be put at an offset."""
+
+    at: int
+    data: bytes
+
+
+def with_bytes(data: bytes, *changes: Change) -> bytes:
+    """The same bytes with some changed."""
+    changed = bytearray(data)
+    for at, piece in changes:
+        changed[at : at + len(piece)] = piece
+    return bytes(changed)
+
+
+def logs() -> Cases:
+    """Types of fragments, compressions, tags of operations and of version edits."""
+    records = [batch(1, 1, put(b"a", b"1")), batch(2, 1, put(b"b", b"2")), batch(3, 1, put(b"c", b"3"))]
+    whole = [fragment(1, record) for record in records]
+    odd = [whole[0], fragment(13, records[1]), whole[2]]
+    for dialect in ("leveldb", "rocksdb", "pebble"):
+        sample = Sample(dialect, "leveldb_log", b"".join(whole), "000007.log", options={"dialect": dialect})
+        yield Newer(f"type of a fragment of {dialect}", sample, {"000007.log": b"".join(odd)}, "type 13", 2)
+    plain = Sample("compressed", "leveldb_log", fragment(9, struct.pack("<I", 0)) + write(*records, start=11), "7.log")
+    data = with_bytes(plain.content["7.log"], Change(0, fragment(9, struct.pack("<I", 8))))
+    yield Newer("compression of records", plain, {"7.log": data}, "type 8")
+    for dialect, tag in (("leveldb", 0x1A), ("rocksdb", 0x1A), ("pebble", 0x1B)):
+        options = {"dialect": dialect}
+        sample = Sample("writes", "leveldb_log", write(*records), "7.log", view="writes", options=options)
+        other = batch(2, 1, bytes([tag]) + lp(b"b") + lp(b"2"))
+        newer = write(records[0], other, records[2])
+        yield Newer(f"tag of an operation of {dialect}", sample, {"7.log": newer}, f"tag {tag:#04x}", 2)
+    edits = [MANIFEST, b"\x02\x05", b"\x03\x07"]
+    sample = Sample("edits", "leveldb_log", write(*edits), "MANIFEST-000001", view="edits")
+    for tag in (109, 204, 301, 402):
+        newer = write(MANIFEST, varint(tag) + b"\x01", edits[2])
+        yield Newer(f"tag {tag} of a version edit", sample, {"MANIFEST-000001": newer}, f"tag {tag} at", 2)
+
+
+def table(name: str, path: Path) -> Callable[..., Newer]:
+    """Makes cases of a table."""
+    data = path.read_bytes()
+    sample = Sample(name, "leveldb_table", data, path.name)
+
+    def case(number: str, told: str, *changes: Change, kept: int = 0) -> Newer:
+        changed = with_bytes(data, *(Change(one.at % len(data), one.data) for one in changes))
+        return Newer(f"{number} of {name}", sample, {path.name: changed}, told, kept)
+
+    return case
+
+
+def block(data: bytes, offset: int, length: int, *changes: Change, code: int | None = None) -> Change:
+    """A block with other bytes, and perhaps compressed otherwise, under a checksum that matches."""
+    content = with_bytes(data[offset : offset + length], *changes)
+    kind = data[offset + length : offset + length + 1] if code is None else bytes([code])
+    return Change(offset, content + kind + masked(content + kind).to_bytes(4, "little"))
+
+
+def tables() -> Cases:
+    """Versions, checksum types, compressions, flags, indexes and kinds of keys and columns of sorted tables."""
+    of_rocksdb = TABLES / "rocksdb" / "zlib.sst"
+    data = of_rocksdb.read_bytes()
+    rocksdb = table("a table of RocksDB", of_rocksdb)
+    yield rocksdb("format version", "format version 8", Change(-12, struct.pack("<I", 8)))
+    yield rocksdb("checksum type", "checksum type 5", Change(-53, b"\x05"))
+    first, *_ = places(data)
+    yield rocksdb("compression", "compression type 0x09", block(data, *first, code=9), kept=1)
+    yield rocksdb("magic number", "a cuckoo table", Change(-8, struct.pack("<Q", 0x926789D0C5F17873)))
+    for place in places(data):
+        content = data[place[0] : sum(place)]
+        at = content.find(b"block.based.table.index.type")
+        if at >= 0:
+            value = at + len(b"block.based.table.index.type")
+            newer = block(data, *place, Change(value, struct.pack("<I", 4)))
+            yield rocksdb("index type", "an index of type 4", newer, kept=1)
+    small = TABLES / "pebble" / "small.sst"
+    pebble = table("a table of Pebble", small)
+    data = small.read_bytes()
+    version = struct.unpack("<I", data[-12:-8])[0]
+    yield pebble("format version", "format version 9", Change(-12, struct.pack("<I", 9)))
+    if version >= 5:
+        yield pebble("version of columns", "columns in version 2", block(data, *places(data)[0], Change(0, b"\x02")))
+
+
+def footer(data: bytes, size: int, *changes: Change) -> bytes:
+    """The end of a blob file of Pebble's with other bytes, under a checksum that matches."""
+    end = with_bytes(data[-size:], *changes)
+    return data[:-size] + masked(end[4:]).to_bytes(4, "little") + end[4:]
+
+
+def databases() -> Cases:
+    """Blob files, tags of the MANIFEST."""
+    for name, size, view in (("pebble-master-26-blobs", 70, "live"),):
+        directory = DATABASES / name / "db"
+        files = {path.name: path.read_bytes() for path in directory.iterdir()}
+        sample = Sample(name, "leveldb_database", files, view=view, ordered=False, repaired="no", advisory=ADVISORY)
+        blob = "000011.blob"
+        for number, at, value in (("version", 21, 3), ("checksum type", 20, 5)):
+            changed = {blob: footer(files[blob], size, Change(at, bytes([value])))}
+            yield Newer(f"{number} of a blob file of Pebble", sample, changed, f"{number} {value} of a blob file", 1)
+        (manifest,) = (name for name in files if name.startswith("MANIFEST"))
+        changed = {manifest: files[manifest] + write(varint(109) + b"\x01", start=len(files[manifest]))}
+        yield Newer("tag of the MANIFEST", sample, changed, "tag 109 at")
+    directory = DATABASES / "rocksdb-11.8.1-entities" / "db"
+    files = {path.name: path.read_bytes() for path in directory.iterdir() if not path.name.startswith("OPTIONS")}
+    sample = Sample("entities", "leveldb_database", files, view="live", ordered=False, advisory=ADVISORY)
+    for blob in (name for name in files if name.endswith(".blob")):
+        changed = {blob: with_bytes(files[blob], Change(4, struct.pack("<I", 2)))}
+        yield Newer(f"version of {blob} of RocksDB", sample, changed, "version 2 of a blob file")
+
+
+COLUMNS = [deephaven.Col("N", "Int"), deephaven.Col("S", "EnhancedString")]
+
+
+def deephaven_logs() -> Cases:
+    """The version of the file, types of header records and of columns, and flags of entries."""
+    rows = [deephaven.row(COLUMNS, {"N": number, "S": "x"}) for number in range(3)]
+    sample = Sample("log", "deephaven_log", deephaven.header(COLUMNS) + b"".join(rows), "a.bin")
+    yield Newer("version", sample, {"a.bin": deephaven.header(COLUMNS, version=4) + b"".join(rows)}, "version 4")
+    columns = [deephaven.Col("N", "Int"), deephaven.Col("S", "Newer")]
+    deephaven.CODES["Newer"] = 12
+    head = deephaven.header(columns)
+    del deephaven.CODES["Newer"]
+    yield Newer("type of a column", sample, {"a.bin": head + b"".join(rows)}, "type 12")
+    odd = bytearray(rows[1][:-4])
+    odd[4] |= 8
+    flagged = bytes(odd) + struct.pack(">I", deephaven.zlib.adler32(bytes(odd)))
+    strict = Sample("strict", "deephaven_log", sample.files, "a.bin", options={"strict": True})
+    changed = {"a.bin": deephaven.header(COLUMNS) + rows[0] + flagged + rows[2]}
+    yield Newer("flags of an entry", strict, changed, "flags 0x0b", 2)
+
+
+def containers() -> Cases:
+    """The version of a container."""
+    whole, more = (trimmed(filodb.data(f"gauge_100_small_0{number}"), 13) for number in range(2))
+    data = whole + more
+    sample = Sample("containers", "filodb_record", data, "a.container", options={"table": "gauge"})
+    newer = with_bytes(data, Change(len(whole) + 7, b"\x02"))
+    yield Newer("version of a container", sample, {"a.container": newer}, "version 2", 1)
+
+
+def binlogs() -> Cases:
+    """Types of events."""
+    path = GOLDEN / "milvus" / "synthetic" / "multi_event_insert"
+    data = path.read_bytes()
+    first = 4 + struct.unpack_from("<I", data, 4 + 9)[0]
+    sample = Sample("insert log", "milvus_binlog", data, path.name)
+    yield Newer("type of an event", sample, {path.name: with_bytes(data, Change(first + 8, b"\x08"))}, "type 8", 1)
+
+
+CASES = [case for make in (logs, tables, databases, deephaven_logs, containers, binlogs) for case in make()]
+
+
+@pytest.mark.parametrize("newer", CASES, ids=str)
+def test_what_is_newer_is_unsupported(newer: Newer) -> None:
+    assert newer.complaints() == []
