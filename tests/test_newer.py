@@ -177,7 +177,7 @@ def binlogs() -> Cases:
     data = path.read_bytes()
     first = 4 + struct.unpack_from("<I", data, 4 + 9)[0]
     sample = Sample("insert log", "milvus_binlog", data, path.name)
-    yield Newer("type of an event", sample, {path.name: with_bytes(data, Change(first + 8, b"\x08"))}, "type 8", 1)
+    yield Newer("type of an event", sample, {path.name: with_bytes(data, Change(first + 8, b"\x08"))}, "type code 8", 1)
 
 
 CASES = [case for make in (logs, tables, databases, deephaven_logs, containers, binlogs) for case in make()]
