@@ -153,6 +153,12 @@ interop: java $(VENV)/.interop ## Run the tests against real systems; fetches th
 	@command -v chromium >/dev/null || command -v google-chrome >/dev/null || { echo "Chromium is needed to look at pages: no chromium on PATH (Debian: apt install chromium)" >&2; exit 1; }
 	$(BIN)/python -m pytest -m interop $(ARGS)
 
+SEEDS ?= 0:24
+
+.PHONY: interop-newest
+interop-newest: java $(VENV)/.interop ## Replay drawn workloads in the newest release of each database engine: make interop-newest SEEDS=0:24
+	$(BIN)/python -m tests.interop.engines --newest --seeds $(SEEDS)
+
 KILLS ?= 200
 
 .PHONY: exactly-once

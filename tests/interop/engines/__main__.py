@@ -1,6 +1,6 @@
 """Databases that engines write now, drawn from seeds: does sawlog answer as the engine does?
 
-python -m tests.interop.engines [ENGINE ...] [--seeds FIRST:LAST] [--keep DIRECTORY] [--cache DIRECTORY]
+python -m tests.interop.engines [ENGINE ...] [--newest] [--seeds FIRST:LAST] [--keep DIRECTORY] [--cache DIRECTORY]
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from tests.interop.engines.engines import ENGINES, difference
+from tests.interop.engines.engines import ENGINES, NEWEST, difference
 
 
 def main() -> int:
@@ -19,11 +19,14 @@ def main() -> int:
     parser.add_argument("engines", nargs="*", help="all that begin with one of these names")
     parser.add_argument("--seeds", default="0:30", help="which seeds, as first:last")
     parser.add_argument("--cache", type=Path, default=Path(".cache/engines"))
+    parser.add_argument(
+        "--newest", action="store_true", help="the newest release of each engine, as it is served today"
+    )
     parser.add_argument("--keep", type=Path, help="where databases stay that are not answered for rightly")
     chosen = parser.parse_args()
     first, last = map(int, chosen.seeds.split(":"))
     wrong = 0
-    for engine in ENGINES:
+    for engine in NEWEST if chosen.newest else ENGINES:
         if chosen.engines and not engine.name.startswith(tuple(chosen.engines)):
             continue
         command = engine.ready(chosen.cache)

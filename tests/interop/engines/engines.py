@@ -64,13 +64,13 @@ def run(command: Sequence[str], directory: Path) -> None:
 
 
 def pebble(release: str, also: Sequence[str] = ()) -> Callable[[Path], Sequence[str]]:
-    """Pebble, from the Go module proxy. Its first major version has another import path."""
+    """Pebble, from the Go module proxy; `latest` is the newest. Its first major version has another import path."""
     module = "github.com/cockroachdb/pebble" + ("" if release.startswith("1.") else "/v2")
 
     def build(directory: Path) -> Sequence[str]:
         source = (HERE / "pebble" / "main.go").read_text()
         (directory / "main.go").write_text(source.replace("github.com/cockroachdb/pebble/v2", module))
-        return _go(directory, f"{module}@v{release}", *also)
+        return _go(directory, f"{module}@{release if release == LATEST else f'v{release}'}", *also)
 
     return build
 
@@ -81,6 +81,10 @@ def _go(directory: Path, *modules: str) -> Sequence[str]:
     run(["go", "get", *modules], directory)
     run(["go", "build", "-o", "driver", "."], directory)
     return [str(directory / "driver")]
+
+
+LATEST = "latest"
+"""What Go and npm call the newest release of a package."""
 
 
 def goleveldb(directory: Path) -> Sequence[str]:
@@ -161,6 +165,15 @@ ENGINES = (
         )
     ),
 )
+
+NEWEST = (
+    Engine("pebble-newest", profiles.pebble("newest"), pebble(LATEST, [SWISS])),
+    Engine("plyvel-newest", profiles.leveldb("plyvel"), python("plyvel", "plyvel")),
+    Engine("classic-level-newest", profiles.leveldb("classic-level"), classic_level(LATEST)),
+    Engine("rocksdict-newest", profiles.rocksdict(range(7)), python("rocksdict", "rocksdict")),
+    Engine("rocksdbjni-newest", profiles.rocksdb(11, [None]), rocksdbjni(LATEST.upper()), joint=b","),
+)
+"""The newest release of each engine, with the formats that it writes by default; the nightly run builds them anew."""
 
 
 Rows = dict[str, dict[bytes, bytes]]

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from tests.interop.engines.workload import Profile
 
 POINTS = {"put": 30, "delete": 5}
 STEPS = {"flush": 6, "compact": 3, "snapshot": 2, "release": 1, "reopen": 2}
 CRC, XXH64 = 1, 3
-PEBBLE_FORMATS = {"1.0": (1, 14), "1.1": (1, 16), "2.0": (13, 19), "2.1": (13, 24)}
+NEWEST = 1 << 20
+"""A format major version that drivers take for the newest of their release."""
+PEBBLE_FORMATS = {"1.0": (1, 14), "1.1": (1, 16), "2.0": (13, 19), "2.1": (13, 24), "newest": (24, NEWEST)}
 """The format major versions of releases."""
 
 
@@ -18,7 +20,7 @@ def pebble(release: str) -> Callable[[random.Random], Profile]:
     """Pebble: of each release every format major version, and every format of tables that it still takes."""
     oldest, newest = PEBBLE_FORMATS[release]
     codecs = ["NoCompression", "Snappy", "ZSTD"]
-    codecs += ["MinLZ", "Fast", "Balanced", "Good", "Fastest"] if release == "2.1" else []
+    codecs += ["MinLZ", "Fast", "Balanced", "Good", "Fastest"] if release in ("2.1", "newest") else []
 
     def level(dice: random.Random, number: int) -> str:
         return (
@@ -28,7 +30,7 @@ def pebble(release: str) -> Callable[[random.Random], Profile]:
         )
 
     def profile(dice: random.Random) -> Profile:
-        version = newest if dice.random() < 0.3 else dice.randint(oldest, newest)
+        version = newest if newest == NEWEST or dice.random() < 0.3 else dice.randint(oldest, newest)
         text = (
             f"[Options]\n  mem_table_size={dice.choice([65536, 1 << 20])}\n"
             f"  l0_compaction_threshold={dice.choice([2, 8])}\n  lbase_max_bytes={dice.choice([3000, 1 << 20])}\n"
@@ -125,8 +127,8 @@ def rocksdict(formats: range) -> Callable[[random.Random], Profile]:
     return profile
 
 
-def rocksdb(release: int, formats: range) -> Callable[[random.Random], Profile]:
-    """RocksDB by its own Java binding, whose options are strings."""
+def rocksdb(release: int, formats: Sequence[int | None]) -> Callable[[random.Random], Profile]:
+    """RocksDB by its own Java binding, whose options are strings; the format `None` is what it writes by default."""
 
     def table(dice: random.Random) -> str:
         checksums = [
@@ -158,7 +160,7 @@ def rocksdb(release: int, formats: range) -> Callable[[random.Random], Profile]:
             found["filter_policy"] = "ribbonfilter:10:0" if ribbon else "bloomfilter:10:false"
         if release >= 6:
             found["data_block_index_type"] = dice.choice(["kDataBlockBinarySearch", "kDataBlockBinaryAndHash"])
-        return "{" + "".join(f"{name}={value};" for name, value in found.items()) + "}"
+        return "{" + "".join(f"{name}={value};" for name, value in found.items() if value is not None) + "}"
 
     def profile(dice: random.Random) -> Profile:
         family = {

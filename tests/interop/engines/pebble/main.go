@@ -152,7 +152,11 @@ func fill(writer *sstable.Writer, operations [][]string) {
 }
 
 func opened(directory string, wanted options) (*pebble.DB, *pebble.Options) {
-	found := &pebble.Options{FormatMajorVersion: pebble.FormatMajorVersion(wanted.Format)}
+	version := pebble.FormatMajorVersion(wanted.Format)
+	if version > pebble.FormatNewest {
+		version = pebble.FormatNewest
+	}
+	found := &pebble.Options{FormatMajorVersion: version}
 	check(found.Parse(wanted.Text, &pebble.ParseHooks{SkipUnknown: func(string, string) bool { return true }}))
 	if wanted.Split {
 		comparer := *pebble.DefaultComparer
