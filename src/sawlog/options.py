@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import os
 import types
 import warnings
 from collections.abc import Callable, Iterable, Mapping
@@ -147,6 +148,8 @@ def convert(value: Any, hint: Any, where: str) -> Any:
             raise OptionError(f"{where}={value!r}: expected name=value pairs")
         kind = get_args(hint)[1]
         return {str(name).strip(): convert(item, kind, f"{where}, {name}") for name, item in dict(pairs).items()}
+    if isinstance(value, os.PathLike):
+        value = (os.fspath(value),) if origin is tuple else os.fspath(value)
     if origin is tuple:
         items = [item.strip() for item in value.split(",") if item.strip()] if isinstance(value, str) else value
         if not isinstance(items, Iterable) or isinstance(items, Mapping):

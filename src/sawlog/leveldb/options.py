@@ -168,6 +168,10 @@ class DatabaseReadOptions:
         max_item_bytes: Blocks of tables, and values in blob files, that expand to more are described as damage and
             skipped; by default 32 MiB for blocks, and 1 GiB for values. Views of applications deliver longer values as
             bytes.
+        wal_dir: The directory that has the logs, where they are neither next to the tables nor where the OPTIONS file
+            of the database says; several where Pebble writes logs to a second one while the first is slow.
+        paths: Directories that have tables and blob files besides the database's own: those of RocksDB's `db_paths` and
+            `cf_paths`, or what Pebble has in remote storage.
     """
 
     table: str = "default"
@@ -176,6 +180,8 @@ class DatabaseReadOptions:
     verify_checksums: bool = True
     recovery: RecoveryMode | None = None
     max_item_bytes: int | None = None
+    wal_dir: tuple[str, ...] = ()
+    paths: tuple[str, ...] = ()
 
     old: ClassVar = {
         "column_family": renamed("table"),

@@ -28,11 +28,11 @@ from sawlog.leveldb.database.fragments import (
     BlobParts,
     JudgedTable,
     KeyRange,
-    MissingTable,
+    MissingFile,
     Orphan,
 )
 from sawlog.leveldb.database.layout import BLOB_NAME, LOG_NAME, MANIFEST_NAME, TABLE_NAME
-from sawlog.leveldb.database.version import DatabaseVersion, LiveTable, read_version
+from sawlog.leveldb.database.version import DatabaseVersion, LiveTable, read_versions
 from sawlog.leveldb.log import fields as log_fields
 from sawlog.leveldb.log.head import read_head
 from sawlog.leveldb.options import LogReadOptions
@@ -60,20 +60,38 @@ class DatabaseContents(Contents):
     """One database.
 
     Attributes:
-        version: The files that it is made of.
+        version: The files that the column family is made of that is read.
+        versions: Those of all column families, by name.
     """
 
     version: DatabaseVersion
+    versions: dict[str, DatabaseVersion]
     shared: ClassVar[bool] = False  # half of the merging is done under the interpreter's lock; two threads are slower
 
     def __init__(self, format: Format, files: Sequence[File], scan: Scan) -> None:
-        self.version = read_version(files, scan.options.table, scan.storage)
-        super().__init__(format, files, scan)
+        self.versions = read_versions(files, scan.storage, scan.options)
+        wanted = scan.options.table
+        if wanted not in self.versions:
+            known = ", ".join(self.versions)
+            raise OptionError(f"{files[0].path}: no column family {wanted!r}; there are: {known}")
+        self.version = self.versions[wanted]
+        self._unselected: Sequence[File] = ()
+        super().__init__(format, [*files, *self.version.elsewhere], scan)
 
     def readable_apart(self, request: Request) -> int:
         """One: the files are one."""
         del request
         return 1
+
+    @property
+    def unselected(self) -> Sequence[File]:
+        """Files of the path that are not read: those are left out that the OPTIONS file or the caller leads to."""
+        read = {file.path for file in self.version.elsewhere}
+        return [file for file in self._unselected if file.path not in read]
+
+    @unselected.setter
+    def unselected(self, files: Sequence[File]) -> None:
+        self._unselected = files
 
     @property
     def view(self) -> View[Any]:
@@ -128,13 +146,23 @@ class DatabaseContents(Contents):
     def _checks(self, request: Request, task_bytes: int | None) -> Iterator[Fragment]:
         """Every file, and what only the ranges can say of blob files."""
         yield from self._files(request)
-        if self.version.apart or not self.version.bytewise:
-            yield from self._ranges(request, task_bytes, BlobDamage)
+        for version in self.versions.values():
+            yield from self._blob_checks(request, task_bytes, version)
 
-    def _ranges(self, request: Request, task_bytes: int | None, kind: type[KeyRange] = KeyRange) -> Iterator[KeyRange]:
+    def _blob_checks(self, request: Request, task_bytes: int | None, version: DatabaseVersion) -> Iterator[Fragment]:
+        """Yield the ranges of a column family that look for damage of its blob files only."""
+        if version.apart or not version.bytewise:
+            yield from self._version_ranges(request, task_bytes, version, BlobDamage)
+
+    def _ranges(self, request: Request, task_bytes: int | None) -> Iterator[KeyRange]:
+        """Ranges of keys of the column family that is read."""
+        return self._version_ranges(request, task_bytes, self.version, KeyRange)
+
+    def _version_ranges(
+        self, request: Request, task_bytes: int | None, version: DatabaseVersion, kind: type[KeyRange]
+    ) -> Iterator[KeyRange]:
         """Ranges of keys that begin where tables do; at most about `TASK_BYTES` of tables each."""
-        version = self.version
-        cuts = list(self._cuts(task_bytes or TASK_BYTES)) if version.bytewise else []
+        cuts = list(_cuts(version, task_bytes or TASK_BYTES)) if version.bytewise else []
         logs = sum(file.size for file in version.logs)
         for low, high in zip([b"", *cuts], [*cuts, None], strict=True):
             tables = overlapping(version.tables, low, high) if version.bytewise else version.tables
@@ -163,8 +191,12 @@ class DatabaseContents(Contents):
         self, request: Request, task_bytes: int | None, advance: Callable[[int], None] | None, *, every: bool
     ) -> Iterator[FileReport]:
         """The MANIFEST with the rows of the view, then every other file, which have none."""
-        planned = self.plan(request, task_bytes) if self.scan.view != "damage" else ()
-        read = (one.scan_into(Findings("skip", drained=every, intact={})) for one in planned)
+        planned: list[Iterable[Fragment]] = []
+        if self.scan.view != "damage":
+            others = [version for version in self.versions.values() if version is not self.version]
+            planned = [self.plan(request, task_bytes)]
+            planned += [self._blob_checks(request, task_bytes, version) for version in others]
+        read = (one.scan_into(Findings("skip", drained=every, intact={})) for part in planned for one in part)
         return self._reports(request, read, advance, every=every)
 
     def reports(self, request: Request, read: Sequence[Findings]) -> Iterator[FileReport]:
@@ -201,38 +233,31 @@ class DatabaseContents(Contents):
         self.scan.storage.confirm()
 
     def _files(self, request: Request) -> Iterator[Fragment]:
-        """Each table, log and blob file as a whole."""
-        version = self.version
-        scan = replace(request.scan, options=version.entry_options(self.scan.options))
-        tables: dict[str, list[LiveTable]] = {}
-        for table in version.tables:
-            tables.setdefault(table.file.path, []).append(table)
-        for live in tables.values():
-            judged = tuple(live) if version.bytewise else ()
-            yield JudgedTable.whole(live[0].file, scan, request.projection, live=judged)
+        """Each table, log and blob file of all column families as a whole."""
+        versions = self.versions.values()
+        for version in versions:
+            scan = replace(request.scan, options=version.entry_options(self.scan.options))
+            tables: dict[str, list[LiveTable]] = {}
+            for table in version.tables:
+                tables.setdefault(table.file.path, []).append(table)
+            for live in tables.values():
+                judged = tuple(live) if version.bytewise else ()
+                yield JudgedTable.whole(live[0].file, scan, request.projection, live=judged)
+        scan = replace(request.scan, options=self.version.entry_options(self.scan.options))
         for file in (one for one in self._orphans if TABLE_NAME.match(one.name)):
             yield JudgedTable.whole(file, scan, request.projection)
-        yield from self._writes(request, [*self.version.logs, *(f for f in self._orphans if LOG_NAME.match(f.name))])
-        for blobs in version.blobs.values():
+        logs = max((version.logs for version in versions), key=len)  # a family needs all that follow its first one
+        yield from self._writes(request, [*logs, *(file for file in self._orphans if LOG_NAME.match(file.name))])
+        for blobs in (one for version in versions for one in version.blobs.values()):
             yield BlobParts(*request, blobs.file.path, blobs.file.size, blobs)
-        for name in self.version.missing:
-            yield MissingTable(*request, name, 0)
+        for path, detail in dict.fromkeys(one for version in versions for one in version.missing):
+            yield MissingFile(*request, path, 0, detail)
 
     def _writes(self, request: Request, logs: Iterable[File]) -> Iterator[WriteRange]:
         """The operations of logs."""
         scan = replace(request.scan, options=LogReadOptions(verify_checksums=self.scan.options.verify_checksums))
         for file in logs:
-            yield WriteRange.whole(file, scan, request.projection, self.version.dialect)
-
-    def _cuts(self, task_bytes: int) -> Iterator[bytes]:
-        gathered = 0
-        # Tables of level 0 may each hold keys from everywhere: to begin where they do divides nothing.
-        deeper = [table for table in self.version.tables if table.level]
-        for table in sorted(deeper or self.version.tables, key=lambda one: one.smallest):
-            if gathered >= task_bytes and table.smallest:
-                yield table.smallest
-                gathered = 0
-            gathered += table.file.size
+            yield WriteRange.whole(file, scan, request.projection, self.version.dialect, numbered=True)
 
     def left_out(self, request: Request) -> list[Skipped]:
         """Tables, logs and blob files that the database has done with."""
@@ -260,7 +285,9 @@ class DatabaseContents(Contents):
             table = MapReader(file, source, self.version.table_options(self.scan.options)).read()
             return lambda offset: table_fields.parts(source, offset, table)
         if LOG_NAME.match(name) or MANIFEST_NAME.match(name):
-            head = read_head(source.window(0, PROBE_BYTES).tobytes(), file, self.version.dialect, self.scan.storage)
+            head = read_head(
+                source.window(0, PROBE_BYTES).tobytes(), file, self.version.dialect, self.scan.storage, numbered=True
+            )
             edits = MANIFEST_NAME.match(name) is not None
             return lambda offset: log_fields.parts(source, offset, head, edits=edits)
         return super().field_parser(file, source)
@@ -304,6 +331,18 @@ class DatabaseContents(Contents):
             maps = (table_map(table.file, scan) for table in version.tables)
             facts[SPARED] = spared_blocks(maps, request.projection)
         return facts
+
+
+def _cuts(version: DatabaseVersion, task_bytes: int) -> Iterator[bytes]:
+    """Keys that ranges begin with."""
+    gathered = 0
+    # Tables of level 0 may each hold keys from everywhere: to begin where they do divides nothing.
+    deeper = [table for table in version.tables if table.level]
+    for table in sorted(deeper or version.tables, key=lambda one: one.smallest):
+        if gathered >= task_bytes and table.smallest:
+            yield table.smallest
+            gathered = 0
+        gathered += table.file.size
 
 
 def overlapping(tables: Sequence[LiveTable], low: bytes, high: bytes | None) -> tuple[LiveTable, ...]:

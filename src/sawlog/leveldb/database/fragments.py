@@ -37,6 +37,7 @@ from sawlog.leveldb.database.layout import BLOB_NAME, INGESTS, TABLE_NAME, Kind
 from sawlog.leveldb.database.version import DatabaseVersion, LiveBlobs, LiveTable, unnamed_table
 from sawlog.leveldb.options import LogReadOptions
 from sawlog.leveldb.records.history import Replay
+from sawlog.leveldb.records.parts import LogParts
 from sawlog.leveldb.records.writes import WRITES_SCHEMA, WriteRange
 from sawlog.leveldb.table.meta import BoundsReader, Role
 from sawlog.leveldb.table.pebble import MalformedError
@@ -185,13 +186,14 @@ class _Forwarded(Findings):
 
 
 @dataclass(frozen=True)
-class MissingTable(Fragment):
-    """A table that the MANIFEST names, and that is not there."""
+class MissingFile(Fragment):
+    """A file that a database needs, or a directory of some, that is not there."""
+
+    detail: str
 
     def decode(self, schema: pa.Schema, findings: Findings) -> Iterator[pa.RecordBatch]:
         del schema
-        detail = "the MANIFEST names this table, and it is not there"
-        findings.damage(Damage(self.path, 0, 0, Kind.MISSING_FILE.name.lower(), detail))
+        findings.damage(Damage(self.path, 0, 0, Kind.MISSING_FILE.name.lower(), self.detail))
         yield from ()
 
 
@@ -218,8 +220,8 @@ class KeyRange(Fragment):
         from sawlog.leveldb.database.merge import merged
 
         if not self.low:
-            for name in self.version.missing:
-                yield from MissingTable(self.scan, self.projection, name, 0).decode(schema, findings)
+            for one in self.version.missing:
+                yield from MissingFile(self.scan, self.projection, one.path, 0, one.detail).decode(schema, findings)
         every = self.scan.view == "all"
         orphan = isinstance(self, Orphan)
         ledgers: dict[File, _Forwarded] = {}
@@ -306,15 +308,15 @@ class KeyRange(Fragment):
         projection = Projection.of(WRITES_SCHEMA, scan)
         mode = self.scan.options.recovery
         replay = Replay(mode, _Forwarded(findings, owned=not self.low)) if mode is not None else None
+        parts = LogParts(self.version.logs)
         for file in self.version.logs:
-            whole = WriteRange.whole(file, scan, projection, self.version.dialect)
+            whole = WriteRange.whole(file, scan, projection, self.version.dialect, numbered=True)
             ledger = Findings(findings.on_damage, drained=True)
-            found = whole.to_batches(ledger) if replay is None else replay.batches(whole, WRITES_SCHEMA)
-            batches = [self._of_family(batch) for batch in found]
+            batches = [self._of_family(batch) for batch in parts.batches(whole, replay, ledger)]
             # What is wrong inside of records is found out later than what is wrong around them.
             for damage in sorted(ledger.damages, key=lambda one: one.offset):
                 _Forwarded(findings, owned=not self.low).damage(damage)
-            if not self.low and ledger.tail is not None and ledger.tail.unfinished:
+            if not self.low and ledger.tail is not None and ledger.tail.unfinished and not parts.has_next(file):
                 findings.tail = ledger.tail.of(file.path)
             if batches:
                 entries = untimed(pa.concat_batches(batches))

@@ -19,6 +19,12 @@ The value of the second one is how many blob files the table refers to, and thei
 """
 BLOB_NAME = re.compile(r"^(\d+)\.blob$")
 """A file of values that RocksDB or Pebble keeps apart from their keys."""
+OPTIONS_BYTES = 1 << 18
+"""Bytes of an OPTIONS file that are looked into: what concerns the database as a whole comes first."""
+WAL_DIR = "wal_dir"
+"""The setting of RocksDB's and Pebble's OPTIONS files that says where the logs are."""
+SECONDARY_DIR = "secondary_dir"
+"""Likewise, of Pebble's: where parts of logs are that were written while the first directory was slow."""
 BLOB_MAGIC = 0x248F37
 BLOB_MAGIC_NUMBER = Number(0, 4)
 """At the beginning of a blob file of RocksDB's, and of its footer."""

@@ -13,16 +13,14 @@ import pyarrow as pa
 
 from sawlog.arrow import scalar_of
 from sawlog.damage import UNSUPPORTED, Damage, Findings
-from sawlog.errors import DamageError, OptionError, SawlogError, UnsupportedError
+from sawlog.errors import DamageError, SawlogError, UnsupportedError
 from sawlog.leveldb.columns import KEY, OPERATION, SCHEMAS, VALUE, binary_parts
 from sawlog.leveldb.database.layout import (
-    BLOB_NAME,
     BYTEWISE,
     INGESTS,
-    LOG_NAME,
     MANIFEST_NAME,
-    TABLE_NAME,
 )
+from sawlog.leveldb.database.places import Absent, Stored, stored_files
 from sawlog.leveldb.log.head import live_manifest, resolve_dialect
 from sawlog.leveldb.log.layout import Dialect
 from sawlog.leveldb.options import DatabaseReadOptions, LogReadOptions, TableReadOptions
@@ -82,12 +80,13 @@ class DatabaseVersion:
         comparator: The name of the order of keys.
         family: The number of the column family.
         tables: Its live tables, by level and number.
-        logs: The logs after them, by number.
+        logs: The logs after them, by number; of a log in parts these, in order.
         dialect: Whose logs they are, as far as the files next to them say.
-        missing: Live tables that are not there.
-        dead: Tables, logs and blob files that are there and not alive.
+        missing: What is not there: live tables, and directories that have logs.
+        dead: Tables, logs and blob files that are there and not alive, for no column family.
         apart: Whether values have ever been in blob files.
         blobs: Its blob files, by number.
+        elsewhere: Files of the database that are not in its directory.
     """
 
     manifest: File
@@ -96,10 +95,11 @@ class DatabaseVersion:
     tables: tuple[LiveTable, ...]
     logs: tuple[File, ...]
     dialect: Dialect | Literal["auto"]
-    missing: tuple[str, ...]
+    missing: tuple[Absent, ...]
     dead: tuple[File, ...]
     apart: bool
     blobs: Mapping[int, LiveBlobs]
+    elsewhere: tuple[File, ...] = ()
 
     @property
     def bytewise(self) -> bool:
@@ -120,81 +120,127 @@ class DatabaseVersion:
         return replace(self.table_options(options), keys="stamped" if self.stamped else "internal")
 
 
-def read_version(files: Sequence[File], column_family: str, storage: Storage) -> DatabaseVersion:
-    """Read the MANIFEST that lives: see `live_manifest`.
+class _State:
+    """The sum of the edits of a MANIFEST, for all column families.
+
+    Attributes:
+        version: Families and tables.
+        comparators: The name of the order of keys of each family.
+        logs: The number of the oldest log that each family needs.
+        previous: The number of a log before these that is alive; 0 for none.
+        blobs: The family and the kind of each blob file.
+        numbers: The file that each of Pebble's blob files is now.
+        apart: Whether values have ever been in blob files.
+    """
+
+    def __init__(self) -> None:
+        self.version = Version()
+        self.comparators: dict[int, str] = {}
+        self.logs: dict[int, int] = {}
+        self.previous = 0
+        self.blobs: dict[int, tuple[int, Literal["rocksdb", "pebble"]]] = {}
+        self.numbers: dict[int, int] = {}
+        self.apart = False
+
+    def apply(self, offset: int, edit: dict[str, Any]) -> None:
+        """Take in the next edit."""
+        self.version.apply(offset, edit)
+        family = edit["column_family"]
+        if edit.get("comparator"):
+            self.comparators[family] = edit["comparator"]
+        if "log_number" in edit:
+            self.logs[family] = edit["log_number"]
+        self.previous = edit.get("previous_log_number", self.previous)
+        self.blobs.update({one["file"]: (family, "rocksdb") for one in edit["new_blob_files"]})
+        self.blobs.update({one["file"]: (family, "pebble") for one in edit["new_value_files"]})
+        self.numbers.update({one["blob"]: one["file"] for one in edit["new_value_files"]})
+        self.apart = self.apart or bool(self.blobs)
+        for one in edit["removed_value_files"]:
+            self.blobs.pop(one["file"], None)
+
+    @property
+    def oldest(self) -> int:
+        """The number of the oldest log that any family needs."""
+        return min((self.logs.get(family, 0) for family in self.version.families), default=0)
+
+    def needs(self, number: int, first: int) -> bool:
+        """Whether a log is alive for a family whose first log is that."""
+        return number >= first or bool(self.previous and number == self.previous)
+
+    @property
+    def tables(self) -> set[int]:
+        """The numbers of all live tables, and of the files that some of them are parts of."""
+        rows = self.version.rows()
+        return {row["file"] for row in rows} | {row["backing_file"] for row in rows if row.get("backing_file")}
+
+
+def read_versions(files: Sequence[File], storage: Storage, options: DatabaseReadOptions) -> dict[str, DatabaseVersion]:
+    """Return the column families of a database by name, as the MANIFEST that lives leaves them: see `live_manifest`.
 
     Raises:
         SawlogError: When there is none, or it is damaged.
-        OptionError: When there is no such column family.
     """
     manifest = _manifest(files, storage)
     scan = Scan(view="edits", options=LogReadOptions(), storage=storage)
     dialect = resolve_dialect(manifest, "auto", storage)
     whole = EditRange.whole(manifest, scan, Projection.of(EDITS_SCHEMA, scan), dialect)
-    version = Version()
-    comparators: dict[int, str] = {}
-    logs: dict[int, int] = {}
-    previous = 0
-    numbers: dict[int, int] = {}
-    named: dict[int, tuple[int, Literal["rocksdb", "pebble"]]] = {}
-    apart = False
+    state = _State()
     for offset, edit in _edits(whole):
-        version.apply(offset, edit)
-        family = edit["column_family"]
-        if edit.get("comparator"):
-            comparators[family] = edit["comparator"]
-        if "log_number" in edit:
-            logs[family] = edit["log_number"]
-        previous = edit.get("previous_log_number", previous)
-        named.update({one["file"]: (family, "rocksdb") for one in edit["new_blob_files"]})
-        named.update({one["file"]: (family, "pebble") for one in edit["new_value_files"]})
-        numbers.update({one["blob"]: one["file"] for one in edit["new_value_files"]})
-        apart = apart or bool(named)
-        for one in edit["removed_value_files"]:
-            named.pop(one["file"], None)
-    family = _family(version, column_family, manifest)
-    comparator = comparators.get(family, "")
-    rows = [row for row in version.rows() if row["column_family"] == family]
-    tables, missing = _tables(files, manifest, rows, numbers, comparator)
-    every = {int(match[1]): file for file in files if (match := LOG_NAME.match(file.name))}
-    first = logs.get(family, 0)
-    live = {number: file for number, file in every.items() if number >= first or (previous and number == previous)}
-    alive = {number for row in version.rows() for number in (row["file"], row.get("backing_file"))}
-    dead = [file for file in files if (match := TABLE_NAME.match(file.name)) and int(match[1]) not in alive]
-    dead += [file for number, file in every.items() if number not in live]
-    stored = {int(match[1]): file for file in files if (match := BLOB_NAME.match(file.name))}
-    dead += [file for number, file in stored.items() if number not in named]
+        state.apply(offset, edit)
+    stored = stored_files(files, posixpath.dirname(manifest.path), state.oldest, options, storage)
+    names = dict(sorted(state.version.families.items()))
+    return {name: _version(state, family, manifest, stored, dialect, storage) for family, name in names.items()}
+
+
+def _version(
+    state: _State,
+    family: int,
+    manifest: File,
+    stored: Stored,
+    dialect: Dialect | Literal["auto"],
+    storage: Storage,
+) -> DatabaseVersion:
+    """Return one column family."""
+    comparator = state.comparators.get(family, "")
+    rows = [row for row in state.version.rows() if row["column_family"] == family]
+    tables, missing = _tables(stored, manifest, rows, state.numbers, comparator)
+    first, oldest, alive = state.logs.get(family, 0), state.oldest, state.tables
+    logs = [file for number in sorted(stored.logs) if state.needs(number, first) for file in stored.parts(number)]
+    dead = [file for number, file in stored.tables.items() if number not in alive]
+    dead += [file for number in stored.logs if not state.needs(number, oldest) for file in stored.parts(number)]
+    dead += [file for number, file in stored.blobs.items() if number not in state.blobs]
     blobs = {
-        number: LiveBlobs(stored[number], whose)
-        for number, (of, whose) in sorted(named.items())
-        if number in stored and of == family
+        number: LiveBlobs(stored.blobs[number], whose)
+        for number, (of, whose) in sorted(state.blobs.items())
+        if number in stored.blobs and of == family
     }
-    ordered = tuple(file for _, file in sorted(live.items()))
+    apart = state.apart
     if dialect == "pebble":
-        unnamed = {int(match[1]): file for file in dead if (match := TABLE_NAME.match(file.name))}
-        for number, sequence, led in _ingested(ordered, storage):
+        unnamed = {number: file for number, file in stored.tables.items() if number not in alive}
+        for number, sequence, led in _ingested(logs, storage):
             if number in unnamed:
                 dead.remove(unnamed[number])
                 table = unnamed_table(unnamed.pop(number), sequence, storage, comparator)
                 tables.append(replace(table, blobs=led))
                 apart = apart or bool(led)
-                for blob in set(led) & stored.keys() - blobs.keys():
-                    dead.remove(stored[blob])
-                    blobs[blob] = LiveBlobs(stored[blob], "pebble")
+                for blob in set(led) & stored.blobs.keys() - blobs.keys():
+                    dead.remove(stored.blobs[blob])
+                    blobs[blob] = LiveBlobs(stored.blobs[blob], "pebble")
             elif number not in alive:
-                missing.append(_table_path(manifest, number))
+                missing.append(_missing_table(manifest, number))
             alive.add(number)
     return DatabaseVersion(
         manifest=manifest,
         comparator=comparator,
         family=family,
         tables=tuple(tables),
-        logs=ordered,
+        logs=tuple(logs),
         dialect=dialect,
-        missing=tuple(missing),
+        missing=(*stored.absent, *missing),
         dead=tuple(dead),
         apart=apart,
         blobs=blobs,
+        elsewhere=tuple(stored.elsewhere),
     )
 
 
@@ -223,19 +269,10 @@ def _manifest(files: Sequence[File], storage: Storage) -> File:
     return live_manifest(manifests, files, storage)
 
 
-def _family(version: Version, name: str, manifest: File) -> int:
-    for number, known in version.families.items():
-        if known == name:
-            return number
-    known = ", ".join(version.families.values())
-    raise OptionError(f"{manifest.path}: no column family {name!r}; there are: {known}")
-
-
 def _tables(
-    files: Sequence[File], manifest: File, rows: Sequence[dict[str, Any]], numbers: dict[int, int], comparator: str
-) -> tuple[list[LiveTable], list[str]]:
-    """Live tables, and the names of those that are not there."""
-    present = {int(match[1]): file for file in files if (match := TABLE_NAME.match(file.name))}
+    stored: Stored, manifest: File, rows: Sequence[dict[str, Any]], numbers: dict[int, int], comparator: str
+) -> tuple[list[LiveTable], list[Absent]]:
+    """Live tables, and those that are not there."""
     tables, missing = [], []
     stamp = STAMP_WIDTH if comparator.endswith(STAMP_SUFFIX) else 0
     for row in rows:
@@ -255,18 +292,24 @@ def _tables(
         end = largest if row["largest_key_sequence"] == MAX_SEQUENCE else largest + b"\0"
         end = max(end, smallest + b"\0")
         led = tuple(numbers.get(one["file"], one["file"]) for one in row.get("blob_references") or ())
-        if number not in present:
-            missing.append(_table_path(manifest, number))
+        if number not in stored.tables:
+            missing.append(_missing_table(manifest, number, row.get("path_id") or 0))
         else:
             sequence = row.get("smallest_sequence") or None
             sequence = sequence if sequence == row.get("largest_sequence") else None
             part = backing is not None
-            tables.append(LiveTable(present[number], row["level"], smallest, end, part, led, sequence=sequence))
+            tables.append(LiveTable(stored.tables[number], row["level"], smallest, end, part, led, sequence=sequence))
     return _shared(tables), missing
 
 
-def _table_path(manifest: File, number: int) -> str:
-    return posixpath.join(posixpath.dirname(manifest.path), f"{number:06d}")
+def _missing_table(manifest: File, number: int, path: int = 0) -> Absent:
+    """A table that is neither in the directory nor in those that the caller names."""
+    place = f", in number {path} of db_paths or cf_paths," if path else ""
+    detail = (
+        f"the MANIFEST names this table{place} and it is not there: its entries are missing, and older ones may appear"
+        " that they would replace; if the database has tables in other directories, name these with paths="
+    )
+    return Absent(posixpath.join(posixpath.dirname(manifest.path), f"{number:06d}"), detail)
 
 
 def _ingested(logs: Sequence[File], storage: Storage) -> Iterator[tuple[int, int, tuple[int, ...]]]:
@@ -274,7 +317,7 @@ def _ingested(logs: Sequence[File], storage: Storage) -> Iterator[tuple[int, int
     scan = Scan(view="writes", options=LogReadOptions(), storage=storage)
     projection = Projection.of(_INGESTS, scan)
     for log in logs:
-        whole = WriteRange.whole(log, scan, projection, "pebble")
+        whole = WriteRange.whole(log, scan, projection, "pebble", numbered=True)
         for batch in whole.decode(_INGESTS, Findings("skip")):
             names, keys, sequences = (batch.column(name) for name in ("operation", "key", "sequence"))
             _, ends = binary_parts(names)

@@ -109,11 +109,20 @@ def _ends_as_pebble_ends(file: File, storage: Storage) -> bool:
     )
 
 
-def read_head(head: bytes, file: File, dialect: Dialect | Literal["auto"], storage: Storage) -> LogHead:
+def read_head(
+    head: bytes, file: File, dialect: Dialect | Literal["auto"], storage: Storage, *, numbered: bool = False
+) -> LogHead:
     """Determine dialect, log number and compression from the first `PROBE_BYTES` of a file.
 
     The log's number is that of its name. Where no fragment carries it, the log was taken over from an earlier one and
     is not written yet, if it is in its database; otherwise it was renamed, and its first fragment has the number.
+
+    Args:
+        head: These bytes.
+        file: The file.
+        dialect: Whose fragments they are.
+        storage: Where it is.
+        numbered: Whether a database takes it for the log of the number in its name, wherever it is.
 
     Raises:
         UnsupportedError: For a compression that is not known.
@@ -124,7 +133,7 @@ def read_head(head: bytes, file: File, dialect: Dialect | Literal["auto"], stora
         return LogHead(dialect, recycled=False, log_number=-1, compression=layout.Compression.NONE)
     named = layout.LOG_NAME.match(file.name)
     fragments = list(first_fragments(head, dialect))
-    if not fragments and not _in_database(file, storage):
+    if not fragments and not (numbered or _in_database(file, storage)):
         fragments = list(first_fragments(head, dialect, resync=True))
     number = int(named[1]) & 0xFFFFFFFF if named else -1
     # Pebble ends every log, an empty one too, with a header of the next one.
@@ -136,7 +145,8 @@ def read_head(head: bytes, file: File, dialect: Dialect | Literal["auto"], stora
         recycled = known.header_size > layout.HEADER_SIZE
         if recycled:
             first = layout.LOG_NUMBER.of(body, -layout.TYPE.end)
-            renamed = named is not None and not _carried(number, fragments, dialect) and not _in_database(file, storage)
+            foreign = named is not None and not _carried(number, fragments, dialect)
+            renamed = foreign and not numbered and not _in_database(file, storage)
             number = first if renamed or number < 0 else number
         if known.role is Role.COMPRESSION and offset == 0 and len(body) == layout.COMPRESSION_PAYLOAD:
             compression = int.from_bytes(body, "little")

@@ -184,8 +184,8 @@ STALE_COLUMN = "stale"
 RECOVERED_COLUMN = "recovered"
 """Whether a row begins after damage in the same block; only with `salvage="damaged"`."""
 
-LOG_NAME = re.compile(r"^(\d+)\.log$")
-"""A write-ahead log; the digits are its number, in decimal."""
+LOG_NAME = re.compile(r"^(\d+)(?:-(\d+))?\.log$")
+"""A write-ahead log; the digits are its number, in decimal. Pebble's may be in parts, which are numbered, too."""
 SINK_NAME = re.compile(r"^part-[\w-]+\.log$")
 """A log written by a Spark job."""
 MANIFEST_NAME = re.compile(r"^MANIFEST-(\d+)$")

@@ -250,15 +250,26 @@ class LogRange(FileRange):
         end: A block boundary, or the size of the file.
         synced: Whether a record may start right at `start`; otherwise what is left of an earlier one is skipped.
         dialect: As in the options, or as the directory says.
+        numbered: Whether a database takes the file for the log of the number in its name.
     """
 
     synced: bool
     dialect: Dialect | Literal["auto"]
+    numbered: bool = False
 
     @classmethod
-    def whole(cls, file: File, scan: Scan, projection: Projection, dialect: Dialect | Literal["auto"]) -> Self:
+    def whole(
+        cls,
+        file: File,
+        scan: Scan,
+        projection: Projection,
+        dialect: Dialect | Literal["auto"],
+        *,
+        numbered: bool = False,
+    ) -> Self:
         """One range over all of a log."""
-        return cls(scan, projection, file.path, file.size, file, 0, file.size, synced=True, dialect=dialect)
+        size = file.size
+        return cls(scan, projection, file.path, size, file, 0, size, synced=True, dialect=dialect, numbered=numbered)
 
     def decode(self, schema: pa.Schema, findings: Findings) -> Iterator[pa.RecordBatch]:
         """See `Fragment.decode`. Section 5.2 of the format gives every record to exactly one range."""
@@ -268,9 +279,7 @@ class LogRange(FileRange):
             try:
                 if self.start < PROBE_BYTES:
                     # What is read of a remote file anyway is not fetched twice.
-                    vars(self)["head"] = read_head(
-                        bytes(source.window(0, PROBE_BYTES)), self.file, self.dialect, self.scan.storage
-                    )
+                    vars(self)["head"] = self._read_head(bytes(source.window(0, PROBE_BYTES)))
                 head = self.head
             except DiskError as error:
                 kind, length = Kind.READ_ERROR.name.lower(), self.end - self.start
@@ -295,8 +304,10 @@ class LogRange(FileRange):
         Raises:
             OSError: When it cannot be read.
         """
-        storage = self.scan.storage
-        return read_head(storage.read(self.file, 0, PROBE_BYTES), self.file, self.dialect, storage)
+        return self._read_head(self.scan.storage.read(self.file, 0, PROBE_BYTES))
+
+    def _read_head(self, head: bytes) -> LogHead:
+        return read_head(head, self.file, self.dialect, self.scan.storage, numbered=self.numbered)
 
     def find_tail(self) -> Tail | None:
         """How the log ends, if the range reaches there; records are walked, whatever the view, not decoded."""

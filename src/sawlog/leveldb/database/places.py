@@ -1,0 +1,152 @@
+"""Files of a database: those in its directory, and those elsewhere, where its OPTIONS file or the caller says."""
+
+from __future__ import annotations
+
+import os
+import posixpath
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from sawlog.leveldb.database.layout import BLOB_NAME, LOG_NAME, OPTIONS_BYTES, SECONDARY_DIR, TABLE_NAME, WAL_DIR
+from sawlog.leveldb.log.layout import OPTIONS_NAME
+from sawlog.leveldb.options import DatabaseReadOptions
+from sawlog.names import is_remote
+from sawlog.storage import File, Storage
+
+_SETTING = re.compile(rf"^\s*({WAL_DIR}|{SECONDARY_DIR})=(.+?)\s*$", re.MULTILINE)
+_ESCAPED = re.compile(r"\\(.)")
+"""RocksDB's, for what has a meaning in OPTIONS files."""
+_LONGEST = 4
+"""So many of the last parts of a directory's path may be the same where a copy is."""
+
+
+class Absent(NamedTuple):
+    """A file that a database needs and that is not there, or the directory of some, and what to do about it."""
+
+    path: str
+    detail: str
+
+
+@dataclass(slots=True)
+class Stored:
+    """The files of a database, by number.
+
+    Attributes:
+        tables: Its tables, alive or not.
+        logs: Its logs likewise, each with its parts: Pebble writes a log in parts to two directories.
+        blobs: Its blob files likewise.
+        elsewhere: Those of all of them that are not in its directory.
+        absent: Directories that have more of them and are not there.
+    """
+
+    tables: dict[int, File] = field(default_factory=dict)
+    logs: dict[int, dict[int, File]] = field(default_factory=dict)
+    blobs: dict[int, File] = field(default_factory=dict)
+    elsewhere: list[File] = field(default_factory=list)
+    absent: list[Absent] = field(default_factory=list)
+
+    def parts(self, number: int) -> list[File]:
+        """The parts of a log, in order."""
+        return [file for _, file in sorted(self.logs.get(number, {}).items())]
+
+    def add_logs(self, files: Iterable[File]) -> list[File]:
+        """Take in the logs among files; those that are taken in."""
+        return [file for file in files if self._add_log(file)]
+
+    def _add_log(self, file: File) -> bool:
+        name = LOG_NAME.match(file.name)
+        return name is not None and self.logs.setdefault(int(name[1]), {}).setdefault(int(name[2] or 0), file) is file
+
+    def add_tables(self, files: Iterable[File]) -> list[File]:
+        """Take in the tables and blob files among files; those that are taken in."""
+        taken = []
+        for names, into in ((TABLE_NAME, self.tables), (BLOB_NAME, self.blobs)):
+            numbers = {file: int(name[1]) for file in files if (name := names.match(file.name))}
+            taken += [file for file, number in numbers.items() if into.setdefault(number, file) is file]
+        return taken
+
+
+def stored_files(
+    files: Sequence[File], home: str, oldest: int, options: DatabaseReadOptions, storage: Storage
+) -> Stored:
+    """Return the files of a database, wherever they are.
+
+    Args:
+        files: Those in its directory.
+        home: The directory.
+        oldest: The number of the oldest log that is alive.
+        options: Whether the caller says where others are.
+        storage: Where all of them are.
+    """
+    stored = Stored()
+    stored.add_logs(files)
+    stored.add_tables(files)
+    for path in options.paths:
+        stored.elsewhere += stored.add_tables(storage.files_in(path))
+    if options.wal_dir:
+        for path in options.wal_dir:
+            stored.elsewhere += stored.add_logs(storage.files_in(path))
+        return stored
+    own = max(stored.logs, default=-1) >= oldest
+    for setting, named, source in _named_directories(home, storage):
+        # A checkpoint has logs of its own, and the OPTIONS of the database that it was taken of.
+        if setting == WAL_DIR and own:
+            continue
+        directory = _located(setting, named, home, oldest, storage)
+        if directory is not None:
+            stored.elsewhere += stored.add_logs(storage.files_in(directory))
+        else:
+            detail = (
+                f"{source.name} says {setting}={named}, and no such directory with logs is next to the database, or in"
+                " it: what the logs there hold is missing; give the directory with wal_dir="
+            )
+            stored.absent.append(Absent(named, detail))
+    return stored
+
+
+def _named_directories(home: str, storage: Storage) -> Iterator[tuple[str, str, File]]:
+    """Yield the directories for logs that the last OPTIONS file names: setting, path, and the file."""
+    try:
+        siblings = storage.files_in(home or ".", fresh=False)
+    except (FileNotFoundError, NotADirectoryError, PermissionError):
+        return
+    named = [file for file in siblings if OPTIONS_NAME.match(file.name)]
+    if not named:
+        return
+    newest = max(named, key=lambda file: int(file.name.rpartition("-")[2]))
+    text = storage.read(newest, 0, OPTIONS_BYTES).decode("utf-8", "replace")
+    for setting, path in _SETTING.findall(text):
+        yield setting, (_ESCAPED.sub(r"\1", path) if "rocksdb_version" in text else path), newest
+
+
+def _located(setting: str, named: str, home: str, oldest: int, storage: Storage) -> str | None:
+    """Return the path that a directory of logs has now: of several, one with a log that is alive."""
+    present = [one for one in _candidates(named, home) if storage.is_directory(one)]
+    for directory in present:
+        logs = [LOG_NAME.match(name) for name in storage.names_in(directory)]
+        if any(name is not None and int(name[1]) >= oldest for name in logs):
+            return directory
+    # The second directory is empty as long as the first one was never slow.
+    return present[0] if present and setting == SECONDARY_DIR else None
+
+
+def _candidates(named: str, home: str) -> Iterator[str]:
+    """Yield the paths that a directory may have now.
+
+    Next to the database, in it, in the same place relative to the directories above it, or where it always was.
+    """
+    parts = [part for part in re.split(r"[/\\]+", named) if part not in ("", ".", "..")]
+    remote = is_remote(home)
+    own = home if remote else os.path.abspath(home or ".")
+    parent = posixpath.dirname(own)
+    roots = [(parent, 1), (own, 1)]
+    for length in range(2, min(len(parts), _LONGEST) + 1):
+        roots += [(parent, length), (posixpath.dirname(parent), length)]
+    for root, length in roots:
+        directory = posixpath.join(root, *parts[-length:])
+        if directory != own and parts:
+            yield directory
+    if os.path.isabs(named) and not remote and os.path.abspath(named) != own:
+        yield named

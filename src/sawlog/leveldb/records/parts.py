@@ -1,0 +1,85 @@
+"""Logs that Pebble has written in parts, to two directories in turn: each batch of theirs once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import numpy as np
+import pyarrow as pa
+
+from sawlog.arrow import array_of, scalar_of, values_of
+from sawlog.damage import Findings
+from sawlog.format import OFFSET_COLUMN
+from sawlog.leveldb.log.layout import LOG_NAME
+from sawlog.leveldb.records.history import Replay
+from sawlog.leveldb.records.writes import WRITES_SCHEMA, WriteRange
+from sawlog.storage import File
+
+_PLACED = WRITES_SCHEMA.append(pa.field(OFFSET_COLUMN, pa.int64(), nullable=False))
+
+
+class LogParts:
+    """Reads logs one after the other, and of parts of a log what the parts before do not have.
+
+    What was written when the first directory became slow may be at the end of a part and at the beginning of the next.
+    Pebble knows such batches by their sequence numbers, which never decrease within a log.
+
+    Args:
+        logs: The logs, those of a number next to each other, in the order of their parts.
+    """
+
+    def __init__(self, logs: Iterable[File]) -> None:
+        numbers = {file: _number(file) for file in logs}
+        counts = np.unique(list(numbers.values()), return_counts=True)
+        self._several = {int(number) for number, count in zip(*counts, strict=True) if count > 1}
+        self._last_parts = {number: file for file, number in numbers.items()}
+        self._number = self._last = -1
+
+    def has_next(self, file: File) -> bool:
+        """Whether another part of its log follows: then a record without an end is there once more."""
+        return self._last_parts[_number(file)] != file
+
+    def batches(self, log: WriteRange, replay: Replay | None, findings: Findings) -> Iterator[pa.RecordBatch]:
+        """The operations of the next log, or part of it; parts are replayed as Pebble does, which has no modes."""
+        number = _number(log.file)
+        if number not in self._several:
+            yield from log.to_batches(findings) if replay is None else replay.batches(log, WRITES_SCHEMA)
+            return
+        if number != self._number:
+            self._number, self._last = number, -1
+        place, kept = -1, False
+        for batch in log.decode(_PLACED, findings):
+            rows, place, kept = self._new(batch, place, kept=kept)
+            yield rows
+
+    def _new(self, batch: pa.RecordBatch, place: int, *, kept: bool) -> tuple[pa.RecordBatch, int, bool]:
+        """The operations of write batches that were not there yet.
+
+        Args:
+            batch: Operations; those of a write batch have the same offset.
+            place: The offset of the operation before them.
+            kept: Whether that one was not there yet.
+
+        Returns:
+            These operations, the offset of the last one of all, and whether it is one of them.
+        """
+        import pyarrow.compute as pc
+
+        counted = pc.not_equal(batch.column("operation"), scalar_of("log_data", pa.string()))
+        batch = batch.filter(counted)
+        offsets = values_of(batch.column(OFFSET_COLUMN), np.int64)
+        if not len(offsets):
+            return batch.select(WRITES_SCHEMA.names), place, kept
+        begins = np.flatnonzero(np.diff(offsets, prepend=place))
+        first = values_of(batch.column("sequence"), np.int64)[begins]
+        before = np.maximum.accumulate(np.append(self._last, first))
+        new = np.append(kept, first > before[:-1])
+        self._last = int(before[-1])
+        runs = np.diff(np.concatenate(([0], begins, [len(offsets)])))
+        keeps = array_of(np.repeat(new, runs), pa.bool_())
+        return batch.filter(keeps).select(WRITES_SCHEMA.names), int(offsets[-1]), bool(new[-1])
+
+
+def _number(file: File) -> int:
+    name = LOG_NAME.match(file.name)
+    return int(name[1]) if name else -1

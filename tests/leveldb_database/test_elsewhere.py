@@ -1,0 +1,172 @@
+"""Databases whose logs and tables are not all in their directory: found, asked for, or missed, never left out."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+import sawlog
+from sawlog import IncompleteError
+from tests.leveldb_database.test_answers import GOLDEN, answers, delivered
+
+LOGS = {
+    "rocksdb-11.8.1-wal-dir": "waldir-wal",
+    "pebble-2.1.7-wal-dir": "3-wal",
+    "pebble-2.1.7-failover": "3-sec",
+}
+"""Databases that have logs elsewhere, and the last part of the path that their OPTIONS file names."""
+
+
+@pytest.fixture(params=LOGS)
+def copied(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    """A copy of a database without the logs that are elsewhere; those are in a directory `logs`."""
+    name = request.param
+    shutil.copytree(GOLDEN / name / "db", tmp_path / "copies" / "db")
+    shutil.copytree(GOLDEN / name / LOGS[name], tmp_path / "logs")
+    tmp_path.joinpath("name").write_text(name)
+    return tmp_path
+
+
+def expected(copied: Path) -> dict[bytes, bytes]:
+    """What the engine answered."""
+    return answers(GOLDEN / copied.joinpath("name").read_text() / "db.kv")
+
+
+def named(copied: Path) -> str:
+    """The last part of the path of the directory that the OPTIONS file names."""
+    return LOGS[copied.joinpath("name").read_text()]
+
+
+def test_logs_are_found_next_to_the_copy(copied: Path) -> None:
+    copied.joinpath("logs").rename(copied / "copies" / named(copied))
+    assert delivered(copied / "copies" / "db", "default") == expected(copied)
+
+
+def test_logs_are_found_in_the_copy(copied: Path) -> None:
+    """They are no files that a read leaves out."""
+    copied.joinpath("logs").rename(copied / "copies" / "db" / named(copied))
+    database = sawlog.open(copied / "copies" / "db", format="leveldb_database")
+    assert delivered(copied / "copies" / "db", "default") == expected(copied)
+    assert not any(one.path.endswith(".log") for one in database.skipped)
+    report = database.report()
+    assert not report.damaged
+    assert {Path(file.path).suffix for file in report.files} == {"", ".log"}
+
+
+def test_logs_are_found_where_the_options_name_them(copied: Path, tmp_path: Path) -> None:
+    """As in a database that was not copied."""
+    name = named(copied)
+    (options,) = copied.glob("copies/db/OPTIONS-*")
+    written = next(line for line in options.read_text().splitlines() if line.endswith(f"/{name}"))
+    elsewhere = tmp_path / "disk" / name
+    shutil.copytree(copied / "logs", elsewhere)
+    options.write_text(options.read_text().replace(written, f"{written.partition('=')[0]}={elsewhere}"))
+    assert delivered(copied / "copies" / "db", "default") == expected(copied)
+
+
+def test_logs_that_are_not_found_are_missing(copied: Path) -> None:
+    """The directory is named, and how to go on."""
+    database = copied / "copies" / "db"
+    with pytest.raises(IncompleteError, match=rf"{named(copied)}.*missing_file.*OPTIONS-\d+ says .*wal_dir="):
+        sawlog.read(database, format="leveldb_database")
+    report = sawlog.verify(database, format="leveldb_database")
+    assert report.incomplete
+    assert not report.damaged
+    assert [kind for file in report.files for kind in file.kinds] == ["missing_file"]
+    with pytest.warns(sawlog.DamageWarning, match="missing_file"):
+        sawlog.read(database, format="leveldb_database", on_damage="skip")
+
+
+def test_logs_where_the_caller_says(copied: Path) -> None:
+    database = copied / "copies" / "db"
+    for given in (copied / "logs", str(copied / "logs"), [str(copied / "logs")]):
+        assert delivered(database, "default", wal_dir=given) == expected(copied)
+    report = sawlog.verify(database, format="leveldb_database", wal_dir=copied / "logs")
+    assert not report.damaged
+    assert {Path(file.path).parent.name for file in report.files} == {"db", "logs"}
+
+
+def test_a_directory_that_is_not_there(copied: Path) -> None:
+    with pytest.raises(FileNotFoundError, match="nowhere"):
+        sawlog.read(copied / "copies" / "db", format="leveldb_database", wal_dir=copied / "nowhere")
+
+
+def test_a_checkpoint_has_logs_of_its_own(copied: Path) -> None:
+    """The database that it was taken of may be next to it, and goes on."""
+    if named(copied) == "3-sec":
+        pytest.skip("parts of logs are in both directories")
+    database = copied / "copies" / "db"
+    for log in copied.glob("logs/*.log"):
+        shutil.copy(log, database)
+        copied.joinpath("copies", named(copied)).mkdir()
+        copied.joinpath("copies", named(copied), "000099.log").write_bytes(log.read_bytes())
+    assert delivered(database, "default") == expected(copied)
+    assert {Path(file.path).parent.name for file in sawlog.verify(database, format="leveldb_database").files} == {"db"}
+
+
+def test_a_second_directory_may_be_empty(tmp_path: Path) -> None:
+    """Pebble writes to it only while the first one is slow."""
+    shutil.copytree(GOLDEN / "pebble-2.1.7-failover" / "db", tmp_path / "db")
+    tmp_path.joinpath("3-sec").mkdir()
+    rows = sawlog.read(tmp_path / "db", format="leveldb_database").num_rows
+    assert 0 < rows < len(answers(GOLDEN / "pebble-2.1.7-failover" / "db.kv"))
+
+
+def test_parts_of_a_log_have_some_batches_twice() -> None:
+    """Which are read once, in every mode of recovery."""
+    database = GOLDEN / "pebble-2.1.7-failover"
+    parts = [database / "db" / "000002.log", database / "3-sec" / "000002-001.log"]
+    writes = [sawlog.read(path, view="writes").filter(~_is_remark()).to_pylist() for path in parts]
+    first, second = ([(row["sequence"], row["key"]) for row in rows] for rows in writes)
+    assert set(first) & set(second)
+    every = sawlog.read(database / "db", format="leveldb_database", view="all").to_pylist()
+    found = [(row["sequence"], row["key"]) for row in every]
+    assert len(found) == len(set(found))
+    assert set(found) == {one for one in (*first, *second) if one[1] is not None}
+    held = answers(database / "db.kv")
+    assert delivered(database / "db", "default", recovery="point_in_time_recovery") == held
+
+
+def _is_remark() -> object:
+    import pyarrow.compute as pc
+
+    return pc.field("operation") == "log_data"
+
+
+def test_a_log_that_only_another_family_needs_is_not_left_out() -> None:
+    """Files of all families are checked, whichever is read."""
+    database = GOLDEN / "rocksdb-11.8.1-family-log" / "db"
+    for table in ("default", "zweite"):
+        report = sawlog.verify(database, format="leveldb_database", table=table)
+        checked = {Path(file.path).name for file in report.files}
+        assert {"000004.log", "000012.sst", "000014.sst", "000016.sst"} <= checked
+        assert len(checked) == len(report.files)
+        assert not {Path(one.path).name for one in report.skipped} & checked
+        assert not report.damaged
+
+
+def test_damage_in_a_table_of_another_family_is_found(tmp_path: Path) -> None:
+    shutil.copytree(GOLDEN / "rocksdb-11.8.1-family-log" / "db", tmp_path / "db")
+    for name in ("000012.sst", "000016.sst"):
+        path = tmp_path / "db" / name
+        whole = path.read_bytes()
+        path.write_bytes(whole[:40] + bytes([whole[40] ^ 1]) + whole[41:])
+    for table in ("default", "zweite"):
+        report = sawlog.verify(tmp_path / "db", format="leveldb_database", table=table)
+        damaged = {Path(file.path).name for file in report.files if file.damaged}
+        assert damaged == {"000012.sst", "000016.sst"}
+        rows = sawlog.read(tmp_path / "db", format="leveldb_database", view="damage", table=table)
+        assert {Path(path).name for path in rows["file"].to_pylist()} == damaged
+
+
+def test_tables_where_the_caller_says(tmp_path: Path) -> None:
+    """RocksDB's OPTIONS files do not name `db_paths` and `cf_paths`."""
+    source = GOLDEN / "rocksdb-11.8.1-cf-paths"
+    with pytest.raises(IncompleteError, match=r"000009: missing_file.*paths="):
+        sawlog.read(source / "db", format="leveldb_database")
+    assert delivered(source / "db", "default", paths=source / "db-cf") == answers(source / "tables.kv")
+    report = sawlog.verify(source / "db", format="leveldb_database", paths=str(source / "db-cf"))
+    assert not report.damaged
+    assert "000009.sst" in {Path(file.path).name for file in report.files}
