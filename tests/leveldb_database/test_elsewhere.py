@@ -5,10 +5,12 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 import sawlog
 from sawlog import IncompleteError
+from sawlog.varints import encode_varint
 from tests.leveldb_database.test_answers import GOLDEN, answers, delivered
 
 LOGS = {
@@ -170,3 +172,47 @@ def test_tables_where_the_caller_says(tmp_path: Path) -> None:
     report = sawlog.verify(source / "db", format="leveldb_database", paths=str(source / "db-cf"))
     assert not report.damaged
     assert "000009.sst" in {Path(file.path).name for file in report.files}
+
+
+STACKED = GOLDEN / "rocksdb-11.8.1-stacked-blobdb" / "db"
+
+
+def test_blob_files_of_a_stacked_blobdb_are_its_own() -> None:
+    """No MANIFEST names them."""
+    database = sawlog.open(STACKED)
+    assert [Path(one.path).suffix for one in database.skipped] == [""]
+    assert "000001.blob" in {Path(file.path).name for file in database.report().files}
+
+
+def test_a_value_that_expires_may_be_in_its_entry(tmp_path: Path) -> None:
+    """After the time when it does; in a row of its own it is only the value."""
+    shutil.copytree(STACKED, tmp_path / "db")
+    values = [b"", b"value", b"\x80" * 9]
+    stored = [b"\0" + encode_varint(2_000_000_000 << shift) + value for shift, value in enumerate(values)]
+    columns = {
+        "key": [b"a", b"b", b"c"],
+        "value": stored,
+        "operation": ["put_blob_index"] * 3,
+        "column_family": [0] * 3,
+    }
+    last = max(sawlog.read(STACKED, view="all")["sequence"].to_pylist())
+    log = pa.table({"sequence": [last + 1 + number for number in range(3)], **columns})
+    sawlog.write(
+        log, tmp_path / "db" / "000005.log", format="leveldb_log", view="writes", dialect="rocksdb", log_number=5
+    )
+    found = delivered(tmp_path / "db", "default")
+    assert [found[key] for key in (b"a", b"b", b"c")] == values
+    assert not sawlog.verify(tmp_path / "db").damaged
+
+
+@pytest.mark.parametrize("length", [29, 31, 40, 100, 200])
+def test_a_blob_file_that_is_being_written(length: int, tmp_path: Path) -> None:
+    """It ends anywhere; values before that are read, and those after it are lost."""
+    shutil.copytree(STACKED, tmp_path / "db")
+    path = tmp_path / "db" / "blob_dir" / "000001.blob"
+    path.write_bytes(path.read_bytes()[:length])
+    with pytest.warns(sawlog.DamageWarning, match="bad_blob"):
+        rows = sawlog.read(tmp_path / "db", format="leveldb_database", on_damage="skip").num_rows
+    assert rows < len(answers(STACKED.parent / "db.kv"))
+    kinds = {kind for file in sawlog.verify(tmp_path / "db").files for kind in file.kinds}
+    assert kinds == ({"bad_blob"} if length >= 30 else {"bad_blob", "bad_blob_part"})

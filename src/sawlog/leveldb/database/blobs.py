@@ -42,7 +42,7 @@ from sawlog.leveldb.database.layout import (
 from sawlog.leveldb.database.version import DatabaseVersion, LiveBlobs
 from sawlog.leveldb.log.kernels import masked_checksum
 from sawlog.leveldb.table import layout
-from sawlog.leveldb.table.addresses import BlobIndex, addresses_of, in_place
+from sawlog.leveldb.table.addresses import BlobIndex, addresses_of, in_place, inline_value
 from sawlog.leveldb.table.blocks import BlockRules, block_damage
 from sawlog.leveldb.table.layout import SIZED_VERSION, TRAILER_SIZE, Checksum
 from sawlog.leveldb.table.pebble import Columns, MalformedError, Slices, UnknownLayoutError
@@ -93,7 +93,7 @@ class RecordFile:
         UnknownVersionError: When it is of a version that is not known.
     """
 
-    def __init__(self, source: Source, *, verify: bool) -> None:
+    def __init__(self, source: Source, *, verify: bool, closed: bool = True) -> None:
         self._source = source
         self._verify = verify
         head = bytes(source.window(0, min(BLOB_FILE_HEADER, source.size)))
@@ -101,6 +101,8 @@ class RecordFile:
             version = BLOB_VERSION.of(head)
             if version > LAST_BLOB_VERSION:
                 raise UnknownVersionError(f"version {version}", LAST_BLOB_VERSION)
+        footer = bytes(source.window(max(source.size - BLOB_FILE_FOOTER, 0), min(BLOB_MAGIC_NUMBER.end, source.size)))
+        self._closed = closed or (len(footer) == BLOB_MAGIC_NUMBER.end and BLOB_MAGIC_NUMBER.of(footer) == BLOB_MAGIC)
 
     @property
     def size(self) -> int:
@@ -132,12 +134,15 @@ class RecordFile:
             and BLOB_MAGIC_NUMBER.of(bytes(self._source.window(0, BLOB_MAGIC_NUMBER.end))) == BLOB_MAGIC
         )
         yield Part(0, min(BLOB_FILE_HEADER, size), "" if sound else "the header is damaged", header=True)
-        limit = max(size - BLOB_FILE_FOOTER, min(BLOB_FILE_HEADER, size))
+        limit = max(size - BLOB_FILE_FOOTER, min(BLOB_FILE_HEADER, size)) if self._closed else size
         at = BLOB_FILE_HEADER
         while at < limit:
             header = bytes(self._source.window(at, min(BLOB_RECORD_HEADER, limit - at)))
             whole = len(header) == BLOB_RECORD_HEADER and self._sound(header)
             length = BLOB_RECORD_HEADER + BLOB_KEY_SIZE.of(header) + BLOB_VALUE_SIZE.of(header) if whole else 0
+            if not self._closed and (length > limit - at or len(header) < BLOB_RECORD_HEADER):
+                yield Part(at, limit - at, header=True)  # a record that is being written
+                break
             if not whole or length > limit - at:
                 yield Part(at, limit - at, "the header of a record is damaged: where the next one begins is not known")
                 break
@@ -352,7 +357,7 @@ def blob_file(blobs: LiveBlobs, source: Source, *, verify: bool, longest: int) -
         MalformedError: When nothing of it can be found.
     """
     if blobs.dialect == "rocksdb":
-        return RecordFile(source, verify=verify)
+        return RecordFile(source, verify=verify, closed=blobs.closed)
     return ValueFile(source, verify=verify, longest=longest)
 
 
@@ -431,6 +436,8 @@ class Blobs:
         numbers = list(decode_varints(value[1:])) if marked else []
         places = [Address(*numbers)] if len(numbers) == 4 else addresses_of(operation, value)
         contents = []
+        if operation == layout.BLOB_INDEX and (inline := inline_value(value)) is not None:
+            return inline
         for place in places:
             found = self._found(place, key)
             if isinstance(found, Damage):

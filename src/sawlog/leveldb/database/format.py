@@ -54,9 +54,10 @@ class LevelDBDatabase(Format):
         return Match.BESIDE if manifests else Match.NO
 
     def home(self, file: File) -> str:
-        """An archive belongs to the directory that it is in."""
+        """An archive, or a directory of blob files, belongs to the directory that it is in."""
         directory, name = posixpath.split(posixpath.dirname(file.path))
-        return directory if name == ARCHIVE_NAME else posixpath.join(directory, name)
+        inner = name == ARCHIVE_NAME or (name == layout.BLOB_DIRECTORY and layout.BLOB_NAME.match(file.name))
+        return directory if inner else posixpath.join(directory, name)
 
     def select(self, files: Sequence[File], view: str) -> list[File]:
         """CURRENT, MANIFEST, logs, tables and blob files of the directories that have a MANIFEST."""

@@ -19,6 +19,8 @@ The value of the second one is how many blob files the table refers to, and thei
 """
 BLOB_NAME = re.compile(r"^(\d+)\.blob$")
 """A file of values that RocksDB or Pebble keeps apart from their keys."""
+BLOB_DIRECTORY = "blob_dir"
+"""The directory, within its own, of the blob files of a stacked BlobDB of RocksDB's, which no MANIFEST names."""
 OPTIONS_BYTES = 1 << 18
 """Bytes of an OPTIONS file that are looked into: what concerns the database as a whole comes first."""
 WAL_DIR = "wal_dir"

@@ -16,6 +16,7 @@ from sawlog.damage import UNSUPPORTED, Damage, Findings
 from sawlog.errors import DamageError, SawlogError, UnsupportedError
 from sawlog.leveldb.columns import KEY, OPERATION, SCHEMAS, VALUE, binary_parts
 from sawlog.leveldb.database.layout import (
+    BLOB_DIRECTORY,
     BYTEWISE,
     INGESTS,
     MANIFEST_NAME,
@@ -65,10 +66,17 @@ class LiveTable:
 
 @dataclass(frozen=True, slots=True)
 class LiveBlobs:
-    """A blob file that the MANIFEST names, and that is there."""
+    """A blob file that the MANIFEST names, or that is in the directory of a stacked BlobDB, and that is there.
+
+    Attributes:
+        file: The file.
+        dialect: Whose it is.
+        closed: Whether it must have an end: a stacked BlobDB goes on writing to those that it has.
+    """
 
     file: File
     dialect: Literal["rocksdb", "pebble"]
+    closed: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,6 +223,11 @@ def _version(
         if number in stored.blobs and of == family
     }
     apart = state.apart
+    for number, file in stored.blobs.items():
+        if number not in state.blobs and posixpath.basename(posixpath.dirname(file.path)) == BLOB_DIRECTORY:
+            dead.remove(file)
+            blobs[number] = LiveBlobs(file, "rocksdb", closed=False)
+            apart = True
     if dialect == "pebble":
         unnamed = {number: file for number, file in stored.tables.items() if number not in alive}
         for number, sequence, led in _ingested(logs, storage):

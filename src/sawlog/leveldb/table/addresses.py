@@ -9,12 +9,14 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from sawlog.leveldb.records.layout import VARINT64_BYTES
 from sawlog.leveldb.table import kernels as k
 from sawlog.leveldb.table import layout
 from sawlog.leveldb.table.blocks import BlockRules, Expanded, Flaw, joined
 from sawlog.leveldb.table.layout import (
     BLOB_IN_FILE,
     BLOB_INDEX,
+    BLOB_INLINE,
     BLOB_WITH_EXPIRATION,
     ENTITY_LENGTHS,
     ENTITY_VERSION,
@@ -47,6 +49,14 @@ def blob_index(value: bytes) -> BlobIndex | None:
         return None
     file, offset, size = numbers
     return BlobIndex(file, offset, size, value[-1])
+
+
+def inline_value(value: bytes) -> bytes | None:
+    """Return what an entry of the type `put_blob_index` holds itself; `None` where its value is in a file."""
+    if not value or value[0] != BLOB_INLINE:
+        return None
+    _, end = next(varints_and_ends(value[1 : 2 + VARINT64_BYTES]), (0, 0))
+    return value[1 + end :] if end else None
 
 
 class _Column(NamedTuple):

@@ -211,6 +211,8 @@ TYPED_ENTITY_VERSION = 2
 ENTITY_LENGTHS = 3
 """Before the types: bytes of the sizes of names, of those of values, and of the names."""
 
+BLOB_INLINE = 0
+"""First byte of a value that is in its entry: a varint of when it expires, and the value, follow."""
 BLOB_IN_FILE = 1
 """First byte of an address: file, place and size as varints, and its compression, follow."""
 BLOB_WITH_EXPIRATION = 2
