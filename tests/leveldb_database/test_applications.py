@@ -315,15 +315,22 @@ HEAD = bytes.fromhex("ff15fe 000000000000000000000000 ff0f")
 @given(st.binary(max_size=60))
 def test_any_bytes_after_the_versions_are_json_or_a_reason(data: bytes) -> None:
     with contextlib.suppress(UnknownBytesError):
-        json.loads(decode_script_value(HEAD + data))
+        json.loads(decode_script_value(HEAD + data)[0])
+
+
+def script_value(data: bytes) -> Any:
+    """The JSON of a value of which every part is shown."""
+    text, reason = decode_script_value(data)
+    assert reason is None
+    return json.loads(text)
 
 
 def test_values_of_older_versions() -> None:
     """Before version 11, holes are undefined; before 12, strings have no tags; before 13, host objects have none."""
-    assert json.loads(decode_script_value(b"\xff\x0aA\x01_$\x00\x01")) == [{"$hole": True}]
-    assert json.loads(decode_script_value(b"\xff\x0bR\x02ab\x03")) == {"$regexp": "ab", "flags": "gi"}
-    assert json.loads(decode_script_value(b"\xff\x0ci\x05")) == {"$blob": 5}
-    assert json.loads(decode_script_value(b"\xff\x0dA\x02-I\x02$\x00\x02")) == [{"$hole": True}, 1]
+    assert script_value(b"\xff\x0aA\x01_$\x00\x01") == [{"$hole": True}]
+    assert script_value(b"\xff\x0bR\x02ab\x03") == {"$regexp": "ab", "flags": "gi"}
+    assert script_value(b"\xff\x0ci\x05") == {"$blob": 5}
+    assert script_value(b"\xff\x0dA\x02-I\x02$\x00\x02") == [{"$hole": True}, 1]
 
 
 @pytest.mark.parametrize(
@@ -337,9 +344,7 @@ def test_values_of_older_versions() -> None:
         (b"\xff\x0fS\xff\xff\xff\xff\x0f", "string of 4294967295 bytes at byte 8, where 0 are left"),
         (b"\xff\x0f^\x00", "a reference to object 0 before byte 4, where there is none"),
         (b"\xff\x0fo{\x01", "0 properties, where 1 are counted, before byte 5"),
-        (b"\xff\x0f" + b"A\x01" * 10_000, "values in values, deeper than 150"),
         (b"\xff\x0f\\\x00", "host object b'\\x00' at byte 3"),
-        (b"\xff\x0f__", "1 bytes after the end, at byte 3"),
         (b"\xff\x0fI\xff\xff\xff\xff\xff\xff", "varint of more than 32 bits at byte 3"),
     ],
 )
@@ -348,13 +353,56 @@ def test_reasons_say_what_and_where(data: bytes, reason: str) -> None:
         decode_script_value(data)
 
 
+@pytest.mark.parametrize(
+    ("data", "value", "reason"),
+    [
+        (b"__", {"$undefined": True}, "1 bytes after the end, at byte 3"),
+        (b'A\x02"\x01aS\x02\xff\x01$\x00\x02', ["a", {"$bytes": "/wE="}], "a string that is not UTF-8, before byte 11"),
+        (b'o"\x01aI\x02"\x01bS\x01\xff"\x01cT{\x03', {"a": 1, "b": {"$bytes": "/w=="}, "c": True}, "a string that"),
+        (b'o"\x01aI\x02"\x01b!xyz', {"a": 1, "b": {"$bytes": "IXh5eg=="}}, "tag b'!' at byte 11"),
+        (b'o"\x01aI\x02!xyz', {"$object": {"a": 1, "$bytes": "IXh5eg=="}}, "tag b'!' at byte 8"),
+        (b'o"\x01aA\x02I\x02I!', {"a": [1, {"$bytes": "SSE="}]}, "byte of 1 bytes at byte"),
+        (b";I\x02\\\x00", {"$map": [[1, {"$bytes": "XAA="}]]}, "host object"),
+        (b"'I\x02\\\x00", {"$set": [1, {"$bytes": "XAA="}]}, "host object"),
+        (b"rc!", {"$error": "Error", "cause": {"$bytes": "IQ=="}}, "tag b'!'"),
+    ],
+)
+def test_a_part_that_cannot_be_shown_keeps_the_rest_of_its_value(data: bytes, value: Any, reason: str) -> None:
+    """What follows a part without an end that is known is shown as bytes together with it."""
+    text, told = decode_script_value(b"\xff\x0f" + data)
+    assert json.loads(text) == value
+    assert str(told).startswith(reason)
+
+
+def test_values_that_are_nested_too_deep_are_shown_down_to_there() -> None:
+    text, reason = decode_script_value(b"\xff\x0f" + b"A\x01" * 10_000)
+    assert reason == "values in values, deeper than 150"
+    assert text.startswith("[" * 150 + '{"$bytes":"')
+
+
+@pytest.mark.parametrize("version", [1, 100, 127, 128, 200, 255, 256, 300, 671, 16384, 1 << 40, (1 << 63) - 1])
+def test_versions_of_exists_are_little_endian_integers(version: int) -> None:
+    """Chromium's `EncodeInt`; records and entries of indexes have varints, which agree below 128."""
+    key = bytes([0, 1, 1, 2, 1, 1]) + "a".encode("utf-16-be")
+    stored = version.to_bytes(-(-version.bit_length() // 8), "little")
+    row = decoded("indexed_db", key, stored)
+    assert (row["kind"], row["version"], row.get("reason")) == ("exists", version, None)
+
+
+def test_a_list_of_external_objects_is_shown_up_to_the_one_that_is_unknown() -> None:
+    key = bytes([0, 1, 1, 3, 1, 1]) + "a".encode("utf-16-be")
+    row = decoded("indexed_db", key, bytes([0, 5, 0, 7, 9, 9]))
+    assert json.loads(row["value"]) == [{"type": "blob", "number": 5, "media_type": "", "size": 7}, {"$bytes": "CQk="}]
+    assert row["reason"] == "value: type 9 of an external object, at byte 4"
+
+
 def test_references_do_not_multiply_what_they_refer_to() -> None:
     """Each object holds the one before twice: written out, there would be 2 ** 100 of them."""
     count = 100
     body = b"A\x02I\x02I\x02$\x00\x02"
     for number in range(count):
         body = b"A\x02" + body + b"^" + bytes([count - number]) + b"$\x00\x02"
-    assert len(decode_script_value(b"\xff\x0f" + body)) < 10_000
+    assert len(decode_script_value(b"\xff\x0f" + body)[0]) < 10_000
 
 
 def test_numbers_as_names_are_those_of_javascript() -> None:
@@ -368,4 +416,4 @@ def test_numbers_as_names_are_those_of_javascript() -> None:
     }
     assert {value: property_name(value) for value in names} == names
     name = b"\xff\x0foN" + struct.pack("<d", 1.5e300) + b"T{\x01"
-    assert decode_script_value(name) == '{"1.5e+300":true}'
+    assert decode_script_value(name) == ('{"1.5e+300":true}', None)

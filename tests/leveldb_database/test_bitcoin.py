@@ -84,6 +84,15 @@ def test_a_spent_coin_is_in_the_history(tmp_path: Path) -> None:
     ]
 
 
+def test_a_script_that_cannot_be_expanded_costs_itself(tmp_path: Path) -> None:
+    """No point of the curve has the coordinate 5: the other columns of the coin stay."""
+    stored = bytes([4]) + (5).to_bytes(32, "big")
+    path = made(tmp_path / "chainstate", OBFUSCATION | {b"C" + TXID + b"\0": obfuscated(b"\x07\x09" + stored)})
+    (row,) = [row for row in rows(path, "bitcoin_chainstate") if row["kind"] == "coin"]
+    assert (row["height"], row["coinbase"], row["amount"], row["script"]) == (3, True, 10**8, stored)
+    assert row["reason"] == "value: a public key that is not on the curve: the script is as it is stored"
+
+
 @pytest.mark.parametrize(
     ("code", "satoshis"),
     [(0, 0), (1, 1), (7, 10**6), (9, 10**8), (0x32, 50 * 10**8), (0x1406F40, 21_000_000 * 10**8)],

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from sawlog.leveldb.applications.script_values import MAX_DEPTH, number, to_json
+from sawlog.leveldb.applications.script_values import MAX_DEPTH, binary, number, to_json
 from sawlog.leveldb.applications.view import ApplicationView, Cursor, Entry, UnknownBytesError, columns_of, text
 
 _CHUNK_SIZES = (9, 10, 13, 14)
@@ -18,6 +18,8 @@ _SUBCHUNK = 47
 ACTOR, DIGEST = b"actorprefix", b"digp"
 """How keys of actors begin, before a number of 8 bytes, and of lists of a chunk's actors, before its place."""
 _ACTOR_SIZE = 8
+_HASH_SIZE = 8
+DICTIONARY = "LevelChunkMetaDataDictionary"
 BLOCKS = 16**3
 _WORD_BITS = 32
 _WORLD_CHUNKS = 30_000_000 // 16
@@ -34,7 +36,7 @@ NAMES = frozenset(
         "AutonomousEntities",
         "BiomeData",
         "BiomeIdsTable",
-        "LevelChunkMetaDataDictionary",
+        DICTIONARY,
         "Nether",
         "Overworld",
         "TheEnd",
@@ -78,13 +80,52 @@ def _tag(cursor: Cursor, kind: int, depth: int = 0) -> Any:
         return [_tag(cursor, inner, depth + 1) for _ in range(length)]
     if kind != COMPOUND:
         raise UnknownBytesError(f"tag {kind} of NBT, before byte {cursor.at}")
-    found: dict[str, Any] = {}
+    return _compound(cursor, depth)
+
+
+def _compound(cursor: Cursor, depth: int) -> dict[str, Any]:
+    """Return tags by their names; from one that is not understood on, the bytes, as nothing says where it ends."""
+    tags: dict[str, Any] = {}
     while kind := cursor.byte():
-        name = _text(cursor)
-        if name in found:
-            raise UnknownBytesError(f"a second tag {name[:40]!r}, before byte {cursor.at}")
-        found[name] = _tag(cursor, kind, depth + 1)
-    return found
+        start = cursor.at
+        try:
+            name = _free_name(_name(cursor), tags, cursor)
+        except UnknownBytesError as unknown:
+            return tags | {_free_name("", tags, cursor): _rest(cursor, start, unknown)}
+        start = cursor.at
+        try:
+            tags[name] = _tag(cursor, kind, depth + 1)
+        except UnknownBytesError as unknown:
+            return tags | {name: _rest(cursor, start, unknown)}
+        if cursor.reasons and not cursor.left:
+            break
+    return tags
+
+
+def _rest(cursor: Cursor, start: int, unknown: UnknownBytesError) -> dict[str, str]:
+    """Return the bytes from `start` on, all of which are read then, and note why they are not decoded."""
+    cursor.reasons.append(str(unknown))
+    cursor.at = start
+    return {"$bytes": binary(cursor.rest())}
+
+
+def _name(cursor: Cursor) -> str:
+    """Return the name of a tag; bytes that are not UTF-8 are shown as U+FFFD, for a reason that is noted."""
+    name, reason = text(cursor.take(cursor.little(2), "name"), "utf-8")
+    if reason is not None:
+        cursor.reasons.append(f"name of a tag before byte {cursor.at}: {reason}")
+    return name
+
+
+def _free_name(name: str, tags: Mapping[str, Any], cursor: Cursor) -> str:
+    """Return a name that no tag of a compound has yet; a second tag of a name gets a number."""
+    if name not in tags:
+        return name
+    cursor.reasons.append(f"a second tag {name[:40]!r}, before byte {cursor.at}")
+    number = 2
+    while f"{name}#{number}" in tags:
+        number += 1
+    return f"{name}#{number}"
 
 
 def _length(cursor: Cursor) -> int:
@@ -95,26 +136,48 @@ def _length(cursor: Cursor) -> int:
     return found
 
 
-def _text(cursor: Cursor) -> str:
+def _text(cursor: Cursor) -> Any:
+    """Return a text, or its bytes where it is not UTF-8, as the keys of actors are not."""
+    data = cursor.take(cursor.little(2), "text")
     try:
-        return cursor.take(cursor.little(2), "text").decode("utf-8", "surrogatepass")
-    except UnicodeDecodeError as error:
-        raise UnknownBytesError(f"a text that is not UTF-8, before byte {cursor.at}") from error
+        return data.decode("utf-8", "surrogatepass")
+    except UnicodeDecodeError:
+        cursor.reasons.append(f"a text that is not UTF-8, before byte {cursor.at}: shown as bytes")
+        return {"$bytes": binary(data)}
 
 
 def _roots(cursor: Cursor) -> list[Any]:
     """Tags with names, one after the other."""
-    found = []
+    tags: list[Any] = []
     while cursor.left:
-        kind, _ = cursor.byte(), _text(cursor)
-        found.append(_tag(cursor, kind))
-    return found
+        start = cursor.at
+        try:
+            kind, _ = cursor.byte(), _name(cursor)
+            tags.append(_tag(cursor, kind))
+        except UnknownBytesError as unknown:
+            if not tags:
+                raise
+            tags.append(_rest(cursor, start, unknown))
+    return tags
 
 
 def _root(cursor: Cursor) -> Any:
     """One tag, or several as a list."""
     found = _roots(cursor)
     return found[0] if len(found) == 1 else found
+
+
+def _dictionary(cursor: Cursor) -> Any:
+    """Metadata of chunks: a count, then of each the hash by which `MetaDataHash` names it, and a tag of NBT."""
+    entries: list[dict[str, Any]] = []
+    for _ in range(_length(cursor)):
+        if cursor.reasons and not cursor.left:
+            break
+        entry: dict[str, Any] = {"hash": cursor.little(_HASH_SIZE)}
+        kind = cursor.byte()
+        _name(cursor)
+        entries.append(entry | {"value": _tag(cursor, kind)})
+    return entries
 
 
 def _number(cursor: Cursor) -> Any:
@@ -154,7 +217,7 @@ def _layer(cursor: Cursor) -> list[Any]:
         raise UnknownBytesError(f"{size} kinds of blocks, where block {len(counts) - 1} is used, at byte {cursor.at}")
     palette = []
     for place in range(size):
-        kind, _ = cursor.byte(), _text(cursor)
+        kind, _ = cursor.byte(), _name(cursor)
         palette.append({"block": _tag(cursor, kind), "count": int(counts[place]) if place < len(counts) else 0})
     return palette
 
@@ -243,9 +306,8 @@ class Bedrock(ApplicationView):
 
         def decoded(data: bytes) -> dict[str, Any]:
             cursor = Cursor(data)
-            found = read(cursor)
-            cursor.end()
-            return {"value": to_json(found)}
+            value = to_json(read(cursor))
+            return cursor.explain({"value": value})
 
         return row | columns_of(entry.value, decoded)
 
@@ -261,7 +323,7 @@ def _named(key: bytes) -> tuple[dict[str, Any], Callable[[Cursor], Any]] | None:
         return {"kind": "actors", "x": x, "z": z, "dimension": int.from_bytes(rest[8:], "little", signed=True)}, _actors
     name, wrong = text(key, "utf-8")
     if name in NAMES or name.startswith(PREFIXES):
-        return {"kind": "named", "name": name, "reason": wrong}, _root
+        return {"kind": "named", "name": name, "reason": wrong}, _dictionary if name == DICTIONARY else _root
     return None
 
 

@@ -86,16 +86,20 @@ def block_hash(cursor: Cursor) -> str:
 
 
 def _coin(cursor: Cursor) -> dict[str, Any]:
-    code = varint(cursor)
-    satoshis = amount(varint(cursor))
-    kind, stored = script(cursor)
-    return {
-        "height": code >> 1,
-        "coinbase": bool(code & 1),
-        "amount": satoshis,
-        "script_type": kind,
-        "script": stored,
-    }
+    code, compressed = varint(cursor), varint(cursor)
+    row: dict[str, Any] = {"height": code >> 1, "coinbase": bool(code & 1)}
+    try:
+        row["amount"] = amount(compressed)
+    except UnknownBytesError as unknown:
+        cursor.reasons.append(str(unknown))
+    start = cursor.at
+    try:
+        row["script_type"], row["script"] = script(cursor)
+    except UnknownBytesError as unknown:
+        cursor.reasons.append(f"{unknown}: the script is as it is stored")
+        cursor.at = start
+        row["script"] = cursor.rest()
+    return row
 
 
 def _hashes(cursor: Cursor) -> dict[str, Any]:
@@ -165,9 +169,7 @@ class Bitcoin(ApplicationView):
 def _whole(data: bytes, read: Callable[[Cursor], dict[str, Any]]) -> dict[str, Any]:
     """What all of the bytes say."""
     cursor = Cursor(data)
-    found = read(cursor)
-    cursor.end()
-    return found
+    return cursor.explain(read(cursor))
 
 
 class Chainstate(Bitcoin):

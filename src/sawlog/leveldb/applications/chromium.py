@@ -131,13 +131,19 @@ def _metadata(value: bytes) -> dict[str, Any]:
     """Time and size, which are fields of a message in protobuf."""
     cursor = Cursor(value)
     fields: dict[int, int] = {}
-    while cursor.left:
-        tag = cursor.varint(32)
-        if tag & 7:
-            raise UnknownBytesError(f"field {tag >> 3} of wire type {tag & 7}, expected 0")
-        fields[tag >> 3] = cursor.varint(63)
+    try:
+        while cursor.left:
+            tag = cursor.varint(32)
+            if tag & 7:
+                raise UnknownBytesError(f"field {tag >> 3} of wire type {tag & 7}, expected 0")  # noqa: TRY301
+            fields[tag >> 3] = cursor.varint(63)
+    except UnknownBytesError as unknown:
+        if not fields:
+            raise
+        cursor.reasons.append(str(unknown))
+        cursor.at = len(value)
     time = fields.get(TIME)
-    return {"time": None if time is None else time - EPOCH, "size": fields.get(SIZE)}
+    return cursor.explain({"time": None if time is None else time - EPOCH, "size": fields.get(SIZE)})
 
 
 MAP, NAMESPACE = b"map-", b"namespace-"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, ClassVar, NamedTuple
@@ -79,7 +79,7 @@ class Names:
 
 def _int(cursor: Cursor) -> Any:
     """All bytes that are left, little endian."""
-    if cursor.left > 8:
+    if not 0 < cursor.left <= 8:
         raise UnknownBytesError(f"an integer of {cursor.left} bytes")
     return cursor.little(cursor.left)
 
@@ -315,9 +315,8 @@ def _metadata(place: Place, cursor: Cursor, value: bytes | None, context: Names)
 
     def decoded(data: bytes) -> dict[str, Any]:
         stored = Cursor(data)
-        found = read(stored)
-        stored.end()
-        return {"value": to_json(found)}
+        value = to_json(read(stored))
+        return stored.explain({"value": value})
 
     return row | {"kind": f"{level}.{name}"} | columns_of(value, decoded)
 
@@ -356,41 +355,53 @@ def _note(names: Names, cursor: Cursor, value: bytes, sequence: int) -> None:
 
 
 def _exists(value: bytes) -> dict[str, Any]:
-    cursor = Cursor(value)
-    version = _id(cursor)
-    cursor.end()
+    """The version as Chromium's `EncodeInt` writes it: little endian, where records and index entries have varints."""
+    version = _int(Cursor(value))
+    if version >> 63:
+        raise UnknownBytesError(f"version {version} of a record")
     return {"version": version}
 
 
 def _indexed(value: bytes) -> dict[str, Any]:
     """The version, and the key of the record."""
     cursor = Cursor(value)
-    version, key = _id(cursor), _key(cursor)
-    cursor.end()
-    return {"version": version, "value": to_json(key)}
+    row: dict[str, Any] = {"version": _id(cursor)}
+    try:
+        row["value"] = to_json(_key(cursor))
+    except UnknownBytesError as unknown:
+        return row | {"reason": str(unknown)}
+    return cursor.explain(row)
 
 
 def _listed(value: bytes) -> dict[str, Any]:
-    return {"value": to_json(_external_objects(value))}
-
-
-def _external_objects(value: bytes) -> list[dict[str, Any]]:
-    """Blobs, files and handles that belong to a record."""
+    """Blobs, files and handles; from one that is not understood on, the bytes."""
     cursor = Cursor(value)
-    found = []
+    objects: list[dict[str, Any]] = []
+    end = 0
+    try:
+        for external in _external_objects(cursor):
+            objects.append(external)
+            end = cursor.at
+    except UnknownBytesError as unknown:
+        objects.append({"$bytes": binary(value[end:])})
+        return {"value": to_json(objects), "reason": str(unknown)}
+    return {"value": to_json(objects)}
+
+
+def _external_objects(cursor: Cursor) -> Iterator[dict[str, Any]]:
+    """Blobs, files and handles that belong to a record."""
     while cursor.left:
         kind = cursor.byte()
         if kind == HANDLE:
-            found.append({"type": "handle", "token": binary(cursor.take(cursor.varint(), "token"))})
+            yield {"type": "handle", "token": binary(cursor.take(cursor.varint(), "token"))}
             continue
         if kind not in (BLOB, FILE):
             raise UnknownBytesError(f"type {kind} of an external object, at byte {cursor.at - 1}")
-        one: dict[str, Any] = {"type": "blob", "number": cursor.varint()}
-        one |= {"media_type": _sized_string(cursor), "size": cursor.varint()}
+        external: dict[str, Any] = {"type": "blob", "number": cursor.varint()}
+        external |= {"media_type": _sized_string(cursor), "size": cursor.varint()}
         if kind == FILE:
-            one |= {"type": "file", "name": _sized_string(cursor), "modified": cursor.varint()}
-        found.append(one)
-    return found
+            external |= {"type": "file", "name": _sized_string(cursor), "modified": cursor.varint()}
+        yield external
 
 
 def _record(value: bytes, place: Place, key: bytes, sequence: int, context: Names) -> dict[str, Any]:
@@ -398,14 +409,16 @@ def _record(value: bytes, place: Place, key: bytes, sequence: int, context: Name
     cursor = Cursor(value)
     version = _id(cursor)
 
-    def decoded(data: bytes) -> dict[str, Any]:
+    data = cursor.rest()
+    try:
         for _ in range(_WRAPPINGS):
             if data[:2] != bytes([VERSION_TAG, _WRAPPED]) or data[2:3] == bytes([VERSION_TAG]):
                 break
             data = _unwrapped(Cursor(data, 2), place, key, sequence, context)
-        return {"value": decode_script_value(data)}
-
-    return {"version": version} | columns_of(cursor.rest(), decoded)
+        text, reason = decode_script_value(data)
+    except UnknownBytesError as unknown:
+        return {"version": version, "reason": str(unknown)}
+    return {"version": version, "value": text, "reason": reason}
 
 
 def _unwrapped(cursor: Cursor, place: Place, key: bytes, sequence: int, context: Names) -> bytes:
@@ -414,7 +427,7 @@ def _unwrapped(cursor: Cursor, place: Place, key: bytes, sequence: int, context:
     if kind == IN_BLOB:
         size, at = cursor.varint(), cursor.varint()
         newer = [one for one in context.external.get((place.database, place.store, key), ()) if one[0] > sequence]
-        objects = _external_objects(min(newer)[1]) if newer else []
+        objects = list(_external_objects(Cursor(min(newer)[1]))) if newer else []
         blob = objects[at] if at < len(objects) else {}
         if blob.get("size") != size:
             raise UnknownBytesError(f"the value is in a blob of {size} bytes, and no entry says in which")

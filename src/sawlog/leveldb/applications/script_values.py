@@ -131,11 +131,11 @@ def to_json(value: Any, default: Callable[[Any], Any] | None = None) -> str:
     return _SURROGATES.sub(lambda match: f"\\u{ord(match[0]):04x}", found)
 
 
-def decode_script_value(data: bytes) -> str:
-    """The JSON of a value.
+def decode_script_value(data: bytes) -> tuple[str, str | None]:
+    """Return the JSON of a value, and why parts of it are shown as bytes, if any are.
 
     Raises:
-        UnknownBytesError: When it is not understood.
+        UnknownBytesError: When nothing of it is understood.
     """
     return ScriptValue(data).read()
 
@@ -149,19 +149,20 @@ class ScriptValue:
         self._referenced: set[int] = set()
         self._depth = 0
         self._version = self._blink = 0
+        self._is_stopped = False
 
-    def read(self) -> str:
-        """The JSON of the value.
+    def read(self) -> tuple[str, str | None]:
+        """Return the JSON of the value, and why parts of it are shown as bytes, if any are.
 
         Raises:
-            UnknownBytesError: When it is not understood.
+            UnknownBytesError: When nothing of it is understood.
         """
         self._envelope()
         value = self._value()
         while self._in.peek() == 0:
             self._in.byte()
-        self._in.end()
-        return to_json(value, self._shown)
+        row = self._in.explain({"value": to_json(value, self._shown)})
+        return row["value"], row.get("reason")
 
     def _envelope(self) -> None:
         """Versions of Blink and V8, and where to find what follows the value, which is nothing in a database."""
@@ -195,6 +196,20 @@ class ScriptValue:
         thing = Thing(len(self._things), plain, kind, data)
         self._things.append(thing)
         return thing
+
+    def _part(self) -> Any:
+        """Return a value in another one.
+
+        Nothing says where a value ends that is not understood: what follows is shown as bytes together with it.
+        """
+        start, depth = self._in.at, self._depth
+        try:
+            return self._value()
+        except UnknownBytesError as unknown:
+            if not self._is_stopped:
+                self._in.reasons.append(str(unknown))
+            self._is_stopped, self._depth, self._in.at = True, depth, start
+            return {"$bytes": binary(self._in.rest())}
 
     def _value(self) -> Any:
         self._depth += 1
@@ -237,12 +252,25 @@ class ScriptValue:
         value = -value if bits & 1 else value
         return str(value) if value.bit_length() <= _DECIMAL_BITS else hex(value)
 
-    def _utf8(self) -> str:
+    def _text(self) -> Any:
+        """Return a string, or its bytes where it is not UTF-8."""
         data = self._in.take(self._in.varint(32), "string")
         try:
             return data.decode("utf-8", "surrogatepass")
-        except UnicodeDecodeError as error:
-            raise UnknownBytesError(f"a string that is not UTF-8, before byte {self._in.at}") from error
+        except UnicodeDecodeError:
+            self._in.reasons.append(f"a string that is not UTF-8, before byte {self._in.at}: shown as bytes")
+            return {"$bytes": binary(data)}
+
+    def _utf8(self) -> str:
+        """Return a string that is a part of something else.
+
+        Raises:
+            UnknownBytesError: When it is not UTF-8.
+        """
+        found = self._text()
+        if not isinstance(found, str):
+            raise UnknownBytesError(self._in.reasons.pop())
+        return found
 
     def _utf16(self) -> str:
         size = self._in.varint(32)
@@ -274,14 +302,19 @@ class ScriptValue:
     def _properties(self, end: str) -> dict[str, Any]:
         """Names and values up to a tag, then their count."""
         found: dict[str, Any] = {}
-        while self._peek() != ord(end):
-            name = self._value()
+        while not self._is_stopped and self._peek() != ord(end):
+            name = self._part()
+            if self._is_stopped:
+                found["$bytes"] = name["$bytes"]
+                break
             if isinstance(name, bool) or not isinstance(name, str | int | float):
                 raise UnknownBytesError(f"another name than a string or number, before byte {self._in.at}")
             name = name if isinstance(name, str) else property_name(name)
             if name in found:
                 raise UnknownBytesError(f"a second property {name[:40]!r} before byte {self._in.at}")
-            found[name] = self._value()
+            found[name] = self._part()
+        if self._is_stopped:
+            return found
         self._in.byte()
         if (count := self._in.varint(32)) != len(found):
             raise UnknownBytesError(f"{len(found)} properties, where {count} are counted, before byte {self._in.at}")
@@ -307,11 +340,13 @@ class ScriptValue:
         thing = self._new([], "$array")
         items = []
         for _ in range(length):
+            if self._is_stopped:
+                break
             if self._peek() == ord("-"):
                 self._in.byte()
                 items.append(_HOLE)
             else:
-                item = self._value()
+                item = self._part()
                 items.append(_HOLE if item is _UNDEFINED and self._version < TAGGED_HOLES else item)
         more = self._properties("$")
         self._same(length)
@@ -321,7 +356,12 @@ class ScriptValue:
         return thing
 
     def _same(self, length: int) -> None:
-        if (again := self._in.varint(32)) != length:
+        """Make sure that an array ends with its length again.
+
+        Raises:
+            UnknownBytesError: When it does not.
+        """
+        if not self._is_stopped and (again := self._in.varint(32)) != length:
             raise UnknownBytesError(f"an array of length {length} that ends with length {again}, at byte {self._in.at}")
 
     def _date(self) -> Thing:
@@ -344,8 +384,10 @@ class ScriptValue:
     def _items(self, end: str) -> list[Any]:
         """Values up to a tag, then their count."""
         found = []
-        while self._peek() != ord(end):
-            found.append(self._value())
+        while not self._is_stopped and self._peek() != ord(end):
+            found.append(self._part())
+        if self._is_stopped:
+            return found
         self._in.byte()
         if (count := self._in.varint(32)) != len(found):
             raise UnknownBytesError(f"{len(found)} values, where {count} are counted, before byte {self._in.at}")
@@ -354,6 +396,8 @@ class ScriptValue:
     def _map(self) -> Thing:
         thing = self._new({})
         found = self._items(":")
+        if len(found) % 2 and self._is_stopped:
+            found.append(None)
         if len(found) % 2:
             raise UnknownBytesError(f"a map with a key that has no value, before byte {self._in.at}")
         thing.plain = {"$map": [list(pair) for pair in zip(found[::2], found[1::2], strict=True)]}
@@ -402,7 +446,9 @@ class ScriptValue:
             if tag in _ERRORS:
                 found["$error"] = _ERRORS[tag]
             elif tag == b"c":
-                found["cause"] = self._value()
+                found["cause"] = self._part()
+                if self._is_stopped:
+                    break
             elif tag in b"ms":
                 found["message" if tag == b"m" else "stack"] = self._string()
             else:
@@ -474,7 +520,7 @@ _READERS: dict[int, Callable[[ScriptValue], Any]] = {
     ord("U"): lambda value: value._in.varint(32),
     ord("N"): lambda value: number(value._in.double()),
     ord("Z"): lambda value: {"$bigint": value._bigint()},
-    ord("S"): ScriptValue._utf8,
+    ord("S"): ScriptValue._text,
     ord('"'): lambda value: value._in.take(value._in.varint(32), "string").decode("latin-1"),
     ord("c"): ScriptValue._utf16,
     ord("^"): ScriptValue._reference,

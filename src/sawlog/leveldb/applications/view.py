@@ -101,11 +101,16 @@ class ApplicationView(ABC):
 
 
 class Cursor:
-    """Some bytes, and how far they were read."""
+    """Some bytes, and how far they were read.
+
+    Attributes:
+        reasons: Why parts of what was read are shown as bytes, in order.
+    """
 
     def __init__(self, data: bytes, at: int = 0) -> None:
         self.data = data
         self.at = at
+        self.reasons: list[str] = []
 
     @property
     def left(self) -> int:
@@ -164,6 +169,11 @@ class Cursor:
             raise UnknownBytesError(f"varint of more than {bits} bits at byte {start}")
         return value
 
+    def explain(self, row: dict[str, Any]) -> dict[str, Any]:
+        """Return a row that was read with the reason why it is not all, if there is one: the first that was noted."""
+        reasons = [*self.reasons, *([f"{self.left} bytes after the end, at byte {self.at}"] if self.left else [])]
+        return {**row, "reason": reasons[0]} if reasons else row
+
     def end(self) -> None:
         """Make sure that nothing is left.
 
@@ -175,11 +185,13 @@ class Cursor:
 
 
 def columns_of(value: bytes | None, read: Callable[[bytes], dict[str, Any]]) -> dict[str, Any]:
-    """Columns that a value gives, or why it gives none. A deletion has no value."""
+    """Columns that a value gives, and why it does not give all of them. A deletion has no value."""
     try:
-        return {} if value is None else read(value)
+        row = {} if value is None else read(value)
     except UnknownBytesError as unknown:
-        return {"reason": f"value: {unknown}"}
+        row = {"reason": str(unknown)}
+    reason = row.get("reason")
+    return row if reason is None else {**row, "reason": f"value: {reason}"}
 
 
 def text(data: bytes, encoding: str) -> tuple[str, str | None]:
