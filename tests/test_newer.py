@@ -97,7 +97,7 @@ def tables() -> Cases:
     yield rocksdb("checksum type", "checksum type 5", Change(-53, b"\x05"))
     first, *_ = places(data)
     yield rocksdb("compression", "compression type 0x09", block(data, *first, code=9), kept=1)
-    yield rocksdb("magic number", "a cuckoo table", Change(-8, struct.pack("<Q", 0x926789D0C5F17873)))
+    yield rocksdb("magic number", "a plain table", Change(-8, struct.pack("<Q", 0x8242229663BF9564)))
     for place in places(data):
         content = data[place[0] : sum(place)]
         at = content.find(b"block.based.table.index.type")

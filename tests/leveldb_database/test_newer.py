@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import warnings
 from pathlib import Path
 
 import pytest
@@ -15,11 +16,12 @@ from tests.leveldb_log.fragments import masked
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "leveldb_database"
 EXCISE, BLOBS = "pebble-master-25-excise", "pebble-master-26-blobs"
+CUCKOO = "rocksdb-11.8.1-cuckoo"
 FOOTER = 70
 
 
-@pytest.mark.parametrize("name", [EXCISE, BLOBS])
-def test_what_pebble_answered(name: str) -> None:
+@pytest.mark.parametrize("name", [EXCISE, BLOBS, CUCKOO])
+def test_what_the_engine_answered(name: str) -> None:
     expected = answers(GOLDEN / name / "answers.jsonl")
     assert len(expected) > 5
     assert live(GOLDEN / name / "db") == expected
@@ -38,6 +40,35 @@ def test_blob_files_of_version_2_and_bounds_of_excises() -> None:
         account = files[str(path)].account
         assert (account.total, account.damage) == (path.stat().st_size, 0)
         assert account.header > FOOTER
+
+
+def test_a_cuckoo_table(tmp_path: Path) -> None:
+    """Its entries come in the order of their keys, and whatever is changed in it costs nothing but itself."""
+    table = GOLDEN / CUCKOO / "db" / "000009.sst"
+    rows = sawlog.read(table).to_pylist()
+    assert [row["key"] for row in rows] == [b"k%06d" % number for number in range(15)]
+    assert {row["operation"] for row in rows} == {"put", "delete"}
+    assert rows[1]["sequence"] == 0x37
+    (report,) = sawlog.verify(table).files
+    assert (report.rows, report.account.total, report.account.damage) == (15, report.size, 0)
+    assert report.account.record > report.account.header
+    frames = sawlog.read(table, view="frames").to_pylist()
+    assert (frames[0]["name"], frames[0]["compression"]) == ("data", "none")
+    assert sawlog.open(table, view="properties").count_rows() > 20
+    data = table.read_bytes()
+    copy = tmp_path / table.name
+    for at in range(len(data) // 2, len(data), 3):
+        copy.write_bytes(data[:at] + bytes([data[at] ^ 0x21]) + data[at + 1 :])
+        (report,) = sawlog.verify(copy).files
+        assert report.account.total == report.size
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            assert sawlog.read(copy, on_damage="skip").num_rows == report.rows
+    newer = bytearray(data)
+    newer[-12] = 2
+    copy.write_bytes(newer)
+    with pytest.raises(UnsupportedError, match="format version 2 of RocksDB's cuckoo tables"):
+        sawlog.read(copy)
 
 
 def changed(directory: Path, offset: int, value: int) -> Path:

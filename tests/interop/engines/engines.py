@@ -173,7 +173,7 @@ NEWEST = (
     Engine("rocksdict-newest", profiles.rocksdict(range(7)), python("rocksdict", "rocksdict")),
     Engine("rocksdbjni-newest", profiles.rocksdb(11, [None]), rocksdbjni(LATEST.upper()), joint=b","),
 )
-"""The newest release of each engine, with the formats that it writes by default; the nightly run builds them anew."""
+"""The newest release of each engine, with the formats that it writes by default; the nightly run builds them again."""
 
 
 Rows = dict[str, dict[bytes, bytes]]

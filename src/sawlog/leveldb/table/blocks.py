@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -21,6 +21,9 @@ from sawlog.leveldb.table import layout
 from sawlog.leveldb.table.layout import DETAIL, Checksum, Dialect, Kind
 from sawlog.storage import Source
 from sawlog.varints import encode_varint, varints_and_ends
+
+if TYPE_CHECKING:
+    from sawlog.leveldb.table.cuckoo import Buckets
 
 _LENGTHS = 3 * VARINT64_BYTES
 """What begins an entry takes no more."""
@@ -51,6 +54,7 @@ class BlockRules:
         dictionary: What codecs were given before each block of entries.
         foreign: Whether codes of compression are an application's own.
         embedded: Whether values may be between blocks, see `addresses.EmbeddedLayer`.
+        buckets: How the buckets of a table without blocks are laid out; `None` for others.
     """
 
     dialect: Dialect
@@ -63,6 +67,7 @@ class BlockRules:
     dictionary: bytes = b""
     foreign: bool = False
     embedded: bool = False
+    buckets: Buckets | None = None
 
     def judge(self, window: NDArray[np.uint8], base: int, handles: NDArray[np.void]) -> NDArray[np.void]:
         """Judge stored blocks: one VERDICT for each HANDLE, see `kernels.judge_blocks`."""
@@ -86,7 +91,11 @@ class BlockRules:
     @property
     def layered(self) -> bool:
         """Whether blocks of entries are to be laid out again, see `pebble.BlockLayer` and `addresses.EmbeddedLayer`."""
-        return self.embedded or (self.dialect == "pebble" and self.version >= layout.PREFIXED_VALUES)
+        return (
+            self.buckets is not None
+            or self.embedded
+            or (self.dialect == "pebble" and self.version >= layout.PREFIXED_VALUES)
+        )
 
     @property
     def _sizes(self) -> bool:
@@ -99,6 +108,8 @@ class BlockRules:
         if offset + length > self.limit:
             return (Kind.BAD_HANDLE, size, self.limit), 0
         window = source.window(offset, length)
+        if self.buckets is not None:
+            return pa.py_buffer(bytes(window)), Compression.NONE
         verdict = self._verdict(window, offset, size)
         code = int(verdict["compression"])
         if verdict["kind"]:
@@ -134,6 +145,8 @@ class BlockRules:
         Returns:
             See `Expanded`.
         """
+        if self.buckets is not None:
+            return stored
         if code == Compression.NONE:
             return stored if stored.size <= self.longest else (Kind.BLOCK_TOO_LARGE, stored.size, self.longest)
         kind = codecs.compression_of(self.dialect, code, stored)

@@ -28,9 +28,16 @@ MAGICS: dict[int, Dialect] = {
 OTHER_MAGICS: dict[int, str] = {
     0x4F3418EB7A8F13B8: "a plain table of RocksDB, which has no blocks",
     0x8242229663BF9564: "a plain table of RocksDB, which has no blocks",
-    0x926789D0C5F17873: "a cuckoo table of RocksDB, which has buckets instead of blocks",
 }
 """RocksDB's other kinds of tables, which are not read."""
+CUCKOO_MAGIC = 0x926789D0C5F17873
+"""RocksDB's cuckoo tables: buckets of one size, then properties and metaindex, all without trailers."""
+CUCKOO_VERSION = 1
+"""The format version of their footers, which are RocksDB's first ones."""
+FIXED_KEY = b"rocksdb.fixed.key.length"
+BUCKET_USER_KEY = b"rocksdb.cuckoo.hash.userkeylength"
+BUCKET_VALUE = b"rocksdb.cuckoo.value.length"
+BUCKET_EMPTY = b"rocksdb.cuckoo.bucket.empty.key"
 
 SELF_CHECKED_VERSION = 6
 """From this format version on the footer has a checksum, and those of blocks depend on their place."""

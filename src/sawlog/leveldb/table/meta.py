@@ -22,6 +22,7 @@ from sawlog.leveldb.table import kernels as k
 from sawlog.leveldb.table import layout
 from sawlog.leveldb.table.addresses import EmbeddedLayer
 from sawlog.leveldb.table.blocks import BlockRules, Flaw, block_damage, entries, flaw_of
+from sawlog.leveldb.table.cuckoo import BucketLayer, Buckets
 from sawlog.leveldb.table.layout import Checksum, Dialect, IndexType, Kind
 from sawlog.leveldb.table.pebble import BlockLayer, Columns, MalformedError
 from sawlog.leveldb.table.pebble import pairs as columnar_pairs
@@ -186,6 +187,7 @@ class Footer:
         size: Its own bytes.
         metaindex: The metaindex; `None` where the footer is lost.
         index: The index; `None` where the metaindex names it, too.
+        cuckoo: Whether it is that of a cuckoo table, which has no index and no trailers after its blocks.
     """
 
     dialect: Dialect
@@ -195,6 +197,7 @@ class Footer:
     size: int
     metaindex: Handle | None
     index: Handle | None
+    cuckoo: bool = False
 
     def pebble(self, since: int) -> bool:
         """Whether the table is Pebble's, of a version or a later one."""
@@ -277,10 +280,12 @@ class TableMap:
         """Whether the keys of the index are internal ones."""
         return not _truth(self.properties.get(layout.USER_KEYS)) and not self.footer.pebble(layout.COLUMNAR)
 
-    def layer(self, source: Source) -> BlockLayer | EmbeddedLayer | None:
+    def layer(self, source: Source) -> BlockLayer | EmbeddedLayer | BucketLayer | None:
         """What lays out blocks of entries as other tables have them; `None` where they are so already."""
         if not self.rules.layered:
             return None
+        if self.rules.buckets is not None:
+            return BucketLayer(self.rules.buckets, source)
         if self.rules.embedded:
             return EmbeddedLayer(self.rules, source)
         return BlockLayer(self.footer.version, self.properties, self.rules, self.values, source)
@@ -371,6 +376,8 @@ def read_footer(tail: bytes, size: int, where: str) -> Footer:
     magic = int.from_bytes(tail[-layout.MAGIC_SIZE :], "little")
     if magic in layout.OTHER_MAGICS:
         raise _unsupported(where, size, layout.OTHER_MAGICS[magic])
+    if magic == layout.CUCKOO_MAGIC:
+        return _cuckoo_footer(tail[-layout.ROCKSDB_FOOTER :], size, where)
     dialect = layout.MAGICS.get(magic)
     if dialect is None or len(tail) < layout.LEVELDB_FOOTER:
         shown = tail[-layout.MAGIC_SIZE :].hex(" ") or "nothing, the file is empty"
@@ -401,6 +408,22 @@ def read_footer(tail: bytes, size: int, where: str) -> Footer:
     if inside > before:
         raise _bad_footer(where, size, length, f"a metaindex of {inside} bytes before byte {size - length}")
     return Footer(dialect, version, checksum, context, length, Handle(before - inside, inside), None)
+
+
+def _cuckoo_footer(footer: bytes, size: int, where: str) -> Footer:
+    """Return the footer of a cuckoo table, whose handles are those of the metaindex and of nothing."""
+    fields = layout.footer_fields("rocksdb", layout.CUCKOO_VERSION)
+    if len(footer) < layout.ROCKSDB_FOOTER:
+        raise _bad_footer(where, size, size, f"a cuckoo table of {size} bytes")
+    version = fields["format version"].of(footer)
+    if version != layout.CUCKOO_VERSION:
+        known = f"known up to {layout.CUCKOO_VERSION}"
+        raise _unsupported(where, size, f"format version {version} of RocksDB's cuckoo tables; {known}")
+    place = fields["handles"]
+    numbers = list(decode_varints(footer[place.offset : place.end]))[:2]
+    if len(numbers) < 2 or sum(numbers) > size - len(footer) or numbers[1] < layout.TRAILER_SIZE:
+        raise _bad_footer(where, size, len(footer), f"a metaindex at {numbers}, which is not before the footer")
+    return Footer("rocksdb", version, Checksum.NONE, 0, len(footer), Handle(*numbers), None, cuckoo=True)
 
 
 def _check_footer(
@@ -482,6 +505,9 @@ class MapReader:
     def read(self) -> TableMap:
         """All of the map."""
         table = self.map
+        if table.footer.cuckoo:
+            self._read_buckets()
+            return table
         named: dict[bytes, Handle] = {}
         if table.footer.metaindex is not None:
             table.others.append(("metaindex", table.footer.metaindex))
@@ -528,6 +554,32 @@ class MapReader:
         if (index is None or table.damages) and not table.rules.layered:
             self._salvage()
         return table
+
+    def _read_buckets(self) -> None:
+        """Find the buckets of a cuckoo table: all before its properties, which say how they are laid out."""
+        table, metaindex = self.map, self.map.footer.metaindex
+        assert metaindex is not None
+        named = {key: list(decode_varints(value))[:2] for key, value in entries(self._bare(metaindex))}
+        properties = next(
+            (Handle(*named[name]) for name in layout.PROPERTIES_NAMES if len(named.get(name, ())) == 2), None
+        )
+        if properties is not None and layout.TRAILER_SIZE <= properties.size <= metaindex.offset - properties.offset:
+            table.properties.update(entries(self._bare(properties)))
+        end = 0 if properties is None else properties.offset
+        blocks = [("metaindex", metaindex), *([("properties", properties)] if properties is not None else [])]
+        table.others = [(name, Handle(at, size - layout.TRAILER_SIZE)) for name, (at, size) in blocks]
+        try:
+            buckets = Buckets.of(table.properties, end)
+        except MalformedError as error:
+            self._damage(table.others[-1][1], error.flaw(end))
+            return
+        table.rules = replace(table.rules, buckets=buckets)
+        if end:
+            table.handles = np.array([(0, end - layout.TRAILER_SIZE)], k.HANDLE)
+
+    def _bare(self, handle: Handle) -> pa.Buffer:
+        """A block that has no trailer."""
+        return pa.py_buffer(bytes(self._source.window(*handle)))
 
     def _pairs(self, handle: Handle | None, columnar: int) -> Iterator[tuple[bytes, bytes]]:
         """Keys and values of a small block, which is columnar in Pebble's tables from a version on."""

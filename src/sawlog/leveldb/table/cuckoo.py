@@ -1,0 +1,86 @@
+"""Cuckoo tables of RocksDB: buckets of one size, each with a key and a value, where the hash of the key puts it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from sawlog.leveldb.table import layout
+from sawlog.leveldb.table.blocks import Expanded
+from sawlog.leveldb.table.pebble import Entries, MalformedError, Slices, encode_plain
+from sawlog.storage import Source
+from sawlog.varints import decode_varints
+
+
+@dataclass(frozen=True, slots=True)
+class Buckets:
+    """How the buckets of a table are laid out.
+
+    Attributes:
+        key: Bytes of a key.
+        user: Bytes of its user key; the rest is its trailer, which tables of the last level leave out.
+        value: Bytes of a value, which follows the key.
+        empty: The key of buckets that hold nothing.
+        end: Where the buckets end.
+    """
+
+    key: int
+    user: int
+    value: int
+    empty: bytes
+    end: int
+
+    @classmethod
+    def of(cls, properties: Mapping[bytes, bytes], end: int) -> Buckets:
+        """Return what the properties of a table say of the buckets before the byte `end`.
+
+        Raises:
+            MalformedError: When they do not say it, or the buckets do not end there.
+        """
+        key = next(decode_varints(properties.get(layout.FIXED_KEY, b"")), 0)
+        user = int.from_bytes(properties.get(layout.BUCKET_USER_KEY, b""), "little")
+        value = int.from_bytes(properties.get(layout.BUCKET_VALUE, b""), "little")
+        empty = properties.get(layout.BUCKET_EMPTY, b"")
+        if not end:
+            return cls(0, 0, 0, b"", 0)
+        if not user or key - user not in (0, layout.KEY_TRAILER) or len(empty) != key or end % (key + value):
+            raise MalformedError(f"{end} bytes of buckets with keys of {key} and values of {value} bytes")
+        return cls(key, user, value, empty, end)
+
+
+class BucketLayer:
+    """Lays out the buckets of a table as one block of entries in the order of their keys."""
+
+    def __init__(self, buckets: Buckets, source: Source) -> None:
+        self._buckets = buckets
+        self._source = source
+
+    def plain(self, content: pa.Buffer, *, deletions: bool) -> tuple[Expanded, int]:
+        """Return all entries; no value is ever lost. The table is the only block, whatever is passed."""
+        del content, deletions
+        held = self._buckets
+        if not held.end:
+            return pa.py_buffer(bytes(layout.RESTART_SIZE)), 0
+        size = held.key + held.value
+        data = np.frombuffer(bytes(self._source.window(0, held.end)), np.uint8)
+        rows = data.reshape(-1, size)
+        used = np.flatnonzero((rows[:, : held.key] != np.frombuffer(held.empty, np.uint8)).any(1))
+        trailers = np.full(len(used), layout.PUT, np.uint64)
+        if held.key > held.user:
+            trailers = rows[used, held.user : held.key].copy().view("<u8").ravel().astype(np.uint64)
+        keys = rows[used, : held.user].copy().view(f"S{held.user}").ravel()
+        order = np.lexsort((~trailers, keys))
+        used, trailers = used[order], trailers[order]
+        starts = used.astype(np.int64) * size
+        every = np.ones(len(used), np.bool_)
+        entries = Entries(
+            [data],
+            [Slices(starts, np.full(len(used), held.user, np.int64))],
+            trailers,
+            Slices(starts + held.key, np.full(len(used), held.value, np.int64)),
+            np.zeros(len(used), np.uint8),
+        )
+        return encode_plain(entries, every, 2 * held.end + 64 * len(rows) + 64)
