@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import random
 import shutil
+import subprocess
+import sys
 import warnings
 from pathlib import Path
 
@@ -69,6 +72,30 @@ def test_a_cuckoo_table(tmp_path: Path) -> None:
     copy.write_bytes(newer)
     with pytest.raises(UnsupportedError, match="format version 2 of RocksDB's cuckoo tables"):
         sawlog.read(copy)
+
+
+def encrypted(directory: Path) -> Path:
+    """A database whose files all begin with a prefix, and are no text or log to anybody without the key."""
+    dice = random.Random(3)
+    for name, size in (("CURRENT", 16), ("IDENTITY", 36), ("MANIFEST-000005", 127), ("000004.log", 828)):
+        (directory / name).write_bytes(dice.randbytes(4096 + size))
+    (directory / "000009.sst").write_bytes(dice.randbytes(4096 + 1500))
+    return directory
+
+
+def test_an_encrypted_database_is_unsupported(tmp_path: Path) -> None:
+    encrypted(tmp_path)
+    for policy in ("fail", "skip"):
+        with pytest.raises(UnsupportedError, match="encrypted"):
+            live(tmp_path, on_damage=policy)
+    command = [sys.executable, "-m", "sawlog", "verify", str(tmp_path)]
+    result = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (result.returncode, "encrypted" in result.stderr) == (4, True)
+    for name in ("MANIFEST-000005", "000004.log", "000009.sst"):
+        with pytest.raises(UnsupportedError, match="encrypted"):
+            sawlog.read(tmp_path / name)
+        (report,) = sawlog.verify(tmp_path / name).files
+        assert (report.damaged, report.account.unsupported) == (False, report.size)
 
 
 def changed(directory: Path, offset: int, value: int) -> Path:

@@ -17,7 +17,7 @@ from sawlog.cli.output import Page, account_text, counted, progress, show, size_
 from sawlog.cli.scan import size_of
 from sawlog.damage import Account, FileReport, Report, Verdict
 from sawlog.dataset import Dataset
-from sawlog.errors import InternalError
+from sawlog.errors import InternalError, UnsupportedError
 from sawlog.reading import PIECE_BYTES
 
 _STYLES = {
@@ -35,6 +35,8 @@ class _VerifiedPath:
     path: str
     report: Report | None = None
     error: str | None = None
+    unsupported: bool = False
+    """Whether it is refused because all of it is of a kind that this version does not know."""
 
     def to_dict(self) -> dict[str, Any]:
         if self.report is None:
@@ -71,11 +73,12 @@ class _Verified:
     @property
     def code(self) -> Exit:
         """Exit code: the worst of all paths."""
-        if any(path.report is None for path in self.paths):
+        if any(path.report is None and not path.unsupported for path in self.paths):
             return Exit.UNUSABLE
         if any(file.damaged for file in self.files) or self.incomplete:
             return Exit.DAMAGED
-        return Exit.UNSUPPORTED if any(file.unsupported for file in self.files) else Exit.OK
+        unsupported = any(file.unsupported for file in self.files) or any(path.unsupported for path in self.paths)
+        return Exit.UNSUPPORTED if unsupported else Exit.OK
 
     def to_dict(self) -> dict[str, Any]:
         return {
@@ -165,4 +168,4 @@ def _verify(path: str, opened: Callable[..., Dataset], every: bool) -> _Verified
         message = explain(error)
         if message is None or isinstance(error, InternalError):
             raise
-        return _VerifiedPath(path, error=message)
+        return _VerifiedPath(path, error=message, unsupported=isinstance(error, UnsupportedError))

@@ -125,10 +125,14 @@ def read_head(
         numbered: Whether a database takes it for the log of the number in its name, wherever it is.
 
     Raises:
-        UnsupportedError: For a compression that is not known.
+        UnsupportedError: For a compression that is not known, and for a log that is encrypted.
     """
     if dialect == "auto":
         dialect = _dialect_of(head)
+    if len(head) > layout.ENCRYPTED_PREFIX and next(first_fragments(head, dialect), None) is None:
+        encrypted = find_encryption(file, storage)
+        if encrypted is not None:
+            raise UnsupportedError(encrypted)
     if dialect == "leveldb":
         return LogHead(dialect, recycled=False, log_number=-1, compression=layout.Compression.NONE)
     named = layout.LOG_NAME.match(file.name)
@@ -184,6 +188,31 @@ def _dialect_of(head: bytes) -> Dialect:
     return "leveldb"
 
 
+_ENCRYPTED = (
+    f"CURRENT begins with {layout.ENCRYPTED_PREFIX:,} random bytes: the files of this database are encrypted, and are"
+    " read by RocksDB with their key only"
+)
+
+
+def is_encrypted(current: File, storage: Storage) -> bool:
+    """Return whether a file that should hold one name is encrypted, and so all files next to it are."""
+    if current.size <= layout.ENCRYPTED_PREFIX:
+        return False
+    return len(set(storage.read(current, 0, layout.ENCRYPTED_PREFIX))) >= layout.ENCRYPTED_VALUES
+
+
+def find_encryption(file: File, storage: Storage) -> Damage | None:
+    """Return what to say of a file that cannot be read, if the database that it is in is encrypted."""
+    try:
+        siblings = storage.files_in(posixpath.dirname(file.path) or ".")
+    except (FileNotFoundError, NotADirectoryError, PermissionError):
+        return None
+    current = next((one for one in siblings if one.name == layout.CURRENT_NAME), None)
+    if current is None or not is_encrypted(current, storage):
+        return None
+    return Damage(file.path, 0, file.size, UNSUPPORTED, _ENCRYPTED)
+
+
 def live_manifest(manifests: Iterable[File], siblings: Iterable[File], storage: Storage) -> File:
     """The one that Pebble's last marker names, or `CURRENT`; without either, the one with the highest number."""
     by_name = {file.name: file for file in manifests}
@@ -193,6 +222,8 @@ def live_manifest(manifests: Iterable[File], siblings: Iterable[File], storage: 
         name = max(marked)[1]
     else:
         current = named.get(layout.CURRENT_NAME)
+        if current is not None and is_encrypted(current, storage):
+            raise UnsupportedError(Damage(current.path, 0, current.size, UNSUPPORTED, _ENCRYPTED))
         name = storage.read(current).decode("utf-8", "replace").strip() if current is not None else ""
     return by_name.get(name) or max(by_name.values(), key=_number)
 

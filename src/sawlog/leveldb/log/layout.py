@@ -191,6 +191,10 @@ SINK_NAME = re.compile(r"^part-[\w-]+\.log$")
 MANIFEST_NAME = re.compile(r"^MANIFEST-(\d+)$")
 CURRENT_NAME = "CURRENT"
 """The file of a database that names its live MANIFEST."""
+ENCRYPTED_PREFIX = 4096
+"""Bytes before every file that RocksDB encrypts, CURRENT too: random ones, by which what follows is deciphered."""
+ENCRYPTED_VALUES = 200
+"""So many different bytes are in such a prefix at the least; a text has fewer."""
 MARKER_NAME = re.compile(r"^marker\.manifest\.(\d+)\.(MANIFEST-\d+)$")
 """Pebble's instead of CURRENT: the one with the highest number names the MANIFEST."""
 IDENTITY_NAME = "IDENTITY"

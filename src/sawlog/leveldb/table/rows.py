@@ -29,6 +29,7 @@ from sawlog.leveldb.columns import (
     binary_parts,
     named,
 )
+from sawlog.leveldb.log.head import find_encryption
 from sawlog.leveldb.table import entries as e
 from sawlog.leveldb.table import layout
 from sawlog.leveldb.table.blocks import Expanded, block_damage, joined
@@ -442,7 +443,7 @@ class TableRange(FileRange):
                 read = MapReader(self.file, source, self.scan.options).read
                 table = read() if self.map is None else self.map.get(read)
             except FINDING_ERRORS as error:
-                yield from self._lost(error.damage, findings)
+                yield from self._lost(find_encryption(self.file, self.scan.storage) or error.damage, findings)
                 return
             except DiskError as error:
                 yield from self._lost(self._unreadable(error), findings)
