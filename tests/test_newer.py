@@ -9,10 +9,13 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
+import pyarrow as pa
 import pytest
 
+import sawlog
 from sawlog.testing.newer import Newer
 from sawlog.testing.sample import Sample
 from tests.deephaven_log import reference as deephaven
@@ -72,7 +75,7 @@ def logs() -> Cases:
 def table(name: str, path: Path) -> Callable[..., Newer]:
     """Makes cases of a table."""
     data = path.read_bytes()
-    sample = Sample(name, "leveldb_table", data, path.name)
+    sample = Sample(name, "leveldb_table", data, path.name, blocks=True)
 
     def case(number: str, told: str, *changes: Change, kept: int = 0) -> Newer:
         changed = with_bytes(data, *(Change(one.at % len(data), one.data) for one in changes))
@@ -105,13 +108,39 @@ def tables() -> Cases:
             value = at + len(b"block.based.table.index.type")
             newer = block(data, *place, Change(value, struct.pack("<I", 4)))
             yield rocksdb("index type", "an index of type 4", newer, kept=1)
+    yield from keys()
+    yield from columns()
+
+
+def keys() -> Cases:
+    """Kinds of keys, and flags of blocks."""
+    rows = pa.table({"key": [b"a", b"b", b"c"], "value": [b"1", b"2", b"3"]})
+    for dialect in ("leveldb", "rocksdb"):
+        with TemporaryDirectory() as directory:
+            path = Path(directory, "7.sst")
+            sawlog.write(rows, path, format="leveldb_table", dialect=dialect, compression="none")
+            data = path.read_bytes()
+            case = table(f"a table of {dialect}", path)
+        place = places(data)[0]
+        kind, flags = data.index(b"b\x01"), place[1] - 1
+        yield case("kind of a key", "has the type 0x19", block(data, *place, Change(kind + 1, b"\x19")), kept=2)
+        yield case("flag of a block", "with the flags 0x4", block(data, *place, Change(flags, b"\x40")))
+
+
+def columns() -> Cases:
+    """Versions and kinds of columns of Pebble's tables, kinds of keys and places of values in them."""
+    path = DATABASES / "pebble-master-26-blobs" / "db" / "000007.sst"
+    data = path.read_bytes()
+    case = table("a table of Pebble", path)
+    place = places(data)[0]
+    header = 4  # of a block of entries, before that of its columns
+    yield case("version of columns", "columns in version 2", block(data, *place, Change(header, b"\x02")))
+    yield case("kind of a column", "the kind or width 5", block(data, *place, Change(header + 7, b"\x05")))
     small = TABLES / "pebble" / "small.sst"
-    pebble = table("a table of Pebble", small)
     data = small.read_bytes()
-    version = struct.unpack("<I", data[-12:-8])[0]
-    yield pebble("format version", "format version 9", Change(-12, struct.pack("<I", 9)))
-    if version >= 5:
-        yield pebble("version of columns", "columns in version 2", block(data, *places(data)[0], Change(0, b"\x02")))
+    case = table("an earlier table of Pebble", small)
+    yield case("format version", "format version 9", Change(-12, struct.pack("<I", 9)))
+    yield case("checksum type", "checksum type 5", Change(-53, b"\x05"))
 
 
 def footer(data: bytes, size: int, *changes: Change) -> bytes:
