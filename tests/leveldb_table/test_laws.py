@@ -19,6 +19,7 @@ from .support import GOLDEN, leveldb_tables, rocksdb_tables
 
 DATA = {b"apple": b"1", b"apricot": b"22" * 9, b"banana": b"", b"cherry": b"red", b"date": b"x" * 40}
 TRAILER = 5
+CUCKOO = GOLDEN.parents[1] / "leveldb_database" / "rocksdb-11.8.1-cuckoo" / "db"
 FEWER = ("version 2", "values", "stamped", "version 7", "embedded", "two names", "minlz")
 """Of these not every bit of headers is flipped: they are alike in others."""
 FOOTERS = {"pebble 7": 61}
@@ -122,6 +123,19 @@ class TestLaws(Laws):
             )
         found.append(
             replace(found[0], name="leveldb, ordered", options={"comparator": "leveldb.BytewiseComparator"}, effort=0.5)
+        )
+        buckets = (CUCKOO / "000009.sst").read_bytes()
+        found.append(
+            Sample(
+                "cuckoo",
+                "leveldb_table",
+                buckets,
+                "000009.sst",
+                blocks=True,
+                ordered=False,
+                repaired="rows",
+                effort=0.3,
+            )
         )
         for view in ("frames", "properties"):
             data = tables()["rocksdb"]
