@@ -172,6 +172,7 @@ class DatabaseReadOptions:
             of the database says; several where Pebble writes logs to a second one while the first is slow.
         paths: Directories that have tables and blob files besides the database's own: those of RocksDB's `db_paths` and
             `cf_paths`, or what Pebble has in remote storage.
+        backup: Which backup of a directory of RocksDB's BackupEngine, by number; the last one by default.
     """
 
     table: str = "default"
@@ -182,6 +183,7 @@ class DatabaseReadOptions:
     max_item_bytes: int | None = None
     wal_dir: tuple[str, ...] = ()
     paths: tuple[str, ...] = ()
+    backup: int | None = None
 
     old: ClassVar = {
         "column_family": renamed("table"),

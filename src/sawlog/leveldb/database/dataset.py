@@ -20,6 +20,7 @@ from sawlog.leveldb.applications import application, recognized
 from sawlog.leveldb.applications.fragments import Decoded, entries_of, schema_of
 from sawlog.leveldb.applications.view import Home
 from sawlog.leveldb.columns import STAMP, STAMPED_SCHEMA
+from sawlog.leveldb.database.backups import BackupCheck, read_backup
 from sawlog.leveldb.database.fragments import (
     HISTORY_SCHEMA,
     ORPHAN,
@@ -42,7 +43,7 @@ from sawlog.leveldb.table.meta import SPARED, MapReader, on_keys, spared_blocks
 from sawlog.leveldb.table.rows import table_map
 from sawlog.names import is_remote
 from sawlog.pictures import Picture
-from sawlog.scan import Projection
+from sawlog.scan import NamedTable, Projection
 from sawlog.storage import File, Source
 
 if TYPE_CHECKING:
@@ -62,6 +63,7 @@ class DatabaseContents(Contents):
     Attributes:
         version: The files that the column family is made of that is read.
         versions: Those of all column families, by name.
+        backup: The backup that it is; `None` where it is no backup.
     """
 
     version: DatabaseVersion
@@ -69,7 +71,15 @@ class DatabaseContents(Contents):
     shared: ClassVar[bool] = False  # half of the merging is done under the interpreter's lock; two threads are slower
 
     def __init__(self, format: Format, files: Sequence[File], scan: Scan) -> None:
-        self.versions = read_versions(files, scan.storage, scan.options)
+        self._others: Sequence[File] = ()
+        self.backup = read_backup(files, scan.options.backup, scan.storage)
+        if self.backup is not None:
+            own = posixpath.join(self.backup.root, "private", str(self.backup.number))
+            read = {self.backup.meta, *self.backup.present}
+            self._others = [file for file in files if file.path not in read and posixpath.dirname(file.path) != own]
+            files = [file for file in files if posixpath.dirname(file.path) == own]
+        shared = self.backup.shared if self.backup is not None else ()
+        self.versions = read_versions(files, scan.storage, scan.options, shared)
         wanted = scan.options.table
         if wanted not in self.versions:
             known = ", ".join(self.versions)
@@ -82,6 +92,23 @@ class DatabaseContents(Contents):
         """One: the files are one."""
         del request
         return 1
+
+    def tables(self) -> list[NamedTable]:
+        """The backups of a directory of them."""
+        numbers = self.backup.numbers if self.backup is not None else ()
+        return [NamedTable("backup", str(number), {"backup": str(number)}) for number in numbers]
+
+    def _backup_checks(self, request: Request) -> Iterator[Fragment]:
+        """Yield the files of a backup, each held to what the backup says of it."""
+        if self.backup is None:
+            return
+        if not self.backup.files:
+            detail = "this file says which tables the backup is made of: name their directory with paths="
+            yield MissingFile(*request, self.backup.meta, 0, detail)
+        for one in self.backup.files:
+            path = posixpath.join(self.backup.root, one.path)
+            size = self.backup.present[path].size if path in self.backup.present else 0
+            yield BackupCheck(*request, path, size, self.backup.meta, one)
 
     @property
     def unselected(self) -> Sequence[File]:
@@ -146,6 +173,7 @@ class DatabaseContents(Contents):
     def _checks(self, request: Request, task_bytes: int | None) -> Iterator[Fragment]:
         """Every file, and what only the ranges can say of blob files."""
         yield from self._files(request)
+        yield from self._backup_checks(request)
         for version in self.versions.values():
             yield from self._blob_checks(request, task_bytes, version)
 
@@ -215,7 +243,9 @@ class DatabaseContents(Contents):
             for damage in found.damages:
                 if BLOB_NAME.match(posixpath.basename(damage.path)):
                     lost.setdefault(damage.path, Findings("skip", drained=every)).damage(damage)
-        yield FileReport.of(manifest.path, manifest.size, [counted])
+        checks = {check.path: check for check in self._backup_checks(request)}
+        judged = [checks.pop(manifest.path).inspect()] if manifest.path in checks else []
+        yield FileReport.of(manifest.path, manifest.size, [counted, *judged])
         sizes = {file.path: file.size for file in self.files}
         for fragment in self._files(request):
             if fragment.path in intact:
@@ -225,9 +255,13 @@ class DatabaseContents(Contents):
                 found = fragment.inspect(every=every)
                 found.rows = 0
             more = [lost.pop(fragment.path)] if fragment.path in lost else []
+            more += [checks.pop(fragment.path).inspect(every=every)] if fragment.path in checks else []
             yield FileReport.of(fragment.path, sizes.get(fragment.path, 0), [found, *more])
             if advance is not None:
                 advance(fragment.size)
+        for path, check in checks.items():
+            whole = Findings("skip", account=Account(header=check.size))
+            yield FileReport.of(path, check.size, [whole, check.inspect(every=every)])
         for path, values in lost.items():  # files that are not there
             yield FileReport.of(path, 0, [values])
         self.scan.storage.confirm()
@@ -264,7 +298,8 @@ class DatabaseContents(Contents):
         del request
         reason = "the MANIFEST does not name it any more"
         orphans = self._orphans
-        return [Skipped(file.path, reason, file.size) for file in self.version.dead if file not in orphans]
+        found = [Skipped(file.path, reason, file.size) for file in self.version.dead if file not in orphans]
+        return [*found, *(Skipped(file.path, "of another backup", file.size) for file in self._others)]
 
     def between(self, request: Request, ranges: Sequence[Range]) -> list[Fragment]:
         """Refused: what a database answers changes in other ways than by rows that are added.

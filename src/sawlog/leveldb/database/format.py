@@ -54,7 +54,12 @@ class LevelDBDatabase(Format):
         return Match.BESIDE if manifests else Match.NO
 
     def home(self, file: File) -> str:
-        """An archive, or a directory of blob files, belongs to the directory that it is in."""
+        """An archive, or a directory of blob files, belongs to the directory that it is in, a backup to all of them."""
+        of_backup = layout.BACKUP_HOME.match(posixpath.dirname(file.path)) or layout.BACKUP_META.match(file.path)
+        if of_backup is None and layout.SHARED_NAME.match(file.name):
+            of_backup = layout.BACKUP_SHARED.match(posixpath.dirname(file.path))
+        if of_backup is not None:
+            return of_backup[1] or ""
         directory, name = posixpath.split(posixpath.dirname(file.path))
         inner = name == ARCHIVE_NAME or (name == layout.BLOB_DIRECTORY and layout.BLOB_NAME.match(file.name))
         return directory if inner else posixpath.join(directory, name)

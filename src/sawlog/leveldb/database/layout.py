@@ -21,6 +21,21 @@ BLOB_NAME = re.compile(r"^(\d+)\.blob$")
 """A file of values that RocksDB or Pebble keeps apart from their keys."""
 BLOB_DIRECTORY = "blob_dir"
 """The directory, within its own, of the blob files of a stacked BlobDB of RocksDB's, which no MANIFEST names."""
+SHARED_NAME = re.compile(r"^(\d+)(?:_\w+)?\.(sst|ldb|blob)$")
+"""A table or blob file of a backup; its checksum, or the session that wrote it, and its size may be in the name."""
+BACKUP_HOME = re.compile(r"^(?:(.*)/)?private/(\d+)$")
+"""The directory of what only the backup of that number has, below that of all backups."""
+BACKUP_FILE = re.compile(r"^(private/\d+|shared|shared_checksum)/[^/.][^/]*$")
+BACKUP_META = re.compile(r"^(?:(.*)/)?meta/(\d+)$")
+"""The file that says what a backup is made of: time, sequence number, how many files there are, and a line for each."""
+BACKUP_SHARED = re.compile(r"^(?:(.*)/)?shared(_checksum)?$")
+META_BYTES = 64 << 20
+META_VERSION = "schema_version "
+META_CHECKSUM = "crc32"
+"""Before the CRC-32C of a file, in decimal."""
+META_SIZE = "size"
+META_EXCLUDED = "ni::excluded"
+META_FOOTER = "// FOOTER"
 OPTIONS_BYTES = 1 << 18
 """Bytes of an OPTIONS file that are looked into: what concerns the database as a whole comes first."""
 WAL_DIR = "wal_dir"
@@ -67,6 +82,8 @@ class Kind(IntEnum):
     """A value that an entry leads to is not whole: the entry is lost."""
     BAD_BLOB_PART = 3
     """A part of a blob file is damaged, whether or not an entry leads there."""
+    BAD_COPY = 4
+    """A file of a backup has another checksum than the backup says."""
 
 
 _NAMES = (re.compile(f"^{CURRENT_NAME}$"), MANIFEST_NAME, LOG_NAME, TABLE_NAME, BLOB_NAME, MARKER_NAME)
@@ -78,5 +95,7 @@ ENGINE_NAME = re.compile(r"^(LOG(\.old(\.\d+)?)?|LOCK|IDENTITY|OPTIONS-\d+|marke
 
 def belongs(path: str) -> bool:
     """Whether a file has the name of one that is read of a database."""
-    name = posixpath.basename(path)
+    directory, name = posixpath.split(path)
+    if BACKUP_META.match(path) or (BACKUP_SHARED.match(directory) and SHARED_NAME.match(name)):
+        return True
     return any(pattern.match(name) for pattern in _NAMES)

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from sawlog.leveldb.database.layout import BLOB_NAME, LOG_NAME, OPTIONS_BYTES, SECONDARY_DIR, TABLE_NAME, WAL_DIR
+from sawlog.leveldb.database.layout import LOG_NAME, OPTIONS_BYTES, SECONDARY_DIR, SHARED_NAME, WAL_DIR
 from sawlog.leveldb.log.layout import OPTIONS_NAME
 from sawlog.leveldb.options import DatabaseReadOptions
 from sawlog.names import is_remote
@@ -62,14 +62,20 @@ class Stored:
     def add_tables(self, files: Iterable[File]) -> list[File]:
         """Take in the tables and blob files among files; those that are taken in."""
         taken = []
-        for names, into in ((TABLE_NAME, self.tables), (BLOB_NAME, self.blobs)):
-            numbers = {file: int(name[1]) for file in files if (name := names.match(file.name))}
-            taken += [file for file, number in numbers.items() if into.setdefault(number, file) is file]
+        for file in files:
+            if name := SHARED_NAME.match(file.name):
+                into = self.blobs if name[2] == "blob" else self.tables
+                taken += [file] if into.setdefault(int(name[1]), file) is file else []
         return taken
 
 
 def stored_files(
-    files: Sequence[File], home: str, oldest: int, options: DatabaseReadOptions, storage: Storage
+    files: Sequence[File],
+    home: str,
+    oldest: int,
+    options: DatabaseReadOptions,
+    storage: Storage,
+    shared: Sequence[File] = (),
 ) -> Stored:
     """Return the files of a database, wherever they are.
 
@@ -79,10 +85,12 @@ def stored_files(
         oldest: The number of the oldest log that is alive.
         options: Whether the caller says where others are.
         storage: Where all of them are.
+        shared: Tables and blob files that a backup shares with others.
     """
     stored = Stored()
     stored.add_logs(files)
     stored.add_tables(files)
+    stored.elsewhere += stored.add_tables(shared)
     for path in options.paths:
         stored.elsewhere += stored.add_tables(storage.files_in(path))
     if options.wal_dir:

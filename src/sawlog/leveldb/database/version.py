@@ -182,7 +182,9 @@ class _State:
         return {row["file"] for row in rows} | {row["backing_file"] for row in rows if row.get("backing_file")}
 
 
-def read_versions(files: Sequence[File], storage: Storage, options: DatabaseReadOptions) -> dict[str, DatabaseVersion]:
+def read_versions(
+    files: Sequence[File], storage: Storage, options: DatabaseReadOptions, shared: Sequence[File] = ()
+) -> dict[str, DatabaseVersion]:
     """Return the column families of a database by name, as the MANIFEST that lives leaves them: see `live_manifest`.
 
     Raises:
@@ -195,7 +197,7 @@ def read_versions(files: Sequence[File], storage: Storage, options: DatabaseRead
     state = _State()
     for offset, edit in _edits(whole):
         state.apply(offset, edit)
-    stored = stored_files(files, posixpath.dirname(manifest.path), state.oldest, options, storage)
+    stored = stored_files(files, posixpath.dirname(manifest.path), state.oldest, options, storage, shared)
     names = dict(sorted(state.version.families.items()))
     return {name: _version(state, family, manifest, stored, dialect, storage) for family, name in names.items()}
 

@@ -1,0 +1,195 @@
+"""Backups that RocksDB's BackupEngine makes: databases whose tables several of them share, and their checksums."""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import pyarrow as pa
+
+from sawlog.damage import MISMATCHED_FILE, MISSING_FILE, Damage, Findings
+from sawlog.errors import FormatError, OptionError, SawlogError
+from sawlog.format import Fragment
+from sawlog.leveldb.database.layout import (
+    BACKUP_FILE,
+    BACKUP_HOME,
+    MANIFEST_NAME,
+    META_BYTES,
+    META_CHECKSUM,
+    META_EXCLUDED,
+    META_FOOTER,
+    META_SIZE,
+    META_VERSION,
+    SHARED_NAME,
+    Kind,
+)
+from sawlog.leveldb.log.kernels import masked_checksum
+from sawlog.leveldb.log.layout import MASK_DELTA, MASK_ROTATION
+from sawlog.storage import File, Storage
+
+_WINDOW = 4 << 20
+_POLYNOMIAL = 0x82F63B78
+
+
+class BackupFile(NamedTuple):
+    """A file of a backup: its path below the directory of all backups, and its checksum and bytes, if they are said."""
+
+    path: str
+    checksum: int | None
+    size: int | None
+
+
+@dataclass(frozen=True)
+class Backup:
+    """A backup.
+
+    Attributes:
+        number: Its number.
+        root: The directory of all backups.
+        meta: The file that says what it is made of.
+        files: The files that it is made of; none where that file is not there.
+        present: Those of them that are there, by path.
+        numbers: The numbers of all backups.
+    """
+
+    number: int
+    root: str
+    meta: str
+    files: tuple[BackupFile, ...]
+    present: dict[str, File]
+    numbers: tuple[int, ...]
+
+    @property
+    def shared(self) -> list[File]:
+        """Tables and blob files that it may share with others."""
+        return [file for file in self.present.values() if SHARED_NAME.match(file.name)]
+
+
+def read_backup(files: Sequence[File], wanted: int | None, storage: Storage) -> Backup | None:
+    """Return a backup, the last one by default; `None` where the files are no backups.
+
+    Raises:
+        FormatError: When there are several databases.
+        OptionError: When there is no such backup.
+        SawlogError: When the file that says what it is made of is damaged.
+    """
+    homes = [BACKUP_HOME.match(posixpath.dirname(file.path)) for file in files if MANIFEST_NAME.match(file.name)]
+    places = {int(home[2]): home[1] or "" for home in homes if home}
+    root = next(iter(places.values()), "")
+    if not places or not storage.is_directory(posixpath.join(root, "meta")):
+        if len(places) > 1:
+            raise FormatError(f"{len(places)} databases in {posixpath.join(root, 'private')}; name one of them")
+        if wanted is not None:
+            raise OptionError(f"{files[0].path}: the option backup is for directories of RocksDB's BackupEngine")
+        return None
+    number = max(places) if wanted is None else wanted
+    if number not in places:
+        raise OptionError(f"{files[0].path}: no backup {number}; there are: {', '.join(map(str, sorted(places)))}")
+    meta = posixpath.join(root, "meta", str(number))
+    named = tuple(_backup_files(meta, storage)) if storage.exists(meta) else ()
+    directories = dict.fromkeys(posixpath.dirname(one.path) for one in named)
+    paths = {posixpath.join(root, one.path) for one in named}
+    present: dict[str, File] = {}
+    for directory in directories:
+        path = posixpath.join(root, directory)
+        if storage.is_directory(path):
+            present |= {file.path: file for file in storage.files_in(path) if file.path in paths}
+    return Backup(number, root, meta, named, present, tuple(sorted(places)))
+
+
+def _backup_files(meta: str, storage: Storage) -> Iterator[BackupFile]:
+    """Yield the files that a backup is made of.
+
+    Raises:
+        SawlogError: When the file is damaged, or of a version that is not known.
+    """
+    text = storage.read(meta, 0, META_BYTES).decode("utf-8", "replace")
+    lines = text.split("\n")
+    if lines[0].startswith(META_VERSION):
+        version = lines[0].removeprefix(META_VERSION)
+        if version.partition(".")[0] != "2":
+            raise SawlogError(f"{meta}: schema version {version}; expected 2: a newer RocksDB has made the backup")
+        del lines[0]
+    at = next((place for place, line in enumerate(lines[2:], 2) if line.isdecimal()), None)
+    if at is None or not all(line.isdecimal() for line in lines[:2]):
+        raise SawlogError(f"{meta}: expected a time, a sequence number and a number of files; the file is damaged")
+    count = 0
+    for line in lines[at + 1 :]:
+        if not line or line == META_FOOTER:
+            break
+        path, *words = line.split(" ")
+        fields = dict(zip(words[::2], words[1::2], strict=False))
+        numbers = [fields.get(name, "0") for name in (META_CHECKSUM, META_SIZE)]
+        if not BACKUP_FILE.match(path) or len(words) % 2 or not all(one.isdecimal() for one in numbers):
+            raise SawlogError(f"{meta}: expected a file and its checksum, found {line[:80]!r}; the file is damaged")
+        if fields.get(META_EXCLUDED) == "true":
+            continue
+        count += 1
+        checksum, size = (int(number) for number in numbers)
+        yield BackupFile(path, checksum if META_CHECKSUM in fields else None, size if META_SIZE in fields else None)
+    if count != int(lines[at]):
+        raise SawlogError(f"{meta}: {lines[at]} files expected, found {count}; the file is damaged")
+
+
+@dataclass(frozen=True)
+class BackupCheck(Fragment):
+    """A file of a backup, held to what the backup says of it."""
+
+    meta: str
+    file: BackupFile
+
+    def decode(self, schema: pa.Schema, findings: Findings) -> Iterator[pa.RecordBatch]:
+        del schema
+        if (wrong := self._wrong()) is not None:
+            findings.damage(wrong)
+        yield from ()
+
+    def _wrong(self) -> Damage | None:
+        storage, path = self.scan.storage, self.path
+        if not storage.exists(path):
+            detail = f"{self.meta} names this file, and it is not there: copy it from where the backups were made"
+            return Damage(path, 0, 0, MISSING_FILE, detail)
+        with closing(storage.open(path)) as source:
+            if self.file.size not in (None, source.size):
+                detail = f"{self.meta} says {self.file.size} bytes; found {source.size}: the file is another one"
+                return Damage(path, 0, 0, MISMATCHED_FILE, detail)
+            if self.file.checksum is None:
+                return None
+            found, at = 0, 0
+            while at < source.size:
+                data = bytes(source.window(at, min(_WINDOW, source.size - at)))
+                found = _advanced(found, len(data)) ^ _unmasked(masked_checksum(data))
+                at += len(data)
+        if found == self.file.checksum:
+            return None
+        detail = f"{self.meta} says CRC-32C {self.file.checksum:#010x} of the file; found {found:#010x}"
+        return Damage(path, 0, 0, Kind.BAD_COPY.name.lower(), detail)
+
+
+def _unmasked(checksum: int) -> int:
+    word = (checksum - MASK_DELTA) & 0xFFFFFFFF
+    return (word >> (32 - MASK_ROTATION) | word << MASK_ROTATION) & 0xFFFFFFFF
+
+
+def _advanced(checksum: int, size: int) -> int:
+    """Return what a checksum adds to that of so many bytes more."""
+    step = [_POLYNOMIAL, *(1 << bit for bit in range(31))]
+    for _ in range(3):  # from a bit to a byte
+        step = [_product(step, column) for column in step]
+    while size:
+        if size & 1:
+            checksum = _product(step, checksum)
+        step = [_product(step, column) for column in step]
+        size >>= 1
+    return checksum
+
+
+def _product(matrix: Sequence[int], vector: int) -> int:
+    total = 0
+    for bit, column in enumerate(matrix):
+        if vector >> bit & 1:
+            total ^= column
+    return total
