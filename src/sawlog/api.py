@@ -12,6 +12,7 @@ from typing import Any, Literal, NamedTuple, Protocol, get_args
 
 import pyarrow as pa
 
+from sawlog.arrow import validate_batches
 from sawlog.damage import OnDamage, Report, check_on_damage
 from sawlog.dataset import Dataset
 from sawlog.errors import ChangedError, FormatError, OptionError, SchemaError, meant
@@ -331,12 +332,12 @@ def _tabular(data: Any) -> tuple[pa.Schema, Iterable[pa.RecordBatch]]:
     if isinstance(data, Dataset):  # not through the C stream, which would turn errors into Arrow's
         return data.schema, data.to_batches()
     if isinstance(data, pa.RecordBatch):
-        return data.schema, [data]
+        return data.schema, validate_batches([data])
     if hasattr(data, "__arrow_c_stream__"):
         if isinstance(given := getattr(data, "schema", None), pa.Schema):
             check_names(given)
         reader = pa.RecordBatchReader.from_stream(data)
-        return reader.schema, reader
+        return reader.schema, validate_batches(reader)
     raise SchemaError(f"cannot write {type(data).__name__}: expected a table, a record batch reader or an Arrow stream")
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import ctypes
 import datetime as dt
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from typing import Any
 
@@ -134,6 +134,62 @@ def schema_metadata(schema: pa.Schema) -> list[tuple[str, str]]:
         texts.append(ctypes.string_at(at + 8, length).decode())
         at += 4 + length
     return list(zip(texts[::2], texts[1::2], strict=True))
+
+
+def validate_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Yield batches from outside after every offset, index, bitmap and text of them was checked.
+
+    Kernels and pyarrow's writers believe these: an offset behind the data ends the process. Buffers that come through
+    Arrow's C interface carry no sizes: that they are as long as the offsets say is the producer's word.
+
+    Raises:
+        SchemaError: For an array that is not valid; names column and row, counted from 0 over all batches.
+    """
+    first_row = 0
+    for batch in batches:
+        validate_batch(batch, first_row)
+        yield batch
+        first_row += batch.num_rows
+
+
+def validate_batch(batch: pa.RecordBatch, first_row: int = 0) -> None:
+    """Check one batch as `validate_batches` does.
+
+    Args:
+        batch: The batch.
+        first_row: Number of its first row, for messages.
+
+    Raises:
+        SchemaError: For an array that is not valid.
+    """
+    for name, array in zip(batch.schema.names, batch.columns, strict=True):
+        if (message := _find_fault(array)) is not None:
+            row = _find_faulty_row(array)
+            place = "" if row is None else f", row {first_row + row}"
+            raise SchemaError(f"column {name!r}{place}: not a valid Arrow array of type {array.type}: {message}")
+
+
+def _find_fault(array: pa.Array) -> str | None:
+    """Return why an array is not valid; `None` for a valid one."""
+    try:
+        array.validate(full=True)
+    except (pa.ArrowInvalid, pa.ArrowIndexError) as error:
+        return " ".join(str(error).split())
+    return None
+
+
+def _find_faulty_row(array: pa.Array) -> int | None:
+    """Return the first row with which an array is not valid; `None` where it is not the rows, as in a dictionary."""
+    low, high = 0, len(array)  # the first `low` rows are valid, the first `high` are not
+    if not high or _find_fault(array.slice(0, 0)) is not None:
+        return None
+    while high - low > 1:
+        middle = (low + high) // 2
+        if _find_fault(array.slice(0, middle)) is None:
+            low = middle
+        else:
+            high = middle
+    return low
 
 
 def one_batch(table: pa.Table) -> pa.RecordBatch:

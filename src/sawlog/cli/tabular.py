@@ -6,11 +6,12 @@ import contextlib
 import io
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal, Protocol, TypeAlias
 
 import pyarrow as pa
 
-from sawlog.arrow import GrowingDictionary, array_of
+from sawlog.arrow import GrowingDictionary, array_of, validate_batches
 from sawlog.cli.databases import DatabaseWriteOptions, DuckdbEncoder, SqliteEncoder, unread
 from sawlog.cli.output import Advance, text_sink
 from sawlog.cli.render import DECODE, ENCODE, BinaryText, is_text, json_lines, text_array
@@ -259,7 +260,7 @@ class TableFormat:
 
     def _bounded(self, rows: Iterator[pa.RecordBatch], file: File) -> Iterator[pa.RecordBatch]:
         with self._explained(file):
-            while (batch := _opened(next, rows, None)) is not None:
+            for batch in validate_batches(iter(partial(_opened, next, rows, None), None)):
                 for start in range(0, batch.num_rows, BATCH_ROWS):
                     yield batch.slice(start, BATCH_ROWS)
 
@@ -269,6 +270,8 @@ class TableFormat:
             yield
         except FormatError as error:
             raise FormatError(f"{file.path}: not readable as {self.title}: {error}") from error
+        except SchemaError as error:
+            raise SchemaError(f"{file.path}: {error}") from error
 
 
 TABLE_FORMATS: dict[str, TableFormat] = {

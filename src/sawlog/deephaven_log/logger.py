@@ -15,6 +15,7 @@ from typing import Any, Literal, Self
 
 import pyarrow as pa
 
+from sawlog.arrow import validate_batches
 from sawlog.deephaven_log import layout
 from sawlog.deephaven_log.columns import enum_table
 from sawlog.deephaven_log.encode import SINGLE_FLAGS, Encoder
@@ -201,7 +202,7 @@ class Logger:
         if not isinstance(data, pa.RecordBatch) and not hasattr(data, "__arrow_c_stream__"):
             raise SchemaError(f"cannot log {type(data).__name__}: expected a record batch, a table or an Arrow stream")
         pieces = [data] if isinstance(data, pa.RecordBatch) else pa.RecordBatchReader.from_stream(data)
-        for batch in pieces:
+        for batch in validate_batches(pieces):
             missing = [name for name in wanted if name not in batch.schema.names]
             unknown = [name for name in batch.schema.names if name not in self._schema.names]
             if missing or unknown:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
+from sawlog.arrow import validate_batches
 from sawlog.commit import Job, recover
 from sawlog.errors import OptionError
 from sawlog.spark.cast import cast_batch
@@ -110,7 +111,7 @@ class SawlogWriter(DataSourceArrowWriter):
         task = running_task().partitionId()
         writer: Writer | None = None
         try:
-            for batch in iterator:
+            for batch in validate_batches(iterator):
                 if batch.num_rows:
                     writer = writer or self.begin(job, task)
                     writer.write(cast_batch(batch, self._schema))
