@@ -15,7 +15,7 @@ import sawlog
 from sawlog.arrow import validate_batches
 
 FAR = 2_000_000_000
-"""Behind the end of any buffer here."""
+"""Past the end of any buffer here."""
 
 
 def with_offsets(kind: pa.DataType, offsets: list[int], data: bytes = b"abcdef") -> pa.Array:
@@ -37,17 +37,17 @@ def dictionary_of(indices: list[int]) -> pa.Array:
 
 
 INVALID: dict[str, tuple[dict[str, pa.Array], str, int]] = {
-    "string offset behind the data": ({"Sym": with_offsets(pa.string(), [0, 3, FAR, 4])}, "Sym", 1),
+    "string offset past the data": ({"Sym": with_offsets(pa.string(), [0, 3, FAR, 4])}, "Sym", 1),
     "string offset below 0": ({"Sym": with_offsets(pa.string(), [0, -500_000_000, 3, 4])}, "Sym", 0),
     "string offsets that fall": ({"Sym": with_offsets(pa.string(), [0, 4, 2, 6])}, "Sym", 1),
-    "binary offset behind the data": ({"record": with_offsets(pa.binary(), [0, 3, FAR, 4])}, "record", 1),
+    "binary offset past the data": ({"record": with_offsets(pa.binary(), [0, 3, FAR, 4])}, "record", 1),
     "large binary": ({"record": with_offsets(pa.large_binary(), [0, 3, 1 << 50, 4])}, "record", 1),
     "second column": (
         {"key": with_offsets(pa.binary(), [0, 1, 2, 3]), "value": with_offsets(pa.binary(), [0, 3, FAR, 4])},
         "value",
         1,
     ),
-    "list offset behind the values": ({"v": list_of([0, 2, FAR, 4])}, "v", 1),
+    "list offset past the values": ({"v": list_of([0, 2, FAR, 4])}, "v", 1),
     "dictionary index": ({"Sym": dictionary_of([0, 900_000_000, 1])}, "Sym", 1),
     "negative dictionary index": ({"Sym": dictionary_of([0, 1, -2])}, "Sym", 2),
     "text that is not UTF-8": ({"Sym": with_offsets(pa.string(), [0, 2, 4, 6], b"abcd\xff\xfe")}, "Sym", 2),

@@ -139,7 +139,7 @@ def schema_metadata(schema: pa.Schema) -> list[tuple[str, str]]:
 def validate_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Yield batches from outside after every offset, index, bitmap and text of them was checked.
 
-    Kernels and pyarrow's writers believe these: an offset behind the data ends the process. Buffers that come through
+    Kernels and pyarrow's writers believe these: an offset past the data ends the process. Buffers that come through
     Arrow's C interface carry no sizes: that they are as long as the offsets say is the producer's word.
 
     Raises:
