@@ -10,6 +10,8 @@ import pytest
 
 import sawlog
 from sawlog import IncompleteError
+from sawlog.leveldb.database.catalog import RemoteObject, remote_objects
+from sawlog.storage import Storage
 from sawlog.varints import encode_varint
 from tests.leveldb_database.test_answers import GOLDEN, answers, delivered
 
@@ -216,3 +218,65 @@ def test_a_blob_file_that_is_being_written(length: int, tmp_path: Path) -> None:
     assert rows < len(answers(STACKED.parent / "db.kv"))
     kinds = {kind for file in sawlog.verify(tmp_path / "db").files for kind in file.kinds}
     assert kinds == ({"bad_blob"} if length >= 30 else {"bad_blob", "bad_blob_part"})
+
+
+def object_name(creator: int, number: int) -> str:
+    """The name of a table in Pebble's remote storage."""
+    return f"{creator * 7459 + number * 17539 & 0xFFFF:04x}-{creator}-{number:06d}.sst"
+
+
+def catalog(database: Path, records: list[bytes]) -> None:
+    """Write what Pebble has in remote storage."""
+    name = "REMOTE-OBJ-CATALOG-000001"
+    log = database / "000099.log"
+    sawlog.write(pa.table({"record": pa.array(records, pa.binary())}), log, format="leveldb_log")
+    log.rename(database / name)
+    database.joinpath(f"marker.remote-obj-catalog.000001.{name}").touch()
+
+
+@pytest.mark.parametrize("custom", ["", "obj2", "a/b.sst"])
+def test_objects_in_remote_storage(custom: str, tmp_path: Path) -> None:
+    """The catalog names them; a directory that holds them is given."""
+    source = GOLDEN.parent / "leveldb_table" / "pebble" / "22-plain"
+    shutil.copytree(source, tmp_path / "db")
+    held = delivered(source, "default")
+    records = [b"", b"\x03\x07"]
+    for path in tmp_path.glob("db/*.sst"):
+        number = int(path.stem)
+        name = f"{custom}{number}" if custom else object_name(7, number)
+        target = tmp_path / "remote" / name
+        target.parent.mkdir(exist_ok=True, parents=True)
+        path.rename(target)
+        own = b"\x05" + encode_varint(len(name)) + name.encode() if custom else b""
+        new = b"\x01" + encode_varint(number) + b"\x01\x07" + encode_varint(number)
+        records += [new + b"\x00\x04\x03loc" + own + b"\x00"]
+    catalog(tmp_path / "db", [*records, b"\x01\x63\x01\x07\x63\x00\x00\x02\x63"])
+    with pytest.raises(IncompleteError, match=rf"CATALOG-000001 says .*{custom or '-7-'}.*'loc'.*paths="):
+        sawlog.read(tmp_path / "db", format="leveldb_database")
+    assert delivered(tmp_path / "db", "default", paths=tmp_path / "remote") == held
+    report = sawlog.verify(tmp_path / "db", format="leveldb_database", paths=tmp_path / "remote")
+    assert not report.damaged
+    assert not report.incomplete
+
+
+def test_a_catalog_of_pebble() -> None:
+    """Pebble has written it, with objects that it shares, and with one that it has taken in."""
+    found = remote_objects(str(GOLDEN / "pebble-2.1.7-remote" / "shared"), Storage())
+    assert found == {
+        number: RemoteObject("REMOTE-OBJ-CATALOG-000001", "loc", object_name(1, number)) for number in (5, 7)
+    }
+    found = remote_objects(str(GOLDEN / "pebble-2.1.7-remote" / "external"), Storage())
+    assert found == {10: RemoteObject("REMOTE-OBJ-CATALOG-000001", "loc", "obj2")}
+
+
+@pytest.mark.parametrize("length", range(1, 13))
+def test_a_catalog_that_is_cut(length: int, tmp_path: Path) -> None:
+    record = b"\x01\x05\x01\x01\x05\x00\x04\x03loc\x00"
+    tmp_path.joinpath("db").mkdir()
+    catalog(tmp_path / "db", [record[:length]])
+    assert len(remote_objects(str(tmp_path / "db"), Storage())) == (length == len(record))
+
+
+def test_an_object_outside_of_the_directory_is_not_read() -> None:
+    for name in ("../x", "/x", "a/../../x", ""):
+        assert not RemoteObject("", "", name).is_below

@@ -29,6 +29,18 @@ BACKUP_FILE = re.compile(r"^(private/\d+|shared|shared_checksum)/[^/.][^/]*$")
 BACKUP_META = re.compile(r"^(?:(.*)/)?meta/(\d+)$")
 """The file that says what a backup is made of: time, sequence number, how many files there are, and a line for each."""
 BACKUP_SHARED = re.compile(r"^(?:(.*)/)?shared(_checksum)?$")
+CATALOG_MARKER = re.compile(r"^marker\.remote-obj-catalog\.(\d+)\.(REMOTE-OBJ-CATALOG-\d+)$")
+"""Pebble's: the one with the highest number names the file that says which objects in remote storage it has."""
+CATALOG_NEW = 1
+"""Number, kind, creator, the creator's number, how it is cleaned up; then tags with texts, up to 0."""
+CATALOG_DELETED = 2
+CATALOG_CREATOR = 3
+CATALOG_LOCATOR = 4
+CATALOG_NAME = 5
+CATALOG_BLOB = 2
+"""The kind of blob files; that of tables is 1."""
+OBJECT_HASH = (7459, 17539)
+"""An object's name begins with the lower 16 bits of its creator and its number, multiplied by these and added."""
 META_BYTES = 64 << 20
 META_VERSION = "schema_version "
 META_CHECKSUM = "crc32"
@@ -89,7 +101,9 @@ class Kind(IntEnum):
 _NAMES = (re.compile(f"^{CURRENT_NAME}$"), MANIFEST_NAME, LOG_NAME, TABLE_NAME, BLOB_NAME, MARKER_NAME)
 
 
-ENGINE_NAME = re.compile(r"^(LOG(\.old(\.\d+)?)?|LOCK|IDENTITY|OPTIONS-\d+|marker\.[a-z-]+\.\d+\.\w+)$")
+ENGINE_NAME = re.compile(
+    r"^(LOG(\.old(\.\d+)?)?|LOCK|IDENTITY|OPTIONS-\d+|REMOTE-OBJ-CATALOG-\d+|marker\.[a-z-]+\.\d+\.[\w-]+)$"
+)
 """What an engine keeps for itself: messages, locks, settings."""
 
 

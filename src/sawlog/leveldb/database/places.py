@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from sawlog.leveldb.database.catalog import RemoteObject, remote_objects
 from sawlog.leveldb.database.layout import LOG_NAME, OPTIONS_BYTES, SECONDARY_DIR, SHARED_NAME, WAL_DIR
 from sawlog.leveldb.log.layout import OPTIONS_NAME
 from sawlog.leveldb.options import DatabaseReadOptions
@@ -39,6 +40,7 @@ class Stored:
         blobs: Its blob files likewise.
         elsewhere: Those of all of them that are not in its directory.
         absent: Directories that have more of them and are not there.
+        objects: What Pebble has in remote storage.
     """
 
     tables: dict[int, File] = field(default_factory=dict)
@@ -46,6 +48,7 @@ class Stored:
     blobs: dict[int, File] = field(default_factory=dict)
     elsewhere: list[File] = field(default_factory=list)
     absent: list[Absent] = field(default_factory=list)
+    objects: dict[int, RemoteObject] = field(default_factory=dict)
 
     def parts(self, number: int) -> list[File]:
         """The parts of a log, in order."""
@@ -93,6 +96,13 @@ def stored_files(
     stored.elsewhere += stored.add_tables(shared)
     for path in options.paths:
         stored.elsewhere += stored.add_tables(storage.files_in(path))
+    stored.objects = remote_objects(home, storage)
+    for number, one in stored.objects.items():
+        for path in (posixpath.join(path, one.name) for path in options.paths if one.is_below):
+            if storage.exists(path) and number not in stored.tables.keys() | stored.blobs.keys():
+                (file,) = storage.find(path)
+                (stored.blobs if one.name.endswith(".blob") else stored.tables)[number] = file
+                stored.elsewhere.append(file)
     if options.wal_dir:
         for path in options.wal_dir:
             stored.elsewhere += stored.add_logs(storage.files_in(path))

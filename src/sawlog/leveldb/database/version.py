@@ -242,7 +242,7 @@ def _version(
                     dead.remove(stored.blobs[blob])
                     blobs[blob] = LiveBlobs(stored.blobs[blob], "pebble")
             elif number not in alive:
-                missing.append(_missing_table(manifest, number))
+                missing.append(_missing_table(manifest, number, stored))
             alive.add(number)
     return DatabaseVersion(
         manifest=manifest,
@@ -308,7 +308,7 @@ def _tables(
         end = max(end, smallest + b"\0")
         led = tuple(numbers.get(one["file"], one["file"]) for one in row.get("blob_references") or ())
         if number not in stored.tables:
-            missing.append(_missing_table(manifest, number, row.get("path_id") or 0))
+            missing.append(_missing_table(manifest, number, stored, row.get("path_id") or 0))
         else:
             sequence = row.get("smallest_sequence") or None
             sequence = sequence if sequence == row.get("largest_sequence") else None
@@ -317,9 +317,11 @@ def _tables(
     return _shared(tables), missing
 
 
-def _missing_table(manifest: File, number: int, path: int = 0) -> Absent:
+def _missing_table(manifest: File, number: int, stored: Stored, path: int = 0) -> Absent:
     """A table that is neither in the directory nor in those that the caller names."""
     place = f", in number {path} of db_paths or cf_paths," if path else ""
+    if (found := stored.objects.get(number)) is not None:
+        place = f", {found.catalog} says that it is the object {found.name!r} in the remote storage {found.locator!r},"
     detail = (
         f"the MANIFEST names this table{place} and it is not there: its entries are missing, and older ones may appear"
         " that they would replace; if the database has tables in other directories, name these with paths="

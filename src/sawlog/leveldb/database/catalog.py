@@ -1,0 +1,114 @@
+"""The catalog of what Pebble has in remote storage: which object there each table or blob file is."""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from sawlog.damage import Findings
+from sawlog.leveldb.database.layout import (
+    CATALOG_BLOB,
+    CATALOG_CREATOR,
+    CATALOG_DELETED,
+    CATALOG_LOCATOR,
+    CATALOG_MARKER,
+    CATALOG_NAME,
+    CATALOG_NEW,
+    OBJECT_HASH,
+)
+from sawlog.leveldb.log.layout import RECORD_COLUMN
+from sawlog.leveldb.log.walk import ROWS_SCHEMA, whole_log
+from sawlog.leveldb.options import LogReadOptions
+from sawlog.storage import Storage
+from sawlog.varints import varints_and_ends
+
+
+class RemoteObject(NamedTuple):
+    """An object in remote storage: the file that says so, what names the storage, and the object's name there."""
+
+    catalog: str
+    locator: str
+    name: str
+
+    @property
+    def is_below(self) -> bool:
+        """Whether its name leads to no place outside of a directory."""
+        return not posixpath.isabs(self.name) and ".." not in self.name.split("/") and bool(self.name)
+
+
+def remote_objects(home: str, storage: Storage) -> dict[int, RemoteObject]:
+    """Return the objects of a database, by the numbers of its files; those before damage in the catalog."""
+    try:
+        siblings = {file.name: file for file in storage.files_in(home or ".", fresh=False)}
+    except (FileNotFoundError, NotADirectoryError, PermissionError):
+        return {}
+    marked = [(int(match[1]), match[2]) for match in map(CATALOG_MARKER.match, siblings) if match]
+    catalog = siblings.get(max(marked)[1]) if marked else None
+    objects: dict[int, RemoteObject] = {}
+    if catalog is None:
+        return objects
+    log = whole_log(catalog, LogReadOptions(dialect="leveldb"), storage)
+    for batch in log.decode(ROWS_SCHEMA, Findings("skip")):
+        for record in batch.column(RECORD_COLUMN).to_pylist():
+            for number, found in _changes(record, catalog.name):
+                if found is None:
+                    objects.pop(number, None)
+                else:
+                    objects[number] = found
+    return objects
+
+
+class _Fields:
+    """Reads numbers and texts of a record."""
+
+    def __init__(self, record: bytes) -> None:
+        self._record = record
+        self._at = 0
+
+    def number(self) -> int | None:
+        """The next varint; `None` where there is none."""
+        value, size = next(varints_and_ends(self._record[self._at : self._at + 10]), (None, 0))
+        self._at += size
+        return value
+
+    def text(self) -> str | None:
+        """The next text, after its length; `None` where there is none."""
+        size = self.number()
+        if size is None or size > len(self._record) - self._at:
+            return None
+        self._at += size
+        return self._record[self._at - size : self._at].decode("utf-8", "replace")
+
+
+def _changes(record: bytes, catalog: str) -> Iterator[tuple[int, RemoteObject | None]]:
+    """Yield the objects that a record adds, and the numbers of those that it deletes, up to what is not known."""
+    fields = _Fields(record)
+    while (tag := fields.number()) is not None:
+        number = fields.number()
+        if number is None or tag not in (CATALOG_NEW, CATALOG_DELETED, CATALOG_CREATOR):
+            return
+        if tag == CATALOG_DELETED:
+            yield number, None
+        elif tag == CATALOG_NEW:
+            found = _object(fields, catalog)
+            if found is None:
+                return
+            yield number, found
+
+
+def _object(fields: _Fields, catalog: str) -> RemoteObject | None:
+    kind, creator, file, _ = (fields.number() for _ in range(4))
+    if kind is None or creator is None or file is None:
+        return None
+    given = {CATALOG_LOCATOR: "", CATALOG_NAME: ""}
+    while tag := fields.number():
+        text = fields.text()
+        if tag not in given or text is None:
+            return None
+        given[tag] = text
+    if tag is None:
+        return None
+    hashed = sum(prime * value for prime, value in zip(OBJECT_HASH, (creator, file), strict=True)) & 0xFFFF
+    name = given[CATALOG_NAME] or f"{hashed:04x}-{creator}-{file:06d}.{'blob' if kind == CATALOG_BLOB else 'sst'}"
+    return RemoteObject(catalog, given[CATALOG_LOCATOR], name)
