@@ -8,6 +8,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pyarrow as pa
+import pytest
 
 from sawlog.testing import Laws, Sample, Span
 
@@ -101,10 +102,22 @@ def codecs(root: Path) -> None:
     put_rows(directory, 3)
 
 
+UNTOLD = {"splayed", "headerless", "historical", "codecs", "columns", "groups"}
+"""Samples of which something can be taken away, and the verdict is clean, and rows are missing."""
+
+
 class TestLaws(Laws):
     mutators = MUTATORS
     test_follow = test_follow_damaged = None  # locations appear whole
     test_repair = None  # whole files are what can be lost
+
+    def test_removal(self, sample: Sample, request: pytest.FixtureRequest) -> None:
+        """`Laws.test_removal`, which some samples do not keep yet."""
+        if sample.name in UNTOLD:
+            request.applymarker(pytest.mark.xfail(strict=True, reason="what is missing is not reported yet"))
+        super().test_removal(sample)
+
+    test_removal.concerns = Laws.test_removal.concerns
 
     @classmethod
     def samples(cls) -> Sequence[Sample]:

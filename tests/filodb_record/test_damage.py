@@ -15,12 +15,14 @@ from hypothesis import strategies as st
 
 import sawlog
 from sawlog.damage import DamageWarning, FileReport, Findings, TailStatus
+from sawlog.errors import DamageError
 from sawlog.filodb_record import Buckets, Histogram, RecordBuilder, Schemas, walk
 from sawlog.testing import Sample, check
 from tests.unit_of_loss import assert_lost_by_unit
 
 from . import golden
 
+FINDINGS = Path(__file__).parent / "findings"
 GAUGE = Schemas.built_in()["gauge"]
 HISTOGRAM = Schemas.built_in()["prom-histogram"]
 OPTIONS: dict[str, Any] = {"table": "gauge,prom-histogram,prom-counter,preagg-gauge-v2"}
@@ -323,8 +325,42 @@ def test_bad_pointers_among_many_records() -> None:
         with pytest.warns(DamageWarning):
             keys = sawlog.read(path, view="partkeys", on_damage="skip")
         assert [dict(tags)["n"] for tags in keys["tags"].to_pylist()] == [dict(row["tags"])["n"] for row in rows]
-        fixed = sawlog.open(path, columns=["timestamp"], on_damage="fail").to_table()
-        assert fixed.num_rows == 1000
+        with pytest.warns(DamageWarning):
+            fixed = sawlog.read(path, columns=["timestamp"], on_damage="skip")
+        assert fixed["timestamp"].cast("int64").to_pylist() == [n for n in range(1000) if n not in bad]
+        with pytest.raises(DamageError):
+            sawlog.read(path, columns=["timestamp"])
+
+
+@pytest.mark.parametrize("wanted", [None, [], ["h"], ["count"], ["tags"], ["count", "_metric_"]])
+def test_a_damaged_map_costs_its_row_whichever_columns_are_asked_for(wanted: list[str] | None) -> None:
+    """A record whose map could not be decoded was delivered where the map was not asked for."""
+    path = FINDINGS / "projection.container"
+    dataset = sawlog.open(path, columns=wanted, on_damage="skip", table="all")
+    with pytest.warns(DamageWarning):
+        assert dataset.to_table().num_rows == dataset.count_rows() == 3
+    with pytest.raises(DamageError):
+        sawlog.open(path, columns=wanted, table="all").to_table()
+
+
+@pytest.mark.parametrize("bad", [b"\xff", b"\xc3\xa9"])
+@pytest.mark.parametrize("text", ["é-key", "é-value", "é-metric", "plain"])
+def test_text_is_judged_as_it_is_decoded(text: str, bad: bytes, tmp_path: Path) -> None:
+    """Of text beyond ASCII, the judgement of what is not asked for is that of what is: kind, place and detail."""
+    target = RecordBuilder(clock=lambda: golden.TIMESTAMP)
+    for n in range(3):
+        target.add_from_reader((n, 0.5, "é-metric", {"é-key": "1", "plain": "é-value"}), GAUGE)
+    data = b"".join(target.optimal_container_bytes())
+    at = data.index(text.encode())
+    (tmp_path / "a.container").write_bytes(data[:at] + bad + data[at + len(bad) :])
+    found = []
+    for columns in (None, ["timestamp"], []):
+        dataset = sawlog.open(tmp_path / "a.container", table="gauge", columns=columns, on_damage="skip")
+        (fragment,), findings = dataset.fragments(None), Findings("skip", drained=True)
+        for _ in fragment.to_batches(findings):
+            pass
+        found.append((findings.rows, [(one.kind, one.offset, one.detail) for one in findings.damages]))
+    assert found[0] == found[1] == found[2]
 
 
 def test_repair_keeps_every_sound_record_of_whatever_schema(tmp_path: Path) -> None:

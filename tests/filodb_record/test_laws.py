@@ -27,20 +27,8 @@ partitioned = false
 class TestLaws(Laws):
     page = Path(__file__).parents[2] / "docs/formats/filodb-record.md"
     mutators = MUTATORS
+    test_removal = None  # every file is a sample of its own
     exemptions = (
-        Exemption(
-            "same_columns",
-            "With `columns=`, only those columns are checked: records have no checksum, and checking all of a record"
-            " would cost more than reading three of its columns.",
-            samples=("mixed", "whole", "plain"),
-        ),
-        Exemption(
-            "same_columns",
-            "With `columns=`, only those columns are checked: records have no checksum",
-            samples=("raw",),
-            told=r"columns=.*: \d+ of \d+ rows",
-            fuzzed=True,
-        ),
         Exemption(
             "follow_damaged",
             "A stream of the view `frames` may miss a container next to damage that one read of the finished file"

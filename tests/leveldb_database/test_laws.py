@@ -12,7 +12,7 @@ import pytest
 import rocksdict
 from rocksdict import BlockBasedOptions, CompactOptions, DBCompressionType, Options, Rdict
 
-from sawlog.testing import Laws, Sample, Span, check
+from sawlog.testing import Exemption, Laws, Sample, Span, check
 from sawlog.testing.sample import Files
 from tests.leveldb_log.fragments import HEADER, masked
 
@@ -103,12 +103,39 @@ def sample(name: str, files: Files, view: str, **more: Any) -> Sample:
     return Sample(name, "leveldb_database", files, view=view, ordered=False, repaired="no", **more)
 
 
+UNTOLD = {"live", "all", "rocksdb live", "rocksdb all", "blobs", "local_storage", "history", "pebble"}
+"""Samples of which something can be taken away, and the verdict is clean, and rows are missing."""
+
+
+LAST_LOG = (
+    "A log that is empty, or ends between two records, looks like one that was written no further: nothing says how"
+    " long the last log was."
+)
+
+
 class TestLaws(Laws):
+    page = Path(__file__).parents[2] / "docs/formats/leveldb-database.md"
     mutators = MUTATORS
+    exemptions = (
+        Exemption(
+            "removal",
+            LAST_LOG,
+            ["live", "all", "local_storage", "history", "pebble"],
+            told=r"^(nothing|the first \d+ bytes) of \d+\.log: \d+ of \d+ rows are missing",
+        ),
+    )
     test_follow = test_follow_damaged = None  # the logs of a database are followed as logs
     test_repair = None  # its parts are repaired by their own formats
     test_every_header_bit = None  # headers are those of its parts
     test_write_and_read_back = None  # it is read only
+
+    def test_removal(self, sample: Sample, request: pytest.FixtureRequest) -> None:
+        """`Laws.test_removal`, which some samples do not keep yet."""
+        if sample.name in UNTOLD:
+            request.applymarker(pytest.mark.xfail(strict=True, reason="what is missing is not reported yet"))
+        super().test_removal(sample)
+
+    test_removal.concerns = Laws.test_removal.concerns
 
     @classmethod
     def samples(cls) -> Sequence[Sample]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +11,11 @@ import pyarrow as pa
 import pytest
 
 from sawlog import api
+from sawlog.damage import Report, Verdict
 from sawlog.dataset import Dataset
 from sawlog.testing import Complaint, Exemption, Laws, Mutation, Sample, Span, check, mutations
 from sawlog.testing.mutations import flip
+from sawlog.testing.removal import removals
 
 from . import toy
 
@@ -39,7 +42,11 @@ class ToyLaws(Laws):
         return [SAMPLE]
 
 
-LAWS = [name.removeprefix("test_") for name in dir(Laws) if name.startswith("test_") and "exemptions" not in name]
+OTHERS = ("test_exemptions_are_documented", "test_removal")  # which a sample of one file has no need of
+LAWS = [name.removeprefix("test_") for name in dir(Laws) if name.startswith("test_") and name not in OTHERS]
+SEVERAL = replace(
+    SAMPLE, name="several", files={"a.toy": SAMPLE.content["a.toy"], "b.toy": toy.record(b"b")}, rows=None
+)
 
 
 @pytest.fixture(autouse=True)
@@ -178,3 +185,25 @@ def test_pytest_runs_each_law_for_each_sample(pytester: pytest.Pytester) -> None
     result = pytester.runpytest_subprocess("-q", "-k", "bits or cuts")
     result.assert_outcomes(failed=4)
     result.stdout.fnmatch_lines(["*the sample itself is refused: *unknown format 'nothing'*"])
+
+
+def test_files_that_nothing_names_break_the_law_of_removal() -> None:
+    with pytest.raises(AssertionError, match=r"without a\.toy: 5 of 6 rows are missing, 0 are new, and all is clean"):
+        law("removal", SEVERAL)
+
+
+def test_files_are_taken_away_emptied_cut_and_replaced() -> None:
+    earlier = {"a.toy": toy.record(b"old"), "b.toy": SEVERAL.content["b.toy"]}
+    made = {one.label: one.files for one in removals(replace(SEVERAL, earlier=[earlier]))}
+    assert "a.toy" not in made["without a.toy"]
+    assert made["nothing of b.toy"]["b.toy"] == b""
+    assert made["that of earlier state 0 instead of a.toy"]["a.toy"] == earlier["a.toy"]
+    assert "that of earlier state 0 instead of b.toy" not in made
+    sizes = [len(data) for data in SEVERAL.content.values()]
+    assert len(made) == sum(sizes) + 3  # every length, no file at all, and the earlier one
+
+
+def test_a_verdict_that_passes_over_a_finding_is_a_complaint(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Report, "verdict", Verdict.CLEAN)
+    with pytest.raises(AssertionError, match="the verdict is clean, found was"):
+        law("every_header_bit")

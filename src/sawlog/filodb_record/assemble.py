@@ -118,11 +118,36 @@ class ColumnBuilder:
         """One array per field. Rows that turn out damaged are reported to `marks`, and hold anything."""
         return [self._array(one, rows, marks) for one in self.fields]
 
-    def check(self, rows: Rows, marks: RowErrors) -> None:
-        """Report damaged rows to `marks`, and make nothing."""
+    def chosen(self, names: Sequence[str], rows: Rows, marks: RowErrors) -> list[pa.Array]:
+        """The arrays of some fields. What records hold besides is judged as if it were asked for, in their order.
+
+        So the same rows are damaged, and for the same reason, whichever fields are asked for.
+        """
+        found: dict[str, pa.Array] = {}
         for one in self.fields:
-            if one.kind in POINTED:
-                self._array(one, rows, marks)
+            if one.name in names:
+                found[one.name] = self._array(one, rows, marks)
+            elif one.kind in POINTED and one.sources:
+                self._judge(one, rows, marks)
+        return [found[name] for name in names]
+
+    def _judge(self, one: ViewField, rows: Rows, marks: RowErrors) -> None:
+        """Report rows to `marks` whose payload cannot be decoded as the field wants it."""
+        if pa.types.is_binary(one.arrow.type):
+            return
+        if one.kind not in ("string", "map"):
+            self._array(one, rows, marks)
+            return
+        bad = gather.Bad(np.zeros(rows.count, np.uint8), np.empty(rows.count, np.int64))
+        payloads = gather.Payloads(rows.window, *self.payloads(one.name, rows.count))
+        if one.kind == "string":
+            gather.judge_texts(payloads, int(Kind.INVALID_UTF8), bad)
+        else:
+            text = pa.types.is_string(one.arrow.type.key_type)
+            memo = self._memos.get(one.name) or self._memos.setdefault(one.name, maps.new_memo())
+            maps.judge_maps(payloads, len(self._predefined().ends) - 1, text, memo, bad)
+        if bad.kinds.any():
+            marks.add(one.name, bad)
 
     def payloads(self, name: str, count: int) -> tuple[NDArray[np.uint64], NDArray[np.uint32]]:
         """Positions and lengths of a payload field."""

@@ -17,7 +17,7 @@ from sawlog.chain.walk import ChainWalk, Event, Span
 from sawlog.damage import Findings
 from sawlog.filodb_record import layout
 from sawlog.filodb_record.assemble import ColumnBuilder, RowErrors, Rows
-from sawlog.filodb_record.columns import PROVENANCE_FIELDS, ViewField
+from sawlog.filodb_record.columns import POINTED, PROVENANCE_FIELDS, ViewField
 from sawlog.filodb_record.framing import Container, Framing, Header
 from sawlog.filodb_record.judge import LOOK, PLAIN_WORD, is_whole
 from sawlog.filodb_record.kernels import chain as k
@@ -356,22 +356,21 @@ class RowsWalk(RecordsWalk):
     """One row per record."""
 
     def _gathered(self) -> Sequence[ViewField]:
-        """The wanted fields; only for the ledger, all columns of the records."""
+        """The wanted fields, and all payloads of the records, which are judged whether they are wanted or not."""
         options: ReadOptions = self._fragment.scan.options
         self._hidden = self._hash_fields() if options.verify_hashes and not self.rules.plain else ()
         self._conditions: list[Condition] = []
-        if not len(self._schema):
-            return (*(one for one in self._fragment.fields if one.sources), *self._hidden)
-        every = {one.name: one for one in (*self._fragment.fields, *PROVENANCE_FIELDS)}
-        if not self._hidden:
-            query = self._fragment.projection.query
-            maps = {name for name in self._schema.names if every[name].kind == "map"}
+        every = (*self._fragment.fields, *PROVENANCE_FIELDS)
+        wanted = set(self._schema.names)
+        if not self._hidden and wanted:
+            maps = {one.name for one in every if one.kind == "map" and one.name in wanted}
             self._conditions = [
                 one
-                for one in conditions(query)
+                for one in conditions(self._fragment.projection.query)
                 if one.key is not None and one.column in maps and one.op != "is null" and None not in one.values
             ]
-        return (*(every[name] for name in self._schema.names), *self._hidden)
+        gathered = [one for one in every if one.name in wanted or (one.kind in POINTED and one.sources)]
+        return (*gathered, *self._hidden)
 
     def _chosen(self, rows: Rows) -> Rows:
         """See `RecordsWalk._chosen`: by single labels. Damaged maps are kept, to be reported."""
@@ -396,11 +395,8 @@ class RowsWalk(RecordsWalk):
     def _batch(self, rows: Rows, marks: RowErrors) -> pa.RecordBatch:
         if self._hidden:
             self._verify_hashes(rows, marks)
-        if not len(self._schema):
-            self._builder.check(rows, marks)
-            return batch_of_rows([], self._schema)
-        arrays = self._builder.arrays(rows, marks)[: len(self._schema)]
-        return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
+        arrays = self._builder.chosen(self._schema.names, rows, marks)
+        return pa.RecordBatch.from_arrays(arrays, schema=self._schema) if arrays else batch_of_rows([], self._schema)
 
     def _hash_fields(self) -> tuple[ViewField, ...]:
         """Payloads that make up the hash, per layout, and the stored hash."""

@@ -66,7 +66,7 @@ def clean(subject: Subject) -> list[str]:
     return found
 
 
-class _Compared:
+class Compared:
     """What a changed sample is compared with: the sample as it is.
 
     Args:
@@ -92,7 +92,7 @@ class _Compared:
         return bool(outcome.words() - self.words)
 
 
-class Reported(_Compared):
+class Reported(Compared):
     """Law 5: the same rows, or a word about it. Under checksums equal rows, else as many."""
 
     def __call__(self, subject: Subject) -> list[str]:
@@ -109,7 +109,7 @@ class Reported(_Compared):
         return found
 
 
-class Subsequence(_Compared):
+class Subsequence(Compared):
     """Law 4: what `skip` delivers is a subsequence of the truth. Rows may come twice where bytes do."""
 
     def __call__(self, subject: Subject) -> list[str]:
@@ -118,7 +118,7 @@ class Subsequence(_Compared):
         return [*outcome.complaints, *(f"a row that was not there, under checksums: {row}" for row in unknown)]
 
 
-class Prefix(_Compared):
+class Prefix(Compared):
     """Law 4: a file that ends early gives a prefix and a tail, or damage."""
 
     def __call__(self, subject: Subject) -> list[str]:

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from sawlog import api
-from sawlog.damage import UNSUPPORTED, Account, Damage, FileReport, Findings
+from sawlog.damage import UNSUPPORTED, Account, Damage, FileReport, Findings, Report, Verdict
 from sawlog.dataset import Dataset
 from sawlog.errors import FINDING_ERRORS, FormatError, InternalError, SawlogError
 from sawlog.guard import raised_by_system
@@ -44,6 +44,7 @@ class Outcome:
         origins: File and offset of each row, where that says which of them come before damage.
         damages: What is damaged.
         reports: What `verify` says, one per file.
+        verdict: What `verify` says of all files.
         remarks: Warnings that were given.
     """
 
@@ -54,6 +55,7 @@ class Outcome:
     origins: list[tuple[str, int]] | None = None
     damages: list[Place] = field(default_factory=list)
     reports: list[FileReport] = field(default_factory=list)
+    verdict: Verdict = Verdict.CLEAN
     remarks: set[str] = field(default_factory=set)
 
     @property
@@ -181,6 +183,7 @@ def examine(subject: Subject, *, every_verb: bool = True) -> Outcome:
             dataset.info()
         with _attending(outcome, "verify"):
             outcome.reports = list(dataset.verify(every=True))
+        outcome.verdict = _verdict(dataset, outcome)
         outcome.damages = [one for report in outcome.reports for one in places(report.damages)]
         seen = [one for found in findings for one in places(found.damages)]
         concerned = [one for one in outcome.damages if one in seen or not _beside(subject, one)]
@@ -201,6 +204,15 @@ def examine(subject: Subject, *, every_verb: bool = True) -> Outcome:
     for report in outcome.reports:
         report.path = os.path.relpath(report.path, subject.directory)
     return outcome
+
+
+def _verdict(dataset: Dataset, outcome: Outcome) -> Verdict:
+    """What all reports together say: clean if, and only if, nothing was found and no file with rows was left out."""
+    report = Report(dataset.format.name, outcome.reports, dataset.skipped)
+    clean = not any(+one.kinds for one in report.files) and not any(one.missed for one in report.skipped)
+    if (report.verdict is Verdict.CLEAN) != clean:
+        outcome.complaints.append(f"the verdict is {report.verdict}, found was {[one.kinds for one in report.files]}")
+    return report.verdict
 
 
 def delivered(dataset: Dataset) -> tuple[pa.Table, list[Findings]]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import pickle
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -12,10 +13,10 @@ import pyarrow.compute as pc
 
 from sawlog.damage import Account, Findings
 from sawlog.dataset import Dataset
-from sawlog.errors import SawlogError
+from sawlog.errors import FINDING_ERRORS, SawlogError
 from sawlog.format import Fragment
 from sawlog.testing.mutations import EFFORT, seeded
-from sawlog.testing.outcome import Rows, delivered, opened, places, texts
+from sawlog.testing.outcome import Place, Rows, delivered, opened, places, texts
 from sawlog.testing.sample import Subject
 
 TASK_BYTES = (1, 40, 300, 2049, 40_000)
@@ -146,6 +147,72 @@ def same_columns(subject: Subject) -> Iterator[str]:
     places = [(files.index(file), offset) for file, offset in origins if file in sizes]
     if places != sorted(places):
         yield "offsets of rows go back"
+
+
+_PAIRED = 5
+"""Columns of which all pairs are asked for."""
+_DRAWN = 6
+"""Sets of columns that are drawn where there are more."""
+
+
+def projected(subject: Subject) -> Iterator[str]:
+    """Whichever columns are asked for, `fail` and `skip` deliver the rows of the whole, projected, and find the same.
+
+    Where columns are in files of their own, damage of one is none of another: then no more is found, and no row of the
+    whole is lost.
+    """
+    for policy in ("fail", "skip"):
+        whole = _Asked(subject, policy)
+        for wanted in _subsets(subject, whole.table.schema.names):
+            yield from whole.compared(_Asked(subject, policy, wanted), wanted)
+
+
+class _Asked:
+    """The rows and findings of a read of some columns, of all by default, under a policy."""
+
+    def __init__(self, subject: Subject, policy: Any, columns: Sequence[str] | None = None) -> None:
+        dataset = opened(subject, on_damage=policy, columns=columns)
+        self.policy, self.ordered = policy, subject.sample.ordered
+        self.findings: list[Place] = []
+        self.rows = 0
+        batches: list[pa.RecordBatch] = []
+        for fragment in dataset.fragments(None):
+            findings = Findings(policy, drained=True)
+            try:
+                batches += fragment.to_batches(findings)
+            except FINDING_ERRORS as error:
+                self.findings += places([error.damage])
+                break
+            finally:
+                self.rows += findings.rows
+                self.findings += places(findings.damages)
+        self.table = pa.Table.from_batches(batches, dataset.schema)
+
+    def compared(self, part: _Asked, wanted: Sequence[str]) -> Iterator[str]:
+        """Where a read of some columns differs from this one of all."""
+        how = f"{self.policy}, columns={list(wanted)}"
+        if not self.ordered and set(part.findings) < set(self.findings):
+            if part.rows < self.rows:
+                yield f"{how}: {part.rows} of {self.rows} rows, though less is damaged"
+            return
+        if part.findings != self.findings:
+            yield f"{how}: finds {part.findings[:3]}, with all columns {self.findings[:3]}"
+        elif part.rows != self.rows:
+            yield f"{how}: {part.rows} of {self.rows} rows"
+        elif wanted and texts(part.table) != texts(self.table.select(wanted)):
+            yield f"{how}: other values"
+
+
+def _subsets(subject: Subject, names: Sequence[str]) -> list[list[str]]:
+    """Sets of columns: none, each by itself, and pairs, all of them if they are few."""
+    pairs = [list(pair) for pair in itertools.combinations(names, 2)]
+    dice = seeded(subject.sample.name, "columns")
+    if len(names) > _PAIRED:
+        pairs = [sorted(dice.sample(list(names), dice.randint(2, len(names) - 1))) for _ in range(_DRAWN)]
+    sets = [[], *([name] for name in names), *pairs]
+    if EFFORT < 1 or not subject.intact:  # a third; none of them is always among them
+        sets = [[], *sets[1 + dice.randrange(3) :: 3]]
+    return sets
 
 
 def _found(ledgers: list[Findings]) -> set[object]:

@@ -66,6 +66,8 @@ class Sample:
         body: Where the records begin, in the one file or in the one that is named: from there on it may be repeated,
             for the law of linear work.
         filters: Filters to be tried besides those that the suite derives from the rows.
+        earlier: Earlier states of the same thing, as whole directories: each file of theirs is put in place of the
+            sample's of the same path, for the law of removal.
         effort: How many changes are tried, where they are chosen, of those that other samples get: less than 1 for one
             of several alike.
     """
@@ -92,6 +94,7 @@ class Sample:
     write_options: Mapping[str, Any] = field(default_factory=dict)
     body: int | Span | None = None
     filters: Sequence[Sequence[tuple[str, str, Any]]] = ()
+    earlier: Sequence[Files] = ()
     effort: float = 1.0
 
     @property

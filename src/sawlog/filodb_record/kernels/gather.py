@@ -17,7 +17,7 @@ from sawlog.kernels.signature import (
     OutUInt32s,
     OutUInt64s,
 )
-from sawlog.kernels.text import utf8_end
+from sawlog.kernels.text import beyond_ascii, utf8_end
 
 
 class Texts(NamedTuple):
@@ -112,3 +112,22 @@ def check_text(texts: Texts, groups: Int32s, kind: Int64, bad: Bad) -> None:
                 bad.kinds[row] = kind
                 bad.where[row] = valid - start
                 break
+
+
+@kernel
+def judge_texts(payloads: Payloads, kind: Int64, bad: Bad) -> None:
+    """Mark the rows whose payload is not UTF-8, and copy nothing.
+
+    Args:
+        payloads: `Payloads`.
+        kind: What rows are marked with.
+        bad: `Bad`: what explains it is the position within the text.
+    """
+    for row in range(len(payloads.positions)):
+        start = payloads.positions[row]
+        end = start + np.uint64(payloads.lengths[row])
+        if beyond_ascii(payloads.data, start, end):
+            valid = utf8_end(payloads.data, start, end)
+            if valid < end:
+                bad.kinds[row] = kind
+                bad.where[row] = valid - start

@@ -28,8 +28,8 @@ from sawlog.kernels.memory import (
     store_u32,
     store_u64,
 )
-from sawlog.kernels.signature import Bytes, Int64, OutBytes, OutUInt64s, Record, UInt64
-from sawlog.kernels.text import beyond_ascii
+from sawlog.kernels.signature import Bool, Bytes, Int64, OutBytes, OutUInt64s, Record, UInt64
+from sawlog.kernels.text import beyond_ascii, utf8_end
 from sawlog.kernels.vector import copy_short
 
 ROOM = record_type(
@@ -72,6 +72,7 @@ _load_size = loader(layout.PAYLOAD.length)
 _FLAG = layout.PREDEFINED_FLAG
 _BAD_MAP = int(Kind.BAD_MAP)
 _UNKNOWN_KEY = int(Kind.UNKNOWN_PREDEFINED_KEY)
+_INVALID_UTF8 = int(Kind.INVALID_UTF8)
 _AHEAD = 8
 """Rows ahead of the present one that are asked into the cache."""
 
@@ -167,37 +168,71 @@ def _learn_ends(data: Any, at: Any, ends: Any, first: Any, count: Any, start: An
         store_u32(data, at + np.uint64(i) * _FOUR, end - start)
 
 
-@inlined
-def _learn(memo: Any, slot: Any, hashed: Any, sought: Any, maps: Any, first: Any, room: Any) -> None:
-    """Take the map into a memo that was put down last, after `first`, the `room` that was used before."""
+@always_inlined
+def _recall(memo: Any, window: Any, at: Any, length: Any) -> Any:
+    """The place of a map in a memo, 0 if it is not there; then the slot for it, and its hash."""
+    data, known = memo.data, memo.known
+    place = np.uint64(load_u32(data, np.uint64(known.last) + _EIGHT + _EIGHT))
+    slot, hashed = _ZERO, _ZERO
+    if place == _ZERO or not _is(data, place, window, at, length):
+        hashed = hash_string(window, at, length, memo.seed)
+        number, slot = find(_same_map, data, (window, at, length), memo.slots, hashed, SLOTS)
+        place = np.uint64(max(number, 0)) * _EIGHT
+    return place, slot, hashed
+
+
+@always_inlined
+def _met(memo: Any, place: Any) -> None:
+    """Note that the map at a place has followed the last one."""
+    store_u32(memo.data, np.uint64(memo.known.last) + _EIGHT + _EIGHT, place)
+    memo.known.last = place
+    memo.known.met += 1
+
+
+@always_inlined
+def _enter(memo: Any, slot: Any, hashed: Any, sought: Any, decoded: Any, high: Any) -> Any:
+    """Take a map into a memo as it is in its record, with room for what was `decoded` of it.
+
+    Returns:
+        Where that begins; 0 if there is no room.
+    """
     data, known = memo.data, memo.known
     window, at, length = sought
-    entries, key_start, value_start = first
-    count = np.uint64(room.entries) - entries
-    key_bytes, value_bytes = np.uint64(room.key_bytes) - key_start, np.uint64(room.value_bytes) - value_start
+    count, key_bytes, value_bytes = decoded
     place = np.uint64(known.used)
     need = _HEAD + _padded(length) + (count + count + _ONE + _ONE) * _FOUR + _padded(key_bytes) + _padded(value_bytes)
     if 2 * known.count >= len(memo.slots) or np.uint64(len(data)) - place < need:
-        return
+        return _ZERO
     store_u32(data, place, length)
     store_u32(data, place + _FOUR, count)
     store_u32(data, place + _EIGHT, key_bytes)
     store_u32(data, place + _EIGHT + _FOUR, value_bytes)
-    store_u64(data, place + _EIGHT + _EIGHT, np.uint64(room.high) << _HALF)
-    to = place + _HEAD
-    copy_bytes(data, to, window, at, length)
-    to += _padded(length)
+    store_u64(data, place + _EIGHT + _EIGHT, np.uint64(high) << _HALF)
+    copy_bytes(data, place + _HEAD, window, at, length)
+    enter(memo.slots, slot, hashed, np.int64(place // _EIGHT))
+    store_u32(data, np.uint64(known.last) + _EIGHT + _EIGHT, place)
+    known.last = place
+    known.used = place + need
+    known.count += 1
+    return place + _HEAD + _padded(length)
+
+
+@inlined
+def _learn(memo: Any, slot: Any, hashed: Any, sought: Any, maps: Any, first: Any, room: Any) -> None:
+    """Take the map into a memo that was put down last, after `first`, the `room` that was used before."""
+    data = memo.data
+    entries, key_start, value_start = first
+    count = np.uint64(room.entries) - entries
+    key_bytes, value_bytes = np.uint64(room.key_bytes) - key_start, np.uint64(room.value_bytes) - value_start
+    to = _enter(memo, slot, hashed, sought, (count, key_bytes, value_bytes), room.high)
+    if to == _ZERO:
+        return
     _learn_ends(data, to, maps.keys.ends, entries, count, key_start)
     to += _padded(count * _FOUR)
     _learn_ends(data, to, maps.values.ends, entries, count, value_start)
     to += _padded(count * _FOUR)
     copy_bytes(data, to, maps.keys.data, key_start, key_bytes)
     copy_bytes(data, to + _padded(key_bytes), maps.values.data, value_start, value_bytes)
-    enter(memo.slots, slot, hashed, np.int64(place // _EIGHT))
-    store_u32(data, np.uint64(known.last) + _EIGHT + _EIGHT, place)
-    known.last = place
-    known.used = place + need
-    known.count += 1
 
 
 @inlined
@@ -290,17 +325,11 @@ def gather_maps(
         at, length = positions[row], np.uint64(lengths[row])
         place, slot, hashed = _ZERO, _ZERO, _ZERO
         if looks:
-            place = load_u32(data, np.uint64(known.last) + _EIGHT + _EIGHT)
-            if place == _ZERO or not _is(data, place, window, at, length):
-                hashed = hash_string(window, at, length, memo.seed)
-                number, slot = find(_same_map, data, (window, at, length), memo.slots, hashed, SLOTS)
-                place = np.uint64(max(number, 0)) * _EIGHT
+            place, slot, hashed = _recall(memo, window, at, length)
         if place != _ZERO:
             if not _repeat(memo, place, maps, room):
                 return FULL
-            store_u32(data, np.uint64(known.last) + _EIGHT + _EIGHT, place)
-            known.last = place
-            known.met += 1
+            _met(memo, place)
         else:
             first = np.uint64(room.entries), np.uint64(room.key_bytes), np.uint64(room.value_bytes)
             if not _walk(payloads, row, names, maps, room, bad):
@@ -310,6 +339,87 @@ def gather_maps(
             known.new += 1
         maps.ends[row + 1] = room.entries
     return END
+
+
+@inlined
+def _judge_entries(window: Any, begun: Any, end: Any, known: Any) -> Any:
+    """The kind of damage in the entries of a map, or 0, and the number that explains it."""
+    at = begun
+    while at < end:
+        place = np.int64(at - begun)
+        code = np.int64(window[at])
+        at += _ONE
+        if code >= _FLAG + known:
+            return _UNKNOWN_KEY, code - _FLAG
+        if code < _FLAG:
+            if end - at < np.uint64(code):
+                return _BAD_MAP, place
+            at += np.uint64(code)
+        if end - at < _VALUE_LENGTH:
+            return _BAD_MAP, place
+        length = _load_size(window, at)
+        at += _VALUE_LENGTH
+        if end - at < length:
+            return _BAD_MAP, place
+        at += length
+    return 0, np.int64(0)
+
+
+@inlined
+def _judge_text(window: Any, begun: Any, end: Any) -> Any:
+    """The position in the first text of a sound map at which it is not UTF-8, or -1; keys come before values."""
+    for values in (False, True):
+        at = begun
+        while at < end:
+            code = np.int64(window[at])
+            at += _ONE
+            key_end = at + np.uint64(code if code < _FLAG else 0)
+            start = key_end + _VALUE_LENGTH
+            value_end = start + _load_size(window, key_end)
+            first, last = (start, value_end) if values else (at, key_end)
+            valid = utf8_end(window, first, last)
+            if valid < last:
+                return np.int64(valid - first)
+            at = value_end
+    return np.int64(-1)
+
+
+@kernel
+def judge_maps(payloads: Payloads, names: Int64, text: Bool, memo: Memo, bad: Bad) -> None:
+    """Mark the rows whose map `gather_maps` and the check of its text would mark, and copy nothing.
+
+    Args:
+        payloads: `Payloads`, the entries of each row's map.
+        names: How many predefined keys there are.
+        text: Whether keys and values are to be UTF-8.
+        memo: `Memo` of maps that were sound; of its own, for what they were decoded to is not in it.
+        bad: `Bad`, as of `gather_maps`; of text that is not UTF-8 the position within it.
+    """
+    window, positions, lengths = payloads.data, payloads.positions, payloads.lengths
+    known = memo.known
+    rows = len(positions)
+    looks = known.met >= known.new or known.used < len(memo.data) // 2
+    for row in range(rows):
+        if row + _AHEAD < rows:
+            prefetch(window, positions[row + _AHEAD])
+            prefetch(window, positions[row + _AHEAD] + np.uint64(64))
+        begun, length = positions[row], np.uint64(lengths[row])
+        place, slot, hashed = _ZERO, _ZERO, _ZERO
+        if looks:
+            place, slot, hashed = _recall(memo, window, begun, length)
+        if place != _ZERO:
+            _met(memo, place)
+            continue
+        end = begun + length
+        kind, where = _judge_entries(window, begun, end, names)
+        if kind == 0 and text and beyond_ascii(window, begun, end):
+            where = _judge_text(window, begun, end)
+            kind = _INVALID_UTF8 if where >= 0 else 0
+        if kind != 0:
+            bad.kinds[row], bad.where[row] = kind, where
+        elif looks:
+            _enter(memo, slot, hashed, (window, begun, length), (_ZERO, _ZERO, _ZERO), False)
+        known.new += 1
 
 
 # What `find_labels` says of a row.

@@ -1,0 +1,62 @@
+"""Law 10: files that are gone, emptied, cut or of an earlier state: a word about it, or all rows."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+from sawlog.damage import Verdict
+from sawlog.testing.changes import Compared
+from sawlog.testing.mutations import EFFORT, changed, cut, effort, seeded
+from sawlog.testing.sample import Mutation, Sample, Span, Subject
+
+_EVERY = 256
+"""Bytes of files that are cut at every length."""
+_LENGTHS = 24
+"""Lengths at which larger files are cut."""
+
+
+def removals(sample: Sample) -> Iterator[Mutation]:
+    """Each file of a sample taken away, emptied, cut, and replaced by that of an earlier state.
+
+    With less effort, small files are cut at as large a share of their lengths.
+    """
+    for name, data in sample.content.items():
+        rest = {other: one for other, one in sample.content.items() if other != name}
+        yield Mutation(f"without {name}", rest, (Span(0, len(data), name),))
+        if data:
+            yield changed(sample, name, b"", "nothing", Span(0, len(data), name))
+        for length in _lengths(sample, name):
+            yield cut(sample, name, length)
+        for number, state in enumerate(sample.earlier):
+            if state.get(name, data) != data:
+                yield changed(sample, name, state[name], f"that of earlier state {number} instead", Span(0, 0, name))
+
+
+def _lengths(sample: Sample, name: str) -> list[int]:
+    """Lengths at which a file is cut."""
+    size = len(sample.content[name])
+    count = effort(sample, size - 1) if size <= _EVERY and EFFORT < 1 else _EVERY if size <= _EVERY else 0
+    count = count or effort(sample, _LENGTHS)
+    every = range(1, size)
+    return list(every) if count >= len(every) else sorted(seeded(sample.name, name, "removals").sample(every, count))
+
+
+class Whole(Compared):
+    """The verdict is not clean, or the rows are those of the whole.
+
+    A tail that a writer has begun counts as a word: it says that something is missing at the end of that file.
+    """
+
+    def __call__(self, subject: Subject) -> list[str]:
+        outcome = self.examined(subject)
+        if outcome.refused is not None or outcome.verdict is not Verdict.CLEAN:
+            return outcome.complaints
+        if any(report.tail.unfinished for report in outcome.reports):
+            return outcome.complaints
+        truth, rows = Counter(self.truth.rows), Counter(outcome.rows)
+        lost, extra = truth - rows, rows - truth
+        if not lost and not extra:
+            return outcome.complaints
+        text = f"{lost.total()} of {len(self.truth.rows)} rows are missing, {extra.total()} are new, and all is clean"
+        return [*outcome.complaints, text]
