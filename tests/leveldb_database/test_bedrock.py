@@ -72,6 +72,7 @@ def world(path: Path, entries: Mapping[bytes, bytes], code: int) -> Path:
     edit += b"\7\0\5" + varint(len(table)) + sized(internal[0][0]) + sized(internal[-1][0])
     (path / "MANIFEST-000004").write_bytes(write(edit))
     (path / "CURRENT").write_bytes(b"MANIFEST-000004\n")
+    (path / "000006.log").touch()
     return path
 
 

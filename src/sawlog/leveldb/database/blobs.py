@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from sawlog.arrow import array_of, boolean_values, values_of
-from sawlog.damage import UNSUPPORTED, Damage, Findings
+from sawlog.damage import MISSING_FILE, UNSUPPORTED, Damage, Findings
 from sawlog.leveldb.columns import KEY, OPERATION, VALUE
 from sawlog.leveldb.database.layout import (
     BLOB_CHECKSUM,
@@ -444,13 +444,17 @@ class Blobs:
                 self._findings.damage(found)
                 return None
             contents.append(found)
+        if not contents and operation == layout.BLOB_INDEX and self._version.dialect == "pebble":
+            detail = f"in which blob file the value of the key {key[:40]!r} is, only the MANIFEST says"
+            self._findings.damage(Damage(self._version.path, 0, 0, MISSING_FILE, detail))
+            return None
         return in_place(operation, value, contents) if contents else value
 
     def _found(self, place: Address | BlobIndex, key: bytes) -> bytes | Damage:
         """A value, or why it is not there: at the record or block that would hold it, whose bytes the file counts."""
         number = place.file
         if number not in self._version.blobs:
-            path = posixpath.join(posixpath.dirname(self._version.manifest.path), f"{number:06d}.blob")
+            path = posixpath.join(self._version.directory, f"{number:06d}.blob")
             return _lost(path, 0, Kind.MISSING_FILE, place.size, key)
         path = self._version.blobs[number].file.path
         offset = 0

@@ -5,14 +5,16 @@ from __future__ import annotations
 import contextlib
 import os
 import posixpath
+import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import pyarrow as pa
 
-from sawlog.damage import DAMAGE_SCHEMA, Account, FileReport, Findings, Skipped, Tail, TailStatus
+from sawlog.damage import DAMAGE_SCHEMA, MISSING_FILE, Account, Damage, FileReport, Findings, Skipped, Tail, TailStatus
 from sawlog.errors import FormatError, OptionError
 from sawlog.fields import FieldParser
 from sawlog.format import PROBE_BYTES, TASK_BYTES, Contents, Counting, Format, Fragment, Range, Request, Scan, View
@@ -29,15 +31,24 @@ from sawlog.leveldb.database.fragments import (
     BlobParts,
     JudgedTable,
     KeyRange,
+    MetadataFile,
     MissingFile,
     Orphan,
 )
 from sawlog.leveldb.database.layout import BLOB_NAME, LOG_NAME, MANIFEST_NAME, TABLE_NAME
-from sawlog.leveldb.database.version import DatabaseVersion, LiveTable, read_versions
+from sawlog.leveldb.database.manifest import Metadata, read_metadata
+from sawlog.leveldb.database.version import (
+    DatabaseVersion,
+    LiveTable,
+    last_sequence,
+    number_of,
+    read_versions,
+    table_entries,
+)
 from sawlog.leveldb.log import fields as log_fields
 from sawlog.leveldb.log.head import read_head
 from sawlog.leveldb.options import LogReadOptions
-from sawlog.leveldb.records.writes import WriteRange
+from sawlog.leveldb.records.writes import WRITES_SCHEMA, WriteRange
 from sawlog.leveldb.table import fields as table_fields
 from sawlog.leveldb.table.meta import SPARED, MapReader, on_keys, spared_blocks
 from sawlog.leveldb.table.rows import table_map
@@ -49,10 +60,13 @@ from sawlog.storage import File, Source
 if TYPE_CHECKING:
     from sawlog.leveldb.database.pictures import Charts
 
+_DATA_NAMES = re.compile("|".join(name.pattern for name in (TABLE_NAME, LOG_NAME, BLOB_NAME)))
 _KEYS = 100
 """So many keys of tables, or of a small log, show what application has written them."""
 _ENTRIES = ("rows", "live", "all")
 """Views that read all entries; the application's read them, too, by ways of their own."""
+_FAULTS = 3
+"""So many of them does `info` show."""
 _LOG_BYTES = 4 << 20
 """Larger logs are not looked into for that."""
 
@@ -61,11 +75,13 @@ class DatabaseContents(Contents):
     """One database.
 
     Attributes:
+        metadata: What says of which files it is made.
         version: The files that the column family is made of that is read.
         versions: Those of all column families, by name.
         backup: The backup that it is; `None` where it is no backup.
     """
 
+    metadata: Metadata
     version: DatabaseVersion
     versions: dict[str, DatabaseVersion]
     shared: ClassVar[bool] = False  # half of the merging is done under the interpreter's lock; two threads are slower
@@ -79,7 +95,8 @@ class DatabaseContents(Contents):
             self._others = [file for file in files if file.path not in read and posixpath.dirname(file.path) != own]
             files = [file for file in files if posixpath.dirname(file.path) == own]
         shared = self.backup.shared if self.backup is not None else ()
-        self.versions = read_versions(files, scan.storage, scan.options, shared)
+        self.metadata = read_metadata(files, scan.storage)
+        self.versions = read_versions(self.metadata, files, scan.storage, scan.options, shared)
         wanted = scan.options.table
         if wanted not in self.versions:
             known = ", ".join(self.versions)
@@ -104,7 +121,8 @@ class DatabaseContents(Contents):
             return
         if not self.backup.files:
             detail = "this file says which tables the backup is made of: name their directory with paths="
-            yield MissingFile(*request, self.backup.meta, 0, detail)
+            fault = Damage(self.backup.meta, 0, 0, MISSING_FILE, detail)
+            yield MissingFile(*request, self.backup.meta, 0, fault)
         for one in self.backup.files:
             path = posixpath.join(self.backup.root, one.path)
             size = self.backup.present[path].size if path in self.backup.present else 0
@@ -158,7 +176,7 @@ class DatabaseContents(Contents):
     @property
     def _directory(self) -> str:
         """Where the database is, with the names of the directories above it, by which applications know theirs."""
-        directory = posixpath.dirname(self.version.manifest.path)
+        directory = self.version.directory
         return directory if is_remote(directory) else os.path.abspath(directory)
 
     def _history(self) -> pa.Schema:
@@ -195,7 +213,7 @@ class DatabaseContents(Contents):
         for low, high in zip([b"", *cuts], [*cuts, None], strict=True):
             tables = overlapping(version.tables, low, high) if version.bytewise else version.tables
             size = logs + sum(table.file.size for table in tables)
-            yield kind(*request, version.manifest.path, size, version, tables, low, high)
+            yield kind(*request, version.path, size, version, tables, low, high)
 
     def _entries(self, request: Request, task_bytes: int | None) -> Iterator[KeyRange]:
         """The ranges, and the orphans that are asked for."""
@@ -233,19 +251,16 @@ class DatabaseContents(Contents):
     def _reports(
         self, request: Request, read: Iterable[Findings], advance: Callable[[int], None] | None, *, every: bool
     ) -> Iterator[FileReport]:
-        manifest = self.version.manifest
-        counted = Findings("skip", account=Account(header=manifest.size))
+        rows = 0
         lost: dict[str, Findings] = {}
         intact: dict[str, Account] = {}
         for found in read:
-            counted.rows += found.rows
+            rows += found.rows
             intact |= found.intact or {}
             for damage in found.damages:
-                if BLOB_NAME.match(posixpath.basename(damage.path)):
+                if self.version.is_lost_value(damage):
                     lost.setdefault(damage.path, Findings("skip", drained=every)).damage(damage)
         checks = {check.path: check for check in self._backup_checks(request)}
-        judged = [checks.pop(manifest.path).inspect()] if manifest.path in checks else []
-        yield FileReport.of(manifest.path, manifest.size, [counted, *judged])
         sizes = {file.path: file.size for file in self.files}
         for fragment in self._files(request):
             if fragment.path in intact:
@@ -253,7 +268,7 @@ class DatabaseContents(Contents):
                 found = Findings("skip", account=intact[fragment.path], tail=tail)
             else:
                 found = fragment.inspect(every=every)
-                found.rows = 0
+            found.rows, rows = rows, 0  # the first file has them all
             more = [lost.pop(fragment.path)] if fragment.path in lost else []
             more += [checks.pop(fragment.path).inspect(every=every)] if fragment.path in checks else []
             yield FileReport.of(fragment.path, sizes.get(fragment.path, 0), [found, *more])
@@ -267,7 +282,8 @@ class DatabaseContents(Contents):
         self.scan.storage.confirm()
 
     def _files(self, request: Request) -> Iterator[Fragment]:
-        """Each table, log and blob file of all column families as a whole."""
+        """Each file of all column families as a whole, and what is not there."""
+        yield from self._metadata_files(request)
         versions = self.versions.values()
         for version in versions:
             scan = replace(request.scan, options=version.entry_options(self.scan.options))
@@ -282,10 +298,27 @@ class DatabaseContents(Contents):
             yield JudgedTable.whole(file, scan, request.projection)
         logs = max((version.logs for version in versions), key=len)  # a family needs all that follow its first one
         yield from self._writes(request, [*logs, *(file for file in self._orphans if LOG_NAME.match(file.name))])
-        for blobs in (one for version in versions for one in version.blobs.values()):
+        for blobs in {one.file.path: one for version in versions for one in version.blobs.values()}.values():
             yield BlobParts(*request, blobs.file.path, blobs.file.size, blobs)
-        for path, detail in dict.fromkeys(one for version in versions for one in version.missing):
-            yield MissingFile(*request, path, 0, detail)
+
+    def _metadata_files(self, request: Request) -> Iterator[Fragment]:
+        """The MANIFEST that is read; where something is missing, also what should name it, and the others."""
+        faults: dict[str, list[Damage]] = {}
+        listed = [damage for one in self.metadata.read for damage in one.findings.damages]
+        for fault in dict.fromkeys(one for version in self.versions.values() for one in version.faults):
+            if fault not in listed:
+                faults.setdefault(fault.path, []).append(fault)
+        chosen = self.metadata.chosen
+        for one in sorted(self.metadata.read, key=lambda one: one is not chosen):
+            path, size = one.file.path, one.file.size
+            yield MetadataFile(*request, path, size, one.findings, tuple(faults.pop(path, ())))
+        read = {one.file.path for one in self.metadata.read}
+        for file in self.files if self.version.evidence else ():
+            if file.path not in read and not _DATA_NAMES.match(file.name):
+                found = Findings("skip", account=Account(header=file.size))
+                yield MetadataFile(*request, file.path, file.size, found, tuple(faults.pop(file.path, ())))
+        for fault in (one for path in faults for one in faults[path]):
+            yield MissingFile(*request, fault.path, 0, fault)
 
     def _writes(self, request: Request, logs: Iterable[File]) -> Iterator[WriteRange]:
         """The operations of logs."""
@@ -294,12 +327,43 @@ class DatabaseContents(Contents):
             yield WriteRange.whole(file, scan, request.projection, self.version.dialect, numbered=True)
 
     def left_out(self, request: Request) -> list[Skipped]:
-        """Tables, logs and blob files that the database has done with."""
+        """Tables, logs and blob files that the database has done with, or that it does not name yet."""
         del request
-        reason = "the MANIFEST does not name it any more"
         orphans = self._orphans
-        found = [Skipped(file.path, reason, file.size) for file in self.version.dead if file not in orphans]
+        found = [self._skipped(file) for file in self.version.dead if file not in orphans]
         return [*found, *(Skipped(file.path, "of another backup", file.size) for file in self._others)]
+
+    def _skipped(self, file: File) -> Skipped:
+        if not self._later(file):
+            return Skipped(file.path, "the MANIFEST does not name it any more", file.size)
+        if self._may_hold_rows(file):
+            reason = "it was written after the MANIFEST's last edit, and may hold rows that are in no other file"
+            return Skipped(file.path, reason, file.size, missed=True)
+        reason = "it was written after the MANIFEST's last edit, and holds nothing that is not in others"
+        return Skipped(file.path, reason, file.size)
+
+    def _later(self, file: File) -> bool:
+        """Whether it is a table that was written after the last edit."""
+        chosen = self.metadata.chosen
+        return chosen is not None and TABLE_NAME.match(file.name) is not None and chosen.later(number_of(file))
+
+    def _may_hold_rows(self, file: File) -> bool:
+        """Whether a table that nothing names has operations that are later than those of the files that are read.
+
+        An engine that was killed leaves tables which it has begun, or not yet named: what is in them is in others, too.
+        """
+        storage, chosen = self.scan.storage, self.metadata.chosen
+        last = last_sequence(table_entries(file, self.version.comparator, storage))
+        return last < 0 or last > max(self._last_of_logs, (chosen.last_sequence if chosen is not None else None) or 0)
+
+    @cached_property
+    def _last_of_logs(self) -> int:
+        """The highest sequence number in the logs."""
+        scan = Scan(view="writes", options=LogReadOptions(), storage=self.scan.storage)
+        schema = pa.schema([WRITES_SCHEMA.field("sequence")])
+        request = Request(scan, Projection.of(schema, scan))
+        batches = (one.decode(schema, Findings("skip")) for one in self._writes(request, self.version.logs))
+        return max((last_sequence(one) for one in batches), default=0)
 
     def between(self, request: Request, ranges: Sequence[Range]) -> list[Fragment]:
         """Refused: what a database answers changes in other ways than by rows that are added.
@@ -359,6 +423,10 @@ class DatabaseContents(Contents):
         levels = sorted({table.level for table in version.tables})
         tables = {f"tables of level {n}": sum(one.level == n for one in version.tables) for n in levels}
         facts = {"comparator": version.comparator, **tables, "logs": len(version.logs)}
+        if version.faults:
+            facts["incomplete"] = "; ".join(f"{fault.path}: {fault.detail}" for fault in version.faults[:_FAULTS])
+        if version.evidence:
+            facts["read by"] = version.evidence
         if decoders := self.decoders():
             facts["decoded by"] = ", ".join(f"--view {name}" for name in decoders)
         if version.bytewise and self.scan.view != "damage" and on_keys(request.projection):

@@ -16,7 +16,7 @@ from sawlog.format import Contents, Format, Match, Scan, Writer
 from sawlog.lazy import imported
 from sawlog.leveldb.applications import Views, application
 from sawlog.leveldb.database import layout
-from sawlog.leveldb.log.layout import ARCHIVE_NAME, CURRENT_NAME, MARKER_NAME
+from sawlog.leveldb.log.layout import ARCHIVE_NAME
 from sawlog.recognition import get_format
 from sawlog.storage import File, Storage
 
@@ -45,11 +45,11 @@ class LevelDBDatabase(Format):
         return Match.BESIDE if layout.MANIFEST_NAME.match(file.name) else Match.NO
 
     def recognize(self, files: Sequence[File], storage: Storage) -> Match:
-        """A directory with a MANIFEST and what says that it is the current one is a database."""
+        """A directory with a MANIFEST and anything else of a database is one; see `database_homes` for one without."""
         del storage
-        current = {self.home(file) for file in files if file.name == CURRENT_NAME or MARKER_NAME.match(file.name)}
         manifests = {self.home(file) for file in files if layout.MANIFEST_NAME.match(file.name)}
-        if current & manifests:
+        others = {self.home(file) for file in files if not layout.MANIFEST_NAME.match(file.name)}
+        if others & layout.database_homes(files, self.home):
             return Match.CONTENT
         return Match.BESIDE if manifests else Match.NO
 
@@ -65,9 +65,9 @@ class LevelDBDatabase(Format):
         return directory if inner else posixpath.join(directory, name)
 
     def select(self, files: Sequence[File], view: str) -> list[File]:
-        """CURRENT, MANIFEST, logs, tables and blob files of the directories that have a MANIFEST."""
+        """CURRENT, MANIFEST, logs, tables and blob files of the directories that hold a database."""
         del view
-        homes = {self.home(file) for file in files if layout.MANIFEST_NAME.match(file.name)}
+        homes = layout.database_homes(files, self.home)
         return [file for file in files if layout.belongs(file.path) and self.home(file) in homes]
 
     def left_out(self, files: Sequence[File], view: str) -> list[Skipped]:

@@ -33,8 +33,8 @@ from sawlog.leveldb.columns import (
     untimed,
 )
 from sawlog.leveldb.database.blobs import Blobs, Part, addressed, blob_file
-from sawlog.leveldb.database.layout import BLOB_NAME, INGESTS, TABLE_NAME, Kind
-from sawlog.leveldb.database.version import DatabaseVersion, LiveBlobs, LiveTable, unnamed_table
+from sawlog.leveldb.database.layout import INGESTS, TABLE_NAME, Kind
+from sawlog.leveldb.database.version import DatabaseVersion, LiveBlobs, LiveTable, number_of, unnamed_table
 from sawlog.leveldb.options import LogReadOptions
 from sawlog.leveldb.records.history import Replay
 from sawlog.leveldb.records.parts import LogParts
@@ -187,13 +187,35 @@ class _Forwarded(Findings):
 
 @dataclass(frozen=True)
 class MissingFile(Fragment):
-    """A file that a database needs, or a directory of some, that is not there."""
+    """A file that should be there and is not, or not whole."""
 
-    detail: str
+    fault: Damage
 
     def decode(self, schema: pa.Schema, findings: Findings) -> Iterator[pa.RecordBatch]:
         del schema
-        findings.damage(Damage(self.path, 0, 0, Kind.MISSING_FILE.name.lower(), self.detail))
+        findings.damage(self.fault)
+        yield from ()
+
+
+@dataclass(frozen=True)
+class MetadataFile(Fragment):
+    """A file that says what the database is made of; it was read when the database was opened.
+
+    Attributes:
+        found: What was found in it: its account, damage and tail.
+        faults: What is missing of it.
+    """
+
+    found: Findings
+    faults: tuple[Damage, ...]
+
+    def decode(self, schema: pa.Schema, findings: Findings) -> Iterator[pa.RecordBatch]:
+        del schema
+        account = replace(self.found.account, damage=0, unsupported=0)
+        findings.account.add(account)
+        for damage in (*self.found.damages, *self.faults):
+            findings.damage(damage)
+        findings.tail = self.found.tail
         yield from ()
 
 
@@ -220,8 +242,8 @@ class KeyRange(Fragment):
         from sawlog.leveldb.database.merge import merged
 
         if not self.low:
-            for one in self.version.missing:
-                yield from MissingFile(self.scan, self.projection, one.path, 0, one.detail).decode(schema, findings)
+            for fault in self.version.faults:
+                findings.damage(fault)
         every = self.scan.view == "all"
         orphan = isinstance(self, Orphan)
         ledgers: dict[File, _Forwarded] = {}
@@ -240,7 +262,7 @@ class KeyRange(Fragment):
                 f"{error.filename}: the file is gone: the database has changed while it was read;"
                 " read it again, or read a copy"
             ) from error
-        findings.tail = findings.tail or Tail(TailStatus.CLEAN, self.version.manifest.size, 0)
+        findings.tail = findings.tail or Tail(TailStatus.CLEAN, self.size, 0)
         if findings.intact is not None and not findings.kinds:
             accounts = {file: ledger.account for file, ledger in ledgers.items()}
             findings.intact |= {file.path: one for file, one in accounts.items() if one.total == file.size}
@@ -371,7 +393,7 @@ class Orphan(KeyRange):
         """Take a table or a log for all that the database is made of."""
         table = TABLE_NAME.match(file.name)
         named = (unnamed_table(file, None, request.scan.storage, version.comparator),) if table else ()
-        own = replace(version, tables=named, logs=() if table else (file,), missing=(), blobs={})
+        own = replace(version, tables=named, logs=() if table else (file,), faults=(), blobs={})
         return cls(*request, file.path, file.size, own, named, b"", None)
 
     def decode(self, schema: pa.Schema, findings: Findings) -> Iterator[pa.RecordBatch]:
@@ -390,7 +412,7 @@ class BlobDamage(KeyRange):
         for _ in super().decode(pa.schema([]), ledger):
             pass
         for damage in ledger.damages:
-            if BLOB_NAME.match(posixpath.basename(damage.path)):
+            if self.version.is_lost_value(damage):
                 findings.damage(damage)
         yield from ()
 
@@ -429,7 +451,7 @@ def _sorted_groups(tables: Sequence[LiveTable]) -> list[list[LiveTable]]:
     Each of level 0 is one; those of a deeper level are, unless the MANIFEST gives them ranges that overlap.
     """
     groups: list[list[LiveTable]] = []
-    for table in sorted(tables, key=lambda one: (one.level, one.smallest, one.end)):
+    for table in sorted(tables, key=_newest_first):
         # Neighbours may share a key.
         before = (one for one in groups if one[-1].level == table.level and one[-1].end <= table.smallest + b"\0")
         group = next(before, None) if table.level else None
@@ -438,6 +460,11 @@ def _sorted_groups(tables: Sequence[LiveTable]) -> list[list[LiveTable]]:
         else:
             group.append(table)
     return groups
+
+
+def _newest_first(table: LiveTable) -> tuple[int, int, bytes, bytes]:
+    """Tables of level 0 by their numbers: where sequence numbers are the same, the newest file counts."""
+    return table.level, 0 if table.level else -number_of(table.file), table.smallest, table.end
 
 
 def _of_runs(runs: Sequence[Run], *, orphan: bool = False) -> dict[str, list[Any]]:

@@ -4,14 +4,21 @@ from __future__ import annotations
 
 import posixpath
 import re
+from collections import defaultdict
+from collections.abc import Callable, Iterable
 from enum import IntEnum
 
 from sawlog.chain.layout import Number
 from sawlog.leveldb.log.layout import CURRENT_NAME, LOG_NAME, MANIFEST_NAME, MARKER_NAME
 from sawlog.leveldb.table.layout import BYTEWISE, TABLE_NAME
+from sawlog.storage import File
 
 __all__ = ["BYTEWISE", "CURRENT_NAME", "LOG_NAME", "MANIFEST_NAME", "TABLE_NAME", "Kind", "belongs"]
 
+DEFAULT_FAMILY = "default"
+"""The column family that every database has; its number is 0."""
+LOCK_NAME = "LOCK"
+"""A file that an engine makes where it writes."""
 INGESTS = ("ingest_sst", "ingest_sst_with_blobs")
 """Operations in a log of Pebble's that take in a table; the key is the number of the table, as a varint.
 
@@ -101,10 +108,31 @@ class Kind(IntEnum):
 _NAMES = (re.compile(f"^{CURRENT_NAME}$"), MANIFEST_NAME, LOG_NAME, TABLE_NAME, BLOB_NAME, MARKER_NAME)
 
 
+_PARTS = {
+    "manifest": MANIFEST_NAME,
+    "pointer": re.compile(f"^{CURRENT_NAME}$|{MARKER_NAME.pattern}"),
+    "table": TABLE_NAME,
+    "log": LOG_NAME,
+}
+
 ENGINE_NAME = re.compile(
     r"^(LOG(\.old(\.\d+)?)?|LOCK|IDENTITY|OPTIONS-\d+|REMOTE-OBJ-CATALOG-\d+|marker\.[a-z-]+\.\d+\.[\w-]+)$"
 )
 """What an engine keeps for itself: messages, locks, settings."""
+
+
+def database_homes(files: Iterable[File], home: Callable[[File], str]) -> set[str]:
+    """The directories that hold a database, or enough of one: what says its version may be missing.
+
+    Tables next to logs are one, and tables or logs next to what names a MANIFEST; files that a user names one by one
+    are what they are.
+    """
+    parts: dict[str, set[str]] = defaultdict(set)
+    for file in files:
+        for part, pattern in _PARTS.items():
+            if pattern.match(file.name) and (part == "manifest" or not file.explicit):
+                parts[home(file)].add(part)
+    return {place for place, found in parts.items() if "manifest" in found or len(found) > 1}
 
 
 def belongs(path: str) -> bool:

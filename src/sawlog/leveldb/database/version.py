@@ -1,10 +1,10 @@
-"""Which files a database is made of: what CURRENT and the MANIFEST that it names say."""
+"""The files that a database is made of: what CURRENT and the MANIFEST that it names say, or else what is there."""
 
 from __future__ import annotations
 
 import posixpath
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -12,29 +12,31 @@ import numpy as np
 import pyarrow as pa
 
 from sawlog.arrow import scalar_of
-from sawlog.damage import UNSUPPORTED, Damage, Findings
-from sawlog.errors import DamageError, SawlogError, UnsupportedError
-from sawlog.leveldb.columns import KEY, OPERATION, SCHEMAS, VALUE, binary_parts
-from sawlog.leveldb.database.layout import (
-    BLOB_DIRECTORY,
-    BYTEWISE,
-    INGESTS,
-    MANIFEST_NAME,
-)
-from sawlog.leveldb.database.places import Absent, Stored, stored_files
-from sawlog.leveldb.log.head import live_manifest, resolve_dialect
+from sawlog.damage import MISSING_FILE, Damage, Findings
+from sawlog.errors import SawlogError
+from sawlog.leveldb.columns import KEY, OPERATION, SCHEMAS, SEQUENCE, VALUE, binary_parts
+from sawlog.leveldb.database.expected import missing_logs
+from sawlog.leveldb.database.layout import BLOB_DIRECTORY, BLOB_NAME, BYTEWISE, DEFAULT_FAMILY, INGESTS
+from sawlog.leveldb.database.manifest import Manifest, Metadata
+from sawlog.leveldb.database.places import Stored, stored_files
 from sawlog.leveldb.log.layout import Dialect
 from sawlog.leveldb.options import DatabaseReadOptions, LogReadOptions, TableReadOptions
-from sawlog.leveldb.records.edit import EDITS_SCHEMA
-from sawlog.leveldb.records.edits import EditRange, Version
 from sawlog.leveldb.records.layout import MAX_SEQUENCE
 from sawlog.leveldb.records.writes import WRITES_SCHEMA, WriteRange
-from sawlog.leveldb.table.layout import STAMP_SUFFIX, STAMP_WIDTH
-from sawlog.leveldb.table.rows import TableRange
+from sawlog.leveldb.table.layout import (
+    BYTEWISE_NAME,
+    COLUMN_FAMILY,
+    COLUMN_FAMILY_NUMBER,
+    COMPARATOR,
+    STAMP_SUFFIX,
+    STAMP_WIDTH,
+)
+from sawlog.leveldb.table.rows import TableRange, table_map
 from sawlog.scan import Projection, Scan
 from sawlog.storage import File, Storage
 from sawlog.varints import decode_varints
 
+_NO_MANIFEST = "all tables and logs, by their sequence numbers: what was deleted may appear again"
 _INGESTS = pa.schema([WRITES_SCHEMA.field(name) for name in ("sequence", "operation", "key", "value")])
 
 
@@ -84,26 +86,30 @@ class DatabaseVersion:
     """The files of one column family, as the last version edit leaves them.
 
     Attributes:
-        manifest: The MANIFEST.
+        path: The MANIFEST; where there is none to be believed, what should name it.
+        directory: Where they are.
         comparator: The name of the order of keys.
         family: The number of the column family.
         tables: Its live tables, by level and number.
         logs: The logs after them, by number; of a log in parts these, in order.
         dialect: Whose logs they are, as far as the files next to them say.
-        missing: What is not there: live tables, and directories that have logs.
+        faults: What is missing: of what names the version, and of the files that it names.
+        evidence: What the version is taken from, where what names it is not whole; empty otherwise.
         dead: Tables, logs and blob files that are there and not alive, for no column family.
         apart: Whether values have ever been in blob files.
         blobs: Its blob files, by number.
         elsewhere: Files of the database that are not in its directory.
     """
 
-    manifest: File
+    path: str
+    directory: str
     comparator: str
     family: int
     tables: tuple[LiveTable, ...]
     logs: tuple[File, ...]
     dialect: Dialect | Literal["auto"]
-    missing: tuple[Absent, ...]
+    faults: tuple[Damage, ...]
+    evidence: str
     dead: tuple[File, ...]
     apart: bool
     blobs: Mapping[int, LiveBlobs]
@@ -119,6 +125,12 @@ class DatabaseVersion:
         """Whether keys end in timestamps, which order them where they are the same otherwise."""
         return self.comparator.endswith(STAMP_SUFFIX)
 
+    def is_lost_value(self, damage: Damage) -> bool:
+        """Whether a value in a blob file is damaged or missing, which only the entries that lead there can say."""
+        if BLOB_NAME.match(posixpath.basename(damage.path)):
+            return True
+        return damage.path == self.path and damage.kind == MISSING_FILE and damage not in self.faults
+
     def table_options(self, options: DatabaseReadOptions) -> TableReadOptions:
         """How its tables are read: in the order of its keys, which LevelDB's do not say."""
         return replace(options.of_tables, comparator=self.comparator)
@@ -128,165 +140,189 @@ class DatabaseVersion:
         return replace(self.table_options(options), keys="stamped" if self.stamped else "internal")
 
 
-class _State:
-    """The sum of the edits of a MANIFEST, for all column families.
-
-    Attributes:
-        version: Families and tables.
-        comparators: The name of the order of keys of each family.
-        logs: The number of the oldest log that each family needs.
-        previous: The number of a log before these that is alive; 0 for none.
-        blobs: The family and the kind of each blob file.
-        numbers: The file that each of Pebble's blob files is now.
-        apart: Whether values have ever been in blob files.
-    """
-
-    def __init__(self) -> None:
-        self.version = Version()
-        self.comparators: dict[int, str] = {}
-        self.logs: dict[int, int] = {}
-        self.previous = 0
-        self.blobs: dict[int, tuple[int, Literal["rocksdb", "pebble"]]] = {}
-        self.numbers: dict[int, int] = {}
-        self.apart = False
-
-    def apply(self, offset: int, edit: dict[str, Any]) -> None:
-        """Take in the next edit."""
-        self.version.apply(offset, edit)
-        family = edit["column_family"]
-        if edit.get("comparator"):
-            self.comparators[family] = edit["comparator"]
-        if "log_number" in edit:
-            self.logs[family] = edit["log_number"]
-        self.previous = edit.get("previous_log_number", self.previous)
-        self.blobs.update({one["file"]: (family, "rocksdb") for one in edit["new_blob_files"]})
-        self.blobs.update({one["file"]: (family, "pebble") for one in edit["new_value_files"]})
-        self.numbers.update({one["blob"]: one["file"] for one in edit["new_value_files"]})
-        self.apart = self.apart or bool(self.blobs)
-        for one in edit["removed_value_files"]:
-            self.blobs.pop(one["file"], None)
-
-    @property
-    def oldest(self) -> int:
-        """The number of the oldest log that any family needs."""
-        return min((self.logs.get(family, 0) for family in self.version.families), default=0)
-
-    def needs(self, number: int, first: int) -> bool:
-        """Whether a log is alive for a family whose first log is that."""
-        return number >= first or bool(self.previous and number == self.previous)
-
-    @property
-    def tables(self) -> set[int]:
-        """The numbers of all live tables, and of the files that some of them are parts of."""
-        rows = self.version.rows()
-        return {row["file"] for row in rows} | {row["backing_file"] for row in rows if row.get("backing_file")}
-
-
 def read_versions(
-    files: Sequence[File], storage: Storage, options: DatabaseReadOptions, shared: Sequence[File] = ()
+    metadata: Metadata,
+    files: Sequence[File],
+    storage: Storage,
+    options: DatabaseReadOptions,
+    shared: Sequence[File] = (),
 ) -> dict[str, DatabaseVersion]:
-    """Return the column families of a database by name, as the MANIFEST that lives leaves them: see `live_manifest`.
+    """Return the column families by name; where metadata is not whole, with what the files themselves say.
 
     Raises:
-        SawlogError: When there is none, or it is damaged.
+        SawlogError: When tables are stored in a way that only the database can read.
     """
-    manifest = _manifest(files, storage)
-    scan = Scan(view="edits", options=LogReadOptions(), storage=storage)
-    dialect = resolve_dialect(manifest, "auto", storage)
-    whole = EditRange.whole(manifest, scan, Projection.of(EDITS_SCHEMA, scan), dialect)
-    state = _State()
-    for offset, edit in _edits(whole):
-        state.apply(offset, edit)
-    stored = stored_files(files, posixpath.dirname(manifest.path), state.oldest, options, storage, shared)
-    names = dict(sorted(state.version.families.items()))
-    return {name: _version(state, family, manifest, stored, dialect, storage) for family, name in names.items()}
+    manifest = metadata.chosen
+    if manifest is None:
+        return _recovered_versions(
+            metadata, stored_files(files, metadata.directory, 0, options, storage, shared), storage
+        )
+    stored = stored_files(files, metadata.directory, manifest.oldest, options, storage, shared)
+    cut = metadata.faults
+    if manifest.file.name == metadata.pointer.name:
+        cut += tuple(missing_logs(manifest, stored, metadata.dialect, metadata.directory, storage))
+    families = sorted(manifest.version.families.items())
+    return {name: _version(metadata, manifest, family, stored, cut, storage) for family, name in families}
 
 
 def _version(
-    state: _State,
-    family: int,
-    manifest: File,
-    stored: Stored,
-    dialect: Dialect | Literal["auto"],
-    storage: Storage,
+    metadata: Metadata, manifest: Manifest, family: int, stored: Stored, cut: tuple[Damage, ...], storage: Storage
 ) -> DatabaseVersion:
-    """Return one column family."""
-    comparator = state.comparators.get(family, "")
-    rows = [row for row in state.version.rows() if row["column_family"] == family]
-    tables, missing = _tables(stored, manifest, rows, state.numbers, comparator)
-    first, oldest, alive = state.logs.get(family, 0), state.oldest, state.tables
-    logs = [file for number in sorted(stored.logs) if state.needs(number, first) for file in stored.parts(number)]
-    dead = [file for number, file in stored.tables.items() if number not in alive]
-    dead += [file for number in stored.logs if not state.needs(number, oldest) for file in stored.parts(number)]
-    dead += [file for number, file in stored.blobs.items() if number not in state.blobs]
+    """Return one column family; where the metadata is cut, with the tables that were written after it."""
+    directory, comparator = metadata.directory, manifest.comparators.get(family, "")
+    rows = [row for row in manifest.version.rows() if row["column_family"] == family]
+    tables, faults = _tables(stored, manifest, rows, comparator, directory)
+    first, alive = manifest.logs.get(family, 0), manifest.tables
+    logs = [file for number in sorted(stored.logs) if manifest.needs(number, first) for file in stored.parts(number)]
+    idle = [number for number in stored.logs if not manifest.needs(number, manifest.oldest)]
+    dead = {file.path: file for number, file in stored.tables.items() if number not in alive}
+    dead |= {file.path: file for number in idle for file in stored.parts(number)}
+    dead |= {file.path: file for number, file in stored.blobs.items() if number not in manifest.blobs}
+    unnamed = {number: file for number, file in stored.tables.items() if number not in alive}
     blobs = {
         number: LiveBlobs(stored.blobs[number], whose)
-        for number, (of, whose) in sorted(state.blobs.items())
+        for number, (of, whose) in sorted(manifest.blobs.items())
         if number in stored.blobs and of == family
     }
-    apart = state.apart
-    for number, file in stored.blobs.items():
-        if number not in state.blobs and posixpath.basename(posixpath.dirname(file.path)) == BLOB_DIRECTORY:
-            dead.remove(file)
-            blobs[number] = LiveBlobs(file, "rocksdb", closed=False)
-            apart = True
-    if dialect == "pebble":
-        unnamed = {number: file for number, file in stored.tables.items() if number not in alive}
+    blobs |= _stacked(stored, manifest.blobs)
+    if metadata.dialect == "pebble":
         for number, sequence, led in _ingested(logs, storage):
             if number in unnamed:
-                dead.remove(unnamed[number])
                 table = unnamed_table(unnamed.pop(number), sequence, storage, comparator)
                 tables.append(replace(table, blobs=led))
-                apart = apart or bool(led)
-                for blob in set(led) & stored.blobs.keys() - blobs.keys():
-                    dead.remove(stored.blobs[blob])
-                    blobs[blob] = LiveBlobs(stored.blobs[blob], "pebble")
+                blobs |= {one: LiveBlobs(stored.blobs[one], "pebble") for one in led if one in stored.blobs}
             elif number not in alive:
-                missing.append(_missing_table(manifest, number, stored))
-            alive.add(number)
+                faults.append(_missing_table(directory, number, stored))
+    if cut:
+        later = [file for number, file in unnamed.items() if manifest.later(number)]
+        for file in _of_family(later, family, storage):
+            tables.append(unnamed_table(file, None, storage, comparator))
+    for file in (*(table.file for table in tables), *(one.file for one in blobs.values())):
+        dead.pop(file.path, None)
+    evidence = f"{manifest.file.name}, and tables that were written after its last edit" if cut else ""
     return DatabaseVersion(
-        manifest=manifest,
+        path=manifest.file.path,
+        directory=directory,
         comparator=comparator,
         family=family,
         tables=tuple(tables),
         logs=tuple(logs),
-        dialect=dialect,
-        missing=(*stored.absent, *missing),
-        dead=tuple(dead),
-        apart=apart,
+        dialect=metadata.dialect,
+        faults=(*_read_from(evidence, cut), *_absent(stored), *faults),
+        evidence=evidence,
+        dead=tuple(dead.values()),
+        apart=manifest.apart or bool(blobs),
         blobs=blobs,
         elsewhere=tuple(stored.elsewhere),
     )
 
 
-def _edits(whole: EditRange) -> Iterator[tuple[int, dict[str, Any]]]:
-    """The edits of a MANIFEST: all of them, or it is refused."""
-    try:
-        for edits, failed in whole.edits(Findings("fail")):
-            yield from edits
-            if failed is not None:
-                raise _refused(failed)
-    except DamageError as error:
-        raise _refused(error.damage) from error
+def _absent(stored: Stored) -> Iterator[Damage]:
+    """Yield the directories that have files of the database and are not there."""
+    return (Damage(one.path, 0, 0, MISSING_FILE, one.detail) for one in stored.absent)
 
 
-def _refused(damage: Damage) -> SawlogError:
-    if damage.kind == UNSUPPORTED:
-        more = "; which files are alive is not known without it: read tables and logs one by one"
-        return UnsupportedError(replace(damage, detail=damage.detail + more))
-    return SawlogError(f"{damage}; a database is read by an intact MANIFEST only: read its tables and logs one by one")
+def _stacked(stored: Stored, named: Iterable[int]) -> dict[int, LiveBlobs]:
+    """Return the files of a stacked BlobDB, which no MANIFEST names."""
+    return {
+        number: LiveBlobs(file, "rocksdb", closed=False)
+        for number, file in stored.blobs.items()
+        if number not in named and posixpath.basename(posixpath.dirname(file.path)) == BLOB_DIRECTORY
+    }
 
 
-def _manifest(files: Sequence[File], storage: Storage) -> File:
-    manifests = [file for file in files if MANIFEST_NAME.match(file.name)]
-    if not manifests:
-        raise SawlogError(f"{files[0].path}: no MANIFEST next to it, which says what a database is made of")
-    return live_manifest(manifests, files, storage)
+def _recovered_versions(metadata: Metadata, stored: Stored, storage: Storage) -> dict[str, DatabaseVersion]:
+    """Return all tables and logs: what no MANIFEST says, their sequence numbers do."""
+    every = [file for _, file in sorted(stored.tables.items())]
+    said = (_family_of(one, storage) for one in every)
+    families = {0: DEFAULT_FAMILY} | {number: name for number, name in said if name}
+    for manifest in metadata.read:
+        families |= manifest.version.families
+    logs = tuple(file for number in sorted(stored.logs) for file in stored.parts(number))
+    whose: Literal["rocksdb", "pebble"] = "pebble" if metadata.dialect == "pebble" else "rocksdb"
+    ingested = _ingested(logs, storage) if metadata.dialect == "pebble" else ()
+    taken = {number: (sequence, led) for number, sequence, led in ingested}
+    found = {}
+    for family, name in sorted(families.items()):
+        chosen = _of_family(every, family, storage)
+        comparator = next((one.comparators[family] for one in metadata.read if one.comparators.get(family)), "")
+        comparator = comparator or _comparator(chosen, storage)
+        tables = []
+        for file in chosen:
+            sequence, led = taken.get(number_of(file), (None, ()))
+            tables.append(replace(unnamed_table(file, sequence, storage, comparator), blobs=led))
+        found[name] = DatabaseVersion(
+            path=metadata.pointer.path,
+            directory=metadata.directory,
+            comparator=comparator,
+            family=family,
+            tables=tuple(tables),
+            logs=logs,
+            dialect=metadata.dialect,
+            faults=(*_read_from(_NO_MANIFEST, metadata.faults), *_absent(stored)),
+            evidence=_NO_MANIFEST,
+            dead=(),
+            apart=bool(stored.blobs),
+            blobs={number: LiveBlobs(file, whose) for number, file in sorted(stored.blobs.items())}
+            | _stacked(stored, ()),
+            elsewhere=tuple(stored.elsewhere),
+        )
+    return found
+
+
+def _read_from(evidence: str, faults: Sequence[Damage]) -> tuple[Damage, ...]:
+    """The same faults, the first of which says what is read instead."""
+    first = [replace(one, detail=f"{one.detail}; what is there is read from {evidence}") for one in faults[:1]]
+    return (*first, *faults[1:])
+
+
+def number_of(file: File) -> int:
+    """The number in the name of a table, log or blob file."""
+    return int(file.name[: len(file.name) - len(file.name.lstrip("0123456789"))])
+
+
+def _of_family(tables: Iterable[File], family: int, storage: Storage) -> list[File]:
+    """Those tables that belong to a column family, or do not say to which."""
+    return [file for file in tables if _family_of(file, storage)[0] == family]
+
+
+def _family_of(file: File, storage: Storage) -> tuple[int, str]:
+    """Number and name of the column family that a table says; where it says none, 0 and no name."""
+    found = _properties(file, storage)
+    number = list(decode_varints(found.get(COLUMN_FAMILY_NUMBER, b"")))[:1]
+    name = found.get(COLUMN_FAMILY, b"").decode("utf-8", "backslashreplace")
+    return (number[0], name) if number and name else (0, "")
+
+
+def _properties(file: File, storage: Storage) -> Mapping[bytes, bytes]:
+    known = table_map(file, Scan(options=TableReadOptions(), storage=storage))
+    return {} if known is None else known.properties
+
+
+def _comparator(tables: Sequence[File], storage: Storage) -> str:
+    """The name of the order of keys that tables say, or are in."""
+    for file in tables:
+        if name := _properties(file, storage).get(COMPARATOR):
+            return name.decode(errors="replace")
+    return BYTEWISE_NAME if all(_ascends(file, storage) for file in tables) else "unknown"
+
+
+def _ascends(file: File, storage: Storage) -> bool:
+    """Whether the keys of a table are in the order of their bytes."""
+    import pyarrow.compute as pc
+
+    last = b""
+    for batch in table_entries(file, "", storage):
+        keys = batch.column(KEY)
+        if keys[0].as_py() < last or pc.all(pc.less_equal(keys[:-1], keys[1:])).as_py() is False:
+            return False
+        last = keys[-1].as_py()
+    return True
 
 
 def _tables(
-    stored: Stored, manifest: File, rows: Sequence[dict[str, Any]], numbers: dict[int, int], comparator: str
-) -> tuple[list[LiveTable], list[Absent]]:
+    stored: Stored, manifest: Manifest, rows: Sequence[dict[str, Any]], comparator: str, directory: str
+) -> tuple[list[LiveTable], list[Damage]]:
     """Live tables, and those that are not there."""
     tables, missing = [], []
     stamp = STAMP_WIDTH if comparator.endswith(STAMP_SUFFIX) else 0
@@ -300,15 +336,15 @@ def _tables(
             or row.get("synthetic_suffix")
         ):
             raise SawlogError(
-                f"{manifest.path}: table {row['file']} is a part of table {number}, or has other keys than that one,"
-                " in an order that only the database knows: read its tables and logs one by one"
+                f"{manifest.file.path}: table {row['file']} is a part of table {number}, or has other keys than that"
+                " one, in an order that only the database knows: read its tables and logs one by one"
             )
         # A largest key with the last sequence number is itself past the end of the table.
         end = largest if row["largest_key_sequence"] == MAX_SEQUENCE else largest + b"\0"
         end = max(end, smallest + b"\0")
-        led = tuple(numbers.get(one["file"], one["file"]) for one in row.get("blob_references") or ())
+        led = tuple(manifest.numbers.get(one["file"], one["file"]) for one in row.get("blob_references") or ())
         if number not in stored.tables:
-            missing.append(_missing_table(manifest, number, stored, row.get("path_id") or 0))
+            missing.append(_missing_table(directory, number, stored, row.get("path_id") or 0))
         else:
             sequence = row.get("smallest_sequence") or None
             sequence = sequence if sequence == row.get("largest_sequence") else None
@@ -317,8 +353,8 @@ def _tables(
     return _shared(tables), missing
 
 
-def _missing_table(manifest: File, number: int, stored: Stored, path: int = 0) -> Absent:
-    """A table that is neither in the directory nor in those that the caller names."""
+def _missing_table(directory: str, number: int, stored: Stored, path: int = 0) -> Damage:
+    """Return what is said of a table that is neither in the directory nor in those that the caller names."""
     place = f", in number {path} of db_paths or cf_paths," if path else ""
     if (found := stored.objects.get(number)) is not None:
         place = f", {found.catalog} says that it is the object {found.name!r} in the remote storage {found.locator!r},"
@@ -326,7 +362,7 @@ def _missing_table(manifest: File, number: int, stored: Stored, path: int = 0) -
         f"the MANIFEST names this table{place} and it is not there: its entries are missing, and older ones may appear"
         " that they would replace; if the database has tables in other directories, name these with paths="
     )
-    return Absent(posixpath.join(posixpath.dirname(manifest.path), f"{number:06d}"), detail)
+    return Damage(posixpath.join(directory, f"{number:06d}"), 0, 0, MISSING_FILE, detail)
 
 
 def _ingested(logs: Sequence[File], storage: Storage) -> Iterator[tuple[int, int, tuple[int, ...]]]:
@@ -350,11 +386,8 @@ def unnamed_table(file: File, sequence: int | None, storage: Storage, comparator
     """A table that the MANIFEST does not name, between the keys that it holds; Pebble puts it on level 0."""
     import pyarrow.compute as pc
 
-    scan = Scan(options=TableReadOptions(comparator=comparator), storage=storage)
-    schema = SCHEMAS["internal"]
-    whole = TableRange.whole(file, scan, Projection.of(schema, scan))
     smallest, end = None, b""
-    for batch in whole.decode(schema, Findings("skip")):
+    for batch in table_entries(file, comparator, storage):
         keys, ends = (
             batch.column(KEY),
             batch.filter(pc.equal(batch.column(OPERATION), scalar_of("delete_range", pa.string()))).column(VALUE),
@@ -363,6 +396,26 @@ def unnamed_table(file: File, sequence: int | None, storage: Storage, comparator
         smallest = first.as_py() if smallest is None else min(smallest, first.as_py())
         end = max(end, last.as_py() + b"\0", pc.max(ends).as_py() or b"")
     return LiveTable(file, 0, smallest or b"", end or b"\0", sequence=sequence)
+
+
+def table_entries(file: File, comparator: str, storage: Storage) -> Iterator[pa.RecordBatch]:
+    """The entries of a table that can be read."""
+    scan = Scan(options=TableReadOptions(comparator=comparator), storage=storage)
+    schema = SCHEMAS["internal"]
+    return TableRange.whole(file, scan, Projection.of(schema, scan)).decode(schema, Findings("skip"))
+
+
+def last_sequence(batches: Iterable[pa.RecordBatch]) -> int:
+    """The highest sequence number of entries, 0 for none; -1 where some have no number of their own."""
+    import pyarrow.compute as pc
+
+    last = 0
+    for batch in batches:
+        low, high = (one.as_py() for one in pc.min_max(batch.column(SEQUENCE)).values())
+        if low == 0:
+            return -1
+        last = max(last, high or 0)
+    return last
 
 
 def _shared(tables: Sequence[LiveTable]) -> list[LiveTable]:

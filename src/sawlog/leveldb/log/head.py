@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import posixpath
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal
 
-from sawlog.damage import UNSUPPORTED, Damage
+from sawlog.damage import CUT_METADATA, MISSING_FILE, UNSUPPORTED, Damage
 from sawlog.errors import UnsupportedError
 from sawlog.leveldb.log import layout
 from sawlog.leveldb.log.layout import Dialect, Role
@@ -213,19 +214,57 @@ def find_encryption(file: File, storage: Storage) -> Damage | None:
     return Damage(file.path, 0, file.size, UNSUPPORTED, _ENCRYPTED)
 
 
-def live_manifest(manifests: Iterable[File], siblings: Iterable[File], storage: Storage) -> File:
-    """The one that Pebble's last marker names, or `CURRENT`; without either, the one with the highest number."""
-    by_name = {file.name: file for file in manifests}
+@dataclass(frozen=True, slots=True)
+class Pointer:
+    """The file of a directory that names its live MANIFEST: `CURRENT`, or Pebble's last marker.
+
+    Attributes:
+        path: The file, or where it should be.
+        name: The name of the MANIFEST; empty where it names none.
+        fault: What is missing of it, or of what it names; `None` where nothing is.
+    """
+
+    path: str
+    name: str
+    fault: Damage | None = None
+
+
+def read_pointer(directory: str, siblings: Iterable[File], storage: Storage) -> Pointer:
+    """Which MANIFEST is named by a directory with these files, and whether it is there."""
     named = {file.name: file for file in siblings}
-    marked = [(int(match[1]), match[2]) for match in map(layout.MARKER_NAME.match, named) if match]
+    marked = [(int(match[1]), match[2], name) for name, match in _markers(named) if match]
+    current = named.get(layout.CURRENT_NAME)
     if marked:
-        name = max(marked)[1]
+        _, name, marker = max(marked)
+        path = named[marker].path
+    elif current is None:
+        path = posixpath.join(directory, layout.CURRENT_NAME)
+        return Pointer(path, "", Damage(path, 0, 0, MISSING_FILE, "nothing says which MANIFEST is the live one"))
     else:
-        current = named.get(layout.CURRENT_NAME)
-        if current is not None and is_encrypted(current, storage):
+        if is_encrypted(current, storage):
             raise UnsupportedError(Damage(current.path, 0, current.size, UNSUPPORTED, _ENCRYPTED))
-        name = storage.read(current).decode("utf-8", "replace").strip() if current is not None else ""
-    return by_name.get(name) or max(by_name.values(), key=_number)
+        path = current.path
+        text = storage.read(current, 0, layout.CURRENT_BYTES)
+        name = text.decode("utf-8", "replace").removesuffix("\n")
+        if not layout.MANIFEST_NAME.fullmatch(name):
+            detail = f"expected the name of a MANIFEST, found {text[:40]!r}"
+            return Pointer(path, "", Damage(path, 0, 0, CUT_METADATA, detail))
+        if not text.endswith(b"\n"):
+            detail = f"{name} without the line feed after it: the number may be cut"
+            return Pointer(path, name if name in named else "", Damage(path, 0, 0, CUT_METADATA, detail))
+    if name not in named:
+        detail = f"{posixpath.basename(path)} names this MANIFEST, and it is not there"
+        return Pointer(path, name, Damage(posixpath.join(directory, name), 0, 0, MISSING_FILE, detail))
+    return Pointer(path, name)
+
+
+def _markers(names: Iterable[str]) -> Iterator[tuple[str, re.Match[str] | None]]:
+    return ((name, layout.MARKER_NAME.match(name)) for name in names)
+
+
+def by_number(manifests: Iterable[File]) -> list[File]:
+    """MANIFEST files, the newest first."""
+    return sorted(manifests, key=_number, reverse=True)
 
 
 def _number(file: File) -> int:

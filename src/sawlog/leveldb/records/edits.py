@@ -13,7 +13,7 @@ from sawlog.arrow import batch_of_rows
 from sawlog.damage import UNSUPPORTED, Damage, Findings
 from sawlog.format import FILE_COLUMN, OFFSET_COLUMN, Contents, Format, Request, Scan, View
 from sawlog.leveldb.log.dataset import LogContents
-from sawlog.leveldb.log.head import live_manifest
+from sawlog.leveldb.log.head import by_number, read_pointer
 from sawlog.leveldb.log.layout import RECORD_COLUMN
 from sawlog.leveldb.log.walk import END_COLUMN, RECORDS_SCHEMA, LogRange
 from sawlog.leveldb.records import layout
@@ -117,7 +117,7 @@ class Version:
 
 
 class EditsContents(LogContents):
-    """MANIFEST files; of a database directory, the live one: see `live_manifest`."""
+    """MANIFEST files; of a database directory, the live one: see `read_pointer`."""
 
     range_type: ClassVar[type[LogRange]] = EditRange
     views: ClassVar = {"edits": View(EDITS_SCHEMA, LogContents._ranges)}
@@ -156,7 +156,9 @@ def _live(files: Sequence[File], storage: Storage) -> list[File]:
         if not file.explicit:
             directories.setdefault(posixpath.dirname(file.path), []).append(file)
     for directory, manifests in directories.items():
-        chosen.append(live_manifest(manifests, storage.files_in(directory or ".", fresh=False), storage))
+        pointer = read_pointer(directory, storage.files_in(directory or ".", fresh=False), storage)
+        named = [file for file in manifests if file.name == pointer.name]
+        chosen.append((named or by_number(manifests))[0])
     return chosen
 
 

@@ -251,6 +251,7 @@ COMPARATOR = b"rocksdb.comparator"
 COMPRESSION = b"rocksdb.compression"
 GLOBAL_SEQUENCE_SIZE = 8
 COLUMN_FAMILY = b"rocksdb.column.family.name"
+COLUMN_FAMILY_NUMBER = b"rocksdb.column.family.id"
 EMBEDDED_VALUES = b"rocksdb.embedded.blob.stats"
 """Values are between the blocks of entries, each with the trailer of a block; entries lead to them."""
 SAME_FILE = 0
@@ -263,7 +264,8 @@ TEXT_PROPERTIES = re.compile(
     rb"|prefix\.extractor\.name|column\.family\.name|creating\..*|.*\.identity)$"
 )
 
-BYTEWISE = frozenset({"leveldb.BytewiseComparator", ""})
+BYTEWISE_NAME = "leveldb.BytewiseComparator"
+BYTEWISE = frozenset({BYTEWISE_NAME, ""})
 """Comparators whose order is that of the bytes."""
 
 

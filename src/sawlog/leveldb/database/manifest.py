@@ -1,0 +1,203 @@
+"""A MANIFEST read to its end: what its edits add up to, and whether they are all that an engine needs."""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from sawlog.damage import CUT_METADATA, UNSUPPORTED, Damage, Findings, Tail
+from sawlog.leveldb.database.layout import MANIFEST_NAME
+from sawlog.leveldb.log.head import Pointer, by_number, read_pointer, resolve_dialect
+from sawlog.leveldb.log.layout import Dialect
+from sawlog.leveldb.options import LogReadOptions
+from sawlog.leveldb.records.edit import EDITS_SCHEMA
+from sawlog.leveldb.records.edits import EditRange, Version
+from sawlog.leveldb.records.writes import report_record
+from sawlog.scan import Projection, Scan
+from sawlog.storage import File, Storage
+
+_REQUIRED = ("log_number", "next_file", "last_sequence")
+"""Columns of edits that LevelDB and RocksDB refuse to do without."""
+_REQUIRED_BY_PEBBLE = ("next_file",)
+
+
+class Manifest:
+    """The sum of the edits of a MANIFEST, for all column families.
+
+    Args:
+        file: The MANIFEST.
+
+    Attributes:
+        version: Families and tables.
+        comparators: The name of the order of keys of each family.
+        logs: The number of the oldest log that each family needs.
+        previous: The number of a log before these that is alive; 0 for none.
+        wals: The sizes of logs that RocksDB keeps track of, by number; `None` where it does not say.
+        blobs: The family and the kind of each blob file.
+        numbers: The file that each of Pebble's blob files is now.
+        apart: Whether values have ever been in blob files.
+        next_file: No file that an edit names has this number, or a larger one; `None` where no edit says it.
+        last_sequence: The last sequence number that had been taken; `None` where no edit says it.
+        leveled: Whether it has what only RocksDB and Pebble write.
+        findings: What was found while it was read: its account, damage and tail.
+    """
+
+    def __init__(self, file: File) -> None:
+        self.file = file
+        self.version = Version()
+        self.comparators: dict[int, str] = {}
+        self.logs: dict[int, int] = {}
+        self.previous = 0
+        self.wals: dict[int, int | None] = {}
+        self.blobs: dict[int, tuple[int, Literal["rocksdb", "pebble"]]] = {}
+        self.numbers: dict[int, int] = {}
+        self.apart = False
+        self.next_file: int | None = None
+        self.last_sequence: int | None = None
+        self.leveled = False
+        self.findings = Findings("skip", drained=True)
+
+    @classmethod
+    def read(cls, file: File, dialect: Dialect | Literal["auto"], storage: Storage) -> Manifest:
+        """Take in all edits of a file that can be read."""
+        manifest = cls(file)
+        findings = manifest.findings
+        for edits, failed in _edits_of(file, dialect, storage).edits(findings):
+            for offset, edit in edits:
+                manifest.apply(offset, edit)
+            if failed is not None:
+                report_record(findings, failed)
+        account = findings.account
+        account.header, account.record = account.header + account.record, 0
+        return manifest
+
+    def apply(self, offset: int, edit: dict[str, Any]) -> None:
+        """Take in the next edit."""
+        self.version.apply(offset, edit)
+        family = edit["column_family"]
+        if edit.get("comparator"):
+            self.comparators[family] = edit["comparator"]
+        if "log_number" in edit:
+            self.logs[family] = edit["log_number"]
+        self.previous = edit.get("previous_log_number", self.previous)
+        self.next_file = edit.get("next_file", self.next_file)
+        self.last_sequence = edit.get("last_sequence", self.last_sequence)
+        self.wals.update({one["log"]: one.get("synced_size") for one in edit["wals_added"]})
+        if (first := edit.get("wals_deleted_before")) is not None:
+            self.wals = {number: size for number, size in self.wals.items() if number >= first}
+        self.blobs.update({one["file"]: (family, "rocksdb") for one in edit["new_blob_files"]})
+        self.blobs.update({one["file"]: (family, "pebble") for one in edit["new_value_files"]})
+        self.numbers.update({one["blob"]: one["file"] for one in edit["new_value_files"]})
+        self.apart = self.apart or bool(self.blobs)
+        for one in edit["removed_value_files"]:
+            self.blobs.pop(one["file"], None)
+        self.leveled = self.leveled or "db_id" in edit or "max_column_family" in edit or "min_log_to_keep" in edit
+        self.leveled = self.leveled or any("smallest_sequence" in one for one in edit["new_files"])
+
+    @property
+    def tables(self) -> set[int]:
+        """The numbers of all live tables, and of the files that some of them are parts of."""
+        rows = self.version.rows()
+        return {row[name] for row in rows for name in ("file", "backing_file") if row.get(name) is not None}
+
+    @property
+    def oldest(self) -> int:
+        """The number of the oldest log that any family needs."""
+        return min((self.logs.get(family, 0) for family in self.version.families), default=0)
+
+    def needs(self, number: int, first: int) -> bool:
+        """Whether a log is alive for a family whose first log is that."""
+        return number >= first or bool(self.previous and number == self.previous)
+
+    def later(self, number: int) -> bool:
+        """Whether a file with this number was made after the last edit."""
+        return self.next_file is None or number >= self.next_file
+
+    @property
+    def torn(self) -> Tail | None:
+        """The unfinished end, if there is one."""
+        tail = self.findings.tail
+        return tail if tail is not None and tail.unfinished else None
+
+    def fault(self, dialect: Dialect | Literal["auto"]) -> Damage | None:
+        """Why it does not say all that it was to say; `None` where it does."""
+        path = self.file.path
+        if self.findings.damages:
+            first = self.findings.damages[0]
+            if first.kind == UNSUPPORTED:
+                return first
+            return Damage(path, first.offset, 0, CUT_METADATA, f"the MANIFEST is damaged: {first.kind}: {first.detail}")
+        if lacking := self._lacking(dialect):
+            detail = f"no edit of the MANIFEST says {', '.join(lacking)}: it is cut, or not whole yet"
+            return Damage(path, self.file.size, 0, CUT_METADATA, detail)
+        if self.torn is not None:
+            detail = f"the MANIFEST is cut in its last edit, of which {self.torn.length} bytes are there"
+            return Damage(path, self.torn.offset, 0, CUT_METADATA, detail)
+        if self.version.group:
+            detail = "the MANIFEST ends within a group of edits that belong together"
+            return Damage(path, self.version.group[0][0], 0, CUT_METADATA, detail)
+        return None
+
+    def usable(self, dialect: Dialect | Literal["auto"]) -> bool:
+        """Whether an engine would take it, as it takes one that is cut after all that it requires."""
+        return not self.findings.damages and not self._lacking(dialect)
+
+    def _lacking(self, dialect: Dialect | Literal["auto"]) -> list[str]:
+        said = {
+            "log_number": bool(self.logs),
+            "next_file": self.next_file is not None,
+            "last_sequence": self.last_sequence is not None,
+        }
+        return [name for name in (_REQUIRED_BY_PEBBLE if dialect == "pebble" else _REQUIRED) if not said[name]]
+
+
+def _edits_of(file: File, dialect: Dialect | Literal["auto"], storage: Storage) -> EditRange:
+    scan = Scan(view="edits", options=LogReadOptions(), storage=storage)
+    return EditRange.whole(file, scan, Projection.of(EDITS_SCHEMA, scan), dialect)
+
+
+@dataclass(frozen=True, slots=True)
+class Metadata:
+    """The metadata of a database, as far as it is whole.
+
+    Attributes:
+        directory: The directory.
+        dialect: Whose logs it has, as far as the files in it say.
+        pointer: What names the MANIFEST.
+        chosen: The MANIFEST that is believed; `None`: there is none to be believed.
+        read: All that were read, that one included.
+        faults: What is missing of what names the version: the database is incomplete. Damage of these files, too.
+    """
+
+    directory: str
+    dialect: Dialect | Literal["auto"]
+    pointer: Pointer
+    chosen: Manifest | None
+    read: tuple[Manifest, ...]
+    faults: tuple[Damage, ...]
+
+
+def read_metadata(files: Sequence[File], storage: Storage) -> Metadata:
+    """The MANIFEST that is named, if it is there and whole; otherwise the newest one that is, if any."""
+    directory = min((posixpath.dirname(file.path) for file in files), key=len)  # RocksDB's archive is in it
+    pointer = read_pointer(directory, files, storage)
+    dialect = resolve_dialect(File(pointer.path, 0), "auto", storage)
+    manifests = {file.name: file for file in files if MANIFEST_NAME.match(file.name)}
+    faults = [] if pointer.fault is None else [pointer.fault]
+    read: list[Manifest] = []
+    if pointer.name in manifests:
+        read.append(Manifest.read(manifests[pointer.name], dialect, storage))
+        if (fault := read[0].fault(dialect)) is not None:
+            faults.append(fault)
+    if not read or not read[0].usable(dialect):
+        for file in by_number(manifests.values()):
+            if file.name != pointer.name:
+                read.append(Manifest.read(file, dialect, storage))
+                if read[-1].fault(dialect) is None:
+                    break
+    faults += (damage for one in read for damage in one.findings.damages if damage not in faults)
+    whole = [one for one in read if one.fault(dialect) is None]
+    chosen = next((one for one in (*read[:1], *whole, *read) if one.usable(dialect)), None)
+    return Metadata(directory, dialect, pointer, chosen, tuple(read), tuple(faults))

@@ -1,0 +1,331 @@
+"""A copy of a database of which something is missing is never clean, and is read as far as it can be."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import rocksdict
+from rocksdict import Options, Rdict
+
+import sawlog
+from sawlog.damage import Report
+from sawlog.errors import IncompleteError
+from sawlog.leveldb.records.layout import Tag
+from tests.leveldb_database.test_pebble import answers
+from tests.leveldb_log.fragments import varint, write
+
+plyvel = pytest.importorskip("plyvel", reason="plyvel has no wheels for Python 3.13 and later")
+
+PEBBLE = Path(__file__).parents[1] / "golden" / "leveldb_database" / "pebble-2.1.7-minlz"
+Held = dict[bytes, bytes]
+
+
+ONLY_THE_MANIFEST_SAYS = {b"large", b"key04"}
+"""Keys of Pebble's whose value is in a blob file, or whose table was ingested: which, and when, no table says."""
+
+
+def leveldb(path: Path, order: bytes = b"") -> Held:
+    """Tables of several generations, and a log with entries of its own."""
+    compare = (b"test.reversed", lambda a, b: (a < b) - (a > b)) if order else (None, None)
+    settings = {"comparator": compare[1], "comparator_name": compare[0]} if order else {}
+    held: Held = {}
+    for part in range(3):
+        with plyvel.DB(str(path), create_if_missing=True, write_buffer_size=70_000, **settings) as database:
+            for number in range(60):
+                key = b"%d-%03d" % (part, number)
+                database.put(key, key * 9)
+            database.put(b"shared", b"%d" % part)
+            database.delete(b"%d-000" % part)
+            held = dict(database.iterator())
+    return held
+
+
+def rocksdb(path: Path) -> Held:
+    """Tables, and nothing in the log."""
+    database = Rdict(str(path), Options(raw_mode=True))
+    for part in range(3):
+        for number in range(30):
+            database[b"%d-%03d" % (part, number)] = b"v%d" % number
+        database[b"shared"] = b"%d" % part
+        database.flush()
+    held = dict(database.items())
+    database.close()
+    return held
+
+
+def pebble(path: Path) -> Held:
+    """A database of Pebble's that was killed."""
+    shutil.copytree(PEBBLE / "db", path)
+    return answers(PEBBLE / "answers.jsonl")
+
+
+ENGINES = pytest.mark.parametrize("make", [leveldb, rocksdb, pebble])
+
+
+def sized(data: bytes) -> bytes:
+    return varint(len(data)) + data
+
+
+def rows(path: Path, **options: object) -> Held:
+    table = sawlog.read(path, format="leveldb_database", view="live", **options)
+    return dict(zip(table["key"].to_pylist(), table["value"].to_pylist(), strict=True))
+
+
+def skipped(path: Path) -> Held:
+    """What `skip` delivers of an incomplete database, after `fail` was refused and every byte was counted."""
+    with pytest.raises(IncompleteError):
+        rows(path)
+    report = sawlog.verify(path)
+    assert report.incomplete
+    assert all(file.account.total == file.size for file in report.files)
+    for name in data_files(path):
+        assert str(path / name) in {one.path for one in (*report.files, *report.skipped)}
+    with pytest.warns(sawlog.DamageWarning, match="what is there is read from"):
+        return rows(path, on_damage="skip")
+
+
+def believed(held: Held) -> Held:
+    return {key: value for key, value in held.items() if key not in ONLY_THE_MANIFEST_SAYS}
+
+
+def data_files(path: Path) -> list[str]:
+    own = ("LOG", "LOCK", "IDENTITY", "OPTIONS", "marker.format")
+    return sorted(one.name for one in path.iterdir() if one.is_file() and not one.name.startswith(own))
+
+
+def manifest(path: Path) -> Path:
+    return Path(sawlog.open(path, format="leveldb_database").contents.metadata.chosen.file.path)
+
+
+@ENGINES
+def test_a_whole_database_is_clean(make: Callable[[Path], Held], tmp_path: Path) -> None:
+    held = make(tmp_path / "db")
+    assert rows(tmp_path / "db") == held
+    report = sawlog.verify(tmp_path / "db")
+    assert report.verdict == "clean"
+
+
+@ENGINES
+def test_what_names_the_manifest_is_missing_or_names_another(make: Callable[[Path], Held], tmp_path: Path) -> None:
+    held = make(tmp_path / "db")
+    pointers = [one for one in (tmp_path / "db").iterdir() if one.name.startswith(("CURRENT", "marker.manifest"))]
+    for one in pointers:
+        one.unlink()
+    assert skipped(tmp_path / "db") == held
+    for text in (b"", b"MANIFEST-000099\n", b"<<<<<<< HEAD\nMANIFEST-000002\n=======\n", b"\0" * 16, b"MANIFEST-"):
+        (tmp_path / "db" / "CURRENT").write_bytes(text)
+        assert skipped(tmp_path / "db") == held, text
+    (tmp_path / "db" / "CURRENT").write_text(manifest(tmp_path / "db").name)
+    assert skipped(tmp_path / "db") == held, "without its line feed"
+
+
+def test_a_marker_that_leads_nowhere_is_not_replaced_by_another_manifest(tmp_path: Path) -> None:
+    held = pebble(tmp_path / "db")
+    (tmp_path / "db" / "marker.manifest.999999.MANIFEST-999999").touch()
+    assert skipped(tmp_path / "db") == held
+
+
+@pytest.mark.filterwarnings("ignore::sawlog.DamageWarning")
+@ENGINES
+def test_a_manifest_cut_anywhere(make: Callable[[Path], Held], tmp_path: Path) -> None:
+    held = make(tmp_path / "db")
+    file = manifest(tmp_path / "db")
+    data = file.read_bytes()
+    step = max(1, len(data) // 40)
+    for length in [*range(0, len(data), step), len(data) - 1]:
+        file.write_bytes(data[:length])
+        report = sawlog.verify(tmp_path / "db")
+        found = rows(tmp_path / "db", on_damage="skip")
+        assert believed(found).items() >= believed(held).items() if report.incomplete else found == held, length
+        assert report.incomplete or report.verdict == "clean"
+
+
+@pytest.mark.filterwarnings("ignore::sawlog.DamageWarning")
+@ENGINES
+def test_a_manifest_that_is_damaged_or_gone(make: Callable[[Path], Held], tmp_path: Path) -> None:
+    held = make(tmp_path / "db")
+    file = manifest(tmp_path / "db")
+    data = file.read_bytes()
+    for place in range(0, len(data), max(1, len(data) // 30)):
+        file.write_bytes(data[:place] + bytes([data[place] ^ 4]) + data[place + 1 :])
+        report = sawlog.verify(tmp_path / "db")
+        assert report.incomplete, place
+        assert all(one.account.total == one.size for one in report.files)
+        found = rows(tmp_path / "db", on_damage="skip")
+        assert believed(found).items() >= believed(held).items(), place
+    file.unlink()
+    assert believed(skipped(tmp_path / "db")).items() >= believed(held).items()
+    for one in (tmp_path / "db").glob("CURRENT"):
+        one.unlink()
+    for one in (tmp_path / "db").glob("marker.manifest*"):
+        one.unlink()
+    if list((tmp_path / "db").glob("*.log")):
+        assert believed(skipped(tmp_path / "db")).items() >= believed(held).items()
+
+
+@ENGINES
+def test_without_any_file(make: Callable[[Path], Held], tmp_path: Path) -> None:
+    held = make(tmp_path / "db")
+    for name in data_files(tmp_path / "db"):
+        shutil.copytree(tmp_path / "db", tmp_path / "less")
+        (tmp_path / "less" / name).unlink()
+        report = sawlog.verify(tmp_path / "less", format="leveldb_database")
+        assert report.incomplete or (report.verdict == "clean" and rows(tmp_path / "less") == held), name
+        shutil.rmtree(tmp_path / "less")
+
+
+def test_a_torn_end_of_a_manifest_is_a_tail(tmp_path: Path) -> None:
+    leveldb(tmp_path / "db")
+    file = manifest(tmp_path / "db")
+    file.write_bytes(file.read_bytes()[:-3])
+    (one,) = (one for one in sawlog.verify(tmp_path / "db").files if one.path == str(file))
+    assert (one.tail.status, one.account.tail) == ("torn", one.tail.length)
+    assert one.account.header == one.size - one.tail.length > 0
+
+
+@pytest.mark.filterwarnings("ignore::sawlog.DamageWarning")
+def test_an_edit_that_is_torn_after_all_that_an_engine_needs(tmp_path: Path) -> None:
+    """LevelDB takes it: the edit was never finished. What the tables say that it was about is there, all the same."""
+    held = leveldb(tmp_path / "db")
+    file = manifest(tmp_path / "db")
+    data = file.read_bytes()
+    file.write_bytes(data + write(b"\1\x1aleveldb.BytewiseComparator")[:-3])
+    with pytest.raises(IncompleteError, match="cut in its last edit"):
+        rows(tmp_path / "db")
+    assert rows(tmp_path / "db", on_damage="skip") == held
+
+
+def test_the_log_that_comes_next_is_missing(tmp_path: Path) -> None:
+    held = leveldb(tmp_path / "db")
+    (log,) = (tmp_path / "db").glob("*.log")
+    log.unlink()
+    with pytest.raises(IncompleteError, match=rf"{log.name}: missing_file.*writes after sequence number \d+ may be"):
+        rows(tmp_path / "db")
+    assert skipped(tmp_path / "db").keys() < held.keys()
+    assert log.name in str(sawlog.open(tmp_path / "db").info()["incomplete"])
+
+
+def test_a_log_that_rocksdb_keeps_track_of_is_missing(tmp_path: Path) -> None:
+    """`track_and_verify_wals_in_manifest`: the MANIFEST names log 4, of which 80 bytes were synced."""
+    (tmp_path / "CURRENT").write_text("MANIFEST-000005\n")
+    (tmp_path / "OPTIONS-000007").write_text("rocksdb_version=11.8.1\n")
+    (tmp_path / "000006.log").touch()
+    edit = b"\1" + sized(b"leveldb.BytewiseComparator") + b"\2\4\3\x09\4\5"
+    tracked = varint(Tag.WAL_ADDITION) + sized(b"\4\2\x50\1")
+    (tmp_path / "MANIFEST-000005").write_bytes(write(edit, tracked))
+    with pytest.raises(IncompleteError, match=r"000004\.log: missing_file: the MANIFEST names this log.*number 5 may"):
+        rows(tmp_path)
+    (tmp_path / "000004.log").write_bytes(b"")
+    with pytest.raises(IncompleteError, match=r"mismatched_file: expected at least 80 bytes.*found 0"):
+        rows(tmp_path)
+    (tmp_path / "000004.log").unlink()
+    deleted = varint(Tag.WAL_DELETION) + sized(b"\5")
+    (tmp_path / "MANIFEST-000005").write_bytes(write(edit, tracked, deleted))
+    assert sawlog.verify(tmp_path).verdict == "clean"
+
+
+def test_a_table_that_was_written_after_the_last_edit(tmp_path: Path) -> None:
+    leveldb(tmp_path / "db")
+    leveldb(tmp_path / "other")
+    (table, *_) = (tmp_path / "other").glob("*.ldb")
+    held = rows(tmp_path / "db")
+    later = tmp_path / "db" / "000999.ldb"
+    shutil.copy(table, later)
+    assert rows(tmp_path / "db") == held
+    (one,) = (one for one in sawlog.open(tmp_path / "db").skipped if one.path == str(later))
+    assert (one.missed, "after the MANIFEST's last edit" in one.reason) == (False, True)
+    entries = sawlog.read(table).to_pylist()
+    for entry in entries:
+        entry["sequence"] += 10_000
+    later.unlink()
+    sawlog.write(sawlog.read(table).from_pylist(entries), later, format="leveldb_table")
+    (one,) = (one for one in sawlog.open(tmp_path / "db").skipped if one.path == str(later))
+    assert one.missed
+    with pytest.warns(sawlog.DamageWarning, match=r"000999\.ldb was not read"):
+        assert rows(tmp_path / "db") == held
+    assert sawlog.verify(tmp_path / "db").incomplete
+    later.write_bytes(b"")  # as an engine that was killed before it wrote
+    assert sawlog.verify(tmp_path / "db").verdict == "clean"
+
+
+def test_keys_in_an_order_that_nothing_says(tmp_path: Path) -> None:
+    held = leveldb(tmp_path / "db", b"reversed")
+    manifest(tmp_path / "db").unlink()
+    assert skipped(tmp_path / "db").items() >= held.items()
+    assert sawlog.open(tmp_path / "db").info()["comparator"] == "unknown"
+
+
+def test_a_damaged_table_next_to_no_manifest_is_seen(tmp_path: Path) -> None:
+    leveldb(tmp_path / "db")
+    for name in ("CURRENT", manifest(tmp_path / "db").name):
+        (tmp_path / "db" / name).unlink()
+    (table, *_) = (tmp_path / "db").glob("*.ldb")
+    data = bytearray(table.read_bytes())
+    data[20] ^= 1
+    table.write_bytes(data)
+    report = sawlog.verify(tmp_path / "db")
+    assert (report.damaged, report.incomplete) == (True, True)
+    assert [one.path for one in report.files if one.damaged] == [str(table)]
+
+
+def test_logs_alone_and_tables_alone_are_what_they_are(tmp_path: Path) -> None:
+    leveldb(tmp_path / "db")
+    for kind, suffix in (("leveldb_log", "log"), ("leveldb_table", "ldb")):
+        (tmp_path / kind).mkdir()
+        for file in (tmp_path / "db").glob(f"*.{suffix}"):
+            shutil.copy(file, tmp_path / kind)
+        assert sawlog.open(tmp_path / kind).format.name == kind
+        assert sawlog.verify(tmp_path / kind).verdict == "clean"
+    for name in ("CURRENT", manifest(tmp_path / "db").name):
+        (tmp_path / "db" / name).unlink()
+    assert sawlog.open(tmp_path / "db").format.name == "leveldb_database"
+    assert sawlog.open(tmp_path / "db", format="leveldb_log").schema.names == ["record"]
+    assert sawlog.open(tmp_path / "db", view="writes").format.name == "leveldb_log"
+    assert sawlog.open(str(tmp_path / "db" / "*.ldb")).format.name == "leveldb_table"
+
+
+def clean(path: Path, held: Held) -> None:
+    report: Report = sawlog.verify(path)
+    assert report.verdict == "clean"
+    assert rows(path) == held
+
+
+def test_checkpoints_and_copies_without_a_log_are_whole(tmp_path: Path) -> None:
+    """The number of a log is only a bound in RocksDB: checkpoints have none."""
+    database = Rdict(str(tmp_path / "db"), Options(raw_mode=True))
+    for number in range(50):
+        database[b"%03d" % number] = b"v"
+    rocksdict.Checkpoint(database).create_checkpoint(str(tmp_path / "checkpoint"))
+    held = dict(database.items())
+    clean(tmp_path / "checkpoint", held)
+    database.flush()
+    shutil.copytree(tmp_path / "db", tmp_path / "copy")
+    database.close()
+    clean(tmp_path / "copy", held)
+    clean(tmp_path / "db", held)
+    reader = Rdict(str(tmp_path / "db"), Options(raw_mode=True), access_type=rocksdict.AccessType.read_only())
+    assert dict(reader.items()) == held
+    reader.close()
+    clean(tmp_path / "db", held)
+    for log in (tmp_path / "db").glob("*.log"):
+        log.unlink()
+    with pytest.raises(IncompleteError, match="a log with this number or a higher one, and there is none"):
+        rows(tmp_path / "db")
+
+
+def test_new_empty_and_repaired_databases_are_whole(tmp_path: Path) -> None:
+    plyvel.DB(str(tmp_path / "new"), create_if_missing=True).close()
+    clean(tmp_path / "new", {})
+    held = leveldb(tmp_path / "db")
+    plyvel.repair_db(str(tmp_path / "db"))
+    shutil.rmtree(tmp_path / "db" / "lost")
+    clean(tmp_path / "db", held)
+    Rdict(str(tmp_path / "rocks"), Options(raw_mode=True)).close()
+    clean(tmp_path / "rocks", {})
+    held = rocksdb(tmp_path / "other")
+    Rdict.repair(str(tmp_path / "other"), Options(raw_mode=True))
+    shutil.rmtree(tmp_path / "other" / "lost", ignore_errors=True)
+    clean(tmp_path / "other", held)
