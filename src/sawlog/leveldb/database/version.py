@@ -277,8 +277,8 @@ def _read_from(evidence: str, faults: Sequence[Damage]) -> tuple[Damage, ...]:
 
 
 def number_of(file: File) -> int:
-    """The number in the name of a table, log or blob file."""
-    return int(file.name[: len(file.name) - len(file.name.lstrip("0123456789"))])
+    """The number that the name of a table, log or blob file begins with; 0 for those that others have named."""
+    return int(file.name[: len(file.name) - len(file.name.lstrip("0123456789"))] or 0)
 
 
 def _of_family(tables: Iterable[File], family: int, storage: Storage) -> list[File]:
