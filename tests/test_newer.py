@@ -159,6 +159,9 @@ def databases() -> Cases:
         for number, at, value in (("version", 21, 3), ("checksum type", 20, 5)):
             changed = {blob: footer(files[blob], size, Change(at, bytes([value])))}
             yield Newer(f"{number} of a blob file of Pebble", sample, changed, f"{number} {value} of a blob file", 1)
+        older = Sample("marker", "leveldb_database", files, view=view, ordered=False, repaired="no")
+        newer = {"marker.format-version.000014.031": b""}
+        yield Newer("format major version of Pebble", older, newer, "format major version 31", 20)
         (manifest,) = (name for name in files if name.startswith("MANIFEST"))
         changed = {manifest: files[manifest] + write(varint(109) + b"\x01", start=len(files[manifest]))}
         yield Newer("tag of the MANIFEST", sample, changed, "tag 109 at")

@@ -15,11 +15,13 @@ import sawlog
 from sawlog.damage import DamageWarning
 from sawlog.errors import UnsupportedError
 from tests.leveldb_database.test_pebble import answers, live
-from tests.leveldb_log.fragments import masked
+from tests.leveldb_log.fragments import masked, reference, write
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "leveldb_database"
 EXCISE, BLOBS = "pebble-master-25-excise", "pebble-master-26-blobs"
 CUCKOO = "rocksdb-11.8.1-cuckoo"
+PARTS = GOLDEN.parent / "leveldb_table" / "pebble" / "24-plain"
+"""Some of its tables are parts of a file."""
 FOOTER = 70
 
 
@@ -96,6 +98,23 @@ def test_an_encrypted_database_is_unsupported(tmp_path: Path) -> None:
             sawlog.read(tmp_path / name)
         (report,) = sawlog.verify(tmp_path / name).files
         assert (report.damaged, report.account.unsupported) == (False, report.size)
+
+
+def test_a_part_of_a_table_in_an_order_that_nobody_knows_is_unsupported(tmp_path: Path) -> None:
+    """The rows of the other tables and of the logs are read."""
+    shutil.copytree(PARTS, tmp_path / "db")
+    (path,) = tmp_path.glob("db/MANIFEST-*")
+    path.write_bytes(
+        write(*(one.replace(b"leveldb.Bytewise", b"unknown.Bytewise") for one in reference(path.read_bytes()).records))
+    )
+    with pytest.raises(UnsupportedError, match="is a part of table"):
+        live(tmp_path / "db")
+    with pytest.warns(DamageWarning):
+        found = live(tmp_path / "db", on_damage="skip")
+    assert 0 < len(found) < len(live(PARTS))
+    report = sawlog.verify(tmp_path / "db", format="leveldb_database")
+    assert not report.damaged
+    assert any(file.unsupported for file in report.files)
 
 
 def changed(directory: Path, offset: int, value: int) -> Path:

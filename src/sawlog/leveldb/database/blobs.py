@@ -435,6 +435,11 @@ class Blobs:
         marked = operation == layout.BLOB_INDEX and value.startswith(MARK)
         numbers = list(decode_varints(value[1:])) if marked else []
         places = [Address(*numbers)] if len(numbers) == 4 else addresses_of(operation, value)
+        if operation == layout.BLOB_INDEX and not marked and value[:1] > bytes([layout.BLOB_WITH_EXPIRATION]):
+            detail = f"the value of the key {key[:40]!r} is elsewhere, by an address of type {value[0]}"
+            known = f"known up to {layout.BLOB_WITH_EXPIRATION}"
+            self._findings.damage(Damage(self._version.path, 0, 0, UNSUPPORTED, f"{detail}; {known}"))
+            return None
         contents = []
         if operation == layout.BLOB_INDEX and (inline := inline_value(value)) is not None:
             return inline

@@ -24,6 +24,10 @@ INGESTS = ("ingest_sst", "ingest_sst_with_blobs")
 
 The value of the second one is how many blob files the table refers to, and their numbers, as varints.
 """
+FORMAT_MARKER = re.compile(r"^marker\.format-version\.(\d+)\.(\d+)$")
+"""Pebble's: of the one with the highest number, the second number is the format major version of the database."""
+LAST_FORMAT = 30
+"""The last one that is known, of May 2026."""
 BLOB_NAME = re.compile(r"^(\d+)\.blob$")
 """A file of values that RocksDB or Pebble keeps apart from their keys."""
 BLOB_DIRECTORY = "blob_dir"

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import posixpath
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from sawlog.damage import CUT_METADATA, UNSUPPORTED, Damage, Findings, Tail
+from sawlog.errors import UnsupportedError
 from sawlog.leveldb.database.layout import MANIFEST_NAME
 from sawlog.leveldb.log.head import Pointer, by_number, read_pointer, resolve_dialect
 from sawlog.leveldb.log.layout import Dialect
@@ -191,6 +192,9 @@ def read_metadata(files: Sequence[File], storage: Storage) -> Metadata:
         read.append(Manifest.read(manifests[pointer.name], dialect, storage))
         if (fault := read[0].fault(dialect)) is not None:
             faults.append(fault)
+            if fault.kind == UNSUPPORTED:
+                more = "; which files are alive is not known without it: read tables and logs one by one"
+                raise UnsupportedError(replace(fault, detail=fault.detail + more))
     if not read or not read[0].usable(dialect):
         for file in by_number(manifests.values()):
             if file.name != pointer.name:

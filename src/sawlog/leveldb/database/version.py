@@ -12,11 +12,19 @@ import numpy as np
 import pyarrow as pa
 
 from sawlog.arrow import scalar_of
-from sawlog.damage import MISSING_FILE, Damage, Findings
-from sawlog.errors import SawlogError
+from sawlog.damage import MISSING_FILE, UNSUPPORTED, Damage, Findings
+from sawlog.format import OFFSET_COLUMN
 from sawlog.leveldb.columns import KEY, OPERATION, SCHEMAS, SEQUENCE, VALUE, binary_parts
 from sawlog.leveldb.database.expected import missing_logs
-from sawlog.leveldb.database.layout import BLOB_DIRECTORY, BLOB_NAME, BYTEWISE, DEFAULT_FAMILY, INGESTS
+from sawlog.leveldb.database.layout import (
+    BLOB_DIRECTORY,
+    BLOB_NAME,
+    BYTEWISE,
+    DEFAULT_FAMILY,
+    FORMAT_MARKER,
+    INGESTS,
+    LAST_FORMAT,
+)
 from sawlog.leveldb.database.manifest import Manifest, Metadata
 from sawlog.leveldb.database.places import Stored, stored_files
 from sawlog.leveldb.log.layout import Dialect
@@ -129,7 +137,7 @@ class DatabaseVersion:
         """Whether a value in a blob file is damaged or missing, which only the entries that lead there can say."""
         if BLOB_NAME.match(posixpath.basename(damage.path)):
             return True
-        return damage.path == self.path and damage.kind == MISSING_FILE and damage not in self.faults
+        return damage.path == self.path and damage.kind in (MISSING_FILE, UNSUPPORTED) and damage not in self.faults
 
     def table_options(self, options: DatabaseReadOptions) -> TableReadOptions:
         """How its tables are read: in the order of its keys, which LevelDB's do not say."""
@@ -147,11 +155,7 @@ def read_versions(
     options: DatabaseReadOptions,
     shared: Sequence[File] = (),
 ) -> dict[str, DatabaseVersion]:
-    """Return the column families by name; where metadata is not whole, with what the files themselves say.
-
-    Raises:
-        SawlogError: When tables are stored in a way that only the database can read.
-    """
+    """Return the column families by name; where metadata is not whole, with what the files themselves say."""
     manifest = metadata.chosen
     if manifest is None:
         return _recovered_versions(
@@ -200,6 +204,7 @@ def _version(
     for file in (*(table.file for table in tables), *(one.file for one in blobs.values())):
         dead.pop(file.path, None)
     evidence = f"{manifest.file.name}, and tables that were written after its last edit" if cut else ""
+    faults += _newer_format(directory, storage)
     return DatabaseVersion(
         path=manifest.file.path,
         directory=directory,
@@ -335,10 +340,12 @@ def _tables(
             or row.get("synthetic_prefix")
             or row.get("synthetic_suffix")
         ):
-            raise SawlogError(
-                f"{manifest.file.path}: table {row['file']} is a part of table {number}, or has other keys than that"
-                " one, in an order that only the database knows: read its tables and logs one by one"
+            detail = (
+                f"table {row['file']} is a part of table {number}, or has other keys than that one, in the order"
+                f" {comparator!r}, which this version of sawlog does not know: its entries are not read"
             )
+            missing.append(Damage(manifest.file.path, row[OFFSET_COLUMN], 0, UNSUPPORTED, detail))
+            continue
         # A largest key with the last sequence number is itself past the end of the table.
         end = largest if row["largest_key_sequence"] == MAX_SEQUENCE else largest + b"\0"
         end = max(end, smallest + b"\0")
@@ -351,6 +358,17 @@ def _tables(
             part = backing is not None
             tables.append(LiveTable(stored.tables[number], row["level"], smallest, end, part, led, sequence=sequence))
     return _shared(tables), missing
+
+
+def _newer_format(directory: str, storage: Storage) -> Iterator[Damage]:
+    """Yield what to say of a database in a format of Pebble's that is not known: its files may hold what is not."""
+    siblings = storage.files_in(directory or ".", fresh=False)
+    markers = [(int(match[1]), int(match[2]), file) for file in siblings if (match := FORMAT_MARKER.match(file.name))]
+    if markers:
+        _, version, file = max(markers, key=lambda one: one[0])
+        if version > LAST_FORMAT:
+            detail = f"format major version {version} of Pebble; known up to {LAST_FORMAT}: what is known of it is read"
+            yield Damage(file.path, 0, 0, UNSUPPORTED, detail)
 
 
 def _missing_table(directory: str, number: int, stored: Stored, path: int = 0) -> Damage:
