@@ -175,3 +175,10 @@ def test_the_dictionary_of_metadata_of_chunks(tmp_path: Path) -> None:
     (row,) = sawlog.read(path, view="bedrock").to_pylist()
     assert json.loads(row["value"]) == [{"hash": first, "value": {"a": 7}}, {"hash": second, "value": {"a": 7}}]
     assert row["reason"] is None
+
+
+@pytest.mark.parametrize("code", [2, 4])
+def test_frames_name_the_codec_and_not_rocksdbs_of_the_same_number(tmp_path: Path, code: int) -> None:
+    path = world(tmp_path / "db", ENTRIES, code)
+    blocks = sawlog.read(path / "000005.ldb", view="frames").to_pylist()
+    assert {one["name"]: one["compression"] for one in blocks}["data"] == "zlib"

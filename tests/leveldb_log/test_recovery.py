@@ -145,3 +145,12 @@ def test_what_rocksdb_cannot_be_asked(more: dict[str, object], tmp_path: Path) -
     path.write_bytes(log(0, recyclable=False))
     with pytest.raises(OptionError, match="recovery"):
         sawlog.open(path, **{"view": "writes", "recovery": "absolute_consistency", **more})
+
+
+def test_what_rocksdb_refuses_is_not_skipped_and_not_said_to_be(tmp_path: Path) -> None:
+    data = log(0, recyclable=False)
+    (tmp_path / "000020.log").write_bytes(data[:100] + bytes([data[100] ^ 0x55]) + data[101:])
+    options = {"format": "leveldb_log", "view": "writes", "recovery": "tolerate_corrupted_tail_records"}
+    for policy in ("fail", "skip"):
+        with pytest.raises(DamageError, match=r"in this recovery mode: take another, or leave it out$"):
+            sawlog.read(tmp_path, on_damage=policy, **options)

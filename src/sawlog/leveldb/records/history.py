@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from sawlog.arrow import array_of, boolean_values, constant_string, fixed_array, values_of
 from sawlog.chain.kernels import Window
 from sawlog.damage import UNSUPPORTED, Damage, DamageWarning, FileReport, Findings, Tail, TailStatus
-from sawlog.errors import DamageError, OptionError, warn
+from sawlog.errors import DamageError, OptionError, SawlogError, warn
 from sawlog.format import OFFSET_COLUMN, Fragment, Request, View
 from sawlog.kernels.intern import Interner, Strings
 from sawlog.leveldb.columns import count_below, newest_ranges
@@ -48,6 +48,20 @@ _QUIET = frozenset(kind.name.lower() for kind in (Kind.CHECKSUM_MISMATCH, Kind.B
 """What may be where a recycled log ends."""
 
 
+class RefusedError(DamageError):
+    """What RocksDB does not open a database with, in a recovery mode, whatever the policy."""
+
+    def __init__(self, damage: Damage) -> None:
+        SawlogError.__init__(
+            self, f"{damage}; RocksDB opens no database with it in this recovery mode: take another, or leave it out"
+        )
+        self.damage = damage
+
+    def __reduce__(self) -> tuple[type[RefusedError], tuple[Damage]]:
+        """Pickle by the damage."""
+        return (RefusedError, (self.damage,))
+
+
 class Replay:
     """Logs of one database, one after the other, as RocksDB replays them."""
 
@@ -61,7 +75,7 @@ class Replay:
         """The operations of the next log that RocksDB would keep.
 
         Raises:
-            DamageError: Where RocksDB would refuse to open the database.
+            RefusedError: Where RocksDB would refuse to open the database.
         """
         needed = pa.schema([*schema, *(f for f in _NEEDED if f.name not in schema.names)])
         ledger = _Skipping("skip") if self._mode == "skip_any_corrupted_records" else Findings("fail")
@@ -94,7 +108,7 @@ class Replay:
     def _stop(self, recycled: bool, damage: Damage) -> None:
         tolerated = recycled and self._mode == "tolerate_corrupted_tail_records" and damage.kind in _QUIET
         if damage.kind in _REFUSED or (self._mode in _STRICT and not tolerated):
-            raise DamageError(damage)
+            raise RefusedError(damage)
         self._stopped = self._mode == "point_in_time_recovery"
         self._findings.tally(damage.kind, 1, damage.length)
         detail = f"{damage}; RocksDB keeps nothing that follows in this log"
@@ -111,7 +125,7 @@ class Replay:
             # A fragment of another log is the end of this one, in good order.
             unfinished = kind != Kind.FOREIGN_FRAGMENT
         if unfinished and self._mode in _STRICT:
-            raise DamageError(Damage(log.path, tail.offset, tail.length, f"{tail.status}_tail", tail.detail))
+            raise RefusedError(Damage(log.path, tail.offset, tail.length, f"{tail.status}_tail", tail.detail))
         stale = tail.status is TailStatus.STALE
         self._stopped = self._mode == "point_in_time_recovery" and (unfinished or stale)
 
@@ -135,7 +149,7 @@ class _Skipping(Findings):
 
     def damage(self, damage: Damage) -> None:
         if damage.kind in _REFUSED:
-            raise DamageError(damage)
+            raise RefusedError(damage)
         self.tally(damage.kind, 1, damage.length)
 
     @property

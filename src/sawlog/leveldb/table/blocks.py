@@ -102,19 +102,22 @@ class BlockRules:
         """Whether compressed blocks begin with their size."""
         return self.dialect == "pebble" or (self.dialect == "rocksdb" and self.version >= layout.SIZED_VERSION)
 
-    def read(self, source: Source, offset: int, size: int, *, of_entries: bool = False) -> tuple[Expanded, int]:
+    def read(
+        self, source: Source, offset: int, size: int, *, of_entries: bool = False
+    ) -> tuple[Expanded, Compression | None]:
         """Read, judge and expand the block of `size` bytes at a file offset; its compression is returned, too."""
         length = size + layout.TRAILER_SIZE
         if offset + length > self.limit:
-            return (Kind.BAD_HANDLE, size, self.limit), 0
+            return (Kind.BAD_HANDLE, size, self.limit), None
         window = source.window(offset, length)
         if self.buckets is not None:
             return pa.py_buffer(bytes(window)), Compression.NONE
         verdict = self._verdict(window, offset, size)
         code = int(verdict["compression"])
         if verdict["kind"]:
-            return (Kind(int(verdict["kind"])), int(verdict["one"]), int(verdict["two"])), code
-        return self.expand(pa.py_buffer(bytes(window[:size])), code, of_entries=of_entries), code
+            return (Kind(int(verdict["kind"])), int(verdict["one"]), int(verdict["two"])), None
+        stored = pa.py_buffer(bytes(window[:size]))
+        return self.expand(stored, code, of_entries=of_entries), codecs.compression_of(self.dialect, code, stored)
 
     def _verdict(self, window: NDArray[np.uint8], offset: int, size: int) -> np.void:
         """The verdict on one block; as it was before RocksDB, up to 8.0, put a sequence number into it."""

@@ -16,7 +16,6 @@ from sawlog.fields import FieldParser
 from sawlog.format import CUT_BYTES, FILE_COLUMN, OFFSET_COLUMN, Contents, Request, View, apart
 from sawlog.guard import Undecodable, decode_by
 from sawlog.leveldb.columns import SCHEMAS
-from sawlog.leveldb.log.layout import Compression
 from sawlog.leveldb.records.layout import VARINT64_BYTES
 from sawlog.leveldb.table import layout
 from sawlog.leveldb.table.blocks import block_damage
@@ -108,7 +107,7 @@ class BlocksRange(MapRange):
                 "name": names.get(offset, "data"),
                 "offset": offset,
                 "length": length,
-                "compression": Compression(compression).name.lower(),
+                "compression": None if compression is None else compression.name.lower(),
                 "expanded": content.size,
                 "last_key": index.separator(number) if 0 <= number < len(table.separators) else None,
                 OFFSET_COLUMN: offset,

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from sawlog.fields import Fields, Part, Use, numbers
-from sawlog.leveldb.log.layout import Compression
+from sawlog.leveldb import codecs
 from sawlog.leveldb.table import layout
 from sawlog.leveldb.table.blocks import joined
 from sawlog.leveldb.table.kernels import end_of_entries, values_apart
@@ -46,7 +46,7 @@ def parts(source: Source, offset: int, table: TableMap) -> Iterator[Part]:
         body = length - layout.TRAILER_SIZE
         trailer = source.window(start + body, layout.TRAILER_SIZE).tobytes()
         yield from _block(source, start, body, name, role, trailer[0], table)
-        shown = f"{trailer[0]}, {_compression(trailer[0], table)}"
+        shown = f"{trailer[0]}, {_compression(source, start, body, trailer[0], table)}"
         at = layout.CHECKSUM_OFFSET
         yield Part("compression", start + body, at, shown)
         yield Part("checksum", start + body + at, len(trailer) - at, hex(int.from_bytes(trailer[at:], "little")))
@@ -63,11 +63,11 @@ def named_spans(table: TableMap, offset: int = 0) -> Iterator[tuple[int, int, Ro
             yield start, length, Role(role), named.get(start, _NAMES.get(role, "block"))
 
 
-def _compression(code: int, table: TableMap) -> str:
+def _compression(source: Source, start: int, body: int, code: int, table: TableMap) -> str:
     """What a block is compressed with, by the code of the engine that wrote it."""
-    if table.footer.dialect == "leveldb" and code == layout.LEVELDB_ZSTD:
-        return "zstd or zlib"
-    return Compression(code).name.lower() if code in set(Compression) else "unknown"
+    head = pa.py_buffer(source.window(start, min(body, len(layout.ZSTD_MAGIC))).tobytes())
+    kind = codecs.compression_of(table.rules.dialect, code, head)
+    return "unknown" if kind is None else kind.name.lower()
 
 
 def _block(source: Source, start: int, body: int, name: str, role: Role, code: int, table: TableMap) -> Iterator[Part]:
@@ -75,7 +75,7 @@ def _block(source: Source, start: int, body: int, name: str, role: Role, code: i
 
     A data block that is compressed, or laid out in another way than LevelDB's, has its entries inside.
     """
-    compression = _compression(code, table)
+    compression = _compression(source, start, body, code, table)
     packed = f", compressed with {compression}" if compression not in ("none", "unknown") else ""
     of_entries = role in (Role.DATA, Role.RANGE_DELETES)
     use: Use = "record" if of_entries else "header"
