@@ -79,3 +79,31 @@ def test_directories_are_what_rocksdb_held(seed: int, tmp_path: Path) -> None:
     if has_logs:
         shutil.rmtree(tmp_path / "copies" / "db-logs")
         assert sawlog.verify(copy, format="leveldb_database", **given).incomplete
+
+
+@pytest.fixture(scope="module")
+def pebble(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Pebble, with a program that draws from a seed."""
+    program = tmp_path_factory.mktemp("pebble") / "elsewhere"
+    source = PROGRAM.parent / "pebble"
+    subprocess.run(["go", "build", "-o", str(program), "./elsewhere"], cwd=source, check=True, timeout=900)
+    return program
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("case", ["logs", "failover", "shared"])
+def test_directories_are_what_pebble_held(pebble: Path, case: str, seed: int, tmp_path: Path) -> None:
+    """The database and what belongs to it are moved; parts of logs come about as slow disks have it."""
+    first = tmp_path / "first"
+    first.mkdir()
+    command = [str(pebble), str(first), case, str(seed)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=300)
+    rows = (line.split("\t") for line in done.stdout.splitlines())
+    held = {bytes.fromhex(key): bytes.fromhex(value) for key, value in rows}
+    first.rename(tmp_path / "copies")
+    copy = tmp_path / "copies" / "db"
+    given = {"paths": tmp_path / "copies" / "remote"} if case == "shared" else {}
+    assert delivered(copy, "default", **given) == held
+    report = sawlog.verify(copy, format="leveldb_database", **given)
+    assert not report.damaged
+    assert not report.incomplete
