@@ -89,6 +89,19 @@ def test_several_databases_are_listed(tmp_path: Path, run: Run) -> None:
     ]
 
 
+def test_the_database_that_is_named_is_read_whatever_is_inside(tmp_path: Path, run: Run) -> None:
+    outer = database(tmp_path / "db", 10)
+    inner = database(tmp_path / "db" / "inner", 5)
+    dataset = sawlog.open(tmp_path / "db")
+    assert {one.command for one in dataset.skipped if one.command} == {f"sawlog cat {tmp_path}/db/inner"}
+    assert not any(one.missed for one in dataset.skipped)  # who names a database does not mean one inside
+    for path, truth in ((tmp_path / "db", outer), (tmp_path / "db" / "inner", inner)):
+        shown = run("cat", path, "--json")
+        assert (shown.code, len(shown.out.splitlines())) == (0, len(truth)), shown.err
+    sawlog.write(pa.table({"pk": [*range(9999)]}), tmp_path / "db" / "milvus", format="milvus_binlog")
+    assert sawlog.open(tmp_path / "db").format.name == "leveldb_database"
+
+
 def test_every_file_is_in_one_part(folder: Path) -> None:
     files = Storage().find(folder)
     listed = [file.path for part in parts(files, Storage()) for file in [*part.files, *part.others]]

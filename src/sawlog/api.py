@@ -22,7 +22,7 @@ from sawlog.indexing import with_index
 from sawlog.options import current, parse_options
 from sawlog.reading import cores
 from sawlog.recognition import formats as _formats
-from sawlog.recognition import get_format, left_out, recognize
+from sawlog.recognition import get_format, left_out, named_homes, recognize
 from sawlog.scan import Columns, Scan, parse_columns, parse_filter
 from sawlog.staging import destination, sweep
 from sawlog.storage import File, PathLike, Storage, is_remote, normalize
@@ -133,6 +133,7 @@ def open(
         storage=storage,
         roots=tuple(map(normalize, paths)),
         threads=_threads(use_threads),
+        is_format_named=format is not None,
     )
     with wrap_errors(f"{scan.roots[0]}: opening as {chosen.name} failed"):
         contents = chosen.open(found.files, scan)
@@ -395,9 +396,11 @@ def _find(paths: list[str], format: str | None, view: str, storage: Storage) -> 
     if not found:
         raise FormatError(f"{where}: the directory holds no files (names that begin with . or _ do not count)")
     if chosen is None:
-        chosen = recognize(found, storage, where, view)
+        chosen = recognize(found, storage, paths, view)
     wanted = chosen.view_names.get(view, view)
     files = chosen.select(found, wanted)
+    if named := named_homes(chosen, files, paths):
+        files = [file for file in files if chosen.home(file) in named]
     if not files:
         others = [name for name in chosen.views if name not in (wanted, "damage") and chosen.select(found, name)]
         start = f"{where}: none of the {len(found)} files there is"

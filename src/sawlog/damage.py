@@ -448,12 +448,14 @@ class Skipped:
         reason: Why it is left out, as a phrase.
         bytes: How many of its bytes are left out.
         missed: Whether rows that belong into the view are there: the answer is incomplete without them.
+        command: What shows the rows of the other dataset that it is of; empty where it is of none.
     """
 
     path: str
     reason: str
     bytes: int
     missed: bool = False
+    command: str = ""
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON."""
@@ -469,9 +471,9 @@ def by_reason(skipped: Iterable[Skipped]) -> dict[str, list[Skipped]]:
 
 
 def remarks(skipped: Iterable[Skipped]) -> list[str]:
-    """One sentence for every reason why an answer is incomplete."""
+    """One sentence for every reason why rows of a path are not in an answer."""
     found = []
-    for reason, group in by_reason(one for one in skipped if one.missed).items():
+    for reason, group in by_reason(one for one in skipped if one.missed or one.command).items():
         files = "was" if len(group) == 1 else f"and {len(group) - 1} more were"
         found.append(
             f"{group[0].path} {files} not read ({sum(one.bytes for one in group)} bytes): {reason};"

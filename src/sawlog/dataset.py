@@ -64,7 +64,11 @@ class Dataset:
     def skipped(self) -> list[Skipped]:
         """What the path holds and a read leaves out."""
         unselected = self.contents.unselected
-        others = left_out(self.format, self.files, unselected, self.scan.view) if unselected else []
+        others: list[Skipped] = []
+        if unselected:
+            scan = self.scan
+            narrowed = scan.is_format_named
+            others = left_out(self.format, self.files, unselected, scan.view, scan.roots, narrowed=narrowed)
         return [*others, *self.contents.left_out(self.request)]
 
     def info(self) -> dict[str, Any]:

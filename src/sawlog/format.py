@@ -781,6 +781,8 @@ class Format(ABC):
     """Read options under which damaged files give more rows, each proven by a checksum."""
     includes: ClassVar[frozenset[str]] = frozenset()
     """Formats whose files are parts of its own: where it is recognised, it is meant instead of them."""
+    is_directory: ClassVar[bool] = False
+    """Whether a dataset is one directory, see `home`: what is below it, or next to it, is another."""
     time_option: ClassVar[str | None] = None
     """The read option that names a time: what it reads is as it was then. `None` where there are no earlier times."""
 

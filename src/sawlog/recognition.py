@@ -15,7 +15,7 @@ from sawlog.errors import FormatError, OptionError, meant
 from sawlog.format import Format, Match
 from sawlog.guard import wrap_errors
 from sawlog.lazy import entry_points
-from sawlog.storage import File, Storage
+from sawlog.storage import File, Storage, normalize
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -96,15 +96,19 @@ class Part:
         return {path: self.command(one if several else {}) for path, one in options.items()}
 
 
-def recognize(files: Sequence[File], storage: Storage, where: str, view: str = "rows") -> Format:
+def recognize(files: Sequence[File], storage: Storage, paths: Sequence[str], view: str = "rows") -> Format:
     """The format that knows the files best, of those that have the view; of equals, the one that explains most bytes.
+
+    A path that is the directory of a dataset is of the format of that, whatever is below it.
 
     Raises:
         FormatError: When no format knows them, or several know them equally well.
     """
+    where = ", ".join(paths)
     having = {name: one for name, one in formats().items() if view in one.view_names} or formats()
     scores: dict[str, tuple[Match, int, Match]] = {}
     reading: set[str] = set()
+    named: set[str] = set()
     for name, candidate in having.items():
         # What the view reads says it, where nothing is there that rows are read of: the MANIFEST of a database, say.
         selected = candidate.select(files, "rows") or candidate.select(files, candidate.view_names.get(view, view))
@@ -114,10 +118,13 @@ def recognize(files: Sequence[File], storage: Storage, where: str, view: str = "
         explained = _below(files, {candidate.home(file) for file in chosen}) if match is Match.TREE else chosen
         if selected and match is not Match.NO:
             reading.add(name)
+        if match >= Match.CONTENT and named_homes(candidate, selected, paths):
+            named.add(name)
         scores[name] = (min(match, Match.CONTENT), sum(file.size for file in explained), match)
     scores = {name: score for name, score in scores.items() if name in reading or not reading}
     included = {one for name, score in scores.items() if score[0] is Match.CONTENT for one in having[name].includes}
     ranked = {name: score for name, score in scores.items() if name not in included}
+    ranked = {name: score for name, score in ranked.items() if name in named or not named}
     best = max(ranked.values(), default=(Match.NO, 0, Match.NO))
     if best[0] is Match.NO:
         head = storage.read(files[0].path, 0, 16).hex(" ") or "none, the file is empty"
@@ -129,27 +136,63 @@ def recognize(files: Sequence[File], storage: Storage, where: str, view: str = "
     return formats()[names[0]]
 
 
+def named_homes(format: Format, files: Sequence[File], paths: Sequence[str]) -> set[str]:
+    """Those of the paths that are directories of datasets; empty where any directory may hold files of one."""
+    if not format.is_directory:
+        return set()
+    return {format.home(file) for file in files} & {normalize(path).rstrip("/") for path in paths}
+
+
 def _below(files: Sequence[File], directories: Collection[str]) -> list[File]:
     above = {"" if directory == "." else directory for directory in directories}
     return [file for file in files if not above.isdisjoint(_upwards(posixpath.dirname(file.path)))]
 
 
-def left_out(format: Format, read: Sequence[File], unselected: Sequence[File], view: str) -> list[Skipped]:
+def left_out(
+    format: Format,
+    read: Sequence[File],
+    unselected: Sequence[File],
+    view: str,
+    paths: Sequence[str] = (),
+    *,
+    narrowed: bool = False,
+) -> list[Skipped]:
     """Why files of a path are not read, judged by their names.
 
-    Files of another format are missed: a user who opens a path that holds both may take one for all there is.
+    Files of another dataset are missed: a user who opens a path that holds both may take one for all there is.
+
+    Args:
+        format: The format that is read.
+        read: The files that are read.
+        unselected: The other files of the path.
+        view: The view that is read.
+        paths: What the user has named.
+        narrowed: Whether the user has named the format, and so left out the others.
     """
-    explained = {one.path: one for one in format.left_out(unselected, view)}
+    homes = {format.home(file) for file in read} if format.is_directory else set()
+    named = named_homes(format, read, paths)
+    near = [file for file in unselected if not homes or format.home(file) in homes]
+    explained = {one.path: one for one in format.left_out(near, view)}
     if len(explained) == len(unselected):
         return list(explained.values())
-    found = _with_neighbours([*named_parts(unselected, {format.name, *format.includes}), Part("", format, list(read))])
-    others = {path: (part, command) for part in found[:-1] for path, command in part.commands().items()}
+    found = named_parts(unselected, () if format.is_directory else {format.name})
+    for one in _take_neighbours(found, unselected):
+        explained.setdefault(one.path, one)
+    *found, _ = _with_mixed([*found, Part("", format, list(read))])
+    others = {path: (part, command) for part in found for path, command in part.commands().items()}
     for file in unselected:
-        if file.path not in explained:
-            part, command = others.get(file.path, (None, ""))
-            reason = f"not a {format.title}" if part is None else f"read as {part.title} by: {command}"
-            missed = part is not None and part.format is not None and format.name not in part.format.includes
-            explained[file.path] = Skipped(file.path, reason, file.size, missed=missed)
+        if file.path in explained:
+            continue
+        part, command = others.get(file.path, (None, ""))
+        if part is None or part.format is None:
+            explained[file.path] = Skipped(file.path, f"not a {format.title}", file.size)
+            continue
+        apart = format.name not in part.format.includes
+        # Who names the directory of a dataset does not mean the one in a directory inside.
+        inside = bool(named) and posixpath.dirname(file.path) not in homes
+        missed = apart and not narrowed and not inside
+        reason = f"read as {part.title} by: {command}"
+        explained[file.path] = Skipped(file.path, reason, file.size, missed=missed, command=command if apart else "")
     return [explained[file.path] for file in unselected]
 
 
@@ -160,12 +203,7 @@ def parts(files: Sequence[File], storage: Storage) -> list[Part]:
     """
     found = named_parts([file for file in files if not file.explicit])
     claimed = {file.path for part in found for file in part.files}
-    for part in found:
-        assert part.format is not None
-        near = [file for file in files if file.path not in claimed and part.format.home(file) == part.path]
-        explained = {one.path for one in part.format.left_out(near, "rows")}
-        part.others.extend(file for file in near if file.path in explained)
-        claimed |= explained
+    claimed.update(one.path for one in _take_neighbours(found, files))
     unknown: dict[str, list[File]] = defaultdict(list)
     rest = [file for file in files if file.path not in claimed]
     for place, file in enumerate(rest):
@@ -175,7 +213,19 @@ def parts(files: Sequence[File], storage: Storage) -> list[Part]:
         else:
             found.append(Part(file.path, format, [file]))
     found += [Part(directory, None, group) for directory, group in unknown.items()]
-    return sorted(_with_neighbours(found), key=lambda part: (part.path, part.format is None))
+    return sorted(_with_mixed(found), key=lambda part: (part.path, part.format is None))
+
+
+def _take_neighbours(found: Sequence[Part], files: Sequence[File]) -> Iterator[Skipped]:
+    """Why files next to those of parts hold none of their rows; they are entered into the parts."""
+    claimed = {file.path for part in found for file in part.files}
+    for part in found:
+        assert part.format is not None
+        near = [file for file in files if file.path not in claimed and part.format.home(file) == part.path]
+        explained = {one.path: one for one in part.format.left_out(near, "rows")}
+        part.others.extend(file for file in near if file.path in explained)
+        claimed |= explained.keys()
+        yield from explained.values()
 
 
 def named_parts(files: Sequence[File], without: Collection[str] = ()) -> list[Part]:
@@ -207,7 +257,7 @@ def _format_of(file: File, storage: Storage) -> Format | None:
     return formats()[names[0]] if sure and len(names) == 1 else None
 
 
-def _with_neighbours(found: list[Part]) -> list[Part]:
+def _with_mixed(found: list[Part]) -> list[Part]:
     """The same parts, which know whether others, but for parts of their own, have files below their paths."""
     holders: dict[str, set[str]] = defaultdict(set)
     for part in found:

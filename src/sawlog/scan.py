@@ -60,6 +60,7 @@ class Scan:
         schema: The columns that the view is to have, whatever those of the files are; see `fixed_schema`.
         roots: The paths that were named, by which a format sees what is outside of them.
         threads: How many threads decode.
+        is_format_named: Whether the user has named the format, and so left out what is of others.
     """
 
     view: str = "rows"
@@ -73,6 +74,7 @@ class Scan:
     roots: tuple[str, ...] = ()
     expression: Any = None
     threads: int = 1
+    is_format_named: bool = False
 
     def __getstate__(self) -> dict[str, Any]:
         """What is pickled.

@@ -36,6 +36,7 @@ class LevelDBDatabase(Format):
         }
     )
     includes: ClassVar = frozenset({"leveldb_log", "leveldb_table"})
+    is_directory: ClassVar = True
     read_options = imported("sawlog.leveldb.options", "DatabaseReadOptions")
     write_options = imported("sawlog.options", "NoOptions")
 
