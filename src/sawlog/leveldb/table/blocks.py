@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -22,9 +22,6 @@ from sawlog.leveldb.table.layout import DETAIL, Checksum, Dialect, Kind
 from sawlog.storage import Source
 from sawlog.varints import encode_varint, varints_and_ends
 
-if TYPE_CHECKING:
-    from sawlog.leveldb.table.cuckoo import Buckets
-
 _LENGTHS = 3 * VARINT64_BYTES
 """What begins an entry takes no more."""
 Flaw: TypeAlias = "tuple[Kind, int, int]"
@@ -37,6 +34,25 @@ def block_damage(path: str, offset: int, length: int, flaw: Flaw) -> Damage:
     """Damage of a block."""
     kind, one, two = flaw
     return Damage(path, offset, length, kind.label, DETAIL[kind].format(one, two))
+
+
+@dataclass(frozen=True, slots=True)
+class Buckets:
+    """How the buckets of a table are laid out.
+
+    Attributes:
+        key: Bytes of a key.
+        user: Bytes of its user key; the rest is its trailer, which tables of the last level leave out.
+        value: Bytes of a value, which follows the key.
+        empty: The key of buckets that hold nothing.
+        end: Where the buckets end.
+    """
+
+    key: int
+    user: int
+    value: int
+    empty: bytes
+    end: int
 
 
 @dataclass(frozen=True, slots=True)

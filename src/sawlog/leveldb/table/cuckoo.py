@@ -3,52 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 
 from sawlog.leveldb.table import layout
-from sawlog.leveldb.table.blocks import Expanded
+from sawlog.leveldb.table.blocks import Buckets, Expanded
 from sawlog.leveldb.table.pebble import Entries, MalformedError, Slices, encode_plain
 from sawlog.storage import Source
 from sawlog.varints import decode_varints
 
 
-@dataclass(frozen=True, slots=True)
-class Buckets:
-    """How the buckets of a table are laid out.
+def read_buckets(properties: Mapping[bytes, bytes], end: int) -> Buckets:
+    """Return what the properties of a table say of the buckets before the byte `end`.
 
-    Attributes:
-        key: Bytes of a key.
-        user: Bytes of its user key; the rest is its trailer, which tables of the last level leave out.
-        value: Bytes of a value, which follows the key.
-        empty: The key of buckets that hold nothing.
-        end: Where the buckets end.
+    Raises:
+        MalformedError: When they do not say it, or the buckets do not end there.
     """
-
-    key: int
-    user: int
-    value: int
-    empty: bytes
-    end: int
-
-    @classmethod
-    def of(cls, properties: Mapping[bytes, bytes], end: int) -> Buckets:
-        """Return what the properties of a table say of the buckets before the byte `end`.
-
-        Raises:
-            MalformedError: When they do not say it, or the buckets do not end there.
-        """
-        key = next(decode_varints(properties.get(layout.FIXED_KEY, b"")), 0)
-        user = int.from_bytes(properties.get(layout.BUCKET_USER_KEY, b""), "little")
-        value = int.from_bytes(properties.get(layout.BUCKET_VALUE, b""), "little")
-        empty = properties.get(layout.BUCKET_EMPTY, b"")
-        if not end:
-            return cls(0, 0, 0, b"", 0)
-        if not user or key - user not in (0, layout.KEY_TRAILER) or len(empty) != key or end % (key + value):
-            raise MalformedError(f"{end} bytes of buckets with keys of {key} and values of {value} bytes")
-        return cls(key, user, value, empty, end)
+    key = next(decode_varints(properties.get(layout.FIXED_KEY, b"")), 0)
+    user = int.from_bytes(properties.get(layout.BUCKET_USER_KEY, b""), "little")
+    value = int.from_bytes(properties.get(layout.BUCKET_VALUE, b""), "little")
+    empty = properties.get(layout.BUCKET_EMPTY, b"")
+    if not end:
+        return Buckets(0, 0, 0, b"", 0)
+    if not user or key - user not in (0, layout.KEY_TRAILER) or len(empty) != key or end % (key + value):
+        raise MalformedError(f"{end} bytes of buckets with keys of {key} and values of {value} bytes")
+    return Buckets(key, user, value, empty, end)
 
 
 class BucketLayer:

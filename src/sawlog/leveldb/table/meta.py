@@ -22,7 +22,7 @@ from sawlog.leveldb.table import kernels as k
 from sawlog.leveldb.table import layout
 from sawlog.leveldb.table.addresses import EmbeddedLayer
 from sawlog.leveldb.table.blocks import BlockRules, Flaw, block_damage, entries, flaw_of
-from sawlog.leveldb.table.cuckoo import BucketLayer, Buckets
+from sawlog.leveldb.table.cuckoo import BucketLayer, read_buckets
 from sawlog.leveldb.table.layout import Checksum, Dialect, IndexType, Kind
 from sawlog.leveldb.table.pebble import BlockLayer, Columns, MalformedError
 from sawlog.leveldb.table.pebble import pairs as columnar_pairs
@@ -569,7 +569,7 @@ class MapReader:
         blocks = [("metaindex", metaindex), *([("properties", properties)] if properties is not None else [])]
         table.others = [(name, Handle(at, size - layout.TRAILER_SIZE)) for name, (at, size) in blocks]
         try:
-            buckets = Buckets.of(table.properties, end)
+            buckets = read_buckets(table.properties, end)
         except MalformedError as error:
             self._damage(table.others[-1][1], error.flaw(end))
             return

@@ -40,7 +40,7 @@ class UnknownLayoutError(MalformedError):
         self._number = number
 
     def flaw(self, size: int) -> Flaw:
-        """See `MalformedError.flaw`."""
+        """Return the kind and the number that is unknown."""
         return self._kind, self._number, 0
 
 
