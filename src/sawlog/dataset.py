@@ -67,8 +67,8 @@ class Dataset:
         others: list[Skipped] = []
         if unselected:
             scan = self.scan
-            narrowed = scan.is_format_named
-            others = left_out(self.format, self.files, unselected, scan.view, scan.roots, narrowed=narrowed)
+            named = scan.is_format_named
+            others = left_out(self.format, self.files, unselected, scan.view, scan.roots, is_format_named=named)
         return [*others, *self.contents.left_out(self.request)]
 
     def info(self) -> dict[str, Any]:

@@ -155,7 +155,7 @@ def left_out(
     view: str,
     paths: Sequence[str] = (),
     *,
-    narrowed: bool = False,
+    is_format_named: bool = False,
 ) -> list[Skipped]:
     """Why files of a path are not read, judged by their names.
 
@@ -167,7 +167,7 @@ def left_out(
         unselected: The other files of the path.
         view: The view that is read.
         paths: What the user has named.
-        narrowed: Whether the user has named the format, and so left out the others.
+        is_format_named: Whether the user has named the format, and so left out the others.
     """
     homes = {format.home(file) for file in read} if format.is_directory else set()
     named = named_homes(format, read, paths)
@@ -190,7 +190,7 @@ def left_out(
         apart = format.name not in part.format.includes
         # Who names the directory of a dataset does not mean the one in a directory inside.
         inside = bool(named) and posixpath.dirname(file.path) not in homes
-        missed = apart and not narrowed and not inside
+        missed = apart and not is_format_named and not inside
         reason = f"read as {part.title} by: {command}"
         explained[file.path] = Skipped(file.path, reason, file.size, missed=missed, command=command if apart else "")
     return [explained[file.path] for file in unselected]
