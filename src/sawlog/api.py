@@ -8,7 +8,7 @@ import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import Any, Literal, NamedTuple, Protocol, get_args
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, get_args
 
 import pyarrow as pa
 
@@ -27,6 +27,9 @@ from sawlog.scan import Columns, Scan, parse_columns, parse_filter
 from sawlog.staging import destination, sweep
 from sawlog.storage import File, PathLike, Storage, is_remote, normalize
 from sawlog.storage.inputs import Input
+
+if TYPE_CHECKING:
+    from sawlog.folder import FolderPart
 
 _READINGS = 10
 """How often a directory is read from the beginning, because jobs replaced files meanwhile, before that is an error."""
@@ -113,15 +116,44 @@ def open(
         OptionError: For an unknown format, view or option.
         SchemaError: For an unknown column.
     """
-    storage = _storage(storage_options, memory_map)
-    paths = _names(path, storage)
+    storage = storage_of(storage_options, memory_map)
+    paths = names_of_inputs(path, storage)
     if index:
         storage = with_index(storage, index, paths)
-    found = _find(paths, format, view, storage)
+    return open_found(
+        find(paths, format, view, storage),
+        paths,
+        is_format_named=format is not None,
+        columns=columns,
+        filter=filter,
+        filters=filters,
+        on_damage=on_damage,
+        provenance=provenance,
+        storage_options=storage,
+        use_threads=use_threads,
+        **options,
+    )
+
+
+def open_found(
+    found: Found,
+    paths: Sequence[str],
+    *,
+    is_format_named: bool,
+    storage_options: Storage,
+    columns: Columns | None = None,
+    filter: Any = None,
+    filters: Filters | None = None,
+    on_damage: OnDamage = "fail",
+    provenance: bool = False,
+    use_threads: bool | int = True,
+    **options: Any,
+) -> Dataset:
+    """Open files that were found at paths; arguments are those of `open`."""
     chosen = found.format
     if found.view not in chosen.views:
-        near = meant(view, chosen.view_names)
-        raise OptionError(f"{chosen.name} has no view {view!r}{near}; views: {', '.join(chosen.views)}")
+        near = meant(found.view, chosen.view_names)
+        raise OptionError(f"{chosen.name} has no view {found.view!r}{near}; views: {', '.join(chosen.views)}")
     scan = Scan(
         view=found.view,
         columns=parse_columns(columns),
@@ -129,11 +161,11 @@ def open(
         expression=parse_filter(filter),
         on_damage=check_on_damage(on_damage),
         provenance=provenance,
-        options=parse_options(chosen.read_options, options, where=f"reading {chosen.name}", general=_names_of(open)),
-        storage=storage,
+        options=parse_options(chosen.read_options, options, where=f"reading {chosen.name}", general=general_options()),
+        storage=storage_options,
         roots=tuple(map(normalize, paths)),
         threads=_threads(use_threads),
-        is_format_named=format is not None,
+        is_format_named=is_format_named,
     )
     with wrap_errors(f"{scan.roots[0]}: opening as {chosen.name} failed"):
         contents = chosen.open(found.files, scan)
@@ -184,7 +216,7 @@ def read(
             return attempt()
         except OSError as error:
             gone = isinstance(error, FileNotFoundError | ChangedError) or isinstance(error.__cause__, FileNotFoundError)
-            storage = _storage(storage_options)
+            storage = storage_of(storage_options)
             if not gone or not isinstance(path, str | os.PathLike) or not storage.is_directory(path):
                 raise
     return attempt()
@@ -224,7 +256,7 @@ def write(
     chosen = get_format(format)
     schema, batches = _tabular(data)
     parsed: Any = parse_options(chosen.write_options, options, where=f"writing {chosen.name}", general=_names_of(write))
-    storage = _storage(storage_options)
+    storage = storage_of(storage_options)
     check_free(path, mode, storage)
     final = normalize(path).rstrip("/")
     if not is_remote(final):
@@ -274,8 +306,14 @@ def verify(
     storage_options: Mapping[str, Any] | Storage | None = None,
     **options: Any,
 ) -> Report:
-    """Check every byte: damage, tail status and exact byte accounting per file. Takes what `open` takes."""
-    return open(path, format=format, on_damage="skip", storage_options=storage_options, **options).report()
+    """Check every byte: damage, tail status and exact byte accounting per file. Takes what `open` takes.
+
+    Of a folder of several datasets, each is read by itself; `Report.parts` has what was found in each.
+    """
+    from sawlog.folder import open_folder, report
+
+    folder = open_folder(path, format=format, on_damage="skip", storage_options=storage_options, **options)
+    return report(folder, lambda part: part.open().report())
 
 
 def repair(
@@ -293,6 +331,8 @@ def repair(
     What is written appears only if it is clean to `verify` and has the rows that `on_damage="skip"` delivers of `src`,
     under the options that `Format.rescue` names, unless others are given.
 
+    Of a folder of several datasets, each is repaired by itself; those that cannot be are in `Report.skipped`.
+
     Returns:
         What `verify` finds in the source; `rows` counts what was written.
 
@@ -300,17 +340,25 @@ def repair(
         OptionError: When `dst` is `src`.
         SawlogError: When what was written does not hold the same rows, or is not clean; says both counts.
     """
-    from sawlog.repairing import repair_files
+    from sawlog.folder import open_folder, report
 
-    storage = _storage(storage_options)
-    chosen, _, files, unselected = _find([os.fspath(src)], format, "rows", storage)
-    given = current(chosen.read_options, options, where=f"reading {chosen.name}")
-    parsed: Any = parse_options(chosen.read_options, given, where=f"reading {chosen.name}")
-    if getattr(parsed, "verify_checksums", True):
-        # What is given comes before, but for a list: only an empty one says that nothing is to be rescued.
-        kept = {name: getattr(parsed, name) for name in chosen.rescue.keys() & given.keys()}
-        more = {name: (*one, *chosen.rescue[name]) for name, one in kept.items() if isinstance(one, tuple) and one}
-        parsed = replace(parsed, **{**chosen.rescue, **kept, **more})
+    storage = storage_of(storage_options)
+    wanted = {"on_damage": "skip", "storage_options": storage, "use_threads": use_threads, **options}
+    folder = open_folder(os.fspath(src), format=format, **wanted)
+    for part in folder.parts:
+        _places(part.found.files, src, dst, mode, storage)
+
+    def repaired(part: FolderPart) -> Report:
+        places = _places(part.found.files, src, dst, mode, storage)
+        return _repair(part, places, src, dst, storage, use_threads, is_format_named=format is not None)
+
+    return report(folder, repaired, "is not repaired")
+
+
+def _places(
+    files: Sequence[File], src: PathLike, dst: PathLike, mode: WriteMode, storage: Storage
+) -> list[tuple[File, str]]:
+    """Files of `src`, and where what is repaired of each goes."""
     target = os.fspath(dst)
     into_directory = storage.is_directory(src) or storage.is_directory(dst)
     places: list[tuple[File, str]] = []
@@ -320,11 +368,35 @@ def repair(
         if os.path.abspath(place) == os.path.abspath(file.path):
             raise OptionError(f"{place}: repair never changes its source; name another destination")
         places.append((file, place))
-    root, threads = normalize(os.fspath(src)), _threads(use_threads)
-    scan = Scan(on_damage="skip", options=parsed, storage=storage, roots=(root,), threads=threads)
+    return places
+
+
+def _repair(
+    part: FolderPart,
+    places: Sequence[tuple[File, str]],
+    src: PathLike,
+    dst: PathLike,
+    storage: Storage,
+    use_threads: bool | int,
+    *,
+    is_format_named: bool,
+) -> Report:
+    """Repair one dataset of `src` to `dst`, or below it."""
+    from sawlog.repairing import repair_files
+
+    (chosen, _, files, unselected), options = part.found, part.options
+    given = current(chosen.read_options, options, where=f"reading {chosen.name}")
+    parsed: Any = parse_options(chosen.read_options, given, where=f"reading {chosen.name}")
+    if getattr(parsed, "verify_checksums", True):
+        # What is given comes before, but for a list: only an empty one says that nothing is to be rescued.
+        kept = {name: getattr(parsed, name) for name in chosen.rescue.keys() & given.keys()}
+        more = {name: (*one, *chosen.rescue[name]) for name, one in kept.items() if isinstance(one, tuple) and one}
+        parsed = replace(parsed, **{**chosen.rescue, **kept, **more})
+    roots, threads = (normalize(os.fspath(src)),), _threads(use_threads)
+    scan = Scan(on_damage="skip", options=parsed, storage=storage, roots=roots, threads=threads)
     with wrap_errors(f"{scan.roots[0]}: repair as {chosen.name} failed"):
-        missed = left_out(chosen, files, unselected, "rows")
-        reports = repair_files(chosen, places, scan, target)
+        missed = left_out(chosen, files, unselected, "rows", roots, is_format_named=is_format_named)
+        reports = repair_files(chosen, places, scan, os.fspath(dst))
     return Report(chosen.name, reports, missed)
 
 
@@ -355,9 +427,14 @@ def check_free(path: PathLike, mode: WriteMode, storage: Storage) -> None:
         raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), os.fspath(path))
 
 
-def _storage(given: Mapping[str, Any] | Storage | None, memory_map: bool = False) -> Storage:
+def storage_of(given: Mapping[str, Any] | Storage | None, memory_map: bool = False) -> Storage:
     """Where things are: a storage that is in use already knows what came through pipes."""
     return given if isinstance(given, Storage) else Storage(dict(given or {}), memory_map)
+
+
+def general_options() -> list[str]:
+    """The names of the arguments of `open`, which no option of a format has."""
+    return _names_of(open)
 
 
 @cache
@@ -374,7 +451,7 @@ def _threads(wanted: bool | int) -> int:
     return wanted
 
 
-class _Found(NamedTuple):
+class Found(NamedTuple):
     """The format of a path, its name of a view, those of its files that belong to that, and the others."""
 
     format: Format
@@ -383,32 +460,39 @@ class _Found(NamedTuple):
     unselected: list[File]
 
 
-def _names(given: Input | Sequence[Input], storage: Storage) -> list[str]:
+def names_of_inputs(given: Input | Sequence[Input], storage: Storage) -> list[str]:
     """The paths of inputs; what has none gets a name."""
     several = list(given) if isinstance(given, list | tuple) else [given]
     return [storage.inputs.name(one) for one in several]
 
 
-def _find(paths: list[str], format: str | None, view: str, storage: Storage) -> _Found:
+def find(
+    paths: list[str], format: str | None, view: str, storage: Storage, files: Sequence[File] | None = None
+) -> Found:
+    """Find what is read of paths, whose files may be known already.
+
+    Raises:
+        FormatError: When they hold no files of a format.
+    """
     where = ", ".join(paths)
     chosen = get_format(format) if format is not None else None
-    found = storage.find(paths)
+    found = storage.find(paths) if files is None else list(files)
     if not found:
         raise FormatError(f"{where}: the directory holds no files (names that begin with . or _ do not count)")
     if chosen is None:
         chosen = recognize(found, storage, paths, view)
     wanted = chosen.view_names.get(view, view)
-    files = chosen.select(found, wanted)
-    if named := named_homes(chosen, files, paths):
-        files = [file for file in files if chosen.home(file) in named]
-    if not files:
+    selected = chosen.select(found, wanted)
+    if named := named_homes(chosen, selected, paths):
+        selected = [file for file in selected if chosen.home(file) in named]
+    if not selected:
         others = [name for name in chosen.views if name not in (wanted, "damage") and chosen.select(found, name)]
         start = f"{where}: none of the {len(found)} files there is"
         if wanted in chosen.views and others:
             raise FormatError(f"{start} read by view {view!r}; views with files: {', '.join(others)}")
         raise FormatError(f"{start} a {chosen.title}")
-    read = {file.path for file in files}
-    return _Found(chosen, wanted, files, [file for file in found if file.path not in read])
+    read = {file.path for file in selected}
+    return Found(chosen, wanted, selected, [file for file in found if file.path not in read])
 
 
 def _relative(file: File, root: str) -> str:

@@ -368,6 +368,10 @@ class Report:
     """What the path holds and was not looked at."""
     rescue: str = ""
     """What more could be read of damaged files, and by which option, as a phrase; empty if nothing is known."""
+    path: str = ""
+    """Where the dataset is, where it is a part of a folder."""
+    parts: list[Report] = field(default_factory=list)
+    """One for each of several datasets of a folder, whose files are listed here, too; empty where there is one."""
 
     @property
     def damaged(self) -> bool:
@@ -394,6 +398,12 @@ class Report:
         return Verdict.UNSUPPORTED if self.unsupported else Verdict.CLEAN
 
     @property
+    def own_skipped(self) -> list[Skipped]:
+        """What was not looked at and is in none of the parts."""
+        inside = {id(one) for part in self.parts for one in part.skipped}
+        return [one for one in self.skipped if id(one) not in inside]
+
+    @property
     def rows(self) -> int:
         """Rows that can be read, over all files."""
         return sum(file.rows for file in self.files)
@@ -405,6 +415,7 @@ class Report:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON."""
+        parts = [{"path": one.path, **one.to_dict()} for one in self.parts]
         return {
             "format": self.format,
             "damaged": self.damaged,
@@ -415,6 +426,7 @@ class Report:
             "files": [file.to_dict() for file in self.files],
             "skipped": [one.to_dict() for one in self.skipped],
             "rescue": self.rescue or None,
+            **({"parts": parts} if parts else {}),
         }
 
 

@@ -13,13 +13,15 @@ import pyarrow as pa
 import typer
 
 from sawlog.cli import arguments
-from sawlog.cli.output import Page, Result, progress, show, size_text, tail_text
+from sawlog.cli.errors import Exit
+from sawlog.cli.output import Page, Result, counted, progress, show, size_text, tail_text
 from sawlog.cli.render import metadata
 from sawlog.cli.scan import DamageSummary, recorded, size_of
 from sawlog.damage import Skipped, Tail, TailStatus
 from sawlog.dataset import Dataset, count_rows
+from sawlog.folder import open_folder
 from sawlog.format import Format
-from sawlog.storage import File
+from sawlog.storage import File, Storage
 
 if TYPE_CHECKING:
     from sawlog.map.model import FileMap
@@ -135,26 +137,56 @@ def info(
     json: arguments.Json = False,
 ) -> int:
     """Show format, size, views and columns; reads no more than headers, and small files for a picture in a terminal."""
-    dataset = arguments.open_dataset(
-        paths,
+    storage_options = Storage(arguments.storage_options(storage))
+    folder = open_folder(
+        list(paths),
         format=format,
         view=view,
-        storage=arguments.storage_options(storage),
-        options=arguments.format_options(option),
-        threads=threads,
+        on_damage="skip",
+        storage_options=storage_options,
+        use_threads=True if threads is None else threads,
+        **arguments.format_options(option),
     )
-    found = Info([os.fspath(path) for path in paths], dataset.format, dataset.contents.files, view, dataset.schema, {})
-    found.facts = dataset.info()
-    found.skipped = dataset.skipped
-    if count:
-        found.rows = _count(dataset, found.losses)
-    if not json and sys.stdout.isatty():
-        from sawlog.map.strip import strips
+    found: list[Info] = []
+    for part in folder.parts:
+        dataset = part.open()
+        named = [os.fspath(path) for path in paths] if folder.is_single else [part.path]
+        one = Info(named, dataset.format, dataset.contents.files, dataset.scan.view, dataset.schema, dataset.info())
+        one.skipped = dataset.skipped
+        if count:
+            one.rows = _count(dataset, one.losses)
+        if not json and sys.stdout.isatty():
+            from sawlog.map.strip import strips
 
-        found.strips = strips(dataset)
-    show(found, json=json)
-    found.losses.report()
-    return found.losses.code
+            one.strips = strips(dataset)
+        found.append(one)
+    show(found[0] if folder.is_single else _Parts(found, folder.skipped), json=json)
+    for one in found:
+        one.losses.report()
+    codes = {one.losses.code for one in found}
+    return next(code for code in (Exit.DAMAGED, Exit.UNSUPPORTED, Exit.OK) if code in codes)
+
+
+@dataclass(slots=True)
+class _Parts(Result):
+    """What is known about a folder of several datasets."""
+
+    parts: list[Info]
+    skipped: list[Skipped]
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"parts": [one.to_dict() for one in self.parts], "skipped": [one.to_dict() for one in self.skipped]}
+
+    def print_to(self, page: Page) -> None:
+        for one in self.parts:
+            page.line((one.paths[0], "bold"))
+            one.print_to(page)
+            page.line(("", ""))
+        page.skipped(self.skipped)
+        facts = [counted(len(self.parts), "part"), size_text(sum(one.size for one in self.parts))]
+        if all(one.rows is not None for one in self.parts):
+            facts.append(counted(sum(one.rows or 0 for one in self.parts), "row"))
+        page.line((", ".join(facts), "bold"))
 
 
 def _column_text(column: pa.Field) -> str:

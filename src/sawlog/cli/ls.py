@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+import warnings
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from typing import Annotated, Any
@@ -17,7 +18,9 @@ from sawlog.cli.output import Page, Result, counted, progress, show, size_text, 
 from sawlog.cli.scan import DamageSummary, recorded, size_of
 from sawlog.damage import Tail, TailStatus
 from sawlog.dataset import count_rows
-from sawlog.errors import InternalError
+from sawlog.errors import InternalError, OptionError, meant
+from sawlog.format import Format
+from sawlog.options import names
 from sawlog.recognition import Part, parts
 from sawlog.storage import Storage
 
@@ -55,6 +58,8 @@ class Listed:
         unsupported: Whether something was seen that this version does not support.
         error: Why it could not be opened.
         decoders: Views that decode what an application has put into the rows.
+        options: Those of the options that its format has.
+        remarks: What opening and counting it has warned of.
     """
 
     part: Part
@@ -65,6 +70,8 @@ class Listed:
     unsupported: bool = False
     error: str | None = None
     decoders: list[str] = field(default_factory=list)
+    options: dict[str, Any] = field(default_factory=dict)
+    remarks: list[str] = field(default_factory=list)
 
     @property
     def rows(self) -> int | None:
@@ -81,7 +88,7 @@ class Listed:
         """What shows the rows of a table, and what decodes them further; nothing where they cannot be shown."""
         if table.error is not None:
             return []
-        command = self.part.command(table.options)
+        command = self.part.command({**self.options, **table.options})
         return [command, *(f"{command} --view {name}" for name in self.decoders)]
 
     @property
@@ -113,6 +120,7 @@ class Listed:
             "error": next(iter(self.errors), None),
             "command": next(iter(commands), None),
             "decoders": self.decoders,
+            "remarks": self.remarks,
             "tables": [
                 {**asdict(one), "command": next(iter(self.commands(one)), None)} for one in self.tables if one.name
             ],
@@ -141,9 +149,11 @@ class Listing(Result):
             page.line((f"  {', '.join(facts)}", style))
             if one.error is not None:
                 page.line((f"  {one.error}", "red"))
+            for remark in one.remarks:
+                page.line((f"  warning: {remark}", "yellow"))
             if part.format is None:
-                names = ", ".join(file.name for file in part.files[:5])
-                page.line((f"  {names}{' …' if len(part.files) > 5 else ''}", "dim"))
+                shown = ", ".join(file.name for file in part.files[:5])
+                page.line((f"  {shown}{' …' if len(part.files) > 5 else ''}", "dim"))
             for table in one.tables:
                 if table.name:
                     rows = "" if table.rows is None else f", {counted(table.rows, 'row')}"
@@ -161,25 +171,45 @@ def ls(
     count: Annotated[
         bool, typer.Option("--count", help="Count the rows of large parts, too; reads every byte.")
     ] = False,
+    option: arguments.ReadOptions = None,
     storage: arguments.StorageOptions = None,
     json: arguments.Json = False,
 ) -> int:
     """Show what a path holds, part by part: format, files, bytes, rows, state, and the command that shows its rows."""
     place = Storage(arguments.storage_options(storage))
     listing = Listing([os.fspath(path) for path in paths])
-    for part in parts(place.find(paths), place):
-        listing.parts.append(_look(part, place, count=count or part.size <= COUNTED_BYTES))
+    found = parts(place.find(paths), place)
+    options = arguments.format_options(option)
+    known = {name for part in found if part.format is not None for name in names(part.format.read_options)}
+    for name in options.keys() - known:
+        raise OptionError(
+            f"unknown option {name!r}{meant(name, known)}; options of the parts: {', '.join(sorted(known))}"
+        )
+    for part in found:
+        listing.parts.append(_look(part, place, options, count=count or part.size <= COUNTED_BYTES))
     show(listing, json=json)
     return Exit.OK
 
 
-def _look(part: Part, storage: Storage, *, count: bool) -> Listed:
-    """Open a part, and say what it holds; with `count`, read it."""
+def _look(part: Part, storage: Storage, options: Mapping[str, Any], *, count: bool) -> Listed:
+    """Open a part, and say what it holds; with `count`, read it. What it warns of is noted with it."""
     found = Listed(part)
     if part.format is None:
         return found
+    own = names(part.format.read_options)
+    found.options = {name: value for name, value in options.items() if name in own}
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        _open(found, part.format, storage, count=count)
+    found.remarks = list(dict.fromkeys(str(one.message) for one in caught))
+    return found
+
+
+def _open(found: Listed, format: Format, storage: Storage, *, count: bool) -> None:
+    part = found.part
     losses = DamageSummary()
-    given: dict[str, Any] = {"format": part.format.name, "on_damage": "skip", "storage_options": storage}
+    given: dict[str, Any] = {"format": format.name, "on_damage": "skip", "storage_options": storage}
+    given |= found.options
     with _explained(found):
         dataset = sawlog.open(part.path, **given)
         found.decoders = dataset.contents.decoders()
@@ -189,14 +219,13 @@ def _look(part: Part, storage: Storage, *, count: bool) -> Listed:
         for table in found.tables:
             with _explained(table):
                 if table.options:
-                    dataset = sawlog.open(part.path, **given, **table.options)
+                    dataset = sawlog.open(part.path, **{**given, **table.options})
                 if count:
                     with progress(size_of(dataset), f"counting {part.path}") as advance:
                         table.rows = count_rows(dataset, recorded(losses, advance))
     found.damaged, found.incomplete, found.unsupported = losses.damaged, losses.incomplete, losses.unsupported
     tails = [one.tail for one in losses.files.values() if one.tail is not None]
     found.tail = next((tail for tail in tails if tail.status is not TailStatus.CLEAN), None)
-    return found
 
 
 @contextmanager

@@ -10,15 +10,15 @@ from typing import Annotated, Any
 
 import typer
 
-import sawlog
 from sawlog.cli import arguments
 from sawlog.cli.errors import Exit, complain, explain
 from sawlog.cli.output import Page, account_text, counted, progress, show, size_text, tail_text, watched
 from sawlog.cli.scan import size_of
-from sawlog.damage import Account, FileReport, Report, Verdict
-from sawlog.dataset import Dataset
+from sawlog.damage import Account, FileReport, Report, Skipped, Verdict
 from sawlog.errors import InternalError, UnsupportedError
+from sawlog.folder import Folder, FolderPart, open_folder, report
 from sawlog.reading import PIECE_BYTES
+from sawlog.recognition import formats
 
 _STYLES = {
     Verdict.CLEAN: "green",
@@ -42,6 +42,13 @@ class _VerifiedPath:
         if self.report is None:
             return {"path": self.path, "error": self.error}
         return {"path": self.path, **self.report.to_dict()}
+
+    def to_dicts(self) -> list[dict[str, Any]]:
+        """One for each part of the path."""
+        if self.report is None or not self.report.parts:
+            return [self.to_dict()]
+        missed = [_unread(one) for one in self.report.own_skipped if one.missed]
+        return [*({"path": one.path, **one.to_dict()} for one in self.report.parts), *missed]
 
 
 @dataclass(slots=True)
@@ -87,25 +94,25 @@ class _Verified:
             "unsupported": any(file.unsupported for file in self.files),
             "rows": sum(file.rows for file in self.files),
             "bytes": asdict(self.account),
-            "paths": [path.to_dict() for path in self.paths],
+            "paths": [one for path in self.paths for one in path.to_dicts()],
         }
 
     def print_to(self, page: Page) -> None:
         for path in self.paths:
-            for file in path.report.files if path.report is not None else ():
-                self._print_file(page, file)
-            page.skipped(path.report.skipped if path.report is not None else ())
-            if path.report is not None and path.report.rescue:
-                page.fact("rescue", path.report.rescue)
+            if path.report is not None:
+                self._print_report(page, path.report)
         files, account = self.files, self.account
         if not files:
             return
         verdicts = Counter(file.verdict for file in files)
+        datasets = sum(max(1, len(path.report.parts)) for path in self.paths if path.report is not None)
+        inside = f" in {datasets} parts" if datasets > len(self.paths) else ""
         parts = [
-            f"{counted(len(files), 'file')}: {verdicts[Verdict.CLEAN]} clean, {verdicts[Verdict.DAMAGED]} damaged",
+            f"{counted(len(files), 'file')}{inside}: {verdicts[Verdict.CLEAN]} clean",
             counted(sum(file.rows for file in files), "row"),
             f"{account.damage:,} of {account.total:,} bytes damaged",
         ]
+        parts[0] += f", {verdicts[Verdict.DAMAGED]} damaged"
         if verdicts[Verdict.INCOMPLETE]:
             parts[0] += f", {verdicts[Verdict.INCOMPLETE]} incomplete"
         if any(file.unsupported for file in files):
@@ -116,6 +123,17 @@ class _Verified:
         if unusable := sum(path.report is None for path in self.paths):
             parts.append(f"{counted(unusable, 'path')} unusable")
         page.line(("; ".join(parts), "bold"))
+
+    def _print_report(self, page: Page, report: Report) -> None:
+        for part in report.parts or [report]:
+            if part.path:
+                page.line((part.path, "bold"), (f"  {formats()[part.format].title}", "cyan"))
+            for file in part.files:
+                self._print_file(page, file)
+            page.skipped(part.skipped)
+            if part.rescue:
+                page.fact("rescue", part.rescue)
+        page.skipped(report.own_skipped if report.parts else ())
 
     def _print_file(self, page: Page, file: FileReport) -> None:
         size = f"  {counted(file.rows, 'row')}, {size_text(file.size)}"
@@ -143,7 +161,7 @@ def verify(
     Exit code 0 clean, 1 damaged or incomplete, 2 unusable, 4 not damaged but in part unsupported.
     """
     opened = functools.partial(
-        sawlog.open,
+        open_folder,
         format=format,
         view=view,
         on_damage="skip",
@@ -159,13 +177,21 @@ def verify(
     return verified.code
 
 
-def _verify(path: str, opened: Callable[..., Dataset], every: bool) -> _VerifiedPath:
+def _verify(path: str, opened: Callable[..., Folder], every: bool) -> _VerifiedPath:
     try:
-        dataset = opened(path)
-        with progress(size_of(dataset), f"verifying {path}") as advance:
-            return _VerifiedPath(path, dataset.report(PIECE_BYTES if watched() else None, advance, every=every))
+        return _VerifiedPath(path, report(opened(path), functools.partial(_report, every=every)))
     except Exception as error:
         message = explain(error)
         if message is None or isinstance(error, InternalError):
             raise
         return _VerifiedPath(path, error=message, unsupported=isinstance(error, UnsupportedError))
+
+
+def _report(part: FolderPart, *, every: bool) -> Report:
+    dataset = part.open()
+    with progress(size_of(dataset), f"verifying {part.path}") as advance:
+        return dataset.report(PIECE_BYTES if watched() else None, advance, every=every)
+
+
+def _unread(part: Skipped) -> dict[str, Any]:
+    return {"path": part.path, "error": part.reason}

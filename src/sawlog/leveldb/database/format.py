@@ -20,6 +20,9 @@ from sawlog.leveldb.log.layout import ARCHIVE_NAME
 from sawlog.recognition import get_format
 from sawlog.storage import File, Storage
 
+_LISTED = 5
+"""Databases that an error names, of many."""
+
 
 class LevelDBDatabase(Format):
     """Databases of LevelDB and RocksDB: what they would answer, without them."""
@@ -106,7 +109,9 @@ class LevelDBDatabase(Format):
             raise OptionError(f"the option salvage is for the view 'all' and history=true, not for {scan.view!r}")
         homes = dict.fromkeys(map(self.home, files))
         if len(homes) > 1:
-            raise FormatError(f"{len(homes)} databases: {', '.join(homes)}; name one of them")
+            listed = ", ".join(list(homes)[:_LISTED]) + (", ..." if len(homes) > _LISTED else "")
+            command = f"sawlog cat {shlex.quote(next(iter(homes)))}"
+            raise FormatError(f"{len(homes)} databases: {listed}; name one of them: {command}; sawlog ls lists all")
         return DatabaseContents(self, files, scan)
 
     def writer(self, path: str, schema: pa.Schema, options: Any, storage: Storage) -> Writer:

@@ -1,0 +1,132 @@
+"""A folder of several datasets: what is read of it, and verdicts that are about all of it."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+import sawlog
+from sawlog.errors import FormatError, OptionError
+from tests.cli.conftest import Run, run
+
+__all__ = ["run"]
+
+DATABASE = Path(__file__).parent / "golden/leveldb_database/rocksdb-11.8.1-timed-put/db"
+
+
+pytestmark = pytest.mark.filterwarnings("ignore::sawlog.milvus_binlog.collection.dataset.SegmentsWarning")
+
+
+@pytest.fixture
+def nested(tmp_path: Path) -> Path:
+    """A database with another one in a directory of its own."""
+    shutil.copytree(DATABASE, tmp_path / "db")
+    shutil.copytree(DATABASE, tmp_path / "db" / "inner")
+    return tmp_path / "db"
+
+
+@pytest.fixture
+def folder(nested: Path) -> Path:
+    """Two databases, one inside another, a log, a collection of Milvus, and a text."""
+    root = nested.parent
+    sawlog.write(pa.table({"record": [b"x" * 100] * 9}), root / "logs" / "000007.log", format="leveldb_log")
+    sawlog.write(pa.table({"pk": [1, 2, 3]}), root / "milvus", format="milvus_binlog")
+    (root / "notes.txt").write_text("hello")
+    return root
+
+
+def harm(path: Path, offset: int = 50) -> None:
+    data = bytearray(path.read_bytes())
+    data[offset] ^= 255
+    path.write_bytes(data)
+
+
+def test_several_databases_are_named_by_commands(nested: Path) -> None:
+    with pytest.raises(FormatError, match=r"2 databases: .*name one of them: sawlog cat .*/db; sawlog ls lists all"):
+        sawlog.open(nested.parent)
+
+
+def test_each_part_of_a_folder_is_verified(folder: Path, run: Run) -> None:
+    report = sawlog.verify(folder)
+    assert [Path(one.path).relative_to(folder).as_posix() for one in report.parts] == [
+        "db",
+        "db/inner",
+        "logs",
+        "milvus",
+    ]
+    assert report.verdict is sawlog.Verdict.CLEAN
+    assert report.rows == sum(one.rows for one in report.parts) == 9 + 3 + 2 * sawlog.verify(folder / "db/inner").rows
+    assert [one.path for one in report.skipped if one.reason == "of no known format"] == [str(folder / "notes.txt")]
+    harm(folder / "logs" / "000007.log")
+    damaged = sawlog.verify(folder)
+    assert [one.verdict.value for one in damaged.parts] == ["clean", "clean", "damaged", "clean"]
+    shown = run("verify", folder)
+    assert shown.code == 1
+    assert " in 4 parts: " in shown.out
+    found = json.loads(run("verify", folder, "--json").out)["paths"]
+    assert [(Path(one["path"]).name, one["format"], one["damaged"]) for one in found] == [
+        ("db", "leveldb_database", False),
+        ("inner", "leveldb_database", False),
+        ("logs", "leveldb_log", True),
+        ("milvus", "milvus_binlog", False),
+    ]
+
+
+def test_damage_of_a_database_inside_another_counts(nested: Path, run: Run) -> None:
+    assert run("verify", nested).code == 0
+    harm(next((nested / "inner").glob("*.sst"), None) or next((nested / "inner").glob("*.log")))
+    assert run("verify", nested).code == 1
+    assert run("verify", nested, "--format", "leveldb_database").code == 1
+
+
+def test_options_go_to_the_parts_that_have_them(folder: Path, run: Run) -> None:
+    assert sawlog.verify(folder, salvage="damaged", format="leveldb_log").rows > 0
+    assert len(sawlog.verify(folder, as_of="2100-01-01T00:00:00Z").parts) == 4
+    with pytest.raises(OptionError, match="unknown option 'nothing'"):
+        sawlog.verify(folder, nothing=1)
+    with pytest.raises(OptionError, match="unknown option 'nothing'"):
+        sawlog.verify(folder / "logs", nothing=1)
+    assert run("ls", folder, "-o", "nothing=1").code == 2
+    part = next(
+        one for one in json.loads(run("ls", folder, "-o", "table=1", "--json").out)["parts"] if one["rows"] == 3
+    )
+    assert part["command"].endswith(" -o table=1")
+
+
+def test_each_part_of_a_folder_is_described(folder: Path, run: Run) -> None:
+    shown = run("info", folder, "--count")
+    assert shown.code == 0
+    assert "4 parts, " in shown.out
+    found = json.loads(run("info", folder, "--json").out)["parts"]
+    assert [Path(one["paths"][0]).name for one in found] == ["db", "inner", "logs", "milvus"]
+
+
+def test_a_folder_is_repaired_part_by_part(tmp_path: Path, run: Run) -> None:
+    root = tmp_path / "all"
+    sawlog.write(pa.table({"record": [b"x" * 100] * 9}), root / "logs" / "000007.log", format="leveldb_log")
+    sawlog.write(pa.table({"key": [b"a"], "value": [b"b"]}), root / "tables" / "000009.ldb", format="leveldb_table")
+    sawlog.write(pa.table({"n": [1, 2]}), root / "N.T.bin", format="deephaven_log")
+    shown = run("repair", root, tmp_path / "new")
+    assert (shown.code, sawlog.verify(tmp_path / "new").rows) == (0, 12), shown.out
+    assert "everything kept" in shown.out
+
+
+def test_what_is_not_repaired_is_lost(folder: Path, tmp_path: Path, run: Run) -> None:
+    sawlog.write(pa.table({"n": [1, 2]}), folder / "cols", format="deephaven_table")
+    shown = run("repair", folder, tmp_path.with_name(f"{tmp_path.name}-new"))
+    assert shown.code == 3
+    assert "something lost" in shown.out
+    assert "which is not repaired" in shown.out
+
+
+def test_tables_without_a_manifest_are_no_less_than_their_log(nested: Path, run: Run) -> None:
+    inner = nested / "inner"
+    rows = sawlog.open(inner, view="all").count_rows()
+    for path in (*inner.glob("MANIFEST-*"), inner / "CURRENT"):
+        path.unlink()
+    report = sawlog.verify(inner)
+    assert report.rows >= rows or report.incomplete
