@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -10,26 +11,54 @@ from zipfile import ZipFile
 import pytest
 
 import sawlog
+from tests.leveldb_database.test_answers import delivered
 
 pytestmark = pytest.mark.interop
 
 ROCKSDB = "org.rocksdb:rocksdbjni:9.10.0"
 PROGRAM = Path(__file__).parent / "Transactions.java"
+DRAWN = Path(__file__).parent / "PreparedTransactions.java"
+NEWEST = "org.rocksdb:rocksdbjni:11.8.1"
+POLICIES = ("WRITE_COMMITTED", "WRITE_PREPARED", "WRITE_UNPREPARED")
 TIMESTAMPS = Path(__file__).parent / "rocksdb_timestamps.py"
+
+
+def compiled(place: Path, artifact: str, program: Path) -> str:
+    """A program, compiled, and RocksDB, as a class path."""
+    command = ["mvn", "--quiet", "--batch-mode", "dependency:copy", f"-Dartifact={artifact}"]
+    subprocess.run([*command, f"-DoutputDirectory={place}"], check=True)
+    (jar,) = place.glob("*.jar")
+    subprocess.run(["javac", "-d", str(place), "-cp", str(jar), str(program)], check=True)
+    return f"{place}:{jar}"
 
 
 @pytest.fixture(scope="module")
 def classes(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """The program, compiled, and RocksDB, as a class path."""
-    place = tmp_path_factory.mktemp("rocksdb")
-    command = ["mvn", "--quiet", "--batch-mode", "dependency:copy", f"-Dartifact={ROCKSDB}"]
-    subprocess.run([*command, f"-DoutputDirectory={place}"], check=True)
-    (jar,) = place.glob("*.jar")
-    subprocess.run(["javac", "-d", str(place), "-cp", str(jar), str(PROGRAM)], check=True)
-    return f"{place}:{jar}"
+    return compiled(tmp_path_factory.mktemp("rocksdb"), ROCKSDB, PROGRAM)
 
 
-@pytest.mark.parametrize("policy", ["WRITE_COMMITTED", "WRITE_PREPARED", "WRITE_UNPREPARED"])
+@pytest.fixture(scope="module", params=[ROCKSDB, NEWEST], ids=lambda one: one.rpartition(":")[2])
+def drawn(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> str:
+    return compiled(tmp_path_factory.mktemp("drawn"), request.param, DRAWN)
+
+
+@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("policy", POLICIES)
+def test_live_is_what_a_killed_database_answers(drawn: str, policy: str, seed: int, tmp_path: Path) -> None:
+    """Transactions are committed, rolled back, or left prepared; RocksDB answers when it opens a copy."""
+    command = ["java", "-XX:TieredStopAtLevel=1", "-cp", drawn, "PreparedTransactions"]
+    subprocess.run([*command, "write", str(tmp_path / "db"), policy, str(seed)], check=True)
+    shutil.copytree(tmp_path / "db", tmp_path / "copy")
+    answer = [*command, "answer", str(tmp_path / "copy"), policy]
+    done = subprocess.run(answer, capture_output=True, text=True, check=True)
+    lines = [line.split("\t") for line in done.stdout.splitlines()]
+    for number, table in enumerate(("default", "zweite")):
+        held = {bytes.fromhex(key): bytes.fromhex(value) for of, key, value in lines if of == str(number)}
+        assert delivered(tmp_path / "db", table) == held
+    assert not sawlog.verify(tmp_path / "db", format="leveldb_database").damaged
+
+
+@pytest.mark.parametrize("policy", POLICIES)
 def test_the_last_state_of_each_key(classes: str, policy: str, tmp_path: Path) -> None:
     command = ["java", "-cp", classes, "Transactions", str(tmp_path / "db"), policy]
     done = subprocess.run(command, capture_output=True, text=True, check=True)

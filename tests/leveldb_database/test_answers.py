@@ -56,3 +56,24 @@ def test_a_timed_put_has_its_value_in_every_view() -> None:
     timed = [row for row in rows if row["operation"] == "timed_put"]
     assert {row["level"] for row in timed} == {-1, 0}
     assert max(len(row["value"]) for row in timed) < 16
+
+
+def history(name: str, table: str = "default") -> list[dict[str, object]]:
+    return sawlog.read(GOLDEN / name / "db", format="leveldb_database", view="all", table=table).to_pylist()
+
+
+@pytest.mark.parametrize("name", ["rocksdb-11.8.1-writeprepared-open", "rocksdb-11.8.1-writeunprepared-open"])
+def test_what_is_prepared_and_not_committed_is_shown_with_its_state(name: str) -> None:
+    rows = history(name)
+    open_rows = [row for row in rows if row["transaction"] is not None]
+    assert {row["transaction"] for row in open_rows} == {"prepared"}
+    assert not any(row["live"] for row in open_rows)
+    assert {row["level"] for row in open_rows} == {0}, "they are in a table"
+
+
+def test_a_log_that_is_older_than_the_tables_still_counts_for_its_transactions() -> None:
+    late = [row for row in history("rocksdb-11.8.1-commit-with-timestamp", "zweite") if row["value"] == b"LATE"]
+    assert [(row["key"], row["timestamp"], row["live"]) for row in late] == [(b"aaa", 16, True)]
+    logs = ["000004.log", "000010.log"]
+    report = sawlog.verify(GOLDEN / "rocksdb-11.8.1-commit-with-timestamp" / "db", format="leveldb_database")
+    assert [Path(one.path).name for one in report.files if one.path.endswith(".log")] == logs

@@ -39,6 +39,8 @@ SCHEMAS = {
 
 
 LIVE = "live"
+TRANSACTION = "transaction"
+"""Whether an entry belongs to a transaction that is `prepared` or `unprepared`, and not committed."""
 STRAY = "stray"
 """In batches of entries that are not where a database looks for them: their keys. `key` is where they are given."""
 ENTRY_SCHEMA = pa.schema(

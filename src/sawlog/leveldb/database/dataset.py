@@ -21,7 +21,7 @@ from sawlog.format import PROBE_BYTES, TASK_BYTES, Contents, Counting, Format, F
 from sawlog.leveldb.applications import application, recognized
 from sawlog.leveldb.applications.fragments import Decoded, entries_of, schema_of
 from sawlog.leveldb.applications.view import Home
-from sawlog.leveldb.columns import STAMP, STAMPED_SCHEMA
+from sawlog.leveldb.columns import STAMP, STAMPED_SCHEMA, TRANSACTION
 from sawlog.leveldb.database.backups import BackupCheck, read_backup
 from sawlog.leveldb.database.fragments import (
     HISTORY_SCHEMA,
@@ -180,9 +180,10 @@ class DatabaseContents(Contents):
         return directory if is_remote(directory) else os.path.abspath(directory)
 
     def _history(self) -> pa.Schema:
-        """Entries in `HISTORY_SCHEMA`; which of them are in orphans, where they are asked for."""
+        """Entries in `HISTORY_SCHEMA`; which are in orphans, where these are asked for, or in open transactions."""
         orphans = [pa.field(ORPHAN, pa.bool_(), nullable=False)] if self.scan.options.salvage else []
-        return self._stamped(pa.schema([*HISTORY_SCHEMA, *orphans]))
+        pending = [pa.field(TRANSACTION, pa.string())] if self.version.pending else []
+        return self._stamped(pa.schema([*HISTORY_SCHEMA, *pending, *orphans]))
 
     def _stamped(self, schema: pa.Schema) -> pa.Schema:
         """A schema with a timestamp after the key, where keys have one."""
@@ -297,7 +298,9 @@ class DatabaseContents(Contents):
         for file in (one for one in self._orphans if TABLE_NAME.match(one.name)):
             yield JudgedTable.whole(file, scan, request.projection)
         logs = max((version.logs for version in versions), key=len)  # a family needs all that follow its first one
-        yield from self._writes(request, [*logs, *(file for file in self._orphans if LOG_NAME.match(file.name))])
+        prior = {file.path: file for version in versions for file in version.prior if file not in logs}
+        orphans = [file for file in self._orphans if LOG_NAME.match(file.name)]
+        yield from self._writes(request, [*(prior[path] for path in sorted(prior)), *logs, *orphans])
         for blobs in {one.file.path: one for version in versions for one in version.blobs.values()}.values():
             yield BlobParts(*request, blobs.file.path, blobs.file.size, blobs)
 

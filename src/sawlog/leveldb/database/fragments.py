@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from sawlog.arrow import array_of, constant, fill_null, scalar_of
 from sawlog.damage import UNSUPPORTED, Damage, Findings, Tail, TailStatus
-from sawlog.errors import FormatError, SawlogError
+from sawlog.errors import SawlogError
 from sawlog.format import FILE_COLUMN, OFFSET_COLUMN, Fragment
 from sawlog.leveldb.columns import (
     BLOB,
@@ -26,6 +26,7 @@ from sawlog.leveldb.columns import (
     OPERATION_NAMES,
     RANGE,
     SCHEMAS,
+    SEQUENCE,
     STAMPED_SCHEMA,
     Run,
     Stream,
@@ -37,7 +38,9 @@ from sawlog.leveldb.database.layout import INGESTS, TABLE_NAME, Kind
 from sawlog.leveldb.database.version import DatabaseVersion, LiveBlobs, LiveTable, number_of, unnamed_table
 from sawlog.leveldb.options import LogReadOptions
 from sawlog.leveldb.records.history import Replay
+from sawlog.leveldb.records.layout import OPERATIONS, Field
 from sawlog.leveldb.records.parts import LogParts
+from sawlog.leveldb.records.transactions import TRANSACTION_SCHEMA, Transactions
 from sawlog.leveldb.records.writes import WRITES_SCHEMA, WriteRange
 from sawlog.leveldb.table.meta import BoundsReader, Role
 from sawlog.leveldb.table.pebble import MalformedError
@@ -81,8 +84,12 @@ HISTORY_SCHEMA = pa.schema(
 ORPHAN = "orphan"
 """In `all` with orphans: whether an entry is in a file that the MANIFEST does not name."""
 
-_MARKS = ("begin_prepare", "begin_persisted_prepare", "begin_unprepare", "end_prepare", "commit", "rollback")
 _APART = (*INGESTS, "range_key_set", "range_key_unset", "range_key_delete")
+_KEYED = tuple(
+    operation.name
+    for operation in OPERATIONS
+    if operation.key and operation.shape & Field.COUNTED and operation.name not in _APART
+)
 """Pebble's tables that are taken in are read as tables, see `version`; its range keys are no part of the state."""
 
 
@@ -249,7 +256,8 @@ class KeyRange(Fragment):
         ledgers: dict[File, _Forwarded] = {}
         try:
             streams = self._streams(findings, ledgers)
-            for entries in merged(streams, self.low, self.high, bytewise=self.version.bytewise):
+            version = self.version
+            for entries in merged(streams, self.low, self.high, version.pending, bytewise=version.bytewise):
                 findings.rows += len(entries.order) if every else int(entries.live.sum())
                 if findings.observe is not None and not orphan:
                     findings.observe(entries)
@@ -327,14 +335,26 @@ class KeyRange(Fragment):
 
         options = LogReadOptions(verify_checksums=self.scan.options.verify_checksums)
         scan = Scan(view="writes", on_damage=findings.on_damage, options=options, storage=self.scan.storage)
-        projection = Projection.of(WRITES_SCHEMA, scan)
+        version = self.version
+        known = version.transactions
+        transactions = None if known is None else Transactions(known.shared, known.pending)
+        schema = WRITES_SCHEMA if known is None else TRANSACTION_SCHEMA
+        projection = Projection.of(schema, scan)
         mode = self.scan.options.recovery
         replay = Replay(mode, _Forwarded(findings, owned=not self.low)) if mode is not None else None
-        parts = LogParts(self.version.logs)
-        for file in self.version.logs:
-            whole = WriteRange.whole(file, scan, projection, self.version.dialect, numbered=True)
+        parts = LogParts(version.logs)
+        for file in (*version.prior, *version.logs):
+            whole = WriteRange.whole(file, scan, projection, version.dialect, numbered=True)
             ledger = Findings(findings.on_damage, drained=True)
-            batches = [self._of_family(batch) for batch in parts.batches(whole, replay, ledger)]
+            if transactions is None:
+                found = parts.batches(whole, replay, ledger)
+            else:
+                rows = list(whole.decode(schema, ledger) if replay is None else replay.batches(whole, schema))
+                stamped = version.family if version.stamped else None
+                found = iter([transactions.resolved(pa.concat_batches(rows), file.path, stamped)] if rows else [])
+            batches = [self._of_family(batch) for batch in found]
+            if file in version.prior:
+                batches = [waiting for batch in batches if (waiting := _unwritten(batch)).num_rows]
             # What is wrong inside of records is found out later than what is wrong around them.
             for damage in sorted(ledger.damages, key=lambda one: one.offset):
                 _Forwarded(findings, owned=not self.low).damage(damage)
@@ -360,14 +380,9 @@ class KeyRange(Fragment):
         """The operations of a log on keys of the column family."""
         import pyarrow.compute as pc
 
-        if pc.any(pc.is_in(batch.column("operation"), value_set=array_of(_MARKS, pa.string()))).as_py():
-            raise FormatError(
-                f"{self.path}: the logs hold prepared transactions, whose fate a database decides when it is opened;"
-                ' read them with view="writes", latest=True'
-            )
         family = pc.equal(batch.column("column_family"), scalar_of(self.version.family, pa.int64()))
-        others = pc.is_in(batch.column("operation"), value_set=array_of(_APART, pa.string()))
-        kept = batch.filter(pc.and_(pc.and_not(family, others), pc.is_valid(batch.column("key"))))
+        keyed = pc.is_in(batch.column("operation"), value_set=array_of(_KEYED, pa.string()))
+        kept = batch.filter(pc.and_(family, keyed))
         codes = pc.index_in(kept.column("operation"), name_array(OPERATION_NAMES)).cast(pa.uint8())
         codes = pc.if_else(pc.equal(codes, scalar_of(EXCISE, pa.uint8())), scalar_of(RANGE, pa.uint8()), codes)
         columns = [
@@ -393,7 +408,8 @@ class Orphan(KeyRange):
         """Take a table or a log for all that the database is made of."""
         table = TABLE_NAME.match(file.name)
         named = (unnamed_table(file, None, request.scan.storage, version.comparator),) if table else ()
-        own = replace(version, tables=named, logs=() if table else (file,), faults=(), blobs={})
+        logs = () if table else (file,)
+        own = replace(version, tables=named, logs=logs, faults=(), blobs={}, transactions=None, prior=())
         return cls(*request, file.path, file.size, own, named, b"", None)
 
     def decode(self, schema: pa.Schema, findings: Findings) -> Iterator[pa.RecordBatch]:
@@ -443,6 +459,13 @@ class BlobParts(Fragment):
             return blob_file(self.blobs, source, verify=verify, longest=longest).parts()
         except MalformedError as error:
             return iter([Part.of(0, source.size, error)])
+
+
+def _unwritten(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """The operations that wait for a commit."""
+    import pyarrow.compute as pc
+
+    return batch.filter(pc.less(batch.column(SEQUENCE), scalar_of(0, pa.int64())))
 
 
 def _sorted_groups(tables: Sequence[LiveTable]) -> list[list[LiveTable]]:

@@ -35,6 +35,7 @@ class Manifest:
         comparators: The name of the order of keys of each family.
         logs: The number of the oldest log that each family needs.
         previous: The number of a log before these that is alive; 0 for none.
+        kept: The number of the oldest log that RocksDB keeps for transactions that are prepared.
         wals: The sizes of logs that RocksDB keeps track of, by number; `None` where it does not say.
         blobs: The family and the kind of each blob file.
         numbers: The file that each of Pebble's blob files is now.
@@ -50,7 +51,7 @@ class Manifest:
         self.version = Version()
         self.comparators: dict[int, str] = {}
         self.logs: dict[int, int] = {}
-        self.previous = 0
+        self.previous = self.kept = 0
         self.wals: dict[int, int | None] = {}
         self.blobs: dict[int, tuple[int, Literal["rocksdb", "pebble"]]] = {}
         self.numbers: dict[int, int] = {}
@@ -83,6 +84,7 @@ class Manifest:
         if "log_number" in edit:
             self.logs[family] = edit["log_number"]
         self.previous = edit.get("previous_log_number", self.previous)
+        self.kept = max(self.kept, edit.get("min_log_to_keep") or 0)
         self.next_file = edit.get("next_file", self.next_file)
         self.last_sequence = edit.get("last_sequence", self.last_sequence)
         self.wals.update({one["log"]: one.get("synced_size") for one in edit["wals_added"]})

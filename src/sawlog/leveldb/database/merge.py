@@ -29,6 +29,7 @@ from sawlog.leveldb.columns import (
     STAMP,
     STAMPED_SCHEMA,
     STRAY,
+    TRANSACTION,
     VALUE,
     Run,
     Stream,
@@ -40,6 +41,7 @@ from sawlog.leveldb.columns import (
 from sawlog.leveldb.database import kernels as k
 from sawlog.leveldb.database.kernels import Covers
 from sawlog.leveldb.database.version import LiveTable
+from sawlog.leveldb.records.transactions import Pending
 from sawlog.leveldb.table.layout import Kind
 
 _BEFORE = -1
@@ -205,6 +207,7 @@ class MergedEntries:
     Args:
         groups: Runs, newest first; those of a group follow each other in key order.
         covers: The range deletions that count.
+        pending: The entries that are not committed: they neither answer nor hide others.
         bytewise: Whether that order is the bytes'; otherwise all is sorted again.
 
     Attributes:
@@ -212,7 +215,7 @@ class MergedEntries:
         live: Whether a database would answer with each of them.
     """
 
-    def __init__(self, groups: Sequence[Sequence[Run]], covers: k.Covers, *, bytewise: bool) -> None:
+    def __init__(self, groups: Sequence[Sequence[Run]], covers: k.Covers, pending: Pending, *, bytewise: bool) -> None:
         lengths = [sum(run.rows for run in group) for group in groups]
         self._runs = [run for group in groups for run in group]
         self._batches = [batch for run in self._runs for batch in run.batches if batch.num_rows]
@@ -226,6 +229,8 @@ class MergedEntries:
         )
         lost = [STRAY in batch.schema.names for batch in self._batches]
         self._strays = np.repeat(np.array(lost, np.bool_), np.diff(self._starts)) if any(lost) else None
+        self._states = pending.states
+        self._pending = pending.of(self._sequences) if pending else None
         entries = self._entries()
         self.order = _merged(entries, lengths) if bytewise else _sorted(entries, 0, int(self._starts[-1]))
         fates = np.zeros(len(self.order), np.uint8)
@@ -235,6 +240,8 @@ class MergedEntries:
         self.live: NDArray[np.bool_] = fates == k.SHOWN
         if (self._codes == RANGE).any():
             self.live &= self._codes[self.order] != RANGE
+        if self._pending is not None:
+            self.live &= self._pending[self.order] < 0
         if self._strays is not None:
             self.live &= ~self._strays[self.order]
             # Entries under their own keys, wherever they are given.
@@ -326,12 +333,20 @@ class MergedEntries:
             elif field.name == LIVE:
                 bits = pa.py_buffer(np.packbits(live, bitorder="little"))
                 arrays.append(pa.Array.from_buffers(pa.bool_(), len(live), [None, bits]))
+            elif field.name == TRANSACTION:
+                arrays.append(self._transactions(numbers))
             elif field.name in of_run:
                 runs = np.searchsorted(self._run_ends, numbers, "right")
                 arrays.append(array_of(of_run[field.name], field.type).take(fixed_array(pa.int64(), runs)))
             else:
                 arrays.append(found.column(field.name))
         return batch_of(arrays, schema, len(numbers))
+
+    def _transactions(self, numbers: NDArray[np.int64]) -> pa.Array:
+        places = np.full(len(numbers), -1) if self._pending is None else self._pending[numbers]
+        known = fixed_array(pa.int64(), np.maximum(places, 0))
+        names = array_of(list(self._states) or [""], pa.string()).take(known)
+        return pc.if_else(array_of(places < 0, pa.bool_()), scalar_of(None, pa.string()), names)
 
     def _gather(self, numbers: NDArray[np.int64], names: Sequence[str]) -> pa.RecordBatch:
         """By their numbers: a slice where they are next to each other in a batch, otherwise copies one by one."""
@@ -371,6 +386,8 @@ class MergedEntries:
             ranks = np.empty(len(self._stamps), np.int64)
             ranks[np.lexsort((self._sequences, self._stamps))] = np.arange(len(ranks))
         effects = _effects()[self._codes]
+        if self._pending is not None:
+            effects = np.where(self._pending < 0, effects, np.uint8(k.MERGES))
         if self._strays is not None:
             ranks = np.where(self._strays, np.iinfo(np.int64).max, ranks)
             effects = np.where(self._strays, np.uint8(k.MERGES), effects)
@@ -456,7 +473,7 @@ def _covers_of(ranges: Sequence[pa.RecordBatch]) -> k.Covers:
 
 
 def merged(
-    groups: Sequence[Sequence[Stream]], low: bytes, high: bytes | None, *, bytewise: bool
+    groups: Sequence[Sequence[Stream]], low: bytes, high: bytes | None, pending: Pending, *, bytewise: bool
 ) -> Iterator[MergedEntries]:
     """Merge streams, window after window of keys.
 
@@ -464,6 +481,7 @@ def merged(
         groups: Streams, newest first; those of a group follow each other in key order.
         low: The first key that is wanted. All keys but those of range deletions are in the range that is.
         high: The key after the last one; `None`: there is no end.
+        pending: The entries that are not committed.
         bytewise: Whether that order is the bytes'; otherwise all is read before anything is resolved.
 
     Raises:
@@ -475,7 +493,7 @@ def merged(
             for batch in run.batches:
                 if only(batch, deletions=True).num_rows:
                     raise _refused(run.path)
-        yield MergedEntries(runs, _covers_of([]), bytewise=False)
+        yield MergedEntries(runs, _covers_of([]), pending, bytewise=False)
         return
     deletions = _Deletions(low, high)
     feeds = [_Feed(group, deletions) for group in groups]
@@ -485,13 +503,13 @@ def merged(
         limit = min(feed.last_key for feed in waiting)
         runs = [feed.take(limit) for feed in feeds]
         strays = [run for feed in feeds for run in feed.take_strays(limit)]
-        yield MergedEntries([*runs, *strays, *deletions.take(limit)], deletions.covers, bytewise=True)
+        yield MergedEntries([*runs, *strays, *deletions.take(limit)], deletions.covers, pending, bytewise=True)
         for feed in waiting:
             if feed.last_key == limit:
                 feed.fill()
     strays = [run for feed in feeds for run in feed.take_strays(None)]
     yield MergedEntries(
-        [*(feed.take(None) for feed in feeds), *strays, *deletions.take(None)], deletions.covers, bytewise=True
+        [*(feed.take(None) for feed in feeds), *strays, *deletions.take(None)], deletions.covers, pending, bytewise=True
     )
 
 

@@ -30,6 +30,7 @@ from sawlog.leveldb.database.places import Stored, stored_files
 from sawlog.leveldb.log.layout import Dialect
 from sawlog.leveldb.options import DatabaseReadOptions, LogReadOptions, TableReadOptions
 from sawlog.leveldb.records.layout import MAX_SEQUENCE
+from sawlog.leveldb.records.transactions import TRANSACTION_SCHEMA, Numbering, Pending, Transactions, has_marks
 from sawlog.leveldb.records.writes import WRITES_SCHEMA, WriteRange
 from sawlog.leveldb.table.layout import (
     BYTEWISE_NAME,
@@ -90,6 +91,21 @@ class LiveBlobs:
 
 
 @dataclass(frozen=True, slots=True)
+class LoggedTransactions:
+    """Transactions in the logs of a database.
+
+    Attributes:
+        logs: The logs that have marks of theirs.
+        shared: Whether all operations of a batch have one sequence number.
+        pending: Operations that no log commits.
+    """
+
+    logs: tuple[File, ...]
+    shared: bool
+    pending: Pending
+
+
+@dataclass(frozen=True, slots=True)
 class DatabaseVersion:
     """The files of one column family, as the last version edit leaves them.
 
@@ -107,6 +123,8 @@ class DatabaseVersion:
         apart: Whether values have ever been in blob files.
         blobs: Its blob files, by number.
         elsewhere: Files of the database that are not in its directory.
+        transactions: What the logs say of them; `None` where they say nothing.
+        prior: Older logs, of which only transactions count that are not committed there.
     """
 
     path: str
@@ -122,6 +140,13 @@ class DatabaseVersion:
     apart: bool
     blobs: Mapping[int, LiveBlobs]
     elsewhere: tuple[File, ...] = ()
+    transactions: LoggedTransactions | None = None
+    prior: tuple[File, ...] = ()
+
+    @property
+    def pending(self) -> Pending:
+        """Operations of transactions that are neither committed nor rolled back."""
+        return Pending() if self.transactions is None else self.transactions.pending
 
     @property
     def bytewise(self) -> bool:
@@ -166,11 +191,19 @@ def read_versions(
     if manifest.file.name == metadata.pointer.name:
         cut += tuple(missing_logs(manifest, stored, metadata.dialect, metadata.directory, storage))
     families = sorted(manifest.version.families.items())
-    return {name: _version(metadata, manifest, family, stored, cut, storage) for family, name in families}
+    logs = [file for number in sorted(stored.logs) if number >= manifest.kept for file in stored.parts(number)]
+    transactions = _transactions(logs, metadata, storage)
+    return {name: _version(metadata, manifest, family, stored, cut, transactions, storage) for family, name in families}
 
 
 def _version(
-    metadata: Metadata, manifest: Manifest, family: int, stored: Stored, cut: tuple[Damage, ...], storage: Storage
+    metadata: Metadata,
+    manifest: Manifest,
+    family: int,
+    stored: Stored,
+    cut: tuple[Damage, ...],
+    transactions: LoggedTransactions | None,
+    storage: Storage,
 ) -> DatabaseVersion:
     """Return one column family; where the metadata is cut, with the tables that were written after it."""
     directory, comparator = metadata.directory, manifest.comparators.get(family, "")
@@ -183,6 +216,7 @@ def _version(
     dead |= {file.path: file for number in idle for file in stored.parts(number)}
     dead |= {file.path: file for number, file in stored.blobs.items() if number not in manifest.blobs}
     unnamed = {number: file for number, file in stored.tables.items() if number not in alive}
+    prior = tuple(file for file in transactions.logs if file not in logs) if transactions is not None else ()
     blobs = {
         number: LiveBlobs(stored.blobs[number], whose)
         for number, (of, whose) in sorted(manifest.blobs.items())
@@ -201,7 +235,7 @@ def _version(
         later = [file for number, file in unnamed.items() if manifest.later(number)]
         for file in _of_family(later, family, storage):
             tables.append(unnamed_table(file, None, storage, comparator))
-    for file in (*(table.file for table in tables), *(one.file for one in blobs.values())):
+    for file in (*(table.file for table in tables), *(one.file for one in blobs.values()), *prior):
         dead.pop(file.path, None)
     evidence = f"{manifest.file.name}, and tables that were written after its last edit" if cut else ""
     faults += _newer_format(directory, storage)
@@ -219,7 +253,33 @@ def _version(
         apart=manifest.apart or bool(blobs),
         blobs=blobs,
         elsewhere=tuple(stored.elsewhere),
+        transactions=transactions,
+        prior=prior,
     )
+
+
+_MARKED = pa.schema([field for field in TRANSACTION_SCHEMA if field.name != VALUE])
+
+
+def _transactions(logs: Sequence[File], metadata: Metadata, storage: Storage) -> LoggedTransactions | None:
+    """What the logs of a database say of transactions, the oldest log first."""
+    scan = Scan(view="writes", options=LogReadOptions(), storage=storage)
+    projection = Projection.of(_MARKED, scan)
+    marked: dict[File, pa.RecordBatch] = {}
+    for log in logs if metadata.dialect != "pebble" else ():
+        whole = WriteRange.whole(log, scan, projection, metadata.dialect, numbered=True)
+        batches = list(whole.decode(_MARKED, Findings("skip", drained=True)))
+        if any(map(has_marks, batches)):
+            marked[log] = pa.concat_batches(batches)
+    if not marked:
+        return None
+    numbering = Numbering()
+    for rows in marked.values():
+        numbering.add(rows)
+    transactions = Transactions(numbering.shared)
+    for log, rows in marked.items():
+        transactions.resolved(rows, log.path)
+    return LoggedTransactions(tuple(marked), numbering.shared, transactions.undecided())
 
 
 def _absent(stored: Stored) -> Iterator[Damage]:
@@ -245,6 +305,7 @@ def _recovered_versions(metadata: Metadata, stored: Stored, storage: Storage) ->
         families |= manifest.version.families
     logs = tuple(file for number in sorted(stored.logs) for file in stored.parts(number))
     whose: Literal["rocksdb", "pebble"] = "pebble" if metadata.dialect == "pebble" else "rocksdb"
+    transactions = _transactions(logs, metadata, storage)
     ingested = _ingested(logs, storage) if metadata.dialect == "pebble" else ()
     taken = {number: (sequence, led) for number, sequence, led in ingested}
     found = {}
@@ -271,6 +332,7 @@ def _recovered_versions(metadata: Metadata, stored: Stored, storage: Storage) ->
             blobs={number: LiveBlobs(file, whose) for number, file in sorted(stored.blobs.items())}
             | _stacked(stored, ()),
             elsewhere=tuple(stored.elsewhere),
+            transactions=transactions,
         )
     return found
 

@@ -1,0 +1,353 @@
+"""Two-phase transactions in RocksDB's logs: which operations count, by which numbers, and what is not decided."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from sawlog.arrow import array_of, fixed_array, values_of
+from sawlog.format import OFFSET_COLUMN
+from sawlog.leveldb.columns import KEY, OPERATION, SEQUENCE, VALUE, name_array
+from sawlog.leveldb.records import layout
+from sawlog.leveldb.records.layout import NAMES, Field
+from sawlog.leveldb.records.writes import WRITES_SCHEMA
+
+TRANSACTION_SCHEMA = pa.schema([*WRITES_SCHEMA, pa.field(OFFSET_COLUMN, pa.int64(), nullable=False)])
+"""What is read of logs."""
+UNWRITTEN = -1
+"""Instead of a sequence number: the operation has none before its transaction is committed."""
+
+_FAMILY = "column_family"
+_SHAPES = np.array([operation.shape for operation in layout.OPERATIONS])
+_COUNTED = (_SHAPES & Field.COUNTED) != 0
+
+
+def _codes(*names: str) -> NDArray[np.int64]:
+    return np.array([NAMES.index(name) for name in names])
+
+
+_HELD, _WRITTEN, _UNPREPARED = _codes("begin_prepare", "begin_persisted_prepare", "begin_unprepare").tolist()
+_END, _COMMIT, _COMMIT_STAMPED, _ROLLBACK = _codes(
+    "end_prepare", "commit", "commit_with_timestamp", "rollback"
+).tolist()
+_NOOP = NAMES.index("noop")
+_BEGINS = (_HELD, _WRITTEN, _UNPREPARED)
+_CLOSERS = np.array([_END, _COMMIT, _COMMIT_STAMPED, _ROLLBACK])
+_MARKS = np.array([*_BEGINS, *_CLOSERS.tolist()])
+_MARK_NAMES = tuple(NAMES[code] for code in (*_MARKS.tolist(), _NOOP))
+
+
+def has_marks(batch: pa.RecordBatch) -> bool:
+    """Whether operations are among these that transactions write around others."""
+    marks = pc.is_in(batch.column(OPERATION), value_set=array_of(_MARK_NAMES, pa.string()))
+    return bool(pc.any(marks).as_py())
+
+
+@dataclass(frozen=True, slots=True)
+class Pending:
+    """The operations whose transactions are neither committed nor rolled back: no database answers with them.
+
+    Attributes:
+        starts: First sequence numbers, ascending.
+        ends: The last one of each.
+        states: `prepared` or `unprepared`, of each.
+        places: Logs, and where in them the write batches are, of those that take no numbers before they are committed.
+    """
+
+    starts: tuple[int, ...] = ()
+    ends: tuple[int, ...] = ()
+    states: tuple[str, ...] = ()
+    places: frozenset[tuple[str, int]] = frozenset()
+
+    def __bool__(self) -> bool:
+        return bool(self.starts)
+
+    def of(self, sequences: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The place in `states` of each sequence number; -1 for those of operations that count."""
+        if not self.starts:
+            return np.full(len(sequences), -1)
+        found = np.searchsorted(np.array(self.starts), sequences, "right") - 1
+        inside = (found >= 0) & (sequences <= np.array(self.ends)[found])
+        states: NDArray[np.int64] = np.where(inside, found, -1)
+        return states
+
+
+class _Section(NamedTuple):
+    """A part of a transaction: its rows, whether they wait for the commit, its place, and its sequence numbers."""
+
+    begin: int
+    end: int
+    kind: int
+    place: tuple[str, int]
+    first: int = UNWRITTEN
+    last: int = UNWRITTEN
+
+
+class _Log(NamedTuple):
+    """The operations of a log.
+
+    Attributes:
+        codes: Places in `NAMES`.
+        begins: The first row of each write batch.
+        numbers: The write batch of each row.
+        sequences: The first sequence number of each write batch.
+        counts: How many operations of each take numbers.
+    """
+
+    codes: NDArray[np.int64]
+    begins: NDArray[np.int64]
+    numbers: NDArray[np.int64]
+    sequences: NDArray[np.int64]
+    counts: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, rows: pa.RecordBatch) -> _Log:
+        codes = values_of(pc.index_in(rows.column(OPERATION), name_array(NAMES)), np.int32).astype(np.int64)
+        offsets = values_of(rows.column(OFFSET_COLUMN), np.int64)
+        first = np.concatenate([[True], offsets[1:] != offsets[:-1]])[: len(offsets)]
+        begins, numbers = np.flatnonzero(first), np.cumsum(first) - 1
+        counts = np.bincount(numbers, _COUNTED[codes], len(begins)).astype(np.int64)
+        return cls(codes, begins, numbers, values_of(rows.column(SEQUENCE), np.int64)[begins], counts)
+
+    @property
+    def lasts(self) -> NDArray[np.int64]:
+        """The last operation of each write batch."""
+        codes: NDArray[np.int64] = self.codes[np.append(self.begins[1:], len(self.codes)) - 1]
+        return codes
+
+    def before(self, steps: NDArray[np.int64]) -> NDArray[np.int64]:
+        """How many steps precede each row in its write batch."""
+        total = np.cumsum(steps) - steps
+        counted: NDArray[np.int64] = total - total[self.begins][self.numbers]
+        return counted
+
+
+def _steps(rows: pa.RecordBatch, log: _Log) -> NDArray[np.int64]:
+    """Where the sequence number steps, if all operations of a batch share it: 1 at the end of a batch.
+
+    A batch ends in a `noop`, if it has no other mark; one that precedes all operations is none. What comes again on the
+    same key begins the next batch, too: the step is noted at the row before it.
+    """
+    codes = log.codes
+    closers = np.isin(codes, _CLOSERS)
+    ended = closers | (codes == _NOOP)
+    fresh = np.concatenate([[True], ended[:-1]])[: len(codes)]
+    fresh[log.begins] = True
+    steps: NDArray[np.int64] = (closers | ((codes == _NOOP) & ~fresh)).astype(np.int64)
+    batches = np.cumsum(steps) - steps + log.numbers
+    keyed = np.flatnonzero(_COUNTED[codes])
+    keys = rows.column(KEY).dictionary_encode().indices
+    names = values_of(keys.fill_null(-1), np.int32).astype(np.int64)[keyed]
+    families = values_of(rows.column(_FAMILY), np.int64)[keyed]
+    order = np.lexsort((families, names, batches[keyed]))
+    same = np.ones(max(len(order) - 1, 0), np.bool_)
+    for column in (batches[keyed], names, families):
+        same &= np.diff(column[order]) == 0
+    doubled = np.unique(batches[keyed][order[1:][same]])
+    inside = np.isin(batches[keyed], doubled)
+    held: set[tuple[int, int]] = set()
+    current = -1
+    for row, batch, *key in zip(
+        *(column[inside].tolist() for column in (keyed, batches[keyed], names, families)), strict=True
+    ):
+        if batch != current:
+            held, current = set(), batch
+        if tuple(key) in held:
+            steps[row - 1] += 1
+            held = set()
+        held.add((key[0], key[1]))
+    return steps
+
+
+class Numbering:
+    """Finds out whether the operations of a batch share one sequence number, from the logs of a database.
+
+    So it is where transactions are written before they are committed. Then a batch begins with a mark that only these
+    have, or ends in a `noop`; and its numbers, counted one by one, would reach into those of the next batch.
+    """
+
+    def __init__(self) -> None:
+        self._proven = False
+        self._refuted = False
+        self._closed = False
+
+    def add(self, rows: pa.RecordBatch) -> None:
+        """Take in a log."""
+        if not rows.num_rows:
+            return
+        log = _Log.of(rows)
+        self._proven |= bool(np.isin(log.codes, (_WRITTEN, _UNPREPARED)).any())
+        self._refuted |= bool((log.codes == _HELD).any())
+        closed = (log.lasts == _NOOP) & (log.counts > 0)
+        self._closed |= bool(closed.any())
+        if self._proven or len(closed) < 2 or not closed[:-1].any():
+            return
+        gaps = np.diff(log.sequences)
+        self._proven |= bool((closed[:-1] & (gaps < log.counts[:-1])).any())
+        taken = np.bincount(log.numbers, _steps(rows, log), len(closed)).astype(np.int64)
+        self._refuted |= bool((closed & (taken < log.counts))[:-1][gaps >= log.counts[:-1]].any())
+
+    @property
+    def shared(self) -> bool:
+        """Whether they do."""
+        return self._proven or (self._closed and not self._refuted)
+
+
+@dataclass
+class Transactions:
+    """Takes the logs of a database, the oldest first, and says which of their operations count, and by which numbers.
+
+    Attributes:
+        shared: See `Numbering.shared`.
+        pending: What is known not to be decided by any log.
+    """
+
+    shared: bool
+    pending: Pending = field(default_factory=Pending)
+
+    def __post_init__(self) -> None:
+        self._open: dict[bytes, list[_Section]] = {}
+        self._held: list[pa.RecordBatch] = []
+
+    def resolved(self, rows: pa.RecordBatch, path: str, stamped: int | None = None) -> pa.RecordBatch:
+        """The operations of the next log that take effect there, and such that wait for a commit that never comes.
+
+        The latter have the sequence number `UNWRITTEN`.
+
+        Args:
+            rows: In `TRANSACTION_SCHEMA`, or without values.
+            path: Of the log.
+            stamped: A column family whose keys end in timestamps: those that a commit decides are put there.
+        """
+        if not rows.num_rows:
+            return rows
+        log = _Log.of(rows)
+        before = sum(batch.num_rows for batch in self._held)
+        every = pa.concat_batches([*self._held, rows]) if self._held else rows
+        sections = list(self._sections(every, log, before, path))
+        waits = np.zeros(len(log.codes), np.bool_)
+        for _, section in sections:
+            if section.kind == _HELD:
+                waits[section.begin - before : section.end - before] = True
+        sequences = self._sequences(rows, log, waits)
+        marks = np.flatnonzero(np.isin(log.codes, _CLOSERS))
+        names = rows.column(KEY)
+        ended = dict(sections)
+        taken, numbers, stamps = [np.flatnonzero(~waits & _COUNTED[log.codes]) + before], [], []
+        numbers.append(sequences[taken[0] - before])
+        stamps.append(np.zeros(len(taken[0]), np.int64))
+        shift, current, lost = 0, -1, []
+        added = np.zeros(len(log.codes), np.int64)
+        for row in marks.tolist():
+            if log.numbers[row] != current:
+                shift, current = 0, int(log.numbers[row])
+            name = names[row].as_py()
+            if log.codes[row] == _END:
+                if row in ended:
+                    section = ended[row]
+                    if section.kind != _HELD:
+                        first, last = int(sequences[section.begin - before]), int(sequences[row])
+                        section = section._replace(first=first, last=last)
+                    elif section.place in self.pending.places:
+                        lost.append(np.arange(section.begin, section.end))
+                    self._open.setdefault(name, []).append(section)
+                continue
+            for section in self._open.pop(name, []):
+                if section.kind == _HELD and log.codes[row] != _ROLLBACK:
+                    count = section.end - section.begin
+                    taken.append(np.arange(section.begin, section.end))
+                    numbers.append(sequences[row] + shift + np.arange(count))
+                    stamps.append(np.full(count, row + 1 if log.codes[row] == _COMMIT_STAMPED else 0))
+                    shift += count
+                    added[row] += count
+        numbers[0] = numbers[0] + log.before(added)[taken[0] - before]
+        for places in lost:
+            taken.append(places)
+            numbers.append(np.full(len(places), UNWRITTEN))
+            stamps.append(np.zeros(len(places), np.int64))
+        found = _taken(every, np.concatenate(taken), np.concatenate(numbers))
+        self._keep(every)
+        if stamped is None:
+            return found
+        return _stamped(found, np.concatenate(stamps), rows, stamped)
+
+    def _sections(self, every: pa.RecordBatch, log: _Log, before: int, path: str) -> Iterator[tuple[int, _Section]]:
+        """The parts of transactions that end in a log, by the rows of their ends."""
+        offsets = every.column(OFFSET_COLUMN)
+        begin = None
+        for row in np.flatnonzero(np.isin(log.codes, _MARKS)).tolist():
+            code = int(log.codes[row])
+            if code in _BEGINS:
+                begin = row
+            elif code == _END and begin is not None and log.numbers[begin] == log.numbers[row]:
+                place = path, offsets[before + begin].as_py()
+                yield row, _Section(before + begin + 1, before + row, int(log.codes[begin]), place)
+                begin = None
+
+    def _sequences(self, rows: pa.RecordBatch, log: _Log, waits: NDArray[np.bool_]) -> NDArray[np.int64]:
+        """The sequence number of each operation, but for what commits add."""
+        own = np.isin(log.codes, (_WRITTEN, _UNPREPARED))
+        shared = np.bincount(log.numbers, own, len(log.begins)) > 0
+        if self.shared:
+            shared |= np.isin(log.lasts, [*_CLOSERS, _NOOP])
+        single = log.before((_COUNTED[log.codes] & ~waits).astype(np.int64))
+        found: NDArray[np.int64] = log.sequences[log.numbers] + single
+        if shared.any():
+            joint = log.sequences[log.numbers] + log.before(_steps(rows, log))
+            found = np.where(shared[log.numbers], joint, found)
+        return found
+
+    def _keep(self, every: pa.RecordBatch) -> None:
+        """Keep the rows that still wait."""
+        places, at = [], 0
+        for name, sections in self._open.items():
+            for number, section in enumerate(sections):
+                if section.kind == _HELD:
+                    places.append(np.arange(section.begin, section.end))
+                    count = section.end - section.begin
+                    self._open[name][number] = section._replace(begin=at, end=at + count)
+                    at += count
+        self._held = [every.take(fixed_array(pa.int64(), np.concatenate(places)))] if at else []
+
+    def undecided(self) -> Pending:
+        """What is open after the last log."""
+        ranges = []
+        places = set()
+        for sections in self._open.values():
+            unprepared = all(section.kind == _UNPREPARED for section in sections)
+            state = "unprepared" if unprepared else "prepared"
+            for section in sections:
+                ranges.append((section.first, section.last, state))
+                if section.kind == _HELD:
+                    places.add(section.place)
+        if not ranges:
+            return Pending()
+        starts, ends, states = zip(*sorted(set(ranges)), strict=True)
+        return replace(self.pending, starts=starts, ends=ends, states=states, places=frozenset(places))
+
+
+def _taken(every: pa.RecordBatch, places: NDArray[np.int64], numbers: NDArray[np.int64]) -> pa.RecordBatch:
+    found = every.take(fixed_array(pa.int64(), places))
+    at = found.schema.get_field_index(SEQUENCE)
+    return found.set_column(at, found.schema.field(at), fixed_array(pa.int64(), numbers))
+
+
+def _stamped(found: pa.RecordBatch, marks: NDArray[np.int64], rows: pa.RecordBatch, family: int) -> pa.RecordBatch:
+    """Operations with the timestamps of the commits, whose rows are counted from 1, at the ends of a family's keys."""
+    families = values_of(found.column(_FAMILY), np.int64)
+    chosen = np.flatnonzero((marks > 0) & (families == family))
+    if not len(chosen):
+        return found
+    keys = found.column(KEY).to_pylist()
+    values = rows.column(VALUE)
+    for place in chosen.tolist():
+        stamp = values[int(marks[place]) - 1].as_py()
+        keys[place] = keys[place][: -len(stamp)] + stamp
+    at = found.schema.get_field_index(KEY)
+    return found.set_column(at, found.schema.field(at), array_of(keys, pa.binary()))

@@ -1,0 +1,130 @@
+"""Which operations of transactional logs count: sections as RocksDB writes them, several in a record, in odd orders."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from sawlog.leveldb.records.transactions import TRANSACTION_SCHEMA, UNWRITTEN, Numbering, Transactions
+
+Row = tuple[str, bytes | None, bytes | None]
+
+
+def log(*records: tuple[int, list[Row]]) -> pa.RecordBatch:
+    """The view `writes` of a log: of each record its sequence number and operations, counted one by one."""
+    rows: list[dict[str, Any]] = []
+    for offset, (first, operations) in enumerate(records):
+        before = 0
+        for name, key, value in operations:
+            row = {"sequence": first + before, "operation": name, "column_family": 0, "key": key, "value": value}
+            rows.append({**row, "_offset": offset})
+            before += int(name in ("put", "delete"))
+    return pa.RecordBatch.from_pylist(rows, schema=TRANSACTION_SCHEMA)
+
+
+def put(key: bytes, value: bytes = b"") -> Row:
+    return "put", key, value
+
+
+def mark(name: str, key: bytes | None = None, value: bytes | None = None) -> Row:
+    return name, key, value
+
+
+def resolved(*logs: pa.RecordBatch) -> tuple[list[tuple[int, bytes]], Transactions]:
+    """Sequence numbers and keys of all that takes effect, as of a database whose transactions are known."""
+    numbering = Numbering()
+    for one in logs:
+        numbering.add(one)
+    first = Transactions(numbering.shared)
+    for number, one in enumerate(logs):
+        first.resolved(one, str(number))
+    transactions = Transactions(numbering.shared, first.undecided())
+    rows = [row for number, one in enumerate(logs) for row in transactions.resolved(one, str(number)).to_pylist()]
+    return [(row["sequence"], row["key"]) for row in rows], transactions
+
+
+NOOP = mark("noop")
+END = mark("end_prepare", b"x")
+
+
+def test_a_batch_has_one_number_and_a_key_that_comes_again_the_next() -> None:
+    batch = [NOOP, put(b"a"), put(b"b"), put(b"a"), put(b"a"), put(b"c"), NOOP]
+    rows, _ = resolved(log((1, batch), (4, [put(b"a"), NOOP])))
+    assert rows == [(1, b"a"), (1, b"b"), (2, b"a"), (3, b"a"), (3, b"c"), (4, b"a")]
+
+
+def test_several_batches_of_a_record() -> None:
+    record = [NOOP, put(b"a"), put(b"b"), NOOP, put(b"a"), NOOP, NOOP, put(b"c"), put(b"d"), NOOP]
+    assert resolved(log((1, record), (4, [put(b"a"), NOOP])))[0][:-1] == [
+        (1, b"a"),
+        (1, b"b"),
+        (2, b"a"),
+        (3, b"c"),
+        (3, b"d"),
+    ]
+
+
+def test_an_empty_transaction_at_the_end_of_a_group_is_no_sign_of_shared_numbers() -> None:
+    rows, _ = resolved(log((1, [NOOP, put(b"a"), put(b"b"), NOOP]), (3, [put(b"c")])))
+    assert rows == [(1, b"a"), (2, b"b"), (3, b"c")]
+
+
+@pytest.mark.parametrize("ending", [None, "commit", "rollback"])
+def test_what_is_written_before_the_commit(ending: str | None) -> None:
+    section = [mark("begin_persisted_prepare"), put(b"a"), put(b"b"), put(b"a"), END]
+    records = [(7, section), (9, [put(b"c"), NOOP])]
+    if ending:
+        records.append((10, [mark(ending, b"x")]))
+    rows, transactions = resolved(log(*records))
+    assert rows == [(7, b"a"), (7, b"b"), (8, b"a"), (9, b"c")]
+    pending = transactions.undecided()
+    assert (pending.starts, pending.ends, pending.states) == (((), (), ()) if ending else ((7,), (8,), ("prepared",)))
+
+
+def test_what_is_written_and_not_prepared() -> None:
+    sections = [(5, [mark("begin_unprepare"), put(b"a"), END]), (6, [mark("begin_unprepare"), put(b"b"), END])]
+    _, transactions = resolved(log(*sections))
+    assert transactions.undecided().states == ("unprepared", "unprepared")
+    last = log((7, [mark("begin_persisted_prepare"), put(b"c"), END]))
+    _, transactions = resolved(log(*sections), last)
+    assert transactions.undecided().states == ("prepared",) * 3
+    _, transactions = resolved(log(*sections), last, log((8, [mark("commit", b"x")])))
+    assert not transactions.undecided()
+
+
+def test_what_waits_takes_its_numbers_where_it_is_committed() -> None:
+    section = [mark("begin_prepare"), put(b"a"), put(b"b"), END]
+    group = [put(b"c"), mark("commit", b"x"), NOOP, put(b"d")]
+    rows, _ = resolved(log((4, section)), log((9, group)))
+    assert sorted(rows) == [(9, b"c"), (10, b"a"), (11, b"b"), (12, b"d")]
+    rows, _ = resolved(log((4, section), (4, [mark("rollback", b"x")]), (4, [put(b"d")])))
+    assert rows == [(4, b"d")]
+
+
+def test_what_waits_for_ever_has_no_number() -> None:
+    section = [mark("begin_prepare"), put(b"a"), put(b"b"), END]
+    rows, transactions = resolved(log((4, [*section, put(b"c")])), log((5, [put(b"d")])))
+    assert rows == [(4, b"c"), (UNWRITTEN, b"a"), (UNWRITTEN, b"b"), (5, b"d")]
+    assert transactions.undecided().states == ("prepared",)
+
+
+def test_the_name_of_a_committed_transaction_comes_again() -> None:
+    section = [mark("begin_prepare"), put(b"a"), END]
+    rows, transactions = resolved(log((4, section), (4, [mark("commit", b"x")]), (5, section)))
+    assert rows == [(4, b"a"), (UNWRITTEN, b"a")]
+    assert len(transactions.undecided().places) == 1
+
+
+def test_a_commit_puts_its_timestamp_into_the_keys() -> None:
+    section = [mark("begin_prepare"), put(b"a" + bytes(8)), END]
+    rows = log((4, section), (4, [mark("commit_with_timestamp", b"x", b"\7" + bytes(7))]))
+    stamped = Transactions(False).resolved(rows, "", 0)
+    assert stamped["key"].to_pylist() == [b"a\7" + bytes(7)]
+
+
+def test_marks_without_their_counterparts() -> None:
+    records = [(1, [END]), (1, [mark("commit", b"y")]), (1, [mark("begin_prepare"), put(b"a")]), (2, [put(b"b")])]
+    rows, _ = resolved(log(*records))
+    assert (2, b"b") in rows
