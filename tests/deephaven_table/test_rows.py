@@ -292,7 +292,8 @@ def test_rows_by_the_order_of_trust(tmp_path: Path) -> None:
 
     def rows(**options: Any) -> tuple[int, str]:
         facts = sawlog.read(tmp_path, types=types, view="columns", **options).to_pylist()[0]
-        assert sawlog.read(tmp_path, types=types, **options).num_rows == facts["rows"]
+        read = sawlog.read(tmp_path, types=types, on_damage="skip", **options)
+        assert read.num_rows == facts["rows"]
         return facts["rows"], facts["row_count_source"]
 
     with pytest.warns(DamageWarning, match=r"hold 3 \(m\) to 4 \(n\) rows"):

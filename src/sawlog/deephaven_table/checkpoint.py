@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
 from sawlog.deephaven_table import layout
 from sawlog.deephaven_table.location import ColumnFiles, Headers, Location, plain_count, read_checkpoint
 from sawlog.deephaven_table.types import ColumnSpec
-from sawlog.errors import OptionError
+from sawlog.errors import Damage, OptionError
 from sawlog.storage import Storage
 
 _IDLE_ROWS = 64
@@ -66,12 +66,27 @@ class Rows:
         source: `num_rows`, `table.size`, `checkpoint-heuristic` or `files`.
         stated: What `table.size` says, where the files do not hold as much; the rest is lost.
         remark: What the user should know; empty if nothing.
+        unknown: Why the count cannot be known, where a record of it must be there; empty otherwise.
     """
 
     count: int
     source: str
     stated: int | None = None
     remark: str = ""
+    unknown: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """A finding about a location that is not found by reading a column.
+
+    Attributes:
+        column: The column that it concerns; empty for the whole location.
+        damage: What is missing, or damaged.
+    """
+
+    column: str
+    damage: Damage
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +97,11 @@ class Verdict:
     specs: Mapping[str, ColumnSpec]
     headers: Headers
     rows: Rows
+    gaps: tuple[Gap, ...] = ()
+
+    def gaps_for(self, names: Collection[str]) -> list[Damage]:
+        """The gaps that concern a reader of some columns: theirs, and those of columns that nobody can name."""
+        return [one.damage for one in self.gaps if one.column in ("", *names) or one.column not in self.specs]
 
 
 def committed_rows(
@@ -116,21 +136,38 @@ def committed_rows(
         if count is not None and capacities.reach(count):
             return Rows(count, "checkpoint-heuristic")
     every = capacities.every()
+    unknown = _why_unknown(location, every)
     if not every:
-        return Rows(0, "files")
-    low, high = min(every, key=every.__getitem__), max(every, key=every.__getitem__)
+        return Rows(0, "files", unknown=unknown)
+    low = min(every, key=every.__getitem__)
     remark = ""
-    if every[low] != every[high]:
-        remark = (
-            f"{location.directory}: its columns hold {every[low]} ({low}) to {every[high]} ({high}) rows and no row"
-            f" count is known: the first {every[low]} are read"
-        )
-    if not remark and capacities.idle(every[low]):
+    if not unknown and capacities.idle(every[low]):
         remark = (
             f"{location.directory}: its {every[low]} rows end in zeros in every column and no row count is known: room"
             " that was reserved and not used would look like that; num_rows= says how many rows there are"
         )
-    return Rows(min(every[low], layout.MAX_ROWS), "files", remark=remark)
+    return Rows(min(every[low], layout.MAX_ROWS), "files", remark=remark, unknown=unknown)
+
+
+def _why_unknown(location: Location, every: Mapping[str, int]) -> str:
+    """Why no record of the rows can be used that must be there; empty where the files may speak for themselves.
+
+    Args:
+        location: A location without a count.
+        every: Rows that its columns have room for, by name.
+    """
+    file = location.other(layout.TABLE_SIZE)
+    if file is not None and file.size < layout.ROW_COUNT_SIZE:
+        return f"expected {layout.ROW_COUNT_SIZE} bytes or more, found {file.size}: the rows are those of the files"
+    low, high = (min(every, key=every.__getitem__), max(every, key=every.__getitem__)) if every else ("", "")
+    if every and every[low] != every[high]:
+        return (
+            f"its columns hold {every[low]} ({low}) to {every[high]} ({high}) rows and no row count is known: the first"
+            f" {every[low]} are read"
+        )
+    if file is None and location.declared.version is not None:
+        return f"the writer of {layout.TABLE_SCHEMA} writes it last, and it is not there: the files say how many rows"
+    return ""
 
 
 class _Capacities:

@@ -33,12 +33,14 @@ class FileCheck(Fragment):
         verdict: What the location is.
         file: The file.
         counts: Whether the rows of the location are counted with this file.
+        first: Whether it is the first of its location, which says what the location lacks.
         escapes: Where the file really is, if that is outside of what was named; then it is not read.
     """
 
     verdict: Verdict
     file: File
     counts: bool
+    first: bool
     escapes: str = ""
 
     def decode(self, schema: pa.Schema, findings: Findings) -> Iterator[pa.RecordBatch]:
@@ -46,6 +48,10 @@ class FileCheck(Fragment):
         del schema
         if self.counts:
             findings.rows += self.verdict.rows.count
+        there = {file.path for file in self.verdict.location.files}
+        for gap in (one.damage for one in self.verdict.gaps):
+            if gap.path == self.path or (self.first and gap.path not in there):
+                findings.damage(gap)
         parts = layout.split_name(self.file.name)
         header = used = unreadable = 0
         if self.escapes:

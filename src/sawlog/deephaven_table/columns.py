@@ -14,7 +14,7 @@ from sawlog.deephaven_table import layout
 from sawlog.deephaven_table.checkpoint import Verdict, row_width
 from sawlog.deephaven_table.codecs import decode_arrays, decode_objects, decode_slots
 from sawlog.deephaven_table.layout import Kind
-from sawlog.deephaven_table.symbols import SymbolTable, load_symbols, symbol_sets
+from sawlog.deephaven_table.symbols import UNUSABLE, SymbolTable, load_symbols, symbol_sets
 from sawlog.deephaven_table.values import MAX_VALUE, check_ends, gather, plain_array, text_array, words
 from sawlog.errors import SchemaError
 from sawlog.scan import Scan
@@ -211,8 +211,11 @@ class ColumnReader:
                 )
             return pa.DictionaryArray.from_arrays(indices, self._symbols.strings, safe=False)
         if self._symbols is not None:
-            array, bad = symbol_sets(values, self._all_symbols(self._symbols), self.type)
-            self._report(Kind.BAD_SYMBOL, first, bad, f"a set with members beyond its {self._symbols.count} symbols")
+            places = self._symbols.places
+            unusable = None if places is None else places == UNUSABLE
+            array, bad = symbol_sets(values, self._all_symbols(self._symbols), unusable, self.type)
+            detail = f"a set with members beyond its {self._symbols.count} symbols, or that cannot be read"
+            self._report(Kind.BAD_SYMBOL, first, bad, detail)
             return array
         return plain_array(spec.type, values, self.type, sentinels=self._sentinels)
 

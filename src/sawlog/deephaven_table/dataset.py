@@ -294,11 +294,12 @@ class DeephavenTableContents(Contents):
         for location in self.locations:
             verdict = self._verdict(location)
             counted = False
-            for file in self._every(location):
+            for number, file in enumerate(self._every(location)):
                 parts = layout.split_name(file.name)
                 counts = not counted and parts is not None and parts[1] == layout.DATA
                 counted |= counts
-                yield FileCheck(*request, file.path, file.size, verdict, file, counts, self._links.get(file.path, ""))
+                common = (*request, file.path, file.size, verdict, file, counts, not number)
+                yield FileCheck(*common, self._links.get(file.path, ""))
 
     views: ClassVar = {
         "rows": View(lambda self: self.rows_schema, _row_ranges, (*PROVENANCE, _INTERNAL)),

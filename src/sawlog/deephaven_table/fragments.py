@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -51,7 +51,7 @@ class RowRange(Fragment):
     grouped: tuple[Condition, ...] = ()
 
     def decode(self, schema: pa.Schema, findings: Findings) -> Iterator[pa.RecordBatch]:
-        self._report_lost(findings)
+        self._report_lost(schema.names or self.projection.decoded.names, findings)
         end = self._committed_end()
         readers = self._readers(schema, findings)
         columns = [(field, readers.get(field.name)) for field in schema]
@@ -131,7 +131,9 @@ class RowRange(Fragment):
         count = plain_count(read_checkpoint(self.verdict.location, self.scan.storage.read))
         return self.end if count is None else min(self.end, count)
 
-    def _report_lost(self, findings: Findings) -> None:
+    def _report_lost(self, names: Collection[str], findings: Findings) -> None:
+        for gap in self.verdict.gaps_for(names) if self.start == 0 else ():
+            findings.damage(gap)
         rows, checkpoint = self.verdict.rows, self.verdict.location.other(layout.TABLE_SIZE)
         if rows.stated is not None and checkpoint is not None and self.start == 0:
             detail = f"expected columns of {rows.stated} rows, found {rows.count} in the longest"

@@ -67,7 +67,7 @@ def infer(column: ColumnFiles, evidence: Evidence, storage: Storage) -> ColumnSp
     if data is None or header is None:
         return None
     size = data.size - header.data_start
-    if layout.SYMBOL_OFFSETS in column.files:
+    if layout.SYMBOL_OFFSETS in column.files or layout.SYMBOL_BINARY in column.files:
         wide = evidence.rows is not None and size == evidence.rows * FIXED[ColumnType.STRING_SET].width
         return ColumnSpec(ColumnType.STRING_SET if wide and evidence.rows else ColumnType.STRING)
     binary = column.files.get(layout.BINARY)

@@ -169,6 +169,7 @@ class Location:
         declared: What a schema file in it says of how its files begin.
         columns: Its columns by name.
         others: Files of no column: `table.size`, `table.tbl`, and what does not belong there.
+        whole: Whether all of its columns were named, not files of some.
     """
 
     directory: str
@@ -180,6 +181,7 @@ class Location:
     declared: Declared = _NOTHING_DECLARED
     columns: Mapping[str, ColumnFiles] = field(default_factory=dict)
     others: tuple[File, ...] = ()
+    whole: bool = True
 
     @property
     def files(self) -> list[File]:

@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 
-from sawlog.damage import DamageWarning
 from sawlog.deephaven.schema_xml import MAX_BYTES as MAX_SCHEMA
 from sawlog.deephaven.schema_xml import TableSchema, parse_schema
 from sawlog.deephaven.types import FLOATS, INTEGERS
 from sawlog.deephaven_table import layout
 from sawlog.deephaven_table.checkpoint import Verdict, committed_rows, row_width
+from sawlog.deephaven_table.gaps import find_gaps, promised_by_others
 from sawlog.deephaven_table.infer import (
     MAX_DEFINITION,
     Evidence,
@@ -54,7 +54,10 @@ class TableSpecs:
         self._parsed: dict[bytes, TableSchema | None] = {}
         self._own: dict[int, dict[str, ColumnSpec]] = {}
         self._left: dict[str, TableSchema] = {}
+        self._unreadable: dict[str, str] = {}
         self.locations = self._declared(locations)
+        if options.types:
+            _ = self._named  # refuses columns that there are not
 
     @cached_property
     def partition_column(self) -> str:
@@ -96,7 +99,12 @@ class TableSpecs:
         rows = committed_rows(location, headers, specs, self._options.num_rows, self._storage)
         if location.columns:
             _ = headers.version  # found out before copies of it go to other processes
-        return Verdict(location, specs, headers, rows)
+        left = self._left.get(location.directory)
+        defined = () if left is None else [one.name for one in left.columns if one.name != left.partition_column]
+        typed = self._options.schema is not None or location.columns.keys() <= self._options.types.keys()
+        schema = (defined, "" if typed else self._unreadable.get(location.directory, ""))
+        others = self._promised.get(location.directory, frozenset()) if left is None else ()
+        return Verdict(location, specs, headers, rows, find_gaps(location, rows, headers, specs, schema, others))
 
     def headers_of(self, location: Location) -> Headers:
         """How the files of a location begin."""
@@ -129,6 +137,10 @@ class TableSpecs:
             )
 
     @cached_property
+    def _promised(self) -> dict[str, frozenset[str]]:
+        return promised_by_others(self.locations)
+
+    @cached_property
     def _stored(self) -> dict[str, None]:
         """Names of the columns that have files."""
         return {name: None for location in self.locations for name in location.columns}
@@ -140,9 +152,10 @@ class TableSpecs:
             columns = [one for one in self.table.columns if one.name != self.partition_column]
             return {one.name: schema_spec(one, self._options.schema) for one in columns}
         found: dict[str, ColumnSpec] = {}
+        whole = {id(self._left[one.directory]) for one in self.locations if one.whole and one.directory in self._left}
         for left in {id(left): left for left in self._left.values()}.values():
             for name, spec in self._owned(left).items():
-                if name in self._stored:
+                if name in self._stored or id(left) in whole:
                     found[name] = _wider(found[name], spec) if name in found else spec
         return found
 
@@ -211,6 +224,8 @@ class TableSpecs:
         """Locations with what the `.schema` files say that sawlog's writer has left in them."""
         left = {location.directory: location.other(layout.TABLE_SCHEMA) for location in locations}
         files = {place: file for place, file in left.items() if file is not None and file.size <= MAX_SCHEMA}
+        large = {place: file.size for place, file in left.items() if file is not None and place not in files}
+        self._unreadable |= {place: f"larger than a schema file can be ({size} bytes)" for place, size in large.items()}
         read = self._storage.each(lambda file: self._storage.peek(file, 0, file.size), files.values())
         data = dict(zip(files, read, strict=True))
         return [
@@ -225,10 +240,11 @@ class TableSpecs:
             try:
                 self._parsed[data] = parse_schema(file.path, data)
             except (FormatError, SchemaError) as error:
-                warn(f"{error}; it is not used", DamageWarning)
+                self._unreadable[location.directory] = str(error).removeprefix(f"{file.path}: ")
                 self._parsed[data] = None
         left = self._parsed[data]
         if left is None:
+            self._unreadable.setdefault(location.directory, "it is no schema file")
             return location
         self._left[location.directory] = left
         return replace(location, declared=declared(data))

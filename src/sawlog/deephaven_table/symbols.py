@@ -110,16 +110,27 @@ def _content(file: File, start: int, storage: Storage) -> Bytes:
     return data
 
 
-def symbol_sets(masks: NDArray[np.uint64], symbols: pa.Array, target: pa.DataType) -> tuple[pa.Array, Any]:
+def symbol_sets(
+    masks: NDArray[np.uint64], symbols: pa.Array, unusable: NDArray[np.bool_] | None, target: pa.DataType
+) -> tuple[pa.Array, Any]:
     """Masks over a symbol table as lists of strings.
 
+    Args:
+        masks: The values.
+        symbols: The symbols by id.
+        unusable: Which of them cannot be read; None where all can.
+        target: The type of the lists.
+
     Returns:
-        The lists, and which values (bool array) have bits without a symbol: they are null.
+        The lists, and which values (bool array) have bits without a readable symbol: they are null.
     """
     null = np.uint64(FIXED[ColumnType.STRING_SET].null)
     valid = masks != null
     known = min(len(symbols), layout.MAX_SYMBOLS_IN_SET)
     beyond = np.uint64(0) if known == layout.MAX_SYMBOLS_IN_SET else ~np.uint64((1 << known) - 1)
+    if unusable is not None:
+        for id in np.flatnonzero(unusable[:known]).tolist():
+            beyond |= np.uint64(1 << id)
     bad = valid & ((masks & beyond) != 0)
     valid &= ~bad
     used = np.where(valid, masks, np.uint64(0)).astype("<u8")

@@ -8,6 +8,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import Literal
 
 from sawlog.deephaven_table import layout
@@ -43,15 +44,16 @@ def find_locations(walk: TreeWalk, files: Sequence[File], wanted: Layout, storag
         if any(file.name == layout.TABLE_PARQUET for file in listed[directory]):
             warn(f"{directory}: a Parquet location, left out: read it with pyarrow")
             continue
-        chosen = listed[directory]
+        chosen, whole = listed[directory], True
         if all(file.explicit for file in found):
             columns = {parts[0] for file in found if (parts := layout.split_name(file.name)) is not None}
+            whole = not columns
             chosen = [
                 file
                 for file in chosen
                 if (parts := layout.split_name(file.name)) is None or not columns or parts[0] in columns
             ]
-        location = place(directory, wanted).with_files(chosen)
+        location = replace(place(directory, wanted), whole=whole).with_files(chosen)
         if location.columns or location.other(layout.TABLE_SIZE) is not None:
             locations.append(location)
     return distinct(sorted(locations, key=_order))
