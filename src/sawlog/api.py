@@ -8,22 +8,22 @@ import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, get_args
+from typing import TYPE_CHECKING, Any, Literal, Protocol, get_args
 
 import pyarrow as pa
 
 from sawlog.arrow import validate_batches
-from sawlog.damage import OnDamage, Report, check_on_damage
+from sawlog.damage import OnDamage, Report
 from sawlog.dataset import Dataset
-from sawlog.errors import ChangedError, FormatError, OptionError, SchemaError, meant
+from sawlog.errors import ChangedError, OptionError, SchemaError
 from sawlog.format import Format, Writer
 from sawlog.guard import wrap_errors
 from sawlog.indexing import with_index
+from sawlog.opening import Filters, find, names_of_inputs, open_found, storage_of, threads_of
 from sawlog.options import current, parse_options
-from sawlog.reading import cores
 from sawlog.recognition import formats as _formats
-from sawlog.recognition import get_format, left_out, named_homes, recognize
-from sawlog.scan import Columns, Scan, parse_columns, parse_filter
+from sawlog.recognition import get_format, left_out
+from sawlog.scan import Columns, Scan
 from sawlog.staging import destination, sweep
 from sawlog.storage import File, PathLike, Storage, is_remote, normalize
 from sawlog.storage.inputs import Input
@@ -60,9 +60,6 @@ class Written:
 
     path: str
     size: int
-
-
-Filters = Sequence[tuple[str, str, Any] | list[tuple[str, str, Any]]]
 
 
 def formats() -> dict[str, Format]:
@@ -133,44 +130,6 @@ def open(
         use_threads=use_threads,
         **options,
     )
-
-
-def open_found(
-    found: Found,
-    paths: Sequence[str],
-    *,
-    is_format_named: bool,
-    storage_options: Storage,
-    columns: Columns | None = None,
-    filter: Any = None,
-    filters: Filters | None = None,
-    on_damage: OnDamage = "fail",
-    provenance: bool = False,
-    use_threads: bool | int = True,
-    **options: Any,
-) -> Dataset:
-    """Open files that were found at paths; arguments are those of `open`."""
-    chosen = found.format
-    if found.view not in chosen.views:
-        near = meant(found.view, chosen.view_names)
-        raise OptionError(f"{chosen.name} has no view {found.view!r}{near}; views: {', '.join(chosen.views)}")
-    scan = Scan(
-        view=found.view,
-        columns=parse_columns(columns),
-        filters=tuple(filters or ()),
-        expression=parse_filter(filter),
-        on_damage=check_on_damage(on_damage),
-        provenance=provenance,
-        options=parse_options(chosen.read_options, options, where=f"reading {chosen.name}", general=general_options()),
-        storage=storage_options,
-        roots=tuple(map(normalize, paths)),
-        threads=_threads(use_threads),
-        is_format_named=is_format_named,
-    )
-    with wrap_errors(f"{scan.roots[0]}: opening as {chosen.name} failed"):
-        contents = chosen.open(found.files, scan)
-        contents.unselected = found.unselected
-        return Dataset(contents, scan)
 
 
 def read(
@@ -392,7 +351,7 @@ def _repair(
         kept = {name: getattr(parsed, name) for name in chosen.rescue.keys() & given.keys()}
         more = {name: (*one, *chosen.rescue[name]) for name, one in kept.items() if isinstance(one, tuple) and one}
         parsed = replace(parsed, **{**chosen.rescue, **kept, **more})
-    roots, threads = (normalize(os.fspath(src)),), _threads(use_threads)
+    roots, threads = (normalize(os.fspath(src)),), threads_of(use_threads)
     scan = Scan(on_damage="skip", options=parsed, storage=storage, roots=roots, threads=threads)
     with wrap_errors(f"{scan.roots[0]}: repair as {chosen.name} failed"):
         missed = left_out(chosen, files, unselected, "rows", roots, is_format_named=is_format_named)
@@ -427,72 +386,9 @@ def check_free(path: PathLike, mode: WriteMode, storage: Storage) -> None:
         raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), os.fspath(path))
 
 
-def storage_of(given: Mapping[str, Any] | Storage | None, memory_map: bool = False) -> Storage:
-    """Where things are: a storage that is in use already knows what came through pipes."""
-    return given if isinstance(given, Storage) else Storage(dict(given or {}), memory_map)
-
-
-def general_options() -> list[str]:
-    """The names of the arguments of `open`, which no option of a format has."""
-    return _names_of(open)
-
-
 @cache
 def _names_of(function: Callable[..., Any]) -> list[str]:
     return [name for name, one in inspect.signature(function).parameters.items() if one.kind is one.KEYWORD_ONLY]
-
-
-def _threads(wanted: bool | int) -> int:
-    """How many threads are to be used."""
-    if isinstance(wanted, bool):
-        return cores() if wanted else 1
-    if wanted < 1:
-        raise OptionError(f"use_threads={wanted}: expected True, False or a number of threads")
-    return wanted
-
-
-class Found(NamedTuple):
-    """The format of a path, its name of a view, those of its files that belong to that, and the others."""
-
-    format: Format
-    view: str
-    files: list[File]
-    unselected: list[File]
-
-
-def names_of_inputs(given: Input | Sequence[Input], storage: Storage) -> list[str]:
-    """The paths of inputs; what has none gets a name."""
-    several = list(given) if isinstance(given, list | tuple) else [given]
-    return [storage.inputs.name(one) for one in several]
-
-
-def find(
-    paths: list[str], format: str | None, view: str, storage: Storage, files: Sequence[File] | None = None
-) -> Found:
-    """Find what is read of paths, whose files may be known already.
-
-    Raises:
-        FormatError: When they hold no files of a format.
-    """
-    where = ", ".join(paths)
-    chosen = get_format(format) if format is not None else None
-    found = storage.find(paths) if files is None else list(files)
-    if not found:
-        raise FormatError(f"{where}: the directory holds no files (names that begin with . or _ do not count)")
-    if chosen is None:
-        chosen = recognize(found, storage, paths, view)
-    wanted = chosen.view_names.get(view, view)
-    selected = chosen.select(found, wanted)
-    if named := named_homes(chosen, selected, paths):
-        selected = [file for file in selected if chosen.home(file) in named]
-    if not selected:
-        others = [name for name in chosen.views if name not in (wanted, "damage") and chosen.select(found, name)]
-        start = f"{where}: none of the {len(found)} files there is"
-        if wanted in chosen.views and others:
-            raise FormatError(f"{start} read by view {view!r}; views with files: {', '.join(others)}")
-        raise FormatError(f"{start} a {chosen.title}")
-    read = {file.path for file in selected}
-    return Found(chosen, wanted, selected, [file for file in found if file.path not in read])
 
 
 def _relative(file: File, root: str) -> str:

@@ -7,12 +7,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from sawlog import api
 from sawlog.damage import Report, Skipped
 from sawlog.dataset import Dataset
 from sawlog.errors import FormatError, InternalError, OptionError, SawlogError, meant
 from sawlog.format import Format
 from sawlog.indexing import with_index
+from sawlog.opening import GENERAL, Found, find, names_of_inputs, open_found, storage_of
 from sawlog.options import names
 from sawlog.recognition import Part, parts
 from sawlog.storage import File, Storage
@@ -50,7 +50,7 @@ class FolderPart:
     """
 
     path: str
-    found: api.Found
+    found: Found
     size: int
     options: Mapping[str, Any]
     open: Callable[[], Dataset]
@@ -70,11 +70,11 @@ def open_folder(
         FormatError: When no format knows any of it.
         OptionError: For an option that no part has.
     """
-    storage = api.storage_of(given.pop("storage_options", None), given.pop("memory_map", False))
-    paths = api.names_of_inputs(path, storage)
+    storage = storage_of(given.pop("storage_options", None), given.pop("memory_map", False))
+    paths = names_of_inputs(path, storage)
     if index := given.pop("index", False):
         storage = with_index(storage, index, paths)
-    general = {name: given.pop(name) for name in api.general_options() if name in given}
+    general = {name: given.pop(name) for name in GENERAL if name in given}
     general |= {"storage_options": storage, "is_format_named": format is not None}
     files = storage.find(paths)
     found, apart, skipped = _apart(files, storage, paths, format, view)
@@ -89,17 +89,17 @@ def open_folder(
     for part in apart:
         chosen = _format(part)
         wanted = chosen.view_names.get(view, "rows")
-        part_found = api.Found(chosen, wanted, chosen.select(part.files, wanted) or part.files, part.others)
+        part_found = Found(chosen, wanted, chosen.select(part.files, wanted) or part.files, part.others)
         own = {name: value for name, value in given.items() if name in names(chosen.read_options)}
         opened.append(_folder_part(part_found, [part.path], general, own))
     return Folder(opened, skipped)
 
 
 def _folder_part(
-    found: api.Found, paths: Sequence[str], general: Mapping[str, Any], options: Mapping[str, Any]
+    found: Found, paths: Sequence[str], general: Mapping[str, Any], options: Mapping[str, Any]
 ) -> FolderPart:
     size = sum(file.size for file in found.files)
-    return FolderPart(paths[0], found, size, options, lambda: api.open_found(found, paths, **general, **options))
+    return FolderPart(paths[0], found, size, options, lambda: open_found(found, paths, **general, **options))
 
 
 def _format(part: Part) -> Format:
@@ -109,11 +109,11 @@ def _format(part: Part) -> Format:
 
 def _apart(
     files: list[File], storage: Storage, paths: list[str], format: str | None, view: str
-) -> tuple[api.Found | None, list[Part], list[Skipped]]:
+) -> tuple[Found | None, list[Part], list[Skipped]]:
     """What a read of a path takes, the parts of the path with that first, and files of none."""
-    found: api.Found | None = None
+    found: Found | None = None
     try:
-        found = api.find(paths, format, view, storage, files)
+        found = find(paths, format, view, storage, files)
     except FormatError:
         others = parts(files, storage) if format is None else []
         if sum(one.format is not None for one in others) < 2:
@@ -141,7 +141,7 @@ def _apart(
     return found, sorted([*primary, *others], key=lambda part: part.path), skipped
 
 
-def _homes(found: api.Found, paths: list[str]) -> list[Part]:
+def _homes(found: Found, paths: list[str]) -> list[Part]:
     chosen = found.format
     if not chosen.is_directory:
         homes = {chosen.home(file) for file in found.files}
