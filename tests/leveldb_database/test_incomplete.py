@@ -48,7 +48,7 @@ def rocksdb(path: Path) -> Held:
     database = Rdict(str(path), Options(raw_mode=True))
     for part in range(3):
         for number in range(30):
-            database[b"%d-%03d" % (part, number)] = b"v%d" % number
+            database[b"%d-%03d" % (part, number)] = b"v%d" % number * (part + 1)
         database[b"shared"] = b"%d" % part
         database.flush()
     held = dict(database.items())
@@ -329,3 +329,21 @@ def test_new_empty_and_repaired_databases_are_whole(tmp_path: Path) -> None:
     Rdict.repair(str(tmp_path / "other"), Options(raw_mode=True))
     shutil.rmtree(tmp_path / "other" / "lost", ignore_errors=True)
     clean(tmp_path / "other", held)
+
+
+@pytest.mark.parametrize("make", [leveldb, rocksdb])
+def test_a_table_of_another_state_under_the_same_name(make: Callable[[Path], Held], tmp_path: Path) -> None:
+    """The MANIFEST says which size it has; what is there is read, and never clean."""
+    make(tmp_path / "db")
+    tables = {one.file for one in sawlog.open(tmp_path / "db").contents.version.tables}
+    small, large = (Path(pick(tables, key=lambda one: one.size).path) for pick in (min, max))
+    size = small.stat().st_size
+    shutil.copyfile(large, small)
+    with pytest.raises(IncompleteError, match=rf"expected a table of {size:,} bytes, as the MANIFEST says"):
+        rows(tmp_path / "db")
+    report = sawlog.verify(tmp_path / "db")
+    assert report.incomplete
+    (wrong,) = (file for file in report.files if file.path == str(small))
+    assert (wrong.kinds["mismatched_file"], wrong.account.total) == (1, large.stat().st_size)
+    listed = sawlog.read(tmp_path / "db", format="leveldb_database", view="damage")
+    assert "mismatched_file" in listed["kind"].to_pylist()

@@ -37,7 +37,7 @@ class CountingSource:
         self.size = source.size
 
     def window(self, offset: int, length: int) -> Any:
-        """See `Source.window`."""
+        """Return the bytes of a range, and count them; see `Source.window`."""
         window = self._source.window(offset, length)
         self._work.bytes += len(window)
         return window

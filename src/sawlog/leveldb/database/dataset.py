@@ -14,7 +14,18 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import pyarrow as pa
 
-from sawlog.damage import DAMAGE_SCHEMA, MISSING_FILE, Account, Damage, FileReport, Findings, Skipped, Tail, TailStatus
+from sawlog.damage import (
+    DAMAGE_SCHEMA,
+    MISMATCHED_FILE,
+    MISSING_FILE,
+    Account,
+    Damage,
+    FileReport,
+    Findings,
+    Skipped,
+    Tail,
+    TailStatus,
+)
 from sawlog.errors import FormatError, OptionError
 from sawlog.fields import FieldParser
 from sawlog.format import PROBE_BYTES, TASK_BYTES, Contents, Counting, Format, Fragment, Range, Request, Scan, View
@@ -128,6 +139,14 @@ class DatabaseContents(Contents):
             size = self.backup.present[path].size if path in self.backup.present else 0
             yield BackupCheck(*request, path, size, self.backup.meta, one)
 
+    def _file_checks(self, request: Request) -> Iterator[Fragment]:
+        """Yield what the backup, and the MANIFEST, say of files that are there."""
+        yield from self._backup_checks(request)
+        sizes = {file.path: file.size for file in self.files}
+        for fault in dict.fromkeys(one for version in self.versions.values() for one in version.faults):
+            if fault.kind == MISMATCHED_FILE and fault.path in sizes:
+                yield MissingFile(*request, fault.path, sizes[fault.path], fault)
+
     @property
     def unselected(self) -> Sequence[File]:
         """Files of the path that are not read: those are left out that the OPTIONS file or the caller leads to."""
@@ -192,7 +211,7 @@ class DatabaseContents(Contents):
     def _checks(self, request: Request, task_bytes: int | None) -> Iterator[Fragment]:
         """Every file, and what only the ranges can say of blob files."""
         yield from self._files(request)
-        yield from self._backup_checks(request)
+        yield from self._file_checks(request)
         for version in self.versions.values():
             yield from self._blob_checks(request, task_bytes, version)
 
@@ -261,7 +280,9 @@ class DatabaseContents(Contents):
             for damage in found.damages:
                 if self.version.is_lost_value(damage):
                     lost.setdefault(damage.path, Findings("skip", drained=every)).damage(damage)
-        checks = {check.path: check for check in self._backup_checks(request)}
+        checks: dict[str, list[Fragment]] = {}
+        for check in self._file_checks(request):
+            checks.setdefault(check.path, []).append(check)
         sizes = {file.path: file.size for file in self.files}
         for fragment in self._files(request):
             if fragment.path in intact:
@@ -271,13 +292,13 @@ class DatabaseContents(Contents):
                 found = fragment.inspect(every=every)
             found.rows, rows = rows, 0  # the first file has them all
             more = [lost.pop(fragment.path)] if fragment.path in lost else []
-            more += [checks.pop(fragment.path).inspect(every=every)] if fragment.path in checks else []
+            more += [check.inspect(every=every) for check in checks.pop(fragment.path, ())]
             yield FileReport.of(fragment.path, sizes.get(fragment.path, 0), [found, *more])
             if advance is not None:
                 advance(fragment.size)
-        for path, check in checks.items():
-            whole = Findings("skip", account=Account(header=check.size))
-            yield FileReport.of(path, check.size, [whole, check.inspect(every=every)])
+        for path, of_file in checks.items():
+            whole = Findings("skip", account=Account(header=of_file[0].size))
+            yield FileReport.of(path, of_file[0].size, [whole, *(check.inspect(every=every) for check in of_file)])
         for path, values in lost.items():  # files that are not there
             yield FileReport.of(path, 0, [values])
         self.scan.storage.confirm()
@@ -320,7 +341,8 @@ class DatabaseContents(Contents):
             if file.path not in read and not _DATA_NAMES.match(file.name):
                 found = Findings("skip", account=Account(header=file.size))
                 yield MetadataFile(*request, file.path, file.size, found, tuple(faults.pop(file.path, ())))
-        for fault in (one for path in faults for one in faults[path]):
+        there = {file.path for file in self.files}
+        for fault in (one for path in faults for one in faults[path] if path not in there):
             yield MissingFile(*request, fault.path, 0, fault)
 
     def _writes(self, request: Request, logs: Iterable[File]) -> Iterator[WriteRange]:

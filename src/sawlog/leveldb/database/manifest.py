@@ -39,6 +39,7 @@ class Manifest:
         wals: The sizes of logs that RocksDB keeps track of, by number; `None` where it does not say.
         blobs: The family and the kind of each blob file.
         numbers: The file that each of Pebble's blob files is now.
+        backed: The sizes of files that several of Pebble's tables are parts of, by number.
         apart: Whether values have ever been in blob files.
         next_file: No file that an edit names has this number, or a larger one; `None` where no edit says it.
         last_sequence: The last sequence number that had been taken; `None` where no edit says it.
@@ -55,6 +56,7 @@ class Manifest:
         self.wals: dict[int, int | None] = {}
         self.blobs: dict[int, tuple[int, Literal["rocksdb", "pebble"]]] = {}
         self.numbers: dict[int, int] = {}
+        self.backed: dict[int, int] = {}
         self.apart = False
         self.next_file: int | None = None
         self.last_sequence: int | None = None
@@ -92,6 +94,7 @@ class Manifest:
             self.wals = {number: size for number, size in self.wals.items() if number >= first}
         self.blobs.update({one["file"]: (family, "rocksdb") for one in edit["new_blob_files"]})
         self.blobs.update({one["file"]: (family, "pebble") for one in edit["new_value_files"]})
+        self.backed.update({one["file"]: one["size"] for one in edit["new_backing_files"]})
         self.numbers.update({one["blob"]: one["file"] for one in edit["new_value_files"]})
         self.apart = self.apart or bool(self.blobs)
         for one in edit["removed_value_files"]:

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from sawlog.arrow import scalar_of
-from sawlog.damage import MISSING_FILE, UNSUPPORTED, Damage, Findings
+from sawlog.damage import MISMATCHED_FILE, MISSING_FILE, UNSUPPORTED, Damage, Findings
 from sawlog.format import OFFSET_COLUMN
 from sawlog.leveldb.columns import KEY, OPERATION, SCHEMAS, SEQUENCE, VALUE, binary_parts
 from sawlog.leveldb.database.expected import missing_logs
@@ -390,7 +390,7 @@ def _ascends(file: File, storage: Storage) -> bool:
 def _tables(
     stored: Stored, manifest: Manifest, rows: Sequence[dict[str, Any]], comparator: str, directory: str
 ) -> tuple[list[LiveTable], list[Damage]]:
-    """Live tables, and those that are not there."""
+    """Live tables, and what is said of those that are not there, or are others."""
     tables, missing = [], []
     stamp = STAMP_WIDTH if comparator.endswith(STAMP_SUFFIX) else 0
     for row in rows:
@@ -415,11 +415,14 @@ def _tables(
         if number not in stored.tables:
             missing.append(_missing_table(directory, number, stored, row.get("path_id") or 0))
         else:
+            size = row["size"] if backing is None else manifest.backed.get(backing)
+            if size is not None and number not in stored.objects:
+                missing += _mismatched_table(stored.tables[number], size)
             sequence = row.get("smallest_sequence") or None
             sequence = sequence if sequence == row.get("largest_sequence") else None
             part = backing is not None
             tables.append(LiveTable(stored.tables[number], row["level"], smallest, end, part, led, sequence=sequence))
-    return _shared(tables), missing
+    return _shared(tables), list(dict.fromkeys(missing))  # parts of a file share what is said of it
 
 
 def _newer_format(directory: str, storage: Storage) -> Iterator[Damage]:
@@ -443,6 +446,16 @@ def _missing_table(directory: str, number: int, stored: Stored, path: int = 0) -
         " that they would replace; if the database has tables in other directories, name these with paths="
     )
     return Damage(posixpath.join(directory, f"{number:06d}"), 0, 0, MISSING_FILE, detail)
+
+
+def _mismatched_table(file: File, size: int) -> Iterator[Damage]:
+    """Yield what is said of a table that has another size than the MANIFEST gives it."""
+    if file.size != size:
+        detail = (
+            f"expected a table of {size:,} bytes, as the MANIFEST says, found {file.size:,}: it is of another state of"
+            " the database, or not whole; entries may be missing, or be others: copy all files again, of one state"
+        )
+        yield Damage(file.path, 0, 0, MISMATCHED_FILE, detail)
 
 
 def _ingested(logs: Sequence[File], storage: Storage) -> Iterator[tuple[int, int, tuple[int, ...]]]:
