@@ -50,7 +50,14 @@ INCOMPLETE_KINDS = frozenset({MISSING_FILE, CUT_METADATA, MISMATCHED_FILE})
 
 
 class Verdict(StrEnum):
-    """The state of a file or a dataset, and what a kind of finding says of it."""
+    """The state of a file or a dataset, and what a kind of finding says of it.
+
+    Attributes:
+        CLEAN: Nothing was found, and everything that may hold rows was read.
+        DAMAGED: Bytes could not be decoded.
+        INCOMPLETE: Something that metadata names is missing, or metadata is cut, or files with rows were not read.
+        UNSUPPORTED: This version does not know how to read a part.
+    """
 
     CLEAN = "clean"
     DAMAGED = "damaged"
