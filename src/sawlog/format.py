@@ -908,6 +908,14 @@ class Format(ABC):
         for _ in map_ordered(places, once(repaired), contents.scan.threads if len(places) > 1 else 1):
             pass
 
+    def repaired_parts(self, contents: Contents) -> list[Mapping[str, Any]]:
+        """Options for each part of what `repair_files` writes that is read by itself; none where it is read as one."""
+        return [one.options for one in contents.tables()]
+
+    def repaired_rows(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Rows as a repaired copy has them: without the columns that say how each was found."""
+        return batch.select([name for name in batch.schema.names if name not in self.marks])
+
     def recognize(self, files: Sequence[File], storage: Storage) -> Match:
         """How sure the format is that a path, given as the list of its files, is its own."""
         probed = (self.match(file, storage.read(file, 0, PROBE_BYTES)) for file in files[:8])

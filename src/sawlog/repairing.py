@@ -38,9 +38,10 @@ def repair_files(format: Format, places: Sequence[tuple[File, str]], scan: Scan,
             source = _source(format, [file for file, _ in places], scan)
             format.repair_files(source.contents, places, held)
             copies = [File(place, held.size(place), file.explicit) for file, place in places if held.holds(place)]
+            copies += held.in_directories()
             copied = replace(scan, storage=held, roots=(normalize(target),))
             _prove(source, copies, copied, target)
-            reports = list(source.verify())
+            reports = _reports(source)
         held.release()
     except BaseException as error:
         held.drop()
@@ -87,6 +88,11 @@ class _Held(Storage):
         """Whether something was published at a path."""
         return destination(normalize(path)) in self.held
 
+    def in_directories(self) -> list[File]:
+        """The files of directories that are held, where they are now."""
+        directories = [one.temporary for one in self.held.values() if one.directory]
+        return [file for directory in directories for file in self.files_in(directory)]
+
     def size(self, path: str) -> int:
         """Bytes of what was published at a path."""
         return self.held[destination(normalize(path))].size
@@ -124,12 +130,26 @@ def _source(format: Format, files: Sequence[File], scan: Scan) -> Dataset:
 
 def _tables(dataset: Dataset) -> Iterator[Dataset]:
     """A dataset for each of the tables below a path."""
-    named = {repr(one.options): one.options for one in dataset.contents.tables()}
+    named = {repr(options): options for options in dataset.format.repaired_parts(dataset.contents)}
     for options in named.values():
         scan = replace(dataset.scan, options=replace(dataset.scan.options, **options))
         yield Dataset(dataset.format.open(dataset.files, scan), scan)
     if not named:
         yield dataset
+
+
+def _reports(source: Dataset) -> list[FileReport]:
+    """What `verify` finds in all parts: those that only options lead to are added to that of the path."""
+    reports = {report.path: report for report in source.verify()}
+    parts = () if source.contents.tables() else _tables(source)
+    for part in (one for one in parts if one.scan.options != source.scan.options):
+        for report in part.verify():
+            before = reports.setdefault(report.path, report)
+            if before is not report:
+                before.rows += report.rows
+                before.damages += [one for one in report.damages if one not in before.damages]
+                before.kinds |= report.kinds
+    return list(reports.values())
 
 
 def _prove(source: Dataset, copies: Sequence[File], scan: Scan, target: str) -> None:
@@ -139,7 +159,7 @@ def _prove(source: Dataset, copies: Sequence[File], scan: Scan, target: str) -> 
     copy = Dataset(source.format.open(copies, scan), scan)
     refused = f"{target}: the repaired copy was not published:"
     for report in copy.verify():
-        if report.damaged or report.tail.unfinished:
+        if report.damaged or report.incomplete or report.tail.unfinished:
             wrong = next((one for one in report.damages), report.tail)
             raise SawlogError(f"{refused} it is not clean: {wrong}")
     for before, after in zip(_tables(source), _tables(copy), strict=True) if source.scan.view == "rows" else ():
@@ -151,9 +171,9 @@ def _prove(source: Dataset, copies: Sequence[File], scan: Scan, target: str) -> 
 
 
 def _unmarked(dataset: Dataset) -> Iterator[pa.RecordBatch]:
-    """The rows without the columns that say how each was found."""
+    """The rows as a repaired copy has them."""
     for batch in dataset.to_batches():
-        yield batch.select([name for name in batch.schema.names if name not in dataset.format.marks])
+        yield dataset.format.repaired_rows(batch)
 
 
 def _same_rows(one: Iterable[pa.RecordBatch], other: Iterable[pa.RecordBatch]) -> bool:

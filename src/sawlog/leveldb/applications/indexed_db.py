@@ -214,7 +214,7 @@ class IndexedDB(ApplicationView):
     def decode(self, entry: Entry, context: Names) -> Mapping[str, Any]:
         """The key by its prefix, which says what the value is."""
         cursor = Cursor(entry.key)
-        place = _place(cursor)
+        place = read_place(cursor)
         row: dict[str, Any] = {"origin": None, "database": None}
         if place.database:
             row["origin"], row["database"] = context.databases.get(place.database, (None, None))
@@ -251,7 +251,7 @@ def _of_store(database: int, store: int, context: Names) -> dict[str, Any]:
     return {"object_store": context.stores.get((database, store)), "object_store_id": store}
 
 
-def _place(cursor: Cursor) -> Place:
+def read_place(cursor: Cursor) -> Place:
     """The prefix: a byte with the lengths of three numbers, and these."""
     lengths = cursor.byte()
     found = Place(
@@ -332,7 +332,7 @@ def _readable(name: str) -> tuple[str, str | None]:
 
 def _note(names: Names, cursor: Cursor, value: bytes, sequence: int) -> None:
     """Take down what an entry says of others; the newest of equal keys comes first."""
-    place = _place(cursor)
+    place = read_place(cursor)
     if place.store:
         if place.index_id == EXTERNAL_OBJECTS:
             names.external.setdefault((place.database, place.store, cursor.rest()), []).append((sequence, value))

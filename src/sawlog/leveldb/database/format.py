@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import posixpath
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar
 
@@ -15,6 +15,7 @@ from sawlog.errors import FormatError, OptionError
 from sawlog.format import Contents, Format, Match, Scan, Writer
 from sawlog.lazy import imported
 from sawlog.leveldb.applications import Views, application
+from sawlog.leveldb.columns import OPERATION
 from sawlog.leveldb.database import layout
 from sawlog.leveldb.log.layout import ARCHIVE_NAME
 from sawlog.recognition import get_format
@@ -124,12 +125,34 @@ class LevelDBDatabase(Format):
         raise OptionError(f"{path}: databases are not written; write a leveldb_table, and have the database ingest it")
 
     def repair(self, file: File, target: str, options: Any, storage: Storage) -> None:
-        """Refused: its MANIFEST names tables by their sizes, which repair changes.
+        """Refused: the files of a database are repaired together.
 
         Raises:
             OptionError: Always.
         """
         del target, options, storage
-        raise OptionError(
-            f"{file.path}: repair its logs (--format leveldb_log) and its tables (--format leveldb_table)"
-        )
+        raise OptionError(f"{file.path}: a database is repaired as a whole: name its directory")
+
+    def repair_files(self, contents: Contents, places: Sequence[tuple[File, str]], storage: Storage) -> None:
+        """See `Format.repair_files`. A new database is written, with what the old one would answer."""
+        from sawlog.leveldb.database.dataset import DatabaseContents
+        from sawlog.leveldb.database.repair import repair_database
+
+        assert isinstance(contents, DatabaseContents)
+        repair_database(contents, places, storage)
+
+    def repaired_parts(self, contents: Contents) -> list[Mapping[str, Any]]:
+        """See `Format.repaired_parts`. They are the column families."""
+        from sawlog.leveldb.database.dataset import DatabaseContents
+
+        assert isinstance(contents, DatabaseContents)
+        return [{"table": name} for name in contents.versions]
+
+    def repaired_rows(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """See `Format.repaired_rows`. Values that were elsewhere are with their keys."""
+        from sawlog.leveldb.database.repair import kept_operations
+
+        if OPERATION not in batch.schema.names:
+            return batch
+        at = batch.schema.get_field_index(OPERATION)
+        return batch.set_column(at, batch.schema.field(at), kept_operations(batch.column(OPERATION)))

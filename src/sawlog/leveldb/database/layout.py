@@ -28,6 +28,13 @@ FORMAT_MARKER = re.compile(r"^marker\.format-version\.(\d+)\.(\d+)$")
 """Pebble's: of the one with the highest number, the second number is the format major version of the database."""
 LAST_FORMAT = 30
 """The last one that is known, of May 2026."""
+MARKERS = ("marker.manifest.000001.{0}", "marker.format-version.000001.{1:03d}")
+"""Pebble's: empty files whose names say which MANIFEST is the current one, and the format major version."""
+WRITTEN_FORMAT = 13
+"""The format major version of databases that are written: the oldest one that Pebble of 2026 opens."""
+LEVELS = 7
+"""Of LevelDB, of Pebble, and of RocksDB where its OPTIONS file does not say another number."""
+LEVELS_SETTING = re.compile(r"^\s*num_levels=(\d+)\s*$", re.MULTILINE)
 BLOB_NAME = re.compile(r"^(\d+)\.blob$")
 """A file of values that RocksDB or Pebble keeps apart from their keys."""
 BLOB_DIRECTORY = "blob_dir"

@@ -265,6 +265,7 @@ TEXT_PROPERTIES = re.compile(
 )
 
 BYTEWISE_NAME = "leveldb.BytewiseComparator"
+REVERSE_NAME = "rocksdb.ReverseBytewiseComparator"
 BYTEWISE = frozenset({BYTEWISE_NAME, ""})
 """Comparators whose order is that of the bytes."""
 

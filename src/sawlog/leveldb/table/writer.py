@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -49,6 +49,11 @@ class TableWriter(FileWriter):
         SchemaError: For other columns than `key`, `value`, `sequence` and `operation`.
     """
 
+    format_version: ClassVar = _FORMAT_VERSION
+    """Of RocksDB's tables."""
+    ordered: ClassVar[bool] = True
+    """Whether keys must be in the order of their bytes; otherwise they are taken in the order in which they come."""
+
     def __init__(self, path: str, schema: pa.Schema, options: TableWriteOptions, storage: Storage) -> None:
         _check_schema(schema)
         self.storage = storage
@@ -63,6 +68,7 @@ class TableWriter(FileWriter):
         self._data = np.zeros(2 * options.block_bytes + (1 << 16), np.uint8)
         self._last = np.zeros(1 << 10, np.uint8)
         self._restarts = np.zeros(options.block_bytes // 3 + 2, np.uint32)
+        self._held = 0
 
     def write(self, batch: pa.RecordBatch) -> None:
         count = batch.num_rows
@@ -107,13 +113,16 @@ class TableWriter(FileWriter):
 
     def _encode(self, given: Any) -> None:
         while (status := e.encode_entries(given, self._out(), self._state[0])) != e.ENCODED:
-            if status == e.UNORDERED:
+            if status == e.UNORDERED and not self.ordered:
+                self._held = int(self._state["last"][0])
+                self._state["last"] = 0  # the next key shares nothing with it, and is not compared
+            elif status == e.UNORDERED:
                 row = self._rows + int(self._state["row"][0])
                 raise SchemaError(
                     f"column {KEY!r}, row {row}: keys are not in ascending order; a table holds keys in order,"
                     " and of one key the last sequence number first"
                 )
-            if status == e.COMPLETE or (status == e.NO_ROOM and self._state["entries"][0]):
+            elif status == e.COMPLETE or (status == e.NO_ROOM and self._state["entries"][0]):
                 self._close_block()
             elif 2 * len(self._data) > _MOST_IN_BLOCK:
                 row = self._rows + int(self._state["row"][0])
@@ -134,7 +143,7 @@ class TableWriter(FileWriter):
             self._data = larger
             size = int(e.close_block(self._out(), state[0]))
         handle = self._put(self._data[:size].tobytes(), compressed=True)
-        self._index.add(self._last[: int(state["last"][0])].tobytes(), handle)
+        self._index.add(self._last[: int(state["last"][0]) or self._held].tobytes(), handle)
         self._counts["blocks"] += 1
         for name in ("used", "restarts", "since", "entries"):
             state[name] = 0
@@ -157,7 +166,7 @@ class TableWriter(FileWriter):
         return Compression.NONE, content
 
     def _footer(self, metaindex: bytes, index: bytes) -> bytes:
-        dialect, version = self._options.dialect, 0 if self._options.dialect == "leveldb" else _FORMAT_VERSION
+        dialect, version = self._options.dialect, 0 if self._options.dialect == "leveldb" else self.format_version
         values = {
             "checksum type": layout.Checksum.CRC32C,
             "format version": version,
@@ -173,10 +182,8 @@ class TableWriter(FileWriter):
         """What RocksDB wants to know of a table that it ingests."""
         counts = self._counts
         values = {
-            layout.COMPARATOR: b"leveldb.BytewiseComparator",
             layout.INDEX_TYPE: bytes(4),
-            layout.EXTERNAL_VERSION: (2).to_bytes(4, "little"),
-            layout.GLOBAL_SEQUENCE: bytes(8),
+            **self._origin(),
             b"rocksdb.num.entries": encode_varint(counts["entries"] + self._ranges.entries),
             b"rocksdb.deleted.keys": encode_varint(counts["deletes"] + self._ranges.entries),
             b"rocksdb.num.range-deletions": encode_varint(self._ranges.entries),
@@ -187,12 +194,25 @@ class TableWriter(FileWriter):
             b"rocksdb.format.version": encode_varint(0),
             b"rocksdb.fixed.key.length": encode_varint(0),
             b"rocksdb.merge.operands": encode_varint(0),
-            layout.COLUMN_FAMILY: b"",
         }
         block = BlockBuilder(1)
         for name, value in sorted(values.items()):
             block.add(name, value)
         return block.take()
+
+    def _origin(self) -> dict[bytes, bytes]:
+        """Properties that say where the table belongs: anywhere, where it is to be ingested."""
+        return {
+            layout.COMPARATOR: layout.BYTEWISE_NAME.encode(),
+            layout.EXTERNAL_VERSION: layout.LAST_EXTERNAL.to_bytes(4, "little"),
+            layout.GLOBAL_SEQUENCE: bytes(layout.GLOBAL_SEQUENCE_SIZE),
+            layout.COLUMN_FAMILY: b"",
+        }
+
+    @property
+    def size(self) -> int:
+        """Bytes of the blocks so far."""
+        return self._offset
 
     def _add_ranges(self, batch: pa.RecordBatch, sequences: NDArray[np.uint64]) -> None:
         if self._options.dialect == "leveldb":

@@ -1,0 +1,89 @@
+"""The order of keys in IndexedDB's databases, which Chromium calls `idb_cmp1`: keys as tuples that compare so."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sawlog.leveldb.applications.indexed_db import EXISTS, EXTERNAL_OBJECTS, FIRST_INDEX, RECORD, read_place
+from sawlog.leveldb.applications.script_values import MAX_DEPTH
+from sawlog.leveldb.applications.view import Cursor, UnknownBytesError
+
+_ARRAY, _BINARY, _STRING, _DATE, _NUMBER = 4, 6, 1, 2, 3
+_RANKS = {rank: place for place, rank in enumerate((5, _NUMBER, _DATE, _STRING, _BINARY, _ARRAY, 0))}
+"""Types of keys in order: the smallest key, numbers, dates, strings, binaries, arrays, and no key at all."""
+_SIMPLE_GLOBAL, _SIMPLE_STORE = 7, 6
+"""Types below have one key each, in what belongs to no database, and in the metadata of one."""
+_SCOPES = 50
+_IDS: dict[bool, dict[int, int]] = {
+    True: {100: 1},
+    False: {50: 2, 100: 3, 150: 1, 151: 2, 200: 0, 201: 1},
+}
+"""How many integers follow these types, of what belongs to no database and of metadata."""
+_NAMES: dict[bool, dict[int, int]] = {True: {201: 2}, False: {200: 1, 201: 1}}
+"""How many names follow, after these integers."""
+_BYTES = {50, 100}
+"""Types of metadata whose last integer is a byte."""
+
+
+def order_of(key: bytes) -> tuple[Any, ...]:
+    """The key as a tuple that is smaller, equal or larger as Chromium has it.
+
+    Raises:
+        UnknownBytesError: When it is no key of IndexedDB's.
+    """
+    cursor = Cursor(key)
+    place = read_place(cursor)
+    if not place.database:
+        return (*place, *_metadata(cursor, is_global=True))
+    if not place.store:
+        return (*place, *_metadata(cursor, is_global=False))
+    if place.index_id not in (RECORD, EXISTS, EXTERNAL_OBJECTS) and place.index_id < FIRST_INDEX:
+        raise UnknownBytesError(f"index ID {place.index_id}")
+    if not cursor.left:
+        return (*place, ())
+    own = _key(cursor)
+    return (*place, (own, _rest(cursor)) if place.index_id >= FIRST_INDEX else (own,))
+
+
+def _metadata(cursor: Cursor, *, is_global: bool) -> tuple[Any, ...]:
+    kind = cursor.byte()
+    if kind < (_SIMPLE_GLOBAL if is_global else _SIMPLE_STORE):
+        return (kind,)
+    if is_global and kind == _SCOPES:
+        return kind, cursor.rest()
+    names = _NAMES[is_global].get(kind, 0)
+    ids = _IDS[is_global].get(kind, 0)
+    if not names and not ids:
+        raise UnknownBytesError(f"type {kind} of metadata")
+    last = not is_global and kind in _BYTES
+    found: list[Any] = [cursor.varint() for _ in range(ids - last)]
+    found += [cursor.byte()] if last else []
+    found += [cursor.take(2 * cursor.varint(), "name") for _ in range(names)]
+    return (kind, *found)
+
+
+def _rest(cursor: Cursor) -> tuple[Any, ...]:
+    """What follows the key of an index: a sequence number, which comes last, and the key of the record."""
+    sequence = cursor.varint() if cursor.left else -1
+    return (_key(cursor), sequence) if cursor.left else ()
+
+
+def _key(cursor: Cursor, depth: int = 0) -> tuple[Any, ...]:
+    if depth > MAX_DEPTH:
+        raise UnknownBytesError(f"keys in keys, deeper than {MAX_DEPTH}")
+    kind = cursor.byte()
+    if kind not in _RANKS:
+        raise UnknownBytesError(f"type {kind} of a key")
+    rank = _RANKS[kind]
+    if kind == _ARRAY:
+        count = cursor.varint()
+        if count > cursor.left:
+            raise UnknownBytesError(f"{count} keys in {cursor.left} bytes")
+        return rank, tuple(_key(cursor, depth + 1) for _ in range(count))
+    if kind == _BINARY:
+        return rank, cursor.take(cursor.varint(), "binary")
+    if kind == _STRING:
+        return rank, cursor.take(2 * cursor.varint(), "text")
+    if kind in (_DATE, _NUMBER):
+        return rank, cursor.double()
+    return (rank,)

@@ -1,0 +1,322 @@
+"""Repair of whole databases: what they would answer, as a new one with tables on its last level and a MANIFEST."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import posixpath
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from sawlog.arrow import array_of, fixed_array, scalar_of, values_of
+from sawlog.damage import Findings
+from sawlog.errors import OptionError, SawlogError
+from sawlog.kernels.columns import gathered
+from sawlog.leveldb.applications.idb_order import order_of
+from sawlog.leveldb.applications.indexed_db import COMPARATOR as INDEXED_DB
+from sawlog.leveldb.applications.view import UnknownBytesError
+from sawlog.leveldb.columns import KEY, OPERATION, SEQUENCE, STAMP, VALUE, binary_parts
+from sawlog.leveldb.database import layout
+from sawlog.leveldb.database.dataset import DatabaseContents
+from sawlog.leveldb.database.version import DatabaseVersion
+from sawlog.leveldb.log.layout import CURRENT_NAME, OPTIONS_NAME, RECORD_COLUMN
+from sawlog.leveldb.log.walk import ROWS_SCHEMA
+from sawlog.leveldb.log.writer import LogWriter
+from sawlog.leveldb.options import LogWriteOptions, TableReadOptions, TableWriteOptions
+from sawlog.leveldb.records.encode import NewTable, encode_edit, internal_key
+from sawlog.leveldb.records.layout import Tag
+from sawlog.leveldb.table import layout as tables
+from sawlog.leveldb.table.rows import table_map
+from sawlog.leveldb.table.writer import TableWriter
+from sawlog.scan import Scan
+from sawlog.staging import StagedDirectory
+from sawlog.storage import File, Storage
+from sawlog.varints import encode_varint
+
+Dialect = Literal["leveldb", "rocksdb", "pebble"]
+
+_TABLE_BYTES = 64 << 20
+"""A table that has so many ends at the next key."""
+_BATCH_ROWS = 64 << 10
+_MANIFEST_NUMBER = 1
+_SCHEMA = pa.schema(
+    [(KEY, pa.binary()), (VALUE, pa.binary()), (SEQUENCE, pa.int64()), (OPERATION, pa.string())],
+)
+AS_PUT = ("put_blob_index", "timed_put")
+"""Operations whose values a read fetches, or takes a time from: they are written as `put`."""
+_TYPES = {name: code for code, name in tables.OPERATIONS.items()}
+_OLDEST_VERSION = 2
+
+
+class _DatabaseTable(TableWriter):
+    """A table that belongs to a column family of a database, in a format version that all of RocksDB's releases read.
+
+    Args:
+        path: Where it goes.
+        dialect: Whose it is.
+        name: The column family.
+        version: What is repaired.
+    """
+
+    format_version = _OLDEST_VERSION
+
+    def __init__(self, path: str, dialect: Dialect, name: str, version: DatabaseVersion) -> None:
+        written: Literal["leveldb", "rocksdb"] = "leveldb" if dialect == "leveldb" else "rocksdb"
+        super().__init__(path, _SCHEMA, TableWriteOptions(dialect=written), Storage())
+        self.ordered = version.comparator in tables.BYTEWISE  # type: ignore[misc]
+        self._properties_of_origin = {
+            tables.COMPARATOR: (version.comparator or tables.BYTEWISE_NAME).encode(),
+            tables.COLUMN_FAMILY: name.encode(),
+            tables.COLUMN_FAMILY_NUMBER: encode_varint(version.family),
+        }
+
+    def _origin(self) -> dict[bytes, bytes]:
+        return self._properties_of_origin
+
+
+@dataclass
+class _Family:
+    """A column family that was written."""
+
+    name: str
+    version: DatabaseVersion
+    tables: list[NewTable]
+
+
+def repair_database(contents: DatabaseContents, places: Sequence[tuple[File, str]], storage: Storage) -> None:
+    """Write a database with what `skip` delivers of another one; see `Format.repair_files`.
+
+    Args:
+        contents: The damaged one.
+        places: Its files, and where they would go.
+        storage: Where the new one goes.
+
+    Raises:
+        OptionError: When no directory is named, or there is something at its place.
+        SawlogError: When the order of keys is not known.
+    """
+    target = _target(contents, places, storage)
+    staged = storage.stage_directory(target)
+    try:
+        _write(contents, [file for file, _ in places], staged)
+        storage.publish([staged.finish(storage, exclusive=True)])
+    except BaseException:
+        staged.discard(storage)
+        raise
+
+
+def _target(contents: DatabaseContents, places: Sequence[tuple[File, str]], storage: Storage) -> str:
+    home = contents.version.directory
+    if contents.backup is not None:
+        raise OptionError(f"{places[0][0].path}: a backup is not repaired; restore it, or convert what is intact")
+    if any(file.explicit for file, _ in places):
+        raise OptionError(f"{places[0][0].path}: a database is repaired as a whole: name its directory, {home or '.'}")
+    inside = [place for file, place in places if posixpath.dirname(file.path) == home]
+    target = posixpath.dirname(inside[0] if inside else posixpath.dirname(places[0][1]))
+    if storage.exists(target):
+        raise OptionError(f"{target}: exists; a repaired database is written to a new directory: name another one")
+    return target
+
+
+def _write(contents: DatabaseContents, files: Sequence[File], staged: StagedDirectory) -> None:
+    dialect = _dialect(contents)
+    levels = _levels(contents)
+    numbers = itertools.count(_MANIFEST_NUMBER + 1)
+    families = []
+    for name in contents.versions:  # the default one first
+        options = replace(contents.scan.options, table=name)
+        one = DatabaseContents(contents.format, files, replace(contents.scan, options=options))
+        written = _write_tables(one, name, staged.work, dialect, levels, numbers)
+        families.append(_Family(name, one.version, written))
+    _write_manifest(families, staged.work, dialect, next(numbers))
+
+
+def _dialect(contents: DatabaseContents) -> Dialect:
+    """Whose files are written: as the files next to the database say, or else its tables."""
+    dialect = contents.version.dialect
+    if dialect != "auto":
+        return dialect
+    options = TableReadOptions()
+    for version in contents.versions.values():
+        for table in version.tables:
+            known = table_map(table.file, Scan(options=options, storage=contents.scan.storage))
+            if known is not None:
+                return known.footer.dialect
+    return "rocksdb" if len(contents.versions) > 1 else "leveldb"
+
+
+def _levels(contents: DatabaseContents) -> int:
+    """How many levels its engine has."""
+    siblings = contents.scan.storage.files_in(contents.version.directory or ".", fresh=False)
+    settings = [file for file in siblings if OPTIONS_NAME.match(file.name)]
+    if not settings:
+        return layout.LEVELS
+    newest = max(settings, key=lambda file: int(file.name.rpartition("-")[2]))
+    text = contents.scan.storage.read(newest, 0, layout.OPTIONS_BYTES).decode("utf-8", "replace")
+    return min((int(one) for one in layout.LEVELS_SETTING.findall(text) if int(one)), default=layout.LEVELS)
+
+
+def _write_tables(
+    contents: DatabaseContents, name: str, directory: str, dialect: Dialect, levels: int, numbers: Iterator[int]
+) -> list[NewTable]:
+    """Write what the column family would answer with, as a run of tables that follow each other."""
+    suffix = "ldb" if dialect == "leveldb" else "sst"
+    suffixes = {file.name.rpartition(".")[2] for file in contents.files if layout.TABLE_NAME.match(file.name)}
+    suffix = "sst" if suffixes == {"sst"} else suffix
+    found: list[NewTable] = []
+    writer: _DatabaseTable | None = None
+    first = last = (b"", 0, "")
+    low = high = number = 0
+    try:
+        for batch in _ordered(contents):
+            begins = _entry(batch, 0)
+            if writer is not None and writer.size >= _TABLE_BYTES and levels > 1 and begins[0] != last[0]:
+                found.append(_finish(writer, number, levels - 1, first, last, (low, high)))
+                writer = None
+            if writer is None:
+                number, first = next(numbers), begins
+                low, high = begins[1], begins[1]
+                path = os.path.join(directory, f"{number:06d}.{suffix}")
+                writer = _DatabaseTable(path, dialect, name, contents.version)
+            writer.write(batch)
+            last = _entry(batch, batch.num_rows - 1)
+            least, most = (one.as_py() for one in pc.min_max(batch.column(SEQUENCE)).values())
+            low, high = min(low, least), max(high, most)
+        if writer is not None:
+            found.append(_finish(writer, number, levels - 1, first, last, (low, high)))
+            writer = None
+    finally:
+        if writer is not None:
+            writer.abort()
+    return found
+
+
+def _entry(batch: pa.RecordBatch, row: int) -> tuple[bytes, int, str]:
+    key, sequence, operation = (batch.column(name)[row].as_py() for name in (KEY, SEQUENCE, OPERATION))
+    return key, sequence, operation
+
+
+def _finish(
+    writer: _DatabaseTable,
+    number: int,
+    level: int,
+    first: tuple[bytes, int, str],
+    last: tuple[bytes, int, str],
+    sequences: tuple[int, int],
+) -> NewTable:
+    (published,) = writer.publish()
+    smallest, largest = (internal_key(key, sequence, _TYPES[name]) for key, sequence, name in (first, last))
+    return NewTable(number, level, published.size, smallest, largest, sequences)
+
+
+def _ordered(contents: DatabaseContents) -> Iterator[pa.RecordBatch]:
+    """The entries in the order of the database's keys, as they are written."""
+    request = contents.request(contents.scan)
+    batches = (
+        _as_written(batch)
+        for fragment in contents.fragments(request, None)
+        for batch in fragment.to_batches(Findings("skip"))
+        if batch.num_rows
+    )
+    comparator = contents.version.comparator
+    if contents.version.bytewise:
+        yield from batches
+        return
+    if comparator not in (tables.REVERSE_NAME, INDEXED_DB):
+        raise SawlogError(
+            f"{contents.version.path}: keys are in the order {comparator!r}, which only the database knows, so its"
+            " tables cannot be written; sawlog convert --on-damage skip writes the rows to another format"
+        )
+    whole = pa.Table.from_batches(batches, _SCHEMA).combine_chunks()
+    keys = whole.column(KEY).to_pylist()
+    if comparator == tables.REVERSE_NAME:  # operands of a key stay as they are
+        order = sorted(range(len(keys)), key=keys.__getitem__, reverse=True)
+    else:
+        sequences = whole.column(SEQUENCE).to_pylist()
+        order = _sorted_as_chromium(keys, sequences, contents.version.path)
+    sorted_rows = whole.take(fixed_array(pa.int64(), np.array(order, np.int64)))
+    yield from (batch for batch in sorted_rows.to_batches(_BATCH_ROWS) if batch.num_rows)
+
+
+def _sorted_as_chromium(keys: list[bytes], sequences: list[int], path: str) -> list[int]:
+    try:
+        places = [(order_of(key), -sequence) for key, sequence in zip(keys, sequences, strict=True)]
+    except UnknownBytesError as error:
+        raise SawlogError(
+            f"{path}: a key is none of IndexedDB's ({error}), so the order of keys is not known;"
+            " sawlog convert --on-damage skip writes the rows to another format"
+        ) from error
+    return sorted(range(len(keys)), key=places.__getitem__)
+
+
+def _as_written(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Entries as they are written: values in their places, and timestamps in keys."""
+    operations = kept_operations(batch.column(OPERATION))
+    keys = batch.column(KEY)
+    if STAMP in batch.schema.names:
+        keys = _stamped(keys, batch.column(STAMP))
+    columns = [keys, batch.column(VALUE), batch.column(SEQUENCE), operations]
+    return pa.RecordBatch.from_arrays(columns, schema=_SCHEMA)
+
+
+def kept_operations(operations: pa.Array) -> pa.Array:
+    """Operations as they are written."""
+    moved = pc.is_in(operations, value_set=array_of(AS_PUT, pa.string()))
+    if not pc.any(moved).as_py():
+        return operations
+    return pc.if_else(moved, scalar_of("put", pa.string()), operations)
+
+
+def _stamped(keys: pa.Array, stamps: pa.Array) -> pa.Array:
+    data, ends = binary_parts(keys)
+    times = values_of(stamps, np.uint64).astype("<u8").view(np.uint8)
+    edges = ends.astype(np.int64)
+    rows, width = len(keys), tables.STAMP_WIDTH
+    starts, lengths = np.zeros(2 * rows, np.int64), np.full(2 * rows, width, np.int64)
+    starts[::2], lengths[::2] = edges[:-1], np.diff(edges)
+    starts[1::2] = len(data) + width * np.arange(rows)
+    offsets, joined = gathered(np.concatenate([data, times]), starts, lengths)
+    every = np.frombuffer(offsets, np.int32)[::2].copy()
+    return pa.Array.from_buffers(pa.binary(), rows, [None, pa.py_buffer(every), joined])
+
+
+def _write_manifest(families: Sequence[_Family], directory: str, dialect: Dialect, log: int) -> None:
+    """Write the MANIFEST, and what says that it is the current one.
+
+    Args:
+        families: The default one first.
+        directory: Where it goes.
+        dialect: Whose it is.
+        log: The number of the first log; none is there.
+    """
+    last = max((table.sequences[1] for family in families for table in family.tables), default=0)
+    edits = []
+    for family in families:
+        comparator = family.version.comparator or tables.BYTEWISE_NAME
+        numbers = {Tag.COLUMN_FAMILY: family.version.family} if family.version.family else {}
+        texts = {Tag.COMPARATOR: comparator}
+        if family.version.family:
+            edits.append(encode_edit(numbers, {Tag.ADD_COLUMN_FAMILY: family.name} | texts, [], is_leveldb=False))
+            edits.append(encode_edit(numbers | {Tag.LOG_NUMBER: log}, {}, family.tables, is_leveldb=False))
+        else:
+            counts = {Tag.LOG_NUMBER: log, Tag.NEXT_FILE: log + 1, Tag.LAST_SEQUENCE: last}
+            counts |= {Tag.PREVIOUS_LOG_NUMBER: 0} if dialect != "pebble" else {}
+            most = max(one.version.family for one in families)
+            counts |= {Tag.MAX_COLUMN_FAMILY: most} if most else {}
+            edits.append(encode_edit(counts, texts, family.tables, is_leveldb=dialect == "leveldb"))
+    name = f"MANIFEST-{_MANIFEST_NUMBER:06d}"
+    with LogWriter(os.path.join(directory, name), ROWS_SCHEMA, LogWriteOptions(), Storage()) as writer:
+        writer.write(pa.RecordBatch.from_arrays([array_of(edits, pa.binary())], [RECORD_COLUMN]))
+    # An engine that ends well leaves the log that its MANIFEST names, be it empty; without it, writes may be missing.
+    open(os.path.join(directory, f"{log:06d}.log"), "wb").close()
+    if dialect == "pebble":
+        for marker in layout.MARKERS:
+            open(os.path.join(directory, marker.format(name, layout.WRITTEN_FORMAT)), "wb").close()
+        return
+    with open(os.path.join(directory, CURRENT_NAME), "wb") as file:
+        file.write(f"{name}\n".encode())
