@@ -40,8 +40,9 @@ def repair_files(format: Format, places: Sequence[tuple[File, str]], scan: Scan,
             copies = [File(place, held.size(place), file.explicit) for file, place in places if held.holds(place)]
             copies += held.in_directories()
             copied = replace(scan, storage=held, roots=(normalize(target),))
-            _prove(source, copies, copied, target)
-            reports = _reports(source)
+            files = [file for file, _ in places]
+            _prove(source, files, copies, copied, target)
+            reports = _reports(source, files)
         held.release()
     except BaseException as error:
         held.drop()
@@ -128,20 +129,20 @@ def _source(format: Format, files: Sequence[File], scan: Scan) -> Dataset:
         return Dataset(format.open(files, scan), scan)
 
 
-def _tables(dataset: Dataset) -> Iterator[Dataset]:
-    """A dataset for each of the tables below a path."""
+def _tables(dataset: Dataset, files: Sequence[File]) -> Iterator[Dataset]:
+    """A dataset for each of the tables below a path, which these files make up."""
     named = {repr(options): options for options in dataset.format.repaired_parts(dataset.contents)}
     for options in named.values():
         scan = replace(dataset.scan, options=replace(dataset.scan.options, **options))
-        yield Dataset(dataset.format.open(dataset.files, scan), scan)
+        yield Dataset(dataset.format.open(files, scan), scan)
     if not named:
         yield dataset
 
 
-def _reports(source: Dataset) -> list[FileReport]:
+def _reports(source: Dataset, files: Sequence[File]) -> list[FileReport]:
     """What `verify` finds in all parts: those that only options lead to are added to that of the path."""
     reports = {report.path: report for report in source.verify()}
-    parts = () if source.contents.tables() else _tables(source)
+    parts = () if source.contents.tables() else _tables(source, files)
     for part in (one for one in parts if one.scan.options != source.scan.options):
         for report in part.verify():
             before = reports.setdefault(report.path, report)
@@ -152,7 +153,7 @@ def _reports(source: Dataset) -> list[FileReport]:
     return list(reports.values())
 
 
-def _prove(source: Dataset, copies: Sequence[File], scan: Scan, target: str) -> None:
+def _prove(source: Dataset, files: Sequence[File], copies: Sequence[File], scan: Scan, target: str) -> None:
     """Compare what was written with what it was written of."""
     if not copies:
         raise FormatError(f"{source.files[0].path}: nothing can be taken out of it")
@@ -162,7 +163,9 @@ def _prove(source: Dataset, copies: Sequence[File], scan: Scan, target: str) -> 
         if report.damaged or report.incomplete or report.tail.unfinished:
             wrong = next((one for one in report.damages), report.tail)
             raise SawlogError(f"{refused} it is not clean: {wrong}")
-    for before, after in zip(_tables(source), _tables(copy), strict=True) if source.scan.view == "rows" else ():
+    for before, after in (
+        zip(_tables(source, files), _tables(copy, copies), strict=True) if source.scan.view == "rows" else ()
+    ):
         if not _same_rows(*map(_unmarked, (before, after))):
             raise SawlogError(
                 f"{refused} on_damage='skip' delivers {before.count_rows()} rows of the source, and"

@@ -51,3 +51,19 @@ def test_what_pebble_answers(case: str, compression: str, tmp_path: Path) -> Non
     expected = answers(lines)
     assert len(expected) > int(rows) // 2
     assert live(tmp_path / "db") == expected
+
+
+@pytest.mark.parametrize("case", ["13 plain", "22 plain", "24 plain"])
+def test_pebble_opens_what_is_repaired(case: str, tmp_path: Path) -> None:
+    version, comparer = case.split()
+    go = shutil.which("go")
+    assert go is not None, "Go is needed to build the program that opens Pebble's databases: no go on PATH"
+    source, target = tmp_path / "db", tmp_path / "repaired"
+    command = [go, "run", "./tables", str(source), version, comparer, "2000", "snappy"]
+    written = subprocess.run(command, cwd=PROGRAM, capture_output=True, text=True, check=False, timeout=900)
+    assert written.returncode == 0, written.stderr
+    sawlog.repair(source, target)
+    command = [go, "run", "./opened", str(target)]
+    opened = subprocess.run(command, cwd=PROGRAM, capture_output=True, text=True, check=False, timeout=900)
+    assert opened.returncode == 0, opened.stderr
+    assert opened.stdout == written.stdout

@@ -7,7 +7,7 @@ import os
 import posixpath
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import pyarrow as pa
@@ -27,16 +27,17 @@ from sawlog.leveldb.database.version import DatabaseVersion
 from sawlog.leveldb.log.layout import CURRENT_NAME, OPTIONS_NAME, RECORD_COLUMN
 from sawlog.leveldb.log.walk import ROWS_SCHEMA
 from sawlog.leveldb.log.writer import LogWriter
-from sawlog.leveldb.options import LogWriteOptions, TableReadOptions, TableWriteOptions
+from sawlog.leveldb.options import LogReadOptions, LogWriteOptions, TableReadOptions, TableWriteOptions
 from sawlog.leveldb.records.encode import NewTable, encode_edit, internal_key
 from sawlog.leveldb.records.layout import Tag
+from sawlog.leveldb.records.writes import WRITES_SCHEMA, WriteRange
 from sawlog.leveldb.table import layout as tables
 from sawlog.leveldb.table.rows import table_map
 from sawlog.leveldb.table.writer import TableWriter
-from sawlog.scan import Scan
+from sawlog.scan import Projection, Scan
 from sawlog.staging import StagedDirectory
 from sawlog.storage import File, Storage
-from sawlog.varints import encode_varint
+from sawlog.varints import decode_varints, encode_varint
 
 Dialect = Literal["leveldb", "rocksdb", "pebble"]
 
@@ -50,7 +51,9 @@ _SCHEMA = pa.schema(
 AS_PUT = ("put_blob_index", "timed_put")
 """Operations whose values a read fetches, or takes a time from: they are written as `put`."""
 _TYPES = {name: code for code, name in tables.OPERATIONS.items()}
+_RANGE_KEY = "range_key_set"
 _OLDEST_VERSION = 2
+"""Of RocksDB's tables: all releases since 5.18, and Pebble, read it."""
 
 
 class _DatabaseTable(TableWriter):
@@ -98,8 +101,9 @@ def repair_database(contents: DatabaseContents, places: Sequence[tuple[File, str
 
     Raises:
         OptionError: When no directory is named, or there is something at its place.
-        SawlogError: When the order of keys is not known.
+        SawlogError: When the order of keys is not known, or there are range keys.
     """
+    _refuse_range_keys(contents)
     target = _target(contents, places, storage)
     staged = storage.stage_directory(target)
     try:
@@ -108,6 +112,31 @@ def repair_database(contents: DatabaseContents, places: Sequence[tuple[File, str
     except BaseException:
         staged.discard(storage)
         raise
+
+
+def _refuse_range_keys(contents: DatabaseContents) -> None:
+    """See to it that Pebble's range keys, which are not read, are not lost without a word."""
+    version, storage = contents.version, contents.scan.storage
+    holders = []
+    for table in version.tables:
+        known = table_map(table.file, Scan(options=TableReadOptions(), storage=storage))
+        if known is not None and any(decode_varints(known.properties.get(tables.RANGE_KEYS, b""))):
+            holders.append(table.file.path)
+    if version.dialect == "pebble":
+        scan = Scan(view="writes", on_damage="skip", options=LogReadOptions(), storage=storage)
+        projection = Projection.of(WRITES_SCHEMA, scan)
+        schema = pa.schema([WRITES_SCHEMA.field(OPERATION)])
+        for log in version.logs:
+            whole = WriteRange.whole(log, scan, projection, "pebble")
+            for batch in whole.decode(schema, Findings("skip")):
+                if pc.any(pc.equal(batch.column(OPERATION), scalar_of(_RANGE_KEY, pa.string()))).as_py():
+                    holders.append(log.path)
+                    break
+    if holders:
+        raise SawlogError(
+            f"{holders[0]}: Pebble's range keys are not written, and a repaired database would be without them;"
+            " sawlog convert --on-damage skip writes the other keys to another format"
+        )
 
 
 def _target(contents: DatabaseContents, places: Sequence[tuple[File, str]], storage: Storage) -> str:

@@ -34,9 +34,7 @@ def internal_key(key: bytes, sequence: int, kind: int) -> bytes:
     return key + (sequence << SEQUENCE_SHIFT | kind).to_bytes(KEY_TRAILER, "little")
 
 
-def encode_edit(
-    numbers: dict[Tag, int], texts: dict[Tag, str], tables: list[NewTable], *, is_leveldb: bool
-) -> bytes:
+def encode_edit(numbers: dict[Tag, int], texts: dict[Tag, str], tables: list[NewTable], *, is_leveldb: bool) -> bytes:
     """A version edit: fields that are numbers, fields that are texts, then tables."""
     parts = [encode_varint(tag) + encode_varint(number) for tag, number in numbers.items()]
     parts += [encode_varint(tag) + _string(text.encode()) for tag, text in texts.items()]

@@ -257,6 +257,8 @@ EMBEDDED_VALUES = b"rocksdb.embedded.blob.stats"
 SAME_FILE = 0
 """The number of the file in the address of such a value."""
 STAMPS_KEPT = b"rocksdb.user.defined.timestamps.persisted"
+RANGE_KEYS = b"pebble.num.range-key-sets"
+"""Pebble's: how many range keys a table sets, as a varint."""
 FIXED_PROPERTIES = frozenset({INDEX_TYPE, GLOBAL_SEQUENCE, EXTERNAL_VERSION})
 """Properties whose values are fixed integers; those of the others that are no text are varints."""
 TEXT_PROPERTIES = re.compile(

@@ -1,0 +1,38 @@
+// Opens a Pebble database and writes what it answers, one JSON object a line, to standard output.
+//
+//	go run ./opened DIRECTORY
+//
+// Keys and values are hexadecimal.
+package main
+
+import (
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"os"
+
+	"github.com/cockroachdb/pebble/v2"
+)
+
+func check(err error) {
+	if err != nil {
+		panic(err)
+	}
+}
+
+func main() {
+	db, err := pebble.Open(os.Args[1], &pebble.Options{})
+	check(err)
+	iterator, err := db.NewIter(nil)
+	check(err)
+	for valid := iterator.First(); valid; valid = iterator.Next() {
+		line, err := json.Marshal(map[string]string{
+			"key": hex.EncodeToString(iterator.Key()), "value": hex.EncodeToString(iterator.Value()),
+		})
+		check(err)
+		fmt.Println(string(line))
+	}
+	check(iterator.Error())
+	check(iterator.Close())
+	check(db.Close())
+}

@@ -1,0 +1,200 @@
+"""`repair` of whole databases: an engine opens what is written, with every row that `skip` delivers."""
+
+from __future__ import annotations
+
+import random
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+
+import plyvel
+import pytest
+from rocksdict import Options, Rdict
+
+import sawlog
+from sawlog.damage import DamageWarning, Verdict
+from sawlog.errors import OptionError, SawlogError
+from sawlog.leveldb.applications.idb_order import order_of
+from sawlog.leveldb.applications.view import UnknownBytesError
+
+INDEXED_DB = Path(__file__).parents[1] / "golden/leveldb_database/chromium-156/IndexedDB"
+Row = tuple[bytes, bytes]
+
+
+def rows(path: Path, **options: str) -> list[Row]:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DamageWarning)
+        table = sawlog.read(path, on_damage="skip", **options)
+    return list(zip(table["key"].to_pylist(), table["value"].to_pylist(), strict=True))
+
+
+def leveldb(path: Path) -> None:
+    dice = random.Random(1)
+    with plyvel.DB(str(path), create_if_missing=True, write_buffer_size=100_000) as db:
+        for _ in range(6000):
+            db.put(b"k%06d" % dice.randrange(4000), dice.randbytes(40))
+        for number in range(0, 4000, 7):
+            db.delete(b"k%06d" % number)
+
+
+def answers(path: Path) -> list[Row]:
+    with plyvel.DB(str(path)) as db:
+        return list(db)
+
+
+def untouched(path: Path) -> None:
+    del path
+
+
+def table_damaged(path: Path) -> None:
+    table = min(path.glob("*.ldb"))
+    data = bytearray(table.read_bytes())
+    data[3000] ^= 255
+    table.write_bytes(data)
+
+
+def manifest_gone(path: Path) -> None:
+    for file in path.glob("MANIFEST-*"):
+        file.unlink()
+
+
+def manifest_cut(path: Path) -> None:
+    (manifest,) = path.glob("MANIFEST-*")
+    manifest.write_bytes(manifest.read_bytes()[:-30])
+
+
+def current_gone(path: Path) -> None:
+    (path / "CURRENT").unlink()
+
+
+def log_cut(path: Path) -> None:
+    log = max(path.glob("*.log"))
+    log.write_bytes(log.read_bytes()[: log.stat().st_size // 2])
+
+
+CHANGES = (table_damaged, manifest_gone, manifest_cut, current_gone, log_cut)
+
+
+@pytest.mark.parametrize("change", [untouched, *CHANGES])
+def test_leveldb_opens_what_is_repaired(change: Callable[[Path], None], tmp_path: Path) -> None:
+    source, target = tmp_path / "source", tmp_path / "target"
+    leveldb(source)
+    change(source)
+    report = sawlog.repair(source, target)
+    assert answers(target) == rows(source)
+    assert report.rows == len(answers(target))
+    if change is not log_cut:  # the cut may be at the end of a write
+        assert (report.verdict is Verdict.CLEAN) == (change is untouched)
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_repairdb_has_no_more_keys(change: Callable[[Path], None], tmp_path: Path) -> None:
+    """As long as it verifies checksums, which LevelDB's does only when it is told to."""
+    source, target = tmp_path / "source", tmp_path / "target"
+    leveldb(source)
+    change(source)
+    sawlog.repair(source, target)
+    plyvel.repair_db(str(source), paranoid_checks=True)
+    assert {key for key, _ in answers(source)} <= {key for key, _ in answers(target)}
+
+
+def test_a_repaired_database_is_repaired_into_itself(tmp_path: Path) -> None:
+    leveldb(tmp_path / "source")
+    sawlog.repair(tmp_path / "source", tmp_path / "once")
+    sawlog.repair(tmp_path / "once", tmp_path / "twice")
+    once, twice = ({one.name: one.read_bytes() for one in (tmp_path / name).iterdir()} for name in ("once", "twice"))
+    assert once == twice
+
+
+def test_nothing_is_replaced(tmp_path: Path) -> None:
+    leveldb(tmp_path / "source")
+    (tmp_path / "target").mkdir()
+    (tmp_path / "target" / "mine").touch()
+    with pytest.raises(OptionError, match="exists"):
+        sawlog.repair(tmp_path / "source", tmp_path / "target")
+    assert [one.name for one in (tmp_path / "target").iterdir()] == ["mine"]
+
+
+def test_an_order_that_nobody_knows_is_refused(tmp_path: Path) -> None:
+    source = tmp_path / "source"
+    order = {"comparator": lambda a, b: (a > b) - (a < b), "comparator_name": b"own"}
+    with plyvel.DB(str(source), create_if_missing=True, **order) as db:
+        db.put(b"a", b"1")
+    with pytest.raises(SawlogError, match="only the database knows"):
+        sawlog.repair(source, tmp_path / "target")
+    assert [one.name for one in tmp_path.iterdir()] == ["source"]
+
+
+def test_keys_in_reverse(tmp_path: Path) -> None:
+    order = {"comparator": lambda a, b: (b > a) - (b < a), "comparator_name": b"rocksdb.ReverseBytewiseComparator"}
+    source, target = tmp_path / "source", tmp_path / "target"
+    with plyvel.DB(str(source), create_if_missing=True, **order) as db:
+        for number in range(3000):
+            db.put(b"k%06d" % (number * 7 % 3000), bytes(number % 90))
+    sawlog.repair(source, target)
+    with plyvel.DB(str(target), **order) as db:
+        assert list(db) == rows(source)[::-1]
+        assert db.get(b"k000123") == dict(rows(source))[b"k000123"]
+
+
+@pytest.mark.parametrize("are_values_apart", [False, True])
+def test_rocksdb_opens_what_is_repaired(are_values_apart: bool, tmp_path: Path) -> None:
+    def options() -> Options:
+        chosen = Options(raw_mode=True)
+        chosen.create_if_missing(True)
+        chosen.set_enable_blob_files(are_values_apart)
+        chosen.set_min_blob_size(30)
+        return chosen
+
+    source, target = tmp_path / "source", tmp_path / "target"
+    dice = random.Random(2)
+    db = Rdict(str(source), options=options())
+    more = db.create_column_family("more", options())
+    for number in range(2000):
+        db[b"k%06d" % dice.randrange(1500)] = dice.randbytes(dice.choice([10, 50]))
+        more[b"m%05d" % number] = dice.randbytes(20)
+    db.flush()
+    db.delete_range(b"k000100", b"k000200")
+    more.close()
+    db.close()
+    assert sawlog.repair(source, target).rows == len(rows(source)) + len(rows(source, table="more"))
+    db = Rdict(str(target), options=options(), column_families={"more": options()})
+    more = db.get_column_family("more")
+    assert list(db.items()) == rows(source)
+    assert list(more.items()) == rows(source, table="more")
+    more.close()
+    db.close()
+
+
+def test_keys_of_indexed_db() -> None:
+    """Numbers, dates, texts, binaries and arrays, in this order; of the same kind by their values."""
+    record = bytes.fromhex("00010101")
+    keys = ["03" + "00" * 6 + "f0bf", "03" + "00" * 8, "03" + "00" * 6 + "f03f", "02" + "00" * 8]
+    keys += ["0100", "01010061", "0102006100" + "61", "0600", "0400", "0401" + "0100"]
+    places = [order_of(record + bytes.fromhex(key)) for key in keys]
+    assert places == sorted(places)
+    assert len(set(places)) == len(places)
+    with pytest.raises(UnknownBytesError):
+        order_of(b"\x00\x01\x01\x01\x09")
+
+
+def test_indexed_db_keeps_its_order_and_name(tmp_path: Path) -> None:
+    (source,) = sorted(INDEXED_DB.glob("*.leveldb"))[:1]
+    sawlog.repair(source, tmp_path / "target")
+    assert sawlog.read(tmp_path / "target").equals(sawlog.read(source))
+    assert sawlog.open(tmp_path / "target").info()["comparator"] == "idb_cmp1"
+    (table,) = (tmp_path / "target").glob("*.ldb")
+    places = [order_of(key) for key in sawlog.read(table)["key"].to_pylist()]
+    assert places == sorted(places)
+
+
+def test_range_keys_are_not_lost_without_a_word(tmp_path: Path) -> None:
+    with pytest.raises(SawlogError, match="range keys are not written"):
+        sawlog.repair(INDEXED_DB.parents[1] / "pebble-1.1.5-ranges-alone/db", tmp_path / "target")
+    assert not list(tmp_path.iterdir())
+
+
+def test_logs_in_another_directory_are_repaired_along(tmp_path: Path) -> None:
+    source = INDEXED_DB.parents[1] / "rocksdb-11.8.1-wal-dir/db"
+    assert sawlog.repair(source, tmp_path / "target").rows == len(rows(source)) > 0
+    assert rows(tmp_path / "target") == rows(source)
