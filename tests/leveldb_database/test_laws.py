@@ -92,6 +92,28 @@ def blob_files(size: int = 20) -> dict[str, bytes]:
 
 
 @cache
+def family_files(size: int = 20) -> dict[str, bytes]:
+    """A RocksDB with two column families, both of which keep long values in blob files; nothing is in its log."""
+    options = Options(raw_mode=True)
+    options.set_compression_type(DBCompressionType.none())
+    options.set_disable_auto_compactions(True)
+    options.set_enable_blob_files(True)
+    options.set_min_blob_size(10)
+    with TemporaryDirectory() as directory:
+        database = Rdict(directory, options)
+        others = database.create_column_family("others", options)
+        for family, keys in ((database, b"abc"), (others, b"bcd")):
+            for key in keys:
+                family[bytes([key]) * 3] = bytes([key]) * (2 if key == ord("c") else size)
+            family.flush()
+        others.close()
+        database.close()
+        wanted = ("CURRENT", "IDENTITY", "MANIFEST", ".sst", ".blob")
+        content = {path.name: path.read_bytes() for path in Path(directory).iterdir()}
+    return {name: data for name, data in content.items() if any(part in name for part in wanted)}
+
+
+@cache
 def pebble_files(version: str = "24-plain") -> dict[str, bytes]:
     """A database that Pebble has written, with parts of tables, and values in blob files."""
     wanted = ("MANIFEST", "marker", ".log", ".sst", ".blob")
@@ -140,6 +162,9 @@ class TestLaws(Laws):
         (log,) = (name for name in files() if name.endswith(".log"))
         body = Span(0, 0, log)
         local = files(b"_http://a\0\1", b"\1")
+        of_default = [min(name for name in family_files() if name.endswith(kind)) for kind in (".sst", ".blob")]
+        of_default.append(of_default[0].removesuffix(".sst"))  # so it is called where it is missing
+        families = {"advisory": ["bad_blob_part"], "effort": 0.2, "earlier": [family_files(30)], "beside": of_default}
         pebble = {"advisory": ["bad_blob_part"], "effort": 0.1, "earlier": [pebble_files("22-plain")]}
         of_rocksdb = [
             sample(f"rocksdb {view}", rocksdb_files(), view, effort=0.5, earlier=[rocksdb_files(b"longer")])
@@ -150,6 +175,7 @@ class TestLaws(Laws):
             sample("all", files(), "all", body=body, effort=0.5, earlier=[files(b"", b"longer")]),
             *of_rocksdb,
             sample("blobs", blob_files(), "rows", advisory=["bad_blob_part"], effort=0.5, earlier=[blob_files(30)]),
+            sample("families", family_files(), "rows", options={"table": "others"}, **families),
             sample("local_storage", local, "local_storage", effort=0.5, earlier=[files(b"_http://b\0\1", b"\1")]),
             sample("history", files(b"map-0-", b"\0"), "session_storage", options={"history": True}, effort=0.2),
             sample("pebble", pebble_files(), "rows", **pebble),

@@ -235,6 +235,9 @@ def _version(
         later = [file for number, file in unnamed.items() if manifest.later(number)]
         for file in _of_family(later, family, storage):
             tables.append(unnamed_table(file, None, storage, comparator))
+        if metadata.dialect != "pebble":  # its tables lead to blob files by numbers that only edits have
+            later_blobs = {number: file for number, file in stored.blobs.items() if manifest.later(number)}
+            blobs |= {number: LiveBlobs(file, "rocksdb") for number, file in later_blobs.items() if number not in blobs}
     for file in (*(table.file for table in tables), *(one.file for one in blobs.values()), *prior):
         dead.pop(file.path, None)
     evidence = f"{manifest.file.name}, and tables that were written after its last edit" if cut else ""
