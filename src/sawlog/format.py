@@ -618,7 +618,7 @@ class Contents(ABC):
         sizes = {file.path: file.size for file in self.files}
         inspected = self._inspected(request, task_bytes, advance, every=every)
         for path, found in itertools.groupby(self.confirmed(inspected), key=lambda one: one[0].path):
-            report = FileReport.of(path, sizes[path], (findings for _, findings in found))
+            report = FileReport.of(path, sizes.get(path, 0), (findings for _, findings in found))
             if not every:
                 del report.damages[MAX_LISTED:]
             yield report

@@ -20,7 +20,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import sawlog
-from sawlog.errors import FormatError, OptionError, SchemaError
+from sawlog.errors import FormatError, IncompleteError, OptionError, SchemaError
 from sawlog.milvus_binlog import layout
 from sawlog.milvus_binlog.collection.dataset import SegmentsWarning
 from sawlog.milvus_binlog.encode import NewEvent, Place, log_bytes
@@ -326,7 +326,7 @@ def test_bare_parquet_segments(tmp_path: Path) -> None:
     (one,) = sawlog.read(tmp_path, view="segments").to_pylist()
     assert (one["rows"], one["deletes"]) == (100, 2)
     (segment / "102" / "77").unlink()
-    with pytest.raises(sawlog.DamageError, match="field 102"):
+    with pytest.raises(IncompleteError, match="field 102"):
         open_as_it_lies(tmp_path, schema=schema).to_table()
 
 

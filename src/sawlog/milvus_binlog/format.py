@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import posixpath
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from sawlog.damage import Skipped
 from sawlog.errors import OptionError
 from sawlog.format import Contents, Format, Match, Scan, Writer
+from sawlog.guard import decode_json
 from sawlog.lazy import imported
 from sawlog.milvus_binlog import layout, paths
 from sawlog.milvus_binlog.layout import FOLLOWED
@@ -59,12 +61,17 @@ class MilvusBinlog(Format):
         explicit = [file for file in files if file.explicit]
         if explicit and len(explicit) == len(files):
             return list(files)
-        return [file for file in files if _is_log(file) or (file.name == layout.BACKUP_META and len(files) > 1)]
+        return [file for file in files if _is_log(file) or _is_backup_meta(file)]
 
     def home(self, file: File) -> str:
         """The directory that holds those of insert and delta logs."""
         log = paths.parse(file)
-        return log.root if log is not None else super().home(file)
+        if _is_backup_meta(file):
+            return posixpath.dirname(posixpath.dirname(file.path))
+        if log is None:
+            return super().home(file)
+        above, _, last = log.root.rpartition("/")
+        return above if last == layout.BACKUP_LOGS else log.root
 
     def naming(self, file: File) -> dict[str, str]:
         """The id of the collection, in whose directory its own files are."""
@@ -102,6 +109,8 @@ class MilvusBinlog(Format):
         inserts = [log for log in logs if log.kind in (layout.INSERT_LOG, layout.MANIFEST_DIRECTORY)]
         single = (len(files) == 1 and files[0].explicit) or _one_field(files, scan)
         whole = not all(file.explicit for file in files)
+        if not logs and any(map(_is_backup_meta, files)):
+            return CollectionContents(self, files, scan)
         if scan.schema is not None or (
             not single and (inserts or (whole and any(log.kind == layout.DELTA_LOG for log in logs)))
         ):
@@ -164,8 +173,21 @@ class MilvusBinlog(Format):
         """By the tree: a server keeps its queue, which LevelDB's log would claim, next to the logs of collections."""
         # A backup's metadata says nothing that the logs next to it do not say.
         logs = [file for file in files if file.name != layout.BACKUP_META]
+        if not logs:
+            metas = [file for file in files if _is_backup_meta(file)]
+            return Match.TREE if any(_is_backup(storage.read(file.path)) for file in metas) else Match.NO
         found = super().recognize(logs, storage)
         return Match.TREE if found is Match.CONTENT and any(map(_in_tree, logs)) else found
+
+
+def _is_backup_meta(file: File) -> bool:
+    """Whether a file was found, not named, and is where a backup has its metadata."""
+    return not file.explicit and file.path.endswith(f"/{layout.BACKUP_META_DIRECTORY}/{layout.BACKUP_META}")
+
+
+def _is_backup(data: bytes) -> bool:
+    found = decode_json(data)
+    return isinstance(found, dict) and "collection_backups" in found
 
 
 def _one_field(files: Sequence[File], scan: Scan) -> bool:

@@ -242,6 +242,7 @@ class Kind(StrEnum):
     BAD_DELETE = "bad_delete"
     BAD_STATS = "bad_stats"
     MISSING_FILE = "missing_file"
+    CUT_METADATA = "cut_metadata"
     ROW_COUNT_MISMATCH = "row_count_mismatch"
     TYPE_MISMATCH = "type_mismatch"
     UNSUPPORTED = "unsupported"

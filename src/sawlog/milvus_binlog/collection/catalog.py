@@ -100,6 +100,23 @@ SEGMENTS_SCHEMA = pa.schema(
 
 
 @dataclass(frozen=True)
+class MissingFragment(Fragment):
+    """A file that is not there, and has no rows."""
+
+    missing: Missing
+
+    @property
+    def extent(self) -> tuple[int, int]:
+        return 0, 0
+
+    def decode(self, schema: pa.Schema, findings: Findings) -> Iterator[pa.RecordBatch]:
+        """Nothing but the report."""
+        del schema
+        findings.damage(self.missing.damage)
+        yield from ()
+
+
+@dataclass(frozen=True)
 class SegmentFragment(Fragment):
     """One segment.
 
@@ -179,7 +196,7 @@ class SegmentFragment(Fragment):
     def _count(self, findings: Findings) -> int | None:
         """Rows by the footers of all files of all batches; `None` where a batch cannot be counted."""
         missing = self.segment.missing_logs()
-        for one in missing:
+        for one in (*missing, *self.segment.missing_deltas()):
             if self.standalone or one.kind != Kind.BAD_MANIFEST:
                 findings.damage(one.damage)
         for detail in {detail: None for batch in self.batches for detail in batch.unread.values()}:

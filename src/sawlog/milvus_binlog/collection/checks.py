@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection as Collection_
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Protocol
@@ -10,12 +11,14 @@ import pyarrow as pa
 
 from sawlog.damage import FileReport, Skipped
 from sawlog.format import Projection
+from sawlog.guard import Undecodable, decode_json
 from sawlog.milvus_binlog import layout
 from sawlog.milvus_binlog.collection.fragments import BatchFragment
-from sawlog.milvus_binlog.collection.model import Collection
+from sawlog.milvus_binlog.collection.model import Collection, Missing
 from sawlog.milvus_binlog.collection.selection import Selection
-from sawlog.milvus_binlog.layout import SegmentState
+from sawlog.milvus_binlog.layout import Kind, SegmentState
 from sawlog.milvus_binlog.metadata.model import CollectionMeta
+from sawlog.storage import Storage
 
 
 class Counted(Protocol):
@@ -41,6 +44,34 @@ def note_rows(datasets: Iterable[Counted], reports: Mapping[str, FileReport]) ->
             amiss = any(path in reports and reports[path].kinds for path in (*files, fragment.path))
             wanted = fragment.projection if amiss else Projection(pa.schema([]), pa.schema([]))
             reports[files[0]].rows += replace(fragment, projection=wanted).inspect().rows
+
+
+def broken_metadata(named: str | None, own: str | None, roots: Collection_[str], storage: Storage) -> Missing | None:
+    """What is wrong with metadata that is cut, or gone from a backup; `None` for metadata that is whole, or none.
+
+    Args:
+        named: The metadata that is to be read.
+        own: That of the backup that the files are in.
+        roots: Where the files are.
+        storage: Where all of it is.
+    """
+    advice = "all segments are read as they lie, under their ids; restore it, or name other metadata with metadata="
+    place = named or own
+    if place is None:
+        for root in sorted(root for root in roots if root.rsplit("/", 1)[-1] == layout.BACKUP_LOGS):
+            directory = f"{root[: -len(layout.BACKUP_LOGS)]}{layout.BACKUP_META_DIRECTORY}"
+            if storage.exists(f"{directory}/{layout.BACKUP_HEAD}") and not storage.exists(
+                f"{directory}/{layout.BACKUP_META}"
+            ):
+                return Missing(f"{directory}/{layout.BACKUP_META}", f"a backup without its metadata: {advice}")
+        return None
+    if storage.is_directory(place):
+        place = f"{place.rstrip('/')}/{layout.BACKUP_META}"
+    found = decode_json(storage.read(place))
+    if isinstance(found, Undecodable):
+        detail = f"no whole JSON: {found.detail}: {advice}"
+        return Missing(place, detail, Kind.CUT_METADATA)
+    return None
 
 
 def left_out(

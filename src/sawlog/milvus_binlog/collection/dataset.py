@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import posixpath
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -12,7 +13,7 @@ from typing import Any, ClassVar
 import pyarrow as pa
 
 from sawlog.damage import DAMAGE_SCHEMA, FileReport, Findings, Skipped
-from sawlog.errors import OptionError, SchemaError, warn
+from sawlog.errors import IncompleteError, OptionError, SchemaError, warn
 from sawlog.fields import FieldParser
 from sawlog.format import (
     CUT_BYTES,
@@ -32,13 +33,14 @@ from sawlog.milvus_binlog.collection.catalog import (
     COLLECTIONS_SCHEMA,
     SEGMENTS_SCHEMA,
     CollectionFragment,
+    MissingFragment,
     SegmentFragment,
 )
-from sawlog.milvus_binlog.collection.checks import left_out, note_rows, remarks
+from sawlog.milvus_binlog.collection.checks import broken_metadata, left_out, note_rows, remarks
 from sawlog.milvus_binlog.collection.dynamic import EVERY, DynamicField, infer, parse_dynamic
 from sawlog.milvus_binlog.collection.fragments import BatchFragment, Shared
 from sawlog.milvus_binlog.collection.infer import infer_fields
-from sawlog.milvus_binlog.collection.model import Batch, Collection, Segment, choose, gather
+from sawlog.milvus_binlog.collection.model import Batch, Collection, Missing, Segment, choose, gather
 from sawlog.milvus_binlog.collection.packed import cut, unpack
 from sawlog.milvus_binlog.collection.pictures import delete_pictures, segment_pictures
 from sawlog.milvus_binlog.collection.selection import (
@@ -53,8 +55,8 @@ from sawlog.milvus_binlog.collection.selection import (
 )
 from sawlog.milvus_binlog.fields import parts
 from sawlog.milvus_binlog.fragments import DELETES_SCHEMA, EVENTS_SCHEMA, DeltaFragment, EventsFragment, FileFragment
-from sawlog.milvus_binlog.layout import DataType
-from sawlog.milvus_binlog.metadata.load import load
+from sawlog.milvus_binlog.layout import DataType, Kind
+from sawlog.milvus_binlog.metadata.load import backup_root, load
 from sawlog.milvus_binlog.metadata.model import CollectionMeta
 from sawlog.milvus_binlog.metadata.schema import user_schema
 from sawlog.milvus_binlog.options import ReadOptions
@@ -105,7 +107,7 @@ class CollectionContents(Contents):
     @cached_property
     def collections(self) -> dict[int, Collection]:
         """All collections below the root, by id."""
-        return gather(with_deltas(self._logs, self._scan), self._metas)
+        return gather(with_deltas(self._logs, self._scan), self._metas, self._backup_root)
 
     @cached_property
     def collection(self) -> Collection:
@@ -113,10 +115,16 @@ class CollectionContents(Contents):
 
         Raises:
             OptionError: When it is not clear which one that is.
+            IncompleteError: When metadata that is cut would say it, and damage is an error.
         """
-        where = self._logs[0].root if self._logs else "milvus_binlog"
+        where = self._logs[0].root if self._logs else self._backup_root or "milvus_binlog"
         wanted = self._options.table
-        return self._unpacked(choose(self._present if wanted is None else self.collections, wanted, where))
+        try:
+            return self._unpacked(choose(self._present if wanted is None else self.collections, wanted, where))
+        except OptionError:
+            if self._broken is not None and self._scan.on_damage == "fail":
+                raise IncompleteError(self._broken.damage) from None
+            raise
 
     @property
     def _selection(self) -> Selection:
@@ -154,13 +162,35 @@ class CollectionContents(Contents):
     def _metas(self) -> Mapping[int, CollectionMeta]:
         """What the metadata says of collections, at the time that is asked for."""
         # Otherwise, that of the backup that the files are in.
-        own = next((file.path for file in self._files if file.name == layout.BACKUP_META), None)
-        place = self._options.metadata or own
-        metas = load(place, self._scan.storage).at(self._until) if place else {}
+        place = self._options.metadata or self._own
+        metas = load(place, self._scan.storage).at(self._until) if place and not self._broken else {}
         if self._scan.schema is None:
             return metas
         # What metadata once said of segments says nothing of those that come later.
         return {id: replace(meta, segments=None) for id, meta in metas.items()}
+
+    @cached_property
+    def _own(self) -> str | None:
+        """The metadata of the backup that the files are in; `None` where they are in none."""
+        return next((file.path for file in self._files if file.name == layout.BACKUP_META), None)
+
+    @property
+    def _backup_root(self) -> str | None:
+        """Where a backup has its files, if its own metadata is read: all of the collections' files are there."""
+        if self._own is None or self._options.metadata is not None or self._scan.schema is not None:
+            return None
+        return backup_root(self._own)
+
+    @cached_property
+    def _broken(self) -> Missing | None:
+        """What is wrong with the metadata, where it is cut, or gone from a backup."""
+        roots = {log.root for log in self._logs}
+        return broken_metadata(self._options.metadata, self._own, roots, self._scan.storage)
+
+    def _metadata_gap(self, request: Request) -> Iterator[MissingFragment]:
+        """What reports that the metadata is broken, in front of all that is read without it."""
+        if self._broken is not None:
+            yield MissingFragment(*request, posixpath.dirname(self._broken.directory), 0, self._broken)
 
     @cached_property
     def fields(self) -> tuple[Field, ...]:
@@ -250,15 +280,18 @@ class CollectionContents(Contents):
 
     def _row_batches(self, request: Request, task_bytes: int | None) -> Iterator[Fragment]:
         """One fragment per binlog batch; several of a large one in bare Parquet."""
-        return self._batches(request, task_bytes)
+        yield from self._metadata_gap(request)
+        yield from self._batches(request, task_bytes)
 
     def _collections(self, request: Request, task_bytes: int | None) -> Iterator[Fragment]:
         del task_bytes
+        yield from self._metadata_gap(request)
         for one in self._shown_or_known:
             yield CollectionFragment(*request, one.name, 0, one)
 
     def _segments(self, request: Request, task_bytes: int | None) -> Iterator[Fragment]:
         del task_bytes
+        yield from self._metadata_gap(request)
         for collection in self._shown:
             for segment in Selection(collection, self._options).every:
                 yield replace(self._segment(request, segment, collection), standalone=True)
@@ -266,17 +299,25 @@ class CollectionContents(Contents):
     def _deletes(self, request: Request, task_bytes: int | None) -> Iterator[Fragment]:
         """One fragment per delta log."""
         del task_bytes
+        yield from self._metadata_gap(request)
         for segment in self._selection.every:
             for log in segment.deltas:
                 place = (log.collection, log.partition, log.segment)
                 common = (*request, log.file.path, log.file.size, log.file)
                 yield DeltaFragment(*common, place, segment.deletes_only, self._key_type)
+            for gap in segment.missing_deltas():
+                yield MissingFragment(*request, gap.directory, 0, gap)
 
     def _events(self, request: Request, task_bytes: int | None) -> Iterator[Fragment]:
         """One fragment per file."""
         del task_bytes
+        yield from self._metadata_gap(request)
         for log in self._own_logs():
             yield EventsFragment(*request, log.file.path, log.file.size, log.file, log)
+        for segment in (one for collection in self._shown for one in collection.segments.values()):
+            gaps = [one for one in segment.missing_logs() if one.kind is Kind.MISSING_FILE]
+            for gap in (*gaps, *segment.missing_deltas()):
+                yield MissingFragment(*request, gap.directory, 0, gap)
 
     def committed_end(self, request: Request, file: File, position: int) -> int:
         del request
@@ -293,6 +334,7 @@ class CollectionContents(Contents):
     def _checks(self, request: Request, task_bytes: int | None) -> Iterator[Fragment]:
         """Every file, and the segments that lack some."""
         del task_bytes
+        yield from self._metadata_gap(request)
         named = {} if self._ambiguous else {one.id: one for one in (*SYSTEM, *self.fields)}
         for log in self._own_logs():
             yield FileFragment(*request, log.file.path, log.file.size, log.file, log, None, named)
@@ -468,6 +510,7 @@ class CollectionContents(Contents):
             warn(f"collection {self.collection.name}: {what}", SegmentsWarning)
         shared = self._shared(self._scan.view)
         reported: set[str] = set()
+        gaps: list[Missing] = []
         deletes = "ignore" if shared.raw else self._options.deletes
         across = self.collection.deltas_across() if deletes == "apply" else {}
         query = request.projection.query
@@ -480,6 +523,11 @@ class CollectionContents(Contents):
             own = () if deletes == "ignore" else tuple(log.file for log in (*segment.deltas, *later))
             level_zero = across.get(segment.partition, ())
             first = True
+            if deletes != "ignore":
+                sources = [segment, *(self.collection.made_of(segment) if shared.history else ())]
+                gaps += [gap for one in sources for gap in one.missing_deltas()]
+            if deletes == "apply":
+                gaps += self.collection.missing_across(segment.partition)
             for batch in self._pieces(segment, bounds, task_bytes):
                 fresh = tuple(file for file in (*own, *level_zero) if file.path not in reported)
                 reported |= {file.path for file in fresh}
@@ -497,8 +545,11 @@ class CollectionContents(Contents):
                     segment.meta.commit_timestamp if segment.meta is not None else 0,
                     first,
                     self.collection.ended(segment.partition),
+                    tuple(gap for gap in gaps if gap.directory not in reported),
                 )
                 first = False
+                reported |= {gap.directory for gap in gaps}
+                gaps = []
 
     def _pieces(self, segment: Segment, bounds: tuple[int, int], task_bytes: int | None) -> list[Batch]:
         """The batches of a segment that may hold rows within time bounds, large ones cut."""

@@ -85,6 +85,7 @@ class BatchFragment(Fragment):
         commit: Takes the place of the rows' timestamps, unless 0.
         first: Whether it is the first of its segment that is read: it reports what the segment is missing.
         ended: When its partition was dropped; `None` for one that is there.
+        gaps: Missing files and metadata that cost no row of it, and that it reports.
         replaced: Packed bits, 1 for the rows of the batch that a newer one with the same key replaces.
     """
 
@@ -98,6 +99,7 @@ class BatchFragment(Fragment):
     commit: int = 0
     first: bool = True
     ended: int | None = None
+    gaps: tuple[Missing, ...] = ()
     replaced: bytes | None = None
 
     def decode(self, schema: pa.Schema, findings: Findings) -> Iterator[pa.RecordBatch]:
@@ -112,6 +114,8 @@ class BatchFragment(Fragment):
             findings: Receives damage.
             kept: Gets, for the rows of the batch in order, 1 for each that is delivered, 0 for the others.
         """
+        for gap in self.gaps:
+            findings.damage(gap.damage)
         with ExitStack() as stack:
             columns = Columns(self, findings, stack)
             join = _Join(self, columns, schema, findings, kept)
@@ -153,7 +157,9 @@ class BatchFragment(Fragment):
         join = _Join(self, Columns(self, findings, ExitStack()), pa.schema([]), findings, [])
         projection = replace(self.projection, decoded=pa.schema([one.arrow() for one in join.wanted.values()]))
         shared = replace(self.shared, raw=True, history=False, until=None, since=None)
-        return replace(self, projection=projection, shared=shared, deltas=(), across=(), reported=(), replaced=None)
+        return replace(
+            self, projection=projection, shared=shared, deltas=(), across=(), reported=(), gaps=(), replaced=None
+        )
 
     def _report(self, join: _Join, columns: Columns, findings: Findings, damage: Damage | None = None) -> None:
         """All that is wrong with a batch of which rows are lost."""

@@ -87,6 +87,7 @@ class Segment:
         packed: Whether these were read.
         slices: The batches that they make.
         lacking: What is missing by them.
+        lost_deltas: Delta logs that they name and that are not there.
         unnamed: Logs that neither metadata nor manifest names.
     """
 
@@ -102,6 +103,7 @@ class Segment:
     packed: bool = False
     slices: list[Batch] = field(default_factory=list)
     lacking: list[Missing] = field(default_factory=list)
+    lost_deltas: list[Missing] = field(default_factory=list)
     unnamed: list[LogFile] = field(default_factory=list)
 
     @property
@@ -176,11 +178,31 @@ class Segment:
             found.append(Missing(f"{self.directory}/{layout.MANIFEST_DIRECTORY}", detail))
         for id, logs in self.meta.inserts.items() if self.meta is not None else ():
             there = {log.log for log in self.inserts.get(id, ())}
-            gone = [str(log.id) for log in logs if log.id not in there]
-            if gone:
-                detail = f"the metadata names log {', '.join(gone[:3])} of field {id}, which is not there"
-                found.append(Missing(f"{self.directory}/{id}", detail))
+            for gone in (log.id for log in logs if log.id not in there):
+                detail = f"the metadata names log {gone} of field {id}, which is not there"
+                found.append(Missing(f"{self.directory}/{id}/{gone}", detail))
         return found
+
+    def missing_deltas(self) -> list[Missing]:
+        """Delta logs that the metadata, or a manifest, names and that are not there."""
+        if self.manifests:
+            return self.lost_deltas
+        named = (self.meta.deltas if self.meta is not None else None) or ()
+        there = {log.log for log in self.deltas}
+        place = f"{self.root}/" if self.root else ""
+        directory = f"{place}{layout.DELTA_LOG}/{self.collection}/{self.partition}/{self.id}"
+        return [lost_delta(f"{directory}/{log.id}", "metadata") for log in named if log.id not in there]
+
+
+def lost_delta(path: str, source: str) -> Missing:
+    """What to say of a delta log that is not there.
+
+    Args:
+        path: Where it ought to be.
+        source: What names it.
+    """
+    detail = f"the {source} names this delta log, which is not there: rows that it deletes are read; restore it"
+    return Missing(path, f"{detail}, or read on without deletes (deletes='ignore')")
 
 
 @dataclass(slots=True)
@@ -191,11 +213,13 @@ class Collection:
         id: Collection id.
         meta: What the metadata knows of it.
         segments: By id, in the order of partitions and ids.
+        promised: Whether metadata that is next to the files says that there are some.
     """
 
     id: int
     meta: CollectionMeta | None
     segments: dict[int, Segment]
+    promised: bool = False
 
     @property
     def name(self) -> str:
@@ -210,6 +234,8 @@ class Collection:
     @property
     def present(self) -> bool:
         """Whether there is anything of it below the root."""
+        if self.promised and any(_expected(one) or one.missing_deltas() for one in self.segments.values()):
+            return True
         return any(one.inserts or one.deltas or one.modern for one in self.segments.values())
 
     def called(self, wanted: str) -> bool:
@@ -285,12 +311,16 @@ class Collection:
 
     def deltas_after(self, segment: Segment) -> list[LogFile]:
         """The delta logs of the segments that compaction made of a segment, and of those that it made of these."""
+        return [log for one in self.made_of(segment) for log in one.deltas]
+
+    def made_of(self, segment: Segment) -> list[Segment]:
+        """The segments that compaction made of a segment, and of those that it made of these."""
         found: dict[int, Segment] = {}
         fresh = {segment.id}
         while fresh:
             fresh = {id for id, one in self.segments.items() if fresh & set(one.sources)} - found.keys()
             found |= {id: self.segments[id] for id in fresh}
-        return [log for id, one in found.items() if id != segment.id for log in one.deltas]
+        return [one for id, one in found.items() if id != segment.id]
 
     def ended(self, partition: int) -> int | None:
         """When a partition was dropped, as a TSO; `None` for one that is there, or where unknown."""
@@ -314,9 +344,15 @@ class Collection:
         partitions = {segment.partition for segment in self.segments.values()}
         return {id: tuple(file for at, file in logs if at in (id, layout.ALL_PARTITIONS)) for id in partitions}
 
+    def missing_across(self, partition: int) -> list[Missing]:
+        """The missing delta logs of L0 segments that concern a partition."""
+        concerned = (partition, layout.ALL_PARTITIONS)
+        return [log for one in self.level_zero() if one.partition in concerned for log in one.missing_deltas()]
+
     def level_zero(self) -> list[Segment]:
         """The segments that hold nothing but deletes, and are alive."""
-        found = [segment for segment in self.segments.values() if segment.deletes_only and segment.deltas]
+        there = (one for one in self.segments.values() if one.deletes_only)
+        found = [segment for segment in there if segment.deltas or segment.missing_deltas()]
         return [one for one in found if not self.states_known or (one.meta is not None and one.meta.live)]
 
     def _alive(self, segment: Segment, as_of: int | None, partitions: Collection_[int]) -> bool:
@@ -358,8 +394,16 @@ def _expected(segment: Segment) -> bool:
     return segment.modern or (segment.meta is not None and any(segment.meta.inserts.values()))
 
 
-def gather(logs: Sequence[LogFile], metas: Mapping[int, CollectionMeta]) -> dict[int, Collection]:
-    """Sort files into collections and segments. Where metadata lists the logs of a segment, others are left out."""
+def gather(
+    logs: Sequence[LogFile], metas: Mapping[int, CollectionMeta], root: str | None = None
+) -> dict[int, Collection]:
+    """Sort files into collections and segments. Where metadata lists the logs of a segment, others are left out.
+
+    Args:
+        logs: The files.
+        metas: What the metadata says of collections.
+        root: Where the files of all of them are, for metadata that is next to them; `None` for other metadata.
+    """
     collections: dict[int, Collection] = {}
     for log in sorted(logs, key=lambda one: (one.partition, one.segment, one.field, one.log)):
         if log.kind not in (layout.INSERT_LOG, layout.DELTA_LOG, layout.STATS_LOG, layout.MANIFEST_DIRECTORY):
@@ -380,14 +424,15 @@ def gather(logs: Sequence[LogFile], metas: Mapping[int, CollectionMeta]) -> dict
     for id, meta in metas.items():
         collections.setdefault(id, Collection(id, meta, {}))
     for collection in collections.values():
-        _apply_meta(collection)
+        collection.promised = root is not None
+        _apply_meta(collection, root or "")
     return collections
 
 
-def _apply_meta(collection: Collection) -> None:
+def _apply_meta(collection: Collection, default_root: str) -> None:
     if collection.meta is None or collection.meta.segments is None:
         return
-    root = next((segment.root for segment in collection.segments.values()), "")
+    root = next((segment.root for segment in collection.segments.values()), default_root)
     for id, meta in collection.meta.segments.items():
         if id not in collection.segments:
             collection.segments[id] = Segment(root, collection.id, meta.partition, id)

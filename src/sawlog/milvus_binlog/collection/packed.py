@@ -11,7 +11,7 @@ from itertools import accumulate, pairwise
 from sawlog.errors import FormatError
 from sawlog.format import apart
 from sawlog.milvus_binlog import layout
-from sawlog.milvus_binlog.collection.model import Batch, Collection, Missing, Segment, Slice
+from sawlog.milvus_binlog.collection.model import Batch, Collection, Missing, Segment, Slice, lost_delta
 from sawlog.milvus_binlog.layout import PARQUET_MINIMUM, Kind
 from sawlog.milvus_binlog.log import opened
 from sawlog.milvus_binlog.metadata.manifest import ColumnGroup, Manifest, read_manifest
@@ -108,7 +108,7 @@ def _take_deltas(segment: Segment, manifest: Manifest, found: _Found) -> None:
     for number, path in enumerate(manifest.deltas):
         file = there[path].file if path in there else found.file(path)
         if file is None:
-            segment.lacking.append(Missing(path, "the manifest names it, and it is not there"))
+            segment.lost_deltas.append(lost_delta(path, "manifest"))
         else:
             named.append(there.get(path) or LogFile(file, *place, number))
     segment.unnamed += [log for path, log in there.items() if path not in manifest.deltas]

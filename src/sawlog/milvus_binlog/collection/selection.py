@@ -35,7 +35,7 @@ class Selection:
     def every(self) -> list[Segment]:
         """All segments of the partitions that there is anything of."""
         known = self.within(list(self.collection.segments.values()))
-        return [one for one in known if one.inserts or one.deltas or one.modern]
+        return [one for one in known if one.inserts or one.deltas or one.modern or one.missing_deltas()]
 
     @property
     def alive(self) -> list[Segment]:

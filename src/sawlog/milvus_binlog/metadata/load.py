@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import posixpath
+
 from sawlog.milvus_binlog import layout
 from sawlog.milvus_binlog.metadata import shape
 from sawlog.milvus_binlog.metadata.backup import parse_backup
@@ -19,6 +21,11 @@ def load(path: str, storage: Storage) -> Timeline:
     if storage.is_directory(path):
         path = f"{path.rstrip('/')}/{layout.BACKUP_META}"
     return parse(storage.read(path), path)
+
+
+def backup_root(meta: str) -> str:
+    """Where the logs of a backup are, by the path of its metadata."""
+    return posixpath.join(posixpath.dirname(posixpath.dirname(meta)), layout.BACKUP_LOGS)
 
 
 def parse(text: bytes, where: str) -> Timeline:

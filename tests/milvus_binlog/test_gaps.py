@@ -1,0 +1,99 @@
+"""What metadata names and is not there, and metadata that is cut: incomplete, never clean."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import sawlog
+from sawlog.damage import DamageWarning, Verdict
+from sawlog.errors import IncompleteError
+
+from .support import GOLDEN, NOW, delete, with_etcd, write
+
+pytestmark = pytest.mark.filterwarnings("ignore::sawlog.milvus_binlog.collection.dataset.SegmentsWarning")
+
+
+@pytest.fixture
+def backup(tmp_path: Path) -> Path:
+    """Forty rows in two partitions; three of them are deleted, one by a delta log of all partitions."""
+    root = tmp_path / "backup"
+    table = pa.table({"key": range(40), "_partition": [2 + key % 2 for key in range(40)]})
+    write(root, table, tree="backup", collection_name="products")
+    (first, *_) = sorted(int(path.name) for path in root.glob("binlogs/insert_log/1/2/*"))
+    delete(root, [0, 2], [NOW + 1] * 2, first, tree="backup")
+    delete(root, [13], [NOW + 1], 900, -1, tree="backup")
+    return root
+
+
+def partial(path: Path, match: str, **options: Any) -> pa.Table:
+    """What is read of an incomplete tree, once it was seen that it is reported."""
+    with pytest.raises(IncompleteError, match=match):
+        sawlog.read(path, **options)
+    assert sawlog.verify(path, **options).verdict is Verdict.INCOMPLETE
+    with pytest.warns(DamageWarning, match=match):
+        return sawlog.read(path, on_damage="skip", **options)
+
+
+@pytest.mark.parametrize(("log", "back"), [("*/2/*/*", {0, 2}), ("*/-1/900/*", {13})])
+def test_a_delta_log_that_the_metadata_names(backup: Path, log: str, back: set[int]) -> None:
+    assert set(sawlog.read(backup)["key"].to_pylist()) == set(range(40)) - {0, 2, 13}
+    (file,) = backup.glob(f"binlogs/delta_log/{log}")
+    file.unlink()
+    keys = partial(backup, f"{file.name}.*names this delta log, which is not there")["key"].to_pylist()
+    assert set(keys) == set(range(40)) - {0, 2, 13} | back
+    assert sawlog.open(backup, deletes="ignore").count_rows() == sawlog.open(backup, view="inserts").count_rows() == 40
+    with pytest.raises(IncompleteError, match="names this delta log"):
+        sawlog.read(backup, view="deletes")
+    with pytest.raises(IncompleteError, match="names this delta log"):
+        sawlog.read(backup, view="history")
+
+
+def test_a_delta_log_that_etcd_names(tmp_path: Path) -> None:
+    root = tmp_path / "2.3.5"
+    shutil.copytree(GOLDEN / "2.3.5", root)
+    whole = with_etcd("2.3.5", "alltypes").count_rows()
+    options = {"table": "alltypes", "metadata": str(root / "etcd.json")}
+    for file in root.glob(f"delta_log/{_collection('alltypes')}/*/*/*"):
+        file.unlink()
+    assert partial(root, "names this delta log", **options).num_rows > whole
+
+
+def _collection(name: str) -> int:
+    return with_etcd("2.3.5", name).contents.collection.id
+
+
+def test_a_backup_without_its_binlogs(backup: Path) -> None:
+    files = [path for path in backup.glob("binlogs/*_log/**/*") if path.is_file()]
+    named = {str(path) for path in files if "stats_log" not in path.parts}
+    shutil.rmtree(backup / "binlogs")
+    assert partial(backup, "the metadata names").num_rows == 0
+    report = sawlog.verify(backup)
+    missing = {one.path for file in report.files for one in file.damages if one.kind == "missing_file"}
+    assert missing == named
+    assert sawlog.open(backup, on_damage="skip").schema.names == ["key"]
+
+
+def test_metadata_of_a_backup_that_is_cut_or_gone(backup: Path) -> None:
+    whole = sawlog.read(backup)
+    file = backup / "meta" / "full_meta.json"
+    data = file.read_bytes()
+    for length in (0, 1, len(data) // 2, len(data) - 1):
+        file.write_bytes(data[:length])
+        assert partial(backup, "no whole JSON.*metadata=").num_rows == whole.num_rows
+    file.unlink()
+    assert partial(backup, "a backup without its metadata").num_rows == whole.num_rows
+
+
+def test_a_dump_of_etcd_that_is_cut(tmp_path: Path) -> None:
+    data = (GOLDEN / "2.3.5" / "etcd.json").read_bytes()
+    dump = tmp_path / "etcd.json"
+    dump.write_bytes(data[: len(data) // 2])
+    options = {"table": str(_collection("alltypes")), "metadata": str(dump)}
+    with pytest.raises(IncompleteError, match=r"etcd\.json: cut_metadata"):
+        sawlog.read(GOLDEN / "2.3.5", **options)
+    assert sawlog.verify(GOLDEN / "2.3.5", **options).verdict is Verdict.INCOMPLETE
