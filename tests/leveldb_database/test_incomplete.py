@@ -347,3 +347,19 @@ def test_a_table_of_another_state_under_the_same_name(make: Callable[[Path], Hel
     assert (wrong.kinds["mismatched_file"], wrong.account.total) == (1, large.stat().st_size)
     listed = sawlog.read(tmp_path / "db", format="leveldb_database", view="damage")
     assert "mismatched_file" in listed["kind"].to_pylist()
+
+
+@pytest.mark.parametrize("view", ["edits", "files"])
+def test_views_of_manifests_say_that_the_named_one_is_not_there(view: str, tmp_path: Path) -> None:
+    """They read the newest one instead, and took it for the live one in silence."""
+    path = tmp_path / "db"
+    database = plyvel.DB(str(path), create_if_missing=True)
+    database.put(b"a", b"b")
+    database.close()
+    assert sawlog.verify(path, format="leveldb_log", view=view).verdict == "clean"
+    (path / "CURRENT").write_text("MANIFEST-000099\n")
+    report = sawlog.verify(path, format="leveldb_log", view=view)
+    assert report.verdict == "incomplete"
+    assert [Path(file.path).name for file in report.skipped if file.missed] == ["MANIFEST-000099"]
+    with pytest.warns(sawlog.DamageWarning, match="MANIFEST-000099"):
+        sawlog.read(path, format="leveldb_log", view=view)

@@ -10,10 +10,10 @@ from typing import Any, ClassVar
 import pyarrow as pa
 
 from sawlog.arrow import batch_of_rows
-from sawlog.damage import UNSUPPORTED, Damage, Findings
+from sawlog.damage import UNSUPPORTED, Damage, Findings, Skipped
 from sawlog.format import FILE_COLUMN, OFFSET_COLUMN, Contents, Format, Request, Scan, View
 from sawlog.leveldb.log.dataset import LogContents
-from sawlog.leveldb.log.head import by_number, read_pointer
+from sawlog.leveldb.log.head import Pointer, by_number, read_pointer
 from sawlog.leveldb.log.layout import RECORD_COLUMN
 from sawlog.leveldb.log.walk import END_COLUMN, RECORDS_SCHEMA, LogRange
 from sawlog.leveldb.records import layout
@@ -123,7 +123,28 @@ class EditsContents(LogContents):
     views: ClassVar = {"edits": View(EDITS_SCHEMA, LogContents._ranges)}
 
     def __init__(self, format: Format, files: Sequence[File], scan: Scan) -> None:
-        super().__init__(format, _live(files, scan.storage), scan)
+        self._pointers: list[Pointer] = []
+        super().__init__(format, self._find_live(files, scan.storage), scan)
+
+    def left_out(self, request: Request) -> list[Skipped]:
+        """What the base class says, and the MANIFESTs that are named and not there: others are read instead."""
+        faults = [pointer.fault for pointer in self._pointers if pointer.fault is not None]
+        gaps = [Skipped(fault.path, f"{fault.kind}: {fault.detail}", 0, missed=True) for fault in faults]
+        return [*super().left_out(request), *gaps]
+
+    def _find_live(self, files: Sequence[File], storage: Storage) -> list[File]:
+        """Return the MANIFEST files that the user has named, and of each directory the live one."""
+        manifests = [file for file in files if file.explicit]
+        directories: dict[str, list[File]] = {}
+        for file in files:
+            if not file.explicit:
+                directories.setdefault(posixpath.dirname(file.path), []).append(file)
+        for directory, candidates in directories.items():
+            pointer = read_pointer(directory, storage.files_in(directory or ".", fresh=False), storage)
+            self._pointers.append(pointer)
+            named = [file for file in candidates if file.name == pointer.name]
+            manifests.append((named or by_number(candidates))[0])
+        return manifests
 
 
 class FilesContents(EditsContents):
@@ -146,20 +167,6 @@ class FilesContents(EditsContents):
             OptionError: Always.
         """
         return Contents.committed_end(self, request, file, position)
-
-
-def _live(files: Sequence[File], storage: Storage) -> list[File]:
-    """Those MANIFEST files that are named, and of each directory the live one."""
-    chosen = [file for file in files if file.explicit]
-    directories: dict[str, list[File]] = {}
-    for file in files:
-        if not file.explicit:
-            directories.setdefault(posixpath.dirname(file.path), []).append(file)
-    for directory, manifests in directories.items():
-        pointer = read_pointer(directory, storage.files_in(directory or ".", fresh=False), storage)
-        named = [file for file in manifests if file.name == pointer.name]
-        chosen.append((named or by_number(manifests))[0])
-    return chosen
 
 
 def _empty() -> pa.RecordBatch:
