@@ -82,6 +82,7 @@ def find(
 def open_found(
     found: Found,
     paths: Sequence[str],
+    /,  # a format may have an option that is called paths
     *,
     is_format_named: bool,
     storage_options: Storage,

@@ -13,6 +13,7 @@ from rocksdict import DBCompressionType, Options, Rdict
 
 import sawlog
 from sawlog import DamageError, IncompleteError, UnsupportedError
+from tests.leveldb_database.support import state_new_size
 from tests.leveldb_log.fragments import masked
 from tests.unit_of_loss import assert_lost_by_unit
 
@@ -170,7 +171,9 @@ def test_a_value_of_an_unknown_codec_is_unsupported_and_others_are_read(code: in
     rows = sawlog.read(table).to_pylist()
     assert rows[2]["operation"] == "put_blob_index"
     rows[2]["value"] = rows[2]["value"][:-1] + bytes([code])
+    size_before = table.stat().st_size
     sawlog.write(pa.Table.from_pylist(rows), table, format="leveldb_table", dialect="rocksdb")
+    state_new_size(table, size_before)
     told = f"compression type {code:#04x}"
     with pytest.raises(UnsupportedError, match=told):
         live(tmp_path / "db")

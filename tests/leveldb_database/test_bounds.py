@@ -19,6 +19,7 @@ import sawlog
 from sawlog.leveldb.table import layout
 from sawlog.leveldb.table.pebble import BlockLayer
 from sawlog.varints import encode_varint
+from tests.leveldb_database.support import state_new_size
 from tests.leveldb_log.fragments import masked
 
 VALUE = 4 << 20
@@ -57,7 +58,9 @@ def test_a_blob_that_many_entries_lead_to_is_not_held_for_all_of_them(tmp_path: 
     (table,) = (tmp_path / "db").glob("*.sst")
     (row,) = sawlog.read(table).to_pylist()
     rows = [{**row, "sequence": ENTRIES - number} for number in range(ENTRIES)]
+    size_before = table.stat().st_size
     sawlog.write(pa.Table.from_pylist(rows), table, format="leveldb_table", dialect="rocksdb")
+    state_new_size(table, size_before)
     dataset = sawlog.open(tmp_path / "db", format="leveldb_database", view="all")
     with Peak() as peak:
         count = size = 0
