@@ -199,9 +199,11 @@ def left_out(
 def parts(files: Sequence[File], storage: Storage) -> list[Part]:
     """The parts of a path, in the order of their paths; every file is in exactly one.
 
-    Names say most; up to 256 files whose names say nothing are looked into.
+    Names say most, unless the content of files is that of no such file; up to 256 files whose names say nothing, or
+    too much, are looked into.
     """
-    found = named_parts([file for file in files if not file.explicit])
+    named = named_parts([file for file in files if not file.explicit])
+    found = [part for part in named if part.format and part.format.recognize(part.files, storage) is not Match.NO]
     claimed = {file.path for part in found for file in part.files}
     claimed.update(one.path for one in _take_neighbours(found, files))
     unknown: dict[str, list[File]] = defaultdict(list)

@@ -10,7 +10,9 @@ import pytest
 
 import sawlog
 from sawlog.damage import DamageWarning, Verdict
-from sawlog.errors import DamageError, IncompleteError
+from sawlog.errors import DamageError, FormatError, IncompleteError
+from sawlog.recognition import parts
+from sawlog.storage import Storage
 
 from .reference import Shape, put_fixed, put_rows, put_symbols, put_text
 
@@ -123,3 +125,19 @@ def test_a_location_of_a_historical_tree_that_lacks_what_others_have(tmp_path: P
     for internal in ("0", "1"):
         (partitions / internal / "2024-01-02" / "T" / "n.dat").unlink()
     assert partial(tmp_path / "db", "2024-01-02/T/n.dat: .*other locations have", types=types)["n"].null_count == 4
+
+
+def test_a_name_is_not_content(tmp_path: Path) -> None:
+    """Minecraft has a `level.dat`, too. A location whose header is damaged is read where the format is named."""
+    (tmp_path / "level.dat").write_bytes(bytes.fromhex("0a000000b00400000a00000d00") + b"FlatWorldLayers" * 80)
+    (part,) = parts(Storage().find(str(tmp_path)), Storage())
+    assert part.format is None
+    with pytest.raises(FormatError, match="not recognised"):
+        sawlog.open(tmp_path)
+    with pytest.warns(UserWarning, match="byte order of these headerless files is unknown"):
+        assert sawlog.open(tmp_path, format="deephaven_table").count_rows() > 0
+    (tmp_path / "level.dat").unlink()
+    (written(tmp_path) / "Id.dat").write_bytes(bytes(300))
+    (part,) = parts(Storage().find(str(tmp_path)), Storage())
+    assert part.format is not None
+    assert part.format.name == "deephaven_table"

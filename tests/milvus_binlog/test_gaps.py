@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import struct
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,9 @@ import pytest
 
 import sawlog
 from sawlog.damage import DamageWarning, Verdict
-from sawlog.errors import IncompleteError
+from sawlog.errors import FormatError, IncompleteError, OptionError
+from sawlog.recognition import parts
+from sawlog.storage import Storage
 
 from .support import GOLDEN, NOW, delete, with_etcd, write
 
@@ -97,3 +100,24 @@ def test_a_dump_of_etcd_that_is_cut(tmp_path: Path) -> None:
     with pytest.raises(IncompleteError, match=r"etcd\.json: cut_metadata"):
         sawlog.read(GOLDEN / "2.3.5", **options)
     assert sawlog.verify(GOLDEN / "2.3.5", **options).verdict is Verdict.INCOMPLETE
+
+
+@pytest.mark.parametrize("name", ["multi_event_insert", "delta/json_stream"])
+@pytest.mark.parametrize("view", ["rows", "inserts", "deletes"])
+def test_a_log_by_itself_is_not_followed(name: str, view: str) -> None:
+    expected = r"follow its collection's root|cannot be followed|view (inserts|deletes) is for"
+    with pytest.raises(OptionError, match=expected):
+        next(sawlog.open(GOLDEN / "synthetic" / name, view=view).watch())
+
+
+def test_numbers_in_a_path_are_not_content(tmp_path: Path) -> None:
+    """Milvus maps columns of numbers into memory from files whose paths are ids, too."""
+    cache = tmp_path / "449" / "450" / "451" / "452" / "100"
+    cache.parent.mkdir(parents=True)
+    cache.write_bytes(struct.pack("<400f", *range(400)))
+    (part,) = parts(Storage().find(str(tmp_path)), Storage())
+    assert part.format is None
+    with pytest.raises(FormatError, match="not recognised"):
+        sawlog.open(tmp_path)
+    (report,) = sawlog.verify(tmp_path, format="milvus_binlog").files
+    assert report.damaged

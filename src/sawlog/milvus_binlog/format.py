@@ -54,7 +54,9 @@ class MilvusBinlog(Format):
             return Match.NAME
         if shape == "parquet":
             return Match.CONTENT if paths.parse(file) is not None or layout.V2_MARK in head else Match.NO
-        return Match.NAME if paths.parse(file) is not None else Match.NO
+        log = paths.parse(file)
+        placed = log is not None and log.kind in file.path.removeprefix(log.root).split("/")
+        return Match.NAME if placed else Match.NO  # numbers in a path may be anybody's
 
     def select(self, files: Sequence[File], view: str) -> list[File]:
         """Logs by their place below a root, with a backup's metadata; files that are named by themselves."""
@@ -107,11 +109,12 @@ class MilvusBinlog(Format):
 
         logs = [log for log in map(paths.parse, files) if log is not None]
         inserts = [log for log in logs if log.kind in (layout.INSERT_LOG, layout.MANIFEST_DIRECTORY)]
-        single = (len(files) == 1 and files[0].explicit) or _one_field(files, scan)
+        by_itself = len(files) == 1 and files[0].explicit
+        single = by_itself or _one_field(files, scan)
         whole = not all(file.explicit for file in files)
         if not logs and any(map(_is_backup_meta, files)):
             return CollectionContents(self, files, scan)
-        if scan.schema is not None or (
+        if (scan.schema is not None and not by_itself) or (
             not single and (inserts or (whole and any(log.kind == layout.DELTA_LOG for log in logs)))
         ):
             return CollectionContents(self, files, scan)
