@@ -28,7 +28,7 @@ from sawlog.leveldb.log.layout import CURRENT_NAME, OPTIONS_NAME, RECORD_COLUMN
 from sawlog.leveldb.log.walk import ROWS_SCHEMA
 from sawlog.leveldb.log.writer import LogWriter
 from sawlog.leveldb.options import LogReadOptions, LogWriteOptions, TableReadOptions, TableWriteOptions
-from sawlog.leveldb.records.encode import NewTable, encode_edit, internal_key
+from sawlog.leveldb.records.edit import NewTable, encode_edit, internal_key
 from sawlog.leveldb.records.layout import Tag
 from sawlog.leveldb.records.writes import WRITES_SCHEMA, WriteRange
 from sawlog.leveldb.table import layout as tables

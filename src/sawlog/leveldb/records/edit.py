@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from copy import copy
+from dataclasses import dataclass
 from functools import partial
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -12,7 +13,8 @@ import pyarrow as pa
 
 from sawlog.leveldb.log.layout import Dialect
 from sawlog.leveldb.records import layout
-from sawlog.leveldb.records.layout import Custom, PebbleTag, Tag
+from sawlog.leveldb.records.layout import KEY_TRAILER, SEQUENCE_SHIFT, Custom, PebbleTag, Tag
+from sawlog.varints import encode_varint
 
 _WORD = 1 << 64
 
@@ -399,3 +401,44 @@ def edit_fields(record: bytes, dialect: Dialect) -> Iterator[tuple[str, int, int
         else:
             raise UnknownFieldError(f"tag {tag} at byte {at}")
         yield name, at, cursor.position, value
+
+
+@dataclass(frozen=True, slots=True)
+class NewTable:
+    """A table that a version edit adds.
+
+    Attributes:
+        number: Of the file.
+        level: Its level.
+        size: Bytes of the file.
+        smallest: The first internal key.
+        largest: The last one.
+        sequences: The smallest and the largest sequence number; LevelDB's edits do not say them.
+    """
+
+    number: int
+    level: int
+    size: int
+    smallest: bytes
+    largest: bytes
+    sequences: tuple[int, int]
+
+
+def internal_key(key: bytes, sequence: int, kind: int) -> bytes:
+    """A user key with the sequence number and the type of an operation."""
+    return key + (sequence << SEQUENCE_SHIFT | kind).to_bytes(KEY_TRAILER, "little")
+
+
+def encode_edit(numbers: dict[Tag, int], texts: dict[Tag, str], tables: list[NewTable], *, is_leveldb: bool) -> bytes:
+    """A version edit: fields that are numbers, fields that are texts, then tables."""
+    parts = [encode_varint(tag) + encode_varint(number) for tag, number in numbers.items()]
+    parts += [encode_varint(tag) + _sized(text.encode()) for tag, text in texts.items()]
+    for table in tables:
+        parts += map(encode_varint, (Tag.NEW_FILE if is_leveldb else Tag.NEW_FILE_2, table.level, table.number))
+        parts += [encode_varint(table.size), _sized(table.smallest), _sized(table.largest)]
+        parts += [] if is_leveldb else map(encode_varint, table.sequences)
+    return b"".join(parts)
+
+
+def _sized(data: bytes) -> bytes:
+    return encode_varint(len(data)) + data
