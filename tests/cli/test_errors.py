@@ -177,7 +177,7 @@ def test_what_a_library_makes_of_the_end_of_a_process_is_no_error(
         raise ConnectionRefusedError("the JVM is gone")
 
     monkeypatch.setattr("sawlog.open", gone)
-    assert main(["info", str(log)]) == 130
+    assert main(["cat", str(log)]) == 130
     assert capsys.readouterr().err == "sawlog: interrupted\n"
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 

@@ -7,7 +7,6 @@ import warnings
 from collections.abc import Callable
 from pathlib import Path
 
-import plyvel
 import pytest
 from rocksdict import Options, Rdict
 
@@ -16,6 +15,8 @@ from sawlog.damage import DamageWarning, Verdict
 from sawlog.errors import OptionError, SawlogError
 from sawlog.leveldb.applications.idb_order import order_of
 from sawlog.leveldb.applications.view import UnknownBytesError
+
+plyvel = pytest.importorskip("plyvel", reason="plyvel has no wheels for Python 3.13 and later")
 
 INDEXED_DB = Path(__file__).parents[1] / "golden/leveldb_database/chromium-156/IndexedDB"
 Row = tuple[bytes, bytes]

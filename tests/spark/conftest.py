@@ -140,14 +140,15 @@ def with_jar() -> bool:
 
 @pytest.fixture(scope="session")
 def database(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The log of a database that LevelDB itself has written, 000003.log, and its MANIFEST, as logs are shipped."""
+    """The log of a database that LevelDB itself has written, 000003.log, as logs are shipped."""
     path = tmp_path_factory.mktemp("leveldb") / "db"
     plyvel = pytest.importorskip("plyvel", reason="plyvel has no wheels for Python 3.13 and later")
     db = plyvel.DB(str(path), create_if_missing=True)
     for number in range(3000):
         db.put(b"key%06d" % number, bytes([number % 251]) * (number % 400))
     db.close()
-    (path / "CURRENT").unlink()  # with it, the directory would be read as a database
+    for file in (path / "CURRENT", *path.glob("MANIFEST-*")):
+        file.unlink()  # with either, the directory would be read as a database
     return path
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from sawlog import api
+from sawlog import api, opening
 from sawlog.damage import Report, Verdict
 from sawlog.dataset import Dataset
 from sawlog.testing import Complaint, Exemption, Laws, Mutation, Sample, Span, check, mutations
@@ -51,7 +51,8 @@ SEVERAL = replace(
 
 @pytest.fixture(autouse=True)
 def known(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(api, "get_format", lambda _: toy.Toy())
+    for module in (api, opening):
+        monkeypatch.setattr(module, "get_format", lambda _: toy.Toy())
     count_rows, head = Dataset.count_rows, Dataset.head
     monkeypatch.setattr(Dataset, "count_rows", lambda self: count_rows(self) + ("counts one more" in toy.FAULTS))
     monkeypatch.setattr(Dataset, "head", lambda self, n=10: head(self, n + ("head is longer" in toy.FAULTS)))

@@ -60,10 +60,10 @@ class DeephavenTableContents(Contents):
         safe = found
         if self._links:
             safe = [one.with_files(file for file in one.files if file.path not in self._links) for one in found]
-        self._types = TableSpecs(safe, self._options, scan.storage, required=scan.view == "rows")
-        self.locations = self._types.locations
         if self._links and scan.on_damage == "fail":
             raise DamageError(_link_damage(*next(iter(self._links.items()))))
+        self._types = TableSpecs(safe, self._options, scan.storage, required=scan.view == "rows")
+        self.locations = self._types.locations
         for path, target in self._links.items():
             warn(str(_link_damage(path, target)), DamageWarning)
         listed = {file.path for file in every}

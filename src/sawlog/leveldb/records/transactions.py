@@ -8,10 +8,9 @@ from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from sawlog.arrow import array_of, fixed_array, values_of
+from sawlog.arrow import array_of, called, fixed_array, values_of
 from sawlog.format import OFFSET_COLUMN
 from sawlog.leveldb.columns import KEY, OPERATION, SEQUENCE, VALUE, name_array
 from sawlog.leveldb.records import layout
@@ -43,10 +42,16 @@ _MARKS = np.array([*_BEGINS, *_CLOSERS.tolist()])
 _MARK_NAMES = tuple(NAMES[code] for code in (*_MARKS.tolist(), _NOOP))
 
 
+def _codes_of(operations: pa.Array) -> pa.Array:
+    """Return the place of each operation in `NAMES`."""
+    return called("index_in", operations, options=("SetLookupOptions", name_array(NAMES)))
+
+
 def has_marks(batch: pa.RecordBatch) -> bool:
     """Whether operations are among these that transactions write around others."""
-    marks = pc.is_in(batch.column(OPERATION), value_set=array_of(_MARK_NAMES, pa.string()))
-    return bool(pc.any(marks).as_py())
+    names = array_of(_MARK_NAMES, pa.string())
+    marks = called("is_in", batch.column(OPERATION), options=("SetLookupOptions", names))
+    return marks.true_count > 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +113,7 @@ class _Log(NamedTuple):
 
     @classmethod
     def of(cls, rows: pa.RecordBatch) -> _Log:
-        codes = values_of(pc.index_in(rows.column(OPERATION), name_array(NAMES)), np.int32).astype(np.int64)
+        codes = values_of(_codes_of(rows.column(OPERATION)), np.int32).astype(np.int64)
         offsets = values_of(rows.column(OFFSET_COLUMN), np.int64)
         first = np.concatenate([[True], offsets[1:] != offsets[:-1]])[: len(offsets)]
         begins, numbers = np.flatnonzero(first), np.cumsum(first) - 1
