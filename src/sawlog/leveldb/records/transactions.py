@@ -51,7 +51,7 @@ def has_marks(batch: pa.RecordBatch) -> bool:
     """Whether operations are among these that transactions write around others."""
     names = array_of(_MARK_NAMES, pa.string())
     marks = called("is_in", batch.column(OPERATION), options=("SetLookupOptions", names))
-    return marks.true_count > 0
+    return bool(marks.true_count)
 
 
 @dataclass(frozen=True, slots=True)
