@@ -130,3 +130,22 @@ def test_tables_without_a_manifest_are_no_less_than_their_log(nested: Path, run:
         path.unlink()
     report = sawlog.verify(inner)
     assert report.rows >= rows or report.incomplete
+
+
+def test_a_query_over_several_collections_says_how_to_choose(tmp_path: Path, run: Run) -> None:
+    pytest.importorskip("duckdb")
+    root = tmp_path / "milvus"
+    for id in (101, 102):
+        rows = pa.table({"pk": list(range(id))})
+        sawlog.write(rows, root, format="milvus_binlog", collection_id=id, first_id=id * 1000)
+    query = f"SELECT count(*) AS n FROM '{root}'"
+    shown = run("sql", query)
+    assert (shown.code, shown.out) == (2, "")
+    assert str(root) in shown.err
+    assert "2 tables" in shown.err
+    assert "Invalid Input" not in shown.err
+    for id in (101, 102):
+        assert f"-o table={id}" in shown.err
+        chosen = run("sql", query, "-o", f"table={id}", "--json")
+        assert (chosen.code, json.loads(chosen.out)) == (0, {"n": id}), chosen.err
+    assert run("sql", f"SELECT count(*) FROM '{root}#collections'").code == 0

@@ -34,10 +34,33 @@ def register(connection: DuckDBPyConnection, name: str, source: Input | Dataset,
 
     Returns:
         The dataset.
+
+    Raises:
+        OptionError: When the path holds several tables, and the options choose none of them.
     """
     dataset = source if isinstance(source, Dataset) else api.open(source, **options)
+    _check_chosen(dataset)
     connection.register(name, ArrowDataset(dataset))
     return dataset
+
+
+def _check_chosen(dataset: Dataset) -> None:
+    """Refuse several tables: they have no columns in common, and DuckDB takes no table without columns.
+
+    Raises:
+        OptionError: When the dataset has no columns. Names its tables, and the option that chooses each.
+    """
+    if dataset.schema.names:
+        return
+    place = ", ".join(dataset.scan.roots)
+    choices = {
+        " ".join(f"-o {option}={value}" for option, value in table.options.items()): table.name
+        for table in reversed(dataset.contents.tables())
+    }
+    if not choices:
+        raise OptionError(f"{place}: no columns, so there is nothing to query")
+    listed = ", ".join(f"{option} ({table})" for option, table in sorted(choices.items()))
+    raise OptionError(f"{place}: {len(choices)} tables, and a query takes one: choose it with the option {listed}")
 
 
 def sql(
