@@ -79,7 +79,7 @@ def _brings(setting: str) -> bool:
 
 def _others() -> bool:
     """Whether something else than the settings may bring formats: a Spark of its own, or Python modules."""
-    modules = {one.name for one in pkgutil.iter_modules() if one.name.startswith("pyspark_")}
+    modules = {module.name for module in pkgutil.iter_modules() if module.name.startswith("pyspark_")}
     return any(name in os.environ for name in _BRING_MORE) or bool(modules - {"pyspark_sawlog"})
 
 

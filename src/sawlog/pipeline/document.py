@@ -72,10 +72,10 @@ class Document:
 
     def where(self, path: Path) -> str:
         """File, line and key, as messages begin."""
-        found = path
-        while found and found not in self.lines:
-            found = found[:-1]
-        line = f":{self.lines[found]}" if found else ""
+        located_path = path
+        while located_path and located_path not in self.lines:
+            located_path = located_path[:-1]
+        line = f":{self.lines[located_path]}" if located_path else ""
         key = f": {'.'.join(path)}" if path else ""
         return f"{self.name}{line}{key}"
 
@@ -90,8 +90,8 @@ class Document:
             resolved = self.secrets.resolve(value)
         except OptionError as error:
             raise self.error(path, str(error)) from None
-        own = path[2:] if path[0] in _NAMED else path[1:]
-        if resolved == value and looks_secret(own, value):
+        relative_path = path[2:] if path[0] in _NAMED else path[1:]
+        if resolved == value and looks_secret(relative_path, value):
             raise self.error(path, "secrets are not written into the file; name a variable, as in ${env:NAME}")
         return resolved
 
@@ -122,8 +122,8 @@ _parse_toml = saying(tomllib.loads, RecursionError)
 
 
 def _parse(statement: str) -> dict[str, Any] | None:
-    found = decode_by(_parse_toml, statement)
-    return None if isinstance(found, Undecodable) else found
+    document = decode_by(_parse_toml, statement)
+    return None if isinstance(document, Undecodable) else document
 
 
 def _paths(values: Any, path: Path) -> Iterator[Path]:

@@ -38,25 +38,25 @@ class MistakeError(ValueError):
 
 def first_mistake(document: Document, model: type[BaseModel], error: ValidationError) -> OptionError:
     """The first mistake of a file; keys that are unknown before those that may be missing because of them."""
-    found = min(error.errors(include_url=False), key=lambda one: one["type"] != "extra_forbidden")
-    path = tuple(one for one in found["loc"] if isinstance(one, str))
-    kind, value = found["type"], found["input"]
+    problem = min(error.errors(include_url=False), key=lambda candidate: candidate["type"] != "extra_forbidden")
+    path = tuple(part for part in problem["loc"] if isinstance(part, str))
+    kind, value = problem["type"], problem["input"]
     table, field = _at(model, path)
     if kind == "value_error":
-        mistake = found["ctx"]["error"]
+        mistake = problem["ctx"]["error"]
         return document.error(path + getattr(mistake, "key", ()), str(mistake))
     if kind == "extra_forbidden":
-        known = [one.alias or name for name, one in table.model_fields.items()]
-        hint = meant(path[-1], known) or f"; known keys: {', '.join(known)}"
+        valid_keys = [model_field.alias or name for name, model_field in table.model_fields.items()]
+        hint = meant(path[-1], valid_keys) or f"; known keys: {', '.join(valid_keys)}"
         return document.error(path, f"unknown key{hint}")
     expected = _expected(field)
     if kind == "missing":
         return document.error(path[:-1], f"key {path[-1]!r} is missing; expected {expected}")
-    if kind == "string_too_short" and len(path) == len(found["loc"]):
+    if kind == "string_too_short" and len(path) == len(problem["loc"]):
         return document.error(path, f"expected {expected} that is not empty")
     right = kind == "literal_error" or (isinstance(value, int) and not isinstance(value, bool) and "than" in kind)
-    shown = document.secrets.redact(repr(value)) if right else name_of(value)
-    return document.error(path, f"expected {expected}; found {shown}")
+    shown_value = document.secrets.redact(repr(value)) if right else name_of(value)
+    return document.error(path, f"expected {expected}; found {shown_value}")
 
 
 def name_of(value: object) -> str:
@@ -70,7 +70,7 @@ def _at(model: type[BaseModel], path: Path) -> tuple[type[BaseModel], FieldInfo 
     keys = iter(path)
     for key in keys:
         table = model
-        field = {one.alias or name: one for name, one in model.model_fields.items()}.get(key)
+        field = {model_field.alias or name: model_field for name, model_field in model.model_fields.items()}.get(key)
         kinds = list(_kinds(field.annotation)) if field is not None else []
         inner = [kind for kind in kinds if isinstance(kind, type) and issubclass(kind, BaseModel)]
         if not inner:
@@ -88,8 +88,8 @@ def _kinds(annotation: Any) -> Iterator[Any]:
         return
     if isinstance(origin, type) and origin not in (UnionType, Annotated):
         yield origin
-    for one in get_args(annotation)[:1] if origin is Annotated else get_args(annotation):
-        yield from _kinds(one)
+    for argument in get_args(annotation)[:1] if origin is Annotated else get_args(annotation):
+        yield from _kinds(argument)
 
 
 def _expected(field: FieldInfo | None) -> str:
@@ -97,7 +97,7 @@ def _expected(field: FieldInfo | None) -> str:
         return "a table"
     if field.description:
         return field.description
-    kind = next(one for one in _kinds(field.annotation) if one is not NoneType)
+    kind = next(candidate for candidate in _kinds(field.annotation) if candidate is not NoneType)
     if get_origin(kind) is Literal:
         return f"one of {', '.join(get_args(kind))}"
     return _NAMES.get(kind, "a table")

@@ -66,7 +66,7 @@ class Plan:
 
     def parts(self) -> list[Part]:
         """The plan in the order in which rows flow."""
-        found = []
+        plan_parts = []
         for source in self.pipeline.sources.values():
             facts = {
                 "format": "recognised" if source.format == SAWLOG else source.format,
@@ -77,18 +77,18 @@ class Plan:
                 "options": _options(source.options),
                 "watermark": _watermark(source.watermark),
             }
-            found.append(self._part("source", source.name, facts, self.frames[source.name]))
+            plan_parts.append(self._part("source", source.name, facts, self.frames[source.name]))
         for step in self.pipeline.steps.values():
             facts = {"sql": " ".join(step.sql.split()), "watermark": _watermark(step.watermark)}
-            found.append(self._part("step", step.name, facts, self.frames[step.name]))
-        found += [
+            plan_parts.append(self._part("step", step.name, facts, self.frames[step.name]))
+        plan_parts += [
             self._part("sink", sink.name, self._sink_facts(sink), self.frames[sink.source])
             for sink in self.pipeline.sinks
         ]
         if self.pipeline.quarantine is not None and self.quarantined is not None:
             facts = self._sink_facts(self.pipeline.quarantine)
-            found.append(self._part("quarantine", "", facts, self.quarantined))
-        return found
+            plan_parts.append(self._part("quarantine", "", facts, self.quarantined))
+        return plan_parts
 
     def _sink_facts(self, sink: Target) -> dict[str, str]:
         stream = self.pipeline.mode == "stream"
@@ -151,7 +151,7 @@ class Plan:
                     damage = self._read(source, options, view="damage")
                     named = damage.select(sql.lit(source.name).alias("source"), *damage.columns)
                     frames.append(named.withColumnRenamed(BYTES_COLUMN, "bytes"))
-        return reduce(lambda one, other: one.unionByName(other), frames) if frames else None
+        return reduce(lambda first, second: first.unionByName(second), frames) if frames else None
 
     def _check(self, sink: Target, schema: StructType) -> None:
         """Refuse, before anything runs, unknown formats, and what a format of sawlog cannot represent."""

@@ -82,8 +82,8 @@ def bytes_waiting(sources: Sequence[SourceProgress]) -> int | None:
 
 
 def _sum(counts: Iterable[int | None]) -> int | None:
-    known = [count for count in counts if count is not None]
-    return sum(known) if known else None
+    known_counts = [count for count in counts if count is not None]
+    return sum(known_counts) if known_counts else None
 
 
 def _between(start: str | None, end: str | None) -> int | None:
@@ -97,7 +97,7 @@ def _between(start: str | None, end: str | None) -> int | None:
 
 
 def _waiting(latest: str | None) -> int | None:
-    found = decode_json(latest or "")
-    lag = found.get(_LAG) if isinstance(found, dict) else None
+    offsets = decode_json(latest or "")
+    lag = offsets.get(_LAG) if isinstance(offsets, dict) else None
     count = lag.get(BYTES) if isinstance(lag, dict) else None
     return int(count) if isinstance(count, int) else None

@@ -110,12 +110,12 @@ class Run:
         Raises:
             PipelineError: When a sink or a source fails; what other sinks have taken stays.
         """
-        begun = time.monotonic()
+        start_time = time.monotonic()
         if self._pipeline.mode == "stream":
             self._persist()
         else:
             self._batch()
-        self._totals.seconds = time.monotonic() - begun
+        self._totals.seconds = time.monotonic() - start_time
         return self._totals
 
     def _persist(self) -> None:
@@ -143,7 +143,7 @@ class Run:
         if plan.quarantined is not None and pipeline.quarantine is not None:
             self._totals.damage += self._write(pipeline.quarantine, plan.quarantined)
         for sink in pipeline.sinks:
-            began, begun = datetime.now(UTC), time.monotonic()
+            began, start_time = datetime.now(UTC), time.monotonic()
             rows = self._write(sink, plan.frames[sink.source])
             self._deliver(
                 BatchReport(
@@ -155,7 +155,7 @@ class Run:
                     bytes=None,
                     lag_bytes=None,
                     damage=self._new_damage(sink.name),
-                    seconds=time.monotonic() - begun,
+                    seconds=time.monotonic() - start_time,
                 )
             )
 

@@ -45,10 +45,10 @@ class Secrets:
             OptionError: When one is not set, or its name is none.
         """
 
-        def value(found: re.Match[str]) -> str:
-            name = found[1]
+        def value(match: re.Match[str]) -> str:
+            name = match[1]
             if not _NAME.fullmatch(name):
-                raise OptionError(f"{found[0]}: expected the name of an environment variable, as in ${{env:NAME}}")
+                raise OptionError(f"{match[0]}: expected the name of an environment variable, as in ${{env:NAME}}")
             if name not in self.environment:
                 raise OptionError(f"environment variable {name} is not set")
             self.taken[name] = self.environment[name]

@@ -54,8 +54,8 @@ def _check_version(pipeline: Pipeline) -> None:
     major, minor = version.split(".")[:2]
     if pipeline.mode != "stream" or (int(major), int(minor)) >= _STREAMS_SINCE:
         return
-    needed = ".".join(map(str, _STREAMS_SINCE))
+    required_version = ".".join(map(str, _STREAMS_SINCE))
     for sink in filter(None, [*pipeline.sinks, pipeline.quarantine]):
         if sink.own:
-            message = f"a stream into {sink.format} needs PySpark {needed} or newer; found {version}"
+            message = f"a stream into {sink.format} needs PySpark {required_version} or newer; found {version}"
             raise pipeline.document.error((*sink.key, "format"), message)

@@ -53,21 +53,21 @@ def _text(value: str | float) -> str:
 
 def _options(values: Any, *keys: str) -> dict[str, str]:
     """All values as Spark takes options: strings, with the names of tables joined by dots."""
-    found = {}
+    options = {}
     if not isinstance(values, dict):
         raise MistakeError(f"expected a table; found {name_of(values)}", *keys)
     for key, value in values.items():
         if isinstance(value, dict):
-            found.update({f"{key}.{name}": text for name, text in _options(value, *keys, key).items()})
+            options.update({f"{key}.{name}": text for name, text in _options(value, *keys, key).items()})
         elif isinstance(value, str | int | float):
-            found[key] = _text(value)
+            options[key] = _text(value)
         elif not isinstance(value, list):
             raise MistakeError(f"expected a string or a number; found {name_of(value)}", *keys, key)
         elif all(isinstance(item, str | int | float) for item in value):
-            found[key] = ",".join(map(_text, value))
+            options[key] = ",".join(map(_text, value))
         else:
             raise MistakeError("expected strings or numbers in the list", *keys, key)
-    return found
+    return options
 
 
 def _plain(values: dict[str, Any]) -> dict[str, Any]:
@@ -191,8 +191,8 @@ class Source(_Placed):
     @property
     def options(self) -> dict[str, str]:
         """All options for the data source."""
-        own = {"columns": ",".join(self.columns) if self.gives("columns") else None, "view": self.view}
-        return {**super().options, **{key: value for key, value in own.items() if value is not None}}
+        source_options = {"columns": ",".join(self.columns) if self.gives("columns") else None, "view": self.view}
+        return {**super().options, **{key: value for key, value in source_options.items() if value is not None}}
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -363,18 +363,18 @@ class Pipeline(_Table):
         """The same, with everything that only the whole file says: names, and whether sources are streams."""
         streams = self.mode == "stream"
         sources = {
-            name: one.at("sources", name).model_copy(update={} if one.gives("stream") else {"stream": streams})
-            for name, one in self.sources.items()
+            name: source.at("sources", name).model_copy(update={} if source.gives("stream") else {"stream": streams})
+            for name, source in self.sources.items()
         }
-        found = {
+        placed_tables = {
             "sources": sources,
-            "steps": {name: one.at("steps", name) for name, one in self.steps.items()},
-            "named_sinks": {name: one.at("sinks", name) for name, one in self.named_sinks.items()},
+            "steps": {name: step.at("steps", name) for name, step in self.steps.items()},
+            "named_sinks": {name: sink.at("sinks", name) for name, sink in self.named_sinks.items()},
             "quarantine": self.quarantine and self.quarantine.at("quarantine"),
         }
-        whole = self.model_copy(update=found)
-        whole._document = document
-        return whole
+        pipeline = self.model_copy(update=placed_tables)
+        pipeline._document = document
+        return pipeline
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -406,9 +406,9 @@ class Pipeline(_Table):
         return self
 
     def _check_sink(self, name: str, sink: Sink) -> None:
-        known = [*self.sources, *self.steps]
-        if sink.source not in known:
-            message = f"no source or step is called {sink.source!r}; there are {', '.join(known)}"
+        known_inputs = [*self.sources, *self.steps]
+        if sink.source not in known_inputs:
+            message = f"no source or step is called {sink.source!r}; there are {', '.join(known_inputs)}"
             raise MistakeError(message, "sinks", name, "from")
         if self.mode == "stream" and sink.gives("mode"):
             raise MistakeError("streams have output_mode: append, update or complete", "sinks", name, "mode")

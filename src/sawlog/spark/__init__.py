@@ -27,8 +27,8 @@ HELPERS_GROUP = "sawlog.spark"
 
 def __getattr__(name: str) -> Any:
     """What a format has for Spark beyond its data source."""
-    if name in (found := entry_points(HELPERS_GROUP)):
-        return found[name].load()
+    if name in (helpers := entry_points(HELPERS_GROUP)):
+        return helpers[name].load()
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

@@ -71,8 +71,8 @@ def _installed(archive: str, folders: Iterable[str]) -> bool:
         for name in PACKAGES:
             version = f"{name}/version.py"
             if version in opened.NameToInfo:
-                found = [file for file in (Path(folder, version) for folder in folders) if file.exists()]
-                return bool(found) and found[0].read_bytes() == opened.read(version)
+                installed_files = [file for file in (Path(folder, version) for folder in folders) if file.exists()]
+                return bool(installed_files) and installed_files[0].read_bytes() == opened.read(version)
     return False
 
 

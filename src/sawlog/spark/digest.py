@@ -43,7 +43,7 @@ def _hashed(rows: DataFrame) -> DataFrame:
         elif isinstance(kind, FloatType):
             hashable = value.cast("double")
         hashes.append(f.when(value.isNotNull(), f.xxhash64(f.lit(name), hashable)).otherwise(f.lit(0).cast("long")))
-    together = reduce(lambda one, other: one.bitwiseXOR(other), hashes)
+    together = reduce(lambda left_hash, right_hash: left_hash.bitwiseXOR(right_hash), hashes)
     return rows.select(f.xxhash64(together).cast("decimal(38,0)").alias("hash"))
 
 

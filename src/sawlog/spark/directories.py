@@ -68,7 +68,7 @@ class DirectoriesWriter(Writer):
             self._writers[place].write(rows.filter(pc.equal(places, place)))
 
     def finish(self) -> list[Staged]:
-        return [one for writer in self._writers.values() for one in writer.finish()]
+        return [staged_file for writer in self._writers.values() for staged_file in writer.finish()]
 
     def abort(self) -> None:
         for writer in self._writers.values():
@@ -83,4 +83,4 @@ def _parts(name: str, column: pa.Array) -> pa.Array:
 
 
 def _escaped(text: str) -> str:
-    return _ESCAPED.sub(lambda found: f"%{ord(found[0]):02X}", text)
+    return _ESCAPED.sub(lambda match: f"%{ord(match[0]):02X}", text)

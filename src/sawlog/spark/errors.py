@@ -48,17 +48,17 @@ def explain(error: BaseException) -> str:
     Where Spark knows no more than that something did, it is the first cause.
     """
     text = str(error)
-    own = _OWN_ERROR.findall(text)
-    if own:
-        return str(own[-1][1]).strip().replace(_SPARKS, _PIPELINES)
+    matches = _OWN_ERROR.findall(text)
+    if matches:
+        return str(matches[-1][1]).strip().replace(_SPARKS, _PIPELINES)
     if "Traceback (most recent call last)" in text:
         raised = _RAISED.findall(text.partition("\n\nJVM stacktrace")[0])
         if raised:
             return f"{raised[-1][0]}: {raised[-1][1]}"
     first = re.split(r";?\n(?:['+]|\t?at |\n|JVM stacktrace|=== )", text, maxsplit=1)[0]
-    said = " ".join(first.split()) or type(error).__name__
+    sentence = " ".join(first.split()) or type(error).__name__
     causes = _CAUSE.findall(_said(error))
-    return (said.replace(_NO_CAUSE, causes[-1]) if causes else said)[:_LONGEST]
+    return (sentence.replace(_NO_CAUSE, causes[-1]) if causes else sentence)[:_LONGEST]
 
 
 def spark_errors() -> tuple[type[Exception], ...]:
@@ -71,8 +71,8 @@ def spark_errors() -> tuple[type[Exception], ...]:
 
 def is_damage(error: BaseException) -> bool:
     """Whether damage in a source, or an incomplete one, is what stopped Spark."""
-    own = _OWN_ERROR.findall(str(error))
-    return bool(own) and own[-1][0] in _DAMAGE
+    matches = _OWN_ERROR.findall(str(error))
+    return bool(matches) and matches[-1][0] in _DAMAGE
 
 
 def is_transient(error: BaseException) -> bool:
@@ -80,7 +80,9 @@ def is_transient(error: BaseException) -> bool:
     from py4j.protocol import Py4JNetworkError
 
     text = _said(error)
-    own = [type(error).__name__] if isinstance(error, SawlogError) else [name for name, _ in _OWN_ERROR.findall(text)]
-    if own:
-        return own[-1] == StorageError.__name__
+    class_names = (
+        [type(error).__name__] if isinstance(error, SawlogError) else [name for name, _ in _OWN_ERROR.findall(text)]
+    )
+    if class_names:
+        return class_names[-1] == StorageError.__name__
     return not isinstance(error, Py4JNetworkError) and bool(_TRANSIENT.search(text))

@@ -130,7 +130,9 @@ class Choice:
         Raises:
             OptionError: When its time counts, and the storage does not report it.
         """
-        if self.pattern is not None and not any(fnmatchcase(file.name, one) for one in _alternatives(self.pattern)):
+        if self.pattern is not None and not any(
+            fnmatchcase(file.name, pattern) for pattern in _alternatives(self.pattern)
+        ):
             return False
         if not self.nested and not all(_pair(part) for part in _parts(file.path, root)[:-1]):
             return False
@@ -165,8 +167,8 @@ class FileColumns:
         files: Sequence[File],
         paths: Sequence[str],
         options: FileOptions,
-        taken: Iterable[str],
-        given: spark.StructType | None = None,
+        data_columns: Iterable[str],
+        user_schema: spark.StructType | None = None,
         rescued: str | None = None,
     ) -> FileColumns:
         """The columns of some files.
@@ -175,35 +177,37 @@ class FileColumns:
             files: Those that are read.
             paths: The paths that were named.
             options: Of the read.
-            taken: Names of the data's own columns.
-            given: The columns as the user wants them: of these types, and there even where no file has them.
+            data_columns: Names of the data's own columns.
+            user_schema: The columns as the user wants them: of these types, and there even where no file has them.
             rescued: The column that says what is damaged, if there is one.
 
         Raises:
             OptionError: When the data has a column of that name.
             SchemaError: When the user wants another type of `_metadata`.
         """
-        taken = set(taken)
-        if rescued in taken:
+        data_columns = set(data_columns)
+        if rescued in data_columns:
             raise OptionError(
                 f"option columnNameOfCorruptRecord={rescued!r}: the data has such a column; name another one"
             )
         bases = tuple(normalize(path).rstrip("/") for path in ([options.basepath] if options.basepath else paths))
-        wanted = {field.name: field for field in given or ()}
+        user_fields = {field.name: field for field in user_schema or ()}
         metadata = None
-        if METADATA not in taken:
+        if METADATA not in data_columns:
             metadata = METADATA_TYPE
-            if METADATA in wanted:
-                metadata = _part_of_metadata(wanted[METADATA].dataType)
+            if METADATA in user_fields:
+                metadata = _part_of_metadata(user_fields[METADATA].dataType)
         values: dict[str, set[str | None]] = {}
         if not options.recursivefilelookup:
             for directory in {os.path.dirname(file.path): None for file in files}:
                 for name, text in _pairs(f"{directory}/", bases):
                     values.setdefault(name, set()).add(text)
         fields = [
-            arrow_schema(spark.StructType([wanted[name]])).field(0) if name in wanted else pa.field(name, _guess(texts))
+            arrow_schema(spark.StructType([user_fields[name]])).field(0)
+            if name in user_fields
+            else pa.field(name, _guess(texts))
             for name, texts in values.items()
-            if name not in taken and name not in (METADATA, rescued)
+            if name not in data_columns and name not in (METADATA, rescued)
         ]
         return cls(bases, pa.schema(fields), metadata, rescued)
 
@@ -226,9 +230,9 @@ class FileColumns:
         directories = list({os.path.dirname(file.path): None for file in files})
         rows = [self._values(f"{directory}/") for directory in directories]
         batch = pa.RecordBatch.from_pylist(rows, self.partitions)
-        held = mask(bind(conditions, None, self.partitions, self.partitions), batch).to_pylist()
-        left = {name for name, holds in zip(directories, held, strict=True) if holds}
-        return [file for file in files if os.path.dirname(file.path) in left]
+        passes = mask(bind(conditions, None, self.partitions, self.partitions), batch).to_pylist()
+        matching_directories = {name for name, holds in zip(directories, passes, strict=True) if holds}
+        return [file for file in files if os.path.dirname(file.path) in matching_directories]
 
     def facts(self, paths: Iterable[str], names: Iterable[str], files: Mapping[str, File]) -> dict[str, Facts]:
         """What workers need to know of files, by path; nothing where none of the columns is wanted.
@@ -241,30 +245,30 @@ class FileColumns:
         Raises:
             SchemaError: When the name of a directory is not of the type that the user wants.
         """
-        wanted = [name for name in names if name in self.names]
-        if not wanted:
+        requested_columns = [name for name in names if name in self.names]
+        if not requested_columns:
             return {}
-        found: dict[str, Facts] = {}
+        facts_by_path: dict[str, Facts] = {}
         for path in dict.fromkeys(paths):
             file = files.get(path)
             values = self._values(path if file is not None else f"{path}/")
             values[METADATA] = _metadata_of(path, file)
             if self.rescued is not None:
                 values[self.rescued] = None  # of rows that are intact
-            found[path] = {name: values[name] for name in wanted}
-        return found
+            facts_by_path[path] = {name: values[name] for name in requested_columns}
+        return facts_by_path
 
     def _values(self, path: str) -> Facts:
         """Values of the columns that the directories of a path make."""
         texts = dict(_pairs(path, self.bases))
-        found: Facts = {}
+        values: Facts = {}
         for field in self.partitions:
             text = texts.get(field.name)
             try:
-                found[field.name] = None if text is None else _parsed(text, field.type)
+                values[field.name] = None if text is None else _parsed(text, field.type)
             except (ValueError, ArithmeticError, pa.ArrowException):
                 raise SchemaError(f"{path}: directory {field.name}={text!r}: expected {field.type}") from None
-        return found
+        return values
 
 
 def with_facts(batch: pa.RecordBatch, facts: Facts, fragment: Fragment, target: pa.Schema) -> pa.RecordBatch:
@@ -275,8 +279,8 @@ def with_facts(batch: pa.RecordBatch, facts: Facts, fragment: Fragment, target: 
         kind = target.field(name).type
         if name == METADATA:
             start, length = fragment.extent
-            whole = {**value, "file_block_start": start, "file_block_length": length}
-            column = pa.scalar({field.name: whole[field.name] for field in kind}, kind)
+            metadata = {**value, "file_block_start": start, "file_block_length": length}
+            column = pa.scalar({field.name: metadata[field.name] for field in kind}, kind)
         else:
             column = pa.scalar(value, kind)
         batch = batch.append_column(name, pa.repeat(column, batch.num_rows))
@@ -314,8 +318,8 @@ def _metadata_of(path: str, file: File | None) -> Facts:
 
 
 def _part_of_metadata(kind: spark.DataType) -> spark.StructType:
-    known = {field.name: field.dataType for field in METADATA_TYPE}
-    if not isinstance(kind, spark.StructType) or any(known.get(one.name) != one.dataType for one in kind):
+    known_types = {field.name: field.dataType for field in METADATA_TYPE}
+    if not isinstance(kind, spark.StructType) or any(known_types.get(field.name) != field.dataType for field in kind):
         raise SchemaError(
             f"column {METADATA}: expected fields of {METADATA_TYPE.simpleString()}; found {kind.simpleString()}"
         )
@@ -342,7 +346,7 @@ def _without_glob(base: str, path: str) -> str:
 
 def _parts(path: str, root: str) -> list[str]:
     """The parts of a path below a directory; none if it is elsewhere."""
-    path, start = (one.replace(":///", "://") for one in (path, root.rstrip("/") + "/"))  # a matter of the store
+    path, start = (text.replace(":///", "://") for text in (path, root.rstrip("/") + "/"))  # a matter of the store
     return path[len(start) :].split("/") if path.startswith(start) else []
 
 
@@ -384,14 +388,14 @@ def _digits(text: str) -> int | None:
     return count if count <= _MOST_DIGITS else None
 
 
-def _wider(one: pa.DataType | None, other: pa.DataType) -> pa.DataType:
+def _wider(first: pa.DataType | None, second: pa.DataType) -> pa.DataType:
     """The type of values of two types."""
-    if one is None or one == other:
-        return other
-    kinds = sorted((one, other), key=_RANKS.__getitem__) if {one, other} <= _RANKS.keys() else []
+    if first is None or first == second:
+        return second
+    kinds = sorted((first, second), key=_RANKS.__getitem__) if {first, second} <= _RANKS.keys() else []
     if kinds in ([pa.int32(), pa.int64()], [pa.int32(), pa.float64()], [pa.date32(), _TIMESTAMP]):
         return kinds[1]
-    numbers = [_WHOLE_DIGITS.get(kind, getattr(kind, "precision", 0)) for kind in (one, other)]
+    numbers = [_WHOLE_DIGITS.get(kind, getattr(kind, "precision", 0)) for kind in (first, second)]
     return pa.decimal128(max(numbers), 0) if all(numbers) else pa.string()
 
 
@@ -426,8 +430,10 @@ def _instant(name: str, text: str | None) -> float | None:
 @functools.cache
 def _alternatives(pattern: str) -> tuple[str, ...]:
     """A pattern with `{a,b}` as patterns without."""
-    found = re.search(r"\{([^{}]*)\}", pattern)
-    if found is None:
+    braces = re.search(r"\{([^{}]*)\}", pattern)
+    if braces is None:
         return (pattern,)
-    rest = (pattern[: found.start()] + one + pattern[found.end() :] for one in found[1].split(","))
-    return tuple(itertools.chain.from_iterable(map(_alternatives, rest)))
+    alternatives = (
+        pattern[: braces.start()] + alternative + pattern[braces.end() :] for alternative in braces[1].split(",")
+    )
+    return tuple(itertools.chain.from_iterable(map(_alternatives, alternatives)))

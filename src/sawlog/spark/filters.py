@@ -76,24 +76,26 @@ def read_filters(text: str | None, schema: pa.Schema) -> tuple[Condition, ...]:
     if text is None:
         return ()
     conditions = decode_json(text)
-    if not isinstance(conditions, list) or not all(isinstance(one, list) and len(one) == 3 for one in conditions):
+    if not isinstance(conditions, list) or not all(
+        isinstance(condition, list) and len(condition) == 3 for condition in conditions
+    ):
         raise OptionError(f"option filters={text!r}: expected a JSON list of [column, operator, value]")
     return tuple((column, op, _from_json(value, column, schema)) for column, op, value in conditions)
 
 
 def _from_json(value: Any, column: str, schema: pa.Schema) -> Any:
     if isinstance(value, list):
-        return [_from_json(one, column, schema) for one in value]
+        return [_from_json(element, column, schema) for element in value]
     if not isinstance(value, str) or column not in schema.names:
         return value
     kind = schema.field(column).type
     if not arrow.is_timestamp(kind) and not arrow.is_date(kind):
         return value
     parse = dt.datetime.fromisoformat if arrow.is_timestamp(kind) else dt.date.fromisoformat
-    found = decode_by(parse, value)
-    if isinstance(found, Undecodable):
-        raise OptionError(f"option filters: column {column!r} is {kind}: {found.detail}")
-    return found
+    parsed = decode_by(parse, value)
+    if isinstance(parsed, Undecodable):
+        raise OptionError(f"option filters: column {column!r} is {kind}: {parsed.detail}")
+    return parsed
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,42 +118,44 @@ class Comparison:
     def of(cls, pushed: Any) -> Comparison | None:
         """An instance of `pyspark.sql.datasource.Filter`; `None` for one that is no comparison of a whole column."""
         negated = type(pushed).__name__ == "Not"
-        one = pushed.child if negated else pushed
-        name = type(one).__name__
-        if name not in (_NEGATED if negated else _OPERATORS) or len(one.attribute) != 1:
+        comparison = pushed.child if negated else pushed
+        name = type(comparison).__name__
+        if name not in (_NEGATED if negated else _OPERATORS) or len(comparison.attribute) != 1:
             return None
-        return cls(name, one.attribute[0], list(one.value) if name == "In" else [one.value], negated)
+        return cls(
+            name, comparison.attribute[0], list(comparison.value) if name == "In" else [comparison.value], negated
+        )
 
 
-def translate_filters(filters: Iterable[Any], schema: pa.Schema, given: StructType) -> tuple[Condition, ...]:
+def translate_filters(filters: Iterable[Any], schema: pa.Schema, spark_schema: StructType) -> tuple[Condition, ...]:
     """Spark's filters as sawlog's, as far as they go. No row that Spark would keep is left out.
 
     Args:
         filters: `Comparison`, or instances of `pyspark.sql.datasource.Filter`.
         schema: The columns as the format delivers them.
-        given: The columns as Spark sees them.
+        spark_schema: The columns as Spark sees them.
     """
-    kept = []
+    conditions = []
     for pushed in filters:
-        one = pushed if isinstance(pushed, Comparison) else Comparison.of(pushed)
-        for condition in _translate(one, schema, given) if one is not None else ():
+        comparison = pushed if isinstance(pushed, Comparison) else Comparison.of(pushed)
+        for condition in _translate(comparison, schema, spark_schema) if comparison is not None else ():
             try:
                 parse(condition, schema)
             except (SawlogError, pa.ArrowException, TypeError, ValueError, OverflowError):
                 continue
-            kept.append(condition)
-    return tuple(kept)
+            conditions.append(condition)
+    return tuple(conditions)
 
 
-def _translate(one: Comparison, schema: pa.Schema, given: StructType) -> Iterator[Condition]:
-    op = (_NEGATED if one.negated else _OPERATORS)[one.name]
-    column = one.column
-    if column not in schema.names or column not in given.names:
+def _translate(comparison: Comparison, schema: pa.Schema, spark_schema: StructType) -> Iterator[Condition]:
+    op = (_NEGATED if comparison.negated else _OPERATORS)[comparison.name]
+    column = comparison.column
+    if column not in schema.names or column not in spark_schema.names:
         return
     kind = schema.field(column).type
-    if given[column].dataType != spark_field(schema.field(column)).dataType:
+    if spark_schema[column].dataType != spark_field(schema.field(column)).dataType:
         return
-    values = [value for value in one.values if value is not None] if op == "in" else one.values
+    values = [value for value in comparison.values if value is not None] if op == "in" else comparison.values
     values = [_plain(value, kind) for value in values]
     if any(value is None for value in values):
         return
@@ -173,7 +177,7 @@ def _conditions(column: str, op: str, values: list[Any], kind: pa.DataType) -> I
         yield column, op, value
     elif arrow.is_floating(kind):
         # To Spark NaN equals itself and is greater than any number; Arrow compares as IEEE 754 does.
-        if op not in (">", ">=") and not any(isinstance(one, float) and math.isnan(one) for one in values):
+        if op not in (">", ">=") and not any(isinstance(number, float) and math.isnan(number) for number in values):
             yield column, op, value
     elif arrow.is_timestamp(kind) and isinstance(value, dt.datetime) and (value.tzinfo is None) == (kind.tz is None):
         yield from _instants(column, op, value)

@@ -75,8 +75,8 @@ def make(folder: Path) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"sawlog-spark_{version}.jar"
     compile_jar(sources, version, jars, path)
-    made = {"jar": hashlib.sha256(path.read_bytes()).hexdigest(), "sources": _digest(sources)}
-    path.with_suffix(".json").write_text(json.dumps(made, indent=2) + "\n")
+    digests = {"jar": hashlib.sha256(path.read_bytes()).hexdigest(), "sources": _digest(sources)}
+    path.with_suffix(".json").write_text(json.dumps(digests, indent=2) + "\n")
     return path
 
 
@@ -84,14 +84,14 @@ def _carried(version: str, sources: dict[str, str]) -> str | None:
     """The jar that sawlog carries for a version of Spark, if it was made from these sources."""
     path = CARRIED / f"sawlog-spark_{version}.jar"
     try:
-        made = json.loads(path.with_suffix(".json").read_text())
+        digests = json.loads(path.with_suffix(".json").read_text())
     except FileNotFoundError:
         return None
-    if made["sources"] != _digest(sources):
+    if digests["sources"] != _digest(sources):
         return None
-    found = hashlib.sha256(path.read_bytes()).hexdigest()
-    if found != made["jar"]:
-        raise SawlogError(f"{path}: expected a jar with SHA-256 {made['jar']}, found {found}; install again")
+    digest = hashlib.sha256(path.read_bytes()).hexdigest()
+    if digest != digests["jar"]:
+        raise SawlogError(f"{path}: expected a jar with SHA-256 {digests['jar']}, found {digest}; install again")
     return str(path)
 
 
@@ -99,10 +99,10 @@ def find_spark() -> tuple[str, str]:
     """Version of the Spark that is installed, and the directory of its jars."""
     home = os.environ.get("SPARK_HOME")
     if not home:
-        found = importlib.util.find_spec("pyspark")
-        if found is None or found.origin is None:
+        spec = importlib.util.find_spec("pyspark")
+        if spec is None or spec.origin is None:
             raise OptionError("the jar is for PySpark, which is missing: " + install("spark"))
-        home = os.path.dirname(found.origin)
+        home = os.path.dirname(spec.origin)
     jars = os.path.join(home, "jars")
     core = glob.glob(os.path.join(jars, "spark-core_*.jar"))
     if not core or not glob.glob(os.path.join(jars, "scala-compiler*.jar")):
@@ -118,11 +118,11 @@ def _sources(version: str) -> dict[str, str]:
     """The module's files, those for one minor version of Spark in place of those for all."""
     place = files("sawlog.spark").joinpath("scala")
     minor = ".".join(version.split(".")[:2])
-    chosen = {one.name: one for one in place.iterdir() if one.name.endswith(".scala")}
-    own = place.joinpath(minor)
-    if own.is_dir():
-        chosen |= {one.name: one for one in own.iterdir()}
-    return {name: one.read_text() for name, one in chosen.items()}
+    source_files = {entry.name: entry for entry in place.iterdir() if entry.name.endswith(".scala")}
+    version_folder = place.joinpath(minor)
+    if version_folder.is_dir():
+        source_files |= {entry.name: entry for entry in version_folder.iterdir()}
+    return {name: file.read_text() for name, file in source_files.items()}
 
 
 def find_java() -> str:
@@ -161,15 +161,15 @@ def compile_jar(sources: dict[str, str], version: str, jars: str, path: Path) ->
         done = subprocess.run(command, capture_output=True, text=True, timeout=_PATIENCE, check=False)  # noqa: S603
         if done.returncode:
             raise SawlogError(f"the jar could not be compiled: {(done.stderr or done.stdout).strip()[-2000:]}")
-        made = Path(work, path.name)
+        unpublished_jar = Path(work, path.name)
         # Stored, for what compresses differs from one build of Python to the next; wheels compress it.
-        with zipfile.ZipFile(made, "w") as jar:
+        with zipfile.ZipFile(unpublished_jar, "w") as jar:
             manifest = f"Manifest-Version: 1.0\r\nImplementation-Version: {version}\r\n\r\n"
             jar.writestr(zipfile.ZipInfo(MANIFEST, _STAMP), manifest)
-            for one in sorted(classes.rglob("*.class")):
-                jar.writestr(zipfile.ZipInfo(str(one.relative_to(classes)), _STAMP), one.read_bytes())
+            for class_file in sorted(classes.rglob("*.class")):
+                jar.writestr(zipfile.ZipInfo(str(class_file.relative_to(classes)), _STAMP), class_file.read_bytes())
             jar.writestr(zipfile.ZipInfo(_SERVICE, _STAMP), f"{PACKAGE}.SawlogSource\n")
-        made.replace(path)
+        unpublished_jar.replace(path)
 
 
 if __name__ == "__main__":

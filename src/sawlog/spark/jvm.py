@@ -77,9 +77,9 @@ def make_archive() -> Path:
             Java, or it does not make the archive.
     """
     place = _place()
-    found = _find_archive(place)
-    if found is not None:
-        return found
+    archive = _find_archive(place)
+    if archive is not None:
+        return archive
     if _configured():
         raise SawlogError("Java makes no archive of Spark's classes where a folder of settings is on the class path")
     sys.stderr.write("sawlog: making an archive of the classes that Spark loads, once, some 40 seconds\n")
@@ -97,11 +97,11 @@ def make_archive() -> Path:
         raise SawlogError(
             f"an archive of Spark's classes could not be made: {(done.stderr or done.stdout).strip()[-2000:]}"
         )
-    made = Path(f"{place}_{os.path.getsize(staged)}{_SUFFIX}")
+    archive_path = Path(f"{place}_{os.path.getsize(staged)}{_SUFFIX}")
     sync_file(staged)
-    os.replace(staged, made)
-    sync_directory(str(made.parent))
-    return made
+    os.replace(staged, archive_path)
+    sync_directory(str(archive_path.parent))
+    return archive_path
 
 
 def _copy_signed(place: Path) -> None:

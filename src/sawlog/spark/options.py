@@ -107,8 +107,12 @@ class Request:
     @property
     def rescued(self) -> str | None:
         """The column of a read that says what is damaged, if there is one: the view of damage needs none."""
-        own: ReadOptions = self.own
-        return own.columnnameofcorruptrecord if own.mode == "PERMISSIVE" and own.view != "damage" else None
+        read_options: ReadOptions = self.own
+        return (
+            read_options.columnnameofcorruptrecord
+            if read_options.mode == "PERMISSIVE" and read_options.view != "damage"
+            else None
+        )
 
     def open(self) -> Dataset:
         """The dataset that the options of a read describe.
@@ -117,27 +121,29 @@ class Request:
             SawlogError: As `sawlog.open` does.
             FileNotFoundError: When there is nothing at a path.
         """
-        own: ReadOptions = self.own
-        if own.format is not None:
-            check_known(self.rest, ReadOptions, get_format(own.format).read_options, f"reading {own.format}")
+        read_options: ReadOptions = self.own
+        if read_options.format is not None:
+            check_known(
+                self.rest, ReadOptions, get_format(read_options.format).read_options, f"reading {read_options.format}"
+            )
         for _ in range(_LISTINGS if self.files.ignoremissingfiles else 0):
             with contextlib.suppress(FileNotFoundError):  # it was deleted after it was listed
                 return self._open()
         return self._open()
 
     def _open(self) -> Dataset:
-        own: ReadOptions = self.own
+        read_options: ReadOptions = self.own
         with in_sparks_words(), warnings.catch_warnings():
             show_deprecations()
             return open_dataset(
                 self.paths,
-                format=own.format,
-                view=own.view,
-                columns=own.columns,
-                on_damage=_POLICIES[own.mode],
-                provenance=own.provenance,
+                format=read_options.format,
+                view=read_options.view,
+                columns=read_options.columns,
+                on_damage=_POLICIES[read_options.mode],
+                provenance=read_options.provenance,
                 storage_options=self.storage.fresh(),
-                index=_index(own.index),
+                index=_index(read_options.index),
                 **self.rest,
             )
 
@@ -148,19 +154,19 @@ def read_request(options: Mapping[str, str], format: str | None) -> Request:
     Raises:
         OptionError: For a missing path, or a value that an option cannot take.
     """
-    rest: dict[str, Any] = dict(options)
-    paths = _take_paths(rest)
-    if "mode" in rest:
-        rest["mode"] = rest["mode"].upper()
-    if "on_damage" in rest:
+    remaining_options: dict[str, Any] = dict(options)
+    paths = _take_paths(remaining_options)
+    if "mode" in remaining_options:
+        remaining_options["mode"] = remaining_options["mode"].upper()
+    if "on_damage" in remaining_options:
         raise OptionError("option 'on_damage' is spelled mode in Spark: FAILFAST, DROPMALFORMED or PERMISSIVE")
-    storage = _take_storage(rest)
-    own = _take_own(ReadOptions, rest, format, "reading with Spark")
-    stream = _take_own(StreamOptions, rest, None, "reading a stream with Spark")
-    files = _take_own(FileOptions, rest, None, "reading with Spark")
-    if own.task_bytes <= 0:
-        raise OptionError(f"option task_bytes={own.task_bytes}: expected a positive number of bytes")
-    return Request(paths, replace(storage, chosen=files.choice()), own, rest, stream, files)
+    storage = _take_storage(remaining_options)
+    read_options = _take_own(ReadOptions, remaining_options, format, "reading with Spark")
+    stream = _take_own(StreamOptions, remaining_options, None, "reading a stream with Spark")
+    files = _take_own(FileOptions, remaining_options, None, "reading with Spark")
+    if read_options.task_bytes <= 0:
+        raise OptionError(f"option task_bytes={read_options.task_bytes}: expected a positive number of bytes")
+    return Request(paths, replace(storage, chosen=files.choice()), read_options, remaining_options, stream, files)
 
 
 def write_request(options: Mapping[str, str], format: str | None) -> tuple[Request, Format, Any]:
@@ -169,58 +175,60 @@ def write_request(options: Mapping[str, str], format: str | None) -> tuple[Reque
     Raises:
         OptionError: For a missing path or format, an unknown option, or a value that an option cannot take.
     """
-    rest: dict[str, Any] = dict(options)
-    for name in {"savemode", "partitionoverwritemode"} & rest.keys():
-        rest[name] = rest[name].lower()
-    paths = _take_paths(rest)
+    remaining_options: dict[str, Any] = dict(options)
+    for name in {"savemode", "partitionoverwritemode"} & remaining_options.keys():
+        remaining_options[name] = remaining_options[name].lower()
+    paths = _take_paths(remaining_options)
     if len(paths) != 1:
         raise OptionError(f"writing with Spark: expected one directory, found {len(paths)} paths")
-    storage = _take_storage(rest)
-    own = _take_own(WriteOptions, rest, format, "writing with Spark")
-    if own.format is None:
+    storage = _take_storage(remaining_options)
+    write_options = _take_own(WriteOptions, remaining_options, format, "writing with Spark")
+    if write_options.format is None:
         raise OptionError('writing with Spark: option \'format\' is required, as in .option("format", "leveldb_log")')
-    chosen = get_format(own.format)
-    check_known(rest, WriteOptions, chosen.write_options, f"writing {chosen.name}")
+    target_format = get_format(write_options.format)
+    check_known(remaining_options, WriteOptions, target_format.write_options, f"writing {target_format.name}")
     with warnings.catch_warnings():
         show_deprecations()
-        parsed: Any = parse_options(chosen.write_options, rest, where=f"writing {chosen.name}")
-    return Request(paths, storage, own, rest), chosen, parsed
+        parsed: Any = parse_options(
+            target_format.write_options, remaining_options, where=f"writing {target_format.name}"
+        )
+    return Request(paths, storage, write_options, remaining_options), target_format, parsed
 
 
-def check_known(rest: Mapping[str, Any], own: type, formats_own: type, where: str) -> None:
+def check_known(remaining_options: Mapping[str, Any], spark_options: type, formats_own: type, action: str) -> None:
     """Refuse an option that neither the source nor the format knows.
 
     Raises:
         OptionError: Names the option, and lists all that are known. Values are not shown.
     """
-    wrong = sorted(set(rest) - set(names(formats_own)))
+    wrong = sorted(set(remaining_options) - set(names(formats_own)))
     if wrong:
-        kinds = (own, formats_own, *((FileOptions, StreamOptions) if own is ReadOptions else ()))
+        kinds = (spark_options, formats_own, *((FileOptions, StreamOptions) if spark_options is ReadOptions else ()))
         theirs = [f.name for kind in kinds for f in fields(kind)]
-        known = ["path", "paths", "storage_options", f"{STORAGE_PREFIX}*", *theirs]
-        near = meant(wrong[0], known)
-        raise OptionError(f"{where}: unknown option {wrong[0]!r}{near}; known options: {', '.join(known)}")
+        known_names = ["path", "paths", "storage_options", f"{STORAGE_PREFIX}*", *theirs]
+        near = meant(wrong[0], known_names)
+        raise OptionError(f"{action}: unknown option {wrong[0]!r}{near}; known options: {', '.join(known_names)}")
 
 
-def _take_paths(rest: dict[str, Any]) -> tuple[str, ...]:
-    if rest.keys() >= _CATALOG_KEYS:
+def _take_paths(remaining_options: dict[str, Any]) -> tuple[str, ...]:
+    if remaining_options.keys() >= _CATALOG_KEYS:
         raise OptionError(f"Spark hands a Python source nothing of what a table says: {_NO_TABLES}")
-    one = rest.pop("path", None)
-    several = rest.pop("paths", None)
+    path = remaining_options.pop("path", None)
+    several = remaining_options.pop("paths", None)
     if several is not None:
         paths = decode_json(several)
         if not isinstance(paths, list) or not paths or not all(isinstance(path, str) for path in paths):
             raise OptionError(f"option paths={several!r}: expected a JSON list of paths")
-        if one is not None:
+        if path is not None:
             raise OptionError("options path and paths: give one of them")
         return tuple(_absolute(path) for path in paths)
-    if not one:
+    if not path:
         raise OptionError(f"option 'path' is required, as in .load(path) and .save(path); {_NO_TABLES}")
-    return (_absolute(one),)
+    return (_absolute(path),)
 
 
-def _index(given: str | None) -> str | bool:
-    return given is not None and (given.lower() == "true" or (given.lower() != "false" and _absolute(given)))
+def _index(value: str | None) -> str | bool:
+    return value is not None and (value.lower() == "true" or (value.lower() != "false" and _absolute(value)))
 
 
 def _absolute(path: str) -> str:
@@ -229,14 +237,14 @@ def _absolute(path: str) -> str:
     return name if is_remote(name) else os.path.abspath(name)
 
 
-def _take_storage(rest: dict[str, Any]) -> Storage:
+def _take_storage(remaining_options: dict[str, Any]) -> Storage:
     """`storage_options`, a JSON object, and single ones as `storage.NAME`."""
     options: dict[str, Any] = {}
-    given = rest.pop("storage_options", None)
-    if given is not None:
-        options = _json_object(given)
-    for name in [name for name in rest if name.startswith(STORAGE_PREFIX)]:
-        options[name.removeprefix(STORAGE_PREFIX)] = _storage_value(name, rest.pop(name))
+    json_text = remaining_options.pop("storage_options", None)
+    if json_text is not None:
+        options = _json_object(json_text)
+    for name in [name for name in remaining_options if name.startswith(STORAGE_PREFIX)]:
+        options[name.removeprefix(STORAGE_PREFIX)] = _storage_value(name, remaining_options.pop(name))
     return Storage(options)
 
 
@@ -253,18 +261,18 @@ def _storage_value(name: str, text: str) -> Any:
         return text.lower() == "true"
     if not text.startswith(_JSON_BEGINNINGS):
         return text
-    found = decode_json(text)
-    if isinstance(found, Undecodable):
+    value = decode_json(text)
+    if isinstance(value, Undecodable):
         raise OptionError(f"option {name}: expected JSON (its value is not shown)")
-    return found
+    return value
 
 
-def _take_own(cls: Any, rest: dict[str, Any], format: str | None, where: str) -> Any:
-    """Take the options of a dataclass out of `rest`; a short name determines the format."""
-    taken = {f.name: rest.pop(f.name) for f in fields(cls) if f.name in rest}
-    own = parse_options(cls, taken, where=where)
-    if format is None or own.format == format:
-        return own
-    if own.format is not None:
-        raise OptionError(f"{where}: option format={own.format!r} contradicts the source {format!r}")
-    return parse_options(cls, {**taken, "format": format}, where=where)
+def _take_own(cls: Any, remaining_options: dict[str, Any], format: str | None, action: str) -> Any:
+    """Take the options of a dataclass out of `remaining_options`; a short name determines the format."""
+    values = {f.name: remaining_options.pop(f.name) for f in fields(cls) if f.name in remaining_options}
+    parsed = parse_options(cls, values, where=action)
+    if format is None or parsed.format == format:
+        return parsed
+    if parsed.format is not None:
+        raise OptionError(f"{action}: option format={parsed.format!r} contradicts the source {format!r}")
+    return parse_options(cls, {**values, "format": format}, where=action)

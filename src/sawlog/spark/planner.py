@@ -108,12 +108,13 @@ def tables(options: Mapping[str, str]) -> dict[str, Any]:
     """
     request = read_request(options, None)
     dataset = request.open()
-    found = [
-        {"namespace": one.namespace, "name": one.name, "options": one.options} for one in dataset.contents.tables()
+    table_infos = [
+        {"namespace": table.namespace, "name": table.name, "options": table.options}
+        for table in dataset.contents.tables()
     ]
-    if not found:
+    if not table_infos:
         raise OptionError(f"{dataset.format.name} has no tables that a catalog could list")
-    return {"tables": found, "time": dataset.format.time_option}
+    return {"tables": table_infos, "time": dataset.format.time_option}
 
 
 def plan(
@@ -150,12 +151,12 @@ def plan(
             task_bytes = _even(sum(file.size for file in reading.files), parallelism)
         readings.append((side, reading, task_bytes))
     if looked is None:
-        found = (one for _, reading, task_bytes in readings for one in reading.unknown(task_bytes))
-        unknown = list(dict.fromkeys(map(pickled.dumps, found)))
+        unsplit_files = (unsplit for _, reading, task_bytes in readings for unsplit in reading.unknown(task_bytes))
+        unknown = list(dict.fromkeys(map(pickled.dumps, unsplit_files)))
         if unknown:
             return [(Look(), unknown)]
     return [
-        (PartitionFunction(side.wanted), [pickled.dumps(one) for one in reading.tasks(task_bytes)])
+        (PartitionFunction(side.wanted), [pickled.dumps(task) for task in reading.tasks(task_bytes)])
         for side, reading, task_bytes in readings
     ]
 
@@ -173,8 +174,8 @@ class Look:
     def __call__(self, partition: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """The answer of one partition."""
         pickled = CPickleSerializer()
-        found = look(pickled.loads(next(partition).column(0)[0].as_py()))
-        yield pa.record_batch({"found": array_of([pickled.dumps(found)], pa.binary())})
+        outcome = look(pickled.loads(next(partition).column(0)[0].as_py()))
+        yield pa.record_batch({"found": array_of([pickled.dumps(outcome)], pa.binary())})
 
 
 def _even(size: int, parallelism: int) -> int:
@@ -189,17 +190,17 @@ class Conversation:
     def __init__(self) -> None:
         self._stream: Any = None
 
-    def answer(self, verb: str, asked: dict[str, Any]) -> list[bytes]:
+    def answer(self, verb: str, arguments: dict[str, Any]) -> list[bytes]:
         """The blocks of an answer."""
         if verb in _ANSWERS:
-            return [json.dumps(_ANSWERS[verb](**asked)).encode()]
+            return [json.dumps(_ANSWERS[verb](**arguments)).encode()]
         if verb == "plan":
-            looked = asked.get("looked")
+            looked = arguments.get("looked")
             plans = plan(
-                asked["options"],
-                _schema(asked["full"]),
-                map(_side, asked["sides"]),
-                asked["parallelism"],
+                arguments["options"],
+                _schema(arguments["full"]),
+                map(_side, arguments["sides"]),
+                arguments["parallelism"],
                 None if looked is None else list(map(base64.b64decode, looked)),
             )
             counts = [len(partitions) for _, partitions in plans]
@@ -209,12 +210,12 @@ class Conversation:
         if verb == "stream":
             from sawlog.spark.stream_reader import make_stream_reader
 
-            schema = _schema(asked["schema"])
-            self._stream = make_stream_reader(asked["options"], None, schema)
+            schema = _schema(arguments["schema"])
+            self._stream = make_stream_reader(arguments["options"], None, schema)
             return [_pickled(PartitionFunction(schema))]
         if verb == "partitions":
-            return [CPickleSerializer().dumps(one.value) for one in self._stream.partitions(**asked)]
-        return [json.dumps(_OF_STREAMS[verb](self._stream, **asked)).encode()]
+            return [CPickleSerializer().dumps(partition.value) for partition in self._stream.partitions(**arguments)]
+        return [json.dumps(_OF_STREAMS[verb](self._stream, **arguments)).encode()]
 
 
 _ANSWERS: dict[str, Callable[..., dict[str, Any]]] = {"describe": describe, "tables": tables}
@@ -230,9 +231,11 @@ def _schema(text: str) -> spark.StructType:
     return spark.StructType.fromJson(json.loads(text))
 
 
-def _side(given: Mapping[str, Any]) -> Side:
-    filters = [{**one, "values": [_value(value) for value in one["values"]]} for one in given["filters"]]
-    return Side(_schema(given["wanted"]), [Comparison(**one) for one in filters])
+def _side(request: Mapping[str, Any]) -> Side:
+    filters = [
+        {**comparison, "values": [_value(value) for value in comparison["values"]]} for comparison in request["filters"]
+    ]
+    return Side(_schema(request["wanted"]), [Comparison(**comparison) for comparison in filters])
 
 
 def _pickled(function: PartitionFunction | Look) -> bytes:

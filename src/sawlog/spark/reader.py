@@ -138,15 +138,15 @@ class SawlogReader(DataSourceReader):
                 if time.time() - os.path.getmtime(old) > SAME_QUERY:
                     os.unlink(old)
         pickled = CPickleSerializer()
-        with open(os.path.join(folder, _PLANS + self._loaded), "a+b") as kept:
-            fcntl.flock(kept, fcntl.LOCK_EX)
-            kept.seek(0)
-            answer = kept.read()
+        with open(os.path.join(folder, _PLANS + self._loaded), "a+b") as plan_file:
+            fcntl.flock(plan_file, fcntl.LOCK_EX)
+            plan_file.seek(0)
+            answer = plan_file.read()
             if answer:
-                found: list[InputPartition] = pickled.loads(answer)
-                return found
+                partitions: list[InputPartition] = pickled.loads(answer)
+                return partitions
             planned = self._plan()
-            kept.write(pickled.dumps(planned))
+            plan_file.write(pickled.dumps(planned))
             return planned
 
     def _plan(self) -> list[InputPartition]:
@@ -155,7 +155,7 @@ class SawlogReader(DataSourceReader):
         unknown = list(reading.unknown(task_bytes))
         sizes = {file.path: file.size for part in unknown for file in part.files}.values()
         if unknown and sum(sizes) <= cores() * max(sizes):  # sooner here than in the task that reads the longest one
-            looked = [found for _, found in map_ordered(unknown, once(look), cores())]
+            looked = [outcome for _, outcome in map_ordered(unknown, once(look), cores())]
             reading = projected(self._request, informed(dataset, looked), self._schema, self._filters)
         return [InputPartition(task) for task in reading.tasks(task_bytes)]
 
@@ -223,10 +223,10 @@ class Reading:
 
     def with_projection(self, names: Sequence[str]) -> Reading:
         """The same, of other columns; if there are none of the data, rows are only counted."""
-        own = tuple(name for name in names if name not in self.columns.names)
-        if not own and (self.scan.filters or self.scan.view == "damage"):
-            own = tuple(self.dataset.contents.available.names[:1])  # rows have to be looked at to be counted
-        return replace(self, names=tuple(names), scan=replace(self.scan, columns=own))
+        data_columns = tuple(name for name in names if name not in self.columns.names)
+        if not data_columns and (self.scan.filters or self.scan.view == "damage"):
+            data_columns = tuple(self.dataset.contents.available.names[:1])  # rows have to be looked at to be counted
+        return replace(self, names=tuple(names), scan=replace(self.scan, columns=data_columns))
 
     def tasks(self, task_bytes: int) -> list[Task]:
         """What each task reads: small files share one, large ones make several."""
@@ -236,7 +236,7 @@ class Reading:
         request = contents.request(self.scan)
         files = {file.path: file for file in self.files}
         splits = contents.needed(request).splits(request, task_bytes)
-        parts = [Dataset(one, self.scan) if isinstance(one, Contents) else one for one in splits]
+        parts = [Dataset(split, self.scan) if isinstance(split, Contents) else split for split in splits]
         tasks: Sequence[Sequence[Fragment | Dataset]] = pack(parts, task_bytes, _bytes)
         return [self.task(parts, files) for parts in tasks or contents.tasks(request, task_bytes)]
 
@@ -246,16 +246,16 @@ class Reading:
             return []
         contents = self._contents()
         request = contents.request(self.scan)
-        found = contents.needed(request).unknown(request, task_bytes)
-        return [one.with_scan(self.dataset.scan) for one in found]
+        unsplit = contents.needed(request).unknown(request, task_bytes)
+        return [contents_part.with_scan(self.dataset.scan) for contents_part in unsplit]
 
     def _contents(self) -> Contents:
-        whole = len(self.files) == len(self.dataset.files)
-        return self.dataset.contents if whole else self.dataset.format.open(self.files, self.scan)
+        has_all_files = len(self.files) == len(self.dataset.files)
+        return self.dataset.contents if has_all_files else self.dataset.format.open(self.files, self.scan)
 
     def task(self, parts: Sequence[Fragment | Dataset], files: Mapping[str, File]) -> Task:
         """What a task reads that has these parts of some files."""
-        inside = ([file.path for file in one.files] if isinstance(one, Dataset) else [one.path] for one in parts)
+        inside = ([file.path for file in part.files] if isinstance(part, Dataset) else [part.path] for part in parts)
         facts = self.columns.facts(itertools.chain.from_iterable(inside), self.names, files)
         return Task(parts, facts, self.request.files.ignoremissingfiles, self.rescued)
 
@@ -276,8 +276,8 @@ def projected(request: Request, dataset: Dataset, schema: StructType, pushed: Se
     columns = FileColumns.of(dataset.files, request.paths, request.files, available.names, schema, request.rescued)
     available = pa.schema([*available, *columns.available])
     names = tuple(schema.names)
-    own = tuple(name for name in names if name not in columns.names)
-    if scan.columns is not None and scan.columns != own:
+    data_columns = tuple(name for name in names if name not in columns.names)
+    if scan.columns is not None and scan.columns != data_columns:
         raise OptionError(
             f"option columns={','.join(scan.columns)!r}: the schema given to Spark has the columns"
             f" {', '.join(names)}; give one of the two"
@@ -285,9 +285,9 @@ def projected(request: Request, dataset: Dataset, schema: StructType, pushed: Se
     check_schema(schema, available, f"view {scan.view!r} of {dataset.format.name}")
     filters = read_filters(request.own.filters, available)
     filters += translate_filters(pushed, available, schema)
-    of_files = [one for one in filters if one[0] in columns.partitions.names]
-    files = columns.chosen(dataset.files, of_files)
-    scan = replace(scan, filters=tuple(one for one in filters if one not in of_files))
+    file_filters = [condition for condition in filters if condition[0] in columns.partitions.names]
+    files = columns.chosen(dataset.files, file_filters)
+    scan = replace(scan, filters=tuple(condition for condition in filters if condition not in file_filters))
     rescued = request.rescued if request.rescued in names else None
     return Reading(request, dataset, files, scan, columns, names, rescued).with_projection(names)
 
@@ -305,17 +305,22 @@ def look(part: Contents) -> Found:
 
 def informed(dataset: Dataset, looked: Iterable[Found]) -> Dataset:
     """A dataset that is planned by what was found in parts of it, as by an index."""
-    found: dict[File, dict[str, list[bytes]]] = {}
+    answers_by_file: dict[File, dict[str, list[bytes]]] = {}
     for file, answers in itertools.chain.from_iterable(looked):
         for question, answer in answers.items():  # of several parts of a file, one after the other
-            found.setdefault(file, {}).setdefault(question, []).append(answer)
+            answers_by_file.setdefault(file, {}).setdefault(question, []).append(answer)
     storage = dataset.scan.storage
     index = storage.index if isinstance(storage.index, Index) else Index()
-    rest = index.of_files(file for file in dataset.files if file not in found)
-    known = Index.of(
-        {file: Known({question: b"".join(parts) for question, parts in one.items()}) for file, one in found.items()}
+    remaining_index = index.of_files(file for file in dataset.files if file not in answers_by_file)
+    new_index = Index.of(
+        {
+            file: Known({question: b"".join(parts) for question, parts in answers.items()})
+            for file, answers in answers_by_file.items()
+        }
     )
-    scan = replace(dataset.scan, storage=replace(storage, index=Index.joined([rest, known], index.options)))
+    scan = replace(
+        dataset.scan, storage=replace(storage, index=Index.joined([remaining_index, new_index], index.options))
+    )
     return Dataset(dataset.contents.with_scan(scan), scan)
 
 
@@ -363,21 +368,21 @@ def _rows_and_damage(
     """The rows of a fragment, and after them rows of the damaged ranges, which have no values of the data."""
     for batch in _batches(fragment, findings, _FACT_ROWS if target.names else sys.maxsize):
         yield batch
-        if rescued is not None and (found := findings.drain_batch()) is not None:
-            yield rescue(found, rescued, facts, fragment.scan.storage, target)
-    if rescued is not None and (found := findings.drain_batch()) is not None:
-        yield rescue(found, rescued, facts, fragment.scan.storage, target)
+        if rescued is not None and (damage := findings.drain_batch()) is not None:
+            yield rescue(damage, rescued, facts, fragment.scan.storage, target)
+    if rescued is not None and (damage := findings.drain_batch()) is not None:
+        yield rescue(damage, rescued, facts, fragment.scan.storage, target)
 
 
-def _batches(fragment: Fragment, findings: Findings, most: int) -> Iterator[pa.RecordBatch]:
-    """The rows of a fragment; where no column of the data is wanted, none is decoded, and batches hold `most` rows."""
+def _batches(fragment: Fragment, findings: Findings, max_rows: int) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of a fragment; without columns of the data none is decoded, and batches hold `max_rows` rows."""
     with in_sparks_words():
         if fragment.scan.columns:
             yield from fragment.to_batches(findings)
             return
         fragment.scan_into(findings)
-    for start in range(0, findings.rows, most):
-        yield pa.record_batch({"": pa.nulls(min(most, findings.rows - start))})
+    for start in range(0, findings.rows, max_rows):
+        yield pa.record_batch({"": pa.nulls(min(max_rows, findings.rows - start))})
 
 
 @dataclass(frozen=True)
@@ -392,8 +397,8 @@ class PartitionFunction:
 
     def __call__(self, partition: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """The rows of one partition, in order."""
-        (given,) = [batch.column(0)[0].as_py() for batch in partition]
-        return read_task(CPickleSerializer().loads(given), self.schema)
+        (pickled_task,) = [batch.column(0)[0].as_py() for batch in partition]
+        return read_task(CPickleSerializer().loads(pickled_task), self.schema)
 
 
 @cache

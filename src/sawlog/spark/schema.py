@@ -74,12 +74,12 @@ def has_integers(kind: pa.DataType) -> bool:
     return bool(arrow.is_timestamp(kind) or arrow.is_duration(kind) or arrow.is_time64(kind))
 
 
-def spark_type(kind: pa.DataType, where: str) -> DataType:
+def spark_type(kind: pa.DataType, description: str) -> DataType:
     """The Spark type that holds an Arrow type.
 
     Args:
         kind: The Arrow type.
-        where: What has the type, for messages.
+        description: What has the type, for messages.
 
     Raises:
         SchemaError: When Spark has no such type.
@@ -94,22 +94,22 @@ def spark_type(kind: pa.DataType, where: str) -> DataType:
     if arrow.is_decimal(kind) and kind.precision <= _MAX_PRECISION and kind.scale >= 0:
         return spark.DecimalType(kind.precision, kind.scale)
     if arrow.is_dictionary(kind) or arrow.is_run_end_encoded(kind):
-        return spark_type(kind.value_type, where)
+        return spark_type(kind.value_type, description)
     if isinstance(kind, pa.BaseExtensionType):
-        return spark_type(kind.storage_type, where)
+        return spark_type(kind.storage_type, description)
     if is_list(kind):
-        return spark.ArrayType(spark_type(kind.value_type, f"{where}, element"), kind.value_field.nullable)
+        return spark.ArrayType(spark_type(kind.value_type, f"{description}, element"), kind.value_field.nullable)
     if arrow.is_map(kind):
-        key = spark_type(kind.key_type, f"{where}, key")
-        return spark.MapType(key, spark_type(kind.item_type, f"{where}, value"), kind.item_field.nullable)
+        key = spark_type(kind.key_type, f"{description}, key")
+        return spark.MapType(key, spark_type(kind.item_type, f"{description}, value"), kind.item_field.nullable)
     if arrow.is_struct(kind):
-        return spark.StructType([spark_field(kind.field(i), f"{where}, ") for i in range(kind.num_fields)])
-    raise SchemaError(f"{where}: Spark {spark_version()} has no type for Arrow's {kind}; leave the column out")
+        return spark.StructType([spark_field(kind.field(i), f"{description}, ") for i in range(kind.num_fields)])
+    raise SchemaError(f"{description}: Spark {spark_version()} has no type for Arrow's {kind}; leave the column out")
 
 
-def spark_field(field: pa.Field, where: str = "") -> spark.StructField:
+def spark_field(field: pa.Field, description: str = "") -> spark.StructField:
     """An Arrow field as a Spark one, with the metadata that brings it back. See `spark_type`."""
-    kind = spark_type(field.type, f"{where}column {field.name!r}")
+    kind = spark_type(field.type, f"{description}column {field.name!r}")
     metadata = {
         key.decode(): value.decode(errors="replace")
         for key, value in (field.metadata or {}).items()
@@ -117,7 +117,7 @@ def spark_field(field: pa.Field, where: str = "") -> spark.StructField:
     }
     converted = spark.StructField(field.name, kind, field.nullable)
     (back,) = arrow_schema(spark.StructType([converted]))
-    if not where and back.type != field.type and not any(layout in str(field.type) for layout in _LAYOUTS):
+    if not description and back.type != field.type and not any(layout in str(field.type) for layout in _LAYOUTS):
         metadata[_ORIGINAL_KEY] = base64.b64encode(pa.schema([field]).serialize()).decode()
     return spark.StructField(field.name, kind, field.nullable, metadata)
 
@@ -137,47 +137,50 @@ def arrow_schema(schema: StructType) -> pa.Schema:
 def original_schema(schema: StructType) -> pa.Schema:
     """The Arrow schema that a sink gives to the format: types and metadata of columns that sawlog read are restored."""
     fields = []
-    for given, plain in zip(schema.fields, arrow_schema(schema), strict=True):
+    for spark_field, plain in zip(schema.fields, arrow_schema(schema), strict=True):
         metadata = {
             key: str(value)
-            for key, value in (given.metadata or {}).items()
+            for key, value in (spark_field.metadata or {}).items()
             if key.startswith(_METADATA_PREFIX) and key != _ORIGINAL_KEY
         }
-        field = _original_field(given) or plain
-        fields.append(field.with_name(given.name).with_nullable(given.nullable).with_metadata(metadata or None))
+        field = _original_field(spark_field) or plain
+        fields.append(
+            field.with_name(spark_field.name).with_nullable(spark_field.nullable).with_metadata(metadata or None)
+        )
     return pa.schema(fields)
 
 
-def check_schema(given: StructType, available: pa.Schema, where: str) -> None:
+def check_schema(user_schema: StructType, available: pa.Schema, description: str) -> None:
     """Check a schema that a user gave against the columns that there are.
 
     Args:
-        given: The wanted columns; names, types and case must be those of the data. Temporal columns of 64 bits may also
-            be asked for as BIGINT: the integer, in the unit of the column. Columns may be NOT NULL whatever the data
-            says, which is then checked batch by batch (see `cast_batch`); values within them may not.
+        user_schema: The requested columns; names, types and case must be those of the data. Temporal columns of 64 bits
+            may also be asked for as BIGINT: the integer, in the unit of the column. Columns may be NOT NULL whatever
+            the data says, which is then checked batch by batch (see `cast_batch`); values within them may not.
         available: The columns that the view has.
-        where: What has them, for messages.
+        description: What has them, for messages.
 
     Raises:
         SchemaError: Names the column, and what was expected.
     """
-    if not given.fields:
-        raise SchemaError(f"{where}: the schema given to Spark has no column; columns: {_ddl(available)}")
-    for wanted in given.fields:
-        if wanted.name not in available.names:
-            raise SchemaError(f"{where}: no column {wanted.name!r}{_hint(wanted.name, available)}")
-        field = available.field(wanted.name)
-        if isinstance(wanted.dataType, spark.LongType) and has_integers(field.type):
+    if not user_schema.fields:
+        raise SchemaError(f"{description}: the schema given to Spark has no column; columns: {_ddl(available)}")
+    for user_field in user_schema.fields:
+        if user_field.name not in available.names:
+            raise SchemaError(f"{description}: no column {user_field.name!r}{_hint(user_field.name, available)}")
+        field = available.field(user_field.name)
+        if isinstance(user_field.dataType, spark.LongType) and has_integers(field.type):
             continue
-        known = spark_type(field.type, f"{where}: column {wanted.name!r}")
-        if nullable(wanted.dataType) != nullable(known):
+        available_type = spark_type(field.type, f"{description}: column {user_field.name!r}")
+        if nullable(user_field.dataType) != nullable(available_type):
             raise SchemaError(
-                f"{where}: column {wanted.name!r} is {known.simpleString()};"
-                f" the schema given to Spark says {wanted.dataType.simpleString()}"
+                f"{description}: column {user_field.name!r} is {available_type.simpleString()};"
+                f" the schema given to Spark says {user_field.dataType.simpleString()}"
             )
-        if not _admits(wanted.dataType, known):
+        if not _admits(user_field.dataType, available_type):
             raise SchemaError(
-                f"{where}: values of column {wanted.name!r} may hold nulls; the schema given to Spark says NOT NULL"
+                f"{description}: values of column {user_field.name!r} may hold nulls; "
+                "the schema given to Spark says NOT NULL"
             )
 
 
@@ -188,26 +191,26 @@ def spark_version() -> str:
     return str(pyspark.__version__)
 
 
-def _original_field(given: spark.StructField) -> pa.Field | None:
+def _original_field(spark_field: spark.StructField) -> pa.Field | None:
     """The Arrow field kept in the metadata, unless the column has become another since."""
-    kept = (given.metadata or {}).get(_ORIGINAL_KEY)
-    if not isinstance(kept, str):
+    original = (spark_field.metadata or {}).get(_ORIGINAL_KEY)
+    if not isinstance(original, str):
         return None
-    stored = decode_by(base64.b64decode, kept)
+    stored = decode_by(base64.b64decode, original)
     schema = stored if isinstance(stored, Undecodable) else decode_by(pa.ipc.read_schema, pa.py_buffer(stored))
     if isinstance(schema, Undecodable) or len(schema) != 1:
         return None
     field = schema.field(0)
     try:
-        same = nullable(spark_type(field.type, given.name)) == nullable(given.dataType)
+        is_same_type = nullable(spark_type(field.type, spark_field.name)) == nullable(spark_field.dataType)
     except SchemaError:
         return None
-    return field if same else None
+    return field if is_same_type else None
 
 
 def _hint(name: str, available: pa.Schema) -> str:
-    same = [known for known in available.names if known.lower() == name.lower()]
-    return f"; did you mean {same[0]!r}? Case matters" if same else f"; columns: {_ddl(available)}"
+    similar_names = [available_name for available_name in available.names if available_name.lower() == name.lower()]
+    return f"; did you mean {similar_names[0]!r}? Case matters" if similar_names else f"; columns: {_ddl(available)}"
 
 
 def _ddl(schema: pa.Schema) -> str:
@@ -232,9 +235,14 @@ def nullable(kind: DataType) -> DataType:
     return kind
 
 
-def _admits(wanted: DataType, known: DataType) -> bool:
+def _admits(requested_type: DataType, available_type: DataType) -> bool:
     """Whether all nulls that nested values may hold have a place in the wanted type."""
-    return all(there or not here for here, there in zip(_nullability(known), _nullability(wanted), strict=False))
+    return all(
+        requested_nullable or not available_nullable
+        for available_nullable, requested_nullable in zip(
+            _nullability(available_type), _nullability(requested_type), strict=False
+        )
+    )
 
 
 def _nullability(kind: DataType) -> Iterator[bool]:

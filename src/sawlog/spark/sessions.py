@@ -58,30 +58,30 @@ def session(name: str = "sawlog", settings: Mapping[str, str] | None = None) -> 
         SawlogError: When Spark does not start, or cannot be reached.
     """
     SparkSession = _pyspark(name)  # noqa: N806
-    chosen: dict[str, Any] = dict(settings or {})
-    starts = _starts_jvm(chosen)
+    spark_settings: dict[str, Any] = dict(settings or {})
+    starts = _starts_jvm(spark_settings)
     jar = _find_jar() if starts else None
     if jar is not None:
-        chosen[_JARS] = ",".join(filter(None, [chosen.get(_JARS), jar]))
+        spark_settings[_JARS] = ",".join(filter(None, [spark_settings.get(_JARS), jar]))
     variables: dict[str, str] = {}
-    if starts and chosen.get("spark.master", "local").startswith("local"):  # executors are here, too
+    if starts and spark_settings.get("spark.master", "local").startswith("local"):  # executors are here, too
         # Spark would take the python3 that is first on PATH, which need not have sawlog.
-        os.environ.setdefault("PYSPARK_PYTHON", chosen.get("spark.pyspark.python", sys.executable))
+        os.environ.setdefault("PYSPARK_PYTHON", spark_settings.get("spark.pyspark.python", sys.executable))
         for variable, value in _ARROW.items():
             os.environ.setdefault(variable, value)
-        chosen.setdefault("spark.ui.showConsoleProgress", "false")
-        chosen.setdefault(_UNIX_SOCKETS, str(os.name == "posix").lower())
-        chosen.setdefault(_DAEMON, "sawlog.spark.daemon")
+        spark_settings.setdefault("spark.ui.showConsoleProgress", "false")
+        spark_settings.setdefault(_UNIX_SOCKETS, str(os.name == "posix").lower())
+        spark_settings.setdefault(_DAEMON, "sawlog.spark.daemon")
         if jar is not None:
             variables, first = launched(jar)
             if first:  # else it is what Spark's own settings say
-                chosen[CLASS_PATH] = os.pathsep.join(filter(None, [chosen.get(CLASS_PATH), first]))
+                spark_settings[CLASS_PATH] = os.pathsep.join(filter(None, [spark_settings.get(CLASS_PATH), first]))
     # Both say again, in JSON or of pandas, which nothing here uses, what nobody can act on.
     logging.getLogger("SQLQueryContextLogger").disabled = True
     logging.getLogger("py4j").setLevel(logging.CRITICAL)  # tracebacks when the JVM is gone, which the error says
     warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas")
     try:
-        builder = SparkSession.builder.appName(name).config(map=chosen)
+        builder = SparkSession.builder.appName(name).config(map=spark_settings)
         with _environment(variables):
             spark = builder.getOrCreate()
         _ = spark.version  # reaches the server, where there is one
@@ -117,13 +117,13 @@ def for_command(
     """
     _pyspark(name)
     check()
-    found = _active()
+    active_session = _active()
     interrupt = signal.getsignal(signal.SIGINT)
     spark = session(name, settings)
     if threading.current_thread() is threading.main_thread():
         # Spark's own handler talks to the JVM in the middle of whatever else is said to it.
         signal.signal(signal.SIGINT, interrupt)
-    if found is not None:
+    if active_session is not None:
         yield spark
         return
     try:
@@ -139,8 +139,10 @@ def cancelling(spark: SparkSession) -> Iterator[None]:
     """Have the first signal cancel Spark's jobs, and come again when what they had begun is taken back."""
     before: dict[int, Any] = {}
     if threading.current_thread() is threading.main_thread():
-        kept = {one: signal.getsignal(one) for one in (signal.SIGINT, signal.SIGTERM)}
-        before = {number: handler for number, handler in kept.items() if callable(handler)}
+        previous_handlers = {
+            signal_number: signal.getsignal(signal_number) for signal_number in (signal.SIGINT, signal.SIGTERM)
+        }
+        before = {number: handler for number, handler in previous_handlers.items() if callable(handler)}
     received: list[int] = []
     patience = 0.0
     raised, over = threading.Event(), threading.Event()

@@ -115,11 +115,11 @@ class SawlogStreamReader(DataSourceStreamReader, micro_batches.SupportsTriggerAv
         follower = self._follow(begin)
         if follower is None:
             return start
-        begun = time.thread_time()
+        start_time = time.thread_time()
         end = follower.latest(begin, limited=limited)
         self._reached = end
         if end is begin:
-            took = time.thread_time() - begun
+            took = time.thread_time() - start_time
             pause = _REMOTE_PAUSE if follower.listing.remote else PAUSE_PER_LOOK * took if took > CHEAP else 0.0
             self._rested, self._rest = begin, time.monotonic() + pause
             return start
@@ -148,14 +148,14 @@ class SawlogStreamReader(DataSourceStreamReader, micro_batches.SupportsTriggerAv
         begin, reached = self._offset(start), self._offset(end)
         follower = self._follow(reached)
         if follower is None:
-            where = ", ".join(self._request.paths)
+            paths = ", ".join(self._request.paths)
             raise SawlogError(
-                f"{where}: there are no files of the stream; a micro-batch that has to be repeated needs"
+                f"{paths}: there are no files of the stream; a micro-batch that has to be repeated needs"
                 f" {', '.join(reached.files)}. Put them back, or start again with a new checkpoint"
             )
         assert self._reading is not None
         fragments = follower.between(begin, reached)
-        files = {one.file.path: one.file for one in follower.listing.files.values()}
+        files = {followed.file.path: followed.file for followed in follower.listing.files.values()}
         tasks = _tasks(fragments, self._request.own.task_bytes)
         return [InputPartition(self._reading.task(task, files)) for task in tasks]
 
@@ -174,8 +174,8 @@ class SawlogStreamReader(DataSourceStreamReader, micro_batches.SupportsTriggerAv
         if self._follower is None:
             request = self._request
             # Files that appear while the dataset is opened are not decided on yet.
-            found = find_all(request.storage, request.paths)
-            opened = open_followed(request, found, offset) if found else None
+            listed_files = find_all(request.storage, request.paths)
+            opened = open_followed(request, listed_files, offset) if listed_files else None
             if opened is None:
                 return None
             dataset, foreign = opened
@@ -189,30 +189,36 @@ class SawlogStreamReader(DataSourceStreamReader, micro_batches.SupportsTriggerAv
         return self._follower
 
 
-def open_followed(request: Request, found: Sequence[File], offset: Offset) -> tuple[Dataset, list[str]] | None:
+def open_followed(request: Request, listed_files: Sequence[File], offset: Offset) -> tuple[Dataset, list[str]] | None:
     """The dataset that a stream goes on with, and paths of files that do not belong to it; `None` if none does yet.
 
     Files of another table, or of another format, may have appeared since the stream began.
 
     Args:
         request: Options of the stream.
-        found: What there is.
+        listed_files: What there is.
         offset: What the stream knows.
 
     Raises:
         SawlogError: As `sawlog.open` does.
     """
-    known = [get_format(request.own.format)] if request.own.format is not None else formats().values()
-    tables = {offset.table} - {None} or {one.table(File(name, 0)) for name in offset.names() for one in known} - {None}
-    ours = [file for file in found if not tables or {one.table(file) for one in known} <= {None, *tables}]
+    candidate_formats = [get_format(request.own.format)] if request.own.format is not None else formats().values()
+    tables = {offset.table} - {None} or {
+        candidate.table(File(name, 0)) for name in offset.names() for candidate in candidate_formats
+    } - {None}
+    table_files = [
+        file
+        for file in listed_files
+        if not tables or {candidate.table(file) for candidate in candidate_formats} <= {None, *tables}
+    ]
     root = root_of(request.paths)
-    read = [file for file in ours if offset.knows(file.path.removeprefix(root))]
+    read = [file for file in table_files if offset.knows(file.path.removeprefix(root))]
     if read and request.own.format is None:
         with contextlib.suppress(FormatError):
             known_as = recognize(read, request.storage, root, request.own.view)
             request = replace(request, own=replace(request.own, format=known_as.name))
-    for some in filter(None, (ours, read)):
-        paths = {file.path for file in some}
+    for candidates in filter(None, (table_files, read)):
+        paths = {file.path for file in candidates}
         try:
             dataset = replace(request, storage=replace(request.storage, chosen=_Among(paths))).open()
             if read and not dataset.format.whole(dataset.scan.view):
@@ -220,12 +226,12 @@ def open_followed(request: Request, found: Sequence[File], offset: Offset) -> tu
         except (StorageError, InternalError):
             raise
         except SawlogError:
-            if len(ours) == 1:
+            if len(table_files) == 1:
                 raise
         else:
             return dataset, sorted(paths - {file.path for file in dataset.files})
     usable: list[Dataset] = []
-    for file in ours:
+    for file in table_files:
         try:
             usable.append(replace(request, paths=(file.path,)).open())
         except (StorageError, InternalError):
@@ -234,10 +240,15 @@ def open_followed(request: Request, found: Sequence[File], offset: Offset) -> tu
             logger.warning("%s: left out of the stream: %s", file.path, error)
     if not usable:
         return None
-    chosen = usable[0].format
-    files = [replace(file, explicit=False) for one in usable if one.format.name == chosen.name for file in one.files]
-    paths = {file.path for file in ours} - {file.path for file in files}
-    return Dataset(chosen.open(files, usable[0].scan), usable[0].scan), sorted(paths)
+    stream_format = usable[0].format
+    files = [
+        replace(file, explicit=False)
+        for recognition in usable
+        if recognition.format.name == stream_format.name
+        for file in recognition.files
+    ]
+    paths = {file.path for file in table_files} - {file.path for file in files}
+    return Dataset(stream_format.open(files, usable[0].scan), usable[0].scan), sorted(paths)
 
 
 @dataclass(frozen=True)
@@ -252,13 +263,13 @@ class _Among:
 
 def _tasks(fragments: list[Fragment], task_bytes: int) -> list[list[Fragment]]:
     """Fragments in order, one task per core if there is enough to read, and more where there is too much for that."""
-    total = sum(one.size for one in fragments)
+    total = sum(fragment.size for fragment in fragments)
     count = max(1, min(os.cpu_count() or 1, total // WORTH_A_TASK))
     if total > count * task_bytes:
         return pack(fragments, task_bytes)
     tasks: list[list[Fragment]] = [[] for _ in range(count)]
     place = 0
-    for one in fragments:
-        tasks[min((2 * place + one.size) * count // (2 * total or 1), count - 1)].append(one)
-        place += one.size
+    for fragment in fragments:
+        tasks[min((2 * place + fragment.size) * count // (2 * total or 1), count - 1)].append(fragment)
+        place += fragment.size
     return [task for task in tasks if task]

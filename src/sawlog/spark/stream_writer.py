@@ -105,9 +105,9 @@ class SawlogStreamWriter(DataSourceStreamArrowWriter):
         job = self.job(query, run, batch, tasks[0].owner)
         last = self._last(query)
         if last is None or batch > last.batch:
-            staged = [one for task in tasks for one in task.staged]
-            others = (lambda: self._all_but(_name(query, batch))) if self.sink.overwrite else None
-            job.publish(staged, others, Delivery(query, batch, run))
+            staged = [staged_file for task in tasks for staged_file in task.staged]
+            list_other_files = (lambda: self._all_but(_name(query, batch))) if self.sink.overwrite else None
+            job.publish(staged, list_other_files, Delivery(query, batch, run))
         job.sweep("" if last is not None and last.run == run else _stem(query))
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batch: int) -> None:
@@ -125,19 +125,19 @@ class SawlogStreamWriter(DataSourceStreamArrowWriter):
         storage, path = self.sink.storage, f"{self.sink.job.root}/{LEDGER}/{query}.json"
         if not storage.exists(path):
             return None
-        kept = shaped(decode_json(storage.read(path)), dict[str, Any], f"{path}: not the ledger of a stream")
-        if not kept["complete"]:
-            for one in kept["files"]:
-                storage.remove(one["final"])
-        return Delivery(query, kept["batch"] - (not kept["complete"]), kept["run"])
+        ledger = shaped(decode_json(storage.read(path)), dict[str, Any], f"{path}: not the ledger of a stream")
+        if not ledger["complete"]:
+            for staged_file in ledger["files"]:
+                storage.remove(staged_file["final"])
+        return Delivery(query, ledger["batch"] - (not ledger["complete"]), ledger["run"])
 
     def _all_but(self, newest: str) -> list[str]:
         """Whatever the sink held before a micro-batch."""
         root = self.sink.job.root
         batches = [name for name in self.sink.storage.directories_in(root) if _BATCH_DIRECTORY.fullmatch(name)]
         inside = tuple(f"{root}/{name}/" for name in batches)
-        rest = [path for path in self.sink.existing() if not path.startswith(inside)]
-        return [f"{root}/{name}/" for name in batches if name != newest] + rest
+        other_paths = [path for path in self.sink.existing() if not path.startswith(inside)]
+        return [f"{root}/{name}/" for name in batches if name != newest] + other_paths
 
 
 def _name(query: str, batch: int) -> str:

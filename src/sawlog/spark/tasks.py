@@ -49,7 +49,7 @@ def run_tasks(
     *,
     board: str | None = None,
     arrived: Callable[[int, Outcome | SawlogError], None] | None = None,
-    here: int = 0,
+    local_bytes: int = 0,
 ) -> list[Outcome | SawlogError]:
     """Apply a function to items in the tasks of one job.
 
@@ -64,14 +64,15 @@ def run_tasks(
         sizes: Bytes that each item reads; small ones share a task.
         board: A directory that all workers see, which is made and deleted: there outcomes are put up as they come.
         arrived: Called with each outcome, by the number of its item, as soon as it is on the board.
-        here: Items that read no more bytes than this, all together, are no job: threads of this process work on them.
+        local_bytes: Items that read no more bytes than this, all together, are no job: threads of this process work
+            on them.
 
     Returns:
         Outcomes, or errors, in the order of the items.
     """
     if not items:
         return []
-    if spark is None or sum(sizes) <= here:
+    if spark is None or sum(sizes) <= local_bytes:
         return _run_here(function, items, arrived)
     tasks = pack(range(len(sizes)), TASK_BYTES, sizes.__getitem__)
     pickled = CPickleSerializer()
@@ -101,20 +102,20 @@ def run_tasks(
     except BaseException:
         time.sleep(LINGER)  # what is taken back now must not come again
         raise
-    found = {row["item"]: pickled.loads(bytes(row["outcome"])) for row in rows}
-    return [found[index] for index in range(len(items))]
+    outcomes = {row["item"]: pickled.loads(bytes(row["outcome"])) for row in rows}
+    return [outcomes[index] for index in range(len(items))]
 
 
 def in_tasks(spark: SparkSession) -> Callable[[Callable[[Item], Outcome], Sequence[Item]], list[Outcome]]:
     """What has a function done to items in tasks, one each, and raises the first error."""
 
     def run(function: Callable[[Item], Outcome], items: Sequence[Item]) -> list[Outcome]:
-        found: list[Outcome] = []
+        outcomes: list[Outcome] = []
         for outcome in run_tasks(spark, function, items, [TASK_BYTES] * len(items)):
             if isinstance(outcome, SawlogError):
                 raise outcome
-            found.append(outcome)
-        return found
+            outcomes.append(outcome)
+        return outcomes
 
     return run
 
@@ -149,12 +150,12 @@ def _run_here(
 def _collect(frame: DataFrame, board: str, arrived: Callable[[int, bytes], None]) -> list[Any]:
     """Collect a frame, and report what is put up on a board meanwhile, each item once."""
     os.makedirs(board, exist_ok=True)
-    seen: set[str] = set()
+    finished_ids: set[str] = set()
 
     def look() -> None:
-        for name in sorted(set(os.listdir(board)) - seen):
+        for name in sorted(set(os.listdir(board)) - finished_ids):
             if name.isdecimal():
-                seen.add(name)
+                finished_ids.add(name)
                 with open(os.path.join(board, name), "rb") as file:
                     arrived(int(name), file.read())
 

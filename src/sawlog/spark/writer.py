@@ -45,17 +45,19 @@ def make_writer(options: Mapping[str, str], format: str | None, schema: StructTy
         OptionError: For options that are unknown or missing, or a path that is a file.
         SchemaError: When the format cannot represent the columns.
     """
-    request, chosen, parsed = write_request(options, format)
+    request, target_format, parsed = write_request(options, format)
     (directory,) = request.paths
     if request.storage.exists(directory) and not request.storage.is_directory(directory):
         raise OptionError(f"{directory}: is a file; a Spark job writes a directory of files, one per task")
-    own: WriteOptions = request.own
-    if own.savemode is not None and overwrite:
-        raise OptionError(f"option saveMode={own.savemode!r} goes with mode 'append', not with 'overwrite'")
+    write_options: WriteOptions = request.own
+    if write_options.savemode is not None and overwrite:
+        raise OptionError(f"option saveMode={write_options.savemode!r} goes with mode 'append', not with 'overwrite'")
     columns = original_schema(schema)
-    if own.partitionby:
-        check_partitions(own.partitionby, columns, chosen)
-    writer = SawlogWriter(chosen, parsed, request.storage, directory, columns, overwrite=overwrite, own=own)
+    if write_options.partitionby:
+        check_partitions(write_options.partitionby, columns, target_format)
+    writer = SawlogWriter(
+        target_format, parsed, request.storage, directory, columns, overwrite=overwrite, write_options=write_options
+    )
     writer.check()
     return writer
 
@@ -72,12 +74,12 @@ class SawlogWriter(DataSourceArrowWriter):
         schema: pa.Schema,
         *,
         overwrite: bool,
-        own: WriteOptions = WriteOptions(),  # noqa: B008, it is frozen
+        write_options: WriteOptions = WriteOptions(),  # noqa: B008, it is frozen
     ) -> None:
         self._format = format
         self._options = options
         self._schema = schema
-        self._own = own
+        self._own = write_options
         self._idle = False
         self.job = Job.begin(storage, directory, uuid.uuid4().hex)
         self.storage = storage
@@ -127,7 +129,7 @@ class SawlogWriter(DataSourceArrowWriter):
         Raises:
             SawlogError: As `Job.publish` does.
         """
-        staged = [one for message in messages if isinstance(message, Written) for one in message.staged]
+        staged = [staged_file for message in messages if isinstance(message, Written) for staged_file in message.staged]
         if self._own.savemode is not None and self.existing():
             if self._own.savemode == "errorifexists":
                 raise self._taken()
@@ -153,7 +155,7 @@ class SawlogWriter(DataSourceArrowWriter):
         )
 
     def _open(self, job: Job, directory: str, task: int) -> Writer:
-        stored = pa.schema([one for one in self._schema if one.name not in self._own.partitionby])
+        stored = pa.schema([field for field in self._schema if field.name not in self._own.partitionby])
         return self._format.task_writer(directory, job.name, task, stored, self._options, job.storage)
 
     def existing(self) -> list[str]:
@@ -168,7 +170,7 @@ class SawlogWriter(DataSourceArrowWriter):
         old = self.existing()
         if self._own.partitionoverwritemode == "static":
             return old
-        written = {posixpath.dirname(one.final[len(self.job.staging) + 1 :]) for one in staged}
+        written = {posixpath.dirname(staged_file.final[len(self.job.staging) + 1 :]) for staged_file in staged}
         return [path for path in old if posixpath.dirname(path[len(self.job.root) + 1 :]) in written]
 
     def _taken(self) -> OptionError:

@@ -236,7 +236,7 @@ class _TableImport:
         if items:
             arrived, here = publication.arrived, choices.here_bytes
             try:
-                run_tasks(self._job.spark, filler, items, sizes, board=tree.board(), arrived=arrived, here=here)
+                run_tasks(self._job.spark, filler, items, sizes, board=tree.board(), arrived=arrived, local_bytes=here)
             finally:
                 if self._job.spark is not None and sum(sizes) > here:
                     # Attempts that came second, or whose job was cancelled, have staged what nobody publishes.
@@ -299,7 +299,7 @@ class _TableImport:
         planner = Planner(found.scan, found.projections, choices.location_bytes, choices.max_bytes)
         items = [(partition, of_it, tree.progress(partition, locations)) for partition, of_it in logs.items()]
         sizes = [planner.size(of_it, at) for _, of_it, at in items]
-        outcomes = run_tasks(self._job.spark, planner, items, sizes, here=choices.here_bytes)
+        outcomes = run_tasks(self._job.spark, planner, items, sizes, local_bytes=choices.here_bytes)
         plans = [outcome for outcome in outcomes if isinstance(outcome, PartitionPlan)]
         self.errors += [outcome for outcome in outcomes if isinstance(outcome, SawlogError)]
         self.done.lag = {str(plan.partition): plan.lag for plan in plans if plan.lag}
