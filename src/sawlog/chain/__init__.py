@@ -1,4 +1,4 @@
-"""What all chains of self-sized things share: one walker in Numba, one driver in Python, one way to declare numbers.
+"""Chains of self-sized records: one walker in Numba, one driver in Python.
 
 A **chain** is a sequence of adjacent things, each of which states its own size: fragments, entries, records,
 events. Things may be in a grid of blocks, or within outer things that are chained themselves.

@@ -32,7 +32,7 @@ class Number:
         return self.offset + self.size
 
     def of(self, thing: Any, start: int = 0) -> int:
-        """Its value in the thing that begins at `start` of some bytes, which must hold it."""
+        """Return the value in the record that begins at `start` of some bytes, which must hold it."""
         at = start + self.offset
         return int.from_bytes(thing[at : at + self.size], "big" if self.big else "little")
 
@@ -114,7 +114,7 @@ class Slice:
     length: Number
 
     def ends(self, thing: Any, start: int = 0) -> tuple[int, int]:
-        """Where the value at `start` of a thing begins and ends. They hold its length; its end may be past theirs."""
+        """Return start and end of the slice in the record at `start`; the end may be past that of the bytes."""
         begin = start + self.length.end
         return begin, begin + self.length.of(thing, start)
 

@@ -27,7 +27,7 @@ STATE = k.state_type("used")
 
 
 class Out(NamedTuple):
-    """Where records go.
+    """Destination of records: the arrays that kernels fill.
 
     Attributes:
         data: uint8[*], their bytes; nothing where these are not wanted.
@@ -43,7 +43,7 @@ class Out(NamedTuple):
 
 
 class Rules(NamedTuple):
-    """What `RecordOptions` say.
+    """`RecordOptions` as kernels take them.
 
     Attributes:
         verify: Whether checksums of records are verified.
@@ -69,7 +69,7 @@ def take_record(window: Any, pos: Any, size: Any, header: Any, length: Any, stat
 
 
 class RecordWalk(ChainWalk):
-    """One pass over a range. A format's walk brings a kernel over an `Out` and `Rules`.
+    """A pass over a range of records. A format's walk brings a kernel over an `Out` and `Rules`.
 
     Attributes:
         kernel: `kernel(window, state, out, rules)`, one line around `sawlog.chain.kernels.walk_chain`.

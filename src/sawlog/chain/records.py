@@ -49,7 +49,7 @@ MAX_RECORD_BYTES = (1 << 31) - 1
 
 @dataclass(frozen=True, slots=True)
 class RecordOptions:
-    """How records are read.
+    """Read options of formats whose files are chains of records.
 
     Attributes:
         verify_checksums: Whether checksums of their bytes are verified.
@@ -143,7 +143,7 @@ class RecordContents(Contents):
         return intact_end(rest.decode(pa.schema([]), findings), findings, file.size)
 
     def between(self, request: Request, ranges: Sequence[Range]) -> list[Fragment]:
-        """One fragment for each range."""
+        """Yield a fragment for each range."""
         return [self._range(request, replace(file, size=end), start, end) for file, start, end in ranges]
 
     def _ranges(self, request: Request, task_bytes: int | None) -> Iterator[RecordRange]:

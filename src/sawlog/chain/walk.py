@@ -27,7 +27,7 @@ EVENT_ROOM = 4096
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """What a walk owns: a range of a file, whose size is where this scan takes it to end."""
+    """Range of a file that a walk owns, with the file's size at the time of the scan."""
 
     file: File
     start: int
@@ -35,7 +35,7 @@ class Span:
 
 
 class Event(NamedTuple):
-    """What a kernel has written down, see `sawlog.chain.kernels.EVENT`."""
+    """Record of a kernel about a place in the file, see `sawlog.chain.kernels.EVENT`."""
 
     kind: int
     offset: int
@@ -46,7 +46,7 @@ class Event(NamedTuple):
 
 
 class ChainWalk(ABC):
-    """One pass over a range of a file.
+    """A pass over a range of a file.
 
     A format's walk sets up what its kernel needs, and implements `read`, `deliver` and `reset`; the other methods may
     be overridden where the format knows better.
@@ -127,19 +127,19 @@ class ChainWalk(ABC):
         del event
 
     def describe(self, event: Event) -> str:
-        """What the damage of an event says; that depends on its kind and its two numbers only."""
+        """Return the detail of an event's damage; it depends on the event's kind and its two numbers only."""
         return self.details[self.kinds(event.kind)].format(event.one, event.two)
 
     def window_length(self, position: int) -> int:
-        """How many bytes of the file the kernel is to see from `position` on."""
+        """Return how many bytes from `position` on the kernel needs to see."""
         return min(WINDOW_BYTES, self.span.end - position) if position < self.span.end else REST_BYTES
 
     def pending(self) -> tuple[int, ...]:
-        """Where things begin that were read in part; -1 for none. What cannot be read is damage from there on."""
+        """Return the start of a record that was read in part, -1 for none: unreadable bytes are damage from there."""
         return (int(self.state.lost),)
 
     def tail(self) -> Tail | None:
-        """How the file ends; `None` if the walk has ended before."""
+        """Return the tail of the file; `None` if the walk has ended before."""
         state, size = self.state, self.span.file.size
         torn, zeros, position = int(state["tail"]), int(state["zeros"]), int(state["position"])
         if torn >= 0:
@@ -286,7 +286,7 @@ class ChainWalk(ABC):
             )
 
     def unread(self, length: int) -> int | None:
-        """What the original system's reader counts as lost for so many bytes that cannot be read; see `Damage`."""
+        """Return what the original system's reader counts as lost for so many unreadable bytes; see `Damage`."""
         del length
         return None
 

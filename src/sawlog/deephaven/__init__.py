@@ -1,1 +1,1 @@
-"""What Deephaven's logs and column files share: text in its charsets, schema files."""
+"""Shared parts of Deephaven's logs and column files: text in its charsets, schema files."""

@@ -52,7 +52,7 @@ class SchemaColumn:
 
 @dataclass(frozen=True, slots=True)
 class TableSchema:
-    """What a `.schema` file says that matters to readers.
+    """Table of a `.schema` file: the parts of it that matter to readers.
 
     Attributes:
         namespace: Namespace of the table.
@@ -117,7 +117,7 @@ class _Reader:
         self.columns.append(SchemaColumn(name, data_type, kind, symbols, encoding, codec, arguments))
 
     def _logged(self, attributes: dict[str, str], lower: dict[str, str]) -> None:
-        """How a column is logged: a conversion such as `millisToTime(x)` gives the unit."""
+        """Return how a column is logged: a conversion such as `millisToTime(x)` gives the unit."""
         name = _attribute(attributes, lower, "name")
         text = " ".join(
             _attribute(attributes, lower, key) for key in ("dbSetter", "intradaySetter", "datePartitionInput")

@@ -38,7 +38,7 @@ def charset_name(name: str) -> str | None:
 
 
 def decode_string(data: bytes, charset: str, errors: str = "strict") -> str:
-    """One string as Java reads it: UTF-16 is big endian where no mark says otherwise.
+    """Return a string as Java reads it: UTF-16 is big endian unless a byte order mark says otherwise.
 
     Raises:
         UnicodeDecodeError: For malformed bytes, if errors are `strict`.
@@ -48,7 +48,7 @@ def decode_string(data: bytes, charset: str, errors: str = "strict") -> str:
 
 
 def encode_string(text: str, charset: str) -> bytes:
-    """One string as Java writes it: UTF-16 is big endian after a byte order mark.
+    """Return the bytes of a string as Java writes it: UTF-16 is big endian after a byte order mark.
 
     Raises:
         UnicodeEncodeError: When the charset lacks a character.

@@ -73,7 +73,7 @@ class LogType(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Type:
-    """What is known of a type.
+    """Description of a column type of Deephaven.
 
     Attributes:
         type: Of a column; None for what only logs have.

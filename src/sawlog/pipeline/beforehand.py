@@ -1,4 +1,4 @@
-"""What can be known to be wrong with a pipeline before Spark is started, which takes long."""
+"""Checks of a pipeline before Spark is started, which takes long."""
 
 from __future__ import annotations
 

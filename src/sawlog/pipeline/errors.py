@@ -1,4 +1,4 @@
-"""How pipelines fail."""
+"""Errors of pipelines."""
 
 from __future__ import annotations
 

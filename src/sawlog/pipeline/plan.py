@@ -29,7 +29,7 @@ _NO_SOURCES = ("memory",)
 
 @dataclass(frozen=True)
 class Part:
-    """One source, step or sink of a plan."""
+    """A source, step or sink of a plan."""
 
     kind: str
     name: str

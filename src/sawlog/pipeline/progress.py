@@ -1,4 +1,4 @@
-"""What a running pipeline reports: one report per batch and sink."""
+"""Progress of a running pipeline: one report per batch and sink."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ BYTES = "bytes"
 
 @dataclass(frozen=True, slots=True)
 class BatchReport:
-    """One batch that a sink has taken.
+    """Report on a batch that a sink has taken.
 
     Attributes:
         time: When it began, ISO 8601 in UTC.

@@ -50,7 +50,7 @@ _DAMAGE_PREFIX = "_"
 
 @dataclass(slots=True)
 class Totals:
-    """What a run has done.
+    """Totals of a run: batches, rows, damage.
 
     Attributes:
         rows: Per sink.
@@ -79,7 +79,7 @@ class Totals:
 
 
 class Run:
-    """One run of a plan.
+    """A run of a plan.
 
     Args:
         plan: What to run.

@@ -1,4 +1,4 @@
-"""What a pipeline's file says, as models of pydantic: what it may hold, and which of it goes together."""
+"""The file of a pipeline as pydantic models: keys, types and rules across keys."""
 
 from __future__ import annotations
 
@@ -102,12 +102,12 @@ class _Named(_Table):
 
     @property
     def key(self) -> Path:
-        """Where it is in the file."""
+        """Return the dotted key of this table in the file."""
         return self._key
 
     @property
     def name(self) -> str:
-        """What it is called; SQL calls sources and steps so, and checkpoints of streams are called as their sinks."""
+        """Return the name of this table: in SQL that of sources and steps, in checkpoints that of sinks."""
         return self._key[-1]
 
     def at(self, *key: str) -> Self:
@@ -118,7 +118,7 @@ class _Named(_Table):
 
 
 class _Placed(_Named):
-    """What sources and sinks have in common.
+    """Base of sources and sinks: a format, a path or table, options.
 
     Attributes:
         path: A file, a directory or a glob; local ones are absolute.
@@ -153,7 +153,7 @@ class _Placed(_Named):
 
 
 class Watermark(_Table):
-    """How late rows may come: the column of their time, and the delay, as in `10 minutes`."""
+    """Column of event time and the delay that late rows may have, as in `10 minutes`."""
 
     column: Text
     delay: Text
@@ -185,7 +185,7 @@ class Source(_Placed):
 
     @property
     def paths(self) -> tuple[str, ...]:
-        """Where it is."""
+        """Return the paths of the source."""
         return tuple(self.several) if self.path is None else (self.path,)
 
     @property
@@ -215,7 +215,7 @@ class Step(_Named):
 
 
 class _Target(_Placed):
-    """Where rows go. Neither a path nor a table have those that have no place, such as Kafka.
+    """Base of sinks and quarantines. Kafka and the like have neither path nor table.
 
     Attributes:
         format: A format of sawlog, or one of Spark.
@@ -265,7 +265,7 @@ Target: TypeAlias = Sink | Quarantine
 
 
 class Metrics(_Table):
-    """Where Prometheus finds the metrics."""
+    """Address at which Prometheus reads the metrics."""
 
     address: Text = "127.0.0.1"
     port: int = Field(ge=0, lt=1 << 16, description="the number of a port")
@@ -331,17 +331,17 @@ class Pipeline(_Table):
 
     @property
     def mode(self) -> Mode:
-        """See `Head`."""
+        """Return the mode of the pipeline, see `Head`."""
         return self.head.mode
 
     @property
     def checkpoint(self) -> str | None:
-        """See `Head`."""
+        """Return the directory of checkpoints, see `Head`."""
         return self.head.checkpoint
 
     @property
     def trigger(self) -> str | None:
-        """See `Head`."""
+        """Return the trigger of streams, see `Head`."""
         return self.head.trigger
 
     @property

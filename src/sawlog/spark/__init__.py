@@ -26,7 +26,7 @@ HELPERS_GROUP = "sawlog.spark"
 
 
 def __getattr__(name: str) -> Any:
-    """What a format has for Spark beyond its data source."""
+    """Import a Spark helper of a format, such as `merge`, by its entry point."""
     if name in (helpers := entry_points(HELPERS_GROUP)):
         return helpers[name].load()
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
@@ -52,7 +52,7 @@ def spark_jar() -> str:
 
 
 def index(spark: SparkSession, path: str, **settings: Any) -> Indexed:
-    """What `sawlog.index` does, with the files looked into by Spark's tasks: for millions of remote ones.
+    """Build an index as `sawlog.index` does, with files read by Spark's tasks: for millions of remote files.
 
     Args:
         spark: The session.

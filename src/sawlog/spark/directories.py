@@ -59,7 +59,7 @@ class DirectoriesWriter(Writer):
         self._writers: dict[str, Writer] = {}
 
     def write(self, batch: pa.RecordBatch) -> None:
-        """See `Writer.write`. Rows keep their order within a directory."""
+        """Write a batch, see `Writer.write`. Rows keep their order within a directory."""
         places = pc.binary_join_element_wise(*(_parts(name, batch.column(name)) for name in self._names), "/")
         rows = batch.drop_columns(list(self._names))
         for place in places.unique().to_pylist():

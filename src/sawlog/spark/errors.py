@@ -1,4 +1,4 @@
-"""What Spark raises, in words that a user can act on."""
+"""Errors of Spark, in words that a user can act on."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ def in_sparks_words() -> Iterator[None]:
 
 
 def _said(error: BaseException) -> str:
-    """What an error says and what its causes in the JVM say, without their frames: line numbers say nothing."""
+    """Return the messages of an error and of its causes in the JVM, without stack frames."""
     causes = getattr(getattr(error, "_cause", None), "_stackTrace", "")
     return _FRAME.sub("", f"{error}\n{causes}")
 
 
 def explain(error: BaseException) -> str:
-    """What went wrong, without tracebacks and plans: sawlog's own error where there is one, or Spark's first line.
+    """Return an error message without tracebacks and plans: sawlog's own error, else Spark's first line.
 
     Where Spark knows no more than that something did, it is the first cause.
     """
@@ -62,7 +62,7 @@ def explain(error: BaseException) -> str:
 
 
 def spark_errors() -> tuple[type[Exception], ...]:
-    """What is raised when Spark refuses, and when it is gone."""
+    """Return the exceptions that Spark raises when it refuses a query or is gone."""
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 

@@ -1,4 +1,4 @@
-"""What Spark's own file sources do with files: choose among them, and add columns about them.
+"""Files as Spark's own sources treat them: choose among them, and add columns about them.
 
 Directories named `key=value` below a path make columns, as `partitionBy` writes them, and `_metadata` describes the
 file that a row came from. Where the data has a column of such a name, it is the data's.
@@ -97,7 +97,7 @@ class FileOptions:
     basepath: str | None = None
 
     def choice(self) -> Choice | None:
-        """What chooses among files; `None` if all are taken.
+        """Return the filter of files that these options make; `None` if all files pass.
 
         Raises:
             OptionError: For a time that is none.
@@ -110,7 +110,7 @@ class FileOptions:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """Which of the files below a path are read.
+    """Filter of the files below a path: by name, directory and time of modification.
 
     Attributes:
         nested: Whether those in any directory are, or only those in directories named `key=value`.
@@ -235,7 +235,7 @@ class FileColumns:
         return [file for file in files if os.path.dirname(file.path) in matching_directories]
 
     def facts(self, paths: Iterable[str], names: Iterable[str], files: Mapping[str, File]) -> dict[str, Facts]:
-        """What workers need to know of files, by path; nothing where none of the columns is wanted.
+        """Return the values of file columns by path, for workers; empty if no such column is requested.
 
         Args:
             paths: What a task reads.
@@ -327,7 +327,7 @@ def _part_of_metadata(kind: spark.DataType) -> spark.StructType:
 
 
 def _pairs(path: str, bases: Sequence[str]) -> Iterator[tuple[str, str | None]]:
-    """What the directories of a file's path say, or, of a directory's path that ends in a slash, the last one, too."""
+    """Yield name and value of the `key=value` directories in a path, the last part too if the path ends in a slash."""
     inside = (parts for base in bases if (parts := _parts(path, _without_glob(base, path))))
     for part in next(inside, [])[:-1]:
         pair = _pair(part)
@@ -336,7 +336,7 @@ def _pairs(path: str, bases: Sequence[str]) -> Iterator[tuple[str, str | None]]:
 
 
 def _without_glob(base: str, path: str) -> str:
-    """What a glob has matched of a path, as far as is known."""
+    """Return the directory that a glob has matched of a path, as far as it is known."""
     if not glob.has_magic(base):
         return base
     if "**" in base:

@@ -100,7 +100,7 @@ def _from_json(value: Any, column: str, schema: pa.Schema) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """What Spark pushes down: a column compared with values.
+    """A comparison of a column with values, as Spark pushes it down.
 
     Attributes:
         name: Of Spark's filter, such as `EqualTo`.

@@ -1,4 +1,4 @@
-"""What a local session's JVM starts and writes faster with: an archive of Spark's classes, the jar's file system.
+"""Faster start and writes of a local session's JVM: an archive of Spark's classes, the jar's file system.
 
 The archive is Java's class data sharing. A JVM maps it instead of reading, verifying and linking Spark's classes again,
 which is half of a session's start and much of its first query. It is made once for a Java and a Spark; where it does

@@ -1,4 +1,4 @@
-"""What the jar asks a Python process: what a path holds, and how its columns are read.
+"""The Python process that answers the jar: schemas of paths, and plans of reads.
 
 Spark starts the process with the module `pyspark_sawlog`, whose `main` calls this one's; it talks to `Planner.scala`.
 """
@@ -48,7 +48,7 @@ _VALUES: dict[str, Callable[[str], Any]] = {
 
 @dataclass(frozen=True)
 class Side:
-    """What a query needs of a path.
+    """One side of a query: a requested schema and the conditions on it.
 
     Attributes:
         wanted: The columns; none where it only counts rows.
@@ -90,7 +90,7 @@ def main(infile: io.BufferedReader, outfile: IO[bytes]) -> None:
 
 
 def describe(options: Mapping[str, str]) -> dict[str, Any]:
-    """What a path holds, by its headers: columns, bytes, and rows, if an index knows how many there are."""
+    """Describe a path from its headers: columns, bytes, and rows if an index knows their number."""
     request = read_request(options, None)
     dataset = request.open()
     return {
@@ -124,7 +124,7 @@ def plan(
     parallelism: int = 1,
     looked: Sequence[bytes] | None = None,
 ) -> list[tuple[PartitionFunction | Look, list[bytes]]]:
-    """How columns are read.
+    """Plan a read: a function and its pickled tasks for each side of the query.
 
     Args:
         options: Of the read.
@@ -163,7 +163,7 @@ def plan(
 
 @dataclass(frozen=True)
 class Look:
-    """What the jar has Spark's workers do first where files are large and far: what planning needs is found by tasks.
+    """Function by which Spark's tasks read what planning needs, if files are large and remote.
 
     Attributes:
         schema: Of the answer: of each file what is known.
@@ -185,7 +185,7 @@ def _even(size: int, parallelism: int) -> int:
 
 
 class Conversation:
-    """What the JVM asks one process, and what it has asked before: the stream that a process plans, if it plans one."""
+    """The requests of one JVM to one planning process, and the stream that it plans, if any."""
 
     def __init__(self) -> None:
         self._stream: Any = None
@@ -239,7 +239,7 @@ def _side(request: Mapping[str, Any]) -> Side:
 
 
 def _pickled(function: PartitionFunction | Look) -> bytes:
-    """What a worker runs: the function, and the columns that it returns."""
+    """Return the pickled function of a worker with the schema of its result."""
     returned = function.schema if function.schema.fields else _COUNTS
     return bytes(CPickleSerializer().dumps((function, returned)))
 

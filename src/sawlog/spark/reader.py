@@ -125,7 +125,7 @@ class SawlogReader(DataSourceReader):
         self._filters: list[Any] = []
 
     def partitions(self) -> list[InputPartition]:
-        """One partition per task: small files share one, large ones make several.
+        """Return one partition per task: small files share a task, large files make several.
 
         Spark may ask two processes at the same time for the two sides of a join, before it keeps what one has answered:
         the second waits for the first, and takes its answer.
@@ -175,7 +175,7 @@ class PushdownReader(SawlogReader):
 
 @dataclass(frozen=True)
 class Task:
-    """What one task reads.
+    """Input of one Spark task: fragments, and the values of file columns.
 
     Attributes:
         parts: Fragments, and datasets that the task plans itself, in order.
@@ -190,7 +190,7 @@ class Task:
     rescued: str | None = None
 
     def fragments(self) -> Iterator[Fragment]:
-        """What is read, in order."""
+        """Yield the fragments of the task, in order."""
         for part in self.parts:
             if isinstance(part, Dataset):
                 yield from part.fragments(None)
@@ -200,7 +200,7 @@ class Task:
 
 @dataclass(frozen=True)
 class Reading:
-    """What a query reads of a dataset.
+    """A dataset bound to the columns and files that a query reads.
 
     Attributes:
         request: What was asked for.
@@ -229,7 +229,7 @@ class Reading:
         return replace(self, names=tuple(names), scan=replace(self.scan, columns=data_columns))
 
     def tasks(self, task_bytes: int) -> list[Task]:
-        """What each task reads: small files share one, large ones make several."""
+        """Return the tasks of a read: small files share a task, large files make several."""
         if not self.files:
             return []
         contents = self._contents()
@@ -254,7 +254,7 @@ class Reading:
         return self.dataset.contents if has_all_files else self.dataset.format.open(self.files, self.scan)
 
     def task(self, parts: Sequence[Fragment | Dataset], files: Mapping[str, File]) -> Task:
-        """What a task reads that has these parts of some files."""
+        """Return the task that reads these parts of files."""
         inside = ([file.path for file in part.files] if isinstance(part, Dataset) else [part.path] for part in parts)
         facts = self.columns.facts(itertools.chain.from_iterable(inside), self.names, files)
         return Task(parts, facts, self.request.files.ignoremissingfiles, self.rescued)
@@ -265,7 +265,7 @@ def _bytes(part: Fragment | Dataset) -> int:
 
 
 def projected(request: Request, dataset: Dataset, schema: StructType, pushed: Sequence[Any] = ()) -> Reading:
-    """What is read for the columns of a schema, the filters of the option and those of Spark.
+    """Return the read that delivers the columns of a schema, with the option's and Spark's filters.
 
     Raises:
         OptionError: When the option `columns` says otherwise.
@@ -387,7 +387,7 @@ def _batches(fragment: Fragment, findings: Findings, max_rows: int) -> Iterator[
 
 @dataclass(frozen=True)
 class PartitionFunction:
-    """What the jar has Spark's workers do: pickled fragments in, the batches of a schema out.
+    """Function of Spark's workers for the jar: pickled fragments in, batches of a schema out.
 
     Attributes:
         schema: The wanted columns; when there are none, rows are counted.

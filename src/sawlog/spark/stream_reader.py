@@ -49,7 +49,7 @@ PAUSE_PER_LOOK = 10
 
 
 class NoStreams(DataSourceStreamReader):
-    """What stands for a stream source where PySpark is too old for one, and Spark has not the jar."""
+    """Stream source for a PySpark that has none and a Spark without the jar: refuses to read."""
 
     def initialOffset(self) -> dict[str, Any]:
         """Refuse; Spark 4.0 and 4.1 do not report what is raised earlier.
@@ -127,7 +127,7 @@ class SawlogStreamReader(DataSourceStreamReader, micro_batches.SupportsTriggerAv
         return self._last[0]
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
-        """What was not read yet when the files were last looked at, for the progress of the query: its lag."""
+        """Return the offset of everything that was listed last, from which Spark tells the lag of the query."""
         if self._follower is None or self._reached is None:
             return None
         files, size = self._follower.lag(self._reached)
@@ -138,7 +138,7 @@ class SawlogStreamReader(DataSourceStreamReader, micro_batches.SupportsTriggerAv
         self._frozen = True
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
-        """One partition per task: small files share one, but no core is left without work that is worth a task.
+        """Return one partition per task: small files share a task as long as every core has work.
 
         Raises:
             SawlogError: When a file of the micro-batch is gone, or was replaced, rewritten or cut.
@@ -170,7 +170,7 @@ class SawlogStreamReader(DataSourceStreamReader, micro_batches.SupportsTriggerAv
         return Offset.from_json(data)
 
     def _follow(self, offset: Offset) -> Follower | None:
-        """What follows the files, with the columns that the stream began with; `None` while there are no files."""
+        """Return the follower of the files with the columns that the stream began with; `None` without files."""
         if self._follower is None:
             request = self._request
             # Files that appear while the dataset is opened are not decided on yet.

@@ -35,7 +35,7 @@ _RUN = "spark.jobGroup.id"
 
 @dataclass
 class StagedTask(WriterCommitMessage):
-    """What a task has staged of a micro-batch.
+    """Files that a task has staged of a micro-batch.
 
     Attributes:
         staged: Its files.
@@ -80,7 +80,7 @@ class SawlogStreamWriter(DataSourceStreamArrowWriter):
         return StagedTask(self.sink.stage(job, iterator), query, run, job.owner)
 
     def job(self, query: str, run: str, batch: int, owner: str = "") -> Job:
-        """What publishes a micro-batch.
+        """Return the job that publishes a micro-batch.
 
         Args:
             query: The query.
@@ -132,7 +132,7 @@ class SawlogStreamWriter(DataSourceStreamArrowWriter):
         return Delivery(query, ledger["batch"] - (not ledger["complete"]), ledger["run"])
 
     def _all_but(self, newest: str) -> list[str]:
-        """Whatever the sink held before a micro-batch."""
+        """Return the paths of the sink that are not of the newest micro-batch."""
         root = self.sink.job.root
         batches = [name for name in self.sink.storage.directories_in(root) if _BATCH_DIRECTORY.fullmatch(name)]
         inside = tuple(f"{root}/{name}/" for name in batches)
@@ -141,7 +141,7 @@ class SawlogStreamWriter(DataSourceStreamArrowWriter):
 
 
 def _name(query: str, batch: int) -> str:
-    """What the directory of a micro-batch is called."""
+    """Return the directory name of a micro-batch."""
     return f"batch-{batch:08d}-{_stem(query)}"
 
 

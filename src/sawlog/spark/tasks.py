@@ -107,7 +107,7 @@ def run_tasks(
 
 
 def in_tasks(spark: SparkSession) -> Callable[[Callable[[Item], Outcome], Sequence[Item]], list[Outcome]]:
-    """What has a function done to items in tasks, one each, and raises the first error."""
+    """Return a function that runs items in Spark's tasks, one each, and raises the first error."""
 
     def run(function: Callable[[Item], Outcome], items: Sequence[Item]) -> list[Outcome]:
         outcomes: list[Outcome] = []
@@ -121,7 +121,7 @@ def in_tasks(spark: SparkSession) -> Callable[[Callable[[Item], Outcome], Sequen
 
 
 def _attempts(spark: SparkSession) -> int:
-    """How often Spark tries a task before it gives a job up."""
+    """Return how many times Spark tries a task before the job fails."""
     local = _LOCAL.fullmatch(str(spark.conf.get("spark.master", "")))
     return int(local[1] or 1) if local else int(str(spark.conf.get("spark.task.maxFailures", "4")))
 
@@ -131,7 +131,7 @@ def _run_here(
     items: Sequence[Item],
     arrived: Callable[[int, Outcome | SawlogError], None] | None,
 ) -> list[Outcome | SawlogError]:
-    """What `run_tasks` does, without Spark."""
+    """Run the items of `run_tasks` in threads of this process."""
 
     def attempt(item: Item) -> Outcome | SawlogError:
         try:

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class Written(WriterCommitMessage):
-    """What a task has staged: one file, or nothing if it had no rows."""
+    """Commit message of a task: its staged file, or none if it had no rows."""
 
     staged: list[Staged]
 
@@ -166,7 +166,7 @@ class SawlogWriter(DataSourceArrowWriter):
         return self._format.replaced(files, self.job.root)
 
     def _replaced(self, staged: Sequence[Staged]) -> list[str]:
-        """What of that the job replaces."""
+        """Return the paths that the job replaces with the staged files."""
         old = self.existing()
         if self._own.partitionoverwritemode == "static":
             return old
