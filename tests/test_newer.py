@@ -186,6 +186,8 @@ def deephaven_logs() -> Cases:
     head = deephaven.header(columns)
     del deephaven.CODES["Newer"]
     yield Newer("type of a column", sample, {"a.bin": head + b"".join(rows)}, "type 12")
+    head = deephaven.header(COLUMNS, extra=struct.pack(">ii", 3, 4) + b"abc")
+    yield Newer("type of a header record", sample, {"a.bin": head + b"".join(rows)}, "header record of type 4", 3)
     odd = bytearray(rows[1][:-4])
     odd[4] |= 8
     flagged = bytes(odd) + struct.pack(">I", deephaven.zlib.adler32(bytes(odd)))
@@ -201,6 +203,14 @@ def containers() -> Cases:
     sample = Sample("containers", "filodb_record", data, "a.container", options={"table": "gauge"})
     newer = with_bytes(data, Change(len(whole) + 7, b"\x02"))
     yield Newer("version of a container", sample, {"a.container": newer}, "version 2", 1)
+    one, two, three = (filodb.data(f"gauge_100_small_0{number}") for number in range(3))
+    assert len(one) == len(two) == len(three)
+    other = with_bytes(two, Change(7, b"\x02"))
+    for name, parts in {"last": (one, other), "inner": (one, other, three), "first": (other, one, three)}.items():
+        plain = b"".join(with_bytes(part, Change(7, b"\x01")) for part in parts)
+        whole = Sample(f"whole, {name}", "filodb_record", plain, "a.container", options={"table": "gauge"})
+        newer = {"a.container": b"".join(parts)}
+        yield Newer(f"version of a container with an unused rest, {name}", whole, newer, "version 2", len(parts) - 1)
 
 
 def binlogs() -> Cases:

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 import sawlog
 from sawlog.damage import DamageWarning
-from sawlog.errors import DamageError, FormatError, OptionError, SchemaError
+from sawlog.errors import DamageError, FormatError, OptionError, SchemaError, UnsupportedError
 
 from .reference import CODES, Col, entry, header, row, row_body, text
 
@@ -345,15 +345,32 @@ def test_several_tables_need_a_choice(tmp_path: Path):
 def test_unknown_header_records(tmp_path: Path):
     cols = [Col("N", "Int")]
     path = put(tmp_path / "t.bin", header(cols, extra=struct.pack(">ii", 3, 77) + b"abc"), row(cols, {"N": 1}))
-    table = sawlog.read(path)
+    with pytest.raises(UnsupportedError, match="type 77"):
+        sawlog.read(path)
+    with pytest.warns(DamageWarning, match="does not support"):
+        assert sawlog.read(path, on_damage="skip").num_rows == 1
+    (report,) = sawlog.verify(path).files
+    assert [(one.kind, one.offset, one.length) for one in report.damages] == [
+        ("unsupported", report.account.header - 4, 11)
+    ]
+    table = sawlog.read(path, salvage="unknown_versions")
     assert table.num_rows == 1
+    assert not sawlog.verify(path, salvage="unknown_versions").files[0].account.unsupported
     assert sawlog.open(path).info()["unknown header records"] == "type 77 (3 bytes)"
-    with pytest.raises(FormatError, match="type 77"):
-        sawlog.read(path, strict=True)
     sawlog.write(table, tmp_path / "again.bin", format="deephaven_log")
     assert (tmp_path / "again.bin").read_bytes() == path.read_bytes()
     other = put(tmp_path / "u.bin", header(cols), row(cols, {"N": 2}))
-    assert b"sawlog.header_records" not in (sawlog.read([path, other]).schema.metadata or {})
+    both = sawlog.read([path, other], salvage="unknown_versions")
+    assert b"sawlog.header_records" not in (both.schema.metadata or {})
+
+
+def test_a_newer_file_among_others_is_unsupported(tmp_path: Path):
+    cols = [Col("N", "Int")]
+    put(tmp_path / "t.bin", header(cols), row(cols, {"N": 1}))
+    newer = put(tmp_path / "u.bin", header(cols, version=4), row(cols, {"N": 2}))
+    reports = {report.path: report for report in sawlog.verify(tmp_path).files}
+    assert list(reports[str(newer)].kinds) == ["unsupported"]
+    assert reports[str(newer)].account.unsupported == newer.stat().st_size
 
 
 @pytest.mark.parametrize("stored", [b"{", b"[1]", b'[[77, "xy"]]', b'[[1, ""]]', b'[[4294967296, ""]]', b'[["a", ""]]'])

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Self
 import pyarrow as pa
 
 from sawlog.arrow import constant
-from sawlog.damage import DamageWarning
+from sawlog.damage import Damage, DamageWarning
 from sawlog.deephaven.schema_xml import TableSchema, parse_schema
 from sawlog.deephaven_log.columns import PARTITION_KEY, Rendering, unite
 from sawlog.deephaven_log.fields import parts
@@ -31,7 +31,7 @@ from sawlog.deephaven_log.names import LogName, order_key, parse_name
 from sawlog.deephaven_log.options import ReadOptions
 from sawlog.deephaven_log.plan import Layout, find_cut, find_cuts, scan, walk_stretch
 from sawlog.deephaven_log.survey import survey
-from sawlog.errors import FormatError, OptionError, warn
+from sawlog.errors import FormatError, OptionError, UnsupportedError, warn
 from sawlog.fields import FieldParser
 from sawlog.format import CUT_BYTES, PROBE_BYTES, Contents, Format, Fragment, Range, Request, Scan, View, apart
 from sawlog.names import is_remote
@@ -56,6 +56,7 @@ class Log:
     header: Header | None
     reason: str = ""
     incomplete: bool = False
+    newer: Damage | None = None
 
     @property
     def partition(self) -> tuple[str, ...]:
@@ -134,7 +135,7 @@ class DeephavenLogContents(Contents):
                 dead = any(later.live_from >= 0 for later in layouts[index + 1 :])
                 if log.header is None:
                     path, size = log.file.path, log.file.size
-                    yield UnreadableFile(*request, path, size, log.reason, log.incomplete)
+                    yield UnreadableFile(*request, path, size, log.reason, log.incomplete, log.newer)
                     continue
                 start, size = self._ends(log.file, log.header)
                 if self._stretch is not None and start >= size:
@@ -340,7 +341,8 @@ class DeephavenLogContents(Contents):
             incomplete = isinstance(error, IncompleteHeaderError)
             if single or not (incomplete or scan.on_damage == "skip"):
                 raise
-            return Log(file, name, None, str(error), incomplete)
+            newer = error.damage if isinstance(error, UnsupportedError) else None
+            return Log(file, name, None, str(error), incomplete, newer)
         for note in header.notes:
             if header.digest or scan.on_damage == "fail" or note != header.notes[0]:
                 warn(f"{file.path}: {note}", DamageWarning)

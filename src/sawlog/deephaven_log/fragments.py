@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -213,6 +213,7 @@ class UnreadableFile(Fragment):
 
     reason: str
     incomplete: bool
+    newer: Damage | None = None
 
     def decode(self, schema: pa.Schema, findings: Findings) -> Iterator[pa.RecordBatch]:
         """There are no rows."""
@@ -220,6 +221,8 @@ class UnreadableFile(Fragment):
         if self.incomplete:
             findings.account.tail += self.size
             findings.tail = Tail(TailStatus.TORN, 0, self.size, "the file ends inside its header")
+        elif self.newer is not None:
+            findings.damage(replace(self.newer, offset=0, length=self.size))
         else:
             findings.damage(Damage(self.path, 0, self.size, Kind.BAD_HEADER.name.lower(), self.reason))
         yield from ()

@@ -55,6 +55,7 @@ class Header:
         application_version: None when the record is absent.
         raw: The header as it is in the file.
         unknown: Header records of types that are not known: type and payload.
+        places: Where each of these begins, and its bytes.
         digest: What the digest covers (a key of `HEADER_DIGEST_STARTS`), or empty when it does not match.
         notes: What a user should know.
     """
@@ -64,6 +65,7 @@ class Header:
     application_version: int | None
     raw: bytes
     unknown: tuple[tuple[int, bytes], ...] = ()
+    places: tuple[tuple[int, int], ...] = ()
     digest: str = "file"
     notes: tuple[str, ...] = ()
 
@@ -187,7 +189,7 @@ def parse_header(path: str, raw: bytes, *, strict: bool) -> Header:
         if strict:
             raise FormatError(f"{path}: {note}")
         notes.append(note)
-    records, unknown = _records(_Cursor(path, raw, layout.PREAMBLE_SIZE, body_end), strict=strict)
+    records, unknown, places = _records(_Cursor(path, raw, layout.PREAMBLE_SIZE, body_end))
     if HeaderRecord.COLUMNS not in records:
         raise FormatError(f"{path}: the header has no column definitions (record type 1)")
     columns = _columns(records[HeaderRecord.COLUMNS], version, notes, strict=strict)
@@ -196,7 +198,9 @@ def parse_header(path: str, raw: bytes, *, strict: bool) -> Header:
     application_version = None
     if HeaderRecord.APPLICATION_VERSION in records:
         application_version = records[HeaderRecord.APPLICATION_VERSION].integer("an application version")
-    return Header(version, tuple(columns), application_version, raw, tuple(unknown), digest, tuple(notes))
+    return Header(
+        version, tuple(columns), application_version, raw, tuple(unknown), tuple(places), digest, tuple(notes)
+    )
 
 
 def _covered(raw: bytes, end: int) -> str:
@@ -208,10 +212,13 @@ def _covered(raw: bytes, end: int) -> str:
     return ""
 
 
-def _records(cursor: _Cursor, *, strict: bool) -> tuple[dict[HeaderRecord, _Cursor], list[tuple[int, bytes]]]:
+def _records(
+    cursor: _Cursor,
+) -> tuple[dict[HeaderRecord, _Cursor], list[tuple[int, bytes]], list[tuple[int, int]]]:
     records: dict[HeaderRecord, _Cursor] = {}
-    unknown = []
+    unknown, places = [], []
     while cursor.left:
+        start = cursor.position
         length = cursor.integer("the size of a header record")
         code = cursor.integer("the type of a header record")
         inner = cursor.inner(length, "a header record")
@@ -219,11 +226,10 @@ def _records(cursor: _Cursor, *, strict: bool) -> tuple[dict[HeaderRecord, _Curs
             if code in records:
                 raise inner.fail("one header record of each type", f"a second one of type {code}")
             records[HeaderRecord(code)] = inner
-        elif strict:
-            raise inner.fail("header records of types 1 to 3", f"type {code}")
         else:
             unknown.append((code, inner.take(inner.left, "a header record")))
-    return records, unknown
+            places.append((start, cursor.position - start))
+    return records, unknown, places
 
 
 def _columns(cursor: _Cursor, version: int, notes: list[str], *, strict: bool) -> list[LogColumn]:

@@ -41,9 +41,10 @@ class ReadOptions:
         widen: Let Byte, Short, Int and Long columns of one name become the widest of them; Float and Double too.
         max_item_bytes: Longer entries are taken for damage.
         salvage: What is delivered that the system itself would not read. `incomplete`: the rows of such sets, by
-            themselves. `unknown_versions`: files of unknown versions, as if they were of version 3.
+            themselves. `unknown_versions`: files of unknown versions, as if they were of version 3;
+            header records of unknown types, as if rows did not need them.
         strict: Take for damage or refuse what is only unusual: reserved flag bits, rows of sets that never began, bytes
-            after the last column, malformed text, unknown header records, a wrong digest of the header.
+            after the last column, malformed text, a wrong digest of the header.
     """
 
     verify_checksums: bool = True

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from sawlog.chain.kernels import END, FULL, MORE, Window
 from sawlog.chain.walk import ChainWalk, Event, Span
-from sawlog.damage import MAX_LISTED, Damage, Findings, Tail, TailStatus
+from sawlog.damage import MAX_LISTED, UNSUPPORTED, Damage, Findings, Tail, TailStatus
 from sawlog.deephaven_log import layout
 from sawlog.deephaven_log.batches import RowBatch, stored_columns
 from sawlog.deephaven_log.header import Header
@@ -106,6 +106,7 @@ class LogWalk(ChainWalk):
         if source.size < span.file.size:
             raise SawlogError(f"{self.path}: the file shrank from {span.file.size} to {source.size} bytes")
         self.header = header
+        self._force = "unknown_versions" in options.salvage
         for name in ("following", "origin", "set_start", "last_delete", "cut"):
             self.state[name] = -1
         self.state.target = span.file.size
@@ -146,9 +147,16 @@ class LogWalk(ChainWalk):
         yield from super().batches()
 
     def _account_for_header(self) -> None:
-        """Its digest, where it is wrong, is damage where damage is listed; else it was a warning."""
+        """Records of unknown types are unsupported; a wrong digest is damage where damage is listed, else a warning."""
         length = layout.DIGEST_SIZE if not self.header.digest and not self.fails else 0
-        self.state.header_bytes = self.header.size - length
+        places = () if self._force else self.header.places
+        self.state.header_bytes = self.header.size - length - sum(size for _, size in places)
+        for (kind, _), (where, size) in zip(self.header.unknown, places, strict=False):
+            detail = (
+                f"a header record of type {kind}; types 1 to 3 are known: what it says of the rows is not applied;"
+                ' salvage="unknown_versions" takes it for nothing that they need'
+            )
+            self.findings.damage(Damage(self.path, where, size, UNSUPPORTED, detail))
         if length:
             where, what = self.header.size - length, Kind.HEADER_DIGEST.name.lower()
             self.findings.damage(Damage(self.path, where, length, what, self.header.notes[0]))

@@ -165,9 +165,11 @@ class Framing:
         if head.length != whole:
             return self._resync(at, head, filled=False)
         if not known:
-            if end < size and not self.begins(end, searched=False):
+            following = self._other_end(at)
+            if following is None:
                 return self._broken(at, head)
-            return Container(int(Kind.UNKNOWN_VERSION), at, end, end, end, head, one=head.length, two=head.version)
+            kind = int(Kind.UNKNOWN_VERSION)
+            return Container(kind, at, following, following, following, head, one=head.length, two=head.version)
         if self.step and at + self.step >= end and at + self.step > size:
             # The file was cut off in the unused rest of a whole container.
             return self._intact(at, head, end, s.TORN_REST)
@@ -176,7 +178,7 @@ class Framing:
     def _padded(self, at: int, head: Header) -> Container:
         """No header is at its end: is it whole, with an unused rest?"""
         end, size = at + LENGTH_SIZE + head.length, self._size
-        if self._is_other_version(end):
+        if self._other_end(end) is not None:
             return self._intact(at, head, end)
         found, dirty = self._search(end + 1)
         if found < size and self._proves(at, head, found):
@@ -187,6 +189,8 @@ class Framing:
                         return self._cut_short(at, head, place)
                 self.step = found - at
             return self._intact(at, head, found)
+        if (other := self._other_after(at, end, found)) is not None:
+            return self._intact(at, head, other)
         if found == size and is_whole(size - at, 0, layout.EMPTY_CONTAINER, 0, self.step):
             self.guesses += 1
             return self._intact(at, head, found)
@@ -194,16 +198,39 @@ class Framing:
             return self._intact(at, head, end, s.TORN_REST)
         return self._resync(at, head, filled=dirty)
 
-    def _is_other_version(self, at: int) -> bool:
-        """Whether a container of another version begins at a place, and ends where the file or the next one does."""
+    def _is_other(self, at: int) -> bool:
+        """Whether a header of another version is at a place, and a record that fits after it."""
         if self._size - at < CONTAINER_HEADER_SIZE:
             return False
         one = self.header(at)
         bare = one.word == one.version << layout.VERSION_SHIFT and one.version not in (0, layout.VERSION)
-        if not bare or not is_header(one.length, PLAIN_WORD, one.time, UNSEEN, self._flagged):
-            return False
-        end = at + LENGTH_SIZE + one.length
-        return end == self._size or (end < self._size and self.begins(end, searched=False))
+        return bare and is_header(one.length, PLAIN_WORD, one.time, one.record, self._flagged)
+
+    def _other_end(self, at: int) -> int | None:
+        """Where what follows a container of another version begins, or the file ends; `None` where there is none."""
+        if not self._is_other(at):
+            return None
+        size, end = self._size, at + LENGTH_SIZE + self.header(at).length
+        if end >= size:
+            return size if end == size else None
+        if self.begins(end, searched=False) or self._is_other(end):
+            return end
+        whole = at + self.step
+        if whole >= end and (whole == size or self._is_other(whole)):
+            return whole
+        found, _ = self._search(end)
+        if found < size:
+            return found if self._proves(at, self.header(at), found) else None
+        return size if is_whole(size - at, 0, layout.EMPTY_CONTAINER, 0, self.step) else None
+
+    def _other_after(self, at: int, end: int, limit: int) -> int | None:
+        """Where a container of another version begins, and ends, after the unused rest of one that is whole."""
+        units = range(at + layout.MIN_CONTAINER_SIZE, limit, layout.WHOLE_UNIT)
+        for place in (*units, *([at + self.step] if self.step else ())):
+            self.looked += 1
+            if place > end and self._is_other(place) and self._proves(at, self.header(at), place):
+                return place if self._other_end(place) is not None else None
+        return None
 
     def _resync(self, at: int, head: Header, *, filled: bool) -> Container:
         """It is not whole: is its length wrong?"""
