@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import shutil
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -199,3 +200,36 @@ def test_logs_in_another_directory_are_repaired_along(tmp_path: Path) -> None:
     source = INDEXED_DB.parents[1] / "rocksdb-11.8.1-wal-dir/db"
     assert sawlog.repair(source, tmp_path / "target").rows == len(rows(source)) > 0
     assert rows(tmp_path / "target") == rows(source)
+
+
+@pytest.mark.parametrize(
+    ("name", "is_flushed"),
+    [("http_a_80.indexeddb.leveldb", True), ("a", False), ("b", True)],
+)
+def test_indexed_db_without_a_manifest(name: str, is_flushed: bool, tmp_path: Path) -> None:
+    """The name of its directory says the order of its keys, or else they do themselves."""
+    (intact,) = INDEXED_DB.glob("*.leveldb")
+    source = tmp_path / name
+    if is_flushed:
+        sawlog.repair(intact, source)
+    else:
+        shutil.copytree(intact, source)
+    manifest_gone(source)
+    assert rows(source) == rows(intact)
+    assert len(rows(source)) == 269
+    assert sawlog.open(source, on_damage="skip").info()["comparator"] == "idb_cmp1"
+    sawlog.repair(source, tmp_path / "target")
+    assert rows(tmp_path / "target") == rows(intact)
+    assert sawlog.open(tmp_path / "target").info()["comparator"] == "idb_cmp1"
+    (table,) = (tmp_path / "target").glob("*.ldb")
+    places = [order_of(key) for key in sawlog.read(table)["key"].to_pylist()]
+    assert places == sorted(places)
+
+
+@pytest.mark.parametrize("keys", [[bytes(7) + bytes([at]) for at in range(9)], [b"\0\0\0\0\0", b"k"], []])
+def test_other_keys_are_not_taken_for_those_of_indexed_db(keys: list[bytes], tmp_path: Path) -> None:
+    with plyvel.DB(str(tmp_path / "db"), create_if_missing=True) as db:
+        for key in keys:
+            db.put(key, b"")
+    manifest_gone(tmp_path / "db")
+    assert sawlog.open(tmp_path / "db", on_damage="skip").info()["comparator"] == "leveldb.BytewiseComparator"

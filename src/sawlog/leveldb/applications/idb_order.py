@@ -31,7 +31,10 @@ def order_of(key: bytes) -> tuple[Any, ...]:
     Raises:
         UnknownBytesError: When it is no key of IndexedDB's.
     """
-    cursor = Cursor(key)
+    return _place(Cursor(key))
+
+
+def _place(cursor: Cursor) -> tuple[Any, ...]:
     place = read_place(cursor)
     if not place.database:
         return (*place, *_metadata(cursor, is_global=True))
@@ -43,6 +46,16 @@ def order_of(key: bytes) -> tuple[Any, ...]:
         return (*place, ())
     own = _key(cursor)
     return (*place, (own, _rest(cursor)) if place.index_id >= FIRST_INDEX else (own,))
+
+
+def is_key(key: bytes) -> bool:
+    """Whether bytes are a key of IndexedDB's, to their end."""
+    cursor = Cursor(key)
+    try:
+        _place(cursor)
+    except UnknownBytesError:
+        return False
+    return not cursor.left
 
 
 def _metadata(cursor: Cursor, *, is_global: bool) -> tuple[Any, ...]:

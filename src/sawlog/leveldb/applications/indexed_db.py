@@ -25,15 +25,17 @@ from sawlog.leveldb.codecs import expand
 from sawlog.leveldb.log.layout import Compression
 
 COMPARATOR = "idb_cmp1"
-DATABASE_SUFFIX, BLOB_SUFFIX = ".leveldb", ".blob"
+_DATABASE_SUFFIX, _BLOB_SUFFIX = ".leveldb", ".blob"
 """How the directory ends, and the one next to it that has the blobs."""
+DIRECTORY_SUFFIX = f".indexeddb{_DATABASE_SUFFIX}"
+"""How it ends after the origin whose databases are in it."""
 
 RECORD, EXISTS, EXTERNAL_OBJECTS, FIRST_INDEX = 1, 2, 3, 30
 """What the index ID of a key stands for; from `FIRST_INDEX` on, it is that of an index."""
 
 _WRAPPED = 17
 """In place of Blink's version: the value is not here as it is."""
-IN_BLOB, IN_SNAPPY = 1, 2
+_IN_BLOB, _IN_SNAPPY = 1, 2
 """What follows: size and number of the blob that has the value, or the compressed value."""
 _SNAPPY_RATIO = 22
 """Snappy cannot expand a byte to more: three say where 64 are copied from."""
@@ -170,7 +172,7 @@ INDEX: Mapping[int, tuple[str, Read]] = {
     2: ("key_path", _key_path),
     3: ("multi_entry", _flag),
 }
-STORE_METADATA, INDEX_METADATA, DATABASE_NAME = 50, 100, 201
+_STORE_METADATA, _INDEX_METADATA, _DATABASE_NAME = 50, 100, 201
 """Bytes after the prefix of a database: metadata of an object store, of an index; and after that of no database."""
 
 
@@ -297,11 +299,11 @@ def _metadata(place: Place, cursor: Cursor, value: bytes | None, context: Names)
     row: dict[str, Any] = {}
     tag = cursor.byte()
     level, table = ("database", DATABASE) if place.database else ("global", _GLOBAL)
-    if place.database and tag in (STORE_METADATA, INDEX_METADATA):
+    if place.database and tag in (_STORE_METADATA, _INDEX_METADATA):
         store = _id(cursor)
         row |= _of_store(place.database, store, context)
         level, table = "object_store", _STORE
-        if tag == INDEX_METADATA:
+        if tag == _INDEX_METADATA:
             level, table = "index", INDEX
             index = Place(place.database, store, _id(cursor))
             row |= {"index": context.indexes.get(index), "index_id": index.index_id}
@@ -309,7 +311,7 @@ def _metadata(place: Place, cursor: Cursor, value: bytes | None, context: Names)
     if tag not in table:
         raise UnknownBytesError(f"metadata {tag} of level {level}")
     name, read = table[tag]
-    if not place.database and tag == DATABASE_NAME:
+    if not place.database and tag == _DATABASE_NAME:
         (origin, wrong), (database, wrong_too) = _readable(_sized_string(cursor)), _readable(_sized_string(cursor))
         row |= {"origin": origin, "database": database, "reason": wrong or wrong_too}
 
@@ -340,14 +342,14 @@ def _note(names: Names, cursor: Cursor, value: bytes, sequence: int) -> None:
     if place.index_id or not cursor.left:
         return
     tag = cursor.byte()
-    if not place.database and tag == DATABASE_NAME:
+    if not place.database and tag == _DATABASE_NAME:
         origin, name = _readable(_sized_string(cursor))[0], _readable(_sized_string(cursor))[0]
         names.databases.setdefault(_int(Cursor(value)), (origin, name))
-    elif place.database and tag == STORE_METADATA:
+    elif place.database and tag == _STORE_METADATA:
         store = cursor.varint()
         if cursor.rest() == b"\0":
             names.stores.setdefault((place.database, store), _readable(_string(Cursor(value)))[0])
-    elif place.database and tag == INDEX_METADATA:
+    elif place.database and tag == _INDEX_METADATA:
         store, index = cursor.varint(), cursor.varint()
         if cursor.rest() == b"\0":
             found = Place(place.database, store, index)
@@ -424,16 +426,16 @@ def _record(value: bytes, place: Place, key: bytes, sequence: int, context: Name
 def _unwrapped(cursor: Cursor, place: Place, key: bytes, sequence: int, context: Names) -> bytes:
     """What a compressed value expands to, or the content of its blob."""
     kind = cursor.byte()
-    if kind == IN_BLOB:
+    if kind == _IN_BLOB:
         size, at = cursor.varint(), cursor.varint()
         newer = [one for one in context.external.get((place.database, place.store, key), ()) if one[0] > sequence]
         objects = list(_external_objects(Cursor(min(newer)[1]))) if newer else []
         blob = objects[at] if at < len(objects) else {}
         if blob.get("size") != size:
             raise UnknownBytesError(f"the value is in a blob of {size} bytes, and no entry says in which")
-        return context.home.read(blob_path(context.home.path, place.database, blob["number"]))
-    if kind != IN_SNAPPY:
-        raise UnknownBytesError(f"wrapping {kind}, expected {IN_BLOB} (blob) or {IN_SNAPPY} (Snappy)")
+        return context.home.read(_blob_path(context.home.path, place.database, blob["number"]))
+    if kind != _IN_SNAPPY:
+        raise UnknownBytesError(f"wrapping {kind}, expected {_IN_BLOB} (blob) or {_IN_SNAPPY} (Snappy)")
     data = cursor.rest()
     size = Cursor(data).varint(32)
     if size > _SNAPPY_RATIO * len(data) or size > context.home.longest:
@@ -444,7 +446,7 @@ def _unwrapped(cursor: Cursor, place: Place, key: bytes, sequence: int, context:
     return bytes(expanded)
 
 
-def blob_path(directory: str, database: int, blob: int) -> str:
+def _blob_path(directory: str, database: int, blob: int) -> str:
     """Where a blob is, relative to what the directory of the database is in."""
-    name = posixpath.basename(directory).removesuffix(DATABASE_SUFFIX) + BLOB_SUFFIX
+    name = posixpath.basename(directory).removesuffix(_DATABASE_SUFFIX) + _BLOB_SUFFIX
     return f"{name}/{database:x}/{blob >> 8 & 255:02x}/{blob:x}"

@@ -22,9 +22,9 @@ TRAILER_SIZE = 12
 """Offset and size of what follows the value, as 8 and 4 bytes."""
 _SEPARATE_ENVELOPE = 16
 """From this version on, Blink's version is followed by V8's."""
-UNKNOWN_SINCE = 17
+_UNKNOWN_SINCE = 17
 """V8's first version that is not known here."""
-TAGGED_HOLES, TAGGED_STRINGS, TAGGED_HOSTS, VIEW_FLAGS = 11, 12, 13, 14
+_TAGGED_HOLES, _TAGGED_STRINGS, _TAGGED_HOSTS, _VIEW_FLAGS = 11, 12, 13, 14
 """V8's first versions that distinguish holes from undefined, have tags before all strings, and before host objects, and
 flags of views."""
 MAX_DEPTH = 150
@@ -178,8 +178,8 @@ class ScriptValue:
                 raise UnknownBytesError(f"Blink's version {self._blink} without a version of V8 after it")
             self._in.byte()
             self._version = self._in.varint(32)
-        if not 0 < self._version < UNKNOWN_SINCE:
-            raise UnknownBytesError(f"version {self._version} of V8's values, expected 1 to {UNKNOWN_SINCE - 1}")
+        if not 0 < self._version < _UNKNOWN_SINCE:
+            raise UnknownBytesError(f"version {self._version} of V8's values, expected 1 to {_UNKNOWN_SINCE - 1}")
 
     def _shown(self, thing: Thing) -> Any:
         """What JSON shows of an object; with its number where another place refers to it."""
@@ -218,7 +218,7 @@ class ScriptValue:
         tag = self._tag()
         if tag in _READERS:
             found = _READERS[tag](self)
-        elif self._version < TAGGED_HOSTS:
+        elif self._version < _TAGGED_HOSTS:
             self._in.at -= 1
             found = self._host()
         else:
@@ -280,7 +280,7 @@ class ScriptValue:
 
     def _string(self) -> str:
         """A string where nothing else may be."""
-        found = self._utf8() if self._version < TAGGED_STRINGS else self._value()
+        found = self._utf8() if self._version < _TAGGED_STRINGS else self._value()
         if not isinstance(found, str):
             raise UnknownBytesError(f"another value than a string, before byte {self._in.at}")
         return found
@@ -347,7 +347,7 @@ class ScriptValue:
                 items.append(_HOLE)
             else:
                 item = self._part()
-                items.append(_HOLE if item is _UNDEFINED and self._version < TAGGED_HOLES else item)
+                items.append(_HOLE if item is _UNDEFINED and self._version < _TAGGED_HOLES else item)
         more = self._properties("$")
         self._same(length)
         thing.plain = items
@@ -421,7 +421,7 @@ class ScriptValue:
         """A view of a buffer, with the bytes where the buffer is written, otherwise with a reference to it."""
         self._tag()
         tag, offset, length = self._in.take(1, "tag"), self._in.varint(32), self._in.varint(32)
-        flags = self._in.varint(32) if self._version >= VIEW_FLAGS else 0
+        flags = self._in.varint(32) if self._version >= _VIEW_FLAGS else 0
         data = buffer.data or b""
         name, letter = _TYPED_ARRAYS.get(tag, ("", "B"))
         size = struct.calcsize(f"<{letter}")

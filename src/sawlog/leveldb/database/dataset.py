@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import posixpath
 import re
 import sys
@@ -51,6 +50,7 @@ from sawlog.leveldb.database.manifest import Metadata, read_metadata
 from sawlog.leveldb.database.version import (
     DatabaseVersion,
     LiveTable,
+    absolute_directory,
     last_sequence,
     number_of,
     read_versions,
@@ -63,7 +63,6 @@ from sawlog.leveldb.records.writes import WRITES_SCHEMA, WriteRange
 from sawlog.leveldb.table import fields as table_fields
 from sawlog.leveldb.table.meta import SPARED, MapReader, on_keys, spared_blocks
 from sawlog.leveldb.table.rows import table_map
-from sawlog.names import is_remote
 from sawlog.pictures import Picture
 from sawlog.scan import NamedTable, Projection
 from sawlog.storage import File, Source
@@ -195,8 +194,7 @@ class DatabaseContents(Contents):
     @property
     def _directory(self) -> str:
         """Where the database is, with the names of the directories above it, by which applications know theirs."""
-        directory = self.version.directory
-        return directory if is_remote(directory) else os.path.abspath(directory)
+        return absolute_directory(self.version.directory)
 
     def _history(self) -> pa.Schema:
         """Entries in `HISTORY_SCHEMA`; which are in orphans, where these are asked for, or in open transactions."""

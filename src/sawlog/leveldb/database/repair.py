@@ -48,7 +48,7 @@ _MANIFEST_NUMBER = 1
 _SCHEMA = pa.schema(
     [(KEY, pa.binary()), (VALUE, pa.binary()), (SEQUENCE, pa.int64()), (OPERATION, pa.string())],
 )
-AS_PUT = ("put_blob_index", "timed_put")
+_AS_PUT = ("put_blob_index", "timed_put")
 """Operations whose values a read fetches, or takes a time from: they are written as `put`."""
 _TYPES = {name: code for code, name in tables.OPERATIONS.items()}
 _RANGE_KEY = "range_key_set"
@@ -295,7 +295,7 @@ def _as_written(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 def kept_operations(operations: pa.Array) -> pa.Array:
     """Operations as they are written."""
-    moved = pc.is_in(operations, value_set=array_of(AS_PUT, pa.string()))
+    moved = pc.is_in(operations, value_set=array_of(_AS_PUT, pa.string()))
     if not pc.any(moved).as_py():
         return operations
     return pc.if_else(moved, scalar_of("put", pa.string()), operations)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import posixpath
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain, islice
 from typing import Any, Literal
 
 import numpy as np
@@ -14,6 +16,9 @@ import pyarrow as pa
 from sawlog.arrow import scalar_of
 from sawlog.damage import MISMATCHED_FILE, MISSING_FILE, UNSUPPORTED, Damage, Findings
 from sawlog.format import OFFSET_COLUMN
+from sawlog.leveldb.applications.idb_order import is_key
+from sawlog.leveldb.applications.indexed_db import COMPARATOR as INDEXED_DB
+from sawlog.leveldb.applications.indexed_db import DIRECTORY_SUFFIX
 from sawlog.leveldb.columns import KEY, OPERATION, SCHEMAS, SEQUENCE, VALUE, binary_parts
 from sawlog.leveldb.database.expected import missing_logs
 from sawlog.leveldb.database.layout import (
@@ -41,11 +46,14 @@ from sawlog.leveldb.table.layout import (
     STAMP_WIDTH,
 )
 from sawlog.leveldb.table.rows import TableRange, table_map
+from sawlog.names import is_remote
 from sawlog.scan import Projection, Scan
 from sawlog.storage import File, Storage
 from sawlog.varints import decode_varints
 
 _NO_MANIFEST = "all tables and logs, by their sequence numbers: what was deleted may appear again"
+_SHOWN_KEYS = 1000
+"""So many keys of each file show whose they are, where no MANIFEST names their order."""
 _INGESTS = pa.schema([WRITES_SCHEMA.field(name) for name in ("sequence", "operation", "key", "value")])
 
 
@@ -315,7 +323,7 @@ def _recovered_versions(metadata: Metadata, stored: Stored, storage: Storage) ->
     for family, name in sorted(families.items()):
         chosen = _of_family(every, family, storage)
         comparator = next((one.comparators[family] for one in metadata.read if one.comparators.get(family)), "")
-        comparator = comparator or _comparator(chosen, storage)
+        comparator = comparator or _comparator(chosen, logs, metadata, storage)
         tables = []
         for file in chosen:
             sequence, led = taken.get(number_of(file), (None, ()))
@@ -369,12 +377,42 @@ def _properties(file: File, storage: Storage) -> Mapping[bytes, bytes]:
     return {} if known is None else known.properties
 
 
-def _comparator(tables: Sequence[File], storage: Storage) -> str:
-    """The name of the order of keys that tables say, or are in."""
+def _comparator(tables: Sequence[File], logs: Sequence[File], metadata: Metadata, storage: Storage) -> str:
+    """The name of the order of keys that tables say, that goes with the directory or the keys, or that they are in."""
     for file in tables:
         if name := _properties(file, storage).get(COMPARATOR):
             return name.decode(errors="replace")
+    if metadata.dialect in ("auto", "leveldb"):  # Chromium has no other engine
+        if absolute_directory(metadata.directory).endswith(DIRECTORY_SUFFIX):
+            return INDEXED_DB
+        keys = chain(_first_keys(tables, storage), _first_logged_keys(logs, storage))
+        first = next(keys, None)
+        if first is not None and all(map(is_key, chain([first], keys))):
+            return INDEXED_DB
     return BYTEWISE_NAME if all(_ascends(file, storage) for file in tables) else "unknown"
+
+
+def absolute_directory(directory: str) -> str:
+    """A directory with the names of those above it, by which applications know theirs."""
+    return directory if is_remote(directory) else os.path.abspath(directory)
+
+
+def _first_keys(tables: Sequence[File], storage: Storage) -> Iterator[bytes]:
+    """Yield the first keys of each table."""
+    for file in tables:
+        every = (key for batch in table_entries(file, "", storage) for key in batch.column(KEY).to_pylist())
+        yield from islice(every, _SHOWN_KEYS)
+
+
+def _first_logged_keys(logs: Sequence[File], storage: Storage) -> Iterator[bytes]:
+    """Yield the first keys of each log."""
+    scan = Scan(view="writes", options=LogReadOptions(), storage=storage)
+    projection = Projection.of(WRITES_SCHEMA, scan)
+    schema = pa.schema([WRITES_SCHEMA.field(KEY)])
+    for log in logs:
+        whole = WriteRange.whole(log, scan, projection, "leveldb", numbered=True)
+        every = (key for batch in whole.decode(schema, Findings("skip")) for key in batch.column(KEY).to_pylist())
+        yield from islice((key for key in every if key is not None), _SHOWN_KEYS)
 
 
 def _ascends(file: File, storage: Storage) -> bool:
