@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import shutil
 from pathlib import Path
 
@@ -47,6 +48,31 @@ def test_the_last_backup_is_the_default() -> None:
     assert sawlog.read(BACKUPS).num_rows != sawlog.read(BACKUPS, backup=1).num_rows
     with pytest.raises(OptionError, match="no backup 3; there are: 1, 2"):
         sawlog.read(BACKUPS, backup=3)
+
+
+def test_a_backup_by_its_time(backups: Path) -> None:
+    """The last one that was made up to then; both are of the same second."""
+    began = int(backups.joinpath("meta", "1").read_text().split()[0])
+    meta = backups / "meta" / "2"
+    meta.write_text(meta.read_text().replace(str(began), str(began + 3600)))
+    first = dt.datetime.fromtimestamp(began, dt.UTC)
+    hour = dt.timedelta(hours=1)
+    for moment, number in [(first, 1), (first + hour / 2, 1), (first + hour, 2), (first + 9 * hour, 2)]:
+        held = sawlog.read(backups, backup=number)
+        assert sawlog.read(backups, as_of=moment).equals(held)
+        assert sawlog.read(backups, as_of=moment.isoformat()).equals(held)
+        assert sawlog.read(backups, as_of=moment.replace(tzinfo=None).isoformat()).equals(held)
+    with pytest.raises(OptionError, match=f"no backup up to .*; the first is of {first.isoformat()[:19]}"):
+        sawlog.read(backups, as_of=first - hour)
+    with pytest.raises(OptionError, match="give one of them"):
+        sawlog.read(backups, as_of=first, backup=1)
+    with pytest.raises(OptionError, match="expected a time like"):
+        sawlog.read(backups, as_of="then")
+    with pytest.raises(OptionError, match="as_of is for directories of RocksDB"):
+        sawlog.read(restored(backups, 2, backups.parent / "db"), **FORMAT, as_of=first)
+    meta.write_text("when\n")
+    with pytest.raises(SawlogError, match="expected a time in seconds"):
+        sawlog.read(backups, as_of=first)
 
 
 def test_every_file_is_checked_or_named() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
@@ -173,6 +174,8 @@ class DatabaseReadOptions:
         paths: Directories that have tables and blob files besides the database's own: those of RocksDB's `db_paths` and
             `cf_paths`, or what Pebble has in remote storage.
         backup: Which backup of a directory of RocksDB's BackupEngine, by number; the last one by default.
+        as_of: Instead of `backup`, the last one that was made up to that time: a datetime, or ISO 8601 text; UTC where
+            it says no zone. Backups know the second in which they were begun.
     """
 
     table: str = "default"
@@ -184,6 +187,7 @@ class DatabaseReadOptions:
     wal_dir: tuple[str, ...] = ()
     paths: tuple[str, ...] = ()
     backup: int | None = None
+    as_of: dt.datetime | str | None = None
 
     old: ClassVar = {
         "column_family": renamed("table"),
@@ -191,6 +195,26 @@ class DatabaseReadOptions:
         "max_block_bytes": renamed("max_item_bytes"),
         "max_blob_bytes": renamed("max_item_bytes"),
     }
+
+    def __post_init__(self) -> None:
+        """Refuse what names no backup, before anything is read.
+
+        Raises:
+            OptionError: For `as_of`.
+        """
+        if self.until is not None and self.backup is not None:
+            raise OptionError("the options backup and as_of both say which backup is meant: give one of them")
+
+    @property
+    def until(self) -> dt.datetime | None:
+        """The time of `as_of`, with its zone."""
+        moment = self.as_of
+        if isinstance(moment, str):
+            try:
+                moment = dt.datetime.fromisoformat(moment)
+            except ValueError:
+                raise OptionError(f"as_of={moment!r}: expected a time like 2024-05-01T12:00:00Z") from None
+        return moment if moment is None or moment.tzinfo is not None else moment.replace(tzinfo=dt.UTC)
 
     @property
     def of_tables(self) -> TableReadOptions:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import posixpath
 from collections.abc import Iterator, Sequence
 from contextlib import closing
@@ -21,6 +22,7 @@ from sawlog.leveldb.database.layout import (
     META_CHECKSUM,
     META_EXCLUDED,
     META_FOOTER,
+    META_LAST_TIME,
     META_SIZE,
     META_VERSION,
     SHARED_NAME,
@@ -28,9 +30,12 @@ from sawlog.leveldb.database.layout import (
 )
 from sawlog.leveldb.log.kernels import masked_checksum
 from sawlog.leveldb.log.layout import MASK_DELTA, MASK_ROTATION
+from sawlog.leveldb.options import DatabaseReadOptions
 from sawlog.storage import File, Storage
 
 _WINDOW = 4 << 20
+_FIRST_LINES = 1 << 10
+"""Bytes in which the time of a backup is said."""
 _POLYNOMIAL = 0x82F63B78
 
 
@@ -68,12 +73,12 @@ class Backup:
         return [file for file in self.present.values() if SHARED_NAME.match(file.name)]
 
 
-def read_backup(files: Sequence[File], wanted: int | None, storage: Storage) -> Backup | None:
-    """Return a backup, the last one by default; `None` where the files are no backups.
+def read_backup(files: Sequence[File], options: DatabaseReadOptions, storage: Storage) -> Backup | None:
+    """Return the backup that is asked for, the last one by default; `None` where the files are no backups.
 
     Raises:
         FormatError: When there are several databases.
-        OptionError: When there is no such backup.
+        OptionError: When there is no such backup, or none of so early a time.
         SawlogError: When the file that says what it is made of is damaged.
     """
     homes = [BACKUP_HOME.match(posixpath.dirname(file.path)) for file in files if MANIFEST_NAME.match(file.name)]
@@ -82,10 +87,13 @@ def read_backup(files: Sequence[File], wanted: int | None, storage: Storage) -> 
     if not places or not storage.is_directory(posixpath.join(root, "meta")):
         if len(places) > 1:
             raise FormatError(f"{len(places)} databases in {posixpath.join(root, 'private')}; name one of them")
-        if wanted is not None:
-            raise OptionError(f"{files[0].path}: the option backup is for directories of RocksDB's BackupEngine")
+        if options.backup is not None or options.until is not None:
+            name = "as_of" if options.backup is None else "backup"
+            raise OptionError(f"{files[0].path}: the option {name} is for directories of RocksDB's BackupEngine")
         return None
-    number = max(places) if wanted is None else wanted
+    number = max(places) if options.backup is None else options.backup
+    if options.until is not None:
+        number = _last_until(options.until, [posixpath.join(root, "meta", str(one)) for one in places], storage)
     if number not in places:
         raise OptionError(f"{files[0].path}: no backup {number}; there are: {', '.join(map(str, sorted(places)))}")
     meta = posixpath.join(root, "meta", str(number))
@@ -98,6 +106,36 @@ def read_backup(files: Sequence[File], wanted: int | None, storage: Storage) -> 
         if storage.is_directory(path):
             present |= {file.path: file for file in storage.files_in(path) if file.path in paths}
     return Backup(number, root, meta, named, present, tuple(sorted(places)))
+
+
+def _last_until(until: dt.datetime, metas: Sequence[str], storage: Storage) -> int:
+    """Return the number of the last backup that was begun up to a time.
+
+    Raises:
+        OptionError: When there is none.
+        SawlogError: When what says the time of one is damaged.
+    """
+    there = [meta for meta in metas if storage.exists(meta)]
+    begun = sorted((_begun(meta, storage), int(posixpath.basename(meta))) for meta in there)
+    earlier = [number for seconds, number in begun if seconds <= until.timestamp()]
+    if not earlier:
+        times = [dt.datetime.fromtimestamp(seconds, dt.UTC).isoformat() for seconds, _ in begun[:1]]
+        first = f"the first is of {times[0]}" if times else "no file in meta says of what time any is"
+        raise OptionError(f"{posixpath.dirname(metas[0])}: no backup up to {until.isoformat()}; {first}")
+    return earlier[-1]
+
+
+def _begun(meta: str, storage: Storage) -> int:
+    """Return the second in which a backup was begun.
+
+    Raises:
+        SawlogError: When the file does not say it.
+    """
+    lines = storage.read(meta, 0, _FIRST_LINES).split(b"\n")
+    line = next((one for one in lines if not one.startswith(META_VERSION.encode())), b"")
+    if not line.isdigit() or int(line) > META_LAST_TIME:
+        raise SawlogError(f"{meta}: expected a time in seconds, found {line[:80]!r}; the file is damaged")
+    return int(line)
 
 
 def _backup_files(meta: str, storage: Storage) -> Iterator[BackupFile]:

@@ -98,7 +98,7 @@ class DatabaseContents(Contents):
 
     def __init__(self, format: Format, files: Sequence[File], scan: Scan) -> None:
         self._others: Sequence[File] = ()
-        self.backup = read_backup(files, scan.options.backup, scan.storage)
+        self.backup = read_backup(files, scan.options, scan.storage)
         if self.backup is not None:
             own = posixpath.join(self.backup.root, "private", str(self.backup.number))
             read = {self.backup.meta, *self.backup.present}

@@ -66,6 +66,8 @@ META_CHECKSUM = "crc32"
 META_SIZE = "size"
 META_EXCLUDED = "ni::excluded"
 META_FOOTER = "// FOOTER"
+META_LAST_TIME = 253_402_300_799
+"""The last second of the year 9999."""
 OPTIONS_BYTES = 1 << 18
 """Bytes of an OPTIONS file that are looked into: what concerns the database as a whole comes first."""
 WAL_DIR = "wal_dir"
