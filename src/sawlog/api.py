@@ -355,8 +355,8 @@ def _repair(
     scan = Scan(on_damage="skip", options=parsed, storage=storage, roots=roots, threads=threads)
     with wrap_errors(f"{scan.roots[0]}: repair as {chosen.name} failed"):
         missed = left_out(chosen, files, unselected, "rows", roots, is_format_named=is_format_named)
-        reports = repair_files(chosen, places, scan, os.fspath(dst))
-    return Report(chosen.name, reports, missed)
+        found = repair_files(chosen, places, scan, os.fspath(dst))
+    return replace(found, skipped=[*missed, *found.skipped])
 
 
 def _tabular(data: Any) -> tuple[pa.Schema, Iterable[pa.RecordBatch]]:

@@ -912,6 +912,11 @@ class Format(ABC):
         """Options for each part of what `repair_files` writes that is read by itself; none where it is read as one."""
         return [one.options for one in contents.tables()]
 
+    def not_repaired(self, contents: Contents) -> list[Skipped]:
+        """What the new files are without, although no row that a read delivers is lost; see `repair_files`."""
+        del contents
+        return []
+
     def repaired_rows(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Rows as a repaired copy has them: without the columns that say how each was found."""
         return batch.select([name for name in batch.schema.names if name not in self.marks])

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sawlog.damage import FileReport
+from sawlog.damage import FileReport, Report
 from sawlog.dataset import Dataset
 from sawlog.errors import FormatError, InternalError, SawlogError, StorageError
 from sawlog.format import Format, Scan
@@ -21,11 +21,11 @@ from sawlog.staging import STAGED_SUFFIX, Staged, StagedFile, destination
 from sawlog.storage import File, PathLike, Source, Storage, normalize
 
 
-def repair_files(format: Format, places: Sequence[tuple[File, str]], scan: Scan, target: str) -> list[FileReport]:
+def repair_files(format: Format, places: Sequence[tuple[File, str]], scan: Scan, target: str) -> Report:
     """Write the intact part of files to new ones, and publish these if they prove to hold it.
 
     Returns:
-        What `verify` finds in the files.
+        What `verify` finds in the files, and what the new ones are without.
 
     Raises:
         SawlogError: When the new files are not clean, or their rows are not those that `skip` delivers. Nothing is
@@ -42,14 +42,15 @@ def repair_files(format: Format, places: Sequence[tuple[File, str]], scan: Scan,
             copied = replace(scan, storage=held, roots=(normalize(target),))
             files = [file for file, _ in places]
             _prove(source, files, copies, copied, target)
-            reports = _reports(source, files)
+            without = [*source.contents.left_out(source.request), *format.not_repaired(source.contents)]
+            report = Report(format.name, _reports(source, files), without)
         held.release()
     except BaseException as error:
         held.drop()
         if isinstance(error, SawlogError) and not isinstance(error, StorageError | InternalError):
             scan.storage.confirm()  # what cannot be repaired may have been replaced
         raise
-    return reports
+    return report
 
 
 @dataclass(frozen=True)

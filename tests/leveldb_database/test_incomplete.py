@@ -247,6 +247,7 @@ def test_a_table_that_was_written_after_the_last_edit(tmp_path: Path) -> None:
     with pytest.warns(sawlog.DamageWarning, match=r"000999\.ldb was not read"):
         assert rows(tmp_path / "db") == held
     assert sawlog.verify(tmp_path / "db").incomplete
+    assert sawlog.repair(tmp_path / "db", tmp_path / "repaired").incomplete
     later.write_bytes(b"")  # as an engine that was killed before it wrote
     assert sawlog.verify(tmp_path / "db").verdict == "clean"
 

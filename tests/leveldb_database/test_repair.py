@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import random
 import shutil
+import struct
 import warnings
 from collections.abc import Callable
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from rocksdict import Options, Rdict
 
 import sawlog
+from sawlog.cli import main
 from sawlog.damage import DamageWarning, Verdict
 from sawlog.errors import OptionError, SawlogError
 from sawlog.leveldb.applications.idb_order import order_of
@@ -233,3 +236,73 @@ def test_other_keys_are_not_taken_for_those_of_indexed_db(keys: list[bytes], tmp
             db.put(key, b"")
     manifest_gone(tmp_path / "db")
     assert sawlog.open(tmp_path / "db", on_damage="skip").info()["comparator"] == "leveldb.BytewiseComparator"
+
+
+GOLDEN = INDEXED_DB.parents[1]
+WITHOUT = "of transactions that are prepared and not committed: a repaired database is without them"
+
+
+@pytest.mark.parametrize(
+    ("name", "count"),
+    [("writeprepared-open", 10), ("writeunprepared-open", 3), ("writeprepared-log", 0)],
+)
+def test_what_is_prepared_is_said_to_be_left_out(name: str, count: int, tmp_path: Path) -> None:
+    """Nothing is wrong with the source; and yet not everything is in the copy."""
+    source = GOLDEN / f"rocksdb-11.8.1-{name}/db"
+    report = sawlog.repair(source, tmp_path / "target")
+    assert [one.reason for one in report.skipped if one.missed] == ([f"{count} entries {WITHOUT}"] if count else [])
+    assert report.verdict is (Verdict.INCOMPLETE if count else Verdict.CLEAN)
+    assert sawlog.verify(source).verdict is Verdict.CLEAN
+    assert sawlog.verify(tmp_path / "target").verdict is Verdict.CLEAN
+
+
+def test_what_a_log_holds_until_the_commit_is_said_to_be_left_out(tmp_path: Path) -> None:
+    source = tmp_path / "source"
+    db = Rdict(str(source), options=Options(raw_mode=True))
+    db[b"a"] = b"1"
+    db.close()
+    records = [
+        struct.pack("<QI", 100, 1) + b"\x09" + b"\x01\x01b\x012" + b"\x0a\x02t1",
+        struct.pack("<QI", 101, 1) + b"\x09" + b"\x01\x01c\x013" + b"\x0a\x02t2",
+        struct.pack("<QI", 102, 0) + b"\x0b\x02t2",
+    ]
+    log = max(source.glob("*.log"))
+    sawlog.write(pa.table({"record": pa.array(records, pa.binary())}), log, format="leveldb_log")
+    report = sawlog.repair(source, tmp_path / "target")
+    assert [(one.path, one.reason) for one in report.skipped if one.missed] == [(str(log), f"1 entry {WITHOUT}")]
+    assert rows(tmp_path / "target") == [(b"a", b"1"), (b"c", b"3")]
+
+
+def every_byte_the_same(path: Path) -> None:
+    for file in path.iterdir():
+        if file.suffix in (".ldb", ".log") or file.name.startswith("MANIFEST"):
+            file.write_bytes(b"\xff" * file.stat().st_size)
+
+
+@pytest.mark.parametrize(
+    ("change", "code", "outcome"),
+    [
+        (untouched, 0, "everything kept"),
+        (table_damaged, 3, "something lost"),
+        (manifest_gone, 3, "something lost"),
+        (every_byte_the_same, 1, "nothing recovered"),
+    ],
+)
+def test_exit_codes(
+    change: Callable[[Path], None], code: int, outcome: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source, target = tmp_path / "source", tmp_path / "target"
+    leveldb(source)
+    change(source)
+    assert main(["repair", str(source), str(target)]) == code
+    assert f"{outcome}; written to {target}" in capsys.readouterr().out
+    assert answers(target) == rows(source)
+    assert (len(answers(target)) > 0) == (code != 1)
+
+
+def test_exit_code_with_open_transactions(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    source = GOLDEN / "rocksdb-11.8.1-writeprepared-open/db"
+    assert main(["repair", str(source), str(tmp_path / "target")]) == 3
+    out = capsys.readouterr().out
+    assert "something lost" in out
+    assert f"10 entries {WITHOUT}" in out

@@ -16,14 +16,14 @@ from sawlog.leveldb.applications.view import ApplicationView, Cursor, Entry, Hom
 OBFUSCATION = b"\x0e\0obfuscate_key"
 """The key of what all other values are XORed with."""
 HASH_SIZE = 32
-P2PKH, P2SH, P2PK, UNCOMPRESSED = 0, 1, (2, 3), (4, 5)
-"""How a script is compressed; from `SPECIAL` on, by its size and that."""
-SPECIAL = 6
-FIELD = 2**256 - 2**32 - 977
+_P2PKH, _P2SH, _P2PK, UNCOMPRESSED = 0, 1, (2, 3), (4, 5)
+"""How a script is compressed; from `_SPECIAL` on, by its size and that."""
+_SPECIAL = 6
+_FIELD = 2**256 - 2**32 - 977
 """The prime of secp256k1, whose points are y * y = x * x * x + 7."""
-MOST_SCRIPT = 10_000
+_MOST_SCRIPT = 10_000
 """Longer scripts cannot be spent: they are not in a chainstate."""
-HAVE_DATA, HAVE_UNDO = 8, 16
+_HAVE_DATA, _HAVE_UNDO = 8, 16
 """Bits of a block's status: it is in a file, and so is what undoes it."""
 
 
@@ -57,27 +57,27 @@ def amount(code: int) -> int:
 def script(cursor: Cursor) -> tuple[str, bytes]:
     """The kind and the bytes of a compressed script."""
     size = varint(cursor)
-    if size == P2PKH:
+    if size == _P2PKH:
         return "p2pkh", b"\x76\xa9\x14" + cursor.take(20, "hash") + b"\x88\xac"
-    if size == P2SH:
+    if size == _P2SH:
         return "p2sh", b"\xa9\x14" + cursor.take(20, "hash") + b"\x87"
-    if size in P2PK:
+    if size in _P2PK:
         return "p2pk", b"\x21" + bytes([size]) + cursor.take(32, "public key") + b"\xac"
     if size in UNCOMPRESSED:
         x = cursor.take(32, "public key")
         return "p2pk", b"\x41\x04" + x + _y(int.from_bytes(x, "big"), size & 1) + b"\xac"
-    if size - SPECIAL > MOST_SCRIPT:
-        raise UnknownBytesError(f"a script of {size - SPECIAL} bytes, of which {MOST_SCRIPT} are allowed")
-    return "other", cursor.take(size - SPECIAL, "script")
+    if size - _SPECIAL > _MOST_SCRIPT:
+        raise UnknownBytesError(f"a script of {size - _SPECIAL} bytes, of which {_MOST_SCRIPT} are allowed")
+    return "other", cursor.take(size - _SPECIAL, "script")
 
 
 def _y(x: int, odd: int) -> bytes:
     """The other coordinate of a public key."""
-    square = (pow(x, 3, FIELD) + 7) % FIELD
-    y = pow(square, (FIELD + 1) // 4, FIELD)
-    if x >= FIELD or y * y % FIELD != square:
+    square = (pow(x, 3, _FIELD) + 7) % _FIELD
+    y = pow(square, (_FIELD + 1) // 4, _FIELD)
+    if x >= _FIELD or y * y % _FIELD != square:
         raise UnknownBytesError("a public key that is not on the curve")
-    return (y if y & 1 == odd else FIELD - y).to_bytes(32, "big")
+    return (y if y & 1 == odd else _FIELD - y).to_bytes(32, "big")
 
 
 def block_hash(cursor: Cursor) -> str:
@@ -114,11 +114,11 @@ def _block(cursor: Cursor) -> dict[str, Any]:
     """What is known of a block, then its header."""
     varint(cursor)  # the version that wrote it
     row: dict[str, Any] = {"height": varint(cursor), "status": varint(cursor), "transactions": varint(cursor)}
-    if row["status"] & (HAVE_DATA | HAVE_UNDO):
+    if row["status"] & (_HAVE_DATA | _HAVE_UNDO):
         row["file"] = varint(cursor)
-    if row["status"] & HAVE_DATA:
+    if row["status"] & _HAVE_DATA:
         row["offset"] = varint(cursor)
-    if row["status"] & HAVE_UNDO:
+    if row["status"] & _HAVE_UNDO:
         row["undo_offset"] = varint(cursor)
     row["version"] = int.from_bytes(cursor.take(4, "version"), "little", signed=True)
     row |= {"previous": block_hash(cursor), "merkle_root": block_hash(cursor)}

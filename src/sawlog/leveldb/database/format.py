@@ -148,6 +148,14 @@ class LevelDBDatabase(Format):
         assert isinstance(contents, DatabaseContents)
         return [{"table": name} for name in contents.versions]
 
+    def not_repaired(self, contents: Contents) -> list[Skipped]:
+        """See `Format.not_repaired`. Who opens the old database again may commit transactions that are prepared."""
+        from sawlog.leveldb.database.dataset import DatabaseContents
+        from sawlog.leveldb.database.repair import prepared_entries
+
+        assert isinstance(contents, DatabaseContents)
+        return list(prepared_entries(contents))
+
     def repaired_rows(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """See `Format.repaired_rows`. Values that were elsewhere are with their keys."""
         from sawlog.leveldb.database.repair import kept_operations

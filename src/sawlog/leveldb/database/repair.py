@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 import posixpath
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -14,13 +15,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sawlog.arrow import array_of, fixed_array, scalar_of, values_of
-from sawlog.damage import Findings
+from sawlog.damage import Findings, Skipped
 from sawlog.errors import OptionError, SawlogError
 from sawlog.kernels.columns import gathered
 from sawlog.leveldb.applications.idb_order import order_of
 from sawlog.leveldb.applications.indexed_db import COMPARATOR as INDEXED_DB
 from sawlog.leveldb.applications.view import UnknownBytesError
-from sawlog.leveldb.columns import KEY, OPERATION, SEQUENCE, STAMP, VALUE, binary_parts
+from sawlog.leveldb.columns import KEY, OPERATION, SEQUENCE, STAMP, TRANSACTION, VALUE, binary_parts
 from sawlog.leveldb.database import layout
 from sawlog.leveldb.database.dataset import DatabaseContents
 from sawlog.leveldb.database.version import DatabaseVersion
@@ -30,6 +31,7 @@ from sawlog.leveldb.log.writer import LogWriter
 from sawlog.leveldb.options import LogReadOptions, LogWriteOptions, TableReadOptions, TableWriteOptions
 from sawlog.leveldb.records.edit import NewTable, encode_edit, internal_key
 from sawlog.leveldb.records.layout import Tag
+from sawlog.leveldb.records.transactions import PREPARED
 from sawlog.leveldb.records.writes import WRITES_SCHEMA, WriteRange
 from sawlog.leveldb.table import layout as tables
 from sawlog.leveldb.table.rows import table_map
@@ -112,6 +114,30 @@ def repair_database(contents: DatabaseContents, places: Sequence[tuple[File, str
     except BaseException:
         staged.discard(storage)
         raise
+
+
+def prepared_entries(contents: DatabaseContents) -> Iterator[Skipped]:
+    """Yield the files that have entries of transactions that are prepared and not committed.
+
+    A repaired database is without them; what is not even prepared, an engine that opens the old one rolls back.
+    """
+    counts: Counter[str] = Counter()
+    sizes: Counter[str] = Counter()
+    for name in (name for name, version in contents.versions.items() if version.pending):
+        options = replace(contents.scan.options, table=name)
+        columns = (KEY, VALUE, "file", TRANSACTION)
+        scan = replace(contents.scan, view="all", columns=columns, filters=(), expression=None, options=options)
+        every = DatabaseContents(contents.format, contents.files, scan)
+        for fragment in every.fragments(every.request(scan), None):
+            for batch in fragment.to_batches(Findings("skip")):
+                held = batch.filter(pc.equal(batch.column(TRANSACTION), scalar_of(PREPARED, pa.string())))
+                for key, value, file in zip(*(held.column(one).to_pylist() for one in columns[:3]), strict=True):
+                    counts[file] += 1
+                    sizes[file] += len(key or b"") + len(value or b"")
+    for file, count in sorted(counts.items()):
+        entries = f"{count:,} entr{'ies' if count > 1 else 'y'} of transactions"
+        reason = f"{entries} that are prepared and not committed: a repaired database is without them"
+        yield Skipped(posixpath.join(contents.version.directory, file), reason, sizes[file], missed=True)
 
 
 def _refuse_range_keys(contents: DatabaseContents) -> None:

@@ -19,6 +19,8 @@ from sawlog.leveldb.records.writes import WRITES_SCHEMA
 
 TRANSACTION_SCHEMA = pa.schema([*WRITES_SCHEMA, pa.field(OFFSET_COLUMN, pa.int64(), nullable=False)])
 """What is read of logs."""
+PREPARED = "prepared"
+"""The state of transactions that wait for nothing but the commit."""
 UNWRITTEN = -1
 """Instead of a sequence number: the operation has none before its transaction is committed."""
 
@@ -326,7 +328,7 @@ class Transactions:
         places = set()
         for sections in self._open.values():
             unprepared = all(section.kind == _UNPREPARED for section in sections)
-            state = "unprepared" if unprepared else "prepared"
+            state = "unprepared" if unprepared else PREPARED
             for section in sections:
                 ranges.append((section.first, section.last, state))
                 if section.kind == _HELD:
