@@ -91,7 +91,7 @@ def pebble(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("seed", range(4))
-@pytest.mark.parametrize("case", ["logs", "failover", "shared"])
+@pytest.mark.parametrize("case", ["logs", "failover", "shared", "external"])
 def test_directories_are_what_pebble_held(pebble: Path, case: str, seed: int, tmp_path: Path) -> None:
     """The database and what belongs to it are moved; parts of logs come about as slow disks have it."""
     first = tmp_path / "first"
@@ -102,8 +102,12 @@ def test_directories_are_what_pebble_held(pebble: Path, case: str, seed: int, tm
     held = {bytes.fromhex(key): bytes.fromhex(value) for key, value in rows}
     first.rename(tmp_path / "copies")
     copy = tmp_path / "copies" / "db"
-    given = {"paths": tmp_path / "copies" / "remote"} if case == "shared" else {}
-    assert delivered(copy, "default", **given) == held
-    report = sawlog.verify(copy, format="leveldb_database", **given)
+    assert delivered(copy, "default") == held
+    report = sawlog.verify(copy, format="leveldb_database")
     assert not report.damaged
     assert not report.incomplete
+    objects = list(tmp_path.glob("copies/remote/*"))
+    if objects:
+        tmp_path.joinpath("copies", "remote").rename(tmp_path / "moved")
+        assert sawlog.verify(copy, format="leveldb_database").incomplete
+        assert delivered(copy, "default", paths=tmp_path / "moved") == held

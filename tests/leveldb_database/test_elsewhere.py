@@ -234,9 +234,8 @@ def catalog(database: Path, records: list[bytes]) -> None:
     database.joinpath(f"marker.remote-obj-catalog.000001.{name}").touch()
 
 
-@pytest.mark.parametrize("custom", ["", "obj2", "a/b.sst"])
-def test_objects_in_remote_storage(custom: str, tmp_path: Path) -> None:
-    """The catalog names them; a directory that holds them is given."""
+def with_objects(tmp_path: Path, locator: str, custom: str) -> tuple[Path, dict[bytes, bytes]]:
+    """A database whose tables are objects in the directory `remote`, and what it holds."""
     source = GOLDEN.parent / "leveldb_table" / "pebble" / "22-plain"
     shutil.copytree(source, tmp_path / "db")
     held = delivered(source, "default")
@@ -249,14 +248,39 @@ def test_objects_in_remote_storage(custom: str, tmp_path: Path) -> None:
         path.rename(target)
         own = b"\x05" + encode_varint(len(name)) + name.encode() if custom else b""
         new = b"\x01" + encode_varint(number) + b"\x01\x07" + encode_varint(number)
-        records += [new + b"\x00\x04\x03loc" + own + b"\x00"]
+        records += [new + b"\x00\x04" + encode_varint(len(locator)) + locator.encode() + own + b"\x00"]
     catalog(tmp_path / "db", [*records, b"\x01\x63\x01\x07\x63\x00\x00\x02\x63"])
+    return tmp_path / "db", held
+
+
+@pytest.mark.parametrize("custom", ["", "obj2", "a/b.sst"])
+def test_objects_in_remote_storage(custom: str, tmp_path: Path) -> None:
+    """The catalog names them; a directory that holds them is given."""
+    _, held = with_objects(tmp_path, "loc", custom)
     with pytest.raises(IncompleteError, match=rf"CATALOG-000001 says .*{custom or '-7-'}.*'loc'.*paths="):
         sawlog.read(tmp_path / "db", format="leveldb_database")
     assert delivered(tmp_path / "db", "default", paths=tmp_path / "remote") == held
     report = sawlog.verify(tmp_path / "db", format="leveldb_database", paths=tmp_path / "remote")
     assert not report.damaged
     assert not report.incomplete
+
+
+@pytest.mark.parametrize("locator", ["remote", "/mnt/remote", "nodelocal://1/backups/remote", "in it", "as written"])
+def test_objects_are_found_where_the_catalog_says(locator: str, tmp_path: Path) -> None:
+    """The locator leads to a directory next to the database, in it, in the same place, or at the path itself."""
+    target = {"in it": tmp_path / "db" / "in it", "as written": tmp_path / "a" / "b" / "c"}.get(locator)
+    database, held = with_objects(tmp_path, str(target) if locator == "as written" else locator, "obj")
+    if target is not None:
+        target.parent.mkdir(exist_ok=True, parents=True)
+        tmp_path.joinpath("remote").rename(target)
+    assert delivered(database, "default") == held
+    report = sawlog.verify(database, format="leveldb_database")
+    assert not report.damaged
+    assert not report.incomplete
+    path = next((target or tmp_path / "remote").iterdir())
+    path.unlink()
+    with pytest.raises(IncompleteError, match=f"{path.name}.* in the remote storage .*paths="):
+        sawlog.read(database, format="leveldb_database")
 
 
 def test_a_catalog_of_pebble() -> None:

@@ -97,12 +97,7 @@ def stored_files(
     for path in options.paths:
         stored.elsewhere += stored.add_tables(storage.files_in(path))
     stored.objects = remote_objects(home, storage)
-    for number, one in stored.objects.items():
-        for path in (posixpath.join(path, one.name) for path in options.paths if one.is_below):
-            if storage.exists(path) and number not in stored.tables.keys() | stored.blobs.keys():
-                (file,) = storage.find(path)
-                (stored.blobs if one.name.endswith(".blob") else stored.tables)[number] = file
-                stored.elsewhere.append(file)
+    _add_objects(stored, home, options, storage)
     if options.wal_dir:
         for path in options.wal_dir:
             stored.elsewhere += stored.add_logs(storage.files_in(path))
@@ -122,6 +117,23 @@ def stored_files(
             )
             stored.absent.append(Absent(named, detail))
     return stored
+
+
+def _add_objects(stored: Stored, home: str, options: DatabaseReadOptions, storage: Storage) -> None:
+    """Take in objects of remote storage: from where the caller says, or from a directory that its name leads to."""
+    directories: dict[str, list[str]] = {}
+    for number, one in stored.objects.items():
+        if not one.is_below or number in stored.tables or number in stored.blobs:
+            continue
+        if one.locator not in directories:
+            near = [path for path in _candidates(one.locator, home) if storage.is_directory(path)]
+            directories[one.locator] = [*options.paths, *near]
+        for path in (posixpath.join(directory, one.name) for directory in directories[one.locator]):
+            if storage.exists(path):
+                (file,) = storage.find(path)
+                (stored.blobs if one.name.endswith(".blob") else stored.tables)[number] = file
+                stored.elsewhere.append(file)
+                break
 
 
 def _named_directories(home: str, storage: Storage) -> Iterator[tuple[str, str, File]]:

@@ -2,11 +2,12 @@
 //
 //	elsewhere DIRECTORY CASE SEED
 //
-// CASE is logs (another directory for them), failover (two, of which the first is slow) or shared (tables in remote
-// storage). The process ends without closing the database.
+// CASE is logs (another directory for them), failover (two, of which the first is slow), shared (tables in remote
+// storage) or external (tables there that others have made). The process ends without closing the database.
 package main
 
 import (
+	"context"
 	"encoding/hex"
 	"fmt"
 	"math/rand"
@@ -17,7 +18,9 @@ import (
 	"time"
 
 	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/objstorage/objstorageprovider"
 	"github.com/cockroachdb/pebble/v2/objstorage/remote"
+	"github.com/cockroachdb/pebble/v2/sstable"
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/cockroachdb/pebble/v2/wal"
 )
@@ -57,6 +60,32 @@ func check(err error) {
 	}
 }
 
+// ingest has the database take in a table of some keys, a part of which it uses, as an object of remote storage.
+func ingest(db *pebble.DB, storage remote.Storage, locator remote.Locator, dice *rand.Rand, step int) {
+	name := fmt.Sprintf("external%d", step)
+	object, err := storage.CreateObject(name)
+	check(err)
+	writer := sstable.NewWriter(objstorageprovider.NewRemoteWritable(object), sstable.WriterOptions{TableFormat: db.TableFormat()})
+	low := dice.Intn(40)
+	high := low + 2 + dice.Intn(18)
+	for number := low; number < high; number++ {
+		check(writer.Set([]byte(fmt.Sprintf("key%03d", number)), []byte(fmt.Sprintf("%s.%d", name, number))))
+	}
+	check(writer.Close())
+	size, err := storage.Size(name)
+	check(err)
+	first := low + dice.Intn(high-low-1)
+	_, err = db.IngestExternalFiles(context.Background(), []pebble.ExternalFile{{
+		Locator:     locator,
+		ObjName:     name,
+		Size:        uint64(size),
+		StartKey:    []byte(fmt.Sprintf("key%03d", first)),
+		EndKey:      []byte(fmt.Sprintf("key%03d", first+1+dice.Intn(high-first-1))),
+		HasPointKey: true,
+	}})
+	check(err)
+}
+
 func main() {
 	directory, kind := os.Args[1], os.Args[2]
 	seed, err := strconv.ParseInt(os.Args[3], 10, 64)
@@ -67,6 +96,8 @@ func main() {
 		FormatMajorVersion:          pebble.FormatMajorVersion(17),
 		DisableAutomaticCompactions: true,
 	}
+	locator := remote.Locator("remote")
+	storage := remote.NewLocalFS(filepath.Join(directory, "remote"), vfs.Default)
 	switch kind {
 	case "logs":
 		options.WALDir = filepath.Join(directory, "db-logs")
@@ -85,18 +116,17 @@ func main() {
 				ElevatedWriteStallThresholdLag:     10 * time.Millisecond,
 			},
 		}
-	case "shared":
-		place := filepath.Join(directory, "remote")
-		check(os.MkdirAll(place, 0o755))
-		locator := remote.Locator("loc")
-		storage := remote.NewLocalFS(place, vfs.Default)
+	case "shared", "external":
+		check(os.MkdirAll(filepath.Join(directory, "remote"), 0o755))
 		options.Experimental.RemoteStorage = remote.MakeSimpleFactory(map[remote.Locator]remote.Storage{locator: storage})
+	}
+	if kind == "shared" {
 		options.Experimental.CreateOnShared = remote.CreateOnSharedAll
 		options.Experimental.CreateOnSharedLocator = locator
 	}
 	db, err := pebble.Open(home, options)
 	check(err)
-	if kind == "shared" {
+	if options.Experimental.RemoteStorage != nil {
 		check(db.SetCreatorID(uint64(1 + dice.Intn(9))))
 	}
 	for step := 0; step < 20+dice.Intn(200); step++ {
@@ -110,6 +140,9 @@ func main() {
 			value := make([]byte, dice.Intn(60))
 			dice.Read(value)
 			check(db.Set(key, value, pebble.Sync))
+		}
+		if kind == "external" && dice.Intn(15) == 0 {
+			ingest(db, storage, locator, dice, step)
 		}
 		if dice.Intn(50) == 0 {
 			check(db.Flush())
