@@ -14,7 +14,8 @@ import pytest
 
 import sawlog
 from sawlog.damage import MAX_LISTED, Damage, Findings
-from sawlog.format import SMALLEST, TASK_BYTES, pack
+from sawlog.format import TASK_BYTES
+from sawlog.planning import MAX_FRAGMENTS_PER_TASK, pack
 
 RECORDS = [b"alpha", b"", b"gamma" * 10_000, b"delta"]
 
@@ -259,7 +260,7 @@ def test_thousands_of_small_files_make_more_than_one_task() -> None:
     fragments = [SimpleNamespace(size=100) for _ in range(10_000)]
     tasks = pack(fragments, TASK_BYTES)  # type: ignore[arg-type]
     assert [one for task in tasks for one in task] == fragments
-    assert len(tasks) == -(-10_000 // SMALLEST)
+    assert len(tasks) == -(-10_000 // MAX_FRAGMENTS_PER_TASK)
     assert len(pack(fragments[:50], TASK_BYTES)) == 1  # type: ignore[arg-type]
 
 

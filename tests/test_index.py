@@ -34,6 +34,7 @@ from sawlog.deephaven_log.options import ReadOptions
 from sawlog.errors import ChangedError, OptionError, SawlogError
 from sawlog.format import CUT_BYTES
 from sawlog.indexing import IndexWarning
+from sawlog.planning import indexed_rows
 from sawlog.storage import File, Storage
 from sawlog.storage.index import INDEX_NAME, MAGIC, Facts, Index, packed
 from sawlog.stream.follower import Follower
@@ -522,7 +523,7 @@ def test_what_a_log_deletes_is_known(tmp_path: Path, searched: list[str]) -> Non
         assert sawlog.read(root, filters=filters, deletes=deletes, index=True) == expected
         assert not searched
     assert len(sawlog.open(root, filters=[("i", "=", 11)], index=True).fragments()) == 2, "of the four logs"
-    assert sawlog.open(root, index=True).contents.known_rows() is None
+    assert indexed_rows(sawlog.open(root, index=True).contents) is None
 
 
 @pytest.fixture
@@ -544,12 +545,12 @@ def test_rows_are_counted_where_no_file_depends_on_another(name: str, tmp_path: 
     root = str(tmp_path)
     for number in range(1, 5):
         put_one(root, name, number)
-    assert sawlog.open(root, format=name).contents.known_rows() is None
+    assert indexed_rows(sawlog.open(root, format=name).contents) is None
     sawlog.index(root, format=name, statistics=True)
     dataset = sawlog.open(root, format=name, index=True)
-    assert dataset.contents.known_rows() == dataset.count_rows() == 12
+    assert indexed_rows(dataset.contents) == dataset.count_rows() == 12
     put_one(root, name, 5)
-    assert sawlog.open(root, format=name, index=True).contents.known_rows() is None, "of a file that it does not know"
+    assert indexed_rows(sawlog.open(root, format=name, index=True).contents) is None, "of a file that it does not know"
 
 
 @pytest.mark.parametrize("name", APART)

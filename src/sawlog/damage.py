@@ -184,7 +184,7 @@ class Findings:
         drained: Whether the caller drains damage as it is found; then all are kept until taken.
         notes: Counts of what is not damage and yet worth knowing, e.g. rows of transactions that were aborted.
         columns: Damage in bulk, as batches of `DAMAGE_SCHEMA`, where the caller drains it so; else `None`.
-        observe: Called with what rows are made from, where the format has a `sawlog.format.Counting`; else `None`.
+        observe: Called with what makes rows, where the format has a `sawlog.capabilities.Counting`; else `None`.
         intact: Accounts of files, by path, that a fragment of several has read whole, and found nothing wrong with;
             `None` where nobody asks for them.
         gaps: The first of those among the damaged ranges that make the dataset incomplete, for warnings.

@@ -9,12 +9,16 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import pyarrow as pa
 
+from sawlog import scanning
+from sawlog.capabilities import FindsMoreRows, PlansWholeReads
 from sawlog.damage import DamageWarning, FileReport, Findings, Report, Skipped, remarks
 from sawlog.errors import SawlogError, SchemaError, warn
-from sawlog.format import TASK_BYTES, Contents, Done, Format, Fragment, Request, read_fragments
+from sawlog.format import TASK_BYTES, Contents, Format, Fragment, Request
 from sawlog.guard import wrap_errors
+from sawlog.planning import bind_scan, describe_files, plan_fragments, plan_tasks
 from sawlog.recognition import left_out
 from sawlog.scan import Columns, Scan, parse_columns, parse_filter
+from sawlog.scanning import OnFragmentDone, confirm_after, find_more_rows, read_fragments, read_rows, verify_contents
 from sawlog.storage import File
 
 if TYPE_CHECKING:
@@ -43,7 +47,7 @@ class Dataset:
     request: Request = field(init=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "request", self.contents.request(self.scan))
+        object.__setattr__(self, "request", bind_scan(self.contents, self.scan))
 
     @property
     def format(self) -> Format:
@@ -73,18 +77,18 @@ class Dataset:
 
     def info(self) -> dict[str, Any]:
         """Facts about the content that cost no more than headers, for people to read."""
-        with wrap_errors(f"{self.contents.where}: info failed"):
+        with wrap_errors(f"{describe_files(self.contents)}: info failed"):
             facts = self.contents.facts(self.request)
         self.scan.storage.confirm()
         return facts
 
     def fragments(self, task_bytes: int | None = TASK_BYTES) -> list[Fragment]:
         """Fragments in reading order; together they hold every row exactly once."""
-        return list(self.contents.fragments(self.request, task_bytes))
+        return list(plan_fragments(self.contents, self.request, task_bytes))
 
     def tasks(self, task_bytes: int = TASK_BYTES) -> list[list[Fragment]]:
         """Fragments packed, in order, into tasks of about `task_bytes` of input."""
-        return self.contents.tasks(self.request, task_bytes)
+        return plan_tasks(self.contents, self.request, task_bytes)
 
     def with_projection(self, columns: Columns | None = None, filter: Any = None) -> Self:
         """The same dataset with fewer columns or rows; what was read of the files is not read again.
@@ -133,7 +137,7 @@ class Dataset:
             yield from self.scanner(columns, filter, batch_size).to_batches()
             return
         collector = _WarningCollector(self.skipped)
-        yield from self.contents.read_rows(self.request, collector.add)
+        yield from read_rows(self.contents, self.request, collector.add)
         collector.report()
 
     def to_reader(self) -> pa.RecordBatchReader:
@@ -144,7 +148,7 @@ class Dataset:
         """The rows as a table in memory; arguments are those of `scanner`."""
         chosen = self.with_projection(columns, filter)
         collector = _WarningCollector(chosen.skipped)
-        read = lambda contents, done: list(contents.read_rows(chosen.request, done))  # noqa: E731
+        read = lambda contents, done: list(read_rows(contents, chosen.request, done))  # noqa: E731
         batches = _at_once(chosen, read, collector.add)
         collector.report()
         return pa.Table.from_batches(batches, chosen.schema)
@@ -168,9 +172,9 @@ class Dataset:
         """The first `n` rows; nothing after them is read."""
         batches = []
         missing = n
-        fragments = self.contents.fragments(self.request, None)
+        fragments = plan_fragments(self.contents, self.request, None)
         rows = read_fragments(fragments, 1, _WarningCollector(self.skipped).add)
-        for batch in self.contents.confirmed(rows):
+        for batch in confirm_after(self.contents, rows):
             batches.append(batch.slice(0, missing))
             missing -= batches[-1].num_rows
             if missing <= 0:
@@ -188,7 +192,7 @@ class Dataset:
             advance: Called with the input bytes of every fragment that is done.
             every: Whether reports list every damage, however many there are.
         """
-        return self.contents.verify(self.request, task_bytes, advance, every=every)
+        return verify_contents(self.contents, self.request, task_bytes, advance, every=every)
 
     def report(
         self, task_bytes: int | None = None, advance: Callable[[int], None] | None = None, *, every: bool = False
@@ -197,7 +201,12 @@ class Dataset:
         found = list(self.verify(task_bytes, advance, every=every))
         damaged = {one.path: one for one in found if one.damaged}
         files = [file for file in self.files if file.path in damaged]
-        more = self.format.rescued(list(damaged.values()), files, self.scan) if files else ""
+        format, reports = self.format, list(damaged.values())
+        more = ""
+        if files and isinstance(format, FindsMoreRows):
+            more = format.find_more_rows(reports, files, self.scan)
+        elif files:
+            more = find_more_rows(format, reports, files, self.scan)
         return Report(self.format.name, found, self.skipped, more)
 
     def watch(self, positions: Mapping[str, Any] | None = None, *, poll: float = 1.0) -> Watch:
@@ -237,7 +246,7 @@ class Dataset:
         return as_html(self)
 
     def __repr__(self) -> str:
-        return f"<Dataset {self.format.name} view={self.scan.view!r} {self.contents.where}>"
+        return f"<Dataset {self.format.name} view={self.scan.view!r} {describe_files(self.contents)}>"
 
 
 class Scanner:
@@ -298,14 +307,14 @@ def exported(reader: pa.RecordBatchReader, requested: object = None) -> object:
     return reader.__arrow_c_stream__(requested)
 
 
-def count_rows(dataset: Dataset, done: Done) -> int:
+def count_rows(dataset: Dataset, done: OnFragmentDone) -> int:
     """How many rows there are before any filter; what was left out goes to `done`, fragment by fragment."""
-    return _at_once(dataset, lambda contents, done: contents.count_rows(dataset.request, done), done)
+    return _at_once(dataset, lambda contents, done: scanning.count_rows(contents, dataset.request, done), done)
 
 
-def _at_once(dataset: Dataset, work: Callable[[Contents, Done], _Result], done: Done) -> _Result:
-    """What is made of all rows together: see `Contents.optimistic`."""
-    contents = dataset.contents.optimistic()
+def _at_once(dataset: Dataset, work: Callable[[Contents, OnFragmentDone], _Result], done: OnFragmentDone) -> _Result:
+    """What is made of all rows together: see `PlansWholeReads`."""
+    contents = dataset.contents.plan_whole_read() if isinstance(dataset.contents, PlansWholeReads) else None
     if contents is not None:
         reported: list[tuple[Fragment, Findings]] = []
         try:

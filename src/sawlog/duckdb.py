@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.dataset
 
 from sawlog import api
+from sawlog.capabilities import list_tables
 from sawlog.dataset import Dataset, Scanner
 from sawlog.errors import OptionError
 from sawlog.guard import optional
@@ -55,7 +56,7 @@ def _check_chosen(dataset: Dataset) -> None:
     place = ", ".join(dataset.scan.roots)
     choices = {
         " ".join(f"-o {option}={value}" for option, value in table.options.items()): table.name
-        for table in reversed(dataset.contents.tables())
+        for table in reversed(list_tables(dataset.contents))
     }
     if not choices:
         raise OptionError(f"{place}: no columns, so there is nothing to query")

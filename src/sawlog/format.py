@@ -2,29 +2,23 @@
 
 from __future__ import annotations
 
-import contextlib
 import copy
-import hashlib
 import itertools
-import operator
 import posixpath
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, Self, TypeVar
 
 import numpy as np
 import pyarrow as pa
 
 from sawlog.arrow import array_of, values_of
-from sawlog.damage import DAMAGE_SCHEMA, MAX_LISTED, FileReport, Findings, Skipped, TailStatus
-from sawlog.errors import FINDING_ERRORS, DiskError, OptionError
+from sawlog.damage import Findings, Skipped, TailStatus
+from sawlog.errors import DiskError, OptionError
 from sawlog.guard import wrap_errors
-from sawlog.names import is_remote
-from sawlog.options import as_text
-from sawlog.query import columns_of, possible_within
-from sawlog.reading import PIECE_BYTES, map_ordered, once
+from sawlog.reading import map_ordered, once
 from sawlog.scan import (
     BYTES_COLUMN,
     DAMAGE_EXTRA,
@@ -32,28 +26,22 @@ from sawlog.scan import (
     FILE_COLUMN,
     OFFSET_COLUMN,
     PROVENANCE,
-    NamedTable,
     Projection,
     Scan,
-    fixed_schema,
 )
-from sawlog.storage import File, Source, Staged, StagedFile, Storage
-from sawlog.storage.index import Index, packed, unpacked
+from sawlog.storage import File, Staged, StagedFile, Storage
 
 if TYPE_CHECKING:
-    from sawlog.fields import FieldParser
-    from sawlog.pictures import Picture
+    pass
 
 __all__ = [
     "FILE_COLUMN",
+    "MIN_TASK_BYTES",
     "OFFSET_COLUMN",
     "PROBE_BYTES",
     "PROVENANCE",
     "TASK_BYTES",
-    "WORTH_A_TASK",
     "Contents",
-    "Counting",
-    "Done",
     "FileRange",
     "FileWriter",
     "Format",
@@ -66,10 +54,8 @@ __all__ = [
     "Succession",
     "View",
     "Writer",
-    "apart",
     "intact_end",
-    "pack",
-    "read_fragments",
+    "space_offsets",
 ]
 
 PROBE_BYTES = 64 << 10
@@ -77,20 +63,11 @@ PROBE_BYTES = 64 << 10
 
 CUT_BYTES = 1 << 20
 """Distance of the places that an index knows where a file may be cut."""
-ROWS = "rows"
-"""What an index with statistics is asked of an intact file whose rows depend on no other: how many it has."""
-SMALLEST = 64
-"""What opening a file costs at least, as a share of a task: thousands of small ones make more than one task."""
 TASK_BYTES = 64 << 20
 """Input bytes per task that planning aims at."""
-WORTH_A_TASK = 4 << 20
+MIN_TASK_BYTES = 4 << 20
 """Input bytes that a task of Spark's reads at least, where there are so many; Spark reckons likewise for its files."""
 
-Done = Callable[["Fragment", Findings], None]
-"""Takes what a fragment came across, once its rows are delivered."""
-
-_Part = TypeVar("_Part")
-_Result = TypeVar("_Result")
 _C = TypeVar("_C", bound="Contents")
 
 
@@ -230,32 +207,6 @@ class FileRange(Fragment):
         return self.start, self.end - self.start
 
 
-def read_fragments(fragments: Iterable[Fragment], threads: int, done: Done) -> Iterator[pa.RecordBatch]:
-    """The rows of fragments, in order.
-
-    Args:
-        fragments: What to read.
-        threads: How many read; with 1, nothing is read ahead.
-        done: Takes what a fragment came across, once its rows are delivered or the consumer has stopped among them.
-    """
-    begun: dict[int, tuple[Fragment, Findings]] = {}
-
-    def batches(fragment: Fragment) -> Iterator[pa.RecordBatch]:
-        findings = Findings(fragment.scan.on_damage)
-        begun[id(fragment)] = fragment, findings
-        yield from fragment.to_batches(findings)
-
-    def ended(fragment: Fragment) -> None:
-        done(*begun.pop(id(fragment)))
-
-    try:
-        for _, batch in map_ordered(fragments, batches, threads, ended):
-            yield batch
-    finally:
-        for fragment, findings in begun.values() if threads <= 1 else ():
-            done(fragment, findings)
-
-
 def intact_end(batches: Iterable[pa.RecordBatch], findings: Findings, size: int) -> int:
     """Where the last complete record of a file ends, or the intact part, if damage reaches up to that.
 
@@ -280,30 +231,13 @@ def intact_end(batches: Iterable[pa.RecordBatch], findings: Findings, size: int)
     return start if stop >= end else end
 
 
-def apart(offsets: Iterable[int], distance: int) -> Iterator[int]:
-    """Of ascending offsets those that are so far from the one before, and from byte 0, or farther."""
-    following = distance
+def space_offsets(offsets: Iterable[int], min_distance: int) -> Iterator[int]:
+    """Yield the ascending offsets that are at least `min_distance` after the previous one, or byte 0."""
+    following = min_distance
     for offset in offsets:
         if offset >= following:
             yield offset
-            following = offset + distance
-
-
-def pack(
-    parts: Iterable[_Part], task_bytes: int, size: Callable[[_Part], int] = operator.attrgetter("size")
-) -> list[list[_Part]]:
-    """Pack fragments, or what has a size, in order, into tasks of about `task_bytes` and at most `SMALLEST` parts."""
-    tasks: list[list[_Part]] = []
-    least = task_bytes // SMALLEST
-    room = 0
-    for part in parts:
-        cost = max(size(part), least)
-        if not tasks or cost > room:
-            tasks.append([])
-            room = task_bytes
-        tasks[-1].append(part)
-        room -= cost
-    return tasks
+            following = offset + min_distance
 
 
 class Request(NamedTuple):
@@ -328,23 +262,6 @@ class View(Generic[_C]):
     extra: Sequence[pa.Field] | Callable[[_C], Sequence[pa.Field]] = field(default=PROVENANCE)
 
 
-class Counting(Protocol):
-    """Draws charts from what it counts while rows are read, so that they need no read of their own.
-
-    Attributes:
-        columns: What it counts of the rows; none where it counts what they are made from.
-    """
-
-    @property
-    def columns(self) -> Sequence[str]: ...
-
-    def add(self, seen: Any) -> None:
-        """Count a batch that has the columns, or what fragments hand to `Findings.observe`."""
-
-    def pictures(self) -> Iterable[Picture]:
-        """The charts, when all has been read."""
-
-
 class Contents(ABC):
     """What a format knows of files that were opened, whichever columns and rows are wanted of them.
 
@@ -356,13 +273,13 @@ class Contents(ABC):
     Attributes:
         views: The views by name. Where there is none for `damage`, that has the fragments of `rows`.
         unselected: Files of the path that `Format.select` did not choose.
-        shared: Whether threads share one file. If not, as where to cut one costs too much, each has files of its own.
-        apart: Whether the rows of a file are what they are whatever is in the others.
+        threads_split_files: Whether threads may share one file; `False` where to find out where to cut costs too much.
+        files_are_independent: Whether the rows of a file stay the same whatever the others hold.
     """
 
     views: ClassVar[Mapping[str, View[Any]]]
-    shared: ClassVar[bool] = True
-    apart: ClassVar[bool] = False
+    threads_split_files: ClassVar[bool] = True
+    files_are_independent: ClassVar[bool] = False
     unselected: Sequence[File] = ()
 
     def __init__(self, format: Format, files: Sequence[File], scan: Scan) -> None:
@@ -370,146 +287,19 @@ class Contents(ABC):
         self.files = list(files)
         self.scan = scan
 
-    @property
-    def view(self) -> View[Any]:
-        """The view that is read."""
-        return self.views[self.scan.view if self.scan.view in self.views else "rows"]
-
-    def view_schema(self) -> pa.Schema:
-        """Schema of the whole view, without provenance."""
-        schema = self.view.schema
-        return schema if isinstance(schema, pa.Schema) else schema(self)
-
-    def extra_columns(self) -> Sequence[pa.Field]:
-        """Columns besides those of the view that can be asked for by name, in every view but `damage`."""
-        extra = self.view.extra
-        return extra(self) if callable(extra) else extra
-
-    @property
-    def available(self) -> pa.Schema:
-        """Every column that can be asked for by name: those of the view, and the extra ones."""
-        damages = self.scan.view == "damage"
-        view = DAMAGE_SCHEMA if damages else self.view_schema()
-        extra = DAMAGE_EXTRA if damages else self.extra_columns()
-        return pa.schema([*view, *(f for f in extra if f.name not in view.names)])
-
-    def request(self, scan: Scan) -> Request:
-        """A scan of the contents with its columns.
+    def find_view(self, name: str) -> View[Any]:
+        """Return a view; that of `rows` where there is none for `damage`.
 
         Raises:
-            SchemaError: For a column that the view does not have.
+            OptionError: When these files do not have it.
         """
-        damages = scan.view == "damage"
-        view = DAMAGE_SCHEMA if damages else self.view_schema()
-        if scan.schema is not None:
-            view = fixed_schema(scan.schema, view, self.where)
-        return Request(scan, Projection.of(view, scan, DAMAGE_EXTRA if damages else self.extra_columns()))
+        return self.views[name if name in self.views else "rows"]
 
-    def plan(self, request: Request, task_bytes: int | None) -> Iterator[Fragment]:
-        """Fragments in reading order, pruned by what filters allow.
-
-        Args:
-            request: What is wanted.
-            task_bytes: Cut what can be cut into pieces of about this size; `None`: one fragment per file.
-        """
-        return self.view.fragments(self, request, task_bytes)
-
-    def fragments(self, request: Request, task_bytes: int | None) -> Iterator[Fragment]:
-        """What `plan` yields; an exception that is not sawlog's own is a fault.
-
-        Raises:
-            InternalError: For one.
-        """
-        with wrap_errors(f"{self.where}: planning failed"):
-            yield from self.needed(request).plan(request, task_bytes)
-
-    def needed(self, request: Request) -> Self:
-        """The same without files of which an index says that no row of them can be wanted."""
-        index, query = self.scan.storage.index, request.projection.query
-        if not isinstance(index, Index) or not (self.apart and request.scan.view == "rows" and query.parts):
-            return self
-        if index.options != repr(self.format.whole_rows(self.scan.options)):
-            return self
-        wanted = columns_of(query)
-        limits = index.limits(self.files, [one for one in self.view_schema() if one.name in wanted])
-        if not limits[0].num_columns:
-            return self
-        kept = possible_within(query, *limits).to_pylist()
-        return self if all(kept) else self.of_files([file for file, one in zip(self.files, kept, strict=True) if one])
-
-    def look(self, request: Request) -> None:
-        """Ask of the files what planning asks besides what opening them has: an index that is made remembers it."""
-        del request
-
-    def survey(self, request: Request) -> bool:
-        """Ask what is known once all of an intact file was read: where it may be cut, and what it says of others.
-
-        Returns:
-            Whether other files are read without it as they are with it.
-        """
-        del request
-        return self.apart
-
-    def tasks(self, request: Request, task_bytes: int) -> list[list[Fragment]]:
-        """Fragments packed, in order, into tasks of about `task_bytes` of input."""
-        return pack(self.fragments(request, task_bytes), task_bytes)
-
-    def splits(self, request: Request, task_bytes: int) -> Iterable[Contents | Fragment]:
-        """Fragments, and contents to be planned by the task that reads them, which together are these, in order.
-
-        There are none where planning needs no more than headers, or the bytes are near: then the caller can plan all.
-        """
-        if any(self._unknown(file, task_bytes) for file in self.files):
-            for file in self.files:
-                part = self.of_files([file])
-                yield from [part] if self._unknown(file, task_bytes) else part.plan(request, task_bytes)
-
-    def unknown(self, request: Request, task_bytes: int) -> Iterable[Contents]:
-        """Remote parts that need a look, `survey`, each in a task of its own, before all of these can be planned."""
-        del request
-        return [self.of_files([file]) for file in self.files if self._unknown(file, task_bytes)]
-
-    def _unknown(self, file: File, task_bytes: int) -> bool:
-        return is_remote(file.path) and file.size > task_bytes and self.walks(file, task_bytes)
-
-    def walks(self, file: File, task_bytes: int) -> bool:
-        """Whether all of a file has to be looked at to cut it."""
-        del file, task_bytes
-        return False
-
-    def of_files(self, files: Sequence[File]) -> Self:
-        """The same of some of the files."""
-        found = copy.copy(self)
-        found.files = list(files)
-        return found
-
-    def with_scan(self, scan: Scan) -> Self:
-        """The same, under a scan that differs in columns, filters, or what planning has asked before."""
-        found = copy.copy(self)
-        found.scan = scan
-        return found
-
-    def optimistic(self) -> Self | None:
-        """The same for a read that delivers nothing before all of it has succeeded; `None` where that is no faster.
-
-        Its fragments may fail where those of `plan` have looked further first.
-        """
-        return None
-
-    def thread_fragments(self, request: Request, task_bytes: int | None = None) -> Iterator[Fragment]:
-        """Fragments for the threads of this process; of the size asked for, where one thread reads."""
-        return self.fragments(request, PIECE_BYTES if self.threads(request) > 1 and self.shared else task_bytes)
-
-    def threads(self, request: Request) -> int:
-        """How many threads read. What is small is read before they are up; files that are not shared have one each."""
-        wanted = request.scan.threads
-        most = wanted if self.shared else min(wanted, self.readable_apart(request))
-        return most if sum(file.size for file in self.files) > PIECE_BYTES else 1
-
-    def readable_apart(self, request: Request) -> int:
-        """What threads can read at the same time where they share no file: the files, unless several are one."""
-        del request
-        return len(self.files)
+    def with_files(self, files: Sequence[File]) -> Self:
+        """Return the same contents of some of the files."""
+        part = copy.copy(self)
+        part.files = list(files)
+        return part
 
     def left_out(self, request: Request) -> list[Skipped]:
         """What a read leaves out of the files, or of what their metadata names, besides what is in other files."""
@@ -520,162 +310,6 @@ class Contents(ABC):
         """Facts about the content that cost no more than headers, for people to read."""
         del request
         return {}
-
-    def tables(self) -> list[NamedTable]:
-        """The tables below the path that options can name; none where the path is one table."""
-        return []
-
-    def decoders(self) -> list[str]:
-        """Views that decode what an application has put into the rows, as far as a short look shows."""
-        return []
-
-    def field_parser(self, file: File, source: Source) -> FieldParser:
-        """Names the fields of what is at an offset, for people who look at bytes; formats that can override this.
-
-        Args:
-            file: One of the files.
-            source: Its bytes, of which a few hundred around each offset are enough.
-
-        Returns:
-            A function of an offset, where a row, damage or the file begins: the fields from there on, in ascending
-            order, as many as are asked for. They may lie, and the function may raise: the bytes may be damaged.
-        """
-        del file, source
-        return lambda offset: iter(())
-
-    def pictures(self, request: Request) -> Iterable[Picture]:
-        """Charts of what the files hold, for people, as `sawlog map` draws them; formats that have some override this.
-
-        Args:
-            request: What is wanted. Charts are of all the contents, whatever its columns and filters.
-        """
-        del request
-        return ()
-
-    def counting(self, request: Request) -> Counting | None:
-        """What draws the same charts from what all fragments read; None where charts need a read of their own."""
-        del request
-        return None
-
-    def committed_end(self, request: Request, file: File, position: int) -> int:
-        """How far a file can be read: the end of its last complete record or transaction; unfinished tails wait.
-
-        A stream asks this of each file, and `between` for the fragments of a micro-batch. Both depend on nothing but
-        the bytes up to the end of what is asked about, so that a micro-batch can be repeated.
-
-        Args:
-            request: What is wanted.
-            file: One of the files; it is taken to end at its size.
-            position: A committed position: 0, or what an earlier call has answered.
-
-        Raises:
-            OptionError: When the view cannot be followed.
-        """
-        del request, file, position
-        raise OptionError(f"view {self.scan.view!r} of {self.format.name} cannot be followed as a stream")
-
-    def whole_end(self, request: Request, file: File) -> int:
-        """The committed end of a file of which nothing was read; an index with statistics knows that of intact files.
-
-        Raises:
-            OptionError: When the view cannot be followed.
-        """
-        storage, question = self.scan.storage, self.by_options(f"end of {self.scan.view}")
-        answer = storage.known(file, question)
-        if answer:
-            return unpacked(answer)[0]
-        end = self.committed_end(request, file, 0)
-        storage.note(file, question, packed([end]))
-        return end
-
-    def known_rows(self) -> int | None:
-        """How many rows the files have, if an index knows that of all of them."""
-        index = self.scan.storage.index
-        if not (isinstance(index, Index) and index.has_statistics and self.scan.view == "rows"):
-            return None
-        question = self.by_options(ROWS)
-        counts = [index.answer(file, question) for file in self.files]
-        return sum(unpacked(one)[0] for one in counts if one) if all(counts) else None
-
-    def by_options(self, question: str) -> str:
-        """A question to an index whose answer depends on the options by which files are read."""
-        options = repr(self.format.whole_rows(self.scan.options)).encode()
-        return f"{question} {hashlib.sha256(options).hexdigest()[:16]}"
-
-    def between(self, request: Request, ranges: Sequence[Range]) -> list[Fragment]:
-        """The fragments that read ranges of the files, in reading order.
-
-        Raises:
-            OptionError: When the view cannot be followed.
-        """
-        del request, ranges
-        raise OptionError(f"view {self.scan.view!r} of {self.format.name} cannot be followed as a stream")
-
-    def verify(
-        self, request: Request, task_bytes: int | None, advance: Callable[[int], None] | None, *, every: bool
-    ) -> Iterator[FileReport]:
-        """Check every byte that the view reads: one report per file, in order; see `Dataset.verify`."""
-        sizes = {file.path: file.size for file in self.files}
-        inspected = self._inspected(request, task_bytes, advance, every=every)
-        for path, found in itertools.groupby(self.confirmed(inspected), key=lambda one: one[0].path):
-            report = FileReport.of(path, sizes.get(path, 0), (findings for _, findings in found))
-            if not every:
-                del report.damages[MAX_LISTED:]
-            yield report
-
-    def reports(self, request: Request, read: Sequence[Findings]) -> Iterator[FileReport]:
-        """What `verify` finds, where all fragments have been read already, with these findings."""
-        del read
-        return self.verify(request, None, None, every=False)
-
-    def _inspected(
-        self, request: Request, task_bytes: int | None, advance: Callable[[int], None] | None, *, every: bool
-    ) -> Iterator[tuple[Fragment, Findings]]:
-        """What every fragment comes across, in order."""
-        fragments, threads = self.thread_fragments(request, task_bytes), self.threads(request)
-        for fragment, findings in map_ordered(fragments, once(lambda one: one.inspect(every=every)), threads):
-            if advance is not None:
-                advance(fragment.size)
-            yield fragment, findings
-
-    def read_rows(self, request: Request, done: Done, task_bytes: int | None = None) -> Iterator[pa.RecordBatch]:
-        """The rows, as record batches, in order; what was left out goes to `done`, fragment by fragment.
-
-        Args:
-            request: What is wanted.
-            done: Takes what a fragment came across, once its rows are delivered.
-            task_bytes: As for `plan`, where one thread reads.
-        """
-        fragments = self.thread_fragments(request, task_bytes)
-        yield from self.confirmed(read_fragments(fragments, self.threads(request), done))
-
-    def count_rows(self, request: Request, done: Done) -> int:
-        """How many rows there are before any filter; what was left out goes to `done`, fragment by fragment."""
-
-        def scanned(fragment: Fragment) -> Findings:
-            return fragment.scan_into(Findings(fragment.scan.on_damage))
-
-        total = 0
-        for fragment, findings in map_ordered(self.thread_fragments(request), once(scanned), self.threads(request)):
-            total += findings.rows
-            done(fragment, findings)
-        self.scan.storage.confirm()
-        return total
-
-    def confirmed(self, results: Iterable[_Result]) -> Iterator[_Result]:
-        """Results of reading, after which remote files must still be what they were."""
-        try:
-            yield from results
-        except FINDING_ERRORS:
-            self.scan.storage.confirm()  # what looks damaged may have been replaced
-            raise
-        self.scan.storage.confirm()
-
-    @property
-    def where(self) -> str:
-        """The files, for messages."""
-        first = self.files[0].path if self.files else "(no files)"
-        return f"{first} and {len(self.files) - 1} more" if len(self.files) > 1 else first
 
 
 class Range(NamedTuple):
@@ -817,20 +451,6 @@ class Format(ABC):
         found = [(file, f"read by view {' or '.join(views)}") for file, views in readers.items() if views]
         return [Skipped(file.path, reason, file.size) for file, reason in found]
 
-    def rescued(self, reports: Sequence[FileReport], files: Sequence[File], scan: Scan) -> str:
-        """What more can be read of damaged files, as a phrase for people; empty if nothing."""
-        given = {name: getattr(scan.options, name) for name in self.rescue}
-        if given == self.rescue or scan.view not in ("rows", "writes") or not scan.options.verify_checksums:
-            return ""
-        with contextlib.suppress(OptionError):  # options that exclude each other
-            scan = replace(scan, options=replace(scan.options, **self.rescue))
-            contents = self.open(files, scan)
-            found = contents.verify(contents.request(scan), None, None, every=False)
-            if (more := sum(one.rows for one in found) - sum(one.rows for one in reports)) > 0:
-                options = " ".join(f"-o {name}={as_text(value)}" for name, value in self.rescue.items())
-                return f"{more:,} more row{'s' if more > 1 else ''} with {options}"
-        return ""
-
     @abstractmethod
     def open(self, files: Sequence[File], scan: Scan) -> Contents:
         """Open files. No more than headers are read."""
@@ -909,8 +529,9 @@ class Format(ABC):
             pass
 
     def repaired_parts(self, contents: Contents) -> list[Mapping[str, Any]]:
-        """Options for each part of what `repair_files` writes that is read by itself; none where it is read as one."""
-        return [one.options for one in contents.tables()]
+        """Options for each part of what `repair_files` writes that is read by itself, besides those of tables."""
+        del contents
+        return []
 
     def not_repaired(self, contents: Contents) -> list[Skipped]:
         """What the new files are without, although no row that a read delivers is lost; see `repair_files`."""

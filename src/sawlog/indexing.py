@@ -15,12 +15,14 @@ from typing import Any
 import pyarrow as pa
 
 from sawlog.arrow import array_of, scalar_of
+from sawlog.capabilities import PrefetchesHeaders
 from sawlog.damage import Findings, TailStatus
 from sawlog.errors import ChangedError, FormatError, InternalError, OptionError, SawlogError, StorageError, warn
-from sawlog.format import ROWS, TASK_BYTES, Format, pack
+from sawlog.format import TASK_BYTES, Format
 from sawlog.guard import wrap_errors
 from sawlog.names import PathLike, is_remote, normalize
 from sawlog.options import parse_options
+from sawlog.planning import ROWS_QUESTION, bind_scan, find_whole_end, pack, plan, question_by_options, scan_for_splits
 from sawlog.reading import cores, map_ordered, once
 from sawlog.recognition import get_format, recognize
 from sawlog.scan import Scan
@@ -167,7 +169,9 @@ def look_into(format: Format, storage: Storage, options: Any, part: Part, *, sta
 def _ask(format: Format, scan: Scan, files: Sequence[File]) -> None:
     with wrap_errors(f"{files[0].path}: looking into files failed"):
         contents = format.open(files, scan)
-        contents.look(contents.request(scan))
+        request = bind_scan(contents, scan)
+        if isinstance(contents, PrefetchesHeaders):
+            contents.prefetch_headers(request)
 
 
 def _measured(format: Format, scan: Scan, file: File) -> Mapping[str, tuple[pa.Scalar, pa.Scalar]]:
@@ -178,8 +182,8 @@ def _measured(format: Format, scan: Scan, file: File) -> Mapping[str, tuple[pa.S
     try:
         with wrap_errors(f"{file.path}: reading for statistics failed"):
             contents = format.open([file], scan)
-            request = contents.request(scan)
-            for fragment in contents.plan(request, None):
+            request = bind_scan(contents, scan)
+            for fragment in plan(contents, request, None):
                 found = Findings("skip")
                 for batch in fragment.to_batches(found):
                     _widen(ends, batch)
@@ -188,10 +192,10 @@ def _measured(format: Format, scan: Scan, file: File) -> Mapping[str, tuple[pa.S
             if not intact:
                 return {}
             with suppress(OptionError):  # a view that cannot be followed
-                prove(file, contents.whole_end(request, file), scan.storage)
-            if not contents.survey(request):
+                prove(file, find_whole_end(contents, request, file), scan.storage)
+            if not scan_for_splits(contents, request):
                 return {}
-            scan.storage.note(file, contents.by_options(ROWS), packed([rows]))
+            scan.storage.note(file, question_by_options(contents, ROWS_QUESTION), packed([rows]))
     except (StorageError, InternalError):
         raise
     except SawlogError:

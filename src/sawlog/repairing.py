@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from sawlog.capabilities import list_tables
 from sawlog.damage import FileReport, Report
 from sawlog.dataset import Dataset
 from sawlog.errors import FormatError, InternalError, SawlogError, StorageError
@@ -132,7 +133,8 @@ def _source(format: Format, files: Sequence[File], scan: Scan) -> Dataset:
 
 def _tables(dataset: Dataset, files: Sequence[File]) -> Iterator[Dataset]:
     """A dataset for each of the tables below a path, which these files make up."""
-    named = {repr(options): options for options in dataset.format.repaired_parts(dataset.contents)}
+    parts = dataset.format.repaired_parts(dataset.contents) or [one.options for one in list_tables(dataset.contents)]
+    named = {repr(options): options for options in parts}
     for options in named.values():
         scan = replace(dataset.scan, options=replace(dataset.scan.options, **options))
         yield Dataset(dataset.format.open(files, scan), scan)
@@ -143,7 +145,7 @@ def _tables(dataset: Dataset, files: Sequence[File]) -> Iterator[Dataset]:
 def _reports(source: Dataset, files: Sequence[File]) -> list[FileReport]:
     """What `verify` finds in all parts: those that only options lead to are added to that of the path."""
     reports = {report.path: report for report in source.verify()}
-    parts = () if source.contents.tables() else _tables(source, files)
+    parts = () if list_tables(source.contents) else _tables(source, files)
     for part in (one for one in parts if one.scan.options != source.scan.options):
         for report in part.verify():
             before = reports.setdefault(report.path, report)

@@ -17,6 +17,7 @@ from sawlog.deephaven_import.records import Partition, Progress
 from sawlog.deephaven_log.logger import Logger
 from sawlog.deephaven_log.options import ReadOptions
 from sawlog.format import Scan
+from sawlog.planning import bind_scan
 from sawlog.recognition import get_format
 from sawlog.storage import Storage
 
@@ -82,7 +83,7 @@ def plan(
     files = format.select(Storage().find(logs.directory), "rows")
     scan = Scan(options=ReadOptions(partition_column="", **options), on_damage=on_damage)
     dataset = format.open(files, scan)
-    projection = dataset.request(scan).projection
+    projection = bind_scan(dataset, scan).projection
     planner = Planner(dataset.scan, {log.file.path: projection for log in dataset.logs}, location_bytes)
     return planner((Partition("Ns", "T", "vm1", DATE), dataset.logs, progress))
 

@@ -15,6 +15,7 @@ import sawlog
 from sawlog.deephaven_log import dataset as datasets
 from sawlog.deephaven_log import plan, walk
 from sawlog.deephaven_log.kernels.scan import MARK_BYTES, may_delete
+from sawlog.planning import plan_for_threads
 
 from .reference import DELETE, Col, committed, entry, header, row
 from .test_damage import checked
@@ -89,7 +90,7 @@ def test_threads_begin_before_a_log_is_cut(tmp_path: Path, monkeypatch):
 
     monkeypatch.setattr(walk.CutWalk, "go_on", counted)
     dataset = sawlog.open(path, deletes="ignore")
-    pieces = dataset.contents.thread_fragments(dataset.request, 1000)
+    pieces = plan_for_threads(dataset.contents, dataset.request, 1000)
     next(pieces)
     assert len(steps) == 1
     assert len(list(pieces)) == planned - 1

@@ -12,6 +12,7 @@ import pytest
 
 import sawlog
 from sawlog import SawlogError
+from sawlog.capabilities import find_field_parser
 from sawlog.damage import Findings
 from sawlog.errors import DamageError, IncompleteError
 from sawlog.testing.outcome import places
@@ -194,5 +195,5 @@ def test_the_footers_of_later_tables_have_names_for_all_of_their_bytes() -> None
         dataset = sawlog.open(min(GOLDEN.joinpath(name).glob("*.sst")))
         (file,) = dataset.files
         with closing(dataset.scan.storage.open(file.path)) as source:
-            parts = list(dataset.contents.field_parser(file, source)(file.size - 1))
+            parts = list(find_field_parser(dataset.contents, file, source)(file.size - 1))
         assert [part.name for part in parts] == ["checksum type", "handles", *expected, "format version", "magic"]

@@ -10,6 +10,7 @@ import pytest
 import rocksdict
 
 import sawlog
+from sawlog.capabilities import find_field_parser
 from tests.leveldb_table.support import leveldb_tables, pairs, rocksdb_tables
 
 DATA = pairs(600)
@@ -62,7 +63,7 @@ def test_every_byte_of_a_footer_has_its_name(tmp_path: Path) -> None:
         dataset = sawlog.open(str(files[0]), format="leveldb_table")
         (file,) = dataset.files
         with closing(dataset.scan.storage.open(file.path)) as source:
-            parts = list(dataset.contents.field_parser(file, source)(file.size - 1))
+            parts = list(find_field_parser(dataset.contents, file, source)(file.size - 1))
         assert [part.name for part in parts] == expected
         assert [part.end for part in parts] == [*(part.offset for part in parts[1:]), file.size]
 

@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import sawlog
+from sawlog.capabilities import find_field_parser
 from sawlog.fields import Part
 from sawlog.leveldb.table.fields import named_spans
 from sawlog.leveldb.table.rows import table_map
@@ -33,7 +34,7 @@ def parts(path: object, offset: int, most: int = 40, named: str = "", **options:
     dataset = sawlog.open(path, on_damage="skip", **options)
     file = next(file for file in dataset.files if file.path.endswith(named))
     with closing(dataset.scan.storage.open(file.path)) as source:
-        return list(itertools.islice(dataset.contents.field_parser(file, source)(offset), most))
+        return list(itertools.islice(find_field_parser(dataset.contents, file, source)(offset), most))
 
 
 def told(found: list[Part]) -> dict[str, str]:
@@ -344,7 +345,7 @@ def test_hostile_bytes_break_nothing(samples: dict[str, Path], tmp_path: Path, n
         with closing(dataset.scan.storage.open(str(path))) as source:
             for offset in (0, dice.randrange(source.size)):
                 try:
-                    found = list(itertools.islice(dataset.contents.field_parser(file, source)(offset), 500))
+                    found = list(itertools.islice(find_field_parser(dataset.contents, file, source)(offset), 500))
                 except Exception:  # noqa: BLE001, what a parser raises is caught by its caller
                     continue
                 assert all(later.offset >= one.offset for one, later in itertools.pairwise(found))

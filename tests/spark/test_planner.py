@@ -28,7 +28,7 @@ def test_a_question_and_its_answer(
     records = [b"%0100d" % number for number in range(2000)]
     path = tmp_path / "000003.log"
     sawlog.write(pa.table({"record": pa.array(records, pa.binary())}), path, format="leveldb_log")
-    monkeypatch.setattr(planner, "WORTH_A_TASK", 50_000)
+    monkeypatch.setattr(planner, "MIN_TASK_BYTES", 50_000)
     options = {"path": str(path), "provenance": "true"}
     described = json.loads(ask("describe", options=options)[0])
     assert described["bytes"] == path.stat().st_size

@@ -132,7 +132,7 @@ def test_every_core_gets_a_share_of_a_micro_batch(tmp_path: Path, monkeypatch: p
     options = {"path": str(tmp_path), "format": "deephaven_log"}
 
     def tasks(worth: int, cores: int = 2, **more: str) -> list[int]:
-        monkeypatch.setattr("sawlog.spark.stream_reader.WORTH_A_TASK", worth)
+        monkeypatch.setattr("sawlog.spark.stream_reader.MIN_TASK_BYTES", worth)
         monkeypatch.setattr(os, "cpu_count", lambda: cores)
         schema = StructType().add("n", "long")
         reader = make_stream_reader({**options, **more}, None, schema)

@@ -19,6 +19,7 @@ from sawlog.cli.render import unescape
 from sawlog.dataset import Dataset
 from sawlog.errors import OptionError, SchemaError
 from sawlog.guard import Undecodable, decode_json
+from sawlog.planning import available_columns
 from sawlog.query import OPERATORS, element_of, parse
 from sawlog.storage import Storage
 
@@ -207,7 +208,7 @@ def open_dataset(
     if where:
         dataset = opened()
         format = dataset.format.name
-        filters = parse_where(where, dataset.contents.available)
+        filters = parse_where(where, available_columns(dataset.contents))
     return opened(
         columns=columns,
         filters=filters,

@@ -13,6 +13,7 @@ from sawlog.cli.app import described
 from sawlog.cli.cards import option_cards
 from sawlog.dataset import Dataset
 from sawlog.format import Format
+from sawlog.planning import available_columns
 from sawlog.recognition import get_format
 
 
@@ -41,7 +42,7 @@ def columns(ctx: typer.Context, incomplete: str) -> list[str]:
     """Columns of the view; names before it are kept."""
     dataset = _dataset(ctx)
     before, comma, last = incomplete.rpartition(",")
-    names = dataset.contents.available.names if dataset is not None else []
+    names = available_columns(dataset.contents).names if dataset is not None else []
     return [f"{before}{comma}{name}" for name in names if name.startswith(last)]
 
 

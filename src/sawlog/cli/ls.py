@@ -12,6 +12,7 @@ from typing import Annotated, Any
 import typer
 
 import sawlog
+from sawlog.capabilities import HasDecoders, list_tables
 from sawlog.cli import arguments
 from sawlog.cli.errors import Exit, explain
 from sawlog.cli.output import Page, Result, counted, progress, show, size_text, tail_text
@@ -212,8 +213,9 @@ def _open(found: Listed, format: Format, storage: Storage, *, count: bool) -> No
     given |= found.options
     with _explained(found):
         dataset = sawlog.open(part.path, **given)
-        found.decoders = dataset.contents.decoders()
-        named = {repr(one.options): one for one in reversed(dataset.contents.tables())}
+        contents = dataset.contents
+        found.decoders = contents.decoders() if isinstance(contents, HasDecoders) else []
+        named = {repr(one.options): one for one in reversed(list_tables(dataset.contents))}
         several = [ListedTable(f"{one.namespace}.{one.name}", one.options) for one in reversed(named.values())]
         found.tables = several if len(several) > 1 else [ListedTable()]
         for table in found.tables:

@@ -12,6 +12,7 @@ from sawlog.damage import Findings, Skipped, Verdict, count_kinds, remarks
 from sawlog.dataset import Dataset
 from sawlog.format import Fragment
 from sawlog.reading import PIECE_BYTES
+from sawlog.scanning import read_rows
 
 
 class DamageSummary:
@@ -62,7 +63,7 @@ class DamageSummary:
 def rows(dataset: Dataset, losses: DamageSummary, advance: Advance) -> Iterator[pa.RecordBatch]:
     """The rows of a dataset; what is left out is entered into `losses`."""
     done = recorded(losses, advance)
-    return dataset.contents.read_rows(dataset.request, done, PIECE_BYTES if watched() else None)
+    return read_rows(dataset.contents, dataset.request, done, PIECE_BYTES if watched() else None)
 
 
 def recorded(losses: DamageSummary, advance: Advance) -> Callable[[Fragment, Findings], None]:

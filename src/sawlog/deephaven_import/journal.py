@@ -20,6 +20,7 @@ from sawlog.deephaven_table.options import ReadOptions, WriteOptions
 from sawlog.deephaven_table.writer import LocationWriter
 from sawlog.errors import SawlogError
 from sawlog.format import Scan
+from sawlog.planning import view_schema
 from sawlog.recognition import get_format
 from sawlog.shapes import shaped
 from sawlog.staging import staged_name, sync_directory
@@ -160,9 +161,8 @@ def _empty(tree: IntradayTable, partition: Partition, locations: Sequence[Locati
     )
     format = get_format("deephaven_table")
     storage = Storage()
-    columns = format.open(
-        format.select(storage.find(locations[-1].path), "rows"), Scan(options=ReadOptions())
-    ).view_schema()
+    files = format.select(storage.find(locations[-1].path), "rows")
+    columns = view_schema(format.open(files, Scan(options=ReadOptions())))
     with LocationWriter(path, columns, WriteOptions(), storage) as writer:
         writer.add_file(RECORD_NAME, record.to_json())
 

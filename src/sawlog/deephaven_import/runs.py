@@ -21,6 +21,7 @@ from sawlog.deephaven_import.order import sort_key, sort_order
 from sawlog.deephaven_table.types import PARTITION_KEY
 from sawlog.digest import Digest
 from sawlog.format import TASK_BYTES, Contents, Fragment
+from sawlog.planning import bind_scan, plan_tasks
 
 BATCH_ROWS = 64 << 10
 PIECE_BYTES = 64 << 20
@@ -86,7 +87,7 @@ def pieces(contents: Contents, parts: Mapping[str, int | Kept]) -> list[list[Pie
     """The fragments by task; the paths of their locations say which parts they belong to."""
     return [
         [Piece(fragment, parts[fragment.path]) for fragment in task]
-        for task in contents.tasks(contents.request(contents.scan), TASK_BYTES)
+        for task in plan_tasks(contents, bind_scan(contents, contents.scan), TASK_BYTES)
     ]
 
 

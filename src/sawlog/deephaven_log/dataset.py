@@ -33,8 +33,9 @@ from sawlog.deephaven_log.plan import Layout, find_cut, find_cuts, scan, walk_st
 from sawlog.deephaven_log.survey import survey
 from sawlog.errors import FormatError, OptionError, UnsupportedError, warn
 from sawlog.fields import FieldParser
-from sawlog.format import CUT_BYTES, PROBE_BYTES, Contents, Format, Fragment, Range, Request, Scan, View, apart
+from sawlog.format import CUT_BYTES, PROBE_BYTES, Contents, Format, Fragment, Range, Request, Scan, View, space_offsets
 from sawlog.names import is_remote
+from sawlog.planning import count_threads, plan
 from sawlog.query import possible
 from sawlog.storage import File, Source, Storage
 from sawlog.storage.index import packed, unpacked
@@ -98,7 +99,7 @@ def open_log(file: File, options: ReadOptions, storage: Storage, known: dict[byt
 class DeephavenLogContents(Contents):
     """Logs of one table, partition by partition, each in the order in which its files were begun."""
 
-    apart: ClassVar[bool] = True
+    files_are_independent: ClassVar[bool] = True
 
     _optimistic = False
     _stretch: tuple[int, int] | None = None
@@ -152,22 +153,22 @@ class DeephavenLogContents(Contents):
         "commands": View(COMMANDS_SCHEMA, _ranges),
     }
 
-    def splits(self, request: Request, task_bytes: int) -> Iterator[Contents | Fragment]:
+    def split_groups(self, request: Request, task_bytes: int) -> Iterator[Contents | Fragment]:
         """Partitions, where remote logs have to be walked, or stretches of long ones."""
         far = any(is_remote(log.file.path) for log in self.logs)
         large = any(log.file.size > task_bytes for log in self.logs)
         if not far or not (self._applies or large) or self._are_known(self.logs, task_bytes):
             return
         for logs in self._partitions(request):
-            part = self.of_files([log.file for log in logs])
+            part = self.with_files([log.file for log in logs])
             if self._options.split == "resync":
                 yield from itertools.chain.from_iterable(self._stretches(log, task_bytes) for log in logs)
             elif self._are_known(logs, task_bytes):
-                yield from part.plan(request, task_bytes)
+                yield from plan(part, request, task_bytes)
             else:
                 yield part
 
-    def unknown(self, request: Request, task_bytes: int) -> Iterator[Contents]:
+    def unscanned_parts(self, request: Request, task_bytes: int) -> Iterator[Contents]:
         """The logs of partitions with a long one: tasks find where those may be cut, and what all of them delete."""
         for logs in self._partitions(request) if self._options.split != "resync" else ():
             if any(is_remote(log.file.path) and log.file.size > task_bytes for log in logs):
@@ -181,7 +182,7 @@ class DeephavenLogContents(Contents):
 
     def _stretches(self, log: Log, task_bytes: int) -> Iterator[DeephavenLogContents]:
         """A log, in as many parts as there are to be tasks; they find their ends themselves."""
-        whole = self.of_files([log.file])
+        whole = self.with_files([log.file])
         distance = _even(log.file.size - log.header.size, task_bytes) if log.header is not None else None
         if log.header is None or distance is None:
             yield whole
@@ -205,15 +206,15 @@ class DeephavenLogContents(Contents):
             ends.append(file.size if cut is None else cut)
         return ends[0], ends[1]
 
-    def of_files(self, files: Sequence[File]) -> Self:
-        found = super().of_files(files)
+    def with_files(self, files: Sequence[File]) -> Self:
+        found = super().with_files(files)
         paths = {file.path for file in files}
         found.logs = [log for log in self.logs if log.file.path in paths]
         vars(found).pop("_known", None)
         return found
 
-    def optimistic(self) -> Self | None:
-        """See `Contents.optimistic`: one walk is enough as long as there is no DELETE_PARTITION, and no damage.
+    def plan_whole_read(self) -> Self | None:
+        """See `PlansWholeReads`: one walk is enough as long as there is no DELETE_PARTITION, and no damage.
 
         A reader that wants rows one after the other must know beforehand which were deleted; one that wants them all
         may find out.
@@ -225,7 +226,7 @@ class DeephavenLogContents(Contents):
         return found
 
     def committed_end(self, request: Request, file: File, position: int) -> int:
-        """See `Contents.committed_end`. The new bytes are walked once, to find where the last complete set ends.
+        """See `Followable.committed_end`. The new bytes are walked once, to find where the last complete set ends.
 
         What follows damage may be the rest of a set that damage has broken, until a set begins; it waits as well.
         """
@@ -241,7 +242,7 @@ class DeephavenLogContents(Contents):
         return survey(replace(whole, start=start), file.size, last=True).end
 
     def between(self, request: Request, ranges: Sequence[Range]) -> list[Fragment]:
-        """See `Contents.between`.
+        """See `Followable.between`.
 
         A DELETE_PARTITION takes back what comes with it; rows that were delivered before cannot be taken back.
         """
@@ -402,7 +403,7 @@ class DeephavenLogContents(Contents):
         if distance is None or distance >= CUT_BYTES:
             indexed = self._indexed_layout(log)
             if indexed is not None:
-                return replace(indexed, cuts=apart(indexed.cuts, distance) if distance is not None else ())
+                return replace(indexed, cuts=space_offsets(indexed.cuts, distance) if distance is not None else ())
         if distance is None:
             return None
         found = unpacked(self.scan.storage.known(log.file, f"{LAYOUT} {distance}") or b"")
@@ -416,7 +417,7 @@ class DeephavenLogContents(Contents):
         live_from, *cuts = unpacked(answer) if answer else (None,)
         return Layout(cuts, live_from) if live_from is not None else None
 
-    def survey(self, request: Request) -> bool:
+    def scan_for_splits(self, request: Request) -> bool:
         """Note cuts, and what is deleted. Files before it are read with a log that has a DELETE_PARTITION."""
         independent = True
         for log in self.logs:
@@ -448,7 +449,7 @@ class DeephavenLogContents(Contents):
 
     def _scan(self, request: Request, log: Log, start: int, task_bytes: int | None) -> Layout:
         assert log.header is not None
-        threads = 1 if is_remote(log.file.path) else self.threads(request)
+        threads = 1 if is_remote(log.file.path) else count_threads(self, request)
         return scan(log.file, log.header, self.scan, start=start, task_bytes=task_bytes, threads=threads)
 
     def _range(self, request: Request, log: Log, start: int, end: int, live_from: int) -> LogFragment:

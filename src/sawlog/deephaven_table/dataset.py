@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import posixpath
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property
 from typing import Any, ClassVar
@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 import pyarrow as pa
 
 from sawlog.arrow import array_of, scalar_of
-from sawlog.damage import DAMAGE_SCHEMA, Damage, DamageWarning, FileReport, Findings
+from sawlog.damage import DAMAGE_SCHEMA, Damage, DamageWarning, Findings
 from sawlog.deephaven.types import ColumnType
 from sawlog.deephaven_table import layout
 from sawlog.deephaven_table.checkpoint import Verdict
@@ -47,7 +47,7 @@ _INTERNAL = pa.field(layout.INTERNAL_PARTITION, pa.string(), metadata={PARTITION
 class DeephavenTableContents(Contents):
     """Locations of one table, by column partition and internal partition."""
 
-    shared: ClassVar[bool] = False  # one thread reads columns at the memory's speed
+    threads_split_files: ClassVar[bool] = False  # one thread reads columns at the memory's speed
 
     def __init__(self, format: Format, files: Sequence[File], scan: Scan) -> None:
         self._options: ReadOptions = scan.options
@@ -94,8 +94,8 @@ class DeephavenTableContents(Contents):
         self._types.tell_generation()
         return specs
 
-    def readable_apart(self, request: Request) -> int:
-        """A thread reads all columns of a location, or checks one file."""
+    def count_parts(self, request: Request) -> int:
+        """Return how many locations there are, or files to check: a thread reads all columns of one."""
         return len(self.files if request.scan.view == "damage" else self.locations)
 
     def _columns(self, request: Request, kind: type[LocationColumns | LocationGroups]) -> Iterator[Fragment]:
@@ -111,20 +111,13 @@ class DeephavenTableContents(Contents):
         for location in locations:
             yield from self._ranges(request, location, task_bytes)
 
-    def look(self, request: Request) -> None:
+    def prefetch_headers(self, request: Request) -> None:
         """Ask how files begin, and how many rows locations have."""
         deque(self._row_ranges(request, None), 0)
 
-    def plan(self, request: Request, task_bytes: int | None) -> Iterator[Fragment]:
-        """See `Contents.plan`. The view is that of the request: `verify` checks files, whatever was opened."""
-        return self.views[request.scan.view].fragments(self, request, task_bytes)
-
-    def verify(
-        self, request: Request, task_bytes: int | None, advance: Callable[[int], None] | None, *, every: bool
-    ) -> Iterator[FileReport]:
-        """One report per file of every location."""
-        checks = request._replace(scan=replace(request.scan, view="damage"))
-        return super().verify(checks, task_bytes, advance, every=every)
+    def verifying_request(self, request: Request) -> Request:
+        """Return the request that checks each file of every location."""
+        return request._replace(scan=replace(request.scan, view="damage"))
 
     def field_parser(self, file: File, source: Source) -> FieldParser:
         """The header of a column file, and values of a fixed width."""

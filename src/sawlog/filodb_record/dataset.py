@@ -11,6 +11,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import pyarrow as pa
 
+from sawlog.capabilities import Counting, unfollowable
 from sawlog.damage import Findings
 from sawlog.fields import FieldParser
 from sawlog.filodb_record.columns import (
@@ -30,8 +31,9 @@ from sawlog.filodb_record.schemas import Schemas
 from sawlog.filodb_record.selection import Selection, joined, schema_records, select, split
 from sawlog.filodb_record.series import SeriesScan
 from sawlog.filodb_record.walk import ContainerRange
-from sawlog.format import CUT_BYTES, PROBE_BYTES, PROVENANCE, Contents, Counting, Fragment, Range, Request, View
+from sawlog.format import CUT_BYTES, PROBE_BYTES, PROVENANCE, Contents, Fragment, Range, Request, View
 from sawlog.pictures import Picture
+from sawlog.planning import available_columns, bind_scan, plan_fragments, question_by_options
 from sawlog.reading import PIECE_BYTES
 from sawlog.storage import File, Source
 from sawlog.storage.index import packed, unpacked
@@ -50,8 +52,10 @@ class _Cut(NamedTuple):
 class ContainerContents(Contents):
     """Files of containers, one after the other."""
 
-    apart: ClassVar[bool] = True
-    shared: ClassVar[bool] = False  # where a file can be cut is known once its records were walked, by one thread
+    files_are_independent: ClassVar[bool] = True
+    threads_split_files: ClassVar[bool] = (
+        False  # where a file can be cut is known once its records were walked, by one thread
+    )
 
     def _schema(self) -> pa.Schema:
         """The columns of the schemas that are read."""
@@ -83,9 +87,9 @@ class ContainerContents(Contents):
     }
 
     def committed_end(self, request: Request, file: File, position: int) -> int:
-        """See `Contents.committed_end`. Positions are at the end of complete containers."""
+        """See `Followable.committed_end`. Positions are at the end of complete containers."""
         if self.scan.view == "partkeys":
-            return super().committed_end(request, file, position)
+            raise unfollowable(self)
 
         one = replace(self._range(request, file, position, file.size, self._step), resumed=position > 0)
         with closing(self.scan.storage.open(file.path)) as source:
@@ -116,9 +120,9 @@ class ContainerContents(Contents):
             return
         scan = replace(request.scan, view="rows", columns=None, filters=(), expression=None, on_damage="skip")
         contents = type(self)(self.format, self.files, scan)
-        charts = Charts(contents.available)
-        wanted = contents.request(replace(scan, columns=tuple(charts.columns)))
-        for fragment in contents.fragments(wanted, PIECE_BYTES):
+        charts = Charts(available_columns(contents))
+        wanted = bind_scan(contents, replace(scan, columns=tuple(charts.columns)))
+        for fragment in plan_fragments(contents, wanted, PIECE_BYTES):
             for batch in fragment.to_batches(Findings("skip")):
                 charts.add(batch)
         yield from charts.pictures()
@@ -127,7 +131,7 @@ class ContainerContents(Contents):
         """Where all records are read."""
         scan = request.scan
         whole = scan.view == "rows" and scan.columns is None and not scan.filters and scan.expression is None
-        return Charts(self.available) if whole and self.files else None
+        return Charts(available_columns(self)) if whole and self.files else None
 
     def facts(self, request: Request) -> dict[str, Any]:
         """Schemas and the kind of records at the start of the data."""
@@ -225,20 +229,20 @@ class ContainerContents(Contents):
 
     def _indexed_cuts(self, file: File, distance: int) -> Iterable[_Cut] | None:
         """What an index says of where containers begin: of one in `CUT_BYTES`."""
-        answer = self.scan.storage.known(file, self.by_options(_CUTS)) if distance >= CUT_BYTES else None
+        answer = self.scan.storage.known(file, question_by_options(self, _CUTS)) if distance >= CUT_BYTES else None
         if answer is None:
             return None
         numbers = unpacked(answer)
         return map(_Cut, numbers[::3], numbers[1::3], numbers[2::3])
 
-    def walks(self, file: File, task_bytes: int) -> bool:
-        """See `Contents.walks`: where containers begin is known only of those in front of them."""
+    def needs_scan(self, file: File, task_bytes: int) -> bool:
+        """See `NeedsScanToSplit.needs_scan`: where containers begin is known only of those in front of them."""
         return self._indexed_cuts(file, task_bytes) is None
 
-    def survey(self, request: Request) -> bool:
-        """See `Contents.survey`: note where containers begin."""
+    def scan_for_splits(self, request: Request) -> bool:
+        """See `ScansForSplits.scan_for_splits`: note where containers begin."""
         for file in self.files:
             if file.size > CUT_BYTES:
                 cuts = itertools.chain.from_iterable(self._cuts(request, file, CUT_BYTES))
-                self.scan.storage.note(file, self.by_options(_CUTS), packed(list(cuts)))
-        return super().survey(request)
+                self.scan.storage.note(file, question_by_options(self, _CUTS), packed(list(cuts)))
+        return True

@@ -34,7 +34,7 @@ class _Series:
 
 
 class Charts:
-    """The charts, and what they count: see `sawlog.format.Counting`."""
+    """The charts, and what they count: see `sawlog.capabilities.Counting`."""
 
     def __init__(self, available: pa.Schema) -> None:
         self.columns = [name for name in PICTURED if name in available.names]

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
+from sawlog.capabilities import find_field_parser
 from sawlog.errors import SawlogError
 from sawlog.fields import FieldParser, Part
 from sawlog.map.model import Excerpt
@@ -47,7 +48,7 @@ def excerpts(
     except (OSError, SawlogError):
         return []
     try:
-        dissect = _careful(lambda: dataset.contents.field_parser(file, source))
+        dissect = _careful(lambda: find_field_parser(dataset.contents, file, source))
         return [_excerpt(file, source, dissect, at, *places[at]) for at in sorted(places)]
     except (OSError, SawlogError):  # it has changed since, or cannot be read: a picture has no need to fail for that
         return []

@@ -10,9 +10,10 @@ import numpy as np
 import pyarrow as pa
 
 from sawlog.arrow import array_of, one_batch, values_of
+from sawlog.capabilities import Counting, CountsCharts, HasCharts
 from sawlog.damage import UNSUPPORTED, Damage, FileReport, Findings, Tail, TailStatus
 from sawlog.errors import SawlogError
-from sawlog.format import Contents, Counting, Fragment
+from sawlog.format import Fragment
 from sawlog.guard import wrap_errors
 from sawlog.map.content import Column, Keys, is_key
 from sawlog.map.excerpts import ALL_EXCERPTS, ALL_LED, RANGES_SHOWN, ROW_BYTES, excerpts
@@ -22,7 +23,9 @@ from sawlog.map.model import ColumnMap, FileMap, KeysMap, Map
 from sawlog.map.order import NOTHING, Order
 from sawlog.map.rows import Kept, Rows
 from sawlog.pictures import Picture, failed
+from sawlog.planning import bind_scan, describe_files, plan_for_threads
 from sawlog.scan import OFFSET_COLUMN
+from sawlog.scanning import is_verified_by_reading, report_findings
 from sawlog.storage import File
 
 if TYPE_CHECKING:
@@ -193,7 +196,8 @@ def survey(dataset: sawlog.Dataset, advance: Advance | None = None) -> Map:
         advance: Called with the bytes that have been looked at.
     """
     where = "" if dataset.scan.view == "damage" else OFFSET_COLUMN
-    counting = dataset.contents.counting(dataset.request)
+    contents = dataset.contents
+    counting = contents.counting(dataset.request) if isinstance(contents, CountsCharts) else None
     names = [*dataset.schema.names, *([where] if where else []), *(counting.columns if counting is not None else ())]
     read = dataset.with_projection(list(dict.fromkeys(names)))
     chosen, format = dataset.schema, dataset.format
@@ -208,7 +212,7 @@ def survey(dataset: sawlog.Dataset, advance: Advance | None = None) -> Map:
     found_of: list[Findings] = []
     largest = max((file.size for file in read.files), default=0)
     size = max(_SMALLEST_PIECE, largest // _PIECES) if accounted else None
-    for fragment in read.contents.thread_fragments(read.request, size):
+    for fragment in plan_for_threads(read.contents, read.request, size):
         own = surveys.get(fragment.path) if where else None
         if own is not None and sum(fragment.extent) > own.file.size:
             own = None  # it stands for several files
@@ -226,7 +230,7 @@ def survey(dataset: sawlog.Dataset, advance: Advance | None = None) -> Map:
         if advance is not None:
             advance(fragment.size)
     if not accounted:
-        _take_reports(surveys, dataset.contents.reports(dataset.request, found_of))
+        _take_reports(surveys, report_findings(dataset.contents, dataset.request, found_of))
     content.fill(found)
     found.pictures = [*_pictures(dataset, counting), *highlights.pictures(content.columns)]
     found.order = (order.column, order.kind) if order is not None and placed else None
@@ -245,9 +249,11 @@ def _pictures(dataset: sawlog.Dataset, counting: Counting | None) -> list[Pictur
     """The charts of the format; one that cannot be drawn says why, and is the last."""
     contents, found = dataset.contents, list[Picture]()
     try:
-        with wrap_errors(f"{contents.where}: charts failed"):
-            drawn = counting.pictures() if counting is not None else contents.pictures(contents.request(dataset.scan))
-            found.extend(drawn)
+        with wrap_errors(f"{describe_files(contents)}: charts failed"):
+            if counting is not None:
+                found.extend(counting.pictures())
+            elif isinstance(contents, HasCharts):
+                found.extend(contents.pictures(bind_scan(contents, dataset.scan)))
     except (OSError, SawlogError) as error:
         found.append(failed(f"Charts of {dataset.format.title}", error))
     return found
@@ -358,9 +364,10 @@ def _texts(values: pa.Array) -> list[str | None]:
 
 def _accounted_by_pieces(dataset: sawlog.Dataset) -> bool:
     """Whether `verify` says what the pieces find, each of which is a part of one of the files."""
-    first = next(iter(dataset.contents.thread_fragments(dataset.request)), None)
-    own = type(dataset.contents).verify is not Contents.verify
-    return not own and (first is None or first.path in {one.path for one in dataset.files})
+    first = next(iter(plan_for_threads(dataset.contents, dataset.request)), None)
+    return is_verified_by_reading(dataset.contents) and (
+        first is None or first.path in {one.path for one in dataset.files}
+    )
 
 
 def inspected(dataset: sawlog.Dataset) -> list[FileMap]:
@@ -368,7 +375,7 @@ def inspected(dataset: sawlog.Dataset) -> list[FileMap]:
     surveys = {file.path: _FileSurvey(file, len(dataset.files)) for file in dataset.files}
     if _accounted_by_pieces(dataset):
         largest = max((file.size for file in dataset.files), default=0)
-        for fragment in dataset.contents.thread_fragments(dataset.request, max(_SMALLEST_PIECE, largest // _PIECES)):
+        for fragment in plan_for_threads(dataset.contents, dataset.request, max(_SMALLEST_PIECE, largest // _PIECES)):
             findings = fragment.inspect(every=True)
             own = surveys[fragment.path]
             own.found.rows = (own.found.rows or 0) + findings.rows

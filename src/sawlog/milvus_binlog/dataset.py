@@ -56,17 +56,16 @@ class LooseContents(Contents):
         with opened(file, self._scan.storage, self._options.max_item_bytes) as log:
             return subject_of(log, paths.parse(file), {one.id: one for one in fields})
 
-    @property
-    def view(self) -> View[Any]:
-        """See `Contents.view`.
+    def find_view(self, name: str) -> View[Any]:
+        """See `Contents.find_view`.
 
         Raises:
             FormatError: When the first file is no Milvus file.
             OptionError: For a view of collections.
         """
-        if self.scan.view not in self.views and self.subject is not None:
-            raise OptionError(f"view {self.scan.view} is for collections; name the directory above insert_log")
-        return super().view
+        if name not in self.views and self.subject is not None:
+            raise OptionError(f"view {name} is for collections; name the directory above insert_log")
+        return super().find_view(name)
 
     def _rows_schema(self) -> pa.Schema:
         subject = self.subject

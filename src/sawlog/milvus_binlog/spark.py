@@ -24,6 +24,7 @@ from sawlog.milvus_binlog.metadata.written import (
 from sawlog.milvus_binlog.options import ReadOptions
 from sawlog.milvus_binlog.types import ROW_ID, TIMESTAMP
 from sawlog.options import current
+from sawlog.planning import view_schema
 from sawlog.spark.digest import digest, quoted
 
 if TYPE_CHECKING:
@@ -63,7 +64,7 @@ def read_collection(
 
     options = current(ReadOptions, options, where=f"reading {FORMAT}")
     dataset = _open(path, storage_options, options)
-    names = columns if columns is not None else list(dataset.view_schema().names)
+    names = columns if columns is not None else list(view_schema(dataset).names)
     reader = _reader(spark, task_bytes, storage_options, {**options, "table": str(dataset.collection.id)})
     across = dataset.collection.level_zero()
     moved = any(s.meta is not None and s.meta.commit_timestamp for s in dataset.collection.segments.values())

@@ -23,8 +23,10 @@ from pyspark.util import handle_worker_exception
 from pyspark.worker_util import check_python_version, setup_memory_limits, setup_spark_files
 
 from sawlog.arrow import array_of
+from sawlog.capabilities import list_tables
 from sawlog.errors import OptionError
-from sawlog.format import TASK_BYTES, WORTH_A_TASK
+from sawlog.format import MIN_TASK_BYTES, TASK_BYTES
+from sawlog.planning import indexed_rows
 from sawlog.spark.filters import Comparison
 from sawlog.spark.options import read_request
 from sawlog.spark.reader import PartitionFunction, freeze_loaded, full_schema, informed, look, projected
@@ -96,7 +98,7 @@ def describe(options: Mapping[str, str]) -> dict[str, Any]:
     return {
         "schema": full_schema(request, dataset).json(),
         "bytes": sum(file.size for file in dataset.files),
-        "rows": dataset.contents.known_rows(),
+        "rows": indexed_rows(dataset.contents),
     }
 
 
@@ -110,7 +112,7 @@ def tables(options: Mapping[str, str]) -> dict[str, Any]:
     dataset = request.open()
     table_infos = [
         {"namespace": table.namespace, "name": table.name, "options": table.options}
-        for table in dataset.contents.tables()
+        for table in list_tables(dataset.contents)
     ]
     if not table_infos:
         raise OptionError(f"{dataset.format.name} has no tables that a catalog could list")
@@ -181,7 +183,7 @@ class Look:
 def _even(size: int, parallelism: int) -> int:
     """Bytes per task by which all cores are at work until the end: as many tasks for each."""
     rounds = max(1, -(-size // (max(1, parallelism) * 2 * TASK_BYTES)))
-    return max(WORTH_A_TASK, -(-size // (max(1, parallelism) * rounds)))
+    return max(MIN_TASK_BYTES, -(-size // (max(1, parallelism) * rounds)))
 
 
 class Conversation:

@@ -24,7 +24,18 @@ from sawlog.arrow import constant
 from sawlog.damage import Findings
 from sawlog.dataset import Dataset
 from sawlog.errors import OptionError, SchemaError
-from sawlog.format import Contents, Fragment, Scan, pack
+from sawlog.format import Contents, Fragment, Scan
+from sawlog.planning import (
+    available_columns,
+    bind_scan,
+    pack,
+    plan_tasks,
+    prune_files,
+    scan_for_splits,
+    split_contents,
+    unscanned_parts,
+    with_scan,
+)
 from sawlog.reading import cores, map_ordered, once
 from sawlog.spark.cast import cast_batch
 from sawlog.spark.errors import in_sparks_words
@@ -65,7 +76,7 @@ def full_schema(request: Request, dataset: Dataset) -> StructType:
     """Columns of a dataset, and those that its directories make."""
     schema = dataset.schema
     if dataset.scan.columns is None:
-        columns = FileColumns.of(dataset.files, request.paths, request.files, dataset.contents.available.names)
+        columns = FileColumns.of(dataset.files, request.paths, request.files, available_columns(dataset.contents).names)
         schema = pa.schema([*schema, *columns.partitions])
     if request.rescued is not None:  # rows of damaged ranges have nothing but what is damaged
         fields = [field.with_nullable(True) for field in schema]
@@ -225,7 +236,9 @@ class Reading:
         """The same, of other columns; if there are none of the data, rows are only counted."""
         data_columns = tuple(name for name in names if name not in self.columns.names)
         if not data_columns and (self.scan.filters or self.scan.view == "damage"):
-            data_columns = tuple(self.dataset.contents.available.names[:1])  # rows have to be looked at to be counted
+            data_columns = tuple(
+                available_columns(self.dataset.contents).names[:1]
+            )  # rows have to be looked at to be counted
         return replace(self, names=tuple(names), scan=replace(self.scan, columns=data_columns))
 
     def tasks(self, task_bytes: int) -> list[Task]:
@@ -233,21 +246,21 @@ class Reading:
         if not self.files:
             return []
         contents = self._contents()
-        request = contents.request(self.scan)
+        request = bind_scan(contents, self.scan)
         files = {file.path: file for file in self.files}
-        splits = contents.needed(request).splits(request, task_bytes)
+        splits = split_contents(prune_files(contents, request), request, task_bytes)
         parts = [Dataset(split, self.scan) if isinstance(split, Contents) else split for split in splits]
         tasks: Sequence[Sequence[Fragment | Dataset]] = pack(parts, task_bytes, _bytes)
-        return [self.task(parts, files) for parts in tasks or contents.tasks(request, task_bytes)]
+        return [self.task(parts, files) for parts in tasks or plan_tasks(contents, request, task_bytes)]
 
     def unknown(self, task_bytes: int) -> list[Contents]:
-        """Parts of remote files that tasks have to look into before all can be planned; see `Contents.unknown`."""
+        """Parts of remote files that tasks have to look into before all can be planned; see `unscanned_parts`."""
         if not self.files:
             return []
         contents = self._contents()
-        request = contents.request(self.scan)
-        unsplit = contents.needed(request).unknown(request, task_bytes)
-        return [contents_part.with_scan(self.dataset.scan) for contents_part in unsplit]
+        request = bind_scan(contents, self.scan)
+        unsplit = unscanned_parts(prune_files(contents, request), request, task_bytes)
+        return [with_scan(contents_part, self.dataset.scan) for contents_part in unsplit]
 
     def _contents(self) -> Contents:
         has_all_files = len(self.files) == len(self.dataset.files)
@@ -272,7 +285,7 @@ def projected(request: Request, dataset: Dataset, schema: StructType, pushed: Se
         SchemaError: When neither the dataset nor its files have such columns.
     """
     scan = dataset.scan
-    available = dataset.contents.available
+    available = available_columns(dataset.contents)
     columns = FileColumns.of(dataset.files, request.paths, request.files, available.names, schema, request.rescued)
     available = pa.schema([*available, *columns.available])
     names = tuple(schema.names)
@@ -295,9 +308,9 @@ def projected(request: Request, dataset: Dataset, schema: StructType, pushed: Se
 def look(part: Contents) -> Found:
     """Look into a part of remote files, which is read through for that: what planning needs of each of them."""
     notebook = Notebook()
-    part = part.with_scan(replace(part.scan, storage=replace(part.scan.storage, index=notebook)))
+    part = with_scan(part, replace(part.scan, storage=replace(part.scan.storage, index=notebook)))
     with contextlib.suppress(FileNotFoundError):  # whether that may be is its reader's to say
-        part.survey(part.request(part.scan))
+        scan_for_splits(part, bind_scan(part, part.scan))
         part.scan.storage.confirm()
         return [(file, notebook.of(file)) for file in part.files]
     return []
@@ -321,7 +334,7 @@ def informed(dataset: Dataset, looked: Iterable[Found]) -> Dataset:
     scan = replace(
         dataset.scan, storage=replace(storage, index=Index.joined([remaining_index, new_index], index.options))
     )
-    return Dataset(dataset.contents.with_scan(scan), scan)
+    return Dataset(with_scan(dataset.contents, scan), scan)
 
 
 def read_task(task: Task | None, schema: StructType) -> Iterator[pa.RecordBatch]:

@@ -14,9 +14,11 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
+from sawlog.capabilities import require_followable
 from sawlog.dataset import Dataset
 from sawlog.errors import FormatError, InternalError, OptionError, SawlogError, StorageError
-from sawlog.format import WORTH_A_TASK, Fragment, pack
+from sawlog.format import MIN_TASK_BYTES, Fragment
+from sawlog.planning import pack, view_schema
 from sawlog.recognition import formats, get_format, recognize
 from sawlog.spark.options import Request, read_request
 from sawlog.spark.reader import Reading, projected, read_task
@@ -182,7 +184,7 @@ class SawlogStreamReader(DataSourceStreamReader, micro_batches.SupportsTriggerAv
             self._reading = projected(request, dataset, self._schema)
             storage = replace(request.storage, index=dataset.scan.storage.index)
             scan = replace(self._reading.scan, storage=storage)
-            schema = offset.schema or dump_schema(dataset.contents.view_schema())
+            schema = offset.schema or dump_schema(view_schema(dataset.contents))
             self._follower = Follower.of(dataset.contents, request.paths, scan, request.stream, foreign, schema)
             if self._frozen:
                 self._follower.freeze()
@@ -222,7 +224,7 @@ def open_followed(request: Request, listed_files: Sequence[File], offset: Offset
         try:
             dataset = replace(request, storage=replace(request.storage, chosen=_Among(paths))).open()
             if read and not dataset.format.whole(dataset.scan.view):
-                dataset.contents.between(dataset.request, ())
+                require_followable(dataset.contents).between(dataset.request, ())
         except (StorageError, InternalError):
             raise
         except SawlogError:
@@ -264,7 +266,7 @@ class _Among:
 def _tasks(fragments: list[Fragment], task_bytes: int) -> list[list[Fragment]]:
     """Fragments in order, one task per core if there is enough to read, and more where there is too much for that."""
     total = sum(fragment.size for fragment in fragments)
-    count = max(1, min(os.cpu_count() or 1, total // WORTH_A_TASK))
+    count = max(1, min(os.cpu_count() or 1, total // MIN_TASK_BYTES))
     if total > count * task_bytes:
         return pack(fragments, task_bytes)
     tasks: list[list[Fragment]] = [[] for _ in range(count)]

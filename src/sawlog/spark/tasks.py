@@ -16,7 +16,8 @@ from pyspark import TaskContext
 from pyspark.serializers import CPickleSerializer
 
 from sawlog.errors import SawlogError, StorageError
-from sawlog.format import TASK_BYTES, pack
+from sawlog.format import TASK_BYTES
+from sawlog.planning import pack
 from sawlog.reading import cores, map_ordered, once
 
 if TYPE_CHECKING:

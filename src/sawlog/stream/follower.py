@@ -10,11 +10,13 @@ from typing import Any, Self
 
 import pyarrow as pa
 
+from sawlog.capabilities import require_followable
 from sawlog.damage import Findings
 from sawlog.errors import FormatError, SawlogError
 from sawlog.format import Contents, Fragment, Range, Request, Scan
 from sawlog.guard import wrap_errors
 from sawlog.names import natural_order
+from sawlog.planning import bind_scan, find_whole_end, view_schema
 from sawlog.scan import OFFSET_COLUMN
 from sawlog.stream.files import Files, Opened
 from sawlog.stream.limits import StreamOptions
@@ -62,15 +64,15 @@ class Follower(Files):
         storage = replace(scan.storage.fresh(), index=scan.storage.index)
         scan = replace(scan, storage=storage)
         if scan.view != "damage":
-            scan = replace(scan, schema=load_schema(schema) if schema is not None else contents.view_schema())
+            scan = replace(scan, schema=load_schema(schema) if schema is not None else view_schema(contents))
 
         def opened(some: Sequence[Seen]) -> Opened:
             found = format.open([one.file for one in some], scan)
-            return Opened(found, found.request(scan))
+            return Opened(found, bind_scan(found, scan))
 
         if format.whole(scan.view):
             contents = format.open(files, scan)
-        contents.between(contents.request(contents.scan), ())
+        require_followable(contents).between(bind_scan(contents, contents.scan), ())
         tables = {table for file in files if (table := format.table(file)) is not None}
         table = tables.pop() if len(tables) == 1 else None
         return cls(paths, storage, format, scan.view, options, opened, foreign, schema, table)
@@ -128,7 +130,9 @@ class Follower(Files):
             contents, request = self.open(self.together(list(chosen.values()), seen))
             names = {one.file.path: name for name, one in chosen.items()}
             read = [(file, names[file.path]) for file in contents.files if file.path in names]
-            return contents.between(request, [Range(file, begins[name], news[name].at) for file, name in read])
+            return require_followable(contents).between(
+                request, [Range(file, begins[name], news[name].at) for file, name in read]
+            )
 
     def lag(self, start: Offset) -> tuple[int, int]:
         """Files, and bytes, past an offset, as last seen; unfinished tails included."""
@@ -319,7 +323,8 @@ class _Intake:
 
     def _advance(self, name: str, one: Seen, opened: Opened, at: int, target: int) -> int:
         """The committed end of the file as if it ended at `target`; of more of it if nothing complete ends there."""
-        (contents, request), size = opened, one.file.size
+        request, size = opened.request, one.file.size
+        contents = require_followable(opened.contents)
         while target < size:
             end = contents.committed_end(request, replace(one.file, size=target), at)
             if end > at:
@@ -328,7 +333,9 @@ class _Intake:
                 self._full = True
                 return at
             target = min(size, at + 2 * (target - at))
-        end = contents.committed_end(request, one.file, at) if at else contents.whole_end(request, one.file)
+        end = (
+            contents.committed_end(request, one.file, at) if at else find_whole_end(opened.contents, request, one.file)
+        )
         self._follower.remember(name, one, end)
         return end
 
@@ -355,6 +362,6 @@ class _Intake:
         contents, request = opened
         if self._counting is None or self._counting[0] is not contents:
             scan = replace(request.scan, columns=(OFFSET_COLUMN,), filters=(), on_damage="skip")
-            self._counting = contents, contents.request(scan)
-        for fragment in contents.between(self._counting[1], [asked]):
+            self._counting = contents, bind_scan(contents, scan)
+        for fragment in require_followable(contents).between(self._counting[1], [asked]):
             yield from fragment.to_batches(Findings("skip"))

@@ -25,6 +25,7 @@ from sawlog.deephaven_table.options import WriteOptions
 from sawlog.errors import FormatError, OptionError, SawlogError, SchemaError, warn
 from sawlog.format import Projection, Scan
 from sawlog.options import parse_options
+from sawlog.planning import bind_scan, view_schema
 from sawlog.reading import map_ordered, once
 from sawlog.recognition import get_format
 from sawlog.spark.tasks import run_tasks
@@ -252,7 +253,7 @@ class _TableImport:
         def opened(some: Sequence[File]) -> DeephavenLogContents | None:
             try:
                 found = cast(DeephavenLogContents, format.open(some, scan))
-                found.view_schema()  # logs may not agree on their columns
+                view_schema(found)  # logs may not agree on their columns
                 return found
             except FormatError:
                 if all(file.name not in taken and self._begins(file) for file in some):
@@ -320,11 +321,11 @@ class _Logs:
 
     @classmethod
     def of(cls, datasets: Sequence[DeephavenLogContents]) -> _Logs:
-        pairs = [(log, one.request(one.scan).projection) for one in datasets for log in one.logs]
+        pairs = [(log, bind_scan(one, one.scan).projection) for one in datasets for log in one.logs]
         logs = sorted((log for log, _ in pairs), key=lambda log: order_of(log.file.name)) if datasets[1:] else None
         return cls(
             logs or [log for log, _ in pairs],
             datasets[0].scan,
             {log.file.path: projection for log, projection in pairs},
-            common_schema([one.view_schema() for one in datasets]),
+            common_schema([view_schema(one) for one in datasets]),
         )

@@ -34,6 +34,7 @@ from sawlog.digest import Digest
 from sawlog.errors import FormatError, OptionError, SawlogError, SchemaError
 from sawlog.format import Scan
 from sawlog.options import parse_options
+from sawlog.planning import view_schema
 from sawlog.recognition import get_format
 from sawlog.spark.errors import explain
 from sawlog.spark.tasks import run_tasks
@@ -358,7 +359,7 @@ class MergeJob:
         schemas = [] if self._intraday is None else [self._known_types()]
         if plan.kept:
             old = self._open(one.path for one in plan.replaced)
-            schemas.append(old.view_schema())
+            schemas.append(view_schema(old))
             taken = {one.path: _kept(one, numbers) for one in plan.replaced}
             tasks += pieces(old, taken)
         if plan.taken:
@@ -368,14 +369,14 @@ class MergeJob:
     def _known_types(self) -> pa.Schema:
         """The columns of the intraday locations."""
         assert self._intraday is not None
-        for one in self._intraday.view_schema():
+        for one in view_schema(self._intraday):
             if GUESS_KEY in (one.metadata or {}):
                 guess = one.metadata[GUESS_KEY].decode()
                 raise SchemaError(
                     f"{self._tree.directory}: column {one.name!r}: its type is unknown ({guess}): name it with"
                     " schema= or types=, to merge it"
                 )
-        return self._intraday.view_schema()
+        return view_schema(self._intraday)
 
     @staticmethod
     def _grouping(schema: pa.Schema) -> tuple[str, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import posixpath
 import re
 import sys
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import pyarrow as pa
 
+from sawlog.capabilities import Counting
 from sawlog.damage import (
     DAMAGE_SCHEMA,
     MISMATCHED_FILE,
@@ -27,7 +29,7 @@ from sawlog.damage import (
 )
 from sawlog.errors import FormatError, OptionError
 from sawlog.fields import FieldParser
-from sawlog.format import PROBE_BYTES, TASK_BYTES, Contents, Counting, Format, Fragment, Range, Request, Scan, View
+from sawlog.format import PROBE_BYTES, TASK_BYTES, Contents, Format, Fragment, Range, Request, Scan, View
 from sawlog.leveldb.applications import application, recognized
 from sawlog.leveldb.applications.fragments import Decoded, entries_of, schema_of
 from sawlog.leveldb.applications.view import Home
@@ -64,6 +66,7 @@ from sawlog.leveldb.table import fields as table_fields
 from sawlog.leveldb.table.meta import SPARED, MapReader, on_keys, spared_blocks
 from sawlog.leveldb.table.rows import table_map
 from sawlog.pictures import Picture
+from sawlog.planning import bind_scan, plan, plan_fragments
 from sawlog.scan import NamedTable, Projection
 from sawlog.storage import File, Source
 
@@ -94,7 +97,9 @@ class DatabaseContents(Contents):
     metadata: Metadata
     version: DatabaseVersion
     versions: dict[str, DatabaseVersion]
-    shared: ClassVar[bool] = False  # half of the merging is done under the interpreter's lock; two threads are slower
+    threads_split_files: ClassVar[bool] = (
+        False  # half of the merging is done under the interpreter's lock; two threads are slower
+    )
 
     def __init__(self, format: Format, files: Sequence[File], scan: Scan) -> None:
         self._others: Sequence[File] = ()
@@ -115,8 +120,8 @@ class DatabaseContents(Contents):
         self._unselected: Sequence[File] = ()
         super().__init__(format, [*files, *self.version.elsewhere], scan)
 
-    def readable_apart(self, request: Request) -> int:
-        """One: the files are one."""
+    def count_parts(self, request: Request) -> int:
+        """Return 1: the files are read as one."""
         del request
         return 1
 
@@ -156,11 +161,10 @@ class DatabaseContents(Contents):
     def unselected(self, files: Sequence[File]) -> None:
         self._unselected = files
 
-    @property
-    def view(self) -> View[Any]:
-        """The view that is read, be it an application's."""
-        if application(self.scan.view) is None:
-            return super().view
+    def find_view(self, name: str) -> View[Any]:
+        """Return a view, be it an application's."""
+        if application(name) is None:
+            return super().find_view(name)
         return View(DatabaseContents._decoded_schema, DatabaseContents._decoded)
 
     def _decoded_schema(self) -> pa.Schema:
@@ -251,20 +255,25 @@ class DatabaseContents(Contents):
         "damage": View(DAMAGE_SCHEMA, _checks),
     }
 
-    def verify(
-        self, request: Request, task_bytes: int | None, advance: Callable[[int], None] | None, *, every: bool
+    def report_files(
+        self,
+        request: Request,
+        task_bytes: int | None,
+        advance: Callable[[int], None] | None,
+        *,
+        every: bool,
+        findings: Iterable[Findings] | None = None,
     ) -> Iterator[FileReport]:
         """The MANIFEST with the rows of the view, then every other file, which have none."""
-        planned: list[Iterable[Fragment]] = []
-        if self.scan.view != "damage":
+        if self.scan.view == "damage":
+            findings = ()
+        elif findings is None:
             others = [version for version in self.versions.values() if version is not self.version]
-            planned = [self.plan(request, task_bytes)]
+            planned: list[Iterable[Fragment]] = [plan(self, request, task_bytes)]
             planned += [self._blob_checks(request, task_bytes, version) for version in others]
-        read = (one.scan_into(Findings("skip", drained=every, intact={})) for part in planned for one in part)
-        return self._reports(request, read, advance, every=every)
-
-    def reports(self, request: Request, read: Sequence[Findings]) -> Iterator[FileReport]:
-        return self._reports(request, read if self.scan.view != "damage" else (), None, every=False)
+            parts = itertools.chain.from_iterable(planned)
+            findings = (part.scan_into(Findings("skip", drained=every, intact={})) for part in parts)
+        return self._reports(request, findings, advance, every=every)
 
     def _reports(
         self, request: Request, read: Iterable[Findings], advance: Callable[[int], None] | None, *, every: bool
@@ -412,7 +421,7 @@ class DatabaseContents(Contents):
             )
             edits = MANIFEST_NAME.match(name) is not None
             return lambda offset: log_fields.parts(source, offset, head, edits=edits)
-        return super().field_parser(file, source)
+        return lambda offset: iter(())
 
     def pictures(self, request: Request) -> Iterator[Picture]:
         """Levels, ranges of keys, live and dead bytes."""
@@ -423,7 +432,7 @@ class DatabaseContents(Contents):
             request.scan, view="all", options=options, columns=COUNTED, filters=(), expression=None, on_damage="skip"
         )
         every = type(self)(self.format, self.files, scan)
-        fragments = every.fragments(every.request(scan), None)
+        fragments = plan_fragments(every, bind_scan(every, scan), None)
         charts = self._charts()
         for batch in (batch for one in fragments for batch in one.to_batches(Findings("skip"))):
             charts.add_batch(batch)

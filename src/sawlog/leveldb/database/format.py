@@ -18,7 +18,9 @@ from sawlog.leveldb.applications import Views, application
 from sawlog.leveldb.columns import OPERATION
 from sawlog.leveldb.database import layout
 from sawlog.leveldb.log.layout import ARCHIVE_NAME
+from sawlog.planning import bind_scan
 from sawlog.recognition import get_format
+from sawlog.scanning import find_more_rows, verify_contents
 from sawlog.storage import File, Storage
 
 _LISTED = 5
@@ -82,7 +84,7 @@ class LevelDBDatabase(Format):
         others = [file for file in files if not layout.ENGINE_NAME.match(file.name)]
         return [*super().left_out(others, view), *(Skipped(file.path, reason, file.size) for file in own)]
 
-    def rescued(self, reports: Sequence[FileReport], files: Sequence[File], scan: Scan) -> str:
+    def find_more_rows(self, reports: Sequence[FileReport], files: Sequence[File], scan: Scan) -> str:
         """What the logs hold, which a database stops to read at the first damage."""
         damaged = [file for file in files if layout.LOG_NAME.match(file.name)]
         if not damaged:
@@ -90,8 +92,10 @@ class LevelDBDatabase(Format):
         logs = get_format("leveldb_log")
         read = replace(scan, view="writes", options=logs.read_options(), filters=(), columns=None, expression=None)
         opened = [logs.open([file], read) for file in damaged]
-        found = [one for each in opened for one in each.verify(each.request(read), None, None, every=False)]
-        more = logs.rescued(found, damaged, read)
+        found = [
+            one for each in opened for one in verify_contents(each, bind_scan(each, read), None, None, every=False)
+        ]
+        more = find_more_rows(logs, found, damaged, read)
         paths = " ".join(shlex.quote(file.path) for file in damaged)
         return f"{more}: sawlog cat {paths} --view writes -o salvage=damaged" if more else ""
 

@@ -48,7 +48,7 @@ class _Fate:
 
 
 class Charts:
-    """The charts, and what they count: see `sawlog.format.Counting`."""
+    """The charts, and what they count: see `sawlog.capabilities.Counting`."""
 
     columns = ()
 

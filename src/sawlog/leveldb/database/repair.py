@@ -36,6 +36,7 @@ from sawlog.leveldb.records.writes import WRITES_SCHEMA, WriteRange
 from sawlog.leveldb.table import layout as tables
 from sawlog.leveldb.table.rows import table_map
 from sawlog.leveldb.table.writer import TableWriter
+from sawlog.planning import bind_scan, plan_fragments
 from sawlog.scan import Projection, Scan
 from sawlog.staging import StagedDirectory
 from sawlog.storage import File, Storage
@@ -271,10 +272,10 @@ def _finish(
 
 def _ordered(contents: DatabaseContents) -> Iterator[pa.RecordBatch]:
     """The entries in the order of the database's keys, as they are written."""
-    request = contents.request(contents.scan)
+    request = bind_scan(contents, contents.scan)
     batches = (
         _as_written(batch)
-        for fragment in contents.fragments(request, None)
+        for fragment in plan_fragments(contents, request, None)
         for batch in fragment.to_batches(Findings("skip"))
         if batch.num_rows
     )

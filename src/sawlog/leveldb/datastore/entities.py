@@ -39,6 +39,7 @@ from sawlog.leveldb.log.dataset import LogContents
 from sawlog.leveldb.log.layout import RECORD_COLUMN
 from sawlog.leveldb.log.walk import END_COLUMN, RECORDS_SCHEMA, LogRange
 from sawlog.leveldb.records.writes import report_record
+from sawlog.planning import bind_scan, plan
 from sawlog.storage import File
 
 CHUNK = 2048
@@ -300,7 +301,7 @@ class EntitiesContents(LogContents):
 
     def entity_ranges(self) -> Iterator[EntityRange]:
         """All ranges, whole files each."""
-        for fragment in self.plan(self.request(self.scan), None):
+        for fragment in plan(self, bind_scan(self, self.scan), None):
             if isinstance(fragment, EntityRange):
                 yield fragment
 

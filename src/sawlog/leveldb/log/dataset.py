@@ -20,6 +20,7 @@ from sawlog.leveldb.log.layout import RECOVERED_COLUMN, STALE_COLUMN, Dialect
 from sawlog.leveldb.log.walk import ROWS_SCHEMA, LogRange
 from sawlog.leveldb.options import LogReadOptions
 from sawlog.pictures import Picture
+from sawlog.planning import bind_scan, plan_fragments
 from sawlog.query import interval
 from sawlog.reading import PIECE_BYTES
 from sawlog.storage import File, Source
@@ -55,7 +56,7 @@ class LogContents(Contents):
     views: ClassVar = {"rows": View(lambda self: marked(ROWS_SCHEMA, self.scan.options), _ranges)}
 
     def committed_end(self, request: Request, file: File, position: int) -> int:
-        """See `Contents.committed_end`. The new bytes are walked once, to find where the last complete record ends.
+        """See `Followable.committed_end`. The new bytes are walked once, to find where the last complete record ends.
 
         Damage that reaches up to the end of the file may be a block that is still being written, and waits too.
 
@@ -94,7 +95,7 @@ class LogContents(Contents):
             request.scan, view="writes", options=options, columns=COUNTED, filters=(), expression=None, on_damage="skip"
         )
         writes = self.format.open(self.files, scan)
-        fragments = writes.fragments(writes.request(scan), PIECE_BYTES)
+        fragments = plan_fragments(writes, bind_scan(writes, scan), PIECE_BYTES)
         yield from pictures(self.files, fragments, certain=view == "writes")
 
     def facts(self, request: Request) -> dict[str, Any]:

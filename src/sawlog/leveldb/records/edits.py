@@ -10,8 +10,9 @@ from typing import Any, ClassVar
 import pyarrow as pa
 
 from sawlog.arrow import batch_of_rows
+from sawlog.capabilities import unfollowable
 from sawlog.damage import UNSUPPORTED, Damage, Findings, Skipped
-from sawlog.format import FILE_COLUMN, OFFSET_COLUMN, Contents, Format, Request, Scan, View
+from sawlog.format import FILE_COLUMN, OFFSET_COLUMN, Format, Request, Scan, View
 from sawlog.leveldb.log.dataset import LogContents
 from sawlog.leveldb.log.head import Pointer, by_number, read_pointer
 from sawlog.leveldb.log.layout import RECORD_COLUMN
@@ -166,7 +167,7 @@ class FilesContents(EditsContents):
         Raises:
             OptionError: Always.
         """
-        return Contents.committed_end(self, request, file, position)
+        raise unfollowable(self)
 
 
 def _empty() -> pa.RecordBatch:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from sawlog.arrow import array_of, boolean_values, constant_string, fixed_array, values_of
 from sawlog.chain.kernels import Window
-from sawlog.damage import UNSUPPORTED, Damage, DamageWarning, FileReport, Findings, Tail, TailStatus
+from sawlog.damage import UNSUPPORTED, Damage, DamageWarning, Findings, Tail, TailStatus
 from sawlog.errors import DamageError, OptionError, SawlogError, warn
 from sawlog.format import OFFSET_COLUMN, Fragment, Request, View
 from sawlog.kernels.intern import Interner, Strings
@@ -424,10 +424,7 @@ class WritesContents(LogContents):
             raise OptionError("latest=true cannot be followed as a stream: it is one answer about the whole history")
         return super().committed_end(request, file, position)
 
-    def verify(
-        self, request: Request, task_bytes: int | None, advance: Callable[[int], None] | None, *, every: bool
-    ) -> Iterator[FileReport]:
+    def verifying_request(self, request: Request) -> Request:
         """`latest` and `recovery` make no difference."""
         options = replace(request.scan.options, latest=False, recovery=None)
-        history = request._replace(scan=replace(request.scan, options=options))
-        return super().verify(history, task_bytes, advance, every=every)
+        return request._replace(scan=replace(request.scan, options=options))

@@ -13,7 +13,7 @@ import pyarrow as pa
 from sawlog.arrow import batch_of_rows
 from sawlog.damage import Findings
 from sawlog.fields import FieldParser
-from sawlog.format import CUT_BYTES, FILE_COLUMN, OFFSET_COLUMN, Contents, Request, View, apart
+from sawlog.format import CUT_BYTES, FILE_COLUMN, OFFSET_COLUMN, Contents, Request, View, space_offsets
 from sawlog.guard import Undecodable, decode_by
 from sawlog.leveldb.columns import SCHEMAS
 from sawlog.leveldb.records.layout import VARINT64_BYTES
@@ -146,7 +146,7 @@ def value_text(name: bytes, value: bytes) -> str:
 class TableContents(Contents):
     """Tables, one after the other."""
 
-    apart: ClassVar[bool] = True
+    files_are_independent: ClassVar[bool] = True
 
     def _ranges(self, kind: type[TableRange], request: Request, task_bytes: int | None) -> Iterator[TableRange]:
         """Ranges that begin at data blocks. Where the index cannot be read, or without `task_bytes`, one per file."""
@@ -162,17 +162,17 @@ class TableContents(Contents):
         storage = self.scan.storage
         known_cuts = storage.known(file, CUTS)
         if known_cuts is not None and task_bytes >= CUT_BYTES:
-            yield from apart(unpacked(known_cuts), task_bytes)
+            yield from space_offsets(unpacked(known_cuts), task_bytes)
             return
         table.found = table_map(file, self.scan)
         if table.found is not None:
             spans = table.found.spans
             blocks = spans["offset"][spans["role"] == Role.DATA].tolist()
-            cuts = list(apart(blocks, CUT_BYTES))
+            cuts = list(space_offsets(blocks, CUT_BYTES))
             storage.note(file, CUTS, packed(cuts))
-            yield from apart(blocks, task_bytes)
+            yield from space_offsets(blocks, task_bytes)
 
-    def look(self, request: Request) -> None:
+    def prefetch_headers(self, request: Request) -> None:
         """Ask where large tables may be cut."""
         for file in self.files:
             if file.size > CUT_BYTES:

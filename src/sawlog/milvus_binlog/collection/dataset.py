@@ -72,7 +72,9 @@ from sawlog.milvus_binlog.types import (
     Field,
 )
 from sawlog.pictures import Picture
+from sawlog.planning import bind_scan, plan_for_threads, plan_fragments
 from sawlog.scan import NamedTable
+from sawlog.scanning import verify_fragments
 from sawlog.storage import File, Source
 
 _ROW_VIEWS = ("rows", "inserts", "history")
@@ -239,7 +241,7 @@ class CollectionContents(Contents):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", SegmentsWarning)
             contents = type(self)(self.format, self._files, scan)
-            for fragment in contents.thread_fragments(contents.request(scan)):
+            for fragment in plan_for_threads(contents, bind_scan(contents, scan)):
                 for batch in fragment.to_batches():
                     infer(batch.column(0).to_pylist(), known)
         return {name: DynamicField(name, kind) for name, kind in sorted(known.items())}
@@ -254,19 +256,18 @@ class CollectionContents(Contents):
         """The primary key."""
         return next((one for one in self.fields if one.primary), None)
 
-    def request(self, scan: Scan) -> Request:
-        """Where rows are read, deletes must be applicable."""
-        found = super().request(scan)
+    def check_scan(self, scan: Scan) -> None:
+        """Raise a `SchemaError` where rows are read and deletes cannot be applied."""
         if scan.view in ("rows", "history", "damage") and not self._ambiguous:
             self._check_key()
-        return found
 
-    def view_schema(self) -> pa.Schema:
-        """That of no columns, where it is not known which collection is read."""
+    def find_view(self, name: str) -> View[Any]:
+        """Return a view; one of no columns, where it is not known which collection is read."""
+        view = super().find_view(name)
         if self._scan.schema is not None:
-            return self._scan.schema
+            return replace(view, schema=self._scan.schema)
         one = self._scan.view in ("frames", "collections", "segments") or bool(self._scan.columns or self._scan.filters)
-        return pa.schema([]) if self._ambiguous and not one else super().view_schema()
+        return replace(view, schema=pa.schema([])) if self._ambiguous and not one else view
 
     def _user_fields(self) -> list[pa.Field]:
         return [one.arrow() for one in self.fields]
@@ -276,7 +277,7 @@ class CollectionContents(Contents):
 
     def batches(self) -> list[BatchFragment]:
         """The binlog batches that the rows are read from."""
-        return list(self._planned(self.request(self.scan)))
+        return list(self._planned(bind_scan(self, self.scan)))
 
     def _row_batches(self, request: Request, task_bytes: int | None) -> Iterator[Fragment]:
         """One fragment per binlog batch; several of a large one in bare Parquet."""
@@ -377,28 +378,35 @@ class CollectionContents(Contents):
             collection.partition_name(segment.partition),
         )
 
-    def verify(
-        self, request: Request, task_bytes: int | None, advance: Callable[[int], None] | None, *, every: bool
+    def report_files(
+        self,
+        request: Request,
+        task_bytes: int | None,
+        advance: Callable[[int], None] | None,
+        *,
+        every: bool,
+        findings: Iterable[Findings] | None = None,
     ) -> Iterator[FileReport]:
         """Every file of every collection, or of the chosen one; then the segments that lack files.
 
         The rows of a report are those that are read, deletes applied: they count with the first file of their batch.
         In the views `deletes` and `frames`, what those read is checked.
         """
+        del findings
         if self.scan.view in ("deletes", "frames"):
-            yield from super().verify(request, task_bytes, advance, every=every)
+            yield from verify_fragments(self, request, task_bytes, advance, every=every)
             return
         sizes = {file.path: file.size for file in self.files}
         packed = [segment.files for one in self._shown for segment in one.segments.values() if segment.manifests]
         sizes |= {log.file.path: log.file.size for logs in packed for log in logs}
         reports: dict[str, FileReport] = {}
         for fragment in self._checks(request, task_bytes):
-            findings = fragment.inspect(every=every)
+            inspected = fragment.inspect(every=every)
             if advance is not None:
                 advance(fragment.size if fragment.path in sizes else 0)
-            findings.rows = 0
-            if fragment.path in sizes or findings.kinds:
-                reports[fragment.path] = FileReport.of(fragment.path, sizes.get(fragment.path, 0), [findings])
+            inspected.rows = 0
+            if fragment.path in sizes or inspected.kinds:
+                reports[fragment.path] = FileReport.of(fragment.path, sizes.get(fragment.path, 0), [inspected])
         note_rows(self.single(), reports)
         self.scan.storage.confirm()
         yield from reports.values()
@@ -418,7 +426,7 @@ class CollectionContents(Contents):
         """The batches whose rows are read."""
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", SegmentsWarning)
-            return list(self._batches(self.request(self.scan)))
+            return list(self._batches(bind_scan(self, self.scan)))
 
     def field_parser(self, file: File, source: Source) -> FieldParser:
         """Descriptor and events."""
@@ -454,7 +462,7 @@ class CollectionContents(Contents):
         """The rows of another view; what is damaged is for others to report."""
         scan = replace(self.scan, view=view, columns=columns, filters=(), expression=None, on_damage="skip")
         contents = type(self)(self.format, self.files, scan)
-        for fragment in contents.fragments(contents.request(scan), None):
+        for fragment in plan_fragments(contents, bind_scan(contents, scan), None):
             yield from fragment.to_batches(Findings("skip"))
 
     def facts(self, request: Request) -> dict[str, Any]:
@@ -483,7 +491,7 @@ class CollectionContents(Contents):
             facts["array elements"] = f"int32 in {', '.join(guessed)}: without a schema, int8 and int16 look the same"
         return facts
 
-    def look(self, request: Request) -> None:
+    def prefetch_headers(self, request: Request) -> None:
         """Read the times of batches that only their files hold, and the statistics of keys."""
         storage = self.scan.storage
         everything = time_bounds(request.projection.query, layout.MAX_TSO - 1)

@@ -9,7 +9,7 @@ from dataclasses import replace
 from itertools import accumulate, pairwise
 
 from sawlog.errors import FormatError
-from sawlog.format import apart
+from sawlog.format import space_offsets
 from sawlog.milvus_binlog import layout
 from sawlog.milvus_binlog.collection.model import Batch, Collection, Missing, Segment, Slice, lost_delta
 from sawlog.milvus_binlog.layout import PARQUET_MINIMUM, Kind
@@ -190,7 +190,7 @@ def _pieces(batch: Batch, task_bytes: int, row_ends: Mapping[str, list[int]]) ->
     largest = max(batch.files, key=batch.bytes_of)
     first, last, _ = slices[largest]
     inside = (end - first for end in ends[largest] if first < end < last)
-    cuts = apart(inside, max(1, count * task_bytes // batch.size))
+    cuts = space_offsets(inside, max(1, count * task_bytes // batch.size))
     return [
         replace(
             batch,
