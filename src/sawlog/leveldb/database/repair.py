@@ -129,7 +129,7 @@ def prepared_entries(contents: DatabaseContents) -> Iterator[Skipped]:
         columns = (KEY, VALUE, "file", TRANSACTION)
         scan = replace(contents.scan, view="all", columns=columns, filters=(), expression=None, options=options)
         every = DatabaseContents(contents.format, contents.files, scan)
-        for fragment in every.fragments(every.request(scan), None):
+        for fragment in plan_fragments(every, bind_scan(every, scan), None):
             for batch in fragment.to_batches(Findings("skip")):
                 held = batch.filter(pc.equal(batch.column(TRANSACTION), scalar_of(PREPARED, pa.string())))
                 for key, value, file in zip(*(held.column(one).to_pylist() for one in columns[:3]), strict=True):
