@@ -364,3 +364,56 @@ def test_views_of_manifests_say_that_the_named_one_is_not_there(view: str, tmp_p
     assert [Path(file.path).name for file in report.skipped if file.missed] == ["MANIFEST-000099"]
     with pytest.warns(sawlog.DamageWarning, match="MANIFEST-000099"):
         sawlog.read(path, format="leveldb_log", view=view)
+
+
+def leveldb_table(path: Path, keys: bytes) -> None:
+    """One table of LevelDB's with keys of a letter each, written in that order."""
+    with plyvel.DB(str(path), create_if_missing=True, compression=None) as database:
+        for key in keys:
+            database.put(bytes([key]), b"value")
+        database.compact_range()
+
+
+def rocksdb_table(path: Path, keys: bytes) -> None:
+    """The same of RocksDB's."""
+    database = Rdict(str(path), Options(raw_mode=True))
+    for key in keys:
+        database[bytes([key])] = b"value"
+    database.flush()
+    database.close()
+
+
+@pytest.mark.parametrize("make", [leveldb_table, rocksdb_table])
+@pytest.mark.parametrize("keys", [b"abd", b"bcd", b"cba"])
+def test_a_table_of_another_state_of_the_same_size(
+    make: Callable[[Path, bytes], None], keys: bytes, tmp_path: Path
+) -> None:
+    """Its first or last key is another, or was written at another time."""
+    make(tmp_path / "db", b"abc")
+    make(tmp_path / "earlier", keys)
+    assert sawlog.verify(tmp_path / "db").verdict == "clean"
+    (table,) = (one for one in (tmp_path / "db").iterdir() if one.suffix in (".ldb", ".sst"))
+    (other,) = (one for one in (tmp_path / "earlier").iterdir() if one.suffix in (".ldb", ".sst"))
+    assert table.stat().st_size == other.stat().st_size
+    table.write_bytes(other.read_bytes())
+    report = sawlog.verify(tmp_path / "db")
+    assert report.incomplete
+    assert [file.path for file in report.files if file.kinds["mismatched_file"]] == [str(table)]
+    with pytest.raises(IncompleteError, match="of another state of the database"):
+        rows(tmp_path / "db", on_damage="fail")
+
+
+def test_a_table_that_another_session_wrote(tmp_path: Path) -> None:
+    """RocksDB's MANIFEST names the session, even if nothing but values differs."""
+    for name, value in (("db", b"new"), ("earlier", b"old")):
+        database = Rdict(str(tmp_path / name), Options(raw_mode=True))
+        database[b"key"] = value
+        database.flush()
+        database.close()
+    (table,) = (tmp_path / "db").glob("*.sst")
+    (other,) = (tmp_path / "earlier").glob("*.sst")
+    table.write_bytes(other.read_bytes())
+    with pytest.raises(IncompleteError, match="another session"):
+        rows(tmp_path / "db")
+    with pytest.warns(sawlog.DamageWarning, match="another session"):
+        assert rows(tmp_path / "db", on_damage="skip") == {b"key": b"old"}

@@ -80,7 +80,7 @@ def test_ranges_that_are_wrong_below_the_checksums(
     outcome = check(sample, narrowed(make(), ranges), laws=(any_fragments, two_threads, same_counts, same_filters))
     if sample.view == "all":
         assert len(outcome.rows) == len(check(sample, laws=()).rows)
-    kinds = {one.kind for one in outcome.damages}
+    kinds = {one.kind for one in outcome.damages} - {"mismatched_file"}  # its first or last key is another, too
     assert kinds == (set() if ranges in (LEVELDB[2], ROCKSDB[2]) else {"misplaced_key"})
 
 

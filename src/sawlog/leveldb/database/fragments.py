@@ -93,7 +93,7 @@ _KEYED = tuple(
 """Pebble's tables that are taken in are read as tables, see `version`; its range keys are no part of the state."""
 
 
-_JUDGED = pa.schema([ENTRY_SCHEMA.field(OPERATION), ENTRY_SCHEMA.field(KEY)])
+_JUDGED = pa.schema([ENTRY_SCHEMA.field(name) for name in (OPERATION, KEY, SEQUENCE)])
 """What is read of entries where no column is wanted."""
 
 
@@ -134,7 +134,10 @@ class JudgedTable(TableRange):
                 continue
             reader.spans = spans[chosen]
             offset = int(reader.spans["offset"][0])
+            edges = _Edges(self, table, reader, ledger)
             for batch in reader.batches():
+                if not of_deletions:
+                    edges.see(batch)
                 for judge in judges:
                     judge.report(ledger)
                     judged = judge.deletions(batch, offset) if of_deletions else judge.entries(batch, offset)
@@ -143,6 +146,8 @@ class JudgedTable(TableRange):
                             yield one
                 if not judges and KEY in schema.names:
                     yield batch
+            if not of_deletions:
+                edges.end()
         for judge in judges:
             judge.report(ledger)
 
@@ -157,6 +162,55 @@ class JudgedTable(TableRange):
         separator = index.separator(int(found[0]))
         first, end = self.reported
         return separator >= first and (end is None or separator < end)
+
+
+class _Edges:
+    """Holds the first and the last entry of a table to what the MANIFEST says, as far as a range reads their blocks.
+
+    Of the ranges that read a table, the one that has its first key answers for the first entry, and so on.
+
+    Args:
+        fragment: The range.
+        table: The table.
+        reader: What reads it, whose spans are those that are read.
+        ledger: Where it goes that is found.
+    """
+
+    def __init__(self, fragment: JudgedTable, table: TableMap, reader: RowReader, ledger: Findings) -> None:
+        self._table = table
+        self._reader = reader
+        self._ledger = ledger
+        self._path = fragment.path
+        self._identity = fragment.live[0].identity if len(fragment.live) == 1 else None
+        self._has_first = not fragment.begins
+        self._has_last = fragment.ends is None
+        self._first: pa.RecordBatch | None = None
+        self._last: pa.RecordBatch | None = None
+
+    def see(self, batch: pa.RecordBatch) -> None:
+        """Take in the next rows."""
+        self._first = batch.slice(0, 1) if self._first is None else self._first
+        self._last = batch
+
+    def end(self) -> None:
+        """Judge the rows that were seen first and last: by now, what is damaged is known."""
+        identity, first, last = self._identity, self._first, self._last
+        if identity is None or first is None or last is None:
+            return
+        faults: list[Damage] = []
+        if self._has_first:
+            faults += identity.faults_of_session(self._table, self._path)
+        if self._has_first and self._is_whole(0):
+            faults += identity.faults_of_first(self._table, first, self._path)
+        if self._has_last and self._is_whole(-1):
+            faults += identity.faults_of_last(self._table, last, self._path)
+        for fault in faults:
+            self._ledger.damage(fault)
+
+    def _is_whole(self, number: int) -> bool:
+        """Whether a block was read and nothing was damaged in it, so that its first and last entries are known."""
+        offset = int(self._table.handles["offset"][number])
+        return offset in self._reader.spans["offset"] and offset not in self._reader.damaged
 
 
 class _Forwarded(Findings):

@@ -21,6 +21,7 @@ from sawlog.leveldb.applications.indexed_db import COMPARATOR as INDEXED_DB
 from sawlog.leveldb.applications.indexed_db import DIRECTORY_SUFFIX
 from sawlog.leveldb.columns import KEY, OPERATION, SCHEMAS, SEQUENCE, VALUE, binary_parts
 from sawlog.leveldb.database.expected import missing_logs
+from sawlog.leveldb.database.identity import Identity
 from sawlog.leveldb.database.layout import (
     BLOB_DIRECTORY,
     BLOB_NAME,
@@ -71,6 +72,7 @@ class LiveTable:
         reported: Of several parts of a file: from which key on, and before which, it reports what is wrong there.
         sequence: The sequence number of all of its entries, which those of a table that was ingested do not have
             themselves; `None` where there are several.
+        identity: What else the MANIFEST knows of its content; `None` for parts of files, and where it does not name it.
     """
 
     file: File
@@ -81,6 +83,7 @@ class LiveTable:
     blobs: tuple[int, ...] = ()
     reported: tuple[bytes, bytes | None] = (b"", None)
     sequence: int | None = None
+    identity: Identity | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -457,12 +460,14 @@ def _tables(
             missing.append(_missing_table(directory, number, stored, row.get("path_id") or 0))
         else:
             size = row["size"] if backing is None else manifest.backed.get(backing)
-            if size is not None and number not in stored.objects:
-                missing += _mismatched_table(stored.tables[number], size)
+            others = [] if number in stored.objects else list(_mismatched_table(stored.tables[number], size))
+            missing += others
             sequence = row.get("smallest_sequence") or None
             sequence = sequence if sequence == row.get("largest_sequence") else None
             part = backing is not None
-            tables.append(LiveTable(stored.tables[number], row["level"], smallest, end, part, led, sequence=sequence))
+            identity = None if part or others else Identity.of(row, stamped=bool(stamp))
+            table = LiveTable(stored.tables[number], row["level"], smallest, end, part, led)
+            tables.append(replace(table, sequence=sequence, identity=identity))
     return _shared(tables), list(dict.fromkeys(missing))  # parts of a file share what is said of it
 
 
@@ -489,9 +494,9 @@ def _missing_table(directory: str, number: int, stored: Stored, path: int = 0) -
     return Damage(posixpath.join(directory, f"{number:06d}"), 0, 0, MISSING_FILE, detail)
 
 
-def _mismatched_table(file: File, size: int) -> Iterator[Damage]:
+def _mismatched_table(file: File, size: int | None) -> Iterator[Damage]:
     """Yield what is said of a table that has another size than the MANIFEST gives it."""
-    if file.size != size:
+    if size is not None and file.size != size:
         detail = (
             f"expected a table of {size:,} bytes, as the MANIFEST says, found {file.size:,}: it is of another state of"
             " the database, or not whole; entries may be missing, or be others: copy all files again, of one state"

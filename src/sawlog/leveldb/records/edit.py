@@ -180,6 +180,7 @@ _CUSTOM: dict[int, tuple[str, _Value]] = {
     Custom.CHECKSUM: ("checksum", _Value(pa.binary(), _Cursor.rest)),
     Custom.CHECKSUM_FUNCTION: ("checksum_function", _Value(pa.string(), lambda cursor: _text(cursor.rest()))),
     Custom.TEMPERATURE: ("temperature", _Value(pa.int32(), _Cursor.only_byte)),
+    Custom.UNIQUE_ID: ("unique_id", _Value(pa.binary(), _Cursor.rest)),
     Custom.EPOCH_NUMBER: ("epoch_number", _NUMBER),
     Custom.VIRTUAL: ("backing_file", _NUMBER),
     Custom.SYNTHETIC_PREFIX: ("synthetic_prefix", _Value(pa.binary(), _Cursor.rest)),

@@ -204,6 +204,7 @@ class Custom(IntEnum):
     CHECKSUM = 7
     CHECKSUM_FUNCTION = 8
     TEMPERATURE = 9
+    UNIQUE_ID = 12
     EPOCH_NUMBER = 13
     PATH_ID = 65
     VIRTUAL = 66

@@ -248,6 +248,11 @@ EXTERNAL_VERSION = b"rocksdb.external_sst_file.version"
 LAST_EXTERNAL = 2
 """The last version of ingested tables; from this one on they may have a `GLOBAL_SEQUENCE`."""
 COMPARATOR = b"rocksdb.comparator"
+SESSION = b"rocksdb.creating.session.identity"
+"""The session of a process that wrote the table, in base 36."""
+SESSION_DIGITS = range(13, 25)
+"""So many digits it has; the last `SESSION_LOW_DIGITS` are the low 62 bits."""
+SESSION_LOW_DIGITS = 12
 COMPRESSION = b"rocksdb.compression"
 GLOBAL_SEQUENCE_SIZE = 8
 COLUMN_FAMILY = b"rocksdb.column.family.name"

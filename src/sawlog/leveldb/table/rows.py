@@ -145,7 +145,11 @@ def _operations(pebble: int) -> NDArray[np.uint8]:
 
 
 class RowReader(SpanWalk):
-    """Reads the rows of a range."""
+    """Reads the rows of a range.
+
+    Attributes:
+        damaged: Offsets of blocks in which something was damaged.
+    """
 
     def __init__(
         self, fragment: TableRange, table: TableMap, source: Source, schema: pa.Schema, findings: Findings
@@ -172,12 +176,12 @@ class RowReader(SpanWalk):
         span = fragment.end - fragment.start
         self._most = min(BATCH_ROWS, span + 1)
         self._operations = np.zeros(self._most, np.uint8)
-        self._blamed = -1
+        self.damaged: set[int] = set()
         self._reset(min(BATCH_BYTES, max(4 * span, 1)))
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """The rows, and what is found, in the order of the file."""
-        spans = self._prune(self.spans) if self._range.pruned else self.spans
+        self.spans = spans = self._prune(self.spans) if self._range.pruned else self.spans
         for first, last in _runs(spans, self.table.bounds):
             span = spans[first]
             if span["role"] in _OF_ROWS:
@@ -334,8 +338,8 @@ class RowReader(SpanWalk):
             block = blocks[int(event["block"])]
             offset = int(block["offset"])
             # Entries have no places of their own in the file: the first damage of a block takes all of it.
-            length = 0 if offset == self._blamed else int(block["length"])
-            self._blamed = offset
+            length = 0 if offset in self.damaged else int(block["length"])
+            self.damaged.add(offset)
             self.findings.account.record -= length
             flaw = Kind(int(event["kind"])), int(event["one"]), int(event["two"])
             self.findings.damage(block_damage(self.fragment.path, offset, length, flaw))

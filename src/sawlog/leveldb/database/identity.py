@@ -1,0 +1,93 @@
+"""Whether a table is the one that the MANIFEST means: its first and last entries, and the session that wrote it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from sawlog.damage import MISMATCHED_FILE, Damage
+from sawlog.leveldb.columns import KEY, SEQUENCE
+from sawlog.leveldb.table.layout import RANGE_KEYS, SESSION, SESSION_DIGITS, SESSION_LOW_DIGITS
+from sawlog.varints import decode_varints
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from sawlog.leveldb.table.meta import TableMap
+
+_SESSION_BYTES = 8
+"""Bytes of a unique id that come from the session; the others are a hash."""
+_SHOWN = 24
+"""Bytes of a key that messages show."""
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """The content of a table, as the MANIFEST knows it.
+
+    Attributes:
+        first: The key of its first entry, and its sequence number; `None` where timestamps are a part of keys.
+        last: The same of its last entry.
+        session: The bytes of its unique id that say which session wrote it; empty where there are none.
+    """
+
+    first: tuple[bytes, int] | None
+    last: tuple[bytes, int] | None
+    session: bytes
+
+    @classmethod
+    def of(cls, row: Mapping[str, Any], *, stamped: bool) -> Identity:
+        """Return what an edit says of a new file."""
+        session = (row.get("unique_id") or b"")[:_SESSION_BYTES]
+        if stamped:
+            return cls(None, None, session)
+        first, last = ((row[f"{end}_key"], row[f"{end}_key_sequence"]) for end in ("smallest", "largest"))
+        return cls(first, last, session)
+
+    def faults_of_session(self, table: TableMap, path: str) -> Iterator[Damage]:
+        """Yield what is said of a table that another session has written."""
+        text = table.properties.get(SESSION, b"")
+        session = _session_bytes(text)
+        if self.session and session and session != self.session:
+            detail = f"the MANIFEST names a table of another session than {text.decode(errors='replace')}, its own"
+            yield _mismatched(path, detail)
+
+    def faults_of_first(self, table: TableMap, batch: pa.RecordBatch, path: str) -> Iterator[Damage]:
+        """Yield what is said of a table whose first entries are these."""
+        if self.first is not None and not _has_ranges(table):
+            yield from _compared("first", self.first, _entry(batch, 0), path)
+
+    def faults_of_last(self, table: TableMap, batch: pa.RecordBatch, path: str) -> Iterator[Damage]:
+        """Yield what is said of a table whose last entries are these."""
+        if self.last is not None and not _has_ranges(table):
+            yield from _compared("last", self.last, _entry(batch, batch.num_rows - 1), path)
+
+
+def _has_ranges(table: TableMap) -> bool:
+    """Whether bounds may be those of ranges, which are no entries, or entries are in no order."""
+    range_keys = next(iter(decode_varints(table.properties.get(RANGE_KEYS, b""))), 0)
+    return table.range_deletes is not None or bool(range_keys) or table.footer.cuckoo
+
+
+def _entry(batch: pa.RecordBatch, row: int) -> tuple[bytes, int]:
+    return batch.column(KEY)[row].as_py(), batch.column(SEQUENCE)[row].as_py()
+
+
+def _compared(which: str, expected: tuple[bytes, int], found: tuple[bytes, int], path: str) -> Iterator[Damage]:
+    if found != expected:
+        said, there = (f"{key[:_SHOWN]!r} with sequence number {sequence}" for key, sequence in (expected, found))
+        yield _mismatched(path, f"the MANIFEST says that its {which} entry is {said}, and it is {there}")
+
+
+def _mismatched(path: str, detail: str) -> Damage:
+    more = "it is of another state of the database: entries may be missing, or be others: copy all files again, of one"
+    return Damage(path, 0, 0, MISMATCHED_FILE, f"{detail}: {more} state")
+
+
+def _session_bytes(text: bytes) -> bytes:
+    """Return what a unique id begins with for a session: the low 64 of its bits; nothing for other texts."""
+    if len(text) not in SESSION_DIGITS or not text.isalnum():
+        return b""
+    high, low = (int(part, 36) for part in (text[:-SESSION_LOW_DIGITS], text[-SESSION_LOW_DIGITS:]))
+    return ((low & (1 << 62) - 1) | (high & 3) << 62).to_bytes(_SESSION_BYTES, "little")
