@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import shutil
 import struct
 from pathlib import Path
 
 import pytest
 
 import sawlog
+from sawlog.leveldb.database import version
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "leveldb_database"
 ANSWERS = sorted(path for path in GOLDEN.glob("*/db.kv*"))
@@ -77,3 +79,25 @@ def test_a_log_that_is_older_than_the_tables_still_counts_for_its_transactions()
     logs = ["000004.log", "000010.log"]
     report = sawlog.verify(GOLDEN / "rocksdb-11.8.1-commit-with-timestamp" / "db", format="leveldb_database")
     assert [Path(one.path).name for one in report.files if one.path.endswith(".log")] == logs
+
+
+@pytest.mark.parametrize(
+    ("said", "read"),
+    [({}, 1), ({7: "false"}, 0), ({7: "false", 12: "false"}, 0), ({7: "true"}, 1), ({7: "false", 12: "true"}, 1)],
+)
+def test_logs_are_looked_into_where_there_may_be_transactions(
+    said: dict[int, str], read: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The OPTIONS files of a RocksDB say whether there are, all of them."""
+    path = tmp_path / "db"
+    shutil.copytree(GOLDEN / "rocksdb-11.8.1-writeprepared-log" / "db", path)
+    for number, value in said.items():
+        path.joinpath(f"OPTIONS-{number:06d}").write_text(f"[DBOptions]\n  allow_2pc={value}\n")
+    looked = []
+    monkeypatch.setattr(version, "has_marks", lambda batch: looked.append(batch.num_rows) or False)
+    sawlog.open(path, format="leveldb_database")
+    assert bool(looked) == bool(read)
+    path.joinpath("OPTIONS-000012").write_text("[DBOptions]\n")
+    looked.clear()
+    sawlog.open(path, format="leveldb_database")
+    assert looked, "an OPTIONS file that does not say it"

@@ -10,13 +10,14 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from sawlog.leveldb.database.catalog import RemoteObject, remote_objects
-from sawlog.leveldb.database.layout import LOG_NAME, OPTIONS_BYTES, SECONDARY_DIR, SHARED_NAME, WAL_DIR
+from sawlog.leveldb.database.layout import LOG_NAME, OPTIONS_BYTES, SECONDARY_DIR, SHARED_NAME, TWO_PHASES, WAL_DIR
 from sawlog.leveldb.log.layout import OPTIONS_NAME
 from sawlog.leveldb.options import DatabaseReadOptions
 from sawlog.names import is_remote
 from sawlog.storage import File, Storage
 
 _SETTING = re.compile(rf"^\s*({WAL_DIR}|{SECONDARY_DIR})=(.+?)\s*$", re.MULTILINE)
+_TWO_PHASES = re.compile(rf"^\s*{TWO_PHASES}=(\w+)\s*$".encode(), re.MULTILINE)
 _ESCAPED = re.compile(r"\\(.)")
 """RocksDB's, for what has a meaning in OPTIONS files."""
 _LONGEST = 4
@@ -138,17 +139,27 @@ def _add_objects(stored: Stored, home: str, options: DatabaseReadOptions, storag
 
 def _named_directories(home: str, storage: Storage) -> Iterator[tuple[str, str, File]]:
     """Yield the directories for logs that the last OPTIONS file names: setting, path, and the file."""
-    try:
-        siblings = storage.files_in(home or ".", fresh=False)
-    except (FileNotFoundError, NotADirectoryError, PermissionError):
-        return
-    named = [file for file in siblings if OPTIONS_NAME.match(file.name)]
+    named = _options_files(home, storage)
     if not named:
         return
     newest = max(named, key=lambda file: int(file.name.rpartition("-")[2]))
     text = storage.read(newest, 0, OPTIONS_BYTES).decode("utf-8", "replace")
     for setting, path in _SETTING.findall(text):
         yield setting, (_ESCAPED.sub(r"\1", path) if "rocksdb_version" in text else path), newest
+
+
+def _options_files(home: str, storage: Storage) -> list[File]:
+    try:
+        siblings = storage.files_in(home or ".", fresh=False)
+    except (FileNotFoundError, NotADirectoryError, PermissionError):
+        return []
+    return [file for file in siblings if OPTIONS_NAME.match(file.name)]
+
+
+def may_have_transactions(home: str, storage: Storage) -> bool:
+    """Whether logs of RocksDB may have marks of two-phase transactions: unless every OPTIONS file says that none are."""
+    found = [_TWO_PHASES.search(storage.read(file, 0, OPTIONS_BYTES)) for file in _options_files(home, storage)]
+    return not found or any(one is None or one[1] != b"false" for one in found)
 
 
 def _located(setting: str, named: str, home: str, oldest: int, storage: Storage) -> str | None:

@@ -32,7 +32,7 @@ from sawlog.leveldb.database.layout import (
     LAST_FORMAT,
 )
 from sawlog.leveldb.database.manifest import Manifest, Metadata
-from sawlog.leveldb.database.places import Stored, stored_files
+from sawlog.leveldb.database.places import Stored, may_have_transactions, stored_files
 from sawlog.leveldb.log.layout import Dialect
 from sawlog.leveldb.options import DatabaseReadOptions, LogReadOptions, TableReadOptions
 from sawlog.leveldb.records.layout import MAX_SEQUENCE
@@ -277,10 +277,12 @@ _MARKED = pa.schema([field for field in TRANSACTION_SCHEMA if field.name != VALU
 
 def _transactions(logs: Sequence[File], metadata: Metadata, storage: Storage) -> LoggedTransactions | None:
     """What the logs of a database say of transactions, the oldest log first."""
+    if metadata.dialect == "pebble" or not may_have_transactions(metadata.directory, storage):
+        return None
     scan = Scan(view="writes", options=LogReadOptions(), storage=storage)
     projection = Projection.of(_MARKED, scan)
     marked: dict[File, pa.RecordBatch] = {}
-    for log in logs if metadata.dialect != "pebble" else ():
+    for log in logs:
         whole = WriteRange.whole(log, scan, projection, metadata.dialect, numbered=True)
         batches = list(whole.decode(_MARKED, Findings("skip", drained=True)))
         if any(map(has_marks, batches)):
