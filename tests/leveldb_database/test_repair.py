@@ -26,7 +26,7 @@ INDEXED_DB = Path(__file__).parents[1] / "golden/leveldb_database/chromium-156/I
 Row = tuple[bytes, bytes]
 
 
-def rows(path: Path, **options: str) -> list[Row]:
+def rows(path: Path, **options: str | bool) -> list[Row]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DamageWarning)
         table = sawlog.read(path, on_damage="skip", **options)
@@ -306,3 +306,44 @@ def test_exit_code_with_open_transactions(tmp_path: Path, capsys: pytest.Capture
     out = capsys.readouterr().out
     assert "something lost" in out
     assert f"10 entries {WITHOUT}" in out
+
+
+def end_lost(path: Path) -> None:
+    table = min(path.glob("*.ldb"))
+    table.write_bytes(table.read_bytes()[:-8] + bytes(8))
+
+
+def all_ends_lost(path: Path) -> None:
+    for table in path.glob("*.ldb"):
+        table.write_bytes(table.read_bytes()[:-20])
+
+
+@pytest.mark.parametrize("change", [end_lost, all_ends_lost])
+def test_a_table_without_its_end_does_not_say_whose_database_it_is(
+    change: Callable[[Path], None], tmp_path: Path
+) -> None:
+    """What is written were RocksDB's files otherwise, which LevelDB refuses."""
+    source, target = tmp_path / "source", tmp_path / "target"
+    leveldb(source)
+    change(source)
+    sawlog.repair(source, target)
+    assert answers(target) == rows(source)
+    assert len(answers(target)) > 1000
+
+
+def test_blocks_with_other_checksums_are_read_without_them_and_without_a_manifest(tmp_path: Path) -> None:
+    """Their keys are in the range of the table, although a verified read of it would end before them."""
+    source = tmp_path / "source"
+    with plyvel.DB(str(source), create_if_missing=True, compression=None) as db:
+        for number in range(2000):
+            db.put(b"k%06d" % number, b"v" * 50)
+        db.compact_range()
+    (table,) = source.glob("*.ldb")
+    data = bytearray(table.read_bytes())
+    data[data.rindex(b"v" * 50)] ^= 1
+    table.write_bytes(data)
+    manifest_gone(source)
+    assert len(rows(source)) < 2000
+    assert len(rows(source, verify_checksums=False)) == 2000
+    sawlog.repair(source, tmp_path / "target", verify_checksums=False)
+    assert len(answers(tmp_path / "target")) == 2000

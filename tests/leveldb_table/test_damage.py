@@ -6,6 +6,7 @@ import random
 import warnings
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 import rocksdict
 
@@ -115,3 +116,15 @@ def test_what_is_no_table_is_said_so(tmp_path: Path) -> None:
         with pytest.raises(DamageError, match="no magic number of a sorted table"):
             sawlog.read(path, format=FORMAT)
         assert rows_of(path) == []
+
+
+@pytest.mark.parametrize("compression", ["none", "snappy", "zstd"])
+def test_a_table_of_leveldb_without_its_end_is_one_of_leveldb(compression: str, tmp_path: Path) -> None:
+    """Its codecs have LevelDB's numbers, and what is repaired of it is LevelDB's, too."""
+    path, repaired = tmp_path / "000005.ldb", tmp_path / "000006.ldb"
+    rows = [{"key": b"k%05d" % at, "value": b"text " * 9, "sequence": at + 1} for at in range(2000)]
+    sawlog.write(pa.Table.from_pylist(rows), path, format=FORMAT, compression=compression)
+    path.write_bytes(path.read_bytes()[:-20])
+    sawlog.repair(path, repaired)
+    assert sawlog.read(repaired)["key"].to_pylist() == [row["key"] for row in rows]
+    assert sawlog.open(repaired).info()["dialect"] == "leveldb"

@@ -385,7 +385,7 @@ class DatabaseContents(Contents):
         An engine that was killed leaves tables which it has begun, or not yet named: what is in them is in others, too.
         """
         storage, chosen = self.scan.storage, self.metadata.chosen
-        last = last_sequence(table_entries(file, self.version.comparator, storage))
+        last = last_sequence(table_entries(file, self.version.table_options(self.scan.options), storage))
         return last < 0 or last > max(self._last_of_logs, (chosen.last_sequence if chosen is not None else None) or 0)
 
     @cached_property

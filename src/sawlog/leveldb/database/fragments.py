@@ -461,7 +461,8 @@ class Orphan(KeyRange):
     def of(cls, request: Request, version: DatabaseVersion, file: File) -> Orphan:
         """Take a table or a log for all that the database is made of."""
         table = TABLE_NAME.match(file.name)
-        named = (unnamed_table(file, None, request.scan.storage, version.comparator),) if table else ()
+        options = version.table_options(request.scan.options)
+        named = (unnamed_table(file, None, request.scan.storage, options),) if table else ()
         logs = () if table else (file,)
         own = replace(version, tables=named, logs=logs, faults=(), blobs={}, transactions=None, prior=())
         return cls(*request, file.path, file.size, own, named, b"", None)

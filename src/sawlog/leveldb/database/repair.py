@@ -201,9 +201,11 @@ def _dialect(contents: DatabaseContents) -> Dialect:
     for version in contents.versions.values():
         for table in version.tables:
             known = table_map(table.file, Scan(options=options, storage=contents.scan.storage))
-            if known is not None:
-                return known.footer.dialect
-    return "rocksdb" if len(contents.versions) > 1 else "leveldb"
+            if known is not None and known.lost is None:
+                return known.rules.dialect
+    chosen = contents.metadata.chosen
+    is_leveled = len(contents.versions) > 1 or (chosen is not None and chosen.leveled)
+    return "rocksdb" if is_leveled else "leveldb"
 
 
 def _levels(contents: DatabaseContents) -> int:

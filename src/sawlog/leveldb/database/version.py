@@ -194,9 +194,8 @@ def read_versions(
     """Return the column families by name; where metadata is not whole, with what the files themselves say."""
     manifest = metadata.chosen
     if manifest is None:
-        return _recovered_versions(
-            metadata, stored_files(files, metadata.directory, 0, options, storage, shared), storage
-        )
+        every = stored_files(files, metadata.directory, 0, options, storage, shared)
+        return _recovered_versions(metadata, every, storage, options)
     stored = stored_files(files, metadata.directory, manifest.oldest, options, storage, shared)
     cut = metadata.faults
     if manifest.file.name == metadata.pointer.name:
@@ -204,7 +203,10 @@ def read_versions(
     families = sorted(manifest.version.families.items())
     logs = [file for number in sorted(stored.logs) if number >= manifest.kept for file in stored.parts(number)]
     transactions = _transactions(logs, metadata, storage)
-    return {name: _version(metadata, manifest, family, stored, cut, transactions, storage) for family, name in families}
+    return {
+        name: _version(metadata, manifest, family, stored, cut, transactions, storage, options)
+        for family, name in families
+    }
 
 
 def _version(
@@ -215,9 +217,11 @@ def _version(
     cut: tuple[Damage, ...],
     transactions: LoggedTransactions | None,
     storage: Storage,
+    options: DatabaseReadOptions,
 ) -> DatabaseVersion:
     """Return one column family; where the metadata is cut, with the tables that were written after it."""
     directory, comparator = metadata.directory, manifest.comparators.get(family, "")
+    read = replace(options.of_tables, comparator=comparator)
     rows = [row for row in manifest.version.rows() if row["column_family"] == family]
     tables, faults = _tables(stored, manifest, rows, comparator, directory)
     first, alive = manifest.logs.get(family, 0), manifest.tables
@@ -237,7 +241,7 @@ def _version(
     if metadata.dialect == "pebble":
         for number, sequence, led in _ingested(logs, storage):
             if number in unnamed:
-                table = unnamed_table(unnamed.pop(number), sequence, storage, comparator)
+                table = unnamed_table(unnamed.pop(number), sequence, storage, read)
                 tables.append(replace(table, blobs=led))
                 blobs |= {one: LiveBlobs(stored.blobs[one], "pebble") for one in led if one in stored.blobs}
             elif number not in alive:
@@ -245,7 +249,7 @@ def _version(
     if cut:
         later = [file for number, file in unnamed.items() if manifest.later(number)]
         for file in _of_family(later, family, storage):
-            tables.append(unnamed_table(file, None, storage, comparator))
+            tables.append(unnamed_table(file, None, storage, read))
         if metadata.dialect != "pebble":  # its tables lead to blob files by numbers that only edits have
             later_blobs = {number: file for number, file in stored.blobs.items() if manifest.later(number)}
             blobs |= {number: LiveBlobs(file, "rocksdb") for number, file in later_blobs.items() if number not in blobs}
@@ -312,7 +316,9 @@ def _stacked(stored: Stored, named: Iterable[int]) -> dict[int, LiveBlobs]:
     }
 
 
-def _recovered_versions(metadata: Metadata, stored: Stored, storage: Storage) -> dict[str, DatabaseVersion]:
+def _recovered_versions(
+    metadata: Metadata, stored: Stored, storage: Storage, options: DatabaseReadOptions
+) -> dict[str, DatabaseVersion]:
     """Return all tables and logs: what no MANIFEST says, their sequence numbers do."""
     every = [file for _, file in sorted(stored.tables.items())]
     said = (_family_of(one, storage) for one in every)
@@ -329,10 +335,10 @@ def _recovered_versions(metadata: Metadata, stored: Stored, storage: Storage) ->
         chosen = _of_family(every, family, storage)
         comparator = next((one.comparators[family] for one in metadata.read if one.comparators.get(family)), "")
         comparator = comparator or _comparator(chosen, logs, metadata, storage)
-        tables = []
+        tables, read = [], replace(options.of_tables, comparator=comparator)
         for file in chosen:
             sequence, led = taken.get(number_of(file), (None, ()))
-            tables.append(replace(unnamed_table(file, sequence, storage, comparator), blobs=led))
+            tables.append(replace(unnamed_table(file, sequence, storage, read), blobs=led))
         found[name] = DatabaseVersion(
             path=metadata.pointer.path,
             directory=metadata.directory,
@@ -405,7 +411,9 @@ def absolute_directory(directory: str) -> str:
 def _first_keys(tables: Sequence[File], storage: Storage) -> Iterator[bytes]:
     """Yield the first keys of each table."""
     for file in tables:
-        every = (key for batch in table_entries(file, "", storage) for key in batch.column(KEY).to_pylist())
+        every = (
+            key for batch in table_entries(file, TableReadOptions(), storage) for key in batch.column(KEY).to_pylist()
+        )
         yield from islice(every, _SHOWN_KEYS)
 
 
@@ -425,7 +433,7 @@ def _ascends(file: File, storage: Storage) -> bool:
     import pyarrow.compute as pc
 
     last = b""
-    for batch in table_entries(file, "", storage):
+    for batch in table_entries(file, TableReadOptions(), storage):
         keys = batch.column(KEY)
         if keys[0].as_py() < last or pc.all(pc.less_equal(keys[:-1], keys[1:])).as_py() is False:
             return False
@@ -523,12 +531,12 @@ def _ingested(logs: Sequence[File], storage: Storage) -> Iterator[tuple[int, int
                     yield from ((number, sequences[row].as_py(), led) for number in numbers[:1])
 
 
-def unnamed_table(file: File, sequence: int | None, storage: Storage, comparator: str) -> LiveTable:
-    """A table that the MANIFEST does not name, between the keys that it holds; Pebble puts it on level 0."""
+def unnamed_table(file: File, sequence: int | None, storage: Storage, options: TableReadOptions) -> LiveTable:
+    """A table that the MANIFEST does not name, between the keys that are read of it; Pebble puts it on level 0."""
     import pyarrow.compute as pc
 
     smallest, end = None, b""
-    for batch in table_entries(file, comparator, storage):
+    for batch in table_entries(file, options, storage):
         keys, ends = (
             batch.column(KEY),
             batch.filter(pc.equal(batch.column(OPERATION), scalar_of("delete_range", pa.string()))).column(VALUE),
@@ -539,9 +547,9 @@ def unnamed_table(file: File, sequence: int | None, storage: Storage, comparator
     return LiveTable(file, 0, smallest or b"", end or b"\0", sequence=sequence)
 
 
-def table_entries(file: File, comparator: str, storage: Storage) -> Iterator[pa.RecordBatch]:
+def table_entries(file: File, options: TableReadOptions, storage: Storage) -> Iterator[pa.RecordBatch]:
     """The entries of a table that can be read."""
-    scan = Scan(options=TableReadOptions(comparator=comparator), storage=storage)
+    scan = Scan(options=options, storage=storage)
     schema = SCHEMAS["internal"]
     return TableRange.whole(file, scan, Projection.of(schema, scan)).decode(schema, Findings("skip"))
 

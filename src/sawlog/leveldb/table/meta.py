@@ -498,6 +498,8 @@ class MapReader:
     def _torn(self, error: DamageError | UnsupportedError) -> Footer:
         """What is assumed of a table whose end is lost or unknown, if it begins with a block."""
         footer = Footer("rocksdb", layout.SIZED_VERSION, Checksum.CRC32C, 0, 0, None, None)
+        if self._file.name.endswith(".ldb"):  # only LevelDB calls tables so
+            footer = replace(footer, dialect="leveldb", version=0)
         if self._block_end(0, self._file.size, self._rules(footer)) is None:
             raise error
         return footer
@@ -653,7 +655,7 @@ class MapReader:
         content = self.block(handle)
         del self.map.damages[quiet:]
         places = []
-        torn = self.map.footer.metaindex is None and not self._file.name.endswith(".ldb")
+        torn = self.map.footer.metaindex is None and self.map.footer.dialect != "leveldb"
         if content is None or (torn and _maybe_prefixed(content)):
             return False
         for number, (key, value) in enumerate(entries(content)):
