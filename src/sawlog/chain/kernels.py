@@ -100,7 +100,7 @@ def record_type(*fields: str | tuple[str, Any]) -> np.dtype[np.record]:
     Raises:
         ValueError: For names that records have attributes by.
     """
-    pairs = [(one, np.int64) if isinstance(one, str) else one for one in fields]
+    pairs = [(field, np.int64) if isinstance(field, str) else field for field in fields]
     if clashing := [name for name, _ in pairs if hasattr(np.record, name)]:
         raise ValueError(f"in plain Python, records have attributes of their own by these names: {clashing}")
     kind: np.dtype[Any] = np.dtype((np.record, pairs))
@@ -125,24 +125,24 @@ def new_state(kind: np.dtype[np.record], **values: int) -> Any:
 
 
 @inlined
-def note(events: Any, state: Any, kind: Any, offset: Any, length: Any, one: Any, two: Any) -> None:
+def note(events: Any, state: Any, kind: Any, offset: Any, length: Any, first_number: Any, second_number: Any) -> None:
     """Write an event down."""
     row = state.events
     events[row].kind = kind
     events[row].offset = offset
     events[row].length = length
     events[row].dropped = -1
-    events[row].one = one
-    events[row].two = two
+    events[row].one = first_number
+    events[row].two = second_number
     state.events = row + 1
 
 
 @inlined
-def blame(state: Any, kind: Any, one: Any, two: Any) -> None:
+def blame(state: Any, kind: Any, first_number: Any, second_number: Any) -> None:
     """Say what is wrong, for the event that will report it."""
     state.kind = kind
-    state.one = one
-    state.two = two
+    state.one = first_number
+    state.two = second_number
 
 
 @inlined
@@ -194,18 +194,18 @@ def search_chain(agrees: Any, stop: Any, reach: Any, window: Any, pos: Any, stat
     limit = np.uint64(len(window.data))
     last = min(stop, window.size) - min(window.base, stop)
     verdict = FOUND
-    at = pos
-    while at < last:
-        if limit - min(at, limit) < min(reach, window.size - window.base - at):
+    candidate = pos
+    while candidate < last:
+        if limit - min(candidate, limit) < min(reach, window.size - window.base - candidate):
             verdict = SKIPPED
             break
-        if agrees(window, at, state, rules):
+        if agrees(window, candidate, state, rules):
             break
-        at += np.uint64(1)
-    size = at - pos
+        candidate += np.uint64(1)
+    size = candidate - pos
     if verdict == SKIPPED and size == _ZERO:
         verdict = SHORT
-        size = min(reach, window.size - window.base - at)
+        size = min(reach, window.size - window.base - candidate)
     return verdict, size
 
 
@@ -230,9 +230,9 @@ def walk_chain(run: Any, judge: Any, gather: Any, on_damage: Any, window: Any, s
     limit = np.uint64(len(window.data))
     status = FULL
     while status == FULL and state.rows < state.max_rows and state.events < state.max_events:
-        begun = pos
+        first_pos = pos
         pos = run(window, pos, state, out, rules)
-        if pos != begun:
+        if pos != first_pos:
             state.zeros = -1
             continue
         verdict, size = judge(window, pos, state, rules)

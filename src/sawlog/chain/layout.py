@@ -33,8 +33,8 @@ class Number:
 
     def of(self, thing: Any, start: int = 0) -> int:
         """Return the value in the record that begins at `start` of some bytes, which must hold it."""
-        at = start + self.offset
-        return int.from_bytes(thing[at : at + self.size], "big" if self.big else "little")
+        pos = start + self.offset
+        return int.from_bytes(thing[pos : pos + self.size], "big" if self.big else "little")
 
     def encode(self, value: int) -> bytes:
         """A value as it is stored.
@@ -131,8 +131,8 @@ def places(packed: Struct, *names: str) -> dict[str, Number]:
     """The numbers of a struct without padding, by name, in their order."""
     order, kinds = packed.format[0], re.findall(r"\d*[a-z]", packed.format, re.IGNORECASE)
     ends = [calcsize(order + "".join(kinds[:count])) for count in range(len(kinds) + 1)]
-    found = [Number(start, end - start, order == ">") for start, end in pairwise(ends)]
-    return dict(zip(names, found, strict=True))
+    numbers = [Number(start, end - start, order == ">") for start, end in pairwise(ends)]
+    return dict(zip(names, numbers, strict=True))
 
 
 def loader(number: Number) -> Any:

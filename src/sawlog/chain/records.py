@@ -114,9 +114,9 @@ class RecordFormat(Format):
         findings = Findings("skip")
         scan = Scan(options=options, on_damage="skip", storage=storage)
         projection = Projection.of(RECORD_SCHEMA, scan)
-        whole = RecordRange(scan, projection, file.path, file.size, file, 0, file.size, self)
+        whole_file = RecordRange(scan, projection, file.path, file.size, file, 0, file.size, self)
         with self.writer(target, RECORD_SCHEMA, None, storage) as writer:
-            for batch in whole.to_batches(findings):
+            for batch in whole_file.to_batches(findings):
                 writer.write(batch)
 
 
@@ -139,8 +139,8 @@ class RecordContents(Contents):
     def committed_end(self, request: Request, file: File, position: int) -> int:
         """The end of the last complete record, as one walk over the rest of the file finds it."""
         findings = Findings("skip", drained=True, columns=[])
-        rest = self._range(request, file, position, file.size)
-        return intact_end(rest.decode(pa.schema([]), findings), findings, file.size)
+        remaining_range = self._range(request, file, position, file.size)
+        return intact_end(remaining_range.decode(pa.schema([]), findings), findings, file.size)
 
     def between(self, request: Request, ranges: Sequence[Range]) -> list[Fragment]:
         """Yield a fragment for each range."""
@@ -162,11 +162,11 @@ class RecordContents(Contents):
 
     def _starts(self, request: Request, file: File) -> Iterator[int]:
         options = self.scan.options
-        if "verify_checksums" in {one.name for one in fields(options)}:
+        if "verify_checksums" in {option.name for option in fields(options)}:
             options = replace(options, verify_checksums=False)
-        whole = replace(self._range(request, file, 0, file.size), scan=replace(self.scan, options=options))
+        whole_file = replace(self._range(request, file, 0, file.size), scan=replace(self.scan, options=options))
         offsets = pa.schema([pa.field(OFFSET_COLUMN, pa.int64(), nullable=False)])
-        for batch in whole.decode(offsets, Findings("skip")):
+        for batch in whole_file.decode(offsets, Findings("skip")):
             yield from batch.column(0).to_pylist()
 
     views: ClassVar = {"rows": View(RECORD_SCHEMA, _ranges)}
@@ -190,12 +190,12 @@ class RecordWriter(FileWriter):
         self.storage = storage
         self._rows = 0
         if schema.names != [RECORD_COLUMN]:
-            found = ", ".join(schema.names) or "none"
-            raise SchemaError(f"a {self.format_name} holds one column, {RECORD_COLUMN!r}; found: {found}")
+            column_names = ", ".join(schema.names) or "none"
+            raise SchemaError(f"a {self.format_name} holds one column, {RECORD_COLUMN!r}; found: {column_names}")
         kind = schema.field(RECORD_COLUMN).type
-        known = (pa.types.is_binary, pa.types.is_large_binary, pa.types.is_string, pa.types.is_large_string)
+        is_supported = (pa.types.is_binary, pa.types.is_large_binary, pa.types.is_string, pa.types.is_large_string)
         views = (pa.types.is_binary_view, pa.types.is_string_view, pa.types.is_fixed_size_binary)
-        if not any(test(kind) for test in (*known, *views)):
+        if not any(test(kind) for test in (*is_supported, *views)):
             raise SchemaError(f"column {RECORD_COLUMN!r} is {kind}; a {self.file_kind} holds binary")
 
     def write(self, batch: pa.RecordBatch) -> None:

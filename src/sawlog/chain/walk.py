@@ -190,8 +190,8 @@ class ChainWalk(ABC):
 
     def complain(self, kind: IntEnum, offset: int, length: int, detail: str) -> None:
         """Report a row that the kernel took and that cannot be delivered; no byte past the end of the file."""
-        there = min(length, self.span.file.size - offset)
-        self._complaints.append(Damage(self.path, offset, there, self.kind_name(kind), detail))
+        available = min(length, self.span.file.size - offset)
+        self._complaints.append(Damage(self.path, offset, available, self.kind_name(kind), detail))
 
     def _window(self) -> k.Window:
         position, size = int(self.state["position"]), self.span.file.size
@@ -224,12 +224,12 @@ class ChainWalk(ABC):
 
     def _report(self, events: Any, complaints: list[Damage]) -> None:
         """Report the damage that the kernel found and the rows that could not be delivered, in reading order."""
-        self._complained_bytes += sum(one.length for one in complaints)
+        self._complained_bytes += sum(complaint.length for complaint in complaints)
         if self.findings.columns is not None and len(events) and not complaints:
             self.findings.columns.append(self._damage_columns(events))
             self._tally(events)
             return
-        waiting = sorted(complaints, key=lambda one: one.offset)
+        waiting = sorted(complaints, key=lambda complaint: complaint.offset)
         for index, event in enumerate(map(Event._make, events.tolist())):
             while waiting and waiting[0].offset < event.offset:
                 self.findings.damage(waiting.pop(0))
@@ -239,8 +239,8 @@ class ChainWalk(ABC):
             dropped = event.dropped if event.dropped >= 0 else None
             kind, detail = self.kind_name(event.kind), self.describe(event)
             self.findings.damage(Damage(self.path, event.offset, event.length, kind, detail, dropped))
-        for one in waiting:
-            self.findings.damage(one)
+        for complaint in waiting:
+            self.findings.damage(complaint)
 
     def _damage_columns(self, events: Any) -> pa.RecordBatch:
         """Events as columns of `DAMAGE_SCHEMA`; what many of them say is put into words once."""
@@ -249,9 +249,9 @@ class ChainWalk(ABC):
             distinct, code = np.unique(events[name], return_inverse=True)
             codes = codes * len(distinct) + code
         _, first, places = np.unique(codes, return_index=True, return_inverse=True)
-        said = list(map(Event._make, events[first].tolist()))
-        kinds = array_of([self.kind_name(one.kind) for one in said], pa.string())
-        details = array_of([self.describe(one) for one in said], pa.string())
+        described_events = list(map(Event._make, events[first].tolist()))
+        kinds = array_of([self.kind_name(event.kind) for event in described_events], pa.string())
+        details = array_of([self.describe(event) for event in described_events], pa.string())
         rows, dropped = fixed_array(pa.int64(), places), events["dropped"]
         arrays = [
             constant_string(self.path, len(events)),

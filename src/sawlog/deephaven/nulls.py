@@ -28,9 +28,9 @@ def refuse_nulls(
         error: Makes what is raised of a row of the array and a message.
     """
     null, mask = pattern
-    taken = bits | bits.dtype.type(mask) == null | mask
+    is_null = bits | bits.dtype.type(mask) == null | mask
     if valid is not None:
-        taken &= valid
-    if taken.any():
-        at = int(taken.argmax())
-        raise error(at, f"{array[at]} stands for null in a {kind} column, so that it cannot be written")
+        is_null &= valid
+    if is_null.any():
+        row = int(is_null.argmax())
+        raise error(row, f"{array[row]} stands for null in a {kind} column, so that it cannot be written")

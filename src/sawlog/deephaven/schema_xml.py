@@ -111,8 +111,8 @@ class _Reader:
         if any(column.name == name for column in self.columns[-1:]) or len(self.columns) > _MAX_ELEMENTS:
             raise SchemaError(f"{self.path}: column {name!r} twice")
         kind = _attribute(attributes, lower, "columnType") or "Normal"
-        given = ("dataType", "symbolTable", "encoding", "objectCodec", "objectCodecArguments")
-        data_type, symbols, encoding, codec, arguments = (_attribute(attributes, lower, key) for key in given)
+        attribute_names = ("dataType", "symbolTable", "encoding", "objectCodec", "objectCodecArguments")
+        data_type, symbols, encoding, codec, arguments = (_attribute(attributes, lower, key) for key in attribute_names)
         codec = codec or _attribute(attributes, lower, "objectCodecClass")
         self.columns.append(SchemaColumn(name, data_type, kind, symbols, encoding, codec, arguments))
 
@@ -148,9 +148,9 @@ def parse_schema(path: str, data: bytes) -> TableSchema:
     parser.EntityDeclHandler = reader.forbidden
     parser.StartElementHandler = reader.start
     parser.EndElementHandler = reader.end
-    found = decode_by(parser.Parse, data, True)
-    if isinstance(found, Undecodable):
-        raise FormatError(f"{path}: not well-formed XML: {found.detail}")
+    outcome = decode_by(parser.Parse, data, True)
+    if isinstance(outcome, Undecodable):
+        raise FormatError(f"{path}: not well-formed XML: {outcome.detail}")
     return _summarize(reader)
 
 

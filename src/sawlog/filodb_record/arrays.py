@@ -70,7 +70,7 @@ def map_parts(given: pa.Array, name: str, first_row: int) -> Labels:
 def texts_of(strings: Sequence[bytes]) -> Texts:
     """Strings as kernels take them."""
     ends = np.zeros(len(strings) + 1, np.int32)
-    ends[1:] = np.cumsum([len(one) for one in strings])
+    ends[1:] = np.cumsum([len(string) for string in strings])
     return Texts(np.frombuffer(b"".join(strings), np.uint8), ends)
 
 

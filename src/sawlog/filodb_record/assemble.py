@@ -92,12 +92,12 @@ class ColumnBuilder:
         self._memos: dict[str, maps.Memo] = {}
         self._places: dict[str, tuple[int, int]] = {}
         fixed = payloads = 0
-        for one in fields:
-            if one.kind in SCALARS:
-                self._places[one.name] = fixed, 0
-                fixed += SCALARS[one.kind].width * capacity
-            elif one.kind in POINTED:
-                self._places[one.name] = payloads, payloads + 8 * capacity
+        for field in fields:
+            if field.kind in SCALARS:
+                self._places[field.name] = fixed, 0
+                fixed += SCALARS[field.kind].width * capacity
+            elif field.kind in POINTED:
+                self._places[field.name] = payloads, payloads + 8 * capacity
                 payloads += 8 * capacity + -(-4 * capacity // 8) * 8  # all of them aligned
         self._fixed = fixed
         self._scratch = Column(np.uint8, max(payloads, 1)).values
@@ -116,7 +116,7 @@ class ColumnBuilder:
 
     def arrays(self, rows: Rows, marks: RowErrors) -> list[pa.Array]:
         """One array per field. Rows that turn out damaged are reported to `marks`, and hold anything."""
-        return [self._array(one, rows, marks) for one in self.fields]
+        return [self._array(field, rows, marks) for field in self.fields]
 
     def chosen(self, names: Sequence[str], rows: Rows, marks: RowErrors) -> list[pa.Array]:
         """The arrays of some fields. What records hold besides is judged as if it were asked for, in their order.
@@ -124,11 +124,11 @@ class ColumnBuilder:
         So the same rows are damaged, and for the same reason, whichever fields are asked for.
         """
         found: dict[str, pa.Array] = {}
-        for one in self.fields:
-            if one.name in names:
-                found[one.name] = self._array(one, rows, marks)
-            elif one.kind in POINTED and one.sources:
-                self._judge(one, rows, marks)
+        for field in self.fields:
+            if field.name in names:
+                found[field.name] = self._array(field, rows, marks)
+            elif field.kind in POINTED and field.sources:
+                self._judge(field, rows, marks)
         return [found[name] for name in names]
 
     def _judge(self, one: ViewField, rows: Rows, marks: RowErrors) -> None:
@@ -181,12 +181,12 @@ class ColumnBuilder:
         """Leave rows out of what was gathered."""
         rows = len(wanted)
         kept = int(wanted.sum())
-        for one in self.fields:
-            if one.kind in POINTED:
-                for values in self.payloads(one.name, rows):
+        for field in self.fields:
+            if field.kind in POINTED:
+                for values in self.payloads(field.name, rows):
                     values[:kept] = values[wanted]
-            elif one.kind in SCALARS:
-                values = self.fixed(one.name, SCALARS[one.kind].bits, rows)
+            elif field.kind in SCALARS:
+                values = self.fixed(field.name, SCALARS[field.kind].bits, rows)
                 values[:kept] = values[wanted]
 
     def place(self, name: str) -> int:
@@ -195,18 +195,18 @@ class ColumnBuilder:
 
     def places(self, fields: Sequence[ViewField]) -> tuple[Any, Any]:
         """Where fields are: `FIXED` and `PAYLOADS` records of `sawlog.filodb_record.kernels.series`."""
-        fixed = [(self._places[one.name][0], SCALARS[one.kind].width) for one in fields if one.kind in SCALARS]
-        payloads = [self._places[one.name] for one in fields if one.kind in POINTED]
+        fixed = [(self._places[field.name][0], SCALARS[field.kind].width) for field in fields if field.kind in SCALARS]
+        payloads = [self._places[field.name] for field in fields if field.kind in POINTED]
         return np.array(fixed, FIXED), np.array(payloads, PAYLOADS)
 
     def _operations(self) -> Any:
         """What the kernel does, per layout and field."""
         table = []
         for number, schema in enumerate(self._layouts):
-            places = [at for at, one in enumerate(self.fields) if one.name in self._places]
+            places = [at for at, field in enumerate(self.fields) if field.name in self._places]
             operations = [self._operation(self.fields[at], number, schema, at) for at in places]
             # Where every payload is looked at, so is the end of the record.
-            gathered = {one.sources[number] for one in self.fields if number < len(one.sources)}
+            gathered = {field.sources[number] for field in self.fields if number < len(field.sources)}
             every = schema is not None and all(
                 index in gathered for index, column in enumerate(schema.columns) if column.pointer
             )

@@ -114,7 +114,7 @@ def series_fields(selection: Selection, options: ReadOptions) -> tuple[ViewField
         raise SchemaError(f"records of schema {selection.layouts[0].name!r} have no partition columns, so no part keys")
     heads = (_extra("schema", "schema", selection), _extra("schema_id", "schema_id", selection))
     columns = _columns(selection.layouts, options, False)
-    names = {column.name for one in selection.layouts for column in _partition(one)}
+    names = {column.name for layout in selection.layouts for column in _partition(layout)}
     partition = tuple(field for field in columns if field.name in names)
     return (*heads, _extra("partition_hash", "hash", selection), *partition)
 
@@ -133,9 +133,9 @@ def _columns(
 
     order: dict[str, Column] = {}
     keys: dict[str, Column] = {}
-    for one in layouts:
-        start = one.record.partition_field_start
-        for index, column in enumerate(one.record.columns):
+    for layout in layouts:
+        start = layout.record.partition_field_start
+        for index, column in enumerate(layout.record.columns):
             target = keys if start is not None and index >= start else order
             other = target.setdefault(name_of(column), column)
             if other.type != column.type:
@@ -146,7 +146,7 @@ def _columns(
     fields = []
     for name, column in {**order, **keys}.items():
         sources = tuple(
-            next((i for i, c in enumerate(one.record.columns) if name_of(c) == name), None) for one in layouts
+            next((i for i, c in enumerate(layout.record.columns) if name_of(c) == name), None) for layout in layouts
         )
         first = next(i for i, source in enumerate(sources) if source is not None)
         nested = layouts[first].record.br_schemas.get(sources[first] or 0)

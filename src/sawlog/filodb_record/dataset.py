@@ -59,11 +59,11 @@ class ContainerContents(Contents):
 
     def _schema(self) -> pa.Schema:
         """The columns of the schemas that are read."""
-        return pa.schema([one.arrow for one in self._fields], metadata=self._metadata())
+        return pa.schema([field.arrow for field in self._fields], metadata=self._metadata())
 
     def _extra(self) -> Sequence[pa.Field]:
         """Schema, hash and bytes of a record, and the timestamp of its container."""
-        return (*PROVENANCE, *(one.arrow for one in self._extra_fields))
+        return (*PROVENANCE, *(extra_field.arrow for extra_field in self._extra_fields))
 
     def _ranges(self, request: Request, task_bytes: int | None) -> Iterator[Fragment]:
         """Ranges that begin and end at containers; a file that is to be cut is walked, header by header, for that."""
@@ -188,7 +188,7 @@ class ContainerContents(Contents):
     def _metadata(self) -> dict[bytes, bytes]:
         """What the writer needs to make the same records again."""
         known: Schemas = self.scan.options.known
-        names = [one.name for one in self.selection.layouts]
+        names = [layout.name for layout in self.selection.layouts]
         records = "partkeys" if self.part_keys or self.scan.view == "partkeys" else "ingestion"
         return {SCHEMAS_KEY: known.to_json(names).encode(), RECORDS_KEY: records.encode()}
 
@@ -196,8 +196,8 @@ class ContainerContents(Contents):
         return self._range(request, file, 0, file.size, self._step)
 
     def _range(self, request: Request, file: File, start: int, end: int, step: int) -> ContainerRange:
-        named = {one.name for one in self._fields}
-        fields = (*self._fields, *(one for one in self._extra_fields if one.name not in named))
+        named = {field.name for field in self._fields}
+        fields = (*self._fields, *(extra_field for extra_field in self._extra_fields if extra_field.name not in named))
         return ContainerRange(*request, file.path, end - start, file, start, end, step, self.selection, fields)
 
     def _cut(self, request: Request, file: File, task_bytes: int) -> Iterator[ContainerRange]:

@@ -66,21 +66,27 @@ class Encoder:
         self._prefix = prefix
         self._columns = _columns(records)
         self._have = {
-            column.name: np.array([column.name in {c.name for c in one.record.columns} for one in records] or [True])
+            column.name: np.array(
+                [column.name in {c.name for c in record.record.columns} for record in records] or [True]
+            )
             for column in self._columns
         }
         self._heads = _NESTED_HEADS if prefix and records[0].record.has_partition else ()
         for column in self._heads:
             self._columns.append(column)
             self._have[column.name] = np.array([True])
-        self._hashed = {one.record.columns[i].name for one in records for i in one.record.hashed_columns}
+        self._hashed = {record.record.columns[i].name for record in records for i in record.record.hashed_columns}
         self._payloads = np.zeros(1 << 16, np.uint8)
         self._nested: dict[str, Encoder] = {}
         self._predefined = _index(records[0].record.predefined if records else ())
         self.layouts = np.array(
             [
-                (one.record.variable_area_start, -1 if one.schema_id is None else one.schema_id, one.record.slots_end)
-                for one in records
+                (
+                    record.record.variable_area_start,
+                    -1 if record.schema_id is None else record.schema_id,
+                    record.record.slots_end,
+                )
+                for record in records
             ]
             or [(0, -1, 0)],
             c.LAYOUT,
@@ -138,7 +144,7 @@ class Encoder:
 
     def _operations(self) -> Any:
         """How to put the values into records."""
-        orders: list[Sequence[Column]] = [one.record.columns for one in self._records] or [self._columns]
+        orders: list[Sequence[Column]] = [record.record.columns for record in self._records] or [self._columns]
         ops = np.zeros((len(orders), max(map(len, orders)) + len(self._heads)), c.PUT)
         for number, columns in enumerate(orders):
             offsets = self._records[number].record.field_offsets if self._records else (0,)
@@ -257,10 +263,10 @@ class Encoder:
         known: dict[bytes, bytes] = {}
         ends, data = list_parts(tops)
         made = []
-        for row, given in enumerate(buckets):
+        for row, bucket in enumerate(buckets):
             part = data[ends[row] : ends[row + 1]]
-            if given.is_valid or not wanted[row] or not len(part):
-                made.append(given.as_py() or b"")
+            if bucket.is_valid or not wanted[row] or not len(part):
+                made.append(bucket.as_py() or b"")
                 continue
             key = part.tobytes()
             if key not in known:
@@ -290,9 +296,9 @@ class Encoder:
         self._run(name, partial(c.encode_records, rows.values, inner.layouts[0].payloads, rows.ops[0], target))
 
     def _nested_layout(self, name: str) -> Layout:
-        for one in self._records:
-            for index, column in enumerate(one.record.columns):
-                schema: RecordSchema | None = one.record.br_schemas.get(index)
+        for record in self._records:
+            for index, column in enumerate(record.record.columns):
+                schema: RecordSchema | None = record.record.br_schemas.get(index)
                 if column.name == name and schema is not None:
                     return Layout(name, None, schema)
         raise SchemaError(
@@ -322,11 +328,11 @@ class Encoder:
             return values_of(given, np.uint32).astype(np.uint64)
         hashes = np.full(batch.num_rows, layout.HASH_INIT, np.uint64)
         if self._hashed:
-            most = max(len(one.record.hashed_columns) for one in self._records)
+            most = max(len(record.record.hashed_columns) for record in self._records)
             places = np.full((len(self._records), most), -1, np.int64)
-            for number, one in enumerate(self._records):
-                for at, index in enumerate(one.record.hashed_columns):
-                    places[number, at] = self._places[one.record.columns[index].name][2] // 4
+            for number, record in enumerate(self._records):
+                for at, index in enumerate(record.record.hashed_columns):
+                    places[number, at] = self._places[record.record.columns[index].name][2] // 4
             p.combine_hashes(which, places, scratch.view(np.uint32), hashes)
         return hashes
 
@@ -364,8 +370,8 @@ def _columns(records: Sequence[Layout]) -> list[Column]:
     if not records:
         return [Column(RECORD_COLUMN, "br")]
     found: dict[str, Column] = {}
-    for one in records:
-        for column in one.record.columns:
+    for record in records:
+        for column in record.record.columns:
             other = found.setdefault(column.name, column)
             if other.type != column.type:
                 raise SchemaError(

@@ -53,7 +53,7 @@ def _record(data: bytes, at: int, selection: Selection) -> Iterator[Part]:
     found = selection.layouts[0] if selection.plain else None
     if not selection.plain:
         number = layout.SCHEMA_ID.of(data)
-        found = next((one for one in selection.layouts if one.schema_id == number), None)
+        found = next((layout for layout in selection.layouts if layout.schema_id == number), None)
         named = f"{number}, {found.name}" if found is not None else str(number)
         wrong = "" if found is not None or number in selection.known else "a known schema"
         yield Part("schema id", at + layout.SCHEMA_ID_OFFSET, layout.SCHEMA_ID_SIZE, named, wrong)

@@ -43,7 +43,7 @@ class Layer:
         self._state = c.new_layer()
         self._sizes = np.zeros(1, np.int64)
         self._encoder = Encoder(target.layouts)
-        self._names = {one.name: number for number, one in enumerate(target.layouts)}
+        self._names = {layout.name: number for number, layout in enumerate(target.layouts)}
 
     def add(self, batch: pa.RecordBatch, now: int, groups: NDArray[np.int64] | None = None) -> None:
         """Add the rows of a batch; containers that begin get the timestamp `now`, unless a column says otherwise.

@@ -31,7 +31,9 @@ def repair(file: File, target: str, options: ReadOptions, storage: Storage) -> N
     """
     fragment = _whole_file(file, options, storage)
     schema = pa.schema([fragment.projection.schema.field(name) for name in _NAMES])
-    biggest = max([layout.DEFAULT_CONTAINER_SIZE, *(one.record.max_record_size for one in fragment.selection.layouts)])
+    biggest = max(
+        [layout.DEFAULT_CONTAINER_SIZE, *(layout.record.max_record_size for layout in fragment.selection.layouts)]
+    )
     size = layout.align(biggest + layout.CONTAINER_HEADER_SIZE)
     with ContainerWriter(target, schema, WriteOptions(container_size=size), storage) as writer:
         for batch in fragment.to_batches(Findings("skip")):
@@ -45,7 +47,7 @@ def taken(dataset: ContainerContents) -> ReadOptions:
     """
     options: ReadOptions = dataset.scan.options
     every: tuple[str, ...] = ("all",) if options.known.select(("all",)) else options.table
-    table = every if options.table else tuple(one.name for one in dataset.selection.layouts)
+    table = every if options.table else tuple(layout.name for layout in dataset.selection.layouts)
     return replace(options, table=table, records="partkeys" if dataset.part_keys else "ingestion")
 
 
@@ -55,6 +57,6 @@ def _whole_file(file: File, options: ReadOptions, storage: Storage) -> Container
     scan = Scan(options=wanted, on_damage="skip", storage=storage)
     selection = select(wanted, [schema_records(storage.read(file.path, 0, PROBE_BYTES), wanted.known)])
     fields = row_fields(selection, wanted, apart=True)
-    projection = Projection.of(pa.schema([one.arrow for one in fields]), scan)
+    projection = Projection.of(pa.schema([field.arrow for field in fields]), scan)
     step = options.container_size or 0
     return ContainerRange(scan, projection, file.path, file.size, file, 0, file.size, step, selection, fields)

@@ -50,7 +50,7 @@ class Selection:
     @cached_property
     def plain(self) -> bool:
         """Whether records have no schema ID."""
-        return any(one.schema_id is None for one in self.layouts)
+        return any(layout.schema_id is None for layout in self.layouts)
 
 
 def select(options: ReadOptions, heads: Iterable[Sequence[bytes]] = ()) -> Selection:

@@ -68,7 +68,7 @@ class SeriesWalk(RecordsWalk):
     ) -> None:
         super().__init__(fragment, source, schema, findings)
         self._table = table
-        self._keys = [one for one in fragment.fields if one.sources]
+        self._keys = [field for field in fragment.fields if field.sources]
 
     def _gathered(self) -> Sequence[ViewField]:
         return (*self._fragment.fields, *PROVENANCE_FIELDS)
@@ -77,7 +77,7 @@ class SeriesWalk(RecordsWalk):
         return self._table.read(window, self.state, out, self.rules, self._builder, self._keys)
 
     def _batch(self, rows: Rows, marks: RowErrors) -> pa.RecordBatch:
-        fields = [one.name for one in self._builder.fields]
+        fields = [field.name for field in self._builder.fields]
         found = dict(zip(fields, self._builder.arrays(rows, marks), strict=True))
         return pa.RecordBatch.from_arrays([found[name] for name in self._schema.names], schema=self._schema)
 
@@ -91,6 +91,6 @@ class SeriesScan(Fragment):
     def decode(self, schema: pa.Schema, findings: Findings) -> Iterator[pa.RecordBatch]:
         """See `Fragment.decode`. A series is delivered where it is seen first."""
         table = SeriesTable()
-        for one in self.ranges:
-            with closing(self.scan.storage.open(one.path)) as source:
-                yield from SeriesWalk(one, source, schema, findings, table).batches()
+        for range_ in self.ranges:
+            with closing(self.scan.storage.open(range_.path)) as source:
+                yield from SeriesWalk(range_, source, schema, findings, table).batches()

@@ -74,7 +74,7 @@ def filodb_records(
     others = [field for field in frame.schema.fields if field.name != column]
     result = _result_type(decoder)
     target = spark.StructType([*others, *result.fields])
-    names, kinds = [one.name for one in others], [one.dataType for one in result.fields]
+    names, kinds = [field.name for field in others], [field.dataType for field in result.fields]
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         types = [_arrow_type(kind) for kind in kinds]
@@ -279,7 +279,7 @@ def _pandas_column(
 
     def convert(*series: Any) -> Any:
         values = [one.to_dict("records") if isinstance(one, pd.DataFrame) else one for one in series]
-        arrays = [pa.array(one, like, from_pandas=True) for one, like in zip(values, takes, strict=True)]
+        arrays = [pa.array(value, like, from_pandas=True) for value, like in zip(values, takes, strict=True)]
         rows = cast_array(function(*arrays), target).to_pylist(maps_as_pydicts="lossy")
         if names is None:
             return pd.Series(rows, dtype=object)
@@ -297,7 +297,7 @@ def _without_metadata(kind: spark.DataType) -> Any:
     if isinstance(kind, spark.ArrayType):
         return spark.ArrayType(_without_metadata(kind.elementType), kind.containsNull)
     if isinstance(kind, spark.StructType):
-        fields = [(one.name, _without_metadata(one.dataType), one.nullable) for one in kind.fields]
+        fields = [(field.name, _without_metadata(field.dataType), field.nullable) for field in kind.fields]
         return spark.StructType([spark.StructField(*field) for field in fields])
     return kind
 

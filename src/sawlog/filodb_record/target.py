@@ -58,10 +58,12 @@ class Target:
         return target
 
     def _check_columns(self, schema: pa.Schema) -> None:
-        known = {column.name for one in self.layouts for column in one.record.columns}
+        known = {column.name for layout in self.layouts for column in layout.record.columns}
         for name in schema.names:
             if name not in known and name not in _SPECIAL_COLUMNS:
-                raise SchemaError(f"column {name!r}: there is none in {', '.join(one.name for one in self.layouts)}")
+                raise SchemaError(
+                    f"column {name!r}: there is none in {', '.join(layout.name for layout in self.layouts)}"
+                )
             if schema.names.count(name) > 1:
                 raise SchemaError(f"column {name!r}: there are two of that name")
         if not self.by_name:

@@ -63,8 +63,8 @@ def meanings_of(selection: Selection) -> Any:
     raw = len(selection.layouts)
     schema_index = np.full(1 << 16, raw if selection.raw else s.UNKNOWN, np.int16)
     schema_index[list(selection.known)] = s.NOT_WANTED if selection.chosen else s.UNEXPECTED
-    for number, one in enumerate(selection.layouts):
-        schema_index[one.schema_id or 0] = number
+    for number, layout in enumerate(selection.layouts):
+        schema_index[layout.schema_id or 0] = number
     return schema_index
 
 
@@ -286,7 +286,7 @@ class RecordsWalk(Walk):
         self, fragment: ContainerRange, source: Source, schema: pa.Schema, findings: Findings, *, bounds: Any = None
     ) -> None:
         selection = fragment.selection
-        layouts: list[RecordSchema | None] = [one.record for one in selection.layouts]
+        layouts: list[RecordSchema | None] = [layout.record for layout in selection.layouts]
         if selection.raw:
             layouts.append(None)
         super().__init__(fragment, source, schema, findings, layouts, meanings_of(selection), bounds=bounds)
@@ -365,9 +365,12 @@ class RowsWalk(RecordsWalk):
         if not self._hidden and wanted:
             maps = {one.name for one in every if one.kind == "map" and one.name in wanted}
             self._conditions = [
-                one
-                for one in conditions(self._fragment.projection.query)
-                if one.key is not None and one.column in maps and one.op != "is null" and None not in one.values
+                condition
+                for condition in conditions(self._fragment.projection.query)
+                if condition.key is not None
+                and condition.column in maps
+                and condition.op != "is null"
+                and None not in condition.values
             ]
         gathered = [one for one in every if one.name in wanted or (one.kind in POINTED and one.sources)]
         return (*gathered, *self._hidden)

@@ -95,36 +95,36 @@ def emit_before(builder: ir.IRBuilder, width: int, end: ir.Value, length: ir.Val
     """
     vector, quads = ir.VectorType(_byte(), width), ir.VectorType(_wide(), width // 8)
     used = builder.add(builder.and_(builder.sub(length, _wide(1)), _wide(width - 1)), _wide(1))
-    left = builder.sub(length, used)
+    unread = builder.sub(length, used)
     distances = ir.Constant(vector, [width - i for i in range(width)])
     keep = builder.icmp_unsigned("<=", distances, spread(builder, builder.trunc(used, _byte()), width))
-    data = builder.select(keep, _load_vector(builder, width, end, left), ir.Constant(vector, [0] * width))
-    begun = (left, *_lane_sums(builder, width, data), ir.Constant(quads, [0] * (width // 8)))
+    data = builder.select(keep, _load_vector(builder, width, end, unread), ir.Constant(vector, [0] * width))
+    initial_state = (unread, *_lane_sums(builder, width, data), ir.Constant(quads, [0] * (width // 8)))
     entry, head, body, done = builder.block, *(builder.append_basic_block() for _ in range(3))
     builder.branch(head)
     builder.position_at_end(head)
-    state = [builder.phi(value.type) for value in begun]
-    left, plain, weighted, before = state
-    builder.cbranch(builder.icmp_unsigned("==", left, _wide(0)), done, body)
+    state = [builder.phi(value.type) for value in initial_state]
+    unread, plain, weighted, before = state
+    builder.cbranch(builder.icmp_unsigned("==", unread, _wide(0)), done, body)
     builder.position_at_end(body)
-    next_left = builder.sub(left, _wide(width))
+    next_left = builder.sub(unread, _wide(width))
     more = _lane_sums(builder, width, _load_vector(builder, width, end, next_left))
     passed = (next_left, builder.add(plain, more[0]), builder.add(weighted, more[1]), builder.add(before, plain))
     builder.branch(head)
-    for value, first, following in zip(state, begun, passed, strict=True):
+    for value, first, following in zip(state, initial_state, passed, strict=True):
         value.add_incoming(first, entry)
         value.add_incoming(following, body)
     builder.position_at_end(done)
     lifted = builder.shl(before, ir.Constant(quads, [31 + width.bit_length()] * (width // 8)))
-    both = _add_up(builder, width, builder.add(plain, lifted), weighted)
-    low = builder.urem(builder.add(builder.and_(both, _wide(0xFFFFFFFF)), _wide(1)), _wide(MODULUS))
-    high = builder.urem(builder.add(builder.lshr(both, _wide(32)), length), _wide(MODULUS))
+    sums = _add_up(builder, width, builder.add(plain, lifted), weighted)
+    low = builder.urem(builder.add(builder.and_(sums, _wide(0xFFFFFFFF)), _wide(1)), _wide(MODULUS))
+    high = builder.urem(builder.add(builder.lshr(sums, _wide(32)), length), _wide(MODULUS))
     return builder.or_(builder.shl(high, _wide(16)), low)
 
 
-def _load_vector(builder: ir.IRBuilder, width: int, end: ir.Value, left: ir.Value) -> ir.Value:
-    """The vector that ends `left` bytes before a pointer."""
-    start = builder.gep(end, [builder.neg(builder.add(left, _wide(width)))])
+def _load_vector(builder: ir.IRBuilder, width: int, end: ir.Value, unread: ir.Value) -> ir.Value:
+    """The vector that ends `unread` bytes before a pointer."""
+    start = builder.gep(end, [builder.neg(builder.add(unread, _wide(width)))])
     return builder.load(builder.bitcast(start, ir.VectorType(_byte(), width).as_pointer()), align=1)
 
 
@@ -134,8 +134,8 @@ def _lane_sums(builder: ir.IRBuilder, width: int, data: ir.Value) -> tuple[ir.Va
     plain = _call(builder, sad, ir.VectorType(_wide(), width // 8), data, ir.Constant(data.type, [0] * width))
     weights = ir.Constant(data.type, [width - i for i in range(width)])
     pairs = _call(builder, multiply_bytes, ir.VectorType(ir.IntType(16), width // 2), data, weights)
-    ones = ir.Constant(pairs.type, [1] * (width // 2))
-    return plain, _call(builder, multiply_words, ir.VectorType(ir.IntType(32), width // 4), pairs, ones)
+    unit_weights = ir.Constant(pairs.type, [1] * (width // 2))
+    return plain, _call(builder, multiply_words, ir.VectorType(ir.IntType(32), width // 4), pairs, unit_weights)
 
 
 def _add_up(builder: ir.IRBuilder, width: int, plain: ir.Value, weighted: ir.Value) -> ir.Value:
@@ -144,8 +144,8 @@ def _add_up(builder: ir.IRBuilder, width: int, plain: ir.Value, weighted: ir.Val
     pairs = builder.bitcast(weighted, plain.type)
     upper = builder.and_(pairs, ir.Constant(plain.type, [0xFFFFFFFF << 32] * count))
     lower = builder.shl(pairs, ir.Constant(plain.type, [32] * count))
-    both = builder.add(builder.add(upper, lower), plain)
-    return _call(builder, f"llvm.vector.reduce.add.v{count}i64", _wide(), both)
+    total = builder.add(builder.add(upper, lower), plain)
+    return _call(builder, f"llvm.vector.reduce.add.v{count}i64", _wide(), total)
 
 
 @intrinsic
@@ -205,10 +205,10 @@ def sums_by_vector(buffer: Any, start: Any, length: Any, total: Any, weighted: A
     limit = np.uint64(len(buffer))
     while position < end and limit - position >= _WIDTH:
         used = min(end - position, _WIDTH)
-        both: Any = _vector_sums(buffer, position, used)  # type: ignore[call-arg] # called without the first argument
-        here = both & _U32
-        weighted += used * total + (both >> _HALF) - (_WIDTH - used) * here
-        total += here
+        sums: Any = _vector_sums(buffer, position, used)  # type: ignore[call-arg] # called without the first argument
+        low_sum = sums & _U32
+        weighted += used * total + (sums >> _HALF) - (_WIDTH - used) * low_sum
+        total += low_sum
         position += used
     if position < end:
         total, weighted = sums_by_register(buffer, position, end - position, total, weighted)

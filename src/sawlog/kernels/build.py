@@ -75,24 +75,24 @@ class Sources:
 
     def with_kernels(self, package: str) -> list[str]:
         """The modules of a package in which kernels are."""
-        own = [one for one in sorted(self.paths) if one.partition(".")[0] == package]
-        return [one for one in own if _MARK.search(native.content(self.paths[one]) or b"")]
+        package_files = [path for path in sorted(self.paths) if path.partition(".")[0] == package]
+        return [path for path in package_files if _MARK.search(native.content(self.paths[path]) or b"")]
 
     def used(self, roots: Iterable[tuple[str, str]]) -> dict[str, set[str]]:
         """By module, the names of the definitions that some, each given by its module and its name, use."""
-        found: dict[str, set[str]] = {}
+        names_by_file: dict[str, set[str]] = {}
         pending = [*roots]
         while pending:
             module, name = pending.pop()
-            if module not in self.paths or name in found.setdefault(module, set()):
+            if module not in self.paths or name in names_by_file.setdefault(module, set()):
                 continue
-            found[module].add(name)
+            names_by_file[module].add(name)
             for use in self.of(module).uses(name):
                 pending.append((use.module, use.name))
                 within = f"{use.module}.{use.name}"
                 if within in self.paths and not self.of(use.module).defines(use.name):
                     pending.append((within, use.attribute or ALL))
-        return found
+        return names_by_file
 
 
 class _Entry(NamedTuple):
@@ -116,10 +116,10 @@ def _entries(package: str, sources: Sources) -> list[_Entry]:
     reader = _made_from(sources, _MAKERS)
     entries = [_Entry(native.READER, "", "", wide=False, made_from=reader)]
     for _, modules in itertools.groupby(sources.with_kernels(package), _part):
-        kernels = {(module, one): wide for module in modules for one, wide in sources.of(module).kernels.items()}
+        kernels = {(module, name): wide for module in modules for name, wide in sources.of(module).kernels.items()}
         made_from = _made_from(sources, [*_MAKERS, *kernels])
         for wide in (False, True)[: 1 + (native.machine() in native.WIDE)]:
-            for module, kernel in (one for one, is_wide in kernels.items() if is_wide >= wide):
+            for module, kernel in (kernel_name for kernel_name, is_wide in kernels.items() if is_wide >= wide):
                 symbol = native.symbol(f"{module}.{kernel}", wide=wide)
                 entries.append(_Entry(symbol, module, kernel, wide, made_from))
     return entries
@@ -133,20 +133,20 @@ def _part(module: str) -> str:
 def _made_from(sources: Sources, roots: list[tuple[str, str]]) -> str:
     """The digest of what definitions use, of the machine, and of what compiles."""
     digests = sorted((module, sources.of(module).digest(names)) for module, names in sources.used(roots).items())
-    versions = [platform.python_version(), *(version(one) for one in ("llvmlite", "numba", "numpy"))]
+    versions = [platform.python_version(), *(version(package) for package in ("llvmlite", "numba", "numpy"))]
     return native.digest(repr((platform.system(), native.machine(), versions, digests)).encode())[:32]
 
 
 def definitions(package: str, sources: Sources) -> dict[str, dict[str, object]]:
-    """What the library of a package is made from, see `sawlog.kernels.native.definitions`."""
-    kernels = [(module, one) for module in sources.with_kernels(package) for one in sources.of(module).kernels]
+    """Return the digests of a package's definitions, see `sawlog.kernels.native.definitions`."""
+    kernels = [(module, kernel) for module in sources.with_kernels(package) for kernel in sources.of(module).kernels]
     used = sources.used([*_MAKERS, ("sawlog.kernels.build", "_link"), *kernels])
-    found: dict[str, dict[str, object]] = {}
+    definitions_by_path: dict[str, dict[str, object]] = {}
     for module, names in sorted(used.items()):
         path = sources.paths[module]
         digests = {"file": native.digest(native.content(path) or b""), "digest": sources.of(module).digest(names)}
-        found[path] = {**digests, "names": sorted(names)}
-    return found
+        definitions_by_path[path] = {**digests, "names": sorted(names)}
+    return definitions_by_path
 
 
 def _compile(entry: _Entry, folder: str) -> None:
@@ -186,9 +186,9 @@ def _run(entries: list[_Entry], folder: str) -> float:
 
 
 def _linker() -> list[str]:
-    given = os.environ.get("CC", "cc").split()
-    if given and shutil.which(given[0]):
-        return given
+    command = os.environ.get("CC", "cc").split()
+    if command and shutil.which(command[0]):
+        return command
     if importlib.util.find_spec("ziglang"):
         return [sys.executable, "-m", "ziglang", "cc"]
     raise RuntimeError("no linker: install a C compiler, or ziglang from PyPI")
@@ -216,7 +216,7 @@ def build(package: str = native.SAWLOG, folder: str | None = None, jobs: int | N
     Raises:
         RuntimeError: When a kernel refers to anything beyond itself, or there is no linker.
     """
-    begun, used = time.perf_counter(), _used()
+    start_time, used = time.perf_counter(), _used()
     baseline = native.BASELINES[native.machine()]
     os.environ.update(SAWLOG_KERNELS="jit", NUMBA_CPU_NAME=baseline.cpu, NUMBA_CPU_FEATURES=baseline.features)
     for variable in ("NUMBA_DISABLE_JIT", "NUMBA_BOUNDSCHECK"):
@@ -230,20 +230,24 @@ def build(package: str = native.SAWLOG, folder: str | None = None, jobs: int | N
         "entries": sorted(entry.symbol for entry in entries),
         "definitions": definitions(package, sources),
     }
-    kept = os.path.join(native.root(package) or os.devnull, OBJECTS) if folder is None else None
+    object_cache = os.path.join(native.root(package) or os.devnull, OBJECTS) if folder is None else None
     folder = folder or native.folder(package)
     os.makedirs(folder, exist_ok=True)
     with tempfile.TemporaryDirectory() as objects:
-        found = {entry for entry in entries if kept is not None and _copied(os.path.join(kept, entry.file), objects)}
-        missing = [task for task in _tasks(entries) if not found.issuperset(task)]
+        cached_entries = {
+            entry
+            for entry in entries
+            if object_cache is not None and _copied(os.path.join(object_cache, entry.file), objects)
+        }
+        missing = [task for task in _tasks(entries) if not cached_entries.issuperset(task)]
         processor = sum(_in_processes(missing, objects, jobs)) if missing else 0
         library = os.path.join(objects, native.LIBRARY)
         _link(sorted(os.path.join(objects, entry.file) for entry in entries), library)
         _publish(library, os.path.join(folder, native.LIBRARY))
         _publish_table(described, folder)
-        if kept is not None:
-            _keep([os.path.join(objects, entry.file) for entry in entries], kept)
-    taken = time.perf_counter() - begun
+        if object_cache is not None:
+            _keep([os.path.join(objects, entry.file) for entry in entries], object_cache)
+    seconds = time.perf_counter() - start_time
     processor += _used() - used
     size = os.path.getsize(os.path.join(folder, native.LIBRARY))
     wide = sum(entry.wide for entry in entries)
@@ -251,12 +255,12 @@ def build(package: str = native.SAWLOG, folder: str | None = None, jobs: int | N
     also = f", {wide} of them also for {native.WIDE[native.machine()].cpu}" if wide else ""
     return (
         f"{len(entries) - 1 - wide} kernels for {baseline.cpu}{also}, {size >> 10} KiB, "
-        f"{compiled}, in {taken:.0f} s ({processor:.0f} processor seconds)"
+        f"{compiled}, in {seconds:.0f} s ({processor:.0f} processor seconds)"
     )
 
 
 def _tasks(entries: list[_Entry]) -> list[list[_Entry]]:
-    """What a process compiles: a helper once for all kernels that call it."""
+    """Yield units of compilation: a helper is compiled once for all kernels that call it."""
     return [list(task) for _, task in itertools.groupby(entries, lambda entry: (_part(entry.module), entry.wide))]
 
 
@@ -296,16 +300,16 @@ def _used() -> float:
     return times.user + times.system + times.children_user + times.children_system
 
 
-def _publish(made: str, target: str) -> None:
+def _publish(source_path: str, target: str) -> None:
     """Put a file in its place, whole."""
     staged = f"{target}.{os.getpid()}"
-    shutil.copyfile(made, staged)
+    shutil.copyfile(source_path, staged)
     os.replace(staged, target)
 
 
 def _publish_table(described: Mapping[str, object], folder: str) -> None:
-    with tempfile.TemporaryDirectory() as made:
-        table = os.path.join(made, native.TABLE)
+    with tempfile.TemporaryDirectory() as folder_path:
+        table = os.path.join(folder_path, native.TABLE)
         with open(table, "w", encoding="utf-8") as file:
             json.dump(described, file, indent=1)
         _publish(table, os.path.join(folder, native.TABLE))
@@ -314,7 +318,7 @@ def _publish_table(described: Mapping[str, object], folder: str) -> None:
 def _refresh(package: str) -> None:
     """Note what the files of definitions that have not changed are now, so that no process has to parse them."""
     used = native.definitions(package)
-    now = {path: {**one, "file": native.digest(native.content(path) or b"")} for path, one in used.items()}
+    now = {path: {**digests, "file": native.digest(native.content(path) or b"")} for path, digests in used.items()}
     if now != used:
         _publish_table({**(native.table_of(package) or {}), "definitions": now}, native.folder(package))
 
@@ -334,12 +338,12 @@ def main() -> None:
     parser.add_argument("--if-needed", action="store_true", help="keep a library that fits")
     parser.add_argument("--jobs", type=int, help="processes at a time")
     parser.add_argument("--folder", help="where the library goes")
-    given = parser.parse_args()
-    if given.if_needed and _fits(given.package):
-        _refresh(given.package)
+    arguments = parser.parse_args()
+    if arguments.if_needed and _fits(arguments.package):
+        _refresh(arguments.package)
         return
     print("Compiling kernels", end=" ", flush=True, file=sys.stderr)  # noqa: T201 # progress
-    print(build(given.package, given.folder, given.jobs), file=sys.stderr)  # noqa: T201
+    print(build(arguments.package, arguments.folder, arguments.jobs), file=sys.stderr)  # noqa: T201
 
 
 if __name__ == "__main__":

@@ -30,8 +30,8 @@ def taker(width: int, *, big: bool = False) -> Any:
     load, store, step = loader(Number(0, width, big)), storer(Number(0, width)), np.uint64(width)
 
     @always_inlined
-    def take(target: Any, values: Any, row: Any, data: Any, at: Any) -> Any:
-        value = load(data, at)
+    def take(target: Any, values: Any, row: Any, data: Any, pos: Any) -> Any:
+        value = load(data, pos)
         store(target, values + row * step, value)
         return value
 
@@ -45,34 +45,34 @@ def putter(*, big: bool = False) -> Any:
         load, store, step = loader(Number(0, width)), storer(Number(0, width, big)), np.uint64(width)
 
         @always_inlined
-        def copy(out: Any, at: Any, data: Any, values: Any, row: Any) -> None:
-            store(out, at, load(data, values + row * step))
+        def copy(out: Any, pos: Any, data: Any, values: Any, row: Any) -> None:
+            store(out, pos, load(data, values + row * step))
 
         return copy
 
     copy_1, copy_2, copy_4, copy_8 = (copier(width) for width in (1, 2, 4, 8))
 
     @always_inlined
-    def put(width: Any, out: Any, at: Any, data: Any, values: Any, row: Any) -> None:
+    def put(width: Any, out: Any, pos: Any, data: Any, values: Any, row: Any) -> None:
         if width == 8:
-            copy_8(out, at, data, values, row)
+            copy_8(out, pos, data, values, row)
         elif width == 4:
-            copy_4(out, at, data, values, row)
+            copy_4(out, pos, data, values, row)
         elif width == 2:
-            copy_2(out, at, data, values, row)
+            copy_2(out, pos, data, values, row)
         else:
-            copy_1(out, at, data, values, row)
+            copy_1(out, pos, data, values, row)
 
     return put
 
 
 @always_inlined
-def append(target: Any, body: Any, used: Any, ends: Any, place: Any, data: Any, at: Any, length: Any) -> Any:
+def append(target: Any, body: Any, used: Any, ends: Any, place: Any, data: Any, pos: Any, length: Any) -> Any:
     """Copy `length` bytes at `data[at]` after the `used` ones of a buffer that begins at `target[body]`.
 
     Their end there is stored at `ends[place]`, of a uint8 array, and returned. All numbers are uint64.
     """
-    copy_short(target, body + used, data, at, length)
+    copy_short(target, body + used, data, pos, length)
     used += length
     store_u32(ends, place, used)
     return used
@@ -86,10 +86,10 @@ def slice_putter(kind: Slice) -> Any:
     store, size = storer(kind.length), np.uint64(kind.length.size)
 
     @always_inlined
-    def put_slice(out: Any, at: Any, data: Any, start: Any, length: Any) -> Any:
-        store(out, at, length)
-        copy_short(out, at + size, data, start, length)
-        return at + size + length
+    def put_slice(out: Any, pos: Any, data: Any, start: Any, length: Any) -> Any:
+        store(out, pos, length)
+        copy_short(out, pos + size, data, start, length)
+        return pos + size + length
 
     return put_slice
 

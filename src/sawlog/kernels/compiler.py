@@ -55,7 +55,7 @@ class _Helper(CPUDispatcher):
 
 class _Shared(_Helper):
     def get_call_template(self, args: Any, kws: Any) -> Any:
-        """What a kernel calls: for constants the same as for other numbers, instead of code for each of them."""
+        """Return the template of a call: constants share the code of other numbers."""
         return super().get_call_template(tuple(map(types.unliteral, args)), kws)
 
 
@@ -111,16 +111,16 @@ def _in_parts() -> Iterator[None]:
 
 
 def aim_at(cpu: str, features: str) -> None:
-    """What `target` says from now on, in LLVM's words."""
+    """Set the target, in LLVM's words."""
     _CONFIG.CPU_NAME, _CONFIG.CPU_FEATURES = cpu, features
 
 
 def target() -> tuple[str, dict[str, bool]]:
-    """See `sawlog.kernels.jit.target`: this machine, or what Numba's environment variables say."""
-    given = _CONFIG.CPU_FEATURES
-    if given is None:
+    """Return the target, see `sawlog.kernels.jit.target`: this machine, or that of Numba's environment variables."""
+    requested_features = _CONFIG.CPU_FEATURES
+    if requested_features is None:
         return llvm.get_process_triple(), dict(llvm.get_host_cpu_features())
-    features = (feature.strip() for feature in given.split(","))
+    features = (feature.strip() for feature in requested_features.split(","))
     return llvm.get_process_triple(), {feature[1:]: feature.startswith("+") for feature in features if feature}
 
 
@@ -199,27 +199,27 @@ _word_at: Any = _load_word
 def _rebuilt(member: Member, places: dict[str, int], names: dict[str, Any]) -> str:
     """The expression that makes an argument of words; what it refers to goes to `names`."""
     if isinstance(member, Group):
-        made = f"T{len(names)}"
-        names[made] = member.type
-        return f"{made}({', '.join(_rebuilt(one, places, names) for one in member.members)})"
-    at = places[member.path]
+        type_name = f"T{len(names)}"
+        names[type_name] = member.type
+        return f"{type_name}({', '.join(_rebuilt(child, places, names) for child in member.members)})"
+    word_index = places[member.path]
     kind = member.kind
     if isinstance(kind, Number):
         dtype = np.dtype(kind.dtype)
         return {
-            "b": f"(words[{at}] != 0)",
-            "f": f"as_float(words[{at}])",
-            "u": f"np.uint64(words[{at}])",
-            "i": f"words[{at}]",
+            "b": f"(words[{word_index}] != 0)",
+            "f": f"as_float(words[{word_index}])",
+            "u": f"np.uint64(words[{word_index}])",
+            "i": f"words[{word_index}]",
         }[dtype.kind]
     dtype_name = f"D{len(names)}"
     names[dtype_name] = np.dtype(kind.dtype)
     if isinstance(kind, Array):
         make = f"array_{kind.ndim}"
         names[make] = _ARRAYS[kind.ndim]
-        shape = "".join(f"words[{at + 1 + i}], " for i in range(kind.ndim))
-        return f"{make}(words[{at}], ({shape}), {dtype_name})"
-    return f"record(words[{at}], {dtype_name})"
+        shape = "".join(f"words[{word_index + 1 + i}], " for i in range(kind.ndim))
+        return f"{make}(words[{word_index}], ({shape}), {dtype_name})"
+    return f"record(words[{word_index}], {dtype_name})"
 
 
 def _entry_function(signature: Signature, kernel: Any) -> Any:
@@ -254,9 +254,9 @@ def lowered(function: Any, signature: Any, symbol: str) -> Any:
         dispatcher.compile(signature)
     compiled: Any = next(iter(dispatcher.overloads.values()))
     module = compiled.library._final_module.clone()
-    for one in (*module.functions, *module.global_variables):
-        if not one.is_declaration:
-            one.linkage = "internal"
+    for definition in (*module.functions, *module.global_variables):
+        if not definition.is_declaration:
+            definition.linkage = "internal"
     name = compiled.fndesc.llvm_func_name
     declared = ", ".join(f"ptr %a{i}" for i in range(len(signature.args)))
     around = f"""
@@ -269,24 +269,24 @@ define i32 @{symbol}({declared}) align {_CACHE_LINE} {{
 !llvm.module.flags = !{{!{_OWN_NODE}}}
 !{_OWN_NODE} = !{{i32 7, !"RtLibUseGOT", i32 1}}
 """
-    made = llvm.parse_assembly(str(module) + around)
-    made.verify()
+    parsed_module = llvm.parse_assembly(str(module) + around)
+    parsed_module.verify()
     # Numba numbers functions in the order in which a process compiles them; that must not show in the bytes.
-    for number, one in enumerate((*made.functions, *made.global_variables)):
-        if not one.is_declaration and one.name != symbol:
-            one.name = f".{number}"
-    return made
+    for number, definition in enumerate((*parsed_module.functions, *parsed_module.global_variables)):
+        if not definition.is_declaration and definition.name != symbol:
+            definition.name = f".{number}"
+    return parsed_module
 
 
 def _checked_results(kernel: Any, signature: Signature, dispatcher: Any) -> None:
-    """What a kernel returns is what it declares, but for the width of integers."""
+    """Check that a kernel returns the types that it declares, except for the width of integers."""
     (compiled,) = dispatcher.overloads.values()
-    found: Any = compiled.signature.return_type
-    is_tuple = isinstance(found, types.BaseTuple)
-    parts = list(found) if is_tuple else [] if found == types.none else [found]
+    return_type: Any = compiled.signature.return_type
+    is_tuple = isinstance(return_type, types.BaseTuple)
+    parts = list(return_type) if is_tuple else [] if return_type == types.none else [return_type]
     expected = [_NUMBA_TYPES[np.dtype(kind.dtype).kind] for kind in signature.results]
     if [_family(part) for part in parts] != [_family(part) for part in expected]:
-        raise TypeError(f"{signature.name}: returns {found}, declared {', '.join(map(str, expected)) or None}")
+        raise TypeError(f"{signature.name}: returns {return_type}, declared {', '.join(map(str, expected)) or None}")
 
 
 def _family(kind: Any) -> str:
@@ -300,9 +300,12 @@ def _checked_records(signature: Signature) -> None:
         dtype = np.dtype(leaf.kind.dtype)
         if dtype.fields is not None:
             record: Any = from_dtype(dtype)
-            found = {name: record.offset(name) for name in record.fields}
-            if (found, record.size) != ({name: place for name, (_, place, *_) in dtype.fields.items()}, dtype.itemsize):
-                raise TypeError(f"{signature.name}: {leaf.path}: Numba lays {dtype} out in another way: {found}")
+            offsets = {name: record.offset(name) for name in record.fields}
+            if (offsets, record.size) != (
+                {name: place for name, (_, place, *_) in dtype.fields.items()},
+                dtype.itemsize,
+            ):
+                raise TypeError(f"{signature.name}: {leaf.path}: Numba lays {dtype} out in another way: {offsets}")
 
 
 def module_of(kernel: Any, symbol: str) -> Any:
@@ -314,14 +317,14 @@ def module_of(kernel: Any, symbol: str) -> Any:
     _checked_records(kernel.signature)
     dispatcher = helper(kernel.py_func)
     entry = _entry_function(kernel.signature, dispatcher)
-    made = lowered(entry, types.void(types.CPointer(types.int64)), symbol)
+    entry_module = lowered(entry, types.void(types.CPointer(types.int64)), symbol)
     _checked_results(kernel, kernel.signature, dispatcher)
-    return made
+    return entry_module
 
 
 def declared(module: Any) -> set[str]:
-    """What a module calls and does not have, but for LLVM's own."""
-    names = {one.name for one in (*module.functions, *module.global_variables) if one.is_declaration}
+    """Return the names that a module calls and does not define, except for LLVM's own."""
+    names = {symbol.name for symbol in (*module.functions, *module.global_variables) if symbol.is_declaration}
     return {name for name in names if not name.startswith("llvm.")}
 
 
@@ -341,19 +344,24 @@ def optimize(module: Any, machine: Any) -> None:
             passes.add_instruction_combine_pass()
             passes.add_jump_threading_pass()
         passes.run(module, builder)
-    for one in module.functions:
-        if one.is_declaration and one.name.startswith("llvm.memcpy."):
-            one.name = one.name.replace("memcpy", "memmove")
+    for function in module.functions:
+        if function.is_declaration and function.name.startswith("llvm.memcpy."):
+            function.name = function.name.replace("memcpy", "memmove")
     module.verify()
 
 
 def _read_objects(objects: Any, layout: Any, words: Any) -> None:
-    """What NumPy knows of arrays and records becomes words; see `sawlog.kernels.jit.Entry`."""
+    """Translate NumPy's arrays and records into words, see `sawlog.kernels.jit.Entry`."""
     head = layout[0]
     misfits = 0
     for i in range(layout[1]):
-        at = 3 + 4 * i
-        place, kind, dtype, flags = layout[at], layout[at + 1], layout[at + 2], layout[at + 3]
+        word_index = 3 + 4 * i
+        place, kind, dtype, flags = (
+            layout[word_index],
+            layout[word_index + 1],
+            layout[word_index + 2],
+            layout[word_index + 3],
+        )
         address = objects[i] + head
         if kind < 0:
             words[place] = _word_at(address + 8)

@@ -105,7 +105,7 @@ def _shift_tables(length: int) -> Tables:
 
 
 def _carried(crc: Any, tables: Any) -> Any:
-    """What tables have for the four bytes of a CRC, together."""
+    """Return the combined table entries of the four bytes of a CRC."""
     return (
         tables[0, crc & np.uint64(255)]
         ^ tables[1, crc >> np.uint64(8) & np.uint64(255)]

@@ -55,7 +55,7 @@ class Interned(NamedTuple):
 def _fold(typing_context: Any, a: Any, b: Any) -> Any:
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         wide, word = ir.IntType(128), ir.IntType(64)
-        product = builder.mul(*(builder.zext(one, wide) for one in arguments))
+        product = builder.mul(*(builder.zext(argument, wide) for argument in arguments))
         high = builder.trunc(builder.lshr(product, ir.Constant(wide, 64)), word)
         return builder.xor(builder.trunc(product, word), high)
 
@@ -64,9 +64,9 @@ def _fold(typing_context: Any, a: Any, b: Any) -> Any:
 
 def _checked_fold(a: Any, b: Any) -> Any:
     low = (a & _LOW) * (b & _LOW)
-    one = (a >> _HALF) * (b & _LOW) + (low >> _HALF)
-    two = (a & _LOW) * (b >> _HALF) + (one & _LOW)
-    return (two << _HALF | low & _LOW) ^ (a >> _HALF) * (b >> _HALF) + (one >> _HALF) + (two >> _HALF)
+    middle = (a >> _HALF) * (b & _LOW) + (low >> _HALF)
+    two = (a & _LOW) * (b >> _HALF) + (middle & _LOW)
+    return (two << _HALF | low & _LOW) ^ (a >> _HALF) * (b >> _HALF) + (middle >> _HALF) + (two >> _HALF)
 
 
 _folded: Any = inlined(_checked_fold) if CHECKED else _fold
@@ -118,38 +118,40 @@ def enter(slots: Any, place: Any, hashed: Any, number: Any) -> None:
 
 
 @walker
-def find(same: Any, known: Any, sought: Any, slots: Any, hashed: Any, most: Any) -> Any:
+def find(is_same: Any, strings: Any, sought: Any, slots: Any, hashed: Any, max_probes: Any) -> Any:
     """The number of what is sought, or -1; and the slot where the search ended.
 
     Args:
-        same: `same(known, sought, number)`: whether that is what is sought; a format's own, jitted.
-        known: What has numbers.
-        sought: As `same` takes it.
+        is_same: `same(known, sought, number)`: whether that is what is sought; a format's own, jitted.
+        strings: What has numbers.
+        sought: As `is_same` takes it.
         slots: uint64, some of them free.
         hashed: uint64, its hash.
-        most: Slots that are looked at, for those who can do without an answer: hashes of theirs may be the same.
+        max_probes: Slots that are looked at, for those who can do without an answer: hashes of theirs may be the same.
     """
     mask = np.uint64(len(slots) - 1)
     place = hashed >> _HALF & mask
     number = np.int64(-1)
     slot = np.uint64(slots[place])
-    left = most
-    while slot != _ZERO and left != 0:
-        if slot >> _HALF == hashed >> _HALF and same(known, sought, np.int64(slot & _LOW) - 1):
+    remaining = max_probes
+    while slot != _ZERO and remaining != 0:
+        if slot >> _HALF == hashed >> _HALF and is_same(strings, sought, np.int64(slot & _LOW) - 1):
             number = np.int64(slot & _LOW) - 1
             break
-        left -= 1
+        remaining -= 1
         place = (place + _ONE) & mask
         slot = np.uint64(slots[place])
     return number, place
 
 
 @always_inlined
-def same_string(known: Any, sought: Any, number: Any) -> Any:
+def same_string(strings: Any, sought: Any, number: Any) -> Any:
     """Whether a number of `Strings` is that of `data[start : start + length]`, for `find`."""
     data, start, length = sought
-    begin = np.uint64(known.ends[number])
-    return np.uint64(known.ends[number + 1]) - begin == length and same_bytes(known.data, begin, data, start, length)
+    begin = np.uint64(strings.ends[number])
+    return np.uint64(strings.ends[number + 1]) - begin == length and same_bytes(
+        strings.data, begin, data, start, length
+    )
 
 
 @kernel
@@ -169,7 +171,7 @@ def hash_strings(strings: Strings, seed: UInt64, hashes: OutUInt64s) -> None:
 @kernel
 def intern(
     strings: Strings,
-    there: Bytes,
+    validity: Bytes,
     hashes: UInt64s,
     interned: Interned,
     count: Int64,
@@ -180,29 +182,29 @@ def intern(
 
     Args:
         strings: `Strings`.
-        there: uint8: 0 for null; empty: none is.
+        validity: uint8: 0 for null; empty: none is.
         hashes: uint64, of each.
         interned: `Interned`, with room for all of them.
         count: int64: how many it has.
         numbers: int32, to write into: the number of each string; those of nulls stay.
         rows: int64, to write into: which of the strings the new ones were.
     """
-    slots, known = interned.slots, interned.strings
+    slots, interned_strings = interned.slots, interned.strings
     first = count
     for i in range(len(numbers)):
         if i + AHEAD < len(numbers):
             prefetch(slots, place_of(slots, hashes[i + AHEAD]))
-        if len(there) and not there[i]:
+        if len(validity) and not validity[i]:
             continue
         start = np.uint64(strings.ends[i])
         length = np.uint64(strings.ends[i + 1]) - start
-        number, place = find(same_string, known, (strings.data, start, length), slots, hashes[i], len(slots))
+        number, place = find(same_string, interned_strings, (strings.data, start, length), slots, hashes[i], len(slots))
         if number < 0:
             number = count
             enter(slots, place, hashes[i], number)
-            begin = np.uint64(known.ends[number])
-            copy_bytes(known.data, begin, strings.data, start, length)
-            known.ends[number + 1] = np.int64(begin + length)
+            begin = np.uint64(interned_strings.ends[number])
+            copy_bytes(interned_strings.data, begin, strings.data, start, length)
+            interned_strings.ends[number + 1] = np.int64(begin + length)
             rows[number - first] = i
             count += 1
         numbers[i] = number
@@ -253,27 +255,29 @@ class Interner:
 
     def hashes(self, strings: Strings) -> NDArray[np.uint64]:
         """The hashes of strings."""
-        found = np.empty(len(strings.ends) - 1, np.uint64)
-        hash_strings(strings, self.seed, found)
-        return found
+        hashes = np.empty(len(strings.ends) - 1, np.uint64)
+        hash_strings(strings, self.seed, hashes)
+        return hashes
 
     def numbers(
-        self, strings: Strings, there: NDArray[np.uint8] | None = None
+        self, strings: Strings, validity: NDArray[np.uint8] | None = None
     ) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
         """The number of each string, and which strings were new.
 
         Args:
             strings: The strings.
-            there: 0 for null, which gets any number. None: none is.
+            validity: 0 for null, which gets any number. None: none is.
         """
         total = len(strings.ends) - 1
         numbers, rows, before = np.empty(total, np.int32), np.empty(total, np.int64), self.count
         for start in range(0, total, CHUNK):
             part = Strings(strings.ends[start : start + CHUNK + 1], strings.data)
-            chosen = _EVERY if there is None else there[start : start + CHUNK]
+            chunk_validity = _EVERY if validity is None else validity[start : start + CHUNK]
             self._make_room(len(part.ends) - 1, int(part.ends[-1] - part.ends[0]))
-            found, fresh = numbers[start : start + CHUNK], rows[self.count - before :]
-            count = int(intern(part, chosen, self.hashes(part), self.interned, self.count, found, fresh))
+            chunk_numbers, fresh = numbers[start : start + CHUNK], rows[self.count - before :]
+            count = int(
+                intern(part, chunk_validity, self.hashes(part), self.interned, self.count, chunk_numbers, fresh)
+            )
             fresh[: count - self.count] += start
             self.count = count
         return numbers, rows[: self.count - before]
@@ -294,6 +298,6 @@ class Interner:
 
 
 def _longer(values: NDArray[Any], length: int) -> NDArray[Any]:
-    found = np.empty(length, values.dtype)
-    found[: len(values)] = values
-    return found
+    longer = np.empty(length, values.dtype)
+    longer[: len(values)] = values
+    return longer

@@ -39,11 +39,11 @@ def _mode() -> str:
         return PYTHON
     if _is_set("NUMBA_BOUNDSCHECK"):
         return JIT
-    asked = os.environ.get("SAWLOG_KERNELS")
-    if asked:
-        if asked not in (LIBRARY, JIT, PYTHON):
-            raise ValueError(f"SAWLOG_KERNELS={asked}: expected {LIBRARY}, {JIT} or {PYTHON}")
-        return asked
+    mode = os.environ.get("SAWLOG_KERNELS")
+    if mode:
+        if mode not in (LIBRARY, JIT, PYTHON):
+            raise ValueError(f"SAWLOG_KERNELS={mode}: expected {LIBRARY}, {JIT} or {PYTHON}")
+        return mode
     return LIBRARY if native.misfit() is None or importlib.util.find_spec("numba") is None else JIT
 
 
@@ -145,7 +145,7 @@ class Kernel:
 
     @functools.cached_property
     def signature(self) -> Signature:
-        """What it takes and returns."""
+        """Return the signature of the kernel."""
         return Signature(self.py_func)
 
     @functools.cached_property

@@ -47,10 +47,10 @@ def put_text(out: Any, pos: Any, text: Any) -> Any:
 @inlined
 def put_digits(out: Any, pos: Any, value: Any, width: Any) -> Any:
     """Exactly `width` decimal digits."""
-    at = pos + width
-    while at > pos:
-        at -= _ONE
-        out[at] = np.uint64(48) + value % _TEN
+    cursor = pos + width
+    while cursor > pos:
+        cursor -= _ONE
+        out[cursor] = np.uint64(48) + value % _TEN
         value //= _TEN
     return pos + width
 
@@ -63,9 +63,9 @@ def put_integer(out: Any, pos: Any, value: Any) -> Any:
         pos += _ONE
         value = ~value + _ONE
     width = _ONE
-    rest = value // _TEN
-    while rest > 0:
-        rest //= _TEN
+    quotient = value // _TEN
+    while quotient > 0:
+        quotient //= _TEN
         width += _ONE
     return put_digits(out, pos, value, width)
 
@@ -75,18 +75,18 @@ def put_string(out: Any, pos: Any, data: Any, start: Any, end: Any) -> Any:
     """A JSON string; the position after it, which is 0 where the bytes are no UTF-8."""
     out[pos] = 34
     pos += _ONE
-    at = start
-    while at < end:
-        byte = data[at]
+    cursor = start
+    while cursor < end:
+        byte = data[cursor]
         escape = _ESCAPES[byte]
         if byte >= 128:
-            length = utf8_length(data, at, end)
+            length = utf8_length(data, cursor, end)
             if length == _ZERO:
                 return _ZERO
             for _ in range(length):
-                out[pos] = data[at]
+                out[pos] = data[cursor]
                 pos += _ONE
-                at += _ONE
+                cursor += _ONE
             continue
         if escape == 0:
             out[pos] = byte
@@ -103,7 +103,7 @@ def put_string(out: Any, pos: Any, data: Any, start: Any, end: Any) -> Any:
             out[pos] = 92
             out[pos + _ONE] = escape
             pos += _TWO
-        at += _ONE
+        cursor += _ONE
     out[pos] = 34
     return pos + _ONE
 
@@ -113,19 +113,19 @@ def put_base64(out: Any, pos: Any, data: Any, start: Any, end: Any) -> Any:
     """A JSON string that holds bytes in base64."""
     out[pos] = 34
     pos += _ONE
-    at = start
-    while at < end:
-        left = min(end - at, _THREE)
-        word = np.uint64(data[at]) << np.uint64(16)
-        if left > 1:
-            word |= np.uint64(data[at + _ONE]) << _EIGHT
-        if left > 2:
-            word |= np.uint64(data[at + _TWO])
+    cursor = start
+    while cursor < end:
+        group_length = min(end - cursor, _THREE)
+        word = np.uint64(data[cursor]) << np.uint64(16)
+        if group_length > 1:
+            word |= np.uint64(data[cursor + _ONE]) << _EIGHT
+        if group_length > 2:
+            word |= np.uint64(data[cursor + _TWO])
         for i in range(4):
             digit = _BASE64[word >> np.uint64(18 - 6 * i) & np.uint64(63)]
-            out[pos] = digit if np.uint64(i) <= left else 61
+            out[pos] = digit if np.uint64(i) <= group_length else 61
             pos += _ONE
-        at += left
+        cursor += group_length
     out[pos] = 34
     return pos + _ONE
 
@@ -136,7 +136,7 @@ def put_timestamp(out: Any, pos: Any, micros: Any) -> Any:
     days = micros // _DAY
     if days < _FIRST_DAY or days > _LAST_DAY:
         return _ZERO
-    rest = np.uint64(micros - days * _DAY)
+    day_micros = np.uint64(micros - days * _DAY)
     # Days to a date, counted in eras of 400 years that begin in March.
     shifted = days + 719_468
     era = shifted // 146_097
@@ -147,8 +147,8 @@ def put_timestamp(out: Any, pos: Any, micros: Any) -> Any:
     day = day_of_year - (153 * part + 2) // 5 + 1
     month = part + 3 if part < 10 else part - 9
     year = year_of_era + era * 400 + (1 if month <= 2 else 0)
-    seconds = rest // np.uint64(1_000_000)
-    fraction = rest % np.uint64(1_000_000)
+    seconds = day_micros // np.uint64(1_000_000)
+    fraction = day_micros % np.uint64(1_000_000)
     out[pos] = 34
     pos = put_digits(out, pos + _ONE, np.uint64(year), _FOUR)
     out[pos] = 45

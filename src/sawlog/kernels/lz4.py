@@ -40,7 +40,7 @@ def expand_lz4(data: Any, start: Any, end: Any, out: Any, begin: Any, size: Any)
     As `sawlog.kernels.snappy.expand_snappy`.
     """
     pos = start
-    at = begin
+    out_pos = begin
     while pos < end:
         token = np.uint64(data[pos])
         pos += _ONE
@@ -49,17 +49,17 @@ def expand_lz4(data: Any, start: Any, end: Any, out: Any, begin: Any, size: Any)
             length, pos = _extended(data, pos, end, length)
             if pos == _ZERO:
                 return False
-        if length > end - pos or length > size - at:
+        if length > end - pos or length > size - out_pos:
             return False
         if length <= _SIXTEEN and end - pos >= _SIXTEEN:
-            store_u64(out, at, load_u64(data, pos))
-            store_u64(out, at + _EIGHT, load_u64(data, pos + _EIGHT))
+            store_u64(out, out_pos, load_u64(data, pos))
+            store_u64(out, out_pos + _EIGHT, load_u64(data, pos + _EIGHT))
         else:
-            copy_bytes(out, at, data, pos, length)
+            copy_bytes(out, out_pos, data, pos, length)
         pos += length
-        at += length
+        out_pos += length
         if pos == end:
-            return at == size
+            return out_pos == size
         if end - pos < _TWO:
             return False
         back = load_u16(data, pos)
@@ -70,10 +70,10 @@ def expand_lz4(data: Any, start: Any, end: Any, out: Any, begin: Any, size: Any)
             if pos == _ZERO:
                 return False
         length += _FOUR
-        if back == _ZERO or back > at or length > size - at:
+        if back == _ZERO or back > out_pos or length > size - out_pos:
             return False
-        repeat_bytes(out, at, back, length)
-        at += length
+        repeat_bytes(out, out_pos, back, length)
+        out_pos += length
     return False
 
 

@@ -59,7 +59,7 @@ def _store(bits: int, *, big: bool = False) -> Any:
 
 
 @intrinsic
-def _copy(typing_context: Any, target: Any, at: Any, source: Any, start: Any, length: Any) -> Any:
+def _copy(typing_context: Any, target: Any, pos: Any, source: Any, start: Any, length: Any) -> Any:
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         cgutils.raw_memcpy(
             builder,
@@ -90,7 +90,7 @@ def _prefetch(typing_context: Any, array: Any, position: Any) -> Any:
 def _high_product(typing_context: Any, a: Any, b: Any) -> Any:
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         wide = ir.IntType(128)
-        product = builder.mul(*(builder.zext(one, wide) for one in arguments))
+        product = builder.mul(*(builder.zext(argument, wide) for argument in arguments))
         return builder.trunc(builder.lshr(product, wide(64)), ir.IntType(64))
 
     return types.uint64(types.uint64, types.uint64), generate
@@ -98,9 +98,9 @@ def _high_product(typing_context: Any, a: Any, b: Any) -> Any:
 
 def _checked_high_product(a: Any, b: Any) -> Any:
     low = (a & _U32) * (b & _U32)
-    one = (a >> _HALF) * (b & _U32) + (low >> _HALF)
-    two = (a & _U32) * (b >> _HALF) + (one & _U32)
-    return (a >> _HALF) * (b >> _HALF) + (one >> _HALF) + (two >> _HALF)
+    middle = (a >> _HALF) * (b & _U32) + (low >> _HALF)
+    two = (a & _U32) * (b >> _HALF) + (middle & _U32)
+    return (a >> _HALF) * (b >> _HALF) + (middle >> _HALF) + (two >> _HALF)
 
 
 def _checked_prefetch(array: Any, position: Any) -> None:
@@ -129,9 +129,9 @@ def _checked_store(size: int, *, big: bool = False) -> Any:
     return store
 
 
-def _checked_copy(target: Any, at: Any, source: Any, start: Any, length: Any) -> None:
+def _checked_copy(target: Any, pos: Any, source: Any, start: Any, length: Any) -> None:
     for i in range(length):
-        target[at + np.uint64(i)] = source[start + np.uint64(i)]
+        target[pos + np.uint64(i)] = source[start + np.uint64(i)]
 
 
 load_u16: Any = _checked_load(2) if CHECKED else load_number(16)
@@ -167,39 +167,39 @@ high_product: Any = inlined(_checked_high_product) if CHECKED else _high_product
 
 
 @always_inlined
-def same_bytes(a: Any, at: Any, b: Any, start: Any, length: Any) -> Any:
-    """Whether the `length` bytes of `a` at `at` are those of `b` at `start`; all of them uint64."""
+def same_bytes(a: Any, pos: Any, b: Any, start: Any, length: Any) -> Any:
+    """Whether the `length` bytes of `a` at `pos` are those of `b` at `start`; all of them uint64."""
     if length < _EIGHT:
-        same = True
+        is_same = True
         for i in range(length):
-            same = same and a[at + i] == b[start + i]
-        return same
+            is_same = is_same and a[pos + i] == b[start + i]
+        return is_same
     done = np.uint64(0)
     last = length - _EIGHT
-    differs = load_u64(a, at + last) ^ load_u64(b, start + last)
+    differs = load_u64(a, pos + last) ^ load_u64(b, start + last)
     while done < last:
-        differs |= load_u64(a, at + done) ^ load_u64(b, start + done)
+        differs |= load_u64(a, pos + done) ^ load_u64(b, start + done)
         done += _EIGHT
     return differs == np.uint64(0)
 
 
 @inlined
-def compare_bytes(a: Any, start: Any, end: Any, b: Any, other: Any, other_end: Any) -> Any:
+def compare_bytes(a: Any, start: Any, end: Any, b: Any, other_start: Any, other_end: Any) -> Any:
     """Less than 0, 0, or more: how the bytes `a[start:end]` compare with `b[other:other_end]`."""
-    at = np.uint64(start)
-    to = np.uint64(other)
-    length = np.uint64(end) - at
+    pos = np.uint64(start)
+    to = np.uint64(other_start)
+    length = np.uint64(end) - pos
     other_length = np.uint64(other_end) - to
-    most = min(length, other_length)
+    shorter = min(length, other_length)
     done = np.uint64(0)
-    while most - done >= _EIGHT:
-        word = load_big_u64(a, at + done)
+    while shorter - done >= _EIGHT:
+        word = load_big_u64(a, pos + done)
         other_word = load_big_u64(b, to + done)
         if word != other_word:
             return -1 if word < other_word else 1
         done += _EIGHT
-    while done < most:
-        byte = a[at + done]
+    while done < shorter:
+        byte = a[pos + done]
         other_byte = b[to + done]
         if byte != other_byte:
             return -1 if byte < other_byte else 1

@@ -60,7 +60,7 @@ def expand_minlz(data: Bytes, start: UInt64, end: UInt64, out: OutBytes, size: U
         Whether it does.
     """
     pos = start
-    at = _ZERO
+    out_pos = _ZERO
     back = _ONE
     while pos < end:
         tag = np.uint64(data[pos])
@@ -105,14 +105,14 @@ def expand_minlz(data: Bytes, start: UInt64, end: UInt64, out: OutBytes, size: U
         pos += head + more
         if kind == _ZERO and not tag & _FOUR:
             literals, length = length, _ZERO
-        if literals > end - pos or literals > size - at:
+        if literals > end - pos or literals > size - out_pos:
             return False
-        copy_bytes(out, at, data, pos, literals)
+        copy_bytes(out, out_pos, data, pos, literals)
         pos += literals
-        at += literals
+        out_pos += literals
         if length:
-            if back > at or length > size - at:
+            if back > out_pos or length > size - out_pos:
                 return False
-            repeat_bytes(out, at, back, length)
-            at += length
-    return at == size
+            repeat_bytes(out, out_pos, back, length)
+            out_pos += length
+    return out_pos == size

@@ -83,7 +83,7 @@ def root(package: str) -> str | None:
 
 
 def folder(package: str = SAWLOG) -> str:
-    """Where the library of a package is, and its table."""
+    """Return the folder of a package's library and its table."""
     return os.path.join(root(package) or os.devnull, "_native")
 
 
@@ -92,20 +92,20 @@ def table_of(package: str) -> Mapping[str, Any] | None:
     """The table of the library of a package; None where there is none."""
     try:
         with open(os.path.join(folder(package), TABLE), encoding="utf-8") as file:
-            found: Mapping[str, Any] = json.load(file)
+            table: Mapping[str, Any] = json.load(file)
     except (OSError, ValueError):
         return None
-    return found if isinstance(found, dict) and "definitions" in found else None
+    return table if isinstance(table, dict) and "definitions" in table else None
 
 
 def definitions(package: str = SAWLOG) -> Mapping[str, Any]:
-    """What the library of a package was made from, by paths of files, which begin with their package.
+    """Return the digests of a library's definitions by paths of files, which begin with their package.
 
     Of each, `names` of definitions that kernels use, the `digest` of these, and that of the `file`.
     """
     table = table_of(package)
-    found: Mapping[str, Any] = table["definitions"] if table is not None else {}
-    return found
+    definitions_by_path: Mapping[str, Any] = table["definitions"] if table is not None else {}
+    return definitions_by_path
 
 
 def content(path: str) -> bytes | None:
@@ -157,13 +157,13 @@ def misfit(package: str = SAWLOG) -> str | None:
 
 
 def lacking(baseline: Baseline) -> list[str]:
-    """What this CPU does not have of another."""
+    """Return the features of another CPU that this one lacks."""
     return sorted(set(baseline.flags.split()) - cpu_flags())
 
 
 @functools.cache
 def cpu_flags() -> set[str]:
-    """What Linux says of the CPU; where there is no Linux, all that is asked for."""
+    """Return the CPU's features as Linux reports them; without Linux, all that are requested."""
     try:
         with open("/proc/cpuinfo", encoding="ascii", errors="replace") as file:
             for line in file:
@@ -222,12 +222,12 @@ def reads_objects(reader: Any) -> bool:
     numbers = [HEAD_BYTES, 2, 4, 0, 2, id(array.dtype), flags, 3, -1, id(record.dtype), 0]
     layout, words = (ctypes.c_int64 * len(numbers))(*numbers), (ctypes.c_int64 * 5)()
     reader((ctypes.c_int64 * 2)(id(array), id(record)), layout, words)
-    places = [one.__array_interface__["data"][0] for one in (array, record)]
+    places = [array_like.__array_interface__["data"][0] for array_like in (array, record)]
     return list(words) == [places[0], 2, 3, places[1], 0]
 
 
 def layout_of(signature: Signature) -> Any:
-    """What the reader of objects compares the arguments of a kernel with."""
+    """Return the layout with which the reader of objects compares arguments of a kernel."""
     layout = [HEAD_BYTES, len(signature.objects), signature.words]
     for leaf in signature.objects:
         place, dtype = signature.places[leaf.path], np.dtype(leaf.kind.dtype)

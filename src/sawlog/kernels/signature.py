@@ -1,4 +1,4 @@
-"""What kernels take and return, declared by the annotations of their parameters in words of NumPy's types.
+"""Signatures of kernels, declared by annotations in words of NumPy's types.
 
     @kernel
     def gather(data: Bytes, state: Annotated[Any, Record(STATE)], out: Out, wanted: Bool) -> Int64: ...
@@ -171,10 +171,10 @@ def _results(hint: Any, kernel: str) -> tuple[Number, ...]:
     if hint is type(None):
         return ()
     parts = get_args(hint) if get_origin(hint) is tuple else (hint,)
-    found = tuple(kind for part in parts for kind in get_args(part)[1:] if isinstance(kind, Number))
-    if len(found) != len(parts):
+    numbers = tuple(kind for part in parts for kind in get_args(part)[1:] if isinstance(kind, Number))
+    if len(numbers) != len(parts):
         raise ArgumentError(f"{kernel} is declared to return {hint}: expected a number, a tuple of them, or None")
-    return found
+    return numbers
 
 
 class Signature:
@@ -214,16 +214,16 @@ class Signature:
     @cached_property
     def places(self) -> dict[str, int]:
         """The first word of each leaf, by its path; that of the results by an empty one."""
-        found = {leaf.path: place for place, leaf in enumerate(self.numbers)}
-        place = len(found)
+        places_by_path = {leaf.path: place for place, leaf in enumerate(self.numbers)}
+        place = len(places_by_path)
         for leaf in self.objects:
-            found[leaf.path] = place
+            places_by_path[leaf.path] = place
             place += 1 + (leaf.kind.ndim if isinstance(leaf.kind, Array) else 0)
-        return {**found, "": place}
+        return {**places_by_path, "": place}
 
     @property
     def words(self) -> int:
-        """How many there are."""
+        """Return the number of words."""
         return self.places[""] + len(self.results)
 
     @cached_property
@@ -233,8 +233,8 @@ class Signature:
         objects = "".join(f"{leaf.path}, " for leaf in self.objects)
         source = f"lambda {', '.join(self.parameters)}: (({words}), ({objects}))"
         names = {"_bool": _BOOL, "_index": index, "_float": float_word}
-        made: Callable[..., tuple[tuple[int, ...], tuple[Any, ...]]] = eval(source, names)  # noqa: S307 # from the declaration
-        return made
+        flatten_arguments: Callable[..., tuple[tuple[int, ...], tuple[Any, ...]]] = eval(source, names)  # noqa: S307 # from the declaration
+        return flatten_arguments
 
     def check(self, arguments: tuple[Any, ...]) -> None:
         """Compare arguments with the declaration.
@@ -244,14 +244,14 @@ class Signature:
         """
         if len(arguments) != len(self.parameters):
             raise ArgumentError(f"{self.name}: expected {len(self.parameters)} arguments, found {len(arguments)}")
-        given = dict(zip(self.parameters, arguments, strict=True))
+        arguments_by_name = dict(zip(self.parameters, arguments, strict=True))
         for leaf in _leaves(self.members):
-            name, _, rest = leaf.path.partition(".")
+            name, _, member_path = leaf.path.partition(".")
             try:
-                value = attrgetter(rest)(given[name]) if rest else given[name]
+                value = attrgetter(member_path)(arguments_by_name[name]) if member_path else arguments_by_name[name]
             except AttributeError:
                 raise ArgumentError(
-                    f"{self.name}: {leaf.path}: expected {leaf.kind}, found {type(given[name])}"
+                    f"{self.name}: {leaf.path}: expected {leaf.kind}, found {type(arguments_by_name[name])}"
                 ) from None
             if not _fits(leaf.kind, value):
                 raise ArgumentError(f"{self.name}: {leaf.path}: expected {leaf.kind}, found {_described(value)}")
@@ -267,16 +267,18 @@ class Signature:
         values = "".join(_READ[kind].format(f"words[{place}]") + ", " for place, kind in kinds)
         source = f"({values})" if self.returns_tuple else values.rstrip(", ") or "None"
         names = {"_pack": _WORD.pack, "_unpack": _FLOAT.unpack}
-        made: Callable[[Any], Any] = eval(f"lambda words: {source}", names)  # noqa: S307 # from the declaration
-        return made
+        convert_words: Callable[[Any], Any] = eval(f"lambda words: {source}", names)  # noqa: S307 # from the declaration
+        return convert_words
 
     def converted(self, result: Any) -> Any:
         """The result, from what a kernel in plain Python returned."""
         if not self.results:
             return None
         values = result if self.returns_tuple else (result,)
-        found = tuple(np.dtype(kind.dtype).type(one).item() for kind, one in zip(self.results, values, strict=True))
-        return found if self.returns_tuple else found[0]
+        converted_values = tuple(
+            np.dtype(kind.dtype).type(number).item() for kind, number in zip(self.results, values, strict=True)
+        )
+        return converted_values if self.returns_tuple else converted_values[0]
 
 
 _READ = {"b": "{} != 0", "i": "{}", "u": f"{{}} & {(1 << 64) - 1}", "f": "_unpack(_pack({}))[0]"}
@@ -318,7 +320,7 @@ def _plain(member: Member, value: Any) -> Any:
     if isinstance(member, Group):
         names = member.type._fields
         return member.type(
-            *(_plain(one, getattr(value, name)) for one, name in zip(member.members, names, strict=True))
+            *(_plain(child, getattr(value, name)) for child, name in zip(member.members, names, strict=True))
         )
     if isinstance(member.kind, Number):
         return np.dtype(member.kind.dtype).type(value)

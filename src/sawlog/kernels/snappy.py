@@ -39,7 +39,7 @@ def expand_snappy(data: Any, start: Any, end: Any, out: Any, size: Any) -> Any:
         Whether it does.
     """
     pos = start
-    at = _ZERO
+    out_pos = _ZERO
     while pos < end:
         tag = np.uint64(data[pos])
         pos += _ONE
@@ -55,15 +55,15 @@ def expand_snappy(data: Any, start: Any, end: Any, out: Any, size: Any) -> Any:
                     length |= np.uint64(data[pos + i]) << _EIGHT * i
                 pos += width
             length += _ONE
-            if length > end - pos or length > size - at:
+            if length > end - pos or length > size - out_pos:
                 return False
             if length <= _SIXTEEN and end - pos >= _SIXTEEN:
-                store_u64(out, at, load_u64(data, pos))
-                store_u64(out, at + _EIGHT, load_u64(data, pos + _EIGHT))
+                store_u64(out, out_pos, load_u64(data, pos))
+                store_u64(out, out_pos + _EIGHT, load_u64(data, pos + _EIGHT))
             else:
-                copy_bytes(out, at, data, pos, length)
+                copy_bytes(out, out_pos, data, pos, length)
             pos += length
-            at += length
+            out_pos += length
             continue
         if kind == _ONE:
             if pos == end:
@@ -83,26 +83,26 @@ def expand_snappy(data: Any, start: Any, end: Any, out: Any, size: Any) -> Any:
             length = (tag >> _TWO) + _ONE
             back = load_u32(data, pos)
             pos += _FOUR
-        if back == _ZERO or back > at or length > size - at:
+        if back == _ZERO or back > out_pos or length > size - out_pos:
             return False
-        repeat_bytes(out, at, back, length)
-        at += length
-    return at == size
+        repeat_bytes(out, out_pos, back, length)
+        out_pos += length
+    return out_pos == size
 
 
 @inlined
-def repeat_bytes(out: Any, at: Any, back: Any, length: Any) -> None:
-    """Copy `length` bytes from `back` bytes before `at`, which may reach into what is being written.
+def repeat_bytes(out: Any, pos: Any, back: Any, length: Any) -> None:
+    """Copy `length` bytes from `back` bytes before `pos`, which may reach into what is being written.
 
     Up to `SLACK` bytes after them are overwritten.
     """
-    source = at - back
-    stop = at + length
-    while at - source < _EIGHT:
+    source = pos - back
+    stop = pos + length
+    while pos - source < _EIGHT:
         # Each step doubles what repeats, until it is as long as a word.
-        store_u64(out, at, load_u64(out, source))
-        at += at - source
-    while at < stop:
-        store_u64(out, at, load_u64(out, source))
+        store_u64(out, pos, load_u64(out, source))
+        pos += pos - source
+    while pos < stop:
+        store_u64(out, pos, load_u64(out, source))
         source += _EIGHT
-        at += _EIGHT
+        pos += _EIGHT

@@ -1,4 +1,4 @@
-"""What kernels are made from: the definitions in source files that they use, and digests of these.
+"""Sources of kernels: the definitions in files that they use, and digests of these.
 
 A kernel uses the definitions whose names appear in it, in its module or in those that it imports from, and what these
 use in turn. A digest of definitions is one of their syntax: comments, docstrings and everything that no kernel uses may
@@ -51,7 +51,7 @@ class Use(NamedTuple):
 def _free(table: symtable.SymbolTable) -> Iterator[str]:
     """The names in a statement that may be those of the module."""
     local = table.get_type() == "function"
-    yield from (one.get_name() for one in table.get_symbols() if one.is_global() or not local)
+    yield from (symbol.get_name() for symbol in table.get_symbols() if symbol.is_global() or not local)
     for inner in table.get_children():
         yield from _free(inner)
 
@@ -63,7 +63,7 @@ class _Code(ast.NodeTransformer):
         return ast.Pass() if isinstance(node.value, ast.Constant) else self.generic_visit(node)
 
     def visit_FunctionDef(self, node: ast.FunctionDef) -> Any:
-        if {ast.unparse(one) for one in node.decorator_list} <= _COMPILED:
+        if {ast.unparse(decorator) for decorator in node.decorator_list} <= _COMPILED:
             node.returns = None
             for argument in ast.walk(node.args):
                 if isinstance(argument, ast.arg):
@@ -109,8 +109,8 @@ class Source:
             names = [statement.name]
             if marks := _KERNELS.intersection(map(ast.unparse, statement.decorator_list)):
                 self.kernels[statement.name] = "wide_kernel" in marks
-        elif isinstance(statement, ast.Assign) and all(isinstance(one, ast.Name) for one in statement.targets):
-            names = [one.id for one in statement.targets if isinstance(one, ast.Name)]
+        elif isinstance(statement, ast.Assign) and all(isinstance(target, ast.Name) for target in statement.targets):
+            names = [target.id for target in statement.targets if isinstance(target, ast.Name)]
         elif isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name):
             names = [statement.target.id]
         else:
@@ -125,12 +125,12 @@ class Source:
     def _imports(self, node: ast.Import | ast.ImportFrom) -> dict[str, Use]:
         """The names that an import binds."""
         if isinstance(node, ast.Import):
-            return {one.asname or one.name.partition(".")[0]: Use(one.name, ALL) for one in node.names}
+            return {alias.asname or alias.name.partition(".")[0]: Use(alias.name, ALL) for alias in node.names}
         module = node.module or ""
         if node.level:
             base = ".".join(self._package.split(".")[: len(self._package.split(".")) + 1 - node.level])
             module = f"{base}.{module}".rstrip(".")
-        return {one.asname or one.name: Use(module, one.name) for one in node.names}
+        return {alias.asname or alias.name: Use(module, alias.name) for alias in node.names}
 
     @functools.cache  # noqa: B019 # as many as there are modules
     def _parts(self, place: int) -> tuple[str, set[str], set[Use]]:
@@ -138,18 +138,18 @@ class Source:
         statement = _Code().visit(self._statements[place])
         free = set(_free(symtable.symtable(ast.unparse(statement), self.path, "exec")))
         plain, parents = set[str](), set[str]()
-        uses, taken = set[Use](), set[ast.expr]()
+        uses, visited = set[Use](), set[ast.expr]()
         for node in ast.walk(statement):
             if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
                 if node.value.id in free and node.value.id in self._imported:
-                    taken.add(node.value)
+                    visited.add(node.value)
                     parents.add(node.value.id)
                     uses.add(self._imported[node.value.id]._replace(attribute=node.attr))
             elif isinstance(node, ast.Import | ast.ImportFrom):
                 uses.update(self._imports(node).values())
             elif isinstance(node, ast.Constant) and isinstance(node.value, str):
                 plain.update(re.findall(r"\w+", node.value))
-            elif isinstance(node, ast.Name) and node.id in free and node not in taken:
+            elif isinstance(node, ast.Name) and node.id in free and node not in visited:
                 plain.add(node.id)
         plain -= _NOT_FOLLOWED.get(self.module, set())
         uses.update(use for name, use in self._imported.items() if name in plain or name == ALL)
@@ -168,7 +168,7 @@ class Source:
                 reached.add(place)
                 _, used, _ = self._parts(place)
                 pending += range(len(self._statements)) if "globals" in used else []
-                pending += [one for name in used for one in self._defined.get(name, ())]
+                pending += [definition for name in used for definition in self._defined.get(name, ())]
         return sorted(reached)
 
     def defines(self, name: str) -> bool:
@@ -176,14 +176,14 @@ class Source:
         return name == ALL or name in self._defined or name in self._imported
 
     def uses(self, name: str) -> set[Use]:
-        """What a definition takes from other modules, also by way of others in this one."""
-        found = {use for place in self._reached([name]) for use in self._parts(place)[2]}
-        return found | ({self._imported[name]} if name in self._imported else set())
+        """Return the definitions of other modules that a definition uses, also through others in this module."""
+        uses = {use for place in self._reached([name]) for use in self._parts(place)[2]}
+        return uses | ({self._imported[name]} if name in self._imported else set())
 
-    def names(self, wanted: Iterable[str]) -> set[str]:
+    def names(self, requested_names: Iterable[str]) -> set[str]:
         """Names of definitions, and all that appear in these and in others of this module that they use."""
-        wanted = [*wanted]
-        return {*wanted, *(name for place in self._reached(wanted) for name in self._parts(place)[1])}
+        requested_names = [*requested_names]
+        return {*requested_names, *(name for place in self._reached(requested_names) for name in self._parts(place)[1])}
 
     def digest(self, names: Iterable[str]) -> str:
         """The digest of definitions, of others in this module that they use, and of what all of these import."""

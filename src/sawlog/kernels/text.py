@@ -1,4 +1,4 @@
-"""What bytes are text, for use inside kernels: UTF-8, and ASCII."""
+"""Tests for UTF-8 and ASCII, for use inside kernels."""
 
 from __future__ import annotations
 
@@ -51,11 +51,11 @@ def utf8_end(data: Any, start: Any, end: Any) -> Any:
 @inlined
 def beyond_ascii(data: Any, start: Any, end: Any) -> Any:
     """Whether any byte of `data[start:end]` is above 127."""
-    seen = _ZERO
+    bits = _ZERO
     while end - start >= _EIGHT:
-        seen |= load_u64(data, start)
+        bits |= load_u64(data, start)
         start += _EIGHT
     while start < end:
-        seen |= np.uint64(data[start])
+        bits |= np.uint64(data[start])
         start += _ONE
-    return seen & _HIGH_BITS != _ZERO
+    return bits & _HIGH_BITS != _ZERO

@@ -26,7 +26,7 @@ LOADED = 4
 
 
 def lanes(width: int) -> int:
-    """How many values of `width` bytes are loaded at once."""
+    """Return how many values of `width` bytes a vector holds."""
     return 8 if width == 8 else 16
 
 
@@ -83,7 +83,7 @@ def _gather(width: int) -> Any:
         places: Any,
         first: Any,
         target: Any,
-        at: Any,
+        pos: Any,
         pattern: Any,
         mask: Any,
     ) -> Any:
@@ -95,8 +95,8 @@ def _gather(width: int) -> Any:
                 spread(builder, value if width == 8 else builder.trunc(value, ir.IntType(8 * width)), count)
                 for value in arguments[6:8]
             )
-            found = builder.icmp_unsigned("==", builder.or_(values, ignored), sought)
-            return builder.zext(builder.bitcast(found, ir.IntType(count)), ir.IntType(64))
+            matches = builder.icmp_unsigned("==", builder.or_(values, ignored), sought)
+            return builder.zext(builder.bitcast(matches, ir.IntType(count)), ir.IntType(64))
 
         unsigned = types.uint64
         return unsigned(source, unsigned, places, unsigned, target, unsigned, unsigned, unsigned), generate
@@ -105,11 +105,11 @@ def _gather(width: int) -> Any:
 
 
 def _checked_gather(width: int) -> Any:
-    def load_byte(source: Any, at: Any) -> Any:
-        return np.uint64(source[at])
+    def load_byte(source: Any, pos: Any) -> Any:
+        return np.uint64(source[pos])
 
-    def store_byte(target: Any, at: Any, value: Any) -> None:
-        target[at] = value
+    def store_byte(target: Any, pos: Any, value: Any) -> None:
+        target[pos] = value
 
     load = {1: inlined(load_byte), 2: load_big_u16, 4: load_big_u32, 8: load_big_u64}[width]
     store = {1: inlined(store_byte), 2: store_u16, 4: store_u32, 8: store_u64}[width]
@@ -117,16 +117,18 @@ def _checked_gather(width: int) -> Any:
     step = np.uint64(width)
     slack = np.uint64(max(LOADED - width, 0))
 
-    def gather(source: Any, offset: Any, places: Any, first: Any, target: Any, at: Any, pattern: Any, mask: Any) -> Any:
-        found = np.uint64(0)
+    def gather(
+        source: Any, offset: Any, places: Any, first: Any, target: Any, pos: Any, pattern: Any, mask: Any
+    ) -> Any:
+        matches = np.uint64(0)
         for lane in range(count):
             place = np.uint64(places[first + np.uint64(lane)]) + offset
             value = load(source, place)
             source[place + step - np.uint64(1) + slack]
-            store(target, at + np.uint64(lane) * step, value)
+            store(target, pos + np.uint64(lane) * step, value)
             if (value | mask) == pattern:
-                found |= np.uint64(1 << lane)
-        return found
+                matches |= np.uint64(1 << lane)
+        return matches
 
     return inlined(gather)
 
@@ -148,20 +150,20 @@ gather_big_u64: Any = _make(8)
 
 def _copier(size: int) -> Any:
     @intrinsic
-    def copy(typing_context: Any, target: Any, at: Any, source: Any, start: Any) -> Any:
+    def copy(typing_context: Any, target: Any, pos: Any, source: Any, start: Any) -> Any:
         def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
             pointer = ir.VectorType(ir.IntType(8), size).as_pointer()
-            there, here = (
+            target_pointer, source_pointer = (
                 builder.bitcast(_address(context, builder, signature, arguments, place), pointer) for place in (0, 2)
             )
-            builder.store(builder.load(here, align=1), there, align=1)
+            builder.store(builder.load(source_pointer, align=1), target_pointer, align=1)
             return context.get_dummy_value()
 
         return types.void(target, types.uint64, source, types.uint64), generate
 
-    def checked_copy(target: Any, at: Any, source: Any, start: Any) -> None:
+    def checked_copy(target: Any, pos: Any, source: Any, start: Any) -> None:
         for i in range(size):
-            target[at + np.uint64(i)] = source[start + np.uint64(i)]
+            target[pos + np.uint64(i)] = source[start + np.uint64(i)]
 
     return inlined(checked_copy) if CHECKED else copy
 
@@ -178,19 +180,19 @@ _LONG = np.uint64(128)
 
 
 @always_inlined
-def copy_short(target: Any, at: Any, source: Any, start: Any, length: Any) -> None:
+def copy_short(target: Any, pos: Any, source: Any, start: Any, length: Any) -> None:
     """Copy a string that is mostly short, in steps of 16 bytes; what comes after it in the target may be overwritten.
 
     No array is read or written past its end.
     """
-    room = min(np.uint64(len(source)) - start, np.uint64(len(target)) - at)
+    room = min(np.uint64(len(source)) - start, np.uint64(len(target)) - pos)
     if length > _LONG or room < length + _SLACK:
-        copy_bytes(target, at, source, start, length)
+        copy_bytes(target, pos, source, start, length)
         return
-    copy_16(target, at, source, start)
+    copy_16(target, pos, source, start)
     done = _SLACK
     while done < length:
-        copy_16(target, at + done, source, start + done)
+        copy_16(target, pos + done, source, start + done)
         done += _SLACK
 
 
@@ -199,27 +201,29 @@ PLACES = 64
 
 
 @intrinsic
-def _pairs(typing_context: Any, data: Any, at: Any, first: Any, second: Any) -> Any:
+def _pairs(typing_context: Any, data: Any, pos: Any, first: Any, second: Any) -> Any:
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         byte, wide = ir.IntType(8), ir.IntType(64)
         start = _address(context, builder, signature, arguments, 0)
-        found = []
+        comparisons = []
         for distance, sought in enumerate(arguments[2:]):
             pointer = builder.gep(start, [wide(distance)])
             values = builder.load(builder.bitcast(pointer, ir.VectorType(byte, PLACES).as_pointer()), align=1)
-            found.append(builder.icmp_unsigned("==", values, spread(builder, builder.trunc(sought, byte), PLACES)))
-        return builder.bitcast(builder.and_(*found), wide)
+            comparisons.append(
+                builder.icmp_unsigned("==", values, spread(builder, builder.trunc(sought, byte), PLACES))
+            )
+        return builder.bitcast(builder.and_(*comparisons), wide)
 
     return types.uint64(data, types.uint64, types.uint64, types.uint64), generate
 
 
-def _checked_pairs(data: Any, at: Any, first: Any, second: Any) -> Any:
-    found = np.uint64(0)
+def _checked_pairs(data: Any, pos: Any, first: Any, second: Any) -> Any:
+    matches = np.uint64(0)
     for place in range(PLACES):
-        here = at + np.uint64(place)
-        if data[here] == first and data[here + np.uint64(1)] == second:
-            found |= np.uint64(1) << np.uint64(place)
-    return found
+        lane_pos = pos + np.uint64(place)
+        if data[lane_pos] == first and data[lane_pos + np.uint64(1)] == second:
+            matches |= np.uint64(1) << np.uint64(place)
+    return matches
 
 
 pairs: Any = inlined(_checked_pairs) if CHECKED else _pairs

@@ -120,9 +120,9 @@ def xxh64(buffer: Any, start: Any, length: Any) -> Any:
 
 
 @inlined
-def _mix(buffer: Any, at: Any, secret: Any) -> Any:
+def _mix(buffer: Any, pos: Any, secret: Any) -> Any:
     """Sixteen bytes of input with sixteen of the secret."""
-    return _fold(load_u64(buffer, at) ^ _WORDS[secret], load_u64(buffer, at + _EIGHT) ^ _WORDS[secret + 8])
+    return _fold(load_u64(buffer, pos) ^ _WORDS[secret], load_u64(buffer, pos + _EIGHT) ^ _WORDS[secret + 8])
 
 
 @inlined
@@ -166,15 +166,15 @@ def _medium(buffer: Any, start: Any, length: Any) -> Any:
 
 
 @inlined
-def _lane(buffer: Any, at: Any, secret: Any, own: Any, other: Any) -> Any:
+def _lane(buffer: Any, pos: Any, secret: Any, lane_sum: Any, other_sum: Any) -> Any:
     """Two neighbouring lanes and sixteen bytes: each takes its own product and the other's word."""
-    word = load_u64(buffer, at)
-    next_word = load_u64(buffer, at + _EIGHT)
+    word = load_u64(buffer, pos)
+    next_word = load_u64(buffer, pos + _EIGHT)
     key = word ^ _WORDS[secret]
     next_key = next_word ^ _WORDS[secret + 8]
-    own += next_word + (key & _U32) * (key >> _HALF)
-    other += word + (next_key & _U32) * (next_key >> _HALF)
-    return own, other
+    lane_sum += next_word + (key & _U32) * (key >> _HALF)
+    other_sum += word + (next_key & _U32) * (next_key >> _HALF)
+    return lane_sum, other_sum
 
 
 @inlined
@@ -186,19 +186,19 @@ def _scrambled(lane: Any, secret: Any) -> Any:
 def _long(buffer: Any, start: Any, length: Any) -> Any:
     """More than 240 bytes: eight lanes, 64 bytes at a time."""
     a, b, c, d, e, f, g, h = _P32_3, _P1, _P2, _P3, _P4, _P32_2, _P5, _P32_1
-    at = start
+    pos = start
     stripes = (length - _ONE) // _STRIPE
     step = 0
     for i in range(stripes + _ONE):
         secret = 8 * step
         if i == stripes:
-            at = start + length - _STRIPE
+            pos = start + length - _STRIPE
             secret = _LAST_STRIPE
-        a, b = _lane(buffer, at, secret, a, b)
-        c, d = _lane(buffer, at + _SIXTEEN, secret + 16, c, d)
-        e, f = _lane(buffer, at + _HALF, secret + 32, e, f)
-        g, h = _lane(buffer, at + np.uint64(48), secret + 48, g, h)
-        at += _STRIPE
+        a, b = _lane(buffer, pos, secret, a, b)
+        c, d = _lane(buffer, pos + _SIXTEEN, secret + 16, c, d)
+        e, f = _lane(buffer, pos + _HALF, secret + 32, e, f)
+        g, h = _lane(buffer, pos + np.uint64(48), secret + 48, g, h)
+        pos += _STRIPE
         step += 1
         if step == _STRIPES and i < stripes:
             step = 0

@@ -129,7 +129,7 @@ class SawlogStreamReader(DataSourceStreamReader, micro_batches.SupportsTriggerAv
         return self._last[0]
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
-        """Return the offset of everything that was listed last, from which Spark tells the lag of the query."""
+        """Return the offset of everything that was listed last, from which Spark reports the lag of the query."""
         if self._follower is None or self._reached is None:
             return None
         files, size = self._follower.lag(self._reached)

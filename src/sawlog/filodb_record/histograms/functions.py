@@ -84,15 +84,15 @@ def histogram_add(first: pa.Array, second: pa.Array) -> pa.Array:
         Histograms: with NaN for values where buckets cannot be united, null where one of the two is null.
     """
     sums = [
-        None if one is None or other is None else add(one, other)
-        for one, other in zip(_histograms(first), _histograms(second), strict=True)
+        None if histogram is None or other is None else add(histogram, other)
+        for histogram, other in zip(_histograms(first), _histograms(second), strict=True)
     ]
-    return array_of([None if one is None else as_struct(one) for one in sums], HISTOGRAM)
+    return array_of([None if sum is None else as_struct(sum) for sum in sums], HISTOGRAM)
 
 
 def histogram_merge(histograms: pa.Array) -> pa.StructScalar:
     """The sum of all histograms of a column, those that are null left out; null if there is none."""
-    given = [one for one in _histograms(histograms) if one is not None]
+    given = [histogram for histogram in _histograms(histograms) if histogram is not None]
     return scalar_of(as_struct(merge(given)) if given else None, HISTOGRAM)
 
 
@@ -154,7 +154,7 @@ def _histograms(column: pa.Array) -> Iterator[Histogram | None]:
     """Rows as histograms; those with equal buckets share them."""
     known: dict[bytes | tuple[float, ...], Buckets] = {}
     valid = column.is_valid().to_pylist()
-    for there, tops, values, buckets in zip(valid, *(one.to_pylist() for one in _fields(column)), strict=True):
+    for there, tops, values, buckets in zip(valid, *(field.to_pylist() for field in _fields(column)), strict=True):
         if not there:
             yield None
             continue

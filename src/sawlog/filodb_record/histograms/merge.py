@@ -78,8 +78,8 @@ def add(first: Histogram, second: Histogram) -> Histogram:
     xor = first.xor or second.xor
     if first.buckets.tops == second.buckets.tops:
         total, values = 0.0, []
-        for one, other in zip(first.values, second.values, strict=True):
-            total = max(total, one + other)
+        for value, other in zip(first.values, second.values, strict=True):
+            total = max(total, value + other)
             values.append(total)
         return Histogram(first.buckets, tuple(values), xor)
     if first.buckets.kind == second.buckets.kind == "exponential":
@@ -98,6 +98,6 @@ def add(first: Histogram, second: Histogram) -> Histogram:
 def merge(histograms: Iterable[Histogram]) -> Histogram:
     """The sum of any number of histograms."""
     total = Histogram(Buckets.empty(), ())
-    for one in histograms:
-        total = add(total, one)
+    for histogram in histograms:
+        total = add(total, histogram)
     return total

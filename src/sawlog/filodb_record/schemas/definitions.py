@@ -193,7 +193,7 @@ class Schemas(Mapping[str, Schema]):
         schemas = found.get("schemas")
         if not isinstance(schemas, dict) or not schemas:
             raise SchemaError(f"{where}: expected schemas.NAME.columns; found: {', '.join(found) or 'nothing'}")
-        return cls((_schema(name, one, partition, where) for name, one in schemas.items()), partition)
+        return cls((_schema(name, schema, partition, where) for name, schema in schemas.items()), partition)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Schemas:

@@ -83,7 +83,7 @@ class ValueDecoder:
     @property
     def schema(self) -> pa.Schema:
         """The columns of the rows."""
-        return pa.schema([one.arrow for one in row_fields(self._selection, self.options)])
+        return pa.schema([row_field.arrow for row_field in row_fields(self._selection, self.options)])
 
     @property
     def result(self) -> pa.DataType:
@@ -235,8 +235,11 @@ class ValueDecoder:
 
     def _fragment(self, size: int) -> ContainerRange:
         fields: tuple[ViewField, ...] = row_fields(self._selection, self.options)
-        named = {one.name for one in fields}
-        every = (*fields, *(one for one in extra_fields(self._selection) if one.name not in named))
+        named = {field.name for field in fields}
+        every = (
+            *fields,
+            *(extra_field for extra_field in extra_fields(self._selection) if extra_field.name not in named),
+        )
         scan = Scan(options=self.options, on_damage="skip")
         projection = Projection.of(self.schema, scan)
         file = File("value", size)
@@ -259,10 +262,12 @@ def _bounds(values: pa.Array) -> tuple[NDArray[np.int64], NDArray[np.uint8]]:
 def _by_value(damages: list[Damage], starts: NDArray[np.int64]) -> dict[int, ValueDamage]:
     """Damaged ranges by the number of their value, with offsets in it."""
     found: dict[int, ValueDamage] = {}
-    for one in damages:
-        number = int(np.searchsorted(starts[1:], one.offset, "right"))
-        detail = one.detail
-        mine = Damage(name_of(number), one.offset - int(starts[number]), one.length, one.kind, detail, one.dropped)
+    for damage in damages:
+        number = int(np.searchsorted(starts[1:], damage.offset, "right"))
+        detail = damage.detail
+        mine = Damage(
+            name_of(number), damage.offset - int(starts[number]), damage.length, damage.kind, detail, damage.dropped
+        )
         found.setdefault(number, ValueDamage()).add(mine)
     return found
 

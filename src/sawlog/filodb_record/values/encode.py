@@ -72,6 +72,6 @@ def _largest(batch: pa.RecordBatch, groups: NDArray[np.int64]) -> int:
     """Bytes of a container in which the rows of any one group find room."""
     rows = int(np.bincount(groups).max(initial=0))
     fixed = 64 * (batch.num_columns + 2) * rows
-    plain = (one.dictionary_decode() if pa.types.is_dictionary(one.type) else one for one in batch.columns)
+    plain = (column.dictionary_decode() if pa.types.is_dictionary(column.type) else column for column in batch.columns)
     need = layout.align(fixed + 2 * sum(one.nbytes for one in plain) + layout.CONTAINER_HEADER_SIZE)
     return max(layout.MIN_CONTAINER_SIZE, min(need, layout.MAX_CONTAINER_SIZE - 3))

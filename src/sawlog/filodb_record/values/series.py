@@ -67,7 +67,7 @@ def _label_hashes(
     shard, part, doubtful = np.zeros(rows, np.uint32), np.zeros(rows, np.uint32), np.zeros(rows, np.uint8)
     most = int((maps.ends[1:] - maps.ends[:-1]).max(initial=0)) + 1
     names = (options.non_metric_shard_columns, options.ignore_tags_on_partition_key_hash, suffixes)
-    chosen = Partition(*(texts_of([name.encode() for name in one]) for one in names))
+    chosen = Partition(*(texts_of([name.encode() for name in name]) for name in names))
     metrics = binary_parts(metric.cast(pa.binary()))
     label_hashes(metrics, maps, chosen, np.zeros(most, np.int32), Hashes(shard, part, doubtful))
     for row in np.flatnonzero(doubtful).tolist():
