@@ -39,22 +39,22 @@ def cast(array: pa.Array, kind: pa.DataType, name: str, first_row: int) -> pa.Ar
         raise SchemaError(f"column {name!r}, row {first_row + row}: does not fit {kind}: {error}") from error
 
 
-def map_parts(given: pa.Array, name: str, first_row: int) -> Labels:
+def map_parts(array: pa.Array, name: str, first_row: int) -> Labels:
     """A map column as kernels take it.
 
     Raises:
         SchemaError: When it is no map of strings, or a value is null.
     """
-    if not pa.types.is_map(given.type):
-        raise SchemaError(f"column {name!r} is {given.type}; expected map<string, string>")
-    ends = np.frombuffer(given.buffers()[1] or bytes(4), np.int32)[given.offset : given.offset + len(given) + 1]
+    if not pa.types.is_map(array.type):
+        raise SchemaError(f"column {name!r} is {array.type}; expected map<string, string>")
+    ends = np.frombuffer(array.buffers()[1] or bytes(4), np.int32)[array.offset : array.offset + len(array) + 1]
     low, high = int(ends[0]), int(ends[-1])
     parts = []
-    for entries in (given.keys, given.items):
+    for entries in (array.keys, array.items):
         # `keys` and `items` of a slice are those of the whole, or of the slice, by the version of Arrow.
         text = entries.slice(low, high - low) if len(entries) != high - low else entries
         if not _is_text(text.type) and not pa.types.is_dictionary(text.type):
-            raise SchemaError(f"column {name!r} is {given.type}; expected map<string, string>")
+            raise SchemaError(f"column {name!r} is {array.type}; expected map<string, string>")
         parts.append(cast(text, pa.binary(), name, first_row))
     keys, items = parts
     ends = ends - np.int32(low)
@@ -84,10 +84,10 @@ def binary_parts(array: pa.Array) -> Texts:
     if offsets is None or not len(array):
         return Texts(np.zeros(0, np.uint8), np.zeros(len(array) + 1, np.int32))
     ends = np.frombuffer(offsets, np.int32)[array.offset : array.offset + len(array) + 1]
-    found = np.frombuffer(data or b"", np.uint8)
-    if not valid_ends(ends, np.int64(len(found))):
+    data_bytes = np.frombuffer(data or b"", np.uint8)
+    if not valid_ends(ends, np.int64(len(data_bytes))):
         raise SchemaError(_INVALID)
-    return Texts(found, ends)
+    return Texts(data_bytes, ends)
 
 
 def list_parts(array: pa.Array) -> tuple[NDArray[np.int32], NDArray[np.float64]]:

@@ -39,10 +39,10 @@ class RowErrors:
     def add(self, name: str, bad: gather.Bad) -> None:
         """Take in what a kernel marked in one column."""
         for row in np.flatnonzero(bad.kinds).tolist():
-            kind, where = int(bad.kinds[row]), int(bad.where[row])
-            if kind == Kind.BAD_HISTOGRAM and where >= 0 and where not in HistogramFormat.__members__.values():
+            kind, offset = int(bad.kinds[row]), int(bad.where[row])
+            if kind == Kind.BAD_HISTOGRAM and offset >= 0 and offset not in HistogramFormat.__members__.values():
                 kind = int(Kind.UNKNOWN_HISTOGRAM)
-            self.found.setdefault(row, (kind, name, where))
+            self.found.setdefault(row, (kind, name, offset))
 
 
 @dataclass(frozen=True)
@@ -92,12 +92,12 @@ class ColumnBuilder:
         self._memos: dict[str, maps.Memo] = {}
         self._places: dict[str, tuple[int, int]] = {}
         fixed = payloads = 0
-        for field in fields:
-            if field.kind in SCALARS:
-                self._places[field.name] = fixed, 0
-                fixed += SCALARS[field.kind].width * capacity
-            elif field.kind in POINTED:
-                self._places[field.name] = payloads, payloads + 8 * capacity
+        for view_field in fields:
+            if view_field.kind in SCALARS:
+                self._places[view_field.name] = fixed, 0
+                fixed += SCALARS[view_field.kind].width * capacity
+            elif view_field.kind in POINTED:
+                self._places[view_field.name] = payloads, payloads + 8 * capacity
                 payloads += 8 * capacity + -(-4 * capacity // 8) * 8  # all of them aligned
         self._fixed = fixed
         self._scratch = Column(np.uint8, max(payloads, 1)).values
@@ -123,31 +123,31 @@ class ColumnBuilder:
 
         So the same rows are damaged, and for the same reason, whichever fields are asked for.
         """
-        found: dict[str, pa.Array] = {}
-        for field in self.fields:
-            if field.name in names:
-                found[field.name] = self._array(field, rows, marks)
-            elif field.kind in POINTED and field.sources:
-                self._judge(field, rows, marks)
-        return [found[name] for name in names]
+        arrays: dict[str, pa.Array] = {}
+        for view_field in self.fields:
+            if view_field.name in names:
+                arrays[view_field.name] = self._array(view_field, rows, marks)
+            elif view_field.kind in POINTED and view_field.sources:
+                self._judge(view_field, rows, marks)
+        return [arrays[name] for name in names]
 
-    def _judge(self, one: ViewField, rows: Rows, marks: RowErrors) -> None:
+    def _judge(self, field: ViewField, rows: Rows, marks: RowErrors) -> None:
         """Report rows to `marks` whose payload cannot be decoded as the field wants it."""
-        if pa.types.is_binary(one.arrow.type):
+        if pa.types.is_binary(field.arrow.type):
             return
-        if one.kind not in ("string", "map"):
-            self._array(one, rows, marks)
+        if field.kind not in ("string", "map"):
+            self._array(field, rows, marks)
             return
         bad = gather.Bad(np.zeros(rows.count, np.uint8), np.empty(rows.count, np.int64))
-        payloads = gather.Payloads(rows.window, *self.payloads(one.name, rows.count))
-        if one.kind == "string":
+        payloads = gather.Payloads(rows.window, *self.payloads(field.name, rows.count))
+        if field.kind == "string":
             gather.judge_texts(payloads, int(Kind.INVALID_UTF8), bad)
         else:
-            text = pa.types.is_string(one.arrow.type.key_type)
-            memo = self._memos.get(one.name) or self._memos.setdefault(one.name, maps.new_memo())
+            text = pa.types.is_string(field.arrow.type.key_type)
+            memo = self._memos.get(field.name) or self._memos.setdefault(field.name, maps.new_memo())
             maps.judge_maps(payloads, len(self._predefined().ends) - 1, text, memo, bad)
         if bad.kinds.any():
-            marks.add(one.name, bad)
+            marks.add(field.name, bad)
 
     def payloads(self, name: str, count: int) -> tuple[NDArray[np.uint64], NDArray[np.uint32]]:
         """Positions and lengths of a payload field."""
@@ -170,24 +170,26 @@ class ColumnBuilder:
             `sawlog.filodb_record.kernels.maps`.
         """
         texts = self._predefined()
-        numbers = np.array([one == key for one in _split(texts)], np.uint8)
+        numbers = np.array([text == key for text in _split(texts)], np.uint8)
         payloads = gather.Payloads(rows.window, *self.payloads(name, rows.count))
-        found = payloads._replace(positions=np.zeros(rows.count, np.uint64), lengths=np.zeros(rows.count, np.uint32))
+        label_payloads = payloads._replace(
+            positions=np.zeros(rows.count, np.uint64), lengths=np.zeros(rows.count, np.uint32)
+        )
         state = np.zeros(rows.count, np.uint8)
-        maps.find_labels(payloads, np.frombuffer(key, np.uint8), numbers, found, state)
-        return pa.Array.from_buffers(pa.binary(), rows.count, [None, *_slices(found)]), state
+        maps.find_labels(payloads, np.frombuffer(key, np.uint8), numbers, label_payloads, state)
+        return pa.Array.from_buffers(pa.binary(), rows.count, [None, *_slices(label_payloads)]), state
 
-    def keep(self, wanted: NDArray[np.bool_]) -> None:
+    def keep(self, mask: NDArray[np.bool_]) -> None:
         """Leave rows out of what was gathered."""
-        rows = len(wanted)
-        kept = int(wanted.sum())
-        for field in self.fields:
-            if field.kind in POINTED:
-                for values in self.payloads(field.name, rows):
-                    values[:kept] = values[wanted]
-            elif field.kind in SCALARS:
-                values = self.fixed(field.name, SCALARS[field.kind].bits, rows)
-                values[:kept] = values[wanted]
+        rows = len(mask)
+        count = int(mask.sum())
+        for view_field in self.fields:
+            if view_field.kind in POINTED:
+                for values in self.payloads(view_field.name, rows):
+                    values[:count] = values[mask]
+            elif view_field.kind in SCALARS:
+                values = self.fixed(view_field.name, SCALARS[view_field.kind].bits, rows)
+                values[:count] = values[mask]
 
     def place(self, name: str) -> int:
         """The place of a fixed-width field in the arena."""
@@ -203,8 +205,8 @@ class ColumnBuilder:
         """What the kernel does, per layout and field."""
         table = []
         for number, schema in enumerate(self._layouts):
-            places = [at for at, field in enumerate(self.fields) if field.name in self._places]
-            operations = [self._operation(self.fields[at], number, schema, at) for at in places]
+            places = [index for index, field in enumerate(self.fields) if field.name in self._places]
+            operations = [self._operation(self.fields[index], number, schema, index) for index in places]
             # Where every payload is looked at, so is the end of the record.
             gathered = {field.sources[number] for field in self.fields if number < len(field.sources)}
             every = schema is not None and all(
@@ -213,44 +215,44 @@ class ColumnBuilder:
             table.append([*operations, (k.END if every else k.SKIP, 0, 0, 0, 0)])
         return np.array(table, k.OPERATION)
 
-    def _operation(self, one: ViewField, number: int, schema: RecordSchema | None, at: int) -> tuple[int, ...]:
-        first, second = self._places[one.name]
-        if one.kind == "record":
-            return k.WHOLE, 0, first, second, at
-        if one.kind == "container_timestamp":
-            return k.CONTAINER_TIME, 0, first, second, at
+    def _operation(self, field: ViewField, number: int, schema: RecordSchema | None, index: int) -> tuple[int, ...]:
+        first, second = self._places[field.name]
+        if field.kind == "record":
+            return k.WHOLE, 0, first, second, index
+        if field.kind == "container_timestamp":
+            return k.CONTAINER_TIME, 0, first, second, index
         # Of unknown schemas only records are known to have an ID, not what is nested.
-        if one.kind == "schema_id" and (schema.has_partition if schema is not None else not one.sources):
-            return k.SCHEMA_ID, 0, first, second, at
-        if one.kind == "hash" and schema is not None and schema.hash_offset is not None:
-            return k.COPY_4, schema.hash_offset, first, second, at
-        source = one.sources[number] if schema is not None and number < len(one.sources) else None
-        if one.kind in POINTED:
+        if field.kind == "schema_id" and (schema.has_partition if schema is not None else not field.sources):
+            return k.SCHEMA_ID, 0, first, second, index
+        if field.kind == "hash" and schema is not None and schema.hash_offset is not None:
+            return k.COPY_4, schema.hash_offset, first, second, index
+        source = field.sources[number] if schema is not None and number < len(field.sources) else None
+        if field.kind in POINTED:
             if source is None or schema is None:
-                return k.NO_PAYLOAD, 0, first, second, at
-            code = k.HISTOGRAM if one.kind == "hist" else k.PAYLOAD
-            return code, schema.field_offsets[source], first, second, at
-        wide = SCALARS[one.kind].width == 8
+                return k.NO_PAYLOAD, 0, first, second, index
+            code = k.HISTOGRAM if field.kind == "hist" else k.PAYLOAD
+            return code, schema.field_offsets[source], first, second, index
+        wide = SCALARS[field.kind].width == 8
         if source is None or schema is None:
-            return k.NOTHING_8 if wide else k.NOTHING_4, 0, first, second, at
-        return k.COPY_8 if wide else k.COPY_4, schema.field_offsets[source], first, second, at
+            return k.NOTHING_8 if wide else k.NOTHING_4, 0, first, second, index
+        return k.COPY_8 if wide else k.COPY_4, schema.field_offsets[source], first, second, index
 
-    def _array(self, one: ViewField, rows: Rows, marks: RowErrors) -> pa.Array:
-        if one.kind == "file":
+    def _array(self, field: ViewField, rows: Rows, marks: RowErrors) -> pa.Array:
+        if field.kind == "file":
             return constant_string(rows.path, rows.count)
-        if one.kind == "offset":
+        if field.kind == "offset":
             return fixed_array(pa.int64(), rows.starts[: rows.count].copy())
-        if one.kind == "schema":
+        if field.kind == "schema":
             return self._names.take(fixed_array(pa.uint8(), rows.which[: rows.count]))
-        validity = self._validity(one, rows)
-        if one.kind in SCALARS:
-            start = self._places[one.name][0]
-            values = self._slice(start, SCALARS[one.kind].width * rows.count, rows.count)
-            return pa.Array.from_buffers(one.arrow.type, rows.count, [validity, values])
+        validity = self._validity(field, rows)
+        if field.kind in SCALARS:
+            start = self._places[field.name][0]
+            values = self._slice(start, SCALARS[field.kind].width * rows.count, rows.count)
+            return pa.Array.from_buffers(field.arrow.type, rows.count, [validity, values])
         bad = gather.Bad(np.zeros(rows.count, np.uint8), np.empty(rows.count, np.int64))
-        array = self._payload_array(one, rows, validity, bad, marks)
+        array = self._payload_array(field, rows, validity, bad, marks)
         if bad.kinds.any():
-            marks.add(one.name, bad)
+            marks.add(field.name, bad)
         return array
 
     def _slice(self, start: int, size: int, rows: int) -> pa.Buffer:
@@ -258,48 +260,49 @@ class ColumnBuilder:
         part = self._arena.take(self._fixed).slice(start, size)
         return pa.py_buffer(part.to_pybytes()) if 4 * rows < self.capacity else part
 
-    def _validity(self, one: ViewField, rows: Rows) -> pa.Buffer | None:
+    def _validity(self, field: ViewField, rows: Rows) -> pa.Buffer | None:
         """Which rows have a value: those whose layout has the column."""
-        if not one.arrow.nullable:
+        if not field.arrow.nullable:
             return None
-        if one.kind in ("hash", "schema_id"):
+        if field.kind in ("hash", "schema_id"):
             have = [schema is not None and schema.has_partition for schema in self._layouts]
-        elif not one.sources:
+        elif not field.sources:
             return None
         else:
             have = [
-                number < len(one.sources) and one.sources[number] is not None for number in range(len(self._layouts))
+                number < len(field.sources) and field.sources[number] is not None
+                for number in range(len(self._layouts))
             ]
         if all(have):
             return None
         return pa.py_buffer(np.packbits(np.array(have)[rows.which[: rows.count]], bitorder="little"))
 
     def _payload_array(
-        self, one: ViewField, rows: Rows, validity: pa.Buffer | None, bad: gather.Bad, marks: RowErrors
+        self, field: ViewField, rows: Rows, validity: pa.Buffer | None, bad: gather.Bad, marks: RowErrors
     ) -> pa.Array:
-        payloads = gather.Payloads(rows.window, *self.payloads(one.name, rows.count))
-        if one.kind == "map":
-            return self._map_array(one, payloads, validity, bad)
-        if one.kind == "hist" and self._options.histograms == "struct":
-            return self._histogram_array(one, payloads, validity, bad)
-        if one.nested_schema is not None:
-            return self._nested_array(one, rows, payloads, validity, bad, marks)
+        payloads = gather.Payloads(rows.window, *self.payloads(field.name, rows.count))
+        if field.kind == "map":
+            return self._map_array(field, payloads, validity, bad)
+        if field.kind == "hist" and self._options.histograms == "struct":
+            return self._histogram_array(field, payloads, validity, bad)
+        if field.nested_schema is not None:
+            return self._nested_array(field, rows, payloads, validity, bad, marks)
         ends, data = _slices(payloads)
-        if pa.types.is_string(one.arrow.type):
+        if pa.types.is_string(field.arrow.type):
             texts = gather.Texts(np.frombuffer(data, np.uint8), np.frombuffer(ends, np.int32))
             _check_text(texts, np.arange(rows.count + 1, dtype=np.int32), bad)
-        return pa.Array.from_buffers(one.arrow.type, rows.count, [validity, ends, data])
+        return pa.Array.from_buffers(field.arrow.type, rows.count, [validity, ends, data])
 
     def _map_array(
-        self, one: ViewField, payloads: gather.Payloads, validity: pa.Buffer | None, bad: gather.Bad
+        self, field: ViewField, payloads: gather.Payloads, validity: pa.Buffer | None, bad: gather.Bad
     ) -> pa.Array:
         names = self._predefined()
         count = len(payloads.positions)
         total = int(payloads.lengths.sum(dtype=np.int64))
         ends = _new_ends(count)
         # Per payload byte: entries, bytes of keys, bytes of values.
-        ratios = self._ratios.get(one.name, (0.1, 0.5, 1.0))
-        memo = self._memos.get(one.name) or self._memos.setdefault(one.name, maps.new_memo())
+        ratios = self._ratios.get(field.name, (0.1, 0.5, 1.0))
+        memo = self._memos.get(field.name) or self._memos.setdefault(field.name, maps.new_memo())
         status = maps.FULL
         while status == maps.FULL:
             room = [int(total * ratio * _GROWTH) + 64 for ratio in ratios]
@@ -314,8 +317,8 @@ class ColumnBuilder:
             ratios = (2 * ratios[0], 2 * ratios[1], min(2 * ratios[2], 1.0))
         entries, key_bytes, value_bytes = int(used.entries), int(used.key_bytes), int(used.value_bytes)
         if total:
-            self._ratios[one.name] = (entries / total, key_bytes / total, value_bytes / total)
-        text = one.arrow.type.key_type
+            self._ratios[field.name] = (entries / total, key_bytes / total, value_bytes / total)
+        text = field.arrow.type.key_type
         if pa.types.is_string(text) and used.beyond_ascii:
             for data, into in parts:
                 _check_text(gather.Texts(data.values, into.values[: entries + 1]), ends.values, bad)
@@ -323,12 +326,12 @@ class ColumnBuilder:
             pa.Array.from_buffers(text, entries, [None, places.take(entries + 1), data.take(size)])
             for places, data, size in ((key_ends, keys, key_bytes), (value_ends, values, value_bytes))
         ]
-        kind = one.arrow.type
+        kind = field.arrow.type
         pairs = pa.StructArray.from_arrays(children, fields=[kind.key_field, kind.item_field])
         return pa.Array.from_buffers(kind, count, [validity, ends.take(count + 1)], children=[pairs])
 
     def _histogram_array(
-        self, one: ViewField, payloads: gather.Payloads, validity: pa.Buffer | None, bad: gather.Bad
+        self, field: ViewField, payloads: gather.Payloads, validity: pa.Buffer | None, bad: gather.Bad
     ) -> pa.Array:
         count = len(payloads.positions)
         sizes = histograms.Sizes(np.zeros(count + 1, np.int32), np.zeros(count + 1, np.int32))
@@ -340,7 +343,7 @@ class ColumnBuilder:
         with np.errstate(all="ignore"):  # hostile definitions, where kernels are plain Python
             histograms.gather_histograms(payloads, sizes, buckets, bad)
         lists = pa.py_buffer(ends)
-        found: dict[str, pa.Array] = {
+        columns: dict[str, pa.Array] = {
             name: pa.Array.from_buffers(
                 pa.list_(pa.float64()),
                 count,
@@ -349,12 +352,12 @@ class ColumnBuilder:
             )
             for name, data in (("tops", tops), ("values", values))
         }
-        found["buckets"] = pa.Array.from_buffers(
+        columns["buckets"] = pa.Array.from_buffers(
             pa.binary(), count, [None, pa.py_buffer(definition_ends), pa.py_buffer(definitions)]
         )
-        found.update(self._statistics(ends, definition_ends, definitions, tops, values))
-        kind = one.arrow.type
-        return pa.Array.from_buffers(kind, count, [validity], children=[found[child.name] for child in kind])
+        columns.update(self._statistics(ends, definition_ends, definitions, tops, values))
+        kind = field.arrow.type
+        return pa.Array.from_buffers(kind, count, [validity], children=[columns[child.name] for child in kind])
 
     def _statistics(
         self,
@@ -365,46 +368,46 @@ class ColumnBuilder:
         values: NDArray[np.float64],
     ) -> dict[str, pa.Array]:
         rows = len(ends) - 1
-        found: dict[str, pa.Array] = {}
+        columns: dict[str, pa.Array] = {}
         with np.errstate(all="ignore"):
             if self._options.statistics:
                 counts, sums = np.zeros(rows), np.zeros(rows)
                 histograms.histogram_totals(ends, tops, values, counts, sums)
                 for name, data in (("count", counts), ("sum", sums)):
-                    found[name] = fixed_array(pa.float64(), data)
+                    columns[name] = fixed_array(pa.float64(), data)
             if self._options.quantiles:
-                wanted = np.array(self._options.quantiles, np.float64)
-                out = np.zeros(rows * len(wanted))
+                quantiles = np.array(self._options.quantiles, np.float64)
+                out = np.zeros(rows * len(quantiles))
                 exponential = np.zeros(rows, np.uint8)
                 histograms.mark_exponential(definition_ends, definitions, exponential)
                 every = histograms.Histograms(ends, tops, values, exponential)
-                histograms.histogram_quantiles(every, wanted, np.array([-np.inf]), np.array([np.inf]), out)
-                offsets = np.arange(0, len(out) + 1, len(wanted), dtype=np.int32)
+                histograms.histogram_quantiles(every, quantiles, np.array([-np.inf]), np.array([np.inf]), out)
+                offsets = np.arange(0, len(out) + 1, len(quantiles), dtype=np.int32)
                 children = [fixed_array(pa.float64(), out)]
                 buffers = [None, pa.py_buffer(offsets)]
-                found["quantiles"] = pa.Array.from_buffers(pa.list_(pa.float64()), rows, buffers, children=children)
-        return found
+                columns["quantiles"] = pa.Array.from_buffers(pa.list_(pa.float64()), rows, buffers, children=children)
+        return columns
 
     def _nested_array(
         self,
-        one: ViewField,
+        field: ViewField,
         rows: Rows,
         payloads: gather.Payloads,
         validity: pa.Buffer | None,
         bad: gather.Bad,
         marks: RowErrors,
     ) -> pa.Array:
-        schema = one.nested_schema
+        schema = field.nested_schema
         assert schema is not None
-        inner = ColumnBuilder(one.nested, [schema, None], max(rows.count, 1), self._options)
+        inner = ColumnBuilder(field.nested, [schema, None], max(rows.count, 1), self._options)
         least = np.uint64(schema.variable_area_start)
         k.read_nested(payloads, least, inner.memory, np.zeros(1, np.uint64), np.zeros(1, k.TALLY)[0], bad)
         inside = RowErrors()
-        which = np.zeros(rows.count, np.uint8)
-        arrays = inner.arrays(Rows(rows.window, rows.count, rows.starts, which, rows.path), inside)
+        layout_numbers = np.zeros(rows.count, np.uint8)
+        arrays = inner.arrays(Rows(rows.window, rows.count, rows.starts, layout_numbers, rows.path), inside)
         for row, (_, _, place) in inside.found.items():
-            marks.found.setdefault(row, (int(Kind.BAD_NESTED_RECORD), one.name, place))
-        return pa.Array.from_buffers(one.arrow.type, rows.count, [validity], children=arrays)
+            marks.found.setdefault(row, (int(Kind.BAD_NESTED_RECORD), field.name, place))
+        return pa.Array.from_buffers(field.arrow.type, rows.count, [validity], children=arrays)
 
     def _predefined(self) -> gather.Texts:
         """The predefined keys. All layouts of a set share them."""
@@ -441,9 +444,9 @@ def _is_text(texts: gather.Texts) -> bool:
     data = texts.data[:size]
     if not size or data.max() < 0x80:
         return True
-    whole = [None, pa.py_buffer(np.array([0, size], np.int64)), pa.py_buffer(data)]
+    buffers = [None, pa.py_buffer(np.array([0, size], np.int64)), pa.py_buffer(data)]
     try:
-        pa.Array.from_buffers(pa.large_string(), 1, whole).validate(full=True)
+        pa.Array.from_buffers(pa.large_string(), 1, buffers).validate(full=True)
     except pa.ArrowInvalid:
         return False
     starts = texts.ends[:-1]

@@ -91,12 +91,12 @@ def row_fields(selection: Selection, options: ReadOptions, *, apart: bool = Fals
     """
     layouts = selection.layouts
     fields = list(_columns(layouts, options, selection.raw, apart=apart))
-    wanted = list(options.extras)
-    if len(layouts) > 1 and "schema" not in wanted:
+    extra_names = list(options.extras)
+    if len(layouts) > 1 and "schema" not in extra_names:
         fields.insert(0, _extra("_schema", "schema", selection))
     if selection.raw:
-        wanted += [kind for kind in _UNKNOWN_FIELDS if kind not in wanted]
-    return (*fields, *(_extra(f"_{kind}", kind, selection) for kind in wanted))
+        extra_names += [kind for kind in _UNKNOWN_FIELDS if kind not in extra_names]
+    return (*fields, *(_extra(f"_{kind}", kind, selection) for kind in extra_names))
 
 
 def extra_fields(selection: Selection) -> tuple[ViewField, ...]:
@@ -119,8 +119,8 @@ def series_fields(selection: Selection, options: ReadOptions) -> tuple[ViewField
     return (*heads, _extra("partition_hash", "hash", selection), *partition)
 
 
-def _partition(one: Layout) -> Sequence[Column]:
-    return one.record.columns[one.record.partition_field_start or 0 :]
+def _partition(layout: Layout) -> Sequence[Column]:
+    return layout.record.columns[layout.record.partition_field_start or 0 :]
 
 
 def _columns(
@@ -133,14 +133,14 @@ def _columns(
 
     order: dict[str, Column] = {}
     keys: dict[str, Column] = {}
-    for layout in layouts:
-        start = layout.record.partition_field_start
-        for index, column in enumerate(layout.record.columns):
+    for file_layout in layouts:
+        start = file_layout.record.partition_field_start
+        for index, column in enumerate(file_layout.record.columns):
             target = keys if start is not None and index >= start else order
-            other = target.setdefault(name_of(column), column)
-            if other.type != column.type:
+            same_name = target.setdefault(name_of(column), column)
+            if same_name.type != column.type:
                 raise SchemaError(
-                    f"column {column.name!r} is {other.type} in one schema and {column.type} in another:"
+                    f"column {column.name!r} is {same_name.type} in one schema and {column.type} in another:"
                     " read them one at a time, with schema="
                 )
     fields = []

@@ -91,9 +91,9 @@ class ContainerContents(Contents):
         if self.scan.view == "partkeys":
             raise unfollowable(self)
 
-        one = replace(self._range(request, file, position, file.size, self._step), resumed=position > 0)
+        remaining = replace(self._range(request, file, position, file.size, self._step), resumed=position > 0)
         with closing(self.scan.storage.open(file.path)) as source:
-            walk = one.containers(source)
+            walk = remaining.containers(source)
             for _ in walk.batches():
                 pass
         state = walk.state
@@ -138,10 +138,10 @@ class ContainerContents(Contents):
         del request
         if not self.files:
             return {}
-        one = self.selection.layouts
-        facts: dict[str, Any] = {"schemas": ", ".join(layout.name for layout in one)}
+        layouts = self.selection.layouts
+        facts: dict[str, Any] = {"schemas": ", ".join(layout.name for layout in layouts)}
         if not self.selection.plain:
-            facts["schema IDs"] = ", ".join(str(layout.schema_id) for layout in one)
+            facts["schema IDs"] = ", ".join(str(layout.schema_id) for layout in layouts)
             facts["records"] = "part keys" if self.part_keys else "samples"
         return facts
 
@@ -153,13 +153,13 @@ class ContainerContents(Contents):
 
     def _heads(self, file: File) -> list[bytes]:
         """The records that show the schemas of a file; what they are depends on which schemas are known."""
-        storage, known = self.scan.storage, self.scan.options.known
+        storage, schemas = self.scan.storage, self.scan.options.known
         known_heads = storage.known(file, self._question)
         if known_heads is not None:
             return split(known_heads)
-        found = schema_records(storage.read(file, 0, PROBE_BYTES), known)
-        storage.note(file, self._question, joined(found))
-        return found
+        records = schema_records(storage.read(file, 0, PROBE_BYTES), schemas)
+        storage.note(file, self._question, joined(records))
+        return records
 
     @property
     def _question(self) -> str:
@@ -187,10 +187,10 @@ class ContainerContents(Contents):
 
     def _metadata(self) -> dict[bytes, bytes]:
         """What the writer needs to make the same records again."""
-        known: Schemas = self.scan.options.known
+        schemas: Schemas = self.scan.options.known
         names = [layout.name for layout in self.selection.layouts]
         records = "partkeys" if self.part_keys or self.scan.view == "partkeys" else "ingestion"
-        return {SCHEMAS_KEY: known.to_json(names).encode(), RECORDS_KEY: records.encode()}
+        return {SCHEMAS_KEY: schemas.to_json(names).encode(), RECORDS_KEY: records.encode()}
 
     def _whole(self, request: Request, file: File) -> ContainerRange:
         return self._range(request, file, 0, file.size, self._step)
@@ -221,10 +221,10 @@ class ContainerContents(Contents):
         step = self._step
         with closing(self.scan.storage.open(file.path)) as source:
             walk = self._whole(request, file).containers(source)
-            for one in walk.each():
-                begin, following = int(one["start"]), int(one["following"])
+            for container in walk.each():
+                begin, following = int(container["start"]), int(container["following"])
                 yield _Cut(begin, step, walk.framing.doubts(begin))
-                if following > one["end"]:
+                if following > container["end"]:
                     step = following - begin
 
     def _indexed_cuts(self, file: File, distance: int) -> Iterable[_Cut] | None:

@@ -95,7 +95,7 @@ class Encoder:
     def encode(
         self,
         batch: pa.RecordBatch,
-        which: NDArray[np.uint8],
+        layout_numbers: NDArray[np.uint8],
         first_row: int,
         present: NDArray[np.bool_] | None = None,
     ) -> Encoded:
@@ -103,7 +103,7 @@ class Encoder:
 
         Args:
             batch: The rows.
-            which: Number of each row's layout.
+            layout_numbers: Number of each row's layout.
             first_row: Number of the first row, for messages.
             present: Which rows there are; the others have no values. None: all.
 
@@ -118,8 +118,8 @@ class Encoder:
         for column in self._columns:
             if self._heads and column.name == HASH_COLUMN and HASH_COLUMN not in batch.schema.names:
                 continue
-            self._encode(batch, column, which, arena, scratch)
-        hashes = self._hashes(batch, which, scratch)
+            self._encode(batch, column, layout_numbers, arena, scratch)
+        hashes = self._hashes(batch, layout_numbers, scratch)
         if self._heads:
             self._finish_heads(batch, hashes, arena)
         return Encoded(self._operations(), c.Values(arena, self._payloads, scratch), hashes)
@@ -148,9 +148,9 @@ class Encoder:
         ops = np.zeros((len(orders), max(map(len, orders)) + len(self._heads)), c.PUT)
         for number, columns in enumerate(orders):
             offsets = self._records[number].record.field_offsets if self._records else (0,)
-            for at, (column, offset) in enumerate(zip(columns, offsets, strict=True)):
+            for index, (column, offset) in enumerate(zip(columns, offsets, strict=True)):
                 width = c.PAYLOAD if column.pointer else column.slot_size
-                ops[number, at] = (width, offset, *self._places[column.name][:2])
+                ops[number, index] = (width, offset, *self._places[column.name][:2])
         if self._heads:
             ops[0, -2] = (layout.SCHEMA_ID_SIZE, layout.SCHEMA_ID_OFFSET, *self._places[SCHEMA_ID_COLUMN][:2])
             ops[0, -1] = (layout.HASH_SIZE, self._records[0].record.slots_end, *self._places[HASH_COLUMN][:2])
@@ -165,9 +165,9 @@ class Encoder:
         present = np.ones(rows, np.bool_) if self._present is None else self._present
         wrong = np.flatnonzero(present & (identities > layout.MAX_SCHEMA_ID))
         if len(wrong):
-            row, found = int(wrong[0]), int(identities.view(np.int32)[wrong[0]])
+            row, identity = int(wrong[0]), int(identities.view(np.int32)[wrong[0]])
             raise SchemaError(
-                f"column {self._prefix + SCHEMA_ID_COLUMN!r}, row {self._first_row + row}: {found} is no schema ID;"
+                f"column {self._prefix + SCHEMA_ID_COLUMN!r}, row {self._first_row + row}: {identity} is no schema ID;"
                 f" expected 0 to {layout.MAX_SCHEMA_ID}"
             )
         identities.view(np.uint16)[:rows] = identities
@@ -178,74 +178,76 @@ class Encoder:
         self,
         batch: pa.RecordBatch,
         column: Column,
-        which: NDArray[np.uint8],
+        layout_numbers: NDArray[np.uint8],
         arena: NDArray[np.uint8],
         scratch: NDArray[np.uint8],
     ) -> None:
         """Encode one column: values to the arena, payloads to the buffer."""
         rows = batch.num_rows
         have = self._have[column.name]
-        has = None if have.all() else have[which]
+        has = None if have.all() else have[layout_numbers]
         if self._present is not None:
             has = self._present if has is None else has & self._present
         if column.name not in batch.schema.names:
-            self._refuse_missing(column, which, np.ones(rows, np.bool_) if has is None else has)
+            self._refuse_missing(column, layout_numbers, np.ones(rows, np.bool_) if has is None else has)
             return
-        given = batch.column(column.name)
-        refuse_nulls(given, self._prefix + column.name, self._first_row, has)
+        column_array = batch.column(column.name)
+        refuse_nulls(column_array, self._prefix + column.name, self._first_row, has)
         first, second, third = self._places[column.name]
         if not column.pointer:
             scalar = layout.SCALARS[column.type]
-            array = self._cast(given, scalar.arrow, column.name)
+            array = self._cast(column_array, scalar.arrow, column.name)
             arena[first : first + scalar.width * rows] = values_of(array, scalar.bits).view(np.uint8)
             return
-        wanted = np.ones(rows, np.uint8) if has is None else has.astype(np.uint8)
+        mask = np.ones(rows, np.uint8) if has is None else has.astype(np.uint8)
         target = p.Encoded(
-            wanted,
+            mask,
             column.name in self._hashed and HASH_COLUMN not in batch.schema.names,
             scratch[first : first + 8 * rows].view(np.uint64),
             scratch[second : second + 4 * rows].view(np.uint32),
             scratch[third : third + 4 * rows].view(np.uint32),
         )
         if column.type == "map":
-            self._encode_maps(given, column.name, target)
-        elif column.type == "hist" and pa.types.is_struct(given.type):
-            self._encode_histograms(given, column.name, target)
-        elif column.type == "br" and pa.types.is_struct(given.type):
-            self._encode_records(given, column.name, target)
+            self._encode_maps(column_array, column.name, target)
+        elif column.type == "hist" and pa.types.is_struct(column_array.type):
+            self._encode_histograms(column_array, column.name, target)
+        elif column.type == "br" and pa.types.is_struct(column_array.type):
+            self._encode_records(column_array, column.name, target)
         else:
-            texts = binary_parts(self._cast(given, pa.binary(), column.name))
+            texts = binary_parts(self._cast(column_array, pa.binary(), column.name))
             longest = np.uint64(layout.MAX_PAYLOAD if self._records else layout.MAX_CONTAINER_SIZE)
             self._run(column.name, partial(p.encode_strings, texts, longest, target))
 
-    def _refuse_missing(self, column: Column, which: NDArray[np.uint8], has: NDArray[np.bool_]) -> None:
+    def _refuse_missing(self, column: Column, layout_numbers: NDArray[np.uint8], has: NDArray[np.bool_]) -> None:
         if has.any():
             row = int(np.flatnonzero(has)[0])
-            name = self._records[which[row]].name
+            name = self._records[layout_numbers[row]].name
             raise SchemaError(
                 f"row {self._first_row + row}: schema {name!r} has a column {self._prefix + column.name!r};"
                 " it is missing"
             )
 
-    def _encode_maps(self, given: pa.Array, name: str, target: p.Encoded) -> None:
-        maps = map_parts(given, self._prefix + name, self._first_row)
-        most = int((maps.ends[1:] - maps.ends[:-1]).max(initial=0)) + 1
-        seen = np.zeros(1 << (2 * len(target.wanted) + 1).bit_length(), np.uint64)
+    def _encode_maps(self, array: pa.Array, name: str, target: p.Encoded) -> None:
+        maps = map_parts(array, self._prefix + name, self._first_row)
+        max_entries = int((maps.ends[1:] - maps.ends[:-1]).max(initial=0)) + 1
+        slots = np.zeros(1 << (2 * len(target.wanted) + 1).bit_length(), np.uint64)
         following = np.zeros(len(target.wanted), np.int32)
-        work = p.Work(np.zeros(most, np.int32), np.zeros(most, np.int16), seen, new_seed(), following)
+        work = p.Work(np.zeros(max_entries, np.int32), np.zeros(max_entries, np.int16), slots, new_seed(), following)
         self._run(name, partial(p.encode_maps, maps, self._predefined, work, target))
 
-    def _encode_histograms(self, given: pa.StructArray, name: str, target: p.Encoded) -> None:
-        names = [field.name for field in given.type]
-        shown = self._prefix + name
+    def _encode_histograms(self, array: pa.StructArray, name: str, target: p.Encoded) -> None:
+        names = [field.name for field in array.type]
+        label = self._prefix + name
         if "values" not in names or "tops" not in names:
-            raise SchemaError(f"column {shown!r}: a histogram has the fields tops and values, and may have buckets")
-        tops = self._cast(given.field("tops"), pa.list_(pa.float64()), name)
-        values = self._cast(given.field("values"), pa.list_(pa.float64()), name)
-        for one in (tops, values):
-            if (one.is_null().to_numpy(zero_copy_only=False) & (target.wanted != 0)).any() or one.values.null_count:
-                raise SchemaError(f"column {shown!r}: tops and values of histograms cannot be null")
-        buckets = given.field("buckets") if "buckets" in names else pa.nulls(len(given), pa.binary())
+            raise SchemaError(f"column {label!r}: a histogram has the fields tops and values, and may have buckets")
+        tops = self._cast(array.field("tops"), pa.list_(pa.float64()), name)
+        values = self._cast(array.field("values"), pa.list_(pa.float64()), name)
+        for histogram_column in (tops, values):
+            if (
+                histogram_column.is_null().to_numpy(zero_copy_only=False) & (target.wanted != 0)
+            ).any() or histogram_column.values.null_count:
+                raise SchemaError(f"column {label!r}: tops and values of histograms cannot be null")
+        buckets = array.field("buckets") if "buckets" in names else pa.nulls(len(array), pa.binary())
         buckets = self._cast(buckets, pa.binary(), name)
         if buckets.null_count:
             buckets = self._custom_buckets(tops, buckets, name, target.wanted)
@@ -258,41 +260,41 @@ class Encoder:
         with np.errstate(all="ignore"):
             self._run(name, partial(h.encode_histograms, histograms, work, target))
 
-    def _custom_buckets(self, tops: pa.Array, buckets: pa.Array, name: str, wanted: NDArray[np.uint8]) -> pa.Array:
+    def _custom_buckets(self, tops: pa.Array, buckets: pa.Array, name: str, mask: NDArray[np.uint8]) -> pa.Array:
         """Definitions where none are given: custom buckets of those tops."""
-        known: dict[bytes, bytes] = {}
+        encoded_by_definition: dict[bytes, bytes] = {}
         ends, data = list_parts(tops)
-        made = []
+        encoded = []
         for row, bucket in enumerate(buckets):
             part = data[ends[row] : ends[row + 1]]
-            if bucket.is_valid or not wanted[row] or not len(part):
-                made.append(bucket.as_py() or b"")
+            if bucket.is_valid or not mask[row] or not len(part):
+                encoded.append(bucket.as_py() or b"")
                 continue
             key = part.tobytes()
-            if key not in known:
+            if key not in encoded_by_definition:
                 try:
-                    known[key] = (
+                    encoded_by_definition[key] = (
                         bytes((layout.HistogramFormat.CUSTOM_DELTA,)) + Buckets.custom(part.tolist()).definition
                     )
                 except SchemaError as error:
                     raise SchemaError(
                         f"column {self._prefix + name!r}, row {self._first_row + row}: {error}"
                     ) from error
-            made.append(known[key])
-        return array_of(made, pa.binary())
+            encoded.append(encoded_by_definition[key])
+        return array_of(encoded, pa.binary())
 
-    def _encode_records(self, given: pa.StructArray, name: str, target: p.Encoded) -> None:
+    def _encode_records(self, array: pa.StructArray, name: str, target: p.Encoded) -> None:
         """Lay the records out that are nested in this column."""
         inner = self._nested.get(name)
         if inner is None:
             inner = self._nested[name] = Encoder((self._nested_layout(name),), f"{self._prefix}{name}.")
-        children = pa.RecordBatch.from_arrays(given.flatten(), [field.name for field in given.type])
+        children = pa.RecordBatch.from_arrays(array.flatten(), [field.name for field in array.type])
         for child in children.schema.names:
             if child not in inner.names:
                 raise SchemaError(f"column {self._prefix + name!r}: there is no {child!r} in the nested records")
-        wanted = target.wanted
-        first = np.zeros(len(wanted), np.uint8)
-        rows = inner.encode(children, first, self._first_row, None if wanted.all() else wanted != 0)
+        mask = target.wanted
+        first = np.zeros(len(mask), np.uint8)
+        rows = inner.encode(children, first, self._first_row, None if mask.all() else mask != 0)
         self._run(name, partial(c.encode_records, rows.values, inner.layouts[0].payloads, rows.ops[0], target))
 
     def _nested_layout(self, name: str) -> Layout:
@@ -318,22 +320,22 @@ class Encoder:
         self._used = int(progress.used)
 
     def _hashes(
-        self, batch: pa.RecordBatch, which: NDArray[np.uint8], scratch: NDArray[np.uint8]
+        self, batch: pa.RecordBatch, layout_numbers: NDArray[np.uint8], scratch: NDArray[np.uint8]
     ) -> NDArray[np.uint64]:
         """Partition hashes: those given, or FiloDB's own."""
         if HASH_COLUMN in batch.schema.names and not self._prefix:
-            given = self._cast(batch.column(HASH_COLUMN), pa.int32(), HASH_COLUMN)
-            has = (self.layouts["schema_id"] >= 0)[which]
-            refuse_nulls(given, HASH_COLUMN, self._first_row, has)
-            return values_of(given, np.uint32).astype(np.uint64)
+            stored_hashes = self._cast(batch.column(HASH_COLUMN), pa.int32(), HASH_COLUMN)
+            has = (self.layouts["schema_id"] >= 0)[layout_numbers]
+            refuse_nulls(stored_hashes, HASH_COLUMN, self._first_row, has)
+            return values_of(stored_hashes, np.uint32).astype(np.uint64)
         hashes = np.full(batch.num_rows, layout.HASH_INIT, np.uint64)
         if self._hashed:
-            most = max(len(record.record.hashed_columns) for record in self._records)
-            places = np.full((len(self._records), most), -1, np.int64)
+            max_columns = max(len(record.record.hashed_columns) for record in self._records)
+            places = np.full((len(self._records), max_columns), -1, np.int64)
             for number, record in enumerate(self._records):
-                for at, index in enumerate(record.record.hashed_columns):
-                    places[number, at] = self._places[record.record.columns[index].name][2] // 4
-            p.combine_hashes(which, places, scratch.view(np.uint32), hashes)
+                for place, index in enumerate(record.record.hashed_columns):
+                    places[number, place] = self._places[record.record.columns[index].name][2] // 4
+            p.combine_hashes(layout_numbers, places, scratch.view(np.uint32), hashes)
         return hashes
 
     def _cast(self, array: pa.Array, kind: pa.DataType, name: str) -> pa.Array:
@@ -353,10 +355,10 @@ def refuse_nulls(array: pa.Array, name: str, first_row: int, has: NDArray[np.boo
     nulls = np.zeros(len(array), np.bool_)
     if array.null_count:
         nulls = array.is_null().to_numpy(zero_copy_only=False)
-    for wrong, what in ((nulls & has, "is null; FiloDB has no nulls"), (~nulls & ~has, "has a value, but")):
+    for wrong, problem in ((nulls & has, "is null; FiloDB has no nulls"), (~nulls & ~has, "has a value, but")):
         if wrong.any():
             row = int(np.flatnonzero(wrong)[0])
-            more = what if what.startswith("is") else f"{what} the row's schema has no such column"
+            more = problem if problem.startswith("is") else f"{problem} the row's schema has no such column"
             raise SchemaError(f"column {name!r}, row {first_row + row}: {more}")
 
 
@@ -369,13 +371,13 @@ def _index(keys: Sequence[bytes]) -> p.Names:
 def _columns(records: Sequence[Layout]) -> list[Column]:
     if not records:
         return [Column(RECORD_COLUMN, "br")]
-    found: dict[str, Column] = {}
+    columns: dict[str, Column] = {}
     for record in records:
         for column in record.record.columns:
-            other = found.setdefault(column.name, column)
-            if other.type != column.type:
+            same_name = columns.setdefault(column.name, column)
+            if same_name.type != column.type:
                 raise SchemaError(
-                    f"column {column.name!r} is {other.type} in one schema and {column.type} in another:"
+                    f"column {column.name!r} is {same_name.type} in one schema and {column.type} in another:"
                     " write them one at a time"
                 )
-    return list(found.values())
+    return list(columns.values())

@@ -22,75 +22,77 @@ _MOST = 128 << 10
 
 def parts(source: Source, offset: int, selection: Selection) -> Iterator[Part]:
     """The header of a container, where one begins at the offset, and records from there on."""
-    at = offset
-    while at + layout.LENGTH_SIZE <= source.size:
-        data = source.window(at, _MOST).tobytes()
+    pos = offset
+    while pos + layout.LENGTH_SIZE <= source.size:
+        data = source.window(pos, _MOST).tobytes()
         if header_length(data) is not None and not selection.plain:
-            yield from _header(data, at)
-            at += layout.CONTAINER_HEADER_SIZE
+            yield from _header(data, pos)
+            pos += layout.CONTAINER_HEADER_SIZE
             continue
         length = layout.LENGTH.of(data)
-        wrong = length < layout.SMALLEST_LENGTH or length > source.size - at - layout.LENGTH_SIZE
+        wrong = length < layout.SMALLEST_LENGTH or length > source.size - pos - layout.LENGTH_SIZE
         least = f"at least {layout.SMALLEST_LENGTH}, within the container"
-        yield Part("length", at, layout.LENGTH_SIZE, f"{length:,}", least if wrong else "")
+        yield Part("length", pos, layout.LENGTH_SIZE, f"{length:,}", least if wrong else "")
         if wrong:
             return
         size = layout.LENGTH_SIZE + length
-        yield from _record(data[:size], at, selection)
-        end = at + layout.align(size)
-        if end > at + size:
-            yield Part("padding", at + size, end - at - size)
-        at = end
+        yield from _record(data[:size], pos, selection)
+        end = pos + layout.align(size)
+        if end > pos + size:
+            yield Part("padding", pos + size, end - pos - size)
+        pos = end
 
 
-def _header(data: bytes, at: int) -> Iterator[Part]:
-    yield Part("container length", at, layout.LENGTH_SIZE, f"{layout.LENGTH.of(data):,}", use="header")
-    yield Part("version", at + layout.VERSION_WORD.offset, 4, str(layout.VERSION), use="header")
-    yield Part("timestamp", at + layout.TIMESTAMP.offset, 8, _time(layout.TIMESTAMP.of(data)), use="header")
+def _header(data: bytes, pos: int) -> Iterator[Part]:
+    yield Part("container length", pos, layout.LENGTH_SIZE, f"{layout.LENGTH.of(data):,}", use="header")
+    yield Part("version", pos + layout.VERSION_WORD.offset, 4, str(layout.VERSION), use="header")
+    yield Part("timestamp", pos + layout.TIMESTAMP.offset, 8, _time(layout.TIMESTAMP.of(data)), use="header")
 
 
-def _record(data: bytes, at: int, selection: Selection) -> Iterator[Part]:
-    found = selection.layouts[0] if selection.plain else None
+def _record(data: bytes, pos: int, selection: Selection) -> Iterator[Part]:
+    record_layout = selection.layouts[0] if selection.plain else None
     if not selection.plain:
         number = layout.SCHEMA_ID.of(data)
-        found = next((layout for layout in selection.layouts if layout.schema_id == number), None)
-        named = f"{number}, {found.name}" if found is not None else str(number)
-        wrong = "" if found is not None or number in selection.known else "a known schema"
-        yield Part("schema id", at + layout.SCHEMA_ID_OFFSET, layout.SCHEMA_ID_SIZE, named, wrong)
-    if found is None:
-        rest = layout.SCHEMA_ID_OFFSET + layout.SCHEMA_ID_SIZE
-        yield Part("columns", at + rest, max(0, len(data) - rest))
+        record_layout = next((layout for layout in selection.layouts if layout.schema_id == number), None)
+        named = f"{number}, {record_layout.name}" if record_layout is not None else str(number)
+        wrong = "" if record_layout is not None or number in selection.known else "a known schema"
+        yield Part("schema id", pos + layout.SCHEMA_ID_OFFSET, layout.SCHEMA_ID_SIZE, named, wrong)
+    if record_layout is None:
+        fields_start = layout.SCHEMA_ID_OFFSET + layout.SCHEMA_ID_SIZE
+        yield Part("columns", pos + fields_start, max(0, len(data) - fields_start))
         return
-    record = found.record
+    record = record_layout.record
     for column, start in zip(record.columns, record.field_offsets, strict=True):
         size = column.slot_size
         if start + size <= len(data):
-            yield Part(column.name, at + start, size, _slot(column.type, data[start : start + size]))
+            yield Part(column.name, pos + start, size, _slot(column.type, data[start : start + size]))
     if record.hash_offset is not None and record.hash_offset + layout.HASH_SIZE <= len(data):
         stored = data[record.hash_offset :][: layout.HASH_SIZE]
-        yield Part("partition hash", at + record.hash_offset, layout.HASH_SIZE, "0x" + stored[::-1].hex())
-    yield from _payloads(data, at, record)
+        yield Part("partition hash", pos + record.hash_offset, layout.HASH_SIZE, "0x" + stored[::-1].hex())
+    yield from _payloads(data, pos, record)
 
 
-def _payloads(data: bytes, at: int, record: RecordSchema) -> Iterator[Part]:
+def _payloads(data: bytes, pos: int, record: RecordSchema) -> Iterator[Part]:
     """The variable area: the payloads that pointers lead to, each after its length."""
     led = [
         (layout.POINTER.of(data, start), number)
         for number, (column, start) in enumerate(zip(record.columns, record.field_offsets, strict=True))
         if column.pointer
     ]
-    here = record.variable_area_start
+    payload_start = record.variable_area_start
     for start, number in sorted(led):
         _, end = layout.PAYLOAD.ends(data, start)
-        if start < here or end > len(data):
+        if start < payload_start or end > len(data):
             break
-        if start > here:
-            yield Part("unused", at + here, start - here)
+        if start > payload_start:
+            yield Part("unused", pos + payload_start, start - payload_start)
         column = record.columns[number]
-        yield from slice_parts(column.name, layout.PAYLOAD, data, at, start, partial(_text, column.type, record=record))
-        here = end
-    if len(data) > here:
-        yield Part("payloads", at + here, len(data) - here)
+        yield from slice_parts(
+            column.name, layout.PAYLOAD, data, pos, start, partial(_text, column.type, record=record)
+        )
+        payload_start = end
+    if len(data) > payload_start:
+        yield Part("payloads", pos + payload_start, len(data) - payload_start)
 
 
 def _text(kind: layout.ColumnType, payload: bytes, record: RecordSchema) -> str:

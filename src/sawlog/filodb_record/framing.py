@@ -104,226 +104,237 @@ class Framing:
         self._before = doubts
         self._doubts = array("q")
 
-    def doubts(self, at: int) -> int:
+    def doubts(self, offset: int) -> int:
         """How many doubts the bytes of the file before a place raise."""
-        return self._before + bisect_left(self._doubts, at)
+        return self._before + bisect_left(self._doubts, offset)
 
-    def header(self, at: int) -> Header:
+    def header(self, offset: int) -> Header:
         """The fields at a place; the header must be there."""
-        data = bytes(self._peek(at, LOOK))
+        data = bytes(self._peek(offset, LOOK))
         record = _WORD.unpack_from(data, CONTAINER_HEADER_SIZE)[0] if len(data) >= LOOK else UNSEEN
         length, word, time = _FIELDS.unpack_from(data)
         return Header(length, word, time, record)
 
-    def begins(self, at: int, *, searched: bool) -> bool:
+    def begins(self, offset: int, *, searched: bool) -> bool:
         """Whether a container begins at a place; one that is searched for must show a record that fits."""
-        if self._size - at < CONTAINER_HEADER_SIZE:
+        if self._size - offset < CONTAINER_HEADER_SIZE:
             return False
-        one = self.header(at)
-        return is_header(one.length, one.word, one.time, one.record if searched else UNSEEN, self._flagged)
+        header = self.header(offset)
+        return is_header(header.length, header.word, header.time, header.record if searched else UNSEEN, self._flagged)
 
-    def judge(self, at: int) -> Container:
+    def judge(self, offset: int) -> Container:
         """The container at a place, where there is room for a header."""
-        head = self.header(at)
-        self._outer, self._lookups = at, 0
-        return self._sound(at, head) or self._doubtful(at, head)
+        head = self.header(offset)
+        self._outer, self._lookups = offset, 0
+        return self._sound(offset, head) or self._doubtful(offset, head)
 
-    def _sound(self, at: int, head: Header) -> Container | None:
+    def _sound(self, offset: int, head: Header) -> Container | None:
         """The container, where nothing is doubtful: as the kernel judges it, wherever a window ends."""
-        end = at + LENGTH_SIZE + head.length
+        end = offset + LENGTH_SIZE + head.length
         if end > self._size or not is_header(head.length, head.word, head.time, UNSEEN, self._flagged):
             return None
         if end == self._size or self.begins(end, searched=False):
-            return self._intact(at, head, end)
-        following = at + self.step
+            return self._intact(offset, head, end)
+        following = offset + self.step
         if following < end:
             return None
         proven = following == self._size or (
-            self.begins(following, searched=False) and (self._given or self._proves(at, head, following))
+            self.begins(following, searched=False) and (self._given or self._proves(offset, head, following))
         )
-        return self._intact(at, head, following) if proven else None
+        return self._intact(offset, head, following) if proven else None
 
-    def _doubtful(self, at: int, head: Header) -> Container:
+    def _doubtful(self, offset: int, head: Header) -> Container:
         """The container, where it takes more than its header and the next one."""
-        if self._before + len(self._doubts) >= layout.DOUBTS + at // layout.DOUBT_BYTES:
-            found, _ = self._search(min(at + layout.DOUBT_BYTES, self._size))
-            return Container(int(Kind.DOUBTFUL), at, found, found, found, head, one=layout.DOUBTS)
-        self._doubts.append(at)
+        if self._before + len(self._doubts) >= layout.DOUBTS + offset // layout.DOUBT_BYTES:
+            next_header, _ = self._search(min(offset + layout.DOUBT_BYTES, self._size))
+            return Container(int(Kind.DOUBTFUL), offset, next_header, next_header, next_header, head, one=layout.DOUBTS)
+        self._doubts.append(offset)
         self.asked += 1
         size, total = self._size, head.length + LENGTH_SIZE
-        end, first = at + total, at + CONTAINER_HEADER_SIZE
-        whole = head.length - head.length % ALIGNMENT
-        known = head.version == layout.VERSION
-        sound = is_header(whole, head.word if known else PLAIN_WORD, head.time, UNSEEN, self._flagged)
-        if not sound or (end > size and not known):
-            return self._broken(at, head)
+        end, first = offset + total, offset + CONTAINER_HEADER_SIZE
+        aligned_length = head.length - head.length % ALIGNMENT
+        is_known = head.version == layout.VERSION
+        sound = is_header(aligned_length, head.word if is_known else PLAIN_WORD, head.time, UNSEEN, self._flagged)
+        if not sound or (end > size and not is_known):
+            return self._broken(offset, head)
         if end > size:
-            found, _ = self._search(first)
-            if found < size:
-                return self._cut_short(at, head, found)
-            return Container(s.INTACT, at, first, size, size, head, s.TORN_CONTAINER)
-        if head.length != whole:
-            return self._resync(at, head, filled=False)
-        if not known:
-            following = self._other_end(at)
+            next_header, _ = self._search(first)
+            if next_header < size:
+                return self._cut_short(offset, head, next_header)
+            return Container(s.INTACT, offset, first, size, size, head, s.TORN_CONTAINER)
+        if head.length != aligned_length:
+            return self._resync(offset, head, filled=False)
+        if not is_known:
+            following = self._other_end(offset)
             if following is None:
-                return self._broken(at, head)
+                return self._broken(offset, head)
             kind = int(Kind.UNKNOWN_VERSION)
-            return Container(kind, at, following, following, following, head, one=head.length, two=head.version)
-        if self.step and at + self.step >= end and at + self.step > size:
+            return Container(kind, offset, following, following, following, head, one=head.length, two=head.version)
+        if self.step and offset + self.step >= end and offset + self.step > size:
             # The file was cut off in the unused rest of a whole container.
-            return self._intact(at, head, end, s.TORN_REST)
-        return self._padded(at, head)
+            return self._intact(offset, head, end, s.TORN_REST)
+        return self._padded(offset, head)
 
-    def _padded(self, at: int, head: Header) -> Container:
+    def _padded(self, offset: int, head: Header) -> Container:
         """No header is at its end: is it whole, with an unused rest?"""
-        end, size = at + LENGTH_SIZE + head.length, self._size
+        end, size = offset + LENGTH_SIZE + head.length, self._size
         if self._other_end(end) is not None:
-            return self._intact(at, head, end)
-        found, dirty = self._search(end + 1)
-        if found < size and self._proves(at, head, found):
-            if found - at != self.step:
+            return self._intact(offset, head, end)
+        next_header, dirty = self._search(end + 1)
+        if next_header < size and self._proves(offset, head, next_header):
+            if next_header - offset != self.step:
                 # A container of a new size: does it hold others, at whole units?
-                for place in range(at + layout.MIN_CONTAINER_SIZE, end, layout.WHOLE_UNIT):
+                for place in range(offset + layout.MIN_CONTAINER_SIZE, end, layout.WHOLE_UNIT):
                     if self.begins(place, searched=True):
-                        return self._cut_short(at, head, place)
-                self.step = found - at
-            return self._intact(at, head, found)
-        if (other := self._other_after(at, end, found)) is not None:
-            return self._intact(at, head, other)
-        if found == size and is_whole(size - at, 0, layout.EMPTY_CONTAINER, 0, self.step):
+                        return self._cut_short(offset, head, place)
+                self.step = next_header - offset
+            return self._intact(offset, head, next_header)
+        if (other_start := self._other_after(offset, end, next_header)) is not None:
+            return self._intact(offset, head, other_start)
+        if next_header == size and is_whole(size - offset, 0, layout.EMPTY_CONTAINER, 0, self.step):
             self.guesses += 1
-            return self._intact(at, head, found)
+            return self._intact(offset, head, next_header)
         if size - end < CONTAINER_HEADER_SIZE:
-            return self._intact(at, head, end, s.TORN_REST)
-        return self._resync(at, head, filled=dirty)
+            return self._intact(offset, head, end, s.TORN_REST)
+        return self._resync(offset, head, filled=dirty)
 
-    def _is_other(self, at: int) -> bool:
+    def _is_other(self, offset: int) -> bool:
         """Whether a header of another version is at a place, and a record that fits after it."""
-        if self._size - at < CONTAINER_HEADER_SIZE:
+        if self._size - offset < CONTAINER_HEADER_SIZE:
             return False
-        one = self.header(at)
-        bare = one.word == one.version << layout.VERSION_SHIFT and one.version not in (0, layout.VERSION)
-        return bare and is_header(one.length, PLAIN_WORD, one.time, one.record, self._flagged)
+        header = self.header(offset)
+        bare = header.word == header.version << layout.VERSION_SHIFT and header.version not in (0, layout.VERSION)
+        return bare and is_header(header.length, PLAIN_WORD, header.time, header.record, self._flagged)
 
-    def _other_end(self, at: int) -> int | None:
+    def _other_end(self, offset: int) -> int | None:
         """Where what follows a container of another version begins, or the file ends; `None` where there is none."""
-        if not self._is_other(at):
+        if not self._is_other(offset):
             return None
-        size, end = self._size, at + LENGTH_SIZE + self.header(at).length
+        size, end = self._size, offset + LENGTH_SIZE + self.header(offset).length
         if end >= size:
             return size if end == size else None
         if self.begins(end, searched=False) or self._is_other(end):
             return end
-        whole = at + self.step
-        if whole >= end and (whole == size or self._is_other(whole)):
-            return whole
-        found, _ = self._search(end)
-        if found < size:
-            return found if self._proves(at, self.header(at), found) else None
-        return size if is_whole(size - at, 0, layout.EMPTY_CONTAINER, 0, self.step) else None
+        whole_end = offset + self.step
+        if whole_end >= end and (whole_end == size or self._is_other(whole_end)):
+            return whole_end
+        next_header, _ = self._search(end)
+        if next_header < size:
+            return next_header if self._proves(offset, self.header(offset), next_header) else None
+        return size if is_whole(size - offset, 0, layout.EMPTY_CONTAINER, 0, self.step) else None
 
-    def _other_after(self, at: int, end: int, limit: int) -> int | None:
+    def _other_after(self, offset: int, end: int, limit: int) -> int | None:
         """Where a container of another version begins, and ends, after the unused rest of one that is whole."""
-        units = range(at + layout.MIN_CONTAINER_SIZE, limit, layout.WHOLE_UNIT)
-        for place in (*units, *([at + self.step] if self.step else ())):
+        units = range(offset + layout.MIN_CONTAINER_SIZE, limit, layout.WHOLE_UNIT)
+        for place in (*units, *([offset + self.step] if self.step else ())):
             self.looked += 1
-            if place > end and self._is_other(place) and self._proves(at, self.header(at), place):
+            if place > end and self._is_other(place) and self._proves(offset, self.header(offset), place):
                 return place if self._other_end(place) is not None else None
         return None
 
-    def _resync(self, at: int, head: Header, *, filled: bool) -> Container:
+    def _resync(self, offset: int, head: Header, *, filled: bool) -> Container:
         """It is not whole: is its length wrong?"""
-        end = at + LENGTH_SIZE + head.length
-        found, _ = self._search(at + CONTAINER_HEADER_SIZE)
-        if found < end:
-            return self._cut_short(at, head, found)
-        torn = found == self._size and head.length % ALIGNMENT == 0 and filled
-        return self._intact(at, head, end, s.TORN_REST if torn else 0)
+        end = offset + LENGTH_SIZE + head.length
+        next_header, _ = self._search(offset + CONTAINER_HEADER_SIZE)
+        if next_header < end:
+            return self._cut_short(offset, head, next_header)
+        torn = next_header == self._size and head.length % ALIGNMENT == 0 and filled
+        return self._intact(offset, head, end, s.TORN_REST if torn else 0)
 
-    def _broken(self, at: int, head: Header) -> Container:
+    def _broken(self, offset: int, head: Header) -> Container:
         """There is no header where one is expected."""
-        found, dirty = self._search(at + 1, memo=False)
-        dirty = dirty or bool(self._peek(at, 1)[0])
-        rest = found - at
-        if found == self._size and not dirty:
-            return Container(s.UNUSED, at, found, found, found, head)
-        if at == self._resumed and self._size - found < LOOK:
-            return Container(s.UNUSED, at, at, at, at, head, s.TORN_REST)
-        if at == self._resumed and rest < self.header(found).record + LENGTH_SIZE:
-            return Container(s.UNUSED, at, found, found, found, head)
-        return Container(int(Kind.BAD_HEADER), at, found, found, found, head, one=head.length, two=head.word)
+        next_header, dirty = self._search(offset + 1, memo=False)
+        dirty = dirty or bool(self._peek(offset, 1)[0])
+        gap = next_header - offset
+        if next_header == self._size and not dirty:
+            return Container(s.UNUSED, offset, next_header, next_header, next_header, head)
+        if offset == self._resumed and self._size - next_header < LOOK:
+            return Container(s.UNUSED, offset, offset, offset, offset, head, s.TORN_REST)
+        if offset == self._resumed and gap < self.header(next_header).record + LENGTH_SIZE:
+            return Container(s.UNUSED, offset, next_header, next_header, next_header, head)
+        return Container(
+            int(Kind.BAD_HEADER), offset, next_header, next_header, next_header, head, one=head.length, two=head.word
+        )
 
-    def _intact(self, at: int, head: Header, following: int, ending: int = 0) -> Container:
-        first, end = at + CONTAINER_HEADER_SIZE, at + LENGTH_SIZE + head.length
-        return Container(s.INTACT, at, first, end, following, head, ending)
+    def _intact(self, offset: int, head: Header, following: int, ending: int = 0) -> Container:
+        first, end = offset + CONTAINER_HEADER_SIZE, offset + LENGTH_SIZE + head.length
+        return Container(s.INTACT, offset, first, end, following, head, ending)
 
-    def _cut_short(self, at: int, head: Header, found: int) -> Container:
-        """Its length is wrong: another one begins at `found`."""
-        first = at + CONTAINER_HEADER_SIZE
-        return Container(int(Kind.BAD_CONTAINER_LENGTH), at, first, found, found, head, one=head.length, two=found)
+    def _cut_short(self, offset: int, head: Header, next_header: int) -> Container:
+        """Its length is wrong: another one begins at `next_header`."""
+        first = offset + CONTAINER_HEADER_SIZE
+        return Container(
+            int(Kind.BAD_CONTAINER_LENGTH),
+            offset,
+            first,
+            next_header,
+            next_header,
+            head,
+            one=head.length,
+            two=next_header,
+        )
 
-    def _proves(self, at: int, head: Header, found: int) -> bool:
-        """Whether the header at `found` shows that the container in front of it is whole."""
-        if self._size - found < LOOK:
+    def _proves(self, offset: int, head: Header, next_header: int) -> bool:
+        """Whether the header at `next_header` shows that the container in front of it is whole."""
+        if self._size - next_header < LOOK:
             return False
-        size, other = found - at, self.header(found)
-        return is_whole(size, size - LENGTH_SIZE - head.length, other.length, other.record, self.step)
+        size, next_fields = next_header - offset, self.header(next_header)
+        return is_whole(size, size - LENGTH_SIZE - head.length, next_fields.length, next_fields.record, self.step)
 
     def _search(self, start: int, *, memo: bool = True) -> tuple[int, bool]:
         """Where the next header from `start` on is, or the file ends; and whether other bytes than zeros precede it.
 
         What was searched before is not searched again.
         """
-        at, dirty = start, False
+        offset, dirty = start, False
         low, high, was = self._clear
         length = FIRST_LOOK
-        while at < self._size:
-            if memo and low <= at <= high:
-                at, dirty = high, dirty or was
+        while offset < self._size:
+            if memo and low <= offset <= high:
+                offset, dirty = high, dirty or was
                 break
-            limit = min(self._size, at + length, low if memo and at < low else self._size)
-            data = self._peek(at, limit - at + LOOK)
-            found = find_header(data, limit - at, self._flagged)
-            dirty = dirty or bool(data[:found].any())
-            self.looked += found
-            at += found
-            if at < limit:
+            limit = min(self._size, offset + length, low if memo and offset < low else self._size)
+            data = self._peek(offset, limit - offset + LOOK)
+            distance = find_header(data, limit - offset, self._flagged)
+            dirty = dirty or bool(data[:distance].any())
+            self.looked += distance
+            offset += distance
+            if offset < limit:
                 break
             length = min(2 * length, LARGEST_LOOK)
-        if memo and at >= high:
-            self._clear = (start, at, dirty)
-        return at, dirty
+        if memo and offset >= high:
+            self._clear = (start, offset, dirty)
+        return offset, dirty
 
     # Containers that another one hides: its length is wrong, and ends where a later one begins.
 
-    def hidden(self, one: Container, broken: int, bound: int, *, here: bool) -> int | None:
+    def hidden(self, container: Container, broken: int, bound: int, *, ends_here: bool) -> int | None:
         """Where a container begins that another one hides, whose records ended, or broke, at `broken`.
 
         It begins there, or where a whole container can end after that, and must be one that a builder would have gone
         on in. Containers that are not hidden themselves are looked through a number of times that follows their bytes.
         """
-        limit = bound or one.next
-        if self._fits(one, broken, broken, limit):
+        limit = bound or container.next
+        if self._fits(container, broken, broken, limit):
             return broken
-        reach = broken + 1 if here else (bound or one.end)
-        place = self._unit(one, broken)
+        reach = broken + 1 if ends_here else (bound or container.end)
+        place = self._unit(container, broken)
         if place >= reach or self._lookups > (broken - self._outer) // layout.DOUBT_BYTES:
             return None
         self._lookups += 1
         self.asked += 1
-        while place < reach and not self._fits(one, place, broken, limit):
+        while place < reach and not self._fits(container, place, broken, limit):
             self.looked += 1
-            place = self._unit(one, place)
+            place = self._unit(container, place)
         return place if place < reach else None
 
-    def _unit(self, one: Container, place: int) -> int:
+    def _unit(self, container: Container, place: int) -> int:
         """The next place after another one at which a whole container can end."""
-        size = place - one.start
+        size = place - container.start
         following = size - size % layout.WHOLE_UNIT + layout.WHOLE_UNIT
-        return one.start + (self.step if size < self.step < following else following)
+        return container.start + (self.step if size < self.step < following else following)
 
-    def _fits(self, one: Container, place: int, broken: int, limit: int) -> bool:
+    def _fits(self, container: Container, place: int, broken: int, limit: int) -> bool:
         if not self.begins(place, searched=True):
             return False
         head = self.header(place)
@@ -332,5 +343,5 @@ class Framing:
         if place == broken:
             return True
         return head.record != UNSEEN and is_whole(
-            place - one.start, place - broken, head.length, head.record, self.step
+            place - container.start, place - broken, head.length, head.record, self.step
         )

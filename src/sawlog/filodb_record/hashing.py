@@ -25,8 +25,8 @@ def java_string_hash(text: str) -> int:
     """`String.hashCode` of Java."""
     units = text.encode("utf-16-le")
     total = 0
-    for at in range(0, len(units), 2):
-        total = 31 * total + int.from_bytes(units[at : at + 2], "little")
+    for index in range(0, len(units), 2):
+        total = 31 * total + int.from_bytes(units[index : index + 2], "little")
     return signed(total)
 
 

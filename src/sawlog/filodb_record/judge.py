@@ -52,7 +52,7 @@ def is_header(length: int, word: int, time: int, record: int, flagged: int) -> b
     return SMALLEST_LENGTH <= record <= length - CONTAINER_HEADER_SIZE
 
 
-def is_whole(size: int, unused: int, length: int, record: int, known: int) -> bool:
+def is_whole(size: int, unused: int, length: int, record: int, step: int) -> bool:
     """Whether a container is whole, of `size` bytes up to the next header, by FiloDB's rule of rolling over.
 
     A builder goes on in a new container when a record does not fit: the unused rest is shorter than the next
@@ -64,9 +64,9 @@ def is_whole(size: int, unused: int, length: int, record: int, known: int) -> bo
         unused: Those of them after its records.
         length: The next container's length field.
         record: Length of the next container's first record.
-        known: Bytes of whole containers, as far as known; 0 if not.
+        step: Bytes of whole containers, as far as known; 0 if not.
     """
-    if size != known and (size < MIN_CONTAINER_SIZE or size % WHOLE_UNIT != 0):
+    if size != step and (size < MIN_CONTAINER_SIZE or size % WHOLE_UNIT != 0):
         return False
     return length == EMPTY_CONTAINER or unused < record + LENGTH_SIZE
 

@@ -79,10 +79,10 @@ class Layer:
         self._flush()
 
     def _add(self, batch: pa.RecordBatch, now: int, groups: NDArray[np.int64]) -> None:
-        which = self._which(batch)
-        made = self._encoder.encode(batch, which, self._rows)
+        layout_numbers = self._which(batch)
+        encoded = self._encoder.encode(batch, layout_numbers, self._rows)
         times = self._times(batch, now)
-        rows = c.Rows(which, made.ops, made.values, made.hashes, times, groups)
+        rows = c.Rows(layout_numbers, encoded.ops, encoded.values, encoded.hashes, times, groups)
         options = self._options
         plan = c.Plan(self._encoder.layouts, self._target.raw, np.int64(options.container_size), options.whole)
         self._state.row = 0
@@ -101,10 +101,10 @@ class Layer:
         complete = start if start >= 0 else end
         if complete:
             self._sink(self._out[:complete])
-        rest = end - complete
-        self._out[:rest] = self._out[complete:end].copy()
+        rest_size = end - complete
+        self._out[:rest_size] = self._out[complete:end].copy()
         self._state.start = 0 if start >= 0 else -1
-        self._state.end = rest
+        self._state.end = rest_size
 
     def _refuse_record(self, status: int) -> NoReturn:
         row = self._rows + int(self._state.row)
@@ -117,30 +117,30 @@ class Layer:
 
     def _which(self, batch: pa.RecordBatch) -> NDArray[np.uint8]:
         """Number of each row's layout."""
-        which = np.zeros(batch.num_rows, np.uint8)
+        layout_numbers = np.zeros(batch.num_rows, np.uint8)
         if not self._target.by_name:
-            return which
+            return layout_numbers
         names = cast(batch.column(SCHEMA_COLUMN), pa.string(), SCHEMA_COLUMN, self._rows).dictionary_encode()
         refuse_nulls(names, SCHEMA_COLUMN, self._rows)
         numbers = np.array([self._names.get(name, -1) for name in names.dictionary.to_pylist()], np.int64)
-        found = numbers[values_of(names.indices, np.int32)]
-        if (found < 0).any():
-            row = int(np.flatnonzero(found < 0)[0])
+        layout_of_row = numbers[values_of(names.indices, np.int32)]
+        if (layout_of_row < 0).any():
+            row = int(np.flatnonzero(layout_of_row < 0)[0])
             raise SchemaError(
                 f"column {SCHEMA_COLUMN!r}, row {self._rows + row}: no schema {names[row].as_py()!r};"
                 f" schemas: {', '.join(self._names)}"
             )
-        which[:] = found
-        return which
+        layout_numbers[:] = layout_of_row
+        return layout_numbers
 
     def _times(self, batch: pa.RecordBatch, now: int) -> NDArray[np.int64]:
         if TIME_COLUMN not in batch.schema.names:
             # A container keeps the time at which it was begun.
-            begun = int(self._state.time) if self._state.start >= 0 else now
-            return np.full(batch.num_rows, begun, np.int64)
-        given = cast(batch.column(TIME_COLUMN), layout.SCALARS["ts"].arrow, TIME_COLUMN, self._rows)
-        refuse_nulls(given, TIME_COLUMN, self._rows)
-        times = values_of(given, np.int64).copy()
+            start_time = int(self._state.time) if self._state.start >= 0 else now
+            return np.full(batch.num_rows, start_time, np.int64)
+        container_times = cast(batch.column(TIME_COLUMN), layout.SCALARS["ts"].arrow, TIME_COLUMN, self._rows)
+        refuse_nulls(container_times, TIME_COLUMN, self._rows)
+        times = values_of(container_times, np.int64).copy()
         wrong = np.flatnonzero((times < 0) | (times > layout.MAX_TIMESTAMP))
         if len(wrong):
             raise SchemaError(

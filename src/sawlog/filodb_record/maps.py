@@ -24,8 +24,8 @@ def encode_entry(key: bytes, value: bytes, predefined: Sequence[bytes]) -> bytes
         raise SchemaError(f"map key {key[:20]!r}…: {len(key)} bytes; a key has at most {layout.MAX_KEY}")
     if len(value) > layout.MAX_PAYLOAD:
         raise SchemaError(f"map value of key {key!r}: {len(value)} bytes; a value has at most {layout.MAX_PAYLOAD}")
-    code, rest = (layout.PREDEFINED_FLAG | predefined.index(key), b"") if key in predefined else (len(key), key)
-    return bytes((code,)) + rest + layout.PAYLOAD.encode(value)
+    code, key_bytes = (layout.PREDEFINED_FLAG | predefined.index(key), b"") if key in predefined else (len(key), key)
+    return bytes((code,)) + key_bytes + layout.PAYLOAD.encode(value)
 
 
 def entries_of(labels: Mapping[str, str], predefined: Sequence[bytes], order: Callable[[str], bytes]) -> list[bytes]:
@@ -40,23 +40,23 @@ def iterate(entries: Buffer, predefined: Sequence[bytes]) -> Iterator[tuple[byte
         FormatError: When the entries do not end where the map does, or a predefined key is not in the list.
     """
     view = memoryview(entries)
-    at, end = 0, len(view)
-    while at < end:
-        start = at
-        code = view[at]
-        at += 1
+    pos, end = 0, len(view)
+    while pos < end:
+        start = pos
+        code = view[pos]
+        pos += 1
         if code >= layout.PREDEFINED_FLAG:
             index = code - layout.PREDEFINED_FLAG
             if index >= len(predefined):
                 raise FormatError(f"map: predefined key number {index}; the schema's list has {len(predefined)}")
             key = predefined[index]
         else:
-            key = bytes(view[at : at + code])
-            at += code
-        begin, at = layout.PAYLOAD.ends(view, at) if end - at >= layout.PAYLOAD_LENGTH_SIZE else (at, end + 1)
-        if at > end:
+            key = bytes(view[pos : pos + code])
+            pos += code
+        begin, pos = layout.PAYLOAD.ends(view, pos) if end - pos >= layout.PAYLOAD_LENGTH_SIZE else (pos, end + 1)
+        if pos > end:
             raise FormatError(f"map: the entry at byte {start} runs over the end at byte {end}")
-        yield key, view[begin:at]
+        yield key, view[begin:pos]
 
 
 class MapEncoder:
@@ -92,8 +92,8 @@ class MapEncoder:
 
     def get_value(self, encoded: Buffer, key: str) -> str | None:
         """The value of a key, or None."""
-        found = self.get_value_bytes(encoded, key.encode())
-        return None if found is None else found.decode()
+        value = self.get_value_bytes(encoded, key.encode())
+        return None if value is None else value.decode()
 
     def get_value_bytes(self, encoded: Buffer, key: bytes) -> bytes | None:
         """The value of a key, or None."""
@@ -108,11 +108,11 @@ class MapEncoder:
         return self._select(encoded, keys, keep=False)
 
     def _select(self, encoded: Buffer, keys: Collection[str | bytes], *, keep: bool) -> bytes:
-        wanted = {key.encode() if isinstance(key, str) else key for key in keys}
+        key_bytes = {key.encode() if isinstance(key, str) else key for key in keys}
         return b"".join(
             encode_entry(key, bytes(value), self._predefined)
             for key, value in iterate(encoded, self._predefined)
-            if (key in wanted) is keep
+            if (key in key_bytes) is keep
         )
 
 

@@ -47,14 +47,14 @@ class Charts:
     def add(self, batch: pa.RecordBatch) -> None:
         """Count records, many at a time."""
         self._waiting.append(batch.select(self.columns))
-        if sum(one.num_rows for one in self._waiting) >= _AT_ONCE:
+        if sum(batch.num_rows for batch in self._waiting) >= _AT_ONCE:
             self._count()
 
     def _count(self) -> None:
         batch = pa.concat_batches(self._waiting)
         self._waiting.clear()
-        firsts, which = grouped(batch.select([SCHEMA]))
-        for row, count in zip(firsts.tolist(), np.bincount(which).tolist(), strict=True):
+        firsts, groups = grouped(batch.select([SCHEMA]))
+        for row, count in zip(firsts.tolist(), np.bincount(groups).tolist(), strict=True):
             self._schemas.add(str(batch.column(SCHEMA)[row].as_py()), "", count)
         if self._timed:
             self._left_out += _add(batch, self._found)
@@ -63,44 +63,44 @@ class Charts:
         """Records by schema, and series by metric and time."""
         if self._waiting:
             self._count()
-        found = self._found
+        series_by_key = self._found
         if self._schemas.found:
             yield self._schemas.picture("Records by schema")
-        if found:
+        if series_by_key:
             lanes: dict[str, list[Box]] = {}
-            largest = sorted(found.items(), key=lambda one: (-one[1].rows, str(one[0])))[:MOST_BOXES]
-            for (metric, number), one in largest:
-                times = f"{time_text(one.first)} to {time_text(one.last)}"
-                text = f"{metric}, partition hash {number}: {counted(one.rows, 'records')}, {times}"
-                box = Box(one.first, max(one.last, one.first), text, "", 1, one.path, one.offset)
+            largest = sorted(series_by_key.items(), key=lambda item: (-item[1].rows, str(item[0])))[:MOST_BOXES]
+            for (metric, number), series in largest:
+                times = f"{time_text(series.first)} to {time_text(series.last)}"
+                text = f"{metric}, partition hash {number}: {counted(series.rows, 'records')}, {times}"
+                box = Box(series.first, max(series.last, series.first), text, "", 1, series.path, series.offset)
                 lanes.setdefault(metric, []).append(box)
-            note = f"{len(found):,} series"
-            note += "; those with most records are drawn." if len(found) > len(largest) else "."
+            note = f"{len(series_by_key):,} series"
+            note += "; those with most records are drawn." if len(series_by_key) > len(largest) else "."
             note += f" {self._left_out:,} records of further series are not counted." if self._left_out else ""
             yield Picture("Series by metric and time", "time", lanes, note)
 
 
-def _add(batch: pa.RecordBatch, found: dict[tuple[str, Any], _Series]) -> int:
+def _add(batch: pa.RecordBatch, series_by_key: dict[tuple[str, Any], _Series]) -> int:
     """Count the series of some records; how many are of further ones."""
     if batch.column(TIME).null_count:
         batch = batch.filter(batch.column(TIME).is_valid())
     stamps = batch.column(TIME)
     times = values_of(stamps.cast(pa.timestamp("ms", stamps.type.tz), safe=False).cast(pa.int64()), np.int64)
     keys = [name for name in (METRIC, HASH) if name in batch.schema.names]
-    firsts, which = grouped(batch.select(keys))
+    firsts, groups = grouped(batch.select(keys))
     begins, ends = times[firsts], times[firsts]
-    np.minimum.at(begins, which, times)
-    np.maximum.at(ends, which, times)
+    np.minimum.at(begins, groups, times)
+    np.maximum.at(ends, groups, times)
     rows = batch.select([*keys, FILE_COLUMN, OFFSET_COLUMN]).take(fixed_array(pa.int64(), firsts)).to_pylist()
     left_out = 0
-    for row, count, begin, end in zip(rows, np.bincount(which).tolist(), begins.tolist(), ends.tolist(), strict=True):
+    for row, count, begin, end in zip(rows, np.bincount(groups).tolist(), begins.tolist(), ends.tolist(), strict=True):
         key = str(row.get(METRIC, "records")), row.get(HASH, "")
-        one = found.get(key)
-        if one is None and len(found) < _MOST_SERIES:
-            found[key] = _Series(count, begin, end, row[FILE_COLUMN], row[OFFSET_COLUMN])
-        elif one is None:
+        series = series_by_key.get(key)
+        if series is None and len(series_by_key) < _MOST_SERIES:
+            series_by_key[key] = _Series(count, begin, end, row[FILE_COLUMN], row[OFFSET_COLUMN])
+        elif series is None:
             left_out += count
         else:
-            one.rows += count
-            one.first, one.last = min(one.first, begin), max(one.last, end)
+            series.rows += count
+            series.first, series.last = min(series.first, begin), max(series.last, end)
     return left_out

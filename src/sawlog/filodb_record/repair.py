@@ -53,10 +53,10 @@ def taken(dataset: ContainerContents) -> ReadOptions:
 
 def _whole_file(file: File, options: ReadOptions, storage: Storage) -> ContainerRange:
     """One range over all of a file: all records that a reader takes, and those of unknown schemas, as they are."""
-    wanted = replace(options, salvage=("unknown_schemas",), extras=("container_timestamp", "record"))
-    scan = Scan(options=wanted, on_damage="skip", storage=storage)
-    selection = select(wanted, [schema_records(storage.read(file.path, 0, PROBE_BYTES), wanted.known)])
-    fields = row_fields(selection, wanted, apart=True)
+    read_options = replace(options, salvage=("unknown_schemas",), extras=("container_timestamp", "record"))
+    scan = Scan(options=read_options, on_damage="skip", storage=storage)
+    selection = select(read_options, [schema_records(storage.read(file.path, 0, PROBE_BYTES), read_options.known)])
+    fields = row_fields(selection, read_options, apart=True)
     projection = Projection.of(pa.schema([field.arrow for field in fields]), scan)
     step = options.container_size or 0
     return ContainerRange(scan, projection, file.path, file.size, file, 0, file.size, step, selection, fields)

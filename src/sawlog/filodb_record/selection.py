@@ -64,44 +64,48 @@ def select(options: ReadOptions, heads: Iterable[Sequence[bytes]] = ()) -> Selec
         SchemaError: For a schema that is not known.
         OptionError: For a schema without partition columns together with others, or where none of several is named.
     """
-    known = options.known
+    schemas = options.known
     starts = list(heads) if not options.table or options.records == "auto" else []
     records = [memoryview(record) for head in starts for record in head]
-    chosen: Sequence[Schema] = known.select(options.table)
-    if not chosen:
-        chosen = _schemas_of(records, known) or known.select(("all",))
-    if not chosen:
+    selected: Sequence[Schema] = schemas.select(options.table)
+    if not selected:
+        selected = _schemas_of(records, schemas) or schemas.select(("all",))
+    if not selected:
         # None has partition columns, so that records do not say their schema.
-        chosen = list(known.values())
-        if len(chosen) != 1:
-            raise OptionError(f"records have no schema ID: name their schema with table=; schemas: {', '.join(known)}")
-    if any(schema.partition is None for schema in chosen):
-        if len(chosen) > 1:
+        selected = list(schemas.values())
+        if len(selected) != 1:
+            raise OptionError(
+                f"records have no schema ID: name their schema with table=; schemas: {', '.join(schemas)}"
+            )
+    if any(schema.partition is None for schema in selected):
+        if len(selected) > 1:
             raise OptionError(
                 f"table={','.join(options.table)}: records without partition columns have no schema ID;"
                 " such a schema is read on its own"
             )
-        return Selection((Layout(chosen[0].name, None, chosen[0].ingestion),), True, frozenset(), False)
-    part_keys = options.records == "partkeys" or (options.records == "auto" and _are_part_keys(records, chosen))
+        return Selection((Layout(selected[0].name, None, selected[0].ingestion),), True, frozenset(), False)
+    part_keys = options.records == "partkeys" or (options.records == "auto" and _are_part_keys(records, selected))
     layouts = tuple(
-        Layout(schema.name, schema.schema_id, schema.part_key if part_keys else schema.ingestion) for schema in chosen
+        Layout(schema.name, schema.schema_id, schema.part_key if part_keys else schema.ingestion) for schema in selected
     )
-    ids = frozenset(schema.schema_id for schema in known.select(("all",)))
+    ids = frozenset(schema.schema_id for schema in schemas.select(("all",)))
     return Selection(layouts, bool(options.table), ids, "unknown_schemas" in options.salvage)
 
 
-def schema_records(head: bytes, known: Schemas) -> list[bytes]:
+def schema_records(head: bytes, schemas: Schemas) -> list[bytes]:
     """Of the records at the start of a file those that show its schemas: the first of each, and its first sound one."""
-    found: dict[tuple[int, int], bytes] = {}
+    records: dict[tuple[int, int], bytes] = {}
     tests = list(enumerate((lambda *_: True, RecordSchema.is_whole, RecordSchema.is_filled)))
     for record in _records(head):
         id = _schema_id(record)
-        missing = [(number, shows) for number, shows in tests if (id, number) not in found]
-        if missing and (schema := known.by_id(id)) is not None:
-            both = (schema.ingestion, schema.part_key)
-            shown = [number for number, shows in missing if any(shows(one, record) for one in both)]
-            found |= {(id, number): bytes(record) for number in shown}
-    return list(dict.fromkeys(found.values()))
+        missing = [(number, shows) for number, shows in tests if (id, number) not in records]
+        if missing and (schema := schemas.by_id(id)) is not None:
+            layouts = (schema.ingestion, schema.part_key)
+            features = [
+                number for number, shows in missing if any(shows(record_schema, record) for record_schema in layouts)
+            ]
+            records |= {(id, number): bytes(record) for number in features}
+    return list(dict.fromkeys(records.values()))
 
 
 def joined(records: Iterable[bytes]) -> bytes:
@@ -111,49 +115,49 @@ def joined(records: Iterable[bytes]) -> bytes:
 
 def split(data: bytes) -> list[bytes]:
     """What `joined` has put together."""
-    found, at = [], 0
-    while at < len(data):
-        start, at = layout.RECORD.ends(data, at)
-        found.append(data[start:at])
-    return found
+    records, pos = [], 0
+    while pos < len(data):
+        start, pos = layout.RECORD.ends(data, pos)
+        records.append(data[start:pos])
+    return records
 
 
 def _records(head: bytes) -> Iterator[memoryview]:
     """The records at the start of some data, in one container after the other, as far as they can be made out."""
     view = memoryview(head)
-    at, length = 0, header_length(head, damaged=True)
+    pos, length = 0, header_length(head, damaged=True)
     if length is None:
         yield from _stretch(view)
     word = head[_WORD : _WORD + layout.VERSION_WORD.size]
     while length is not None:
-        end = at + length + layout.LENGTH_SIZE
-        yield from _stretch(view[at + layout.CONTAINER_HEADER_SIZE : end])
-        at = head.find(word, end + _WORD) - _WORD
-        length = header_length(view[at:]) if at >= end else None
+        end = pos + length + layout.LENGTH_SIZE
+        yield from _stretch(view[pos + layout.CONTAINER_HEADER_SIZE : end])
+        pos = head.find(word, end + _WORD) - _WORD
+        length = header_length(view[pos:]) if pos >= end else None
 
 
 def _stretch(view: memoryview) -> Iterator[memoryview]:
     """Adjacent records."""
-    at = 0
-    while len(view) - at > layout.SCHEMA_ID_OFFSET + layout.SCHEMA_ID_SIZE:
-        size = int.from_bytes(view[at : at + layout.LENGTH_SIZE], "little") + layout.LENGTH_SIZE
-        if size > len(view) - at:
+    pos = 0
+    while len(view) - pos > layout.SCHEMA_ID_OFFSET + layout.SCHEMA_ID_SIZE:
+        size = int.from_bytes(view[pos : pos + layout.LENGTH_SIZE], "little") + layout.LENGTH_SIZE
+        if size > len(view) - pos:
             break
-        yield view[at : at + size]
-        at += size + -size % layout.ALIGNMENT
+        yield view[pos : pos + size]
+        pos += size + -size % layout.ALIGNMENT
 
 
-def _schemas_of(records: Iterable[memoryview], known: Schemas) -> Sequence[Schema]:
+def _schemas_of(records: Iterable[memoryview], schemas: Schemas) -> Sequence[Schema]:
     """The known schemas of records: of those that can be read, if there are any, for others may have lost theirs."""
-    found: dict[int, Schema] = {}
-    whole: dict[int, Schema] = {}
+    candidates: dict[int, Schema] = {}
+    whole_schemas: dict[int, Schema] = {}
     for record in records:
         id = _schema_id(record)
-        if id not in whole and (schema := known.by_id(id)) is not None:
-            found[id] = schema
-            if any(one.is_whole(record) for one in (schema.ingestion, schema.part_key)):
-                whole[id] = schema
-    return list(whole.values() or found.values())
+        if id not in whole_schemas and (schema := schemas.by_id(id)) is not None:
+            candidates[id] = schema
+            if any(record_schema.is_whole(record) for record_schema in (schema.ingestion, schema.part_key)):
+                whole_schemas[id] = schema
+    return list(whole_schemas.values() or candidates.values())
 
 
 def _schema_id(record: memoryview) -> int:

@@ -78,8 +78,8 @@ class SeriesWalk(RecordsWalk):
 
     def _batch(self, rows: Rows, marks: RowErrors) -> pa.RecordBatch:
         fields = [field.name for field in self._builder.fields]
-        found = dict(zip(fields, self._builder.arrays(rows, marks), strict=True))
-        return pa.RecordBatch.from_arrays([found[name] for name in self._schema.names], schema=self._schema)
+        columns = dict(zip(fields, self._builder.arrays(rows, marks), strict=True))
+        return pa.RecordBatch.from_arrays([columns[name] for name in self._schema.names], schema=self._schema)
 
 
 @dataclass(frozen=True)

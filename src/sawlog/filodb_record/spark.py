@@ -71,28 +71,28 @@ def filodb_records(
         The other columns of the frame, and `rows`, `damage` and `ok`.
     """
     decoder = _decoder(table, options, "filodb_records")
-    others = [field for field in frame.schema.fields if field.name != column]
+    other_fields = [field for field in frame.schema.fields if field.name != column]
     result = _result_type(decoder)
-    target = spark.StructType([*others, *result.fields])
-    names, kinds = [field.name for field in others], [field.dataType for field in result.fields]
+    target = spark.StructType([*other_fields, *result.fields])
+    names, kinds = [field.name for field in other_fields], [field.dataType for field in result.fields]
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         types = [_arrow_type(kind) for kind in kinds]
         for batch in batches:
-            kept = batch.select(names)
-            for numbers, found in decoder.parts(batch.column(column)):
-                parts = [cast_array(one, kind) for one, kind in zip(found.flatten(), types, strict=True)]
+            kept_batch = batch.select(names)
+            for numbers, rows in decoder.parts(batch.column(column)):
+                parts = [cast_array(array, kind) for array, kind in zip(rows.flatten(), types, strict=True)]
                 yield pa.RecordBatch.from_arrays(
-                    [*kept.take(pa.array(numbers)).columns, *parts], names=[*names, *result.names]
+                    [*kept_batch.take(pa.array(numbers)).columns, *parts], names=[*names, *result.names]
                 )
 
     return frame.select(*names, column).mapInArrow(run, target)
 
 
-def _decoder(table: str | Sequence[str], options: Mapping[str, Any], where: str) -> ValueDecoder:
+def _decoder(table: str | Sequence[str], options: Mapping[str, Any], action: str) -> ValueDecoder:
     names = (table,) if isinstance(table, str) else tuple(table)
-    given = {"records": "ingestion", "table": names, **current(ReadOptions, options, where=where)}
-    return ValueDecoder(parse_options(ReadOptions, given, where=where))
+    values = {"records": "ingestion", "table": names, **current(ReadOptions, options, where=action)}
+    return ValueDecoder(parse_options(ReadOptions, values, where=action))
 
 
 def _result_type(decoder: ValueDecoder) -> spark.StructType:
@@ -116,9 +116,9 @@ def to_filodb_record(column: ColumnOrName, table: str | None = None, **options: 
     """
     if not hasattr(functions, "arrow_udf"):
         raise OptionError("to_filodb_record needs PySpark 4.1 or later; write files with format filodb_record instead")
-    where = "to_filodb_record"
-    given = {"table": table, **current(WriteOptions, options, where=where)}
-    encoder = ValueEncoder(parse_options(WriteOptions, given, where=where))
+    action = "to_filodb_record"
+    values = {"table": table, **current(WriteOptions, options, where=action)}
+    encoder = ValueEncoder(parse_options(WriteOptions, values, where=action))
     return _column(encoder.encode, spark.BinaryType(), [column], [])
 
 
@@ -130,13 +130,13 @@ def filodb_partition_hash(*columns: ColumnOrName, table: str = "gauge", **option
         table: Name of any schema with these partition columns.
         **options: `schema`: the known schemas, if not the built-in ones.
     """
-    known = _schema(table, options, "filodb_partition_hash")
-    names = [column.name for column in known.part_key.columns]
-    selection = Selection((Layout(known.name, known.schema_id, known.part_key),), True, frozenset(), False)
+    schema = _schema(table, options, "filodb_partition_hash")
+    names = [column.name for column in schema.part_key.columns]
+    selection = Selection((Layout(schema.name, schema.schema_id, schema.part_key),), True, frozenset(), False)
     kinds = [field.arrow.type for field in row_fields(selection, ReadOptions())]
 
     def hashes(*arrays: pa.Array) -> pa.Array:
-        return partition_hashes(dict(zip(names, arrays, strict=True)), known)
+        return partition_hashes(dict(zip(names, arrays, strict=True)), schema)
 
     return _column(hashes, spark.IntegerType(), columns, kinds)
 
@@ -167,8 +167,8 @@ def filodb_shard(
     assert partition is not None
     shards(pa.array([], pa.string()), pa.array([], pa.map_(pa.string(), pa.string())), num_shards, spread, partition)
 
-    def find(one: pa.Array, other: pa.Array) -> pa.Array:
-        return shards(one, other, num_shards, spread, partition)
+    def find(part_hashes: pa.Array, shard_hashes: pa.Array) -> pa.Array:
+        return shards(part_hashes, shard_hashes, num_shards, spread, partition)
 
     return _column(find, spark.IntegerType(), [metric, labels], [pa.string(), pa.map_(pa.string(), pa.string())])
 
@@ -225,8 +225,8 @@ def histogram_merge(column: ColumnOrName) -> Column:
         return histograms_of.histogram_merge(histograms).as_py()
 
     total.__annotations__ = {"histograms": pa.Array, "return": dict}
-    made: Column = functions.arrow_udf(total, spark_schema(pa.schema(list(HISTOGRAM))))(column)
-    return made
+    merged: Column = functions.arrow_udf(total, spark_schema(pa.schema(list(HISTOGRAM))))(column)
+    return merged
 
 
 def _with_bounds(
@@ -239,9 +239,9 @@ def _with_bounds(
     return [column, *bounds], [HISTOGRAM, *(pa.float64() for _ in bounds)]
 
 
-def _schema(table: str, options: Mapping[str, Any], where: str) -> Schema:
-    given = parse_options(ReadOptions, {"table": table, **current(ReadOptions, options, where=where)}, where=where)
-    return given.known.get_schema(given.table[0])
+def _schema(table: str, options: Mapping[str, Any], action: str) -> Schema:
+    parsed = parse_options(ReadOptions, {"table": table, **current(ReadOptions, options, where=action)}, where=action)
+    return parsed.known.get_schema(parsed.table[0])
 
 
 def _column(
@@ -258,8 +258,8 @@ def _column(
     def run(*arrays: pa.Array) -> pa.Array:
         return cast_array(function(*arrays), target)
 
-    made: Column = functions.arrow_udf(run, kind)(*columns)
-    return made
+    result: Column = functions.arrow_udf(run, kind)(*columns)
+    return result
 
 
 def _pandas_column(
@@ -278,7 +278,7 @@ def _pandas_column(
     names = kind.names if isinstance(kind, spark.StructType) else None
 
     def convert(*series: Any) -> Any:
-        values = [one.to_dict("records") if isinstance(one, pd.DataFrame) else one for one in series]
+        values = [value.to_dict("records") if isinstance(value, pd.DataFrame) else value for value in series]
         arrays = [pa.array(value, like, from_pandas=True) for value, like in zip(values, takes, strict=True)]
         rows = cast_array(function(*arrays), target).to_pylist(maps_as_pydicts="lossy")
         if names is None:
@@ -288,8 +288,8 @@ def _pandas_column(
 
     convert.__annotations__ = {"series": pd.Series, "return": pd.Series if names is None else pd.DataFrame}
     pandas_udf: Any = vars(functions)["pandas_udf"]  # PySpark's stub leaves it out
-    made: Column = pandas_udf(convert, kind)(*columns)
-    return made
+    result: Column = pandas_udf(convert, kind)(*columns)
+    return result
 
 
 def _without_metadata(kind: spark.DataType) -> Any:

@@ -37,30 +37,32 @@ class Target:
         """
         metadata = schema.metadata or {}
         if RECORD_COLUMN in schema.names:
-            others = [name for name in schema.names if name not in (RECORD_COLUMN, TIME_COLUMN)]
-            if others:
-                raise SchemaError(f"column {others[0]!r}: whole records ({RECORD_COLUMN}) are written without others")
+            other_names = [name for name in schema.names if name not in (RECORD_COLUMN, TIME_COLUMN)]
+            if other_names:
+                raise SchemaError(
+                    f"column {other_names[0]!r}: whole records ({RECORD_COLUMN}) are written without others"
+                )
             return cls((), by_name=False, raw=True)
-        known = options.schema
+        schemas = options.schema
         carried = Schemas.parse(metadata[SCHEMAS_KEY].decode()) if SCHEMAS_KEY in metadata else None
-        known = known or carried or Schemas.built_in()
+        schemas = schemas or carried or Schemas.built_in()
         records = options.records or metadata.get(RECORDS_KEY, b"ingestion").decode()
         by_name = SCHEMA_COLUMN in schema.names and options.table is None
         if by_name:
-            chosen = known.select(("all",))
+            selected = schemas.select(("all",))
         elif options.table is not None:
-            chosen = (known.get_schema(options.table),)
+            selected = (schemas.get_schema(options.table),)
         else:
-            chosen = (_by_columns(carried or known, schema, part_keys=records == "partkeys"),)
-        layouts = tuple(_layout(one, part_keys=records == "partkeys") for one in chosen)
+            selected = (_by_columns(carried or schemas, schema, part_keys=records == "partkeys"),)
+        layouts = tuple(_layout(selected_schema, part_keys=records == "partkeys") for selected_schema in selected)
         target = cls(layouts, by_name, raw=False)
         target._check_columns(schema)
         return target
 
     def _check_columns(self, schema: pa.Schema) -> None:
-        known = {column.name for layout in self.layouts for column in layout.record.columns}
+        known_names = {column.name for layout in self.layouts for column in layout.record.columns}
         for name in schema.names:
-            if name not in known and name not in _SPECIAL_COLUMNS:
+            if name not in known_names and name not in _SPECIAL_COLUMNS:
                 raise SchemaError(
                     f"column {name!r}: there is none in {', '.join(layout.name for layout in self.layouts)}"
                 )
@@ -78,13 +80,15 @@ def _layout(schema: Schema, *, part_keys: bool) -> Layout:
     return Layout(schema.name, schema.schema_id, schema.part_key if part_keys else schema.ingestion)
 
 
-def _by_columns(known: Schemas, schema: pa.Schema, *, part_keys: bool) -> Schema:
+def _by_columns(schemas: Schemas, schema: pa.Schema, *, part_keys: bool) -> Schema:
     """The one schema whose columns these are."""
     names = {name for name in schema.names if name not in _SPECIAL_COLUMNS}
     fitting = [
-        one for one in known.values() if {c.name for c in _layout(one, part_keys=part_keys).record.columns} == names
+        candidate
+        for candidate in schemas.values()
+        if {c.name for c in _layout(candidate, part_keys=part_keys).record.columns} == names
     ]
     if len(fitting) != 1:
-        found = " or ".join(one.name for one in fitting) or "none of the known schemas"
-        raise SchemaError(f"columns {', '.join(schema.names)}: these are {found}; name one with table=")
+        fitting_names = " or ".join(candidate.name for candidate in fitting) or "none of the known schemas"
+        raise SchemaError(f"columns {', '.join(schema.names)}: these are {fitting_names}; name one with table=")
     return fitting[0]

@@ -63,8 +63,8 @@ def meanings_of(selection: Selection) -> Any:
     raw = len(selection.layouts)
     schema_index = np.full(1 << 16, raw if selection.raw else s.UNKNOWN, np.int16)
     schema_index[list(selection.known)] = s.NOT_WANTED if selection.chosen else s.UNEXPECTED
-    for number, layout in enumerate(selection.layouts):
-        schema_index[layout.schema_id or 0] = number
+    for number, record_layout in enumerate(selection.layouts):
+        schema_index[record_layout.schema_id or 0] = number
     return schema_index
 
 
@@ -75,8 +75,12 @@ def schema_table(layouts: Sequence[RecordSchema | None], *, plain: bool) -> Any:
     """
     least = layout.LENGTH_SIZE + (0 if plain else layout.SCHEMA_ID_SIZE)
     table = np.zeros(len(layouts), s.SCHEMA)
-    for at, one in enumerate(layouts):
-        table[at] = (least, _LARGEST_UNKNOWN) if one is None else (one.variable_area_start, one.max_record_size)
+    for index, record_layout in enumerate(layouts):
+        table[index] = (
+            (least, _LARGEST_UNKNOWN)
+            if record_layout is None
+            else (record_layout.variable_area_start, record_layout.max_record_size)
+        )
     return table
 
 
@@ -89,12 +93,12 @@ class Sight:
         self._source = source
         self._size = size
 
-    def peek(self, at: int, length: int) -> Any:
+    def peek(self, offset: int, length: int) -> Any:
         """Bytes of the file: those in sight, or others."""
-        inside = at - self.base
+        inside = offset - self.base
         if inside >= 0 and inside + length <= len(self.data):
             return self.data[inside : inside + length]
-        return self._source.window(at, min(length, self._size - at))
+        return self._source.window(offset, min(length, self._size - offset))
 
 
 class Walk(ChainWalk):
@@ -186,83 +190,88 @@ class Walk(ChainWalk):
                 return status
             if state["rows"] >= len(self.starts) or state["events"] >= state["max_events"]:
                 return FULL
-            at = int(state["position"])
+            offset = int(state["position"])
             if state["inside"]:
-                self._look_for_hidden(at)
-            elif not self._frame(at):
+                self._look_for_hidden(offset)
+            elif not self._frame(offset):
                 return END
         return MORE
 
-    def _frame(self, at: int) -> bool:
+    def _frame(self, offset: int) -> bool:
         """Open the container at a place, or account for what is there instead; whether the walk goes on."""
         state, size = self.state, self.span.file.size
-        if state["bound"] and at < state["bound"]:
-            self._open(self._hidden_at(at))
+        if state["bound"] and offset < state["bound"]:
+            self._open(self._hidden_at(offset))
             return True
         state["bound"] = 0
-        if not state["ending"] and at >= min(self.span.end, size):
+        if not state["ending"] and offset >= min(self.span.end, size):
             return False
-        if not state["ending"] and size - at < layout.CONTAINER_HEADER_SIZE:
+        if not state["ending"] and size - offset < layout.CONTAINER_HEADER_SIZE:
             state["ending"] = s.TORN_HEADER
         if state["ending"]:
-            state["tail"] = at
+            state["tail"] = offset
             return False
-        self._open(self.framing.judge(at))
+        self._open(self.framing.judge(offset))
         return True
 
-    def _hidden_at(self, at: int) -> Container:
+    def _hidden_at(self, offset: int) -> Container:
         """What is at a place among hidden containers."""
-        known = self.span.file.size - at >= layout.CONTAINER_HEADER_SIZE
-        head = self.framing.header(at) if known else Header(0, 0, 0, 0)
-        if at != self._expected:
+        has_header = self.span.file.size - offset >= layout.CONTAINER_HEADER_SIZE
+        head = self.framing.header(offset) if has_header else Header(0, 0, 0, 0)
+        if offset != self._expected:
             bound = int(self.state["bound"])
-            return Container(int(Kind.BAD_HEADER), at, bound, bound, bound, head, one=head.length, two=head.word)
-        end, first = at + layout.LENGTH_SIZE + head.length, at + layout.CONTAINER_HEADER_SIZE
+            return Container(int(Kind.BAD_HEADER), offset, bound, bound, bound, head, one=head.length, two=head.word)
+        end, first = offset + layout.LENGTH_SIZE + head.length, offset + layout.CONTAINER_HEADER_SIZE
         hider, self._hider = self._hider, None
         if hider is None:
-            return Container(s.INTACT, at, first, end, end, head)
+            return Container(s.INTACT, offset, first, end, end, head)
         kind = int(Kind.HIDDEN_CONTAINER)
-        return Container(kind, at, first, end, end, head, one=hider.header.length, two=hider.start)
+        return Container(kind, offset, first, end, end, head, one=hider.header.length, two=hider.start)
 
-    def _open(self, one: Container) -> None:
+    def _open(self, container: Container) -> None:
         """Begin with the records of a container, after its header, which is accounted for."""
         state = self.state
-        state["container"], state["first"], state["end"], state["next"] = one.start, one.first, one.end, one.next
-        state["time"], state["step"], state["counted"] = one.header.time, self.framing.step, 0
-        state["ending"] = one.ending or state["ending"]
-        state["inside"] = one.end > one.first or one.what in (s.INTACT, int(Kind.HIDDEN_CONTAINER))
-        state["position"] = one.first
-        length = one.first - one.start
-        if one.what == s.UNUSED:
+        state["container"], state["first"], state["end"], state["next"] = (
+            container.start,
+            container.first,
+            container.end,
+            container.next,
+        )
+        state["time"], state["step"], state["counted"] = container.header.time, self.framing.step, 0
+        state["ending"] = container.ending or state["ending"]
+        state["inside"] = container.end > container.first or container.what in (s.INTACT, int(Kind.HIDDEN_CONTAINER))
+        state["position"] = container.first
+        length = container.first - container.start
+        if container.what == s.UNUSED:
             state["padding_bytes"] += length
-            state["zeros"] = one.start if state["zeros"] < 0 else state["zeros"]
-        elif one.what == s.INTACT:
+            state["zeros"] = container.start if state["zeros"] < 0 else state["zeros"]
+        elif container.what == s.INTACT:
             state["header_bytes"] += length
             state["zeros"] = -1
         else:
-            self._damage(one.what, one.start, length, one.one, one.two)
+            self._damage(container.what, container.start, length, container.one, container.two)
 
-    def _look_for_hidden(self, at: int) -> None:
+    def _look_for_hidden(self, offset: int) -> None:
         """The records of a container have ended, or are broken: go on to another one that it hides, if it does."""
         state = self.state
         start, end, bound = int(state["container"]), int(state["end"]), int(state["bound"])
         head = self.framing.header(start)
-        one = Container(s.INTACT, start, int(state["first"]), end, int(state["next"]), head)
-        state["broken"] = at
-        here = at < end and state["kind"] == Kind.HIDDEN_CONTAINER
-        found = self.framing.hidden(one, at, bound, here=here)
-        if found is not None:
-            if at < end:
-                self._hider = one
-            state["bound"] = bound or one.next
-            state["end"], state["next"] = at, found
-            self._expected = found
-        elif at >= end:
-            whole = is_whole(bound - start, 0, layout.EMPTY_CONTAINER, 0, self.framing.step)
-            state["next"] = bound if whole else end
+        container = Container(s.INTACT, start, int(state["first"]), end, int(state["next"]), head)
+        state["broken"] = offset
+        ends_here = offset < end and state["kind"] == Kind.HIDDEN_CONTAINER
+        hidden_start = self.framing.hidden(container, offset, bound, ends_here=ends_here)
+        if hidden_start is not None:
+            if offset < end:
+                self._hider = container
+            state["bound"] = bound or container.next
+            state["end"], state["next"] = offset, hidden_start
+            self._expected = hidden_start
+        elif offset >= end:
+            is_empty = is_whole(bound - start, 0, layout.EMPTY_CONTAINER, 0, self.framing.step)
+            state["next"] = bound if is_empty else end
 
-    def _damage(self, kind: int, start: int, length: int, one: int, two: int) -> None:
-        self.events[int(self.state["events"])] = (kind, start, length, -1, one, two)
+    def _damage(self, kind: int, start: int, length: int, first_number: int, second_number: int) -> None:
+        self.events[int(self.state["events"])] = (kind, start, length, -1, first_number, second_number)
         self.state["events"] += 1
 
     def window_length(self, position: int) -> int:
@@ -337,8 +346,8 @@ class RecordsWalk(Walk):
 
     def _complain(self, row: int, kind: int, name: str, place: int) -> None:
         start = int(self.starts[row])
-        at = start - self._sight.base
-        size = layout.LENGTH.of(self._sight.data, at) + layout.LENGTH_SIZE
+        pos = start - self._sight.base
+        size = layout.LENGTH.of(self._sight.data, pos) + layout.LENGTH_SIZE
         self.complain(Kind(kind), start, layout.align(size), DETAIL[Kind(kind)].format(name, place))
 
     def reset(self) -> None:
@@ -361,9 +370,9 @@ class RowsWalk(RecordsWalk):
         self._hidden = self._hash_fields() if options.verify_hashes and not self.rules.plain else ()
         self._conditions: list[Condition] = []
         every = (*self._fragment.fields, *PROVENANCE_FIELDS)
-        wanted = set(self._schema.names)
-        if not self._hidden and wanted:
-            maps = {one.name for one in every if one.kind == "map" and one.name in wanted}
+        names = set(self._schema.names)
+        if not self._hidden and names:
+            maps = {field.name for field in every if field.kind == "map" and field.name in names}
             self._conditions = [
                 condition
                 for condition in conditions(self._fragment.projection.query)
@@ -372,7 +381,7 @@ class RowsWalk(RecordsWalk):
                 and condition.op != "is null"
                 and None not in condition.values
             ]
-        gathered = [one for one in every if one.name in wanted or (one.kind in POINTED and one.sources)]
+        gathered = [field for field in every if field.name in names or (field.kind in POINTED and field.sources)]
         return (*gathered, *self._hidden)
 
     def _chosen(self, rows: Rows) -> Rows:
@@ -384,15 +393,15 @@ class RowsWalk(RecordsWalk):
                 matching = condition.met(distinct.dictionary.cast(self._schema.field(condition.column).type.item_type))
             except pa.ArrowInvalid:
                 continue  # values that are not UTF-8, which decoding reports
-            wanted = boolean_values(fill_null(matching, False).take(distinct.indices)) & (state == PRESENT) | (
+            mask = boolean_values(fill_null(matching, False).take(distinct.indices)) & (state == PRESENT) | (
                 state == UNSURE
             )
-            kept = int(wanted.sum())
-            if kept < rows.count:
-                self._builder.keep(wanted)
-                for one in (self.starts, self._which):
-                    one[:kept] = one[: rows.count][wanted]
-                rows = replace(rows, count=kept)
+            count = int(mask.sum())
+            if count < rows.count:
+                self._builder.keep(mask)
+                for array in (self.starts, self._which):
+                    array[:count] = array[: rows.count][mask]
+                rows = replace(rows, count=count)
         return rows
 
     def _batch(self, rows: Rows, marks: RowErrors) -> pa.RecordBatch:
@@ -407,7 +416,8 @@ class RowsWalk(RecordsWalk):
         fields = [ViewField("#hash", "hash", (), pa.field("#hash", pa.int32()))]
         for i in range(count):
             sources = tuple(
-                one.record.hashed_columns[i] if i < len(one.record.hashed_columns) else None for one in self._named
+                layout.record.hashed_columns[i] if i < len(layout.record.hashed_columns) else None
+                for layout in self._named
             )
             fields.append(ViewField(f"#{i}", "string", sources, pa.field(f"#{i}", pa.binary())))
         return tuple(fields)
@@ -415,17 +425,17 @@ class RowsWalk(RecordsWalk):
     def _verify_hashes(self, rows: Rows, marks: RowErrors) -> None:
         stored = self._builder.fixed("#hash", np.int32, rows.count)
         hidden = self._hidden[1:]
-        for number, one in enumerate(self._named):
+        for number, record_layout in enumerate(self._named):
             mine = np.flatnonzero(self._which[: rows.count] == number)
             hashes = np.full(len(mine), layout.HASH_INIT, np.uint64)
-            for field, index in zip(hidden, one.record.hashed_columns, strict=False):
+            for field, index in zip(hidden, record_layout.record.hashed_columns, strict=False):
                 positions, lengths = self._builder.payloads(field.name, rows.count)
-                is_map = one.record.columns[index].type == "map"
+                is_map = record_layout.record.columns[index].type == "map"
                 k.hash_payloads(rows.window, positions[mine], lengths[mine], is_map, hashes)
             computed = hashes.astype(np.uint32).view(np.int32)
-            for at in np.flatnonzero(computed != stored[mine]).tolist():
-                found = (int(Kind.HASH_MISMATCH), str(stored[mine[at]]), int(computed[at]))
-                marks.found.setdefault(int(mine[at]), found)
+            for row in np.flatnonzero(computed != stored[mine]).tolist():
+                damage = (int(Kind.HASH_MISMATCH), str(stored[mine[row]]), int(computed[row]))
+                marks.found.setdefault(int(mine[row]), damage)
 
 
 class ContainersWalk(Walk):
@@ -443,13 +453,13 @@ class ContainersWalk(Walk):
         return int(k.read_containers(window, self.state, out, self.rules))
 
     def deliver(self, rows: int) -> Iterator[tuple[int, pa.RecordBatch]]:
-        one = self.containers[:rows]
+        containers = self.containers[:rows]
         columns = {
-            "timestamp": (layout.SCALARS["ts"].arrow, one["time"]),
-            "num_bytes": (pa.int64(), one["end"] - one["start"] - layout.LENGTH_SIZE),
-            "num_records": (pa.int64(), one["records"]),
-            "unused_bytes": (pa.int64(), one["following"] - one["end"]),
-            OFFSET_COLUMN: (pa.int64(), one["start"]),
+            "timestamp": (layout.SCALARS["ts"].arrow, containers["time"]),
+            "num_bytes": (pa.int64(), containers["end"] - containers["start"] - layout.LENGTH_SIZE),
+            "num_records": (pa.int64(), containers["records"]),
+            "unused_bytes": (pa.int64(), containers["following"] - containers["end"]),
+            OFFSET_COLUMN: (pa.int64(), containers["start"]),
         }
         arrays = []
         for name in self._schema.names:

@@ -55,7 +55,7 @@ def container_time(options: WriteOptions) -> int:
     Raises:
         OptionError: For one that no reader takes for a time.
     """
-    given = options.container_timestamp
-    if given is not None and not 0 <= given <= layout.MAX_TIMESTAMP:
-        raise OptionError(f"container_timestamp={given}: expected 0 to {layout.MAX_TIMESTAMP}")
-    return time.time_ns() // 1_000_000 if given is None else given
+    timestamp = options.container_timestamp
+    if timestamp is not None and not 0 <= timestamp <= layout.MAX_TIMESTAMP:
+        raise OptionError(f"container_timestamp={timestamp}: expected 0 to {layout.MAX_TIMESTAMP}")
+    return time.time_ns() // 1_000_000 if timestamp is None else timestamp

@@ -135,8 +135,8 @@ class Append:
             self._put(0, so_far)
 
     def _put(self, offset: int, data: bytes) -> None:
-        at = self._space.end + offset
-        self._space.containers[-1][at : at + len(data)] = data
+        pos = self._space.end + offset
+        self._space.containers[-1][pos : pos + len(data)] = data
 
     def _grow(self, size: int) -> None:
         self._size = size

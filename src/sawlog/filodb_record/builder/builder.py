@@ -244,14 +244,14 @@ class RecordBuilder:
         Args:
             reset: Drop the full ones, and begin the last one again.
         """
-        found = self.non_current_container_bytes()
+        containers = self.non_current_container_bytes()
         current = self.current_container
         if current is not None and not current.is_empty:
-            found.append(current.trimmed_bytes())
+            containers.append(current.trimmed_bytes())
         if reset:
             del self.containers[:-1]
             self.reset()
-        return found
+        return containers
 
     def non_current_container_bytes(self, reset: bool = False) -> list[bytes]:
         """The full containers, whole.
@@ -259,10 +259,10 @@ class RecordBuilder:
         Args:
             reset: Drop them.
         """
-        found = [bytes(array) for array in self.containers[:-1]]
+        containers = [bytes(array) for array in self.containers[:-1]]
         if reset:
             del self.containers[:-1]
-        return found
+        return containers
 
     def remove_containers(self, count: int) -> None:
         """Drop the first containers."""
@@ -295,8 +295,8 @@ class RecordBuilder:
 
     def _add_scalar(self, value: Any, *kinds: str) -> None:
         record, column = self._expect(*kinds)
-        wanted: Any = (int, float) if column.type == "double" else int
-        if not isinstance(value, wanted) or isinstance(value, bool):
+        accepted_types: Any = (int, float) if column.type == "double" else int
+        if not isinstance(value, accepted_types) or isinstance(value, bool):
             raise SchemaError(f"column {column.name!r} is {column.type}; found {type(value).__name__} {value!r}")
         try:
             slot = layout.SCALARS[column.type].encode(value)

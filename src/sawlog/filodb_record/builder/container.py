@@ -60,21 +60,21 @@ class RecordContainer:
             FormatError: When a record runs over the end.
         """
         end = self.num_bytes + layout.LENGTH_SIZE
-        at = layout.CONTAINER_HEADER_SIZE
-        while at < end:
-            length = _INT.unpack_from(self.array, at)[0] if end - at >= layout.LENGTH_SIZE else -1
-            if not 0 <= length <= end - at - layout.LENGTH_SIZE:
+        offset = layout.CONTAINER_HEADER_SIZE
+        while offset < end:
+            length = _INT.unpack_from(self.array, offset)[0] if end - offset >= layout.LENGTH_SIZE else -1
+            if not 0 <= length <= end - offset - layout.LENGTH_SIZE:
                 raise FormatError(
-                    f"container: the record at byte {at} has length {length}; the container ends at {end}"
+                    f"container: the record at byte {offset} has length {length}; the container ends at {end}"
                 )
-            yield at
-            at += layout.align(length + layout.LENGTH_SIZE)
+            yield offset
+            offset += layout.align(length + layout.LENGTH_SIZE)
 
     def __iter__(self) -> Iterator[memoryview]:
         """The records: views, not copies, each without padding."""
         view = memoryview(self.array)
-        for at in self.offsets():
-            yield view[at : at + layout.LENGTH_SIZE + _INT.unpack_from(self.array, at)[0]]
+        for offset in self.offsets():
+            yield view[offset : offset + layout.LENGTH_SIZE + _INT.unpack_from(self.array, offset)[0]]
 
     def __len__(self) -> int:
         return sum(1 for _ in self.offsets())

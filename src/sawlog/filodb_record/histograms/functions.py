@@ -84,16 +84,16 @@ def histogram_add(first: pa.Array, second: pa.Array) -> pa.Array:
         Histograms: with NaN for values where buckets cannot be united, null where one of the two is null.
     """
     sums = [
-        None if histogram is None or other is None else add(histogram, other)
-        for histogram, other in zip(_histograms(first), _histograms(second), strict=True)
+        None if histogram is None or addend is None else add(histogram, addend)
+        for histogram, addend in zip(_histograms(first), _histograms(second), strict=True)
     ]
     return array_of([None if sum is None else as_struct(sum) for sum in sums], HISTOGRAM)
 
 
 def histogram_merge(histograms: pa.Array) -> pa.StructScalar:
     """The sum of all histograms of a column, those that are null left out; null if there is none."""
-    given = [histogram for histogram in _histograms(histograms) if histogram is not None]
-    return scalar_of(as_struct(merge(given)) if given else None, HISTOGRAM)
+    valid = [histogram for histogram in _histograms(histograms) if histogram is not None]
+    return scalar_of(as_struct(merge(valid)) if valid else None, HISTOGRAM)
 
 
 def _rows(histograms: pa.Array) -> Any:
@@ -109,8 +109,8 @@ def _rows(histograms: pa.Array) -> Any:
     if not np.array_equal(top_ends, ends):
         raise SchemaError("histograms: a row has more values than tops, or fewer")
     exponential = np.zeros(len(histograms), np.uint8)
-    for row, one in enumerate(pc.binary_slice(buckets, 0, 1).to_pylist()):
-        exponential[row] = bool(one) and format_of(one[0])[0] == "exponential"
+    for row, code in enumerate(pc.binary_slice(buckets, 0, 1).to_pylist()):
+        exponential[row] = bool(code) and format_of(code[0])[0] == "exponential"
     return Histograms(ends, all_tops, all_values, exponential)
 
 
@@ -135,13 +135,13 @@ def _fields(histograms: pa.Array) -> tuple[pa.Array, pa.Array, pa.Array]:
     return fill_null(tops, []), fill_null(values, []), buckets
 
 
-def _bound(given: Bound, unknown: float) -> NDArray[np.float64]:
-    if given is None:
+def _bound(bound: Bound, unknown: float) -> NDArray[np.float64]:
+    if bound is None:
         return np.array([unknown])
-    if isinstance(given, pa.Array | pa.ChunkedArray):
-        one = one_array(given) if isinstance(given, pa.ChunkedArray) else given
-        return values_of(fill_null(one.cast(pa.float64()), unknown), np.float64)
-    return np.array([float(given)])
+    if isinstance(bound, pa.Array | pa.ChunkedArray):
+        array = one_array(bound) if isinstance(bound, pa.ChunkedArray) else bound
+        return values_of(fill_null(array.cast(pa.float64()), unknown), np.float64)
+    return np.array([float(bound)])
 
 
 def _doubles(values: NDArray[np.float64], histograms: pa.Array) -> pa.Array:
@@ -152,17 +152,17 @@ def _doubles(values: NDArray[np.float64], histograms: pa.Array) -> pa.Array:
 
 def _histograms(column: pa.Array) -> Iterator[Histogram | None]:
     """Rows as histograms; those with equal buckets share them."""
-    known: dict[bytes | tuple[float, ...], Buckets] = {}
+    known_buckets: dict[bytes | tuple[float, ...], Buckets] = {}
     valid = column.is_valid().to_pylist()
-    for there, tops, values, buckets in zip(valid, *(field.to_pylist() for field in _fields(column)), strict=True):
-        if not there:
+    for is_valid, tops, values, buckets in zip(valid, *(field.to_pylist() for field in _fields(column)), strict=True):
+        if not is_valid:
             yield None
             continue
         key = buckets or tuple(tops)
         kind, xor = format_of(buckets[0]) if buckets else ("custom", True)
-        if key not in known:
-            known[key] = Buckets.decode(kind, buckets[1:]) if buckets else Buckets.custom(tops)
-        yield Histogram(known[key], tuple(values), xor)
+        if key not in known_buckets:
+            known_buckets[key] = Buckets.decode(kind, buckets[1:]) if buckets else Buckets.custom(tops)
+        yield Histogram(known_buckets[key], tuple(values), xor)
 
 
 def as_struct(histogram: Histogram) -> dict[str, Any]:

@@ -246,6 +246,6 @@ def _bounds(minimum: float | None, maximum: float | None) -> tuple[Any, Any]:
     return np.array([float(least)]), np.array([math.inf if maximum is None else float(maximum)])
 
 
-def _check_count(count: int, most: int) -> None:
-    if not 0 <= count <= most:
-        raise SchemaError(f"histogram: {count} buckets; expected 0 to {most}")
+def _check_count(count: int, max_count: int) -> None:
+    if not 0 <= count <= max_count:
+        raise SchemaError(f"histogram: {count} buckets; expected 0 to {max_count}")

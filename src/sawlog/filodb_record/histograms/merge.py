@@ -22,7 +22,8 @@ class Scheme:
     def of(cls, buckets: Buckets) -> Scheme:
         """The scheme of exponential buckets."""
         scale, start = (
-            int.from_bytes(buckets.definition[at : at + size], "little", signed=True) for at, size in ((2, 2), (4, 4))
+            int.from_bytes(buckets.definition[offset : offset + size], "little", signed=True)
+            for offset, size in ((2, 2), (4, 4))
         )
         return cls(scale, start, len(buckets.tops) - 1)
 
@@ -32,34 +33,34 @@ class Scheme:
         step = math.log(_base(self.scale))
         return math.exp((self.start + 1) * step), math.exp((self.start + self.positive) * step)
 
-    def holds(self, other: Scheme) -> bool:
+    def holds(self, scheme: Scheme) -> bool:
         """Whether its buckets reach as far, both ways, as those of another one, and are no finer."""
-        (low, high), (other_low, other_high) = self.ends, other.ends
-        return self.scale <= other.scale and low <= other_low and high >= other_high
+        (low, high), (other_low, other_high) = self.ends, scheme.ends
+        return self.scale <= scheme.scale and low <= other_low and high >= other_high
 
-    def united(self, other: Scheme, most: int = layout.MAX_EXPONENTIAL) -> Scheme:
+    def united(self, scheme: Scheme, max_buckets: int = layout.MAX_EXPONENTIAL) -> Scheme:
         """A scheme that holds two, of no more than so many buckets: the one that FiloDB finds."""
-        (low, high), (other_low, other_high) = self.ends, other.ends
-        scale = min(self.scale, other.scale)
+        (low, high), (other_low, other_high) = self.ends, scheme.ends
+        scale = min(self.scale, scheme.scale)
         while True:
             step = math.log(_base(scale))
             start = math.floor(math.log(min(low, other_low)) / step) - 1
             end = math.ceil(math.log(max(high, other_high)) / step) - 1
-            if end - start + 1 <= most:
+            if end - start + 1 <= max_buckets:
                 return Scheme(scale, start, end - start + 1)
             scale -= 1
 
-    def add(self, values: list[float], scheme: Scheme, others: tuple[float, ...]) -> None:
+    def add(self, values: list[float], scheme: Scheme, sums: tuple[float, ...]) -> None:
         """Add cumulative values of a scheme that this one holds."""
         step = 1 << scheme.scale - self.scale
-        values[0] += others[0]
+        values[0] += sums[0]
         for place in range(1, self.positive + 1):
             # The bucket that ends here ends there at the same power.
-            there = (self.start + place) * step - scheme.start
-            if there >= 1:
-                values[place] += others[min(there, scheme.positive)]
+            index = (self.start + place) * step - scheme.start
+            if index >= 1:
+                values[place] += sums[min(index, scheme.positive)]
             else:
-                values[place] += others[0]
+                values[place] += sums[0]
 
 
 def _base(scale: int) -> float:
@@ -78,15 +79,15 @@ def add(first: Histogram, second: Histogram) -> Histogram:
     xor = first.xor or second.xor
     if first.buckets.tops == second.buckets.tops:
         total, values = 0.0, []
-        for value, other in zip(first.values, second.values, strict=True):
-            total = max(total, value + other)
+        for value, addend in zip(first.values, second.values, strict=True):
+            total = max(total, value + addend)
             values.append(total)
         return Histogram(first.buckets, tuple(values), xor)
     if first.buckets.kind == second.buckets.kind == "exponential":
         mine, theirs = Scheme.of(first.buckets), Scheme.of(second.buckets)
         if not mine.positive or not theirs.positive:
-            zeros, whole = (first, second) if not mine.positive else (second, first)
-            return Histogram(whole.buckets, tuple(value + zeros.values[0] for value in whole.values), xor)
+            zeros, nonzeros = (first, second) if not mine.positive else (second, first)
+            return Histogram(nonzeros.buckets, tuple(value + zeros.values[0] for value in nonzeros.values), xor)
         united = mine if mine.holds(theirs) else mine.united(theirs)
         sums = [0.0] * (united.positive + 1)
         united.add(sums, mine, first.values)

@@ -85,52 +85,52 @@ def _header_at(window: Any, place: Any, rules: Any, searched: Any) -> Any:
     """Whether a container begins at a file offset in the window; if it is searched for, its first record must fit."""
     if not _sees(window, place):
         return False
-    at, data = place - window.base, window.data
-    length, word = np.int64(_load_length(data, at)), np.int64(_load_word(data, at))
-    record = np.int64(_load_length(data, at + _HEADER)) if searched else np.int64(header.UNSEEN)
-    return _is_header(length, word, np.int64(_load_time(data, at)), record, rules.flagged)
+    pos, data = place - window.base, window.data
+    length, word = np.int64(_load_length(data, pos)), np.int64(_load_word(data, pos))
+    record = np.int64(_load_length(data, pos + _HEADER)) if searched else np.int64(header.UNSEEN)
+    return _is_header(length, word, np.int64(_load_time(data, pos)), record, rules.flagged)
 
 
 @inlined
-def _stop_of(window: Any, at: Any) -> Any:
+def _stop_of(window: Any, pos: Any) -> Any:
     """Where the records of the container at a file offset end."""
-    return at + np.uint64(layout.LENGTH_SIZE) + _load_length(window.data, at - window.base)
+    return pos + np.uint64(layout.LENGTH_SIZE) + _load_length(window.data, pos - window.base)
 
 
 @inlined
-def _follows(window: Any, at: Any, state: Any, rules: Any) -> Any:
+def _follows(window: Any, pos: Any, state: Any, rules: Any) -> Any:
     """Where the container after the one at a file offset begins, where that is beyond doubt; else 0.
 
     It begins where the records end, or one whole container further on; a header is there, too, or the file ends.
     """
-    stop = _stop_of(window, at)
+    stop = _stop_of(window, pos)
     if stop == window.size or _header_at(window, stop, rules, False):
         return stop
-    following = at + np.uint64(state.step)
+    following = pos + np.uint64(state.step)
     if following < stop or not _header_at(window, following, rules, False):
         return _ZERO
     length = np.int64(_load_length(window.data, following - window.base))
     record = np.int64(_load_length(window.data, following - window.base + _HEADER))
-    whole = rules.given or _is_whole(state.step, np.int64(following - stop), length, record, state.step)
-    return following if whole else _ZERO
+    is_whole = rules.given or _is_whole(state.step, np.int64(following - stop), length, record, state.step)
+    return following if is_whole else _ZERO
 
 
 @inlined
 def _open_sound(window: Any, pos: Any, state: Any, rules: Any) -> Any:
     """Open the container at a position where nothing is doubtful; else ENDED, for the framing to go on."""
-    at = window.base + pos
-    reach = max(_stop_of(window, at), at + np.uint64(state.step)) if _sees(window, at) else at
+    offset = window.base + pos
+    reach = max(_stop_of(window, offset), offset + np.uint64(state.step)) if _sees(window, offset) else offset
     if pos >= _MUCH and reach < window.size and not _sees(window, reach):
-        return SHORT, min(_LOOK, window.size - at)
-    if state.ending != 0 or not _header_at(window, at, rules, False):
+        return SHORT, min(_LOOK, window.size - offset)
+    if state.ending != 0 or not _header_at(window, offset, rules, False):
         return ENDED, _ZERO
     if state.bound != 0:
-        following = _stop_of(window, at) if state.expected == np.int64(at) else _ZERO
+        following = _stop_of(window, offset) if state.expected == np.int64(offset) else _ZERO
     else:
-        following = _follows(window, at, state, rules) if at < window.end else _ZERO
+        following = _follows(window, offset, state, rules) if offset < window.end else _ZERO
     if following == _ZERO:
         return ENDED, _ZERO
-    state.container, state.first, state.end, state.next = at, at + _HEADER, _stop_of(window, at), following
+    state.container, state.first, state.end, state.next = offset, offset + _HEADER, _stop_of(window, offset), following
     state.time = np.int64(_load_time(window.data, pos))
     state.inside, state.counted = 1, 0
     return HEADER, _HEADER
@@ -139,22 +139,22 @@ def _open_sound(window: Any, pos: Any, state: Any, rules: Any) -> Any:
 @inlined
 def judge(window: Any, pos: Any, state: Any, rules: Any) -> Any:
     """A record, or the rest of a container; ENDED where the framing is to look: at doubtful headers, broken records."""
-    at = np.int64(window.base + pos)
+    offset = np.int64(window.base + pos)
     if state.inside == 0:
         return _open_sound(window, pos, state, rules)
-    if at >= state.end:
-        if state.bound > at and state.broken != at:
+    if offset >= state.end:
+        if state.bound > offset and state.broken != offset:
             if not _header_at(window, window.base + pos, rules, True):
                 return ENDED, _ZERO
             if np.int64(_stop_of(window, window.base + pos)) > state.bound:
                 return ENDED, _ZERO
             # Among hidden containers, one after the other.
-            state.broken = state.next = state.expected = at
-        elif state.bound > 0 and state.broken != at:
+            state.broken = state.next = state.expected = offset
+        elif state.bound > 0 and state.broken != offset:
             return ENDED, _ZERO
-        return GOOD, np.uint64(state.next - at)
+        return GOOD, np.uint64(state.next - offset)
     verdict, size, _ = judge_record(window, pos, np.uint64(state.end) - window.base, state, rules)
-    broken = verdict == DAMAGED and state.kind in (_BAD_RECORD_LENGTH, _HIDDEN) and state.broken != at
+    broken = verdict == DAMAGED and state.kind in (_BAD_RECORD_LENGTH, _HIDDEN) and state.broken != offset
     if broken and not _holds_none(window, pos, state, rules):
         return ENDED, _ZERO
     return verdict, size
@@ -174,19 +174,19 @@ def _open_value(window: Any, pos: Any, state: Any, rules: Any) -> Any:
 
     The records of a container that is broken are read as far as its header lets.
     """
-    at = np.int64(window.base + pos)
-    if at >= np.int64(window.size):
+    offset = np.int64(window.base + pos)
+    if offset >= np.int64(window.size):
         return ENDED, _ZERO
     value = state.value
-    while rules.bounds[value + 1] <= at:
+    while rules.bounds[value + 1] <= offset:
         value += 1
     state.value = value
     stop = rules.bounds[value + 1]
-    seen = min(np.uint64(stop - at), _LOOK)
-    if np.uint64(len(window.data)) - pos < seen:
-        return SHORT, seen
-    state.inside, state.first, state.end, state.next = 1, at, stop, stop
-    if seen < _HEADER:
+    visible = min(np.uint64(stop - offset), _LOOK)
+    if np.uint64(len(window.data)) - pos < visible:
+        return SHORT, visible
+    state.inside, state.first, state.end, state.next = 1, offset, stop, stop
+    if visible < _HEADER:
         return HEADER, _ZERO
     data = window.data
     length, word = np.int64(_load_length(data, pos)), np.int64(_load_word(data, pos))
@@ -195,13 +195,13 @@ def _open_value(window: Any, pos: Any, state: Any, rules: Any) -> Any:
     bare = word == version << layout.VERSION_SHIFT and version != 0
     # Whose word is bare is a container, whatever is wrong with its first record.
     record = np.int64(header.UNSEEN)
-    if not bare and seen == _LOOK:
+    if not bare and visible == _LOOK:
         record = np.int64(_load_length(data, pos + _HEADER))
     sound = _is_header(length, np.int64(header.PLAIN_WORD) if bare else word, time, record, word)
     if sound and version == layout.VERSION:
-        claimed = at + layout.LENGTH_SIZE + length
+        claimed = offset + layout.LENGTH_SIZE + length
         state.time = time
-        state.first, state.end = at + layout.CONTAINER_HEADER_SIZE, min(claimed, stop)
+        state.first, state.end = offset + layout.CONTAINER_HEADER_SIZE, min(claimed, stop)
         if claimed > stop:
             blame(state, _BAD_LENGTH, length, stop)
             state.inside = 1 if state.end > state.first else 0
@@ -210,7 +210,7 @@ def _open_value(window: Any, pos: Any, state: Any, rules: Any) -> Any:
     if bare and (sound or version == layout.VERSION):
         state.inside = 0
         blame(state, _UNKNOWN_VERSION if sound else _BAD_HEADER, length, version if sound else word)
-        return DAMAGED, np.uint64(stop - at)
+        return DAMAGED, np.uint64(stop - offset)
     return HEADER, _ZERO
 
 
@@ -219,9 +219,9 @@ def _judge_value(window: Any, pos: Any, state: Any, rules: Any) -> Any:
     """What is at a position of a column of values: one of them, or what is in it."""
     if state.inside == 0:
         return _open_value(window, pos, state, rules)
-    at = np.int64(window.base + pos)
-    if at >= state.end:
-        return GOOD, np.uint64(state.next - at)
+    offset = np.int64(window.base + pos)
+    if offset >= state.end:
+        return GOOD, np.uint64(state.next - offset)
     verdict, size, _ = judge_record(window, pos, np.uint64(state.end) - window.base, state, rules)
     return verdict, size
 
@@ -253,7 +253,7 @@ def _count(window: Any, pos: Any, state: Any, out: Any, rules: Any) -> Any:
     """Count whole records, as many as are in sight."""
     if state.inside == 0:
         return pos
-    begun = pos
+    first_pos = pos
     end = np.uint64(state.end) - window.base
     count = 0
     if not out.records:
@@ -266,7 +266,7 @@ def _count(window: Any, pos: Any, state: Any, out: Any, rules: Any) -> Any:
         count += 1
         pos += size
     state.counted += count
-    state.record_bytes += np.int64(pos - begun)
+    state.record_bytes += np.int64(pos - first_pos)
     return pos
 
 
@@ -274,9 +274,9 @@ def _count(window: Any, pos: Any, state: Any, out: Any, rules: Any) -> Any:
 def _take_container(state: Any, out: Any) -> None:
     row = state.rows
     out.starts[row] = state.container
-    one = out.rows[row]
-    one.start, one.end, one.following = state.container, state.end, state.next
-    one.time, one.records = state.time, state.counted
+    container = out.rows[row]
+    container.start, container.end, container.following = state.container, state.end, state.next
+    container.time, container.records = state.time, state.counted
     state.rows = row + 1
 
 
@@ -317,14 +317,16 @@ def find_header(data: Bytes, count: UInt64, flagged: Int64) -> Int64:
     """
     limit = np.uint64(len(data))
     for place in range(count):
-        at = np.uint64(place)
-        if limit - at < _HEADER:
+        offset = np.uint64(place)
+        if limit - offset < _HEADER:
             break
-        if data[at + _LAST] == layout.VERSION:
-            record = np.int64(_load_length(data, at + _HEADER)) if limit - at >= _LOOK else np.int64(header.UNSEEN)
-            length, word = np.int64(_load_length(data, at)), np.int64(_load_word(data, at))
-            if _is_header(length, word, np.int64(_load_time(data, at)), record, flagged):
-                return np.int64(at)
+        if data[offset + _LAST] == layout.VERSION:
+            record = (
+                np.int64(_load_length(data, offset + _HEADER)) if limit - offset >= _LOOK else np.int64(header.UNSEEN)
+            )
+            length, word = np.int64(_load_length(data, offset)), np.int64(_load_word(data, offset))
+            if _is_header(length, word, np.int64(_load_time(data, offset)), record, flagged):
+                return np.int64(offset)
     return np.int64(count)
 
 

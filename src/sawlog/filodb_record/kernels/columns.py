@@ -126,17 +126,17 @@ def _gather_payloads(block: Any, number: Any, op: Any, place: Any, memory: Any, 
     buckets = np.int64(0)
     for r in range(block.count):
         row = picked[r]
-        at = _start(block, row)
-        total = _load_length(data, at) + _LENGTH
-        pointer = load_u32(data, at + slot)
-        start = at + pointer + _PREFIX
+        pos = _start(block, row)
+        total = _load_length(data, pos) + _LENGTH
+        pointer = load_u32(data, pos + slot)
+        start = pos + pointer + _PREFIX
         length = _ZERO
         if pointer < block.smallest or pointer > total or total - pointer < _PREFIX:
             failed += _fail(memory.failures, row, number, pointer)
-            start = at
+            start = pos
         else:
-            length = _load_size(data, at + pointer)
-            if at + total - start < length:
+            length = _load_size(data, pos + pointer)
+            if pos + total - start < length:
                 failed += _fail(memory.failures, row, number, length)
                 length = _ZERO
         store_u64(scratch, place + _EIGHT * row, start)
@@ -155,13 +155,13 @@ def _check_ends(block: Any, number: Any, ops: Any, failures: Any) -> Any:
     failed = 0
     for r in range(block.count):
         row = block.picked[r]
-        at = _start(block, row)
-        total = _load_length(block.data, at) + _LENGTH
+        pos = _start(block, row)
+        total = _load_length(block.data, pos) + _LENGTH
         reach = block.smallest
         for j in range(number):
             if (ops[j].code == PAYLOAD or ops[j].code == HISTOGRAM) and failures[row].operation == 0:
-                pointer = load_u32(block.data, at + np.uint64(ops[j].slot))
-                reach = max(reach, pointer + _load_size(block.data, at + pointer) + _PREFIX)
+                pointer = load_u32(block.data, pos + np.uint64(ops[j].slot))
+                reach = max(reach, pointer + _load_size(block.data, pos + pointer) + _PREFIX)
         if reach != total and failures[row].operation == 0:
             failed += _fail(failures, row, number, reach)
     return failed
@@ -199,11 +199,11 @@ def gather_columns(block: Any, ops: Any, memory: Any, tally: Any) -> Any:
         elif code in (WHOLE, NO_PAYLOAD):
             second = np.uint64(op.second) + block.first * _FOUR
             for r in range(block.count):
-                at, total = _ZERO, _ZERO
+                pos, total = _ZERO, _ZERO
                 if code == WHOLE:
-                    at = _start(block, picked[r])
-                    total = _load_length(data, at) + _LENGTH
-                store_u64(scratch, eight + _EIGHT * picked[r], at)
+                    pos = _start(block, picked[r])
+                    total = _load_length(data, pos) + _LENGTH
+                store_u64(scratch, eight + _EIGHT * picked[r], pos)
                 store_u32(scratch, second + _FOUR * picked[r], total)
                 tally.payload_bytes += np.int64(total)
         elif code == SCHEMA_ID:
@@ -241,15 +241,15 @@ def read_nested(
     """
     for n in range(len(payloads.positions)):
         row = np.uint64(n)
-        given = np.uint64(payloads.lengths[row])
-        at = payloads.positions[row]
-        good = given == _ZERO and at == _ZERO
-        wrong = np.int64(given)
+        length = np.uint64(payloads.lengths[row])
+        start = payloads.positions[row]
+        good = length == _ZERO and start == _ZERO
+        wrong = np.int64(length)
         block = Block(payloads.data, _ZERO, payloads.positions, row, picked, 1, smallest, _ZERO)
-        if given >= smallest:
-            total = _load_length(payloads.data, at) + _LENGTH
+        if length >= smallest:
+            total = _load_length(payloads.data, start) + _LENGTH
             wrong = np.int64(total)
-            if smallest <= total <= given:
+            if smallest <= total <= length:
                 good = True
                 if gather_columns(block, memory.ops[0], memory, tally):
                     good = False
@@ -258,5 +258,5 @@ def read_nested(
         if not good:
             bad.kinds[row] = _BAD_NESTED
             bad.where[row] = wrong
-        if not good or given == _ZERO:
+        if not good or length == _ZERO:
             gather_columns(block, memory.ops[1], memory, tally)

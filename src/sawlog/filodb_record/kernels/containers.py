@@ -192,11 +192,11 @@ def new_layer() -> Any:
 
 
 @inlined
-def _close(out: Any, sizes: Any, state: Any, size: Any, whole: Any) -> None:
-    """Complete the current container, in its full size if `whole`."""
+def _close(out: Any, sizes: Any, state: Any, size: Any, is_whole: Any) -> None:
+    """Complete the current container, in its full size if `is_whole`."""
     start = state.start
     store_u32(out, np.uint64(start), np.uint64(state.end - start - layout.LENGTH_SIZE))
-    if whole:
+    if is_whole:
         for i in range(state.end, start + size):
             out[i] = 0
         state.end = start + size
@@ -255,10 +255,10 @@ def lay_records(rows: Rows, plan: Plan, state: Annotated[Any, Record(LAYER)], ou
             state.start = start
             state.time = rows.times[row]
             state.group = rows.groups[row]
-            at = np.uint64(start)
-            store_u32(out, at, np.uint64(layout.EMPTY_CONTAINER))
-            _store_word(out, at, _VERSION_WORD)
-            _store_time(out, at, np.uint64(rows.times[row]))
+            pos = np.uint64(start)
+            store_u32(out, pos, np.uint64(layout.EMPTY_CONTAINER))
+            _store_word(out, pos, _VERSION_WORD)
+            _store_time(out, pos, np.uint64(rows.times[row]))
             state.end = start + _HEADER
         begin = np.uint64(state.end)
         if plan.raw:

@@ -78,14 +78,14 @@ class Work(NamedTuple):
 
 
 @inlined
-def _pack(code: Any, given: Any, first: Any, count: Any, work: Any, out: Any, pos: Any) -> Any:
+def _pack(code: Any, values: Any, first: Any, count: Any, work: Any, out: Any, pos: Any) -> Any:
     """Pack the values of a histogram; the position after them, or what is wrong, negative."""
     if code in _XOR:
-        end = pack_xor(given.bits, first, count, out, pos, work.group)
+        end = pack_xor(values.bits, first, count, out, pos, work.group)
         return -NO_ROOM if end == FAILED else np.int64(end)
     last = 0.0
     for i in range(count):
-        value = given.values[first + i]
+        value = values.values[first + i]
         if not (value >= 0.0 and value <= _MOST_VALUE) or value != np.floor(value):
             return -NOT_WHOLE
         if value < last:
@@ -98,12 +98,12 @@ def _pack(code: Any, given: Any, first: Any, count: Any, work: Any, out: Any, po
 
 @kernel
 def encode_histograms(
-    given: Given, work: Work, into: Encoded, out: OutBytes, progress: Annotated[Any, Record(PROGRESS)]
+    histograms: Given, work: Work, into: Encoded, out: OutBytes, progress: Annotated[Any, Record(PROGRESS)]
 ) -> Int64:
     """Encode histograms.
 
     Args:
-        given: `Given`.
+        histograms: `Given`.
         work: `Work`.
         into: `Encoded`.
         out: uint8.
@@ -112,8 +112,8 @@ def encode_histograms(
     Returns:
         0, or what is wrong with the histogram of a row.
     """
-    definitions, definition_ends = given.definitions.data, given.definitions.ends
-    value_ends, top_ends, tops = given.ends, given.top_ends, given.tops
+    definitions, definition_ends = histograms.definitions.data, histograms.definitions.ends
+    value_ends, top_ends, tops = histograms.ends, histograms.top_ends, histograms.tops
     positions, lengths, hashes = into.positions, into.lengths, into.hashes
     used = np.uint64(progress.used)
     for row in range(progress.row, len(positions)):
@@ -154,7 +154,7 @@ def encode_histograms(
                 if not abs(a - b) <= _TOLERANCE * abs(a) and a != b and not (np.isnan(a) and np.isnan(b)):
                     progress.wrong = i
                     return OTHER_TOPS
-            end = _pack(code, given, first, count, work, out, begin + _HISTOGRAM_HEAD + size - _ONE)
+            end = _pack(code, histograms, first, count, work, out, begin + _HISTOGRAM_HEAD + size - _ONE)
             if end < 0:
                 return -end
         length = np.uint64(end) - begin

@@ -58,19 +58,19 @@ def _i32(value: Any) -> Any:
 
 
 @inlined
-def _buckets(window: Any, at: Any, length: Any) -> Any:
+def _buckets(window: Any, pos: Any, length: Any) -> Any:
     """How many buckets a blob has, and how long its definition is; -1 buckets when it is no histogram."""
     if length < _ONE:
         return -1, _ZERO
-    code = window[at]
+    code = window[pos]
     if code == _EMPTY:
         return 0, _ZERO
     if length < _HEAD + _TWO:
         return -1, _ZERO
-    size = load_u16(window, at + _ONE)
+    size = load_u16(window, pos + _ONE)
     if size < _TWO or length - _HEAD < size:
         return -1, _ZERO
-    count = load_u16(window, at + _HEAD)
+    count = load_u16(window, pos + _HEAD)
     if count > _MAX_BUCKETS:
         return -1, _ZERO
     if code in (_GEOMETRIC, _GEOMETRIC_1, _GEOMETRIC_XOR):
@@ -79,8 +79,8 @@ def _buckets(window: Any, at: Any, length: Any) -> Any:
     elif code in (_EXPONENTIAL, _EXPONENTIAL_XOR):
         if size != _EXPONENTIAL_SIZE or count == _ZERO:
             return -1, _ZERO
-        scale = _i16(load_u16(window, at + _HEAD + _TWO))
-        positive = load_u16(window, at + _HEAD + np.uint64(8))
+        scale = _i16(load_u16(window, pos + _HEAD + _TWO))
+        positive = load_u16(window, pos + _HEAD + np.uint64(8))
         if abs(scale) > layout.MAX_SCALE or positive > _MAX_EXPONENTIAL or count != positive + _ONE:
             return -1, _ZERO
     elif code not in (_CUSTOM, _CUSTOM_XOR):
@@ -172,9 +172,9 @@ def exponential_tops(scale: Int64, index: Int64, tops: OutFloat64s) -> None:
 
 
 @inlined
-def _tops(window: Any, at: Any, size: Any, code: Any, tops: Any, bits: Any, first: Any, count: Any) -> Any:
+def _tops(window: Any, pos: Any, size: Any, code: Any, tops: Any, bits: Any, first: Any, count: Any) -> Any:
     """Work the tops of one histogram out; `bits` is a view of `tops` as uint64. Returns whether that went well."""
-    start = at + _HEAD
+    start = pos + _HEAD
     if code in (_CUSTOM, _CUSTOM_XOR):
         return unpack_xor(window, start + _TWO, start + size, bits, first, count) == count
     if code in (_EXPONENTIAL, _EXPONENTIAL_XOR):
@@ -210,17 +210,17 @@ def gather_histograms(payloads: Payloads, sizes: Sizes, into: Buckets, bad: Bad)
         size = np.int64(definition_ends[row + 1]) - np.int64(definition_ends[row]) - 1
         if size < 0:
             continue
-        at = positions[row]
-        code = np.int64(window[at])
+        pos = positions[row]
+        code = np.int64(window[pos])
         start = np.int64(definition_ends[row])
         into.definitions[start] = code
         for i in range(size):
-            into.definitions[start + 1 + i] = window[at + _HEAD + np.uint64(i)]
+            into.definitions[start + 1 + i] = window[pos + _HEAD + np.uint64(i)]
         if code == _EMPTY:
             continue
-        good = _tops(window, at, np.uint64(size), code, tops, top_bits, first, count)
-        begin = at + _HEAD + np.uint64(size)
-        end = at + np.uint64(lengths[row])
+        good = _tops(window, pos, np.uint64(size), code, tops, top_bits, first, count)
+        begin = pos + _HEAD + np.uint64(size)
+        end = pos + np.uint64(lengths[row])
         if code in (_GEOMETRIC_XOR, _CUSTOM_XOR, _EXPONENTIAL_XOR):
             good = good and unpack_xor(window, begin, end, value_bits, first, count) >= 0
         else:
@@ -272,23 +272,23 @@ def _quantile(all: Any, row: Any, q: Any, minimum: Any, maximum: Any) -> Any:
     if not total > 0.0:
         return math.nan
     rank = q * total
-    at = first
-    while at < last and not values[at] >= rank:
-        at += 1
-    if at == last and tops[at] == math.inf and not (tops[at - 1] < maximum < math.inf):
-        return tops[at - 1]
-    if at == first and tops[at] <= 0.0:
-        return tops[at]
+    bucket = first
+    while bucket < last and not values[bucket] >= rank:
+        bucket += 1
+    if bucket == last and tops[bucket] == math.inf and not (tops[bucket - 1] < maximum < math.inf):
+        return tops[bucket - 1]
+    if bucket == first and tops[bucket] <= 0.0:
+        return tops[bucket]
     low, below = 0.0, 0.0
-    if at > first:
-        low = tops[at - 1]
-        below = values[at - 1]
-    high = tops[at]
+    if bucket > first:
+        low = tops[bucket - 1]
+        below = values[bucket - 1]
+    high = tops[bucket]
     if low < minimum <= high:
         low = minimum
     if low < maximum <= high:
         high = maximum
-    share = (rank - below) / (values[at] - below)
+    share = (rank - below) / (values[bucket] - below)
     if all.exponential[row] != 0 and low > 0.0:
         return 2.0 ** (math.log2(low) + (math.log2(high) - math.log2(low)) * share)
     return low + (high - low) * share
@@ -296,22 +296,22 @@ def _quantile(all: Any, row: Any, q: Any, minimum: Any, maximum: Any) -> Any:
 
 @kernel
 def histogram_quantiles(
-    all: Histograms, wanted: Float64s, minimums: Float64s, maximums: Float64s, out: OutFloat64s
+    all: Histograms, quantiles: Float64s, minimums: Float64s, maximums: Float64s, out: OutFloat64s
 ) -> None:
     """Quantiles of each row: `out[row * len(wanted) + i]` is that of `wanted[i]`, NaN where there is none.
 
     Args:
         all: `Histograms`.
-        wanted: float64.
+        quantiles: float64.
         minimums: float64, of all rows or per row: the least of a row's values; -inf where it is not known.
         maximums: float64, of all rows or per row: the greatest; inf where it is not known.
         out: float64.
     """
     for row in range(len(all.ends) - 1):
         least = minimums[min(row, len(minimums) - 1)]
-        most = maximums[min(row, len(maximums) - 1)]
-        for i in range(len(wanted)):
-            out[row * len(wanted) + i] = _quantile(all, row, wanted[i], least, most)
+        maximum = maximums[min(row, len(maximums) - 1)]
+        for i in range(len(quantiles)):
+            out[row * len(quantiles) + i] = _quantile(all, row, quantiles[i], least, maximum)
 
 
 @inlined
@@ -350,21 +350,21 @@ def histogram_fractions(
             out[row] = 0.0
             continue
         least = minimums[min(row, len(minimums) - 1)]
-        most = maximums[min(row, len(maximums) - 1)]
+        maximum = maximums[min(row, len(maximums) - 1)]
         low_rank, high_rank = total, total
         low_set, high_set = False, False
         start, below = 0.0, 0.0
-        for at in range(first, last + 1):
-            top = all.tops[at]
+        for bucket in range(first, last + 1):
+            top = all.tops[bucket]
             if not low_set and start == lower:
                 low_rank, low_set = below, True
             if not high_set and top == upper:
-                high_rank, high_set = all.values[at], True
+                high_rank, high_set = all.values[bucket], True
             if not low_set and start < lower < top:
-                low_rank, low_set = _rank(all, row, at, lower, least, most), True
+                low_rank, low_set = _rank(all, row, bucket, lower, least, maximum), True
             if not high_set and start < upper < top:
-                high_rank, high_set = _rank(all, row, at, upper, least, most), True
-            start, below = top, all.values[at]
+                high_rank, high_set = _rank(all, row, bucket, upper, least, maximum), True
+            start, below = top, all.values[bucket]
         # Ranks beyond the total come of bounds that lie in other buckets, NaN of buckets without an end.
         low_rank = min(low_rank, total)
         high_rank = min(high_rank, total)

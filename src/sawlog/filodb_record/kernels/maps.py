@@ -97,11 +97,11 @@ class Memo(NamedTuple):
 
 def new_memo() -> Memo:
     """A memo without any map."""
-    known = np.zeros(1, KNOWN)[0]
-    known.used = _HEAD
+    state = np.zeros(1, KNOWN)[0]
+    state.used = _HEAD
     data = Column(np.uint8, MEMO_BYTES).values
     data[: int(_HEAD)] = 0
-    return Memo(data, np.zeros(SLOTS, np.uint64), new_seed(), known)
+    return Memo(data, np.zeros(SLOTS, np.uint64), new_seed(), state)
 
 
 @always_inlined
@@ -110,27 +110,27 @@ def _padded(length: Any) -> Any:
 
 
 @always_inlined
-def _is(data: Any, place: Any, window: Any, at: Any, length: Any) -> Any:
+def _is(data: Any, place: Any, window: Any, pos: Any, length: Any) -> Any:
     """Whether the map at a place of a memo is that of the window."""
-    return load_u32(data, place) == length and same_bytes(window, at, data, place + _HEAD, length)
+    return load_u32(data, place) == length and same_bytes(window, pos, data, place + _HEAD, length)
 
 
 @always_inlined
 def _same_map(data: Any, sought: Any, number: Any) -> Any:
     """Whether that is the number of a map of the window, for `find`."""
-    window, at, length = sought
-    return _is(data, np.uint64(number) * _EIGHT, window, at, length)
+    window, pos, length = sought
+    return _is(data, np.uint64(number) * _EIGHT, window, pos, length)
 
 
 @always_inlined
 def _copy_ends(ends: Any, first: Any, source: Any, start: Any, count: Any, shift: Any) -> Any:
     """Write the ends of `count` texts after end number `first`, two at a time; the position after the source."""
-    at = (first + _ONE) * _FOUR
+    cursor = (first + _ONE) * _FOUR
     end = start + count * _FOUR
-    both = shift << _HALF | shift
+    word = shift << _HALF | shift
     while start < end:
-        store_u64(ends, at, load_u64(source, start) + both)
-        at += _EIGHT
+        store_u64(ends, cursor, load_u64(source, start) + word)
+        cursor += _EIGHT
         start += _EIGHT
     return start
 
@@ -148,11 +148,11 @@ def _repeat(memo: Any, place: Any, maps: Any, room: Any) -> Any:
         or np.uint64(len(values.data)) - value_used < value_bytes
     ):
         return False
-    at = place + _HEAD + _padded(load_u32(data, place))
-    at = _copy_ends(keys.ends, entries, data, at, count, key_used)
-    at = _copy_ends(values.ends, entries, data, at, count, value_used)
-    copy_short(keys.data, key_used, data, at, key_bytes)
-    copy_short(values.data, value_used, data, at + _padded(key_bytes), value_bytes)
+    cursor = place + _HEAD + _padded(load_u32(data, place))
+    cursor = _copy_ends(keys.ends, entries, data, cursor, count, key_used)
+    cursor = _copy_ends(values.ends, entries, data, cursor, count, value_used)
+    copy_short(keys.data, key_used, data, cursor, key_bytes)
+    copy_short(values.data, value_used, data, cursor + _padded(key_bytes), value_bytes)
     room.entries = entries + count
     room.key_bytes = key_used + key_bytes
     room.value_bytes = value_used + value_bytes
@@ -161,22 +161,22 @@ def _repeat(memo: Any, place: Any, maps: Any, room: Any) -> Any:
 
 
 @always_inlined
-def _learn_ends(data: Any, at: Any, ends: Any, first: Any, count: Any, start: Any) -> None:
+def _learn_ends(data: Any, cursor: Any, ends: Any, first: Any, count: Any, start: Any) -> None:
     """Keep the ends of `count` texts after end number `first`, counted from `start`."""
     for i in range(count):
         end = load_u32(ends, (first + np.uint64(i) + _ONE) * _FOUR)
-        store_u32(data, at + np.uint64(i) * _FOUR, end - start)
+        store_u32(data, cursor + np.uint64(i) * _FOUR, end - start)
 
 
 @always_inlined
-def _recall(memo: Any, window: Any, at: Any, length: Any) -> Any:
+def _recall(memo: Any, window: Any, pos: Any, length: Any) -> Any:
     """The place of a map in a memo, 0 if it is not there; then the slot for it, and its hash."""
-    data, known = memo.data, memo.known
-    place = np.uint64(load_u32(data, np.uint64(known.last) + _EIGHT + _EIGHT))
+    data, state = memo.data, memo.known
+    place = np.uint64(load_u32(data, np.uint64(state.last) + _EIGHT + _EIGHT))
     slot, hashed = _ZERO, _ZERO
-    if place == _ZERO or not _is(data, place, window, at, length):
-        hashed = hash_string(window, at, length, memo.seed)
-        number, slot = find(_same_map, data, (window, at, length), memo.slots, hashed, SLOTS)
+    if place == _ZERO or not _is(data, place, window, pos, length):
+        hashed = hash_string(window, pos, length, memo.seed)
+        number, slot = find(_same_map, data, (window, pos, length), memo.slots, hashed, SLOTS)
         place = np.uint64(max(number, 0)) * _EIGHT
     return place, slot, hashed
 
@@ -196,24 +196,24 @@ def _enter(memo: Any, slot: Any, hashed: Any, sought: Any, decoded: Any, high: A
     Returns:
         Where that begins; 0 if there is no room.
     """
-    data, known = memo.data, memo.known
-    window, at, length = sought
+    data, state = memo.data, memo.known
+    window, pos, length = sought
     count, key_bytes, value_bytes = decoded
-    place = np.uint64(known.used)
+    place = np.uint64(state.used)
     need = _HEAD + _padded(length) + (count + count + _ONE + _ONE) * _FOUR + _padded(key_bytes) + _padded(value_bytes)
-    if 2 * known.count >= len(memo.slots) or np.uint64(len(data)) - place < need:
+    if 2 * state.count >= len(memo.slots) or np.uint64(len(data)) - place < need:
         return _ZERO
     store_u32(data, place, length)
     store_u32(data, place + _FOUR, count)
     store_u32(data, place + _EIGHT, key_bytes)
     store_u32(data, place + _EIGHT + _FOUR, value_bytes)
     store_u64(data, place + _EIGHT + _EIGHT, np.uint64(high) << _HALF)
-    copy_bytes(data, place + _HEAD, window, at, length)
+    copy_bytes(data, place + _HEAD, window, pos, length)
     enter(memo.slots, slot, hashed, np.int64(place // _EIGHT))
-    store_u32(data, np.uint64(known.last) + _EIGHT + _EIGHT, place)
-    known.last = place
-    known.used = place + need
-    known.count += 1
+    store_u32(data, np.uint64(state.last) + _EIGHT + _EIGHT, place)
+    state.last = place
+    state.used = place + need
+    state.count += 1
     return place + _HEAD + _padded(length)
 
 
@@ -239,25 +239,25 @@ def _learn(memo: Any, slot: Any, hashed: Any, sought: Any, maps: Any, first: Any
 def _walk(payloads: Any, row: Any, names: Any, maps: Any, room: Any, bad: Any) -> Any:
     """Copy the entries of one map; whether there was room for them. One that is damaged comes out empty."""
     window, keys, values = payloads.data, maps.keys, maps.values
-    known = len(names.ends) - 1
+    name_count = len(names.ends) - 1
     key_room, value_room = np.uint64(len(keys.data)), np.uint64(len(values.data))
     max_entries = np.uint64(len(keys.ends)) // _FOUR - _ONE
     entries, key_used, value_used = np.uint64(room.entries), np.uint64(room.key_bytes), np.uint64(room.value_bytes)
-    at = payloads.positions[row]
-    end = at + np.uint64(payloads.lengths[row])
-    begun = at
+    pos = payloads.positions[row]
+    end = pos + np.uint64(payloads.lengths[row])
+    map_start = pos
     kind, place = 0, np.int64(0)
-    while at < end:
-        entry = at
-        code = np.int64(window[at])
-        at += _ONE
+    while pos < end:
+        entry = pos
+        code = np.int64(window[pos])
+        pos += _ONE
         if entries == max_entries:
             return False
         item = (entries + _ONE) * _FOUR
-        kind, place = _BAD_MAP, np.int64(entry - begun)
+        kind, place = _BAD_MAP, np.int64(entry - map_start)
         if code >= _FLAG:
             index = code - _FLAG
-            if index >= known:
+            if index >= name_count:
                 kind, place = _UNKNOWN_KEY, index
                 break
             start = np.uint64(names.ends[index])
@@ -267,20 +267,20 @@ def _walk(payloads: Any, row: Any, names: Any, maps: Any, room: Any, bad: Any) -
             key_used = append(keys.data, _ZERO, key_used, keys.ends, item, names.data, start, length)
         else:
             length = np.uint64(code)
-            if end - at < length:
+            if end - pos < length:
                 break
             if key_room - key_used < length:
                 return False
-            key_used = append(keys.data, _ZERO, key_used, keys.ends, item, window, at, length)
-            at += length
-        length = _load_size(window, at) if end - at >= _VALUE_LENGTH else end
-        if end - at < _VALUE_LENGTH or end - at - _VALUE_LENGTH < length:
+            key_used = append(keys.data, _ZERO, key_used, keys.ends, item, window, pos, length)
+            pos += length
+        length = _load_size(window, pos) if end - pos >= _VALUE_LENGTH else end
+        if end - pos < _VALUE_LENGTH or end - pos - _VALUE_LENGTH < length:
             break
-        at += _VALUE_LENGTH
+        pos += _VALUE_LENGTH
         if value_room - value_used < length:
             return False
-        value_used = append(values.data, _ZERO, value_used, values.ends, item, window, at, length)
-        at += length
+        value_used = append(values.data, _ZERO, value_used, values.ends, item, window, pos, length)
+        pos += length
         entries += _ONE
         kind = 0
     if kind != 0:
@@ -315,17 +315,17 @@ def gather_maps(
         END, or FULL.
     """
     window, positions, lengths = payloads.data, payloads.positions, payloads.lengths
-    data, known = memo.data, memo.known
+    data, state = memo.data, memo.known
     rows = len(positions)
-    looks = known.met >= known.new or known.used < len(data) // 2
+    looks = state.met >= state.new or state.used < len(data) // 2
     for row in range(rows):
         if row + _AHEAD < rows:
             prefetch(window, positions[row + _AHEAD])
             prefetch(window, positions[row + _AHEAD] + np.uint64(64))
-        at, length = positions[row], np.uint64(lengths[row])
+        pos, length = positions[row], np.uint64(lengths[row])
         place, slot, hashed = _ZERO, _ZERO, _ZERO
         if looks:
-            place, slot, hashed = _recall(memo, window, at, length)
+            place, slot, hashed = _recall(memo, window, pos, length)
         if place != _ZERO:
             if not _repeat(memo, place, maps, room):
                 return FULL
@@ -335,52 +335,52 @@ def gather_maps(
             if not _walk(payloads, row, names, maps, room, bad):
                 return FULL
             if looks and bad.kinds[row] == 0:
-                _learn(memo, slot, hashed, (window, at, length), maps, first, room)
-            known.new += 1
+                _learn(memo, slot, hashed, (window, pos, length), maps, first, room)
+            state.new += 1
         maps.ends[row + 1] = room.entries
     return END
 
 
 @inlined
-def _judge_entries(window: Any, begun: Any, end: Any, known: Any) -> Any:
+def _judge_entries(window: Any, start: Any, end: Any, name_count: Any) -> Any:
     """The kind of damage in the entries of a map, or 0, and the number that explains it."""
-    at = begun
-    while at < end:
-        place = np.int64(at - begun)
-        code = np.int64(window[at])
-        at += _ONE
-        if code >= _FLAG + known:
+    pos = start
+    while pos < end:
+        place = np.int64(pos - start)
+        code = np.int64(window[pos])
+        pos += _ONE
+        if code >= _FLAG + name_count:
             return _UNKNOWN_KEY, code - _FLAG
         if code < _FLAG:
-            if end - at < np.uint64(code):
+            if end - pos < np.uint64(code):
                 return _BAD_MAP, place
-            at += np.uint64(code)
-        if end - at < _VALUE_LENGTH:
+            pos += np.uint64(code)
+        if end - pos < _VALUE_LENGTH:
             return _BAD_MAP, place
-        length = _load_size(window, at)
-        at += _VALUE_LENGTH
-        if end - at < length:
+        length = _load_size(window, pos)
+        pos += _VALUE_LENGTH
+        if end - pos < length:
             return _BAD_MAP, place
-        at += length
+        pos += length
     return 0, np.int64(0)
 
 
 @inlined
-def _judge_text(window: Any, begun: Any, end: Any) -> Any:
+def _judge_text(window: Any, first_pos: Any, end: Any) -> Any:
     """The position in the first text of a sound map at which it is not UTF-8, or -1; keys come before values."""
     for values in (False, True):
-        at = begun
-        while at < end:
-            code = np.int64(window[at])
-            at += _ONE
-            key_end = at + np.uint64(code if code < _FLAG else 0)
+        pos = first_pos
+        while pos < end:
+            code = np.int64(window[pos])
+            pos += _ONE
+            key_end = pos + np.uint64(code if code < _FLAG else 0)
             start = key_end + _VALUE_LENGTH
             value_end = start + _load_size(window, key_end)
-            first, last = (start, value_end) if values else (at, key_end)
+            first, last = (start, value_end) if values else (pos, key_end)
             valid = utf8_end(window, first, last)
             if valid < last:
                 return np.int64(valid - first)
-            at = value_end
+            pos = value_end
     return np.int64(-1)
 
 
@@ -396,30 +396,30 @@ def judge_maps(payloads: Payloads, names: Int64, text: Bool, memo: Memo, bad: Ba
         bad: `Bad`, as of `gather_maps`; of text that is not UTF-8 the position within it.
     """
     window, positions, lengths = payloads.data, payloads.positions, payloads.lengths
-    known = memo.known
+    state = memo.known
     rows = len(positions)
-    looks = known.met >= known.new or known.used < len(memo.data) // 2
+    looks = state.met >= state.new or state.used < len(memo.data) // 2
     for row in range(rows):
         if row + _AHEAD < rows:
             prefetch(window, positions[row + _AHEAD])
             prefetch(window, positions[row + _AHEAD] + np.uint64(64))
-        begun, length = positions[row], np.uint64(lengths[row])
+        start, length = positions[row], np.uint64(lengths[row])
         place, slot, hashed = _ZERO, _ZERO, _ZERO
         if looks:
-            place, slot, hashed = _recall(memo, window, begun, length)
+            place, slot, hashed = _recall(memo, window, start, length)
         if place != _ZERO:
             _met(memo, place)
             continue
-        end = begun + length
-        kind, where = _judge_entries(window, begun, end, names)
-        if kind == 0 and text and beyond_ascii(window, begun, end):
-            where = _judge_text(window, begun, end)
-            kind = _INVALID_UTF8 if where >= 0 else 0
+        end = start + length
+        kind, bad_pos = _judge_entries(window, start, end, names)
+        if kind == 0 and text and beyond_ascii(window, start, end):
+            bad_pos = _judge_text(window, start, end)
+            kind = _INVALID_UTF8 if bad_pos >= 0 else 0
         if kind != 0:
-            bad.kinds[row], bad.where[row] = kind, where
+            bad.kinds[row], bad.where[row] = kind, bad_pos
         elif looks:
-            _enter(memo, slot, hashed, (window, begun, length), (_ZERO, _ZERO, _ZERO), False)
-        known.new += 1
+            _enter(memo, slot, hashed, (window, start, length), (_ZERO, _ZERO, _ZERO), False)
+        state.new += 1
 
 
 # What `find_labels` says of a row.
@@ -430,47 +430,47 @@ UNSURE = 2
 
 
 @kernel
-def find_labels(payloads: Payloads, key: Bytes, numbers: Bytes, found: Payloads, state: OutBytes) -> None:
+def find_labels(payloads: Payloads, key: Bytes, numbers: Bytes, out: Payloads, state: OutBytes) -> None:
     """Find the values of one key, by the bytes of the maps; of repeated keys the last one counts.
 
     Args:
         payloads: `Payloads`, the entries of each row's map.
         key: uint8.
         numbers: uint8 per predefined key: whether it is that key.
-        found: `Payloads`, set: where the values are, of length 0 where there is none.
+        out: `Payloads`, set: where the values are, of length 0 where there is none.
         state: uint8 per row, set: ABSENT, PRESENT or UNSURE.
     """
     window = payloads.data
     size = np.uint64(len(key))
     for row in range(len(payloads.positions)):
-        at = payloads.positions[row]
-        end = at + np.uint64(payloads.lengths[row])
-        found.positions[row] = at
-        found.lengths[row] = 0
+        pos = payloads.positions[row]
+        end = pos + np.uint64(payloads.lengths[row])
+        out.positions[row] = pos
+        out.lengths[row] = 0
         state[row] = ABSENT
-        while at < end:
-            code = np.int64(window[at])
-            at += _ONE
-            same = False
+        while pos < end:
+            code = np.int64(window[pos])
+            pos += _ONE
+            is_same = False
             if code >= _FLAG:
                 if code - _FLAG >= len(numbers):
                     state[row] = UNSURE
                     break
-                same = numbers[code - _FLAG] != 0
+                is_same = numbers[code - _FLAG] != 0
             else:
                 length = np.uint64(code)
-                if end - at < length:
+                if end - pos < length:
                     state[row] = UNSURE
                     break
-                same = length == size and same_bytes(window, at, key, _ZERO, size)
-                at += length
-            length = _load_size(window, at) if end - at >= _VALUE_LENGTH else end
-            if end - at < _VALUE_LENGTH or end - at - _VALUE_LENGTH < length:
+                is_same = length == size and same_bytes(window, pos, key, _ZERO, size)
+                pos += length
+            length = _load_size(window, pos) if end - pos >= _VALUE_LENGTH else end
+            if end - pos < _VALUE_LENGTH or end - pos - _VALUE_LENGTH < length:
                 state[row] = UNSURE
                 break
-            at += _VALUE_LENGTH
-            if same:
+            pos += _VALUE_LENGTH
+            if is_same:
                 state[row] = PRESENT
-                found.positions[row] = at
-                found.lengths[row] = length
-            at += length
+                out.positions[row] = pos
+                out.lengths[row] = length
+            pos += length

@@ -38,7 +38,7 @@ def add(a: Any, b: Any) -> Any:
 
 
 @inlined
-def pack_group(values: Any, at: Any, count: Any, out: Any, pos: Any) -> Any:
+def pack_group(values: Any, first: Any, count: Any, out: Any, pos: Any) -> Any:
     """Pack `values[at : at + count]`, filled up with zeros to a group; `out` has room for `MAX_GROUP_BYTES`.
 
     Returns:
@@ -47,7 +47,7 @@ def pack_group(values: Any, at: Any, count: Any, out: Any, pos: Any) -> Any:
     together = _ZERO
     mask = _ZERO
     for i in range(count):
-        value = values[at + i]
+        value = values[first + i]
         together |= value
         if value != _ZERO:
             mask |= _ONE << np.uint64(i)
@@ -66,7 +66,7 @@ def pack_group(values: Any, at: Any, count: Any, out: Any, pos: Any) -> Any:
     half = 0
     pending = _ZERO
     for i in range(count):
-        value = values[at + i]
+        value = values[first + i]
         if value != _ZERO:
             for k in range(nibbles):
                 nibble = value >> np.uint64(4 * (trailing + k)) & _NIBBLE
@@ -84,7 +84,7 @@ def pack_group(values: Any, at: Any, count: Any, out: Any, pos: Any) -> Any:
 
 
 @inlined
-def unpack_group(data: Any, pos: Any, end: Any, values: Any, at: Any, count: Any) -> Any:
+def unpack_group(data: Any, pos: Any, end: Any, values: Any, first: Any, count: Any) -> Any:
     """Unpack a group; its first `count` values go to `values[at : at + count]`.
 
     Returns:
@@ -96,7 +96,7 @@ def unpack_group(data: Any, pos: Any, end: Any, values: Any, at: Any, count: Any
     pos += _ONE
     if mask == _ZERO:
         for i in range(count):
-            values[at + i] = _ZERO
+            values[first + i] = _ZERO
         return pos
     if end - pos < _ONE:
         return FAILED
@@ -120,12 +120,12 @@ def unpack_group(data: Any, pos: Any, end: Any, values: Any, at: Any, count: Any
                 cursor += _ONE
             value <<= shift
         if i < count:
-            values[at + i] = value
+            values[first + i] = value
     return pos + size
 
 
 @inlined
-def unpack_values(data: Any, pos: Any, end: Any, values: Any, at: Any, count: Any) -> Any:
+def unpack_values(data: Any, pos: Any, end: Any, values: Any, first: Any, count: Any) -> Any:
     """Unpack `count` numbers to `values[at:]`; those past the end of the data, at the border of a group, are 0.
 
     Returns:
@@ -134,26 +134,26 @@ def unpack_values(data: Any, pos: Any, end: Any, values: Any, at: Any, count: An
     done = 0
     while done < count and pos != end:
         take = min(count - done, GROUP)
-        pos = unpack_group(data, pos, end, values, at + done, take)
+        pos = unpack_group(data, pos, end, values, first + done, take)
         if pos == FAILED:
             return -1
         done += take
     for i in range(done, count):
-        values[at + i] = _ZERO
+        values[first + i] = _ZERO
     return done
 
 
 @inlined
-def unpack_delta(data: Any, pos: Any, end: Any, values: Any, at: Any, count: Any) -> Any:
+def unpack_delta(data: Any, pos: Any, end: Any, values: Any, first: Any, count: Any) -> Any:
     """Unpack `count` numbers from their differences, as `unpack_values` does."""
-    done = unpack_values(data, pos, end, values, at, count)
+    done = unpack_values(data, pos, end, values, first, count)
     for i in range(1, done):
-        values[at + i] = add(values[at + i], values[at + i - 1])
+        values[first + i] = add(values[first + i], values[first + i - 1])
     return done
 
 
 @inlined
-def pack_values(values: Any, at: Any, count: Any, out: Any, pos: Any) -> Any:
+def pack_values(values: Any, first: Any, count: Any, out: Any, pos: Any) -> Any:
     """Pack `values[at : at + count]`, group by group.
 
     Returns:
@@ -164,13 +164,13 @@ def pack_values(values: Any, at: Any, count: Any, out: Any, pos: Any) -> Any:
         if np.uint64(len(out)) - pos < np.uint64(MAX_GROUP_BYTES):
             return FAILED
         take = min(count - done, GROUP)
-        pos = pack_group(values, at + done, take, out, pos)
+        pos = pack_group(values, first + done, take, out, pos)
         done += take
     return pos
 
 
 @inlined
-def unpack_xor(data: Any, pos: Any, end: Any, values: Any, at: Any, count: Any) -> Any:
+def unpack_xor(data: Any, pos: Any, end: Any, values: Any, first: Any, count: Any) -> Any:
     """Unpack the bits of `count` doubles, each XORed with the one before it, to `values[at:]`.
 
     Returns:
@@ -181,16 +181,16 @@ def unpack_xor(data: Any, pos: Any, end: Any, values: Any, at: Any, count: Any) 
     if end - pos < np.uint64(8):
         return -1
     last = load_u64(data, pos)
-    values[at] = last
-    done = unpack_values(data, pos + np.uint64(8), end, values, at + 1, count - 1)
+    values[first] = last
+    done = unpack_values(data, pos + np.uint64(8), end, values, first + 1, count - 1)
     for i in range(1, done + 1):
-        last ^= values[at + i]
-        values[at + i] = last
+        last ^= values[first + i]
+        values[first + i] = last
     return -1 if done < 0 else done + 1
 
 
 @inlined
-def pack_xor(values: Any, at: Any, count: Any, out: Any, pos: Any, scratch: Any) -> Any:
+def pack_xor(values: Any, first: Any, count: Any, out: Any, pos: Any, scratch: Any) -> Any:
     """Pack the bits of doubles. NaNs but the first are made canonical, as in FiloDB. `scratch` is uint64[GROUP].
 
     Returns:
@@ -198,7 +198,7 @@ def pack_xor(values: Any, at: Any, count: Any, out: Any, pos: Any, scratch: Any)
     """
     if np.uint64(len(out)) - pos < np.uint64(8):
         return FAILED
-    last = values[at]
+    last = values[first]
     store_u64(out, pos, last)
     pos += np.uint64(8)
     done = 1
@@ -207,7 +207,7 @@ def pack_xor(values: Any, at: Any, count: Any, out: Any, pos: Any, scratch: Any)
             return FAILED
         take = min(count - done, GROUP)
         for i in range(take):
-            bits = values[at + done + i]
+            bits = values[first + done + i]
             if bits & _MAGNITUDE > _INFINITY:
                 bits = _CANONICAL_NAN
             scratch[i] = bits ^ last

@@ -114,18 +114,18 @@ def valid_ends(ends: Int32s, limit: Int64) -> Bool:
 
 @kernel
 def combine_hashes(
-    which: Bytes, places: Annotated[Any, Array(np.int64, 2)], scratch: UInt32s, hashes: OutUInt64s
+    layout_numbers: Bytes, places: Annotated[Any, Array(np.int64, 2)], scratch: UInt32s, hashes: OutUInt64s
 ) -> None:
     """Make partition hashes from those of payloads.
 
     Args:
-        which: uint8 per row, number of its layout.
+        layout_numbers: uint8 per row, number of its layout.
         places: int64[layouts, columns], where the hashes of each hashed column are in the scratch; -1: no more.
         scratch: uint32, hashes of payloads.
         hashes: uint64 per row, updated.
     """
-    for row in range(len(which)):
-        number = which[row]
+    for row in range(len(layout_numbers)):
+        number = layout_numbers[row]
         total = hashes[row]
         for i in range(places.shape[1]):
             if places[number, i] >= 0:
@@ -236,12 +236,12 @@ def _same_texts(texts: Any, a: Any, b: Any, count: Any) -> Any:
 def _same_map(maps: Any, a: Any, b: Any) -> Any:
     """Whether the maps of two rows have the same entries in the same order."""
     first = np.int64(maps.ends[a])
-    other = np.int64(maps.ends[b])
+    start_b = np.int64(maps.ends[b])
     count = np.int64(maps.ends[a + 1]) - first
     return (
-        np.int64(maps.ends[b + 1]) - other == count
-        and _same_texts(maps.values, first, other, count)
-        and _same_texts(maps.keys, first, other, count)
+        np.int64(maps.ends[b + 1]) - start_b == count
+        and _same_texts(maps.values, first, start_b, count)
+        and _same_texts(maps.keys, first, start_b, count)
     )
 
 
@@ -252,15 +252,15 @@ def sort_keys(texts: Any, first: Any, count: Any, order: Any) -> None:
     for i in range(count):
         start = np.uint64(key_ends[first + i])
         length = np.uint64(key_ends[first + i + 1]) - start
-        at = i
-        while at > 0:
-            other = np.int64(order[at - 1])
-            begin = np.uint64(key_ends[first + other])
-            if not _after(keys, begin, np.uint64(key_ends[first + other + 1]) - begin, start, length):
+        slot = i
+        while slot > 0:
+            previous = np.int64(order[slot - 1])
+            begin = np.uint64(key_ends[first + previous])
+            if not _after(keys, begin, np.uint64(key_ends[first + previous + 1]) - begin, start, length):
                 break
-            order[at] = other
-            at -= 1
-        order[at] = i
+            order[slot] = previous
+            slot -= 1
+        order[slot] = i
 
 
 @inlined
@@ -298,15 +298,15 @@ class Work(NamedTuple):
 def _find_same(maps: Any, row: Any, last: Any, work: Any) -> Any:
     """The row that has the same map, or -1; then the slot of `work.seen` that this one takes, and its hash."""
     # Series mostly come in the same order again.
-    same = np.int64(work.following[last]) - 1 if last >= 0 else np.int64(-1)
-    if same >= 0 and _same_map(maps, row, same):
-        return same, _ZERO, _ZERO
+    same_row = np.int64(work.following[last]) - 1 if last >= 0 else np.int64(-1)
+    if same_row >= 0 and _same_map(maps, row, same_row):
+        return same_row, _ZERO, _ZERO
     first, end = np.int64(maps.ends[row]), np.int64(maps.ends[row + 1])
     values, value_ends = maps.values.data, maps.values.ends
     start = np.uint64(value_ends[first])
     hashed = hash_string(values, start, np.uint64(value_ends[end]) - start, work.seed)
-    same, place = find(_same_map, maps, row, work.seen, hashed, PROBES)
-    return same, place, hashed
+    same_row, place = find(_same_map, maps, row, work.seen, hashed, PROBES)
+    return same_row, place, hashed
 
 
 @always_inlined
@@ -369,7 +369,7 @@ def encode_maps(
     positions, lengths, hashes = into.positions, into.lengths, into.hashes
     used = np.uint64(progress.used)
     template = np.int64(-1)
-    known = np.int64(0)
+    name_count = np.int64(0)
     last = np.int64(-1)
     for row in range(progress.row, len(positions)):
         positions[row] = _ZERO
@@ -378,34 +378,34 @@ def encode_maps(
             continue
         progress.row = row
         progress.used = used
-        same, place, hashed = _find_same(maps, row, last, work)
+        same_row, place, hashed = _find_same(maps, row, last, work)
         if last >= 0:
-            following[last] = (same if same >= 0 else row) + 1
-        last = same if same >= 0 else np.int64(row)
-        if same >= 0:
-            positions[row] = positions[same]
-            lengths[row] = lengths[same]
-            hashes[row] = hashes[same]
+            following[last] = (same_row if same_row >= 0 else row) + 1
+        last = same_row if same_row >= 0 else np.int64(row)
+        if same_row >= 0:
+            positions[row] = positions[same_row]
+            lengths[row] = lengths[same_row]
+            hashes[row] = hashes[same_row]
             continue
         first = np.int64(maps.ends[row])
         count = np.int64(maps.ends[row + 1]) - first
         # Series have the same keys for long: what was found out of them holds until they change.
-        if template < 0 or count != known or not _same_texts(maps.keys, template, first, count):
+        if template < 0 or count != name_count or not _same_texts(maps.keys, template, first, count):
             _number_keys(maps.keys, first, count, names, work)
-            known = count
+            name_count = count
         template = first
-        begun = used + _PREFIX
+        payload_start = used + _PREFIX
         if np.uint64(len(out)) - used < _PREFIX:
             return NO_ROOM
-        wrong, end = _put_map(maps, first, count, work, out, begun, progress)
+        wrong, end = _put_map(maps, first, count, work, out, payload_start, progress)
         if wrong != 0:
             return wrong
-        total = end - begun
+        total = end - payload_start
         if total > _LONGEST:
             progress.wrong = total
             return TOO_LONG
         store_u16(out, used, total)
-        positions[row] = begun
+        positions[row] = payload_start
         lengths[row] = total
         if into.hashed:
             # Of maps the length in front enters, too.

@@ -51,14 +51,14 @@ _ldexp: Any = math.ldexp if PLAIN else _c_ldexp
 @inlined
 def _product(a: Any, b: Any) -> Any:
     """A product, and its rounding error, exactly."""
-    whole = a * b
+    product = a * b
     split = _SPLITTER * a
     a_high = split - (split - a)
     a_low = a - a_high
     split = _SPLITTER * b
     b_high = split - (split - b)
     b_low = b - b_high
-    return whole, ((a_high * b_high - whole) + a_high * b_low + a_low * b_high) + a_low * b_low
+    return product, ((a_high * b_high - product) + a_high * b_low + a_low * b_high) + a_low * b_low
 
 
 @inlined
@@ -76,10 +76,10 @@ def fill_powers(base: Any, out: Any, first: Any, count: Any) -> None:
     # The power is (high + low) * 2**exponent, with twice the digits of a double.
     high, low, exponent = 1.0, 0.0, 0
     for i in range(1, count):
-        whole, error = _product(high, mantissa)
+        product, error = _product(high, mantissa)
         error += low * mantissa
-        high = whole + error
-        low = error - (high - whole)
+        high = product + error
+        low = error - (high - product)
         exponent += step
         if abs(high) < 0.5:
             high *= 2.0

@@ -72,20 +72,20 @@ def _sure(meaning: Any) -> Any:
 
 
 @inlined
-def _condemn(data: Any, pos: Any, left: Any, state: Any, rules: Any) -> Any:
+def _condemn(data: Any, pos: Any, remaining: Any, state: Any, rules: Any) -> Any:
     """The verdict on a record that is not whole, or of no known schema."""
-    length = _load_length(data, pos) if left >= _LENGTH else _SIGN
-    outside = length >= _SIGN or left - _LENGTH < length
+    length = _load_length(data, pos) if remaining >= _LENGTH else _SIGN
+    outside = length >= _SIGN or remaining - _LENGTH < length
     if outside and state.ending == s.TORN_CONTAINER:
-        return TORN, left
-    if not outside and not rules.plain and left >= _WITH_ID:
+        return TORN, remaining
+    if not outside and not rules.plain and remaining >= _WITH_ID:
         schema_id = _load_id(data, pos)
         meaning = _sure(np.int64(rules.schema_index[schema_id]))
         if length >= _WITH_ID - _LENGTH and meaning in (s.UNKNOWN, s.UNEXPECTED):
             blame(state, _UNKNOWN_SCHEMA if meaning == s.UNKNOWN else _UNEXPECTED_SCHEMA, schema_id, 0)
-            return DAMAGED, min((length + _LENGTH + _ROUND) & ~_ROUND, left)
+            return DAMAGED, min((length + _LENGTH + _ROUND) & ~_ROUND, remaining)
     blame(state, _BAD_LENGTH, np.int64(length) if length < _SIGN else np.int64(-1), state.end)
-    return DAMAGED, left
+    return DAMAGED, remaining
 
 
 @always_inlined
@@ -115,25 +115,25 @@ def _begins_like_header(data: Any, pos: Any, rules: Any) -> Any:
 
 
 @inlined
-def _look_again(window: Any, pos: Any, left: Any, state: Any, rules: Any) -> Any:
+def _look_again(window: Any, pos: Any, remaining: Any, state: Any, rules: Any) -> Any:
     """Judge a record that reaches to the end of its container, or of what is in sight, or beyond, or a container."""
     data = window.data
-    seen = np.uint64(len(data)) - pos
-    if seen < min(left, _LENGTH + _LENGTH):
-        return SHORT, min(left, _LENGTH + _LENGTH), 0
+    visible = np.uint64(len(data)) - pos
+    if visible < min(remaining, _LENGTH + _LENGTH):
+        return SHORT, min(remaining, _LENGTH + _LENGTH), 0
     doubted = len(rules.bounds) == 0 and state.broken != np.int64(window.base + pos)
-    if doubted and left >= _LENGTH + _LENGTH and _begins_like_header(data, pos, rules):
+    if doubted and remaining >= _LENGTH + _LENGTH and _begins_like_header(data, pos, rules):
         blame(state, _HIDDEN, 0, 0)
-        return DAMAGED, left, 0
-    if left >= (_LENGTH if rules.plain else _WITH_ID):
+        return DAMAGED, remaining, 0
+    if remaining >= (_LENGTH if rules.plain else _WITH_ID):
         total = _load_length(data, pos) + _LENGTH
-        if total <= left:
+        if total <= remaining:
             number = _number_of(data, pos, total, rules, True)
-            if number >= 0 and seen < total:
+            if number >= 0 and visible < total:
                 return SHORT, total, 0
             if number != s.UNKNOWN:
-                return GOOD, min((total + _ROUND) & ~_ROUND, left), number
-    verdict, size = _condemn(data, pos, left, state, rules)
+                return GOOD, min((total + _ROUND) & ~_ROUND, remaining), number
+    verdict, size = _condemn(data, pos, remaining, state, rules)
     return verdict, size, 0
 
 
@@ -172,7 +172,7 @@ def locate(window: Any, pos: Any, state: Any, out: Any, rules: Any) -> Any:
     end = np.uint64(state.end) - base
     row = np.uint64(state.rows)
     room = min(row + np.uint64(BLOCK), np.uint64(state.max_rows))
-    starts, which = out.starts, out.which
+    starts, layout_numbers = out.starts, out.which
     while row < room and pos < end:
         verdict, size, number = judge_record(window, pos, end, state, rules)
         if verdict != GOOD:
@@ -180,7 +180,7 @@ def locate(window: Any, pos: Any, state: Any, out: Any, rules: Any) -> Any:
         ask_ahead(data, pos, size)
         if number >= 0:
             starts[row] = base + pos
-            which[row] = number
+            layout_numbers[row] = number
             row += _ONE
         pos += size
     return pos, np.int64(row)
@@ -200,19 +200,19 @@ def _gather(window: Any, first: Any, count: Any, state: Any, out: Any, rules: An
         # Mostly all are of the first one's schema.
         number = (np.int64(begin) + turn) % len(rules.schemas)
         rows = out.picked[0]
-        found = count
+        matches = count
         if differ:
             rows = out.picked[1]
-            found = 0
+            matches = 0
             for r in range(count):
-                rows[found] = r
-                found += out.which[row + np.uint64(r)] == number
-        if found > 0:
+                rows[matches] = r
+                matches += out.which[row + np.uint64(r)] == number
+        if matches > 0:
             smallest = np.uint64(rules.schemas[number].smallest)
             time = np.uint64(state.time)
-            block = Block(window.data, window.base, out.starts, row, rows, found, smallest, time)
+            block = Block(window.data, window.base, out.starts, row, rows, matches, smallest, time)
             failures += gather_columns(block, out.memory.ops[number], out.memory, state)
-            done += found
+            done += matches
         if done == count:
             break
     return failures
@@ -221,26 +221,26 @@ def _gather(window: Any, first: Any, count: Any, state: Any, out: Any, rules: An
 @inlined
 def _drop_failed(window: Any, first: Any, count: Any, state: Any, out: Any) -> Any:
     """Note the records of a block that failed, and move the others together; how many they are."""
-    kept = 0
+    matching = 0
     failures = out.memory.failures
     for r in range(count):
-        at = out.starts[first + r]
+        pos = out.starts[first + r]
         number = out.which[first + r]
         if failures[r].operation == 0:
-            out.starts[first + kept] = at
-            out.which[first + kept] = number
-            kept += 1
+            out.starts[first + matching] = pos
+            out.which[first + matching] = number
+            matching += 1
             continue
-        length = _load_length(window.data, np.uint64(at) - window.base)
-        size = np.int64(min((length + _LENGTH + _ROUND) & ~_ROUND, np.uint64(state.end) - np.uint64(at)))
+        length = _load_length(window.data, np.uint64(pos) - window.base)
+        size = np.int64(min((length + _LENGTH + _ROUND) & ~_ROUND, np.uint64(state.end) - np.uint64(pos)))
         op = out.memory.ops[number, failures[r].operation - 1]
-        kind, one = _BAD_POINTER, op.field
+        kind, detail = _BAD_POINTER, op.field
         if op.code == END:
-            kind, one = _BAD_SIZE, np.int64(length)
-        note(out.events, state, kind, at, size, one, failures[r].wrong)
+            kind, detail = _BAD_SIZE, np.int64(length)
+        note(out.events, state, kind, pos, size, detail, failures[r].wrong)
         state.record_bytes -= size
         failures[r].operation = 0
-    return kept
+    return matching
 
 
 @always_inlined
@@ -251,7 +251,7 @@ def _take_fixed(window: Any, pos: Any, state: Any, out: Any, rules: Any) -> Any:
     """
     data, base, starts = window.data, window.base, out.starts
     ops, arena = out.memory.ops[0], out.memory.arena
-    eights, fours, others = 0, 0, len(rules.schemas) - 1
+    eights, fours, rest_count = 0, 0, len(rules.schemas) - 1
     a, b, c = ops[0], ops[0], ops[0]
     for i in range(len(ops)):
         if ops[i].code == COPY_8:
@@ -262,15 +262,15 @@ def _take_fixed(window: Any, pos: Any, state: Any, out: Any, rules: Any) -> Any:
             c = ops[i]
             fours += 1
         else:
-            others += ops[i].code != SKIP
-    if eights == 0 or eights > 2 or fours > 1 or others > 0 or rules.plain:
+            rest_count += ops[i].code != SKIP
+    if eights == 0 or eights > 2 or fours > 1 or rest_count > 0 or rules.plain:
         return pos
     slot_a, slot_b, slot_c = np.uint64(a.slot), np.uint64(b.slot), np.uint64(c.slot)
     place_a, place_b, place_c = np.uint64(a.place), np.uint64(b.place), np.uint64(c.place)
     limit = min(np.uint64(state.end) - base, np.uint64(len(data)))
     row, room = np.uint64(state.rows), np.uint64(state.max_rows)
     smallest, largest = np.uint64(rules.schemas[0].smallest), np.uint64(rules.schemas[0].largest)
-    begun = pos
+    first_pos = pos
     while row < room and limit - pos >= _LENGTH + _LENGTH:
         total = _load_length(data, pos) + _LENGTH
         size = (total + _ROUND) & ~_ROUND
@@ -286,7 +286,7 @@ def _take_fixed(window: Any, pos: Any, state: Any, out: Any, rules: Any) -> Any:
             take_4(arena, place_c, row, data, pos + slot_c)
         row += _ONE
         pos += size
-    state.record_bytes += np.int64(pos - begun)
+    state.record_bytes += np.int64(pos - first_pos)
     state.rows = np.int64(row)
     return pos
 
@@ -296,13 +296,13 @@ def take_records(window: Any, pos: Any, state: Any, out: Any, rules: Any) -> Any
     """The common case: whole records, or a block of them, located first and then gathered from the cache."""
     if state.inside == 0 or state.payload_bytes >= rules.max_bytes or state.buckets >= rules.max_buckets:
         return pos
-    begun = pos
+    first_pos = pos
     pos = _take_fixed(window, pos, state, out, rules)
-    if pos != begun:
+    if pos != first_pos:
         return pos
     first = state.rows
     pos, rows = locate(window, pos, state, out, rules)
-    state.record_bytes += np.int64(pos - begun)
+    state.record_bytes += np.int64(pos - first_pos)
     count = rows - first
     if count > 0:
         size, buckets = state.payload_bytes, state.buckets

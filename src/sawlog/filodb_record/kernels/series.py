@@ -118,29 +118,29 @@ def _payload(row: Any, column: Any) -> Any:
 
 
 @always_inlined
-def _matches(row: Any, columns: Any, keys: Any, at: Any) -> Any:
-    """Whether the key at `at` is that of the row."""
-    if keys[at] != row.layout:
+def _matches(row: Any, columns: Any, keys: Any, pos: Any) -> Any:
+    """Whether the key at `pos` is that of the row."""
+    if keys[pos] != row.layout:
         return False
-    at += _ONE
+    pos += _ONE
     for i in range(len(columns.fixed)):
         width = np.uint64(columns.fixed[i].width)
-        if not same_bytes(keys, at, row.arena, _value(row, columns.fixed[i]), width):
+        if not same_bytes(keys, pos, row.arena, _value(row, columns.fixed[i]), width):
             return False
-        at += width
+        pos += width
     for i in range(len(columns.payloads)):
         start, length = _payload(row, columns.payloads[i])
-        if load_u32(keys, at) != length:
+        if load_u32(keys, pos) != length:
             return False
-        at += _FOUR
-        if not same_bytes(keys, at, row.data, start, length):
+        pos += _FOUR
+        if not same_bytes(keys, pos, row.data, start, length):
             return False
-        at += length
+        pos += length
     return True
 
 
 @inlined
-def _store(row: Any, columns: Any, keys: Any, at: Any) -> Any:
+def _store(row: Any, columns: Any, keys: Any, pos: Any) -> Any:
     """Write the key of a row; the position after it, or -1 when there is no room."""
     need = _ONE
     for i in range(len(columns.fixed)):
@@ -148,21 +148,21 @@ def _store(row: Any, columns: Any, keys: Any, at: Any) -> Any:
     for i in range(len(columns.payloads)):
         _, length = _payload(row, columns.payloads[i])
         need += _FOUR + length
-    if np.uint64(len(keys)) - at < need:
+    if np.uint64(len(keys)) - pos < need:
         return -1
-    keys[at] = row.layout
-    at += _ONE
+    keys[pos] = row.layout
+    pos += _ONE
     for i in range(len(columns.fixed)):
         width = np.uint64(columns.fixed[i].width)
-        copy_bytes(keys, at, row.arena, _value(row, columns.fixed[i]), width)
-        at += width
+        copy_bytes(keys, pos, row.arena, _value(row, columns.fixed[i]), width)
+        pos += width
     for i in range(len(columns.payloads)):
         start, length = _payload(row, columns.payloads[i])
-        store_u32(keys, at, length)
-        at += _FOUR
-        copy_bytes(keys, at, row.data, start, length)
-        at += length
-    return np.int64(at)
+        store_u32(keys, pos, length)
+        pos += _FOUR
+        copy_bytes(keys, pos, row.data, start, length)
+        pos += length
+    return np.int64(pos)
 
 
 @inlined
@@ -203,12 +203,12 @@ def _move(row: Any, to: Any, columns: Any, out: Any, state: Any) -> None:
     """Move all that was gathered of a row to another one, and count its payload bytes."""
     out.starts[to] = out.starts[row.number]
     out.which[to] = row.layout
-    other = np.uint64(to)
+    slot = np.uint64(to)
     for i in range(len(columns.fixed)):
         column = columns.fixed[i]
         copy_bytes(
             row.arena,
-            np.uint64(column.place) + other * np.uint64(column.width),
+            np.uint64(column.place) + slot * np.uint64(column.width),
             row.arena,
             _value(row, column),
             np.uint64(column.width),
@@ -216,8 +216,8 @@ def _move(row: Any, to: Any, columns: Any, out: Any, state: Any) -> None:
     for i in range(len(columns.payloads)):
         column = columns.payloads[i]
         start, length = _payload(row, column)
-        store_u64(row.scratch, np.uint64(column.positions) + other * _EIGHT, start)
-        store_u32(row.scratch, np.uint64(column.lengths) + other * _FOUR, length)
+        store_u64(row.scratch, np.uint64(column.positions) + slot * _EIGHT, start)
+        store_u32(row.scratch, np.uint64(column.lengths) + slot * _FOUR, length)
         state.payload_bytes += np.int64(length)
 
 
@@ -229,22 +229,22 @@ def _keep_new(window: Any, state: Any, out: Any, table: Any, progress: Any) -> A
     count = state.rows
     for ahead in range(progress.row, min(progress.row + _AHEAD, count)):
         prefetch(table.slots, _place(load_u32(arena, table.hashes + np.uint64(ahead) * _FOUR), mask) * _EIGHT)
-    for at in range(progress.row, count):
-        r = np.uint64(at)
-        if at + _AHEAD < count:
+    for index in range(progress.row, count):
+        r = np.uint64(index)
+        if index + _AHEAD < count:
             hash32 = load_u32(arena, table.hashes + (r + np.uint64(_AHEAD)) * _FOUR)
             prefetch(table.slots, _place(hash32, mask) * _EIGHT)
         hash32 = load_u32(arena, table.hashes + r * _FOUR)
         row = Row(window.data, r, out.which[r], arena, scratch)
-        known, place = _look_up(row, hash32, table)
-        if known:
+        number, place = _look_up(row, hash32, table)
+        if number:
             continue
         series = progress.series
         end = np.int64(-1)
         if series < len(table.key_starts) and 2 * SLOT_SIZE * series < len(table.slots):
             end = _store(row, table.partition, table.keys, np.uint64(progress.used))
         if end < 0:
-            progress.row = at
+            progress.row = index
             return False
         table.key_starts[series] = progress.used
         progress.used = end
@@ -281,7 +281,7 @@ def read_series(
     """
     room = len(out.starts)
     while True:
-        nothing = False
+        is_empty = False
         if progress.row == state.rows:
             first = state.rows
             before = state.payload_bytes
@@ -290,10 +290,10 @@ def read_series(
             progress.row = first
             progress.kept = first
             state.payload_bytes = before
-            nothing = state.rows == first
+            is_empty = state.rows == first
         if not _keep_new(window, state, out, table, progress):
             return NEEDS_ROOM
-        if nothing or progress.status != FULL or state.events > 0 or state.rows == room:
+        if is_empty or progress.status != FULL or state.events > 0 or state.rows == room:
             return progress.status
 
 
@@ -313,18 +313,18 @@ def rebuild(table: Table, old_slots: Bytes) -> None:
             if probe == PROBES:
                 second = table.secret
                 start = np.uint64(table.key_starts[np.int64(slot & _U32) - 1]) + _ONE
-                at = start
+                pos = start
                 for i in range(len(columns.fixed)):
-                    at += np.uint64(columns.fixed[i].width)
+                    pos += np.uint64(columns.fixed[i].width)
                 for _ in range(len(columns.payloads)):
-                    length = load_u32(keys, at)
-                    second = xxh32(keys, at + _FOUR, length, second)
-                    at += _FOUR + length
-                at = start
+                    length = load_u32(keys, pos)
+                    second = xxh32(keys, pos + _FOUR, length, second)
+                    pos += _FOUR + length
+                pos = start
                 for i in range(len(columns.fixed)):
                     width = np.uint64(columns.fixed[i].width)
-                    second = xxh32(keys, at, width, second)
-                    at += width
+                    second = xxh32(keys, pos, width, second)
+                    pos += width
                 place = _place(second, mask)
             else:
                 place = (place + _ONE) & mask

@@ -90,9 +90,9 @@ def label_hashes(metrics: Texts, labels: Labels, partition: Partition, order: Ou
         count = np.int64(labels.ends[row + 1]) - first
         shard = _INIT
         for i in range(len(partition.shard.ends) - 1):
-            for at in range(count):
+            for index in range(count):
                 # Of repeated keys the last one counts.
-                entry = first + count - 1 - at
+                entry = first + count - 1 - index
                 start = np.uint64(key_ends[entry])
                 if _is(keys, start, np.uint64(key_ends[entry + 1]) - start, partition.shard, i):
                     begin = np.uint64(value_ends[entry])

@@ -135,14 +135,14 @@ class Schema:
 
     def definition(self) -> dict[str, Any]:
         """Plain data, as `Schemas.parse` takes it."""
-        found: dict[str, Any] = _definition(self.data_columns)
+        definition: dict[str, Any] = _definition(self.data_columns)
         if self.partition is None:
-            found["partitioned"] = False
+            definition["partitioned"] = False
         if self.value_column:
-            found["value-column"] = self.value_column
+            definition["value-column"] = self.value_column
         if self.downsample_schema:
-            found["downsample-schema"] = self.downsample_schema
-        return found
+            definition["downsample-schema"] = self.downsample_schema
+        return definition
 
 
 class Schemas(Mapping[str, Schema]):
@@ -165,16 +165,16 @@ class Schemas(Mapping[str, Schema]):
             self._schemas[schema.name] = schema
             if schema.partition is None:
                 continue
-            other = self._by_id.setdefault(schema.schema_id, schema)
-            if other is not schema:
+            same_id = self._by_id.setdefault(schema.schema_id, schema)
+            if same_id is not schema:
                 raise SchemaError(
-                    f"schemas {other.name!r} and {schema.name!r} have the same schema ID, {schema.schema_id}"
+                    f"schemas {same_id.name!r} and {schema.name!r} have the same schema ID, {schema.schema_id}"
                 )
-        found = next((s.partition for s in self._schemas.values() if s.partition), None)
-        self.partition = partition or found
+        shared_partition = next((s.partition for s in self._schemas.values() if s.partition), None)
+        self.partition = partition or shared_partition
 
     @classmethod
-    def parse(cls, text: str, *, where: str = "schema definitions", directory: str | None = None) -> Schemas:
+    def parse(cls, text: str, *, source: str = "schema definitions", directory: str | None = None) -> Schemas:
         """Schemas from FiloDB's configuration: HOCON, or TOML with the same names.
 
         Understood are `partition-schema` (`columns`, `predefined-keys`, `options`) and `schemas` (`columns`,
@@ -186,14 +186,14 @@ class Schemas(Mapping[str, Schema]):
         Raises:
             SchemaError: When it is not understood.
         """
-        found = _document(text, where, directory)
-        found = found.get("filodb", found)
-        given = found.get("partition-schema")
-        partition = _partition_schema(given, where) if given is not None else default_partition()
-        schemas = found.get("schemas")
+        document = _document(text, source, directory)
+        document = document.get("filodb", document)
+        partition_value = document.get("partition-schema")
+        partition = _partition_schema(partition_value, source) if partition_value is not None else default_partition()
+        schemas = document.get("schemas")
         if not isinstance(schemas, dict) or not schemas:
-            raise SchemaError(f"{where}: expected schemas.NAME.columns; found: {', '.join(found) or 'nothing'}")
-        return cls((_schema(name, schema, partition, where) for name, schema in schemas.items()), partition)
+            raise SchemaError(f"{source}: expected schemas.NAME.columns; found: {', '.join(document) or 'nothing'}")
+        return cls((_schema(name, schema, partition, source) for name, schema in schemas.items()), partition)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Schemas:
@@ -206,7 +206,7 @@ class Schemas(Mapping[str, Schema]):
             text = decode_by(Path(path).read_text, "utf-8")
             if isinstance(text, Undecodable):
                 raise SchemaError(f"schema definitions: {os.fspath(path)}: {text.detail}")
-            return cls.parse(text, where=os.fspath(path), directory=os.path.dirname(os.path.abspath(path)))
+            return cls.parse(text, source=os.fspath(path), directory=os.path.dirname(os.path.abspath(path)))
         except OSError as error:
             raise SchemaError(f"schema definitions: {error}") from error
 
@@ -251,11 +251,11 @@ class Schemas(Mapping[str, Schema]):
 
     def to_json(self, names: Sequence[str] | None = None) -> str:
         """Definitions of some schemas, of all by default, as `parse` takes them."""
-        wanted = self._schemas.values() if names is None else [self._schemas[name] for name in names]
-        found: dict[str, Any] = {"schemas": {schema.name: schema.definition() for schema in wanted}}
+        schemas = self._schemas.values() if names is None else [self._schemas[name] for name in names]
+        definitions: dict[str, Any] = {"schemas": {schema.name: schema.definition() for schema in schemas}}
         if self.partition is not None:
             options = self.partition.options
-            found["partition-schema"] = {
+            definitions["partition-schema"] = {
                 "columns": [str(column) for column in self.partition.columns],
                 "predefined-keys": list(self.partition.predefined_keys),
                 "options": {
@@ -265,7 +265,7 @@ class Schemas(Mapping[str, Schema]):
                     "ignoreTagsOnPartitionKeyHash": list(options.ignore_tags_on_partition_key_hash),
                 },
             }
-        return json.dumps(found)
+        return json.dumps(definitions)
 
     def __getitem__(self, name: str) -> Schema:
         return self._schemas[name]
@@ -280,33 +280,33 @@ class Schemas(Mapping[str, Schema]):
         return f"<Schemas {', '.join(self._schemas)}>"
 
 
-def _document(text: str, where: str, directory: str | None) -> dict[str, Any]:
+def _document(text: str, source: str, directory: str | None) -> dict[str, Any]:
     """A document as plain data: JSON, as files of ours carry it, TOML, or else HOCON."""
     for load in (json.loads, tomllib.loads):
-        found = decode_by(saying(load, RecursionError), text)
-        if isinstance(found, dict):
-            return found
-    return hocon.parse(text, where=where, directory=directory)
+        document = decode_by(saying(load, RecursionError), text)
+        if isinstance(document, dict):
+            return document
+    return hocon.parse(text, source=source, directory=directory)
 
 
-def _partition_schema(given: Any, where: str) -> PartitionSchema:
-    columns = _texts(given, "columns", f"{where}: partition-schema")
-    keys = _texts(given, "predefined-keys", f"{where}: partition-schema") if "predefined-keys" in given else ()
-    found = given.get("options", {})
+def _partition_schema(value: Any, source: str) -> PartitionSchema:
+    columns = _texts(value, "columns", f"{source}: partition-schema")
+    keys = _texts(value, "predefined-keys", f"{source}: partition-schema") if "predefined-keys" in value else ()
+    options = value.get("options", {})
     defaults = DatasetOptions()
-    place = f"{where}: partition-schema.options"
-    suffixes = found.get("ignoreShardKeyColumnSuffixes")
+    place = f"{source}: partition-schema.options"
+    suffixes = options.get("ignoreShardKeyColumnSuffixes")
     return PartitionSchema(
         parse_columns(columns),
         keys,
         DatasetOptions(
-            _texts(found, "shardKeyColumns", place) if "shardKeyColumns" in found else defaults.shard_key_columns,
-            str(found.get("metricColumn", defaults.metric_column)),
+            _texts(options, "shardKeyColumns", place) if "shardKeyColumns" in options else defaults.shard_key_columns,
+            str(options.get("metricColumn", defaults.metric_column)),
             defaults.ignore_shard_key_column_suffixes
             if suffixes is None
             else tuple((column, _texts(suffixes, column, place)) for column in suffixes),
-            _texts(found, "ignoreTagsOnPartitionKeyHash", place)
-            if "ignoreTagsOnPartitionKeyHash" in found
+            _texts(options, "ignoreTagsOnPartitionKeyHash", place)
+            if "ignoreTagsOnPartitionKeyHash" in options
             else defaults.ignore_tags_on_partition_key_hash,
         ),
     )
@@ -314,58 +314,58 @@ def _partition_schema(given: Any, where: str) -> PartitionSchema:
 
 def _definition(columns: Sequence[Column]) -> dict[str, Any]:
     """Columns as plain data, and what is nested in them."""
-    found: dict[str, Any] = {"columns": [str(column) for column in columns]}
+    definition: dict[str, Any] = {"columns": [str(column) for column in columns]}
     nested = {column.name: column.schema for column in columns if column.schema}
     if nested:
-        found["nested"] = {}
+        definition["nested"] = {}
     for name, schema in nested.items():
-        one = found["nested"][name] = _definition(schema.columns)
-        one["predefined-keys"] = list(schema.predefined_keys)
+        nested_definition = definition["nested"][name] = _definition(schema.columns)
+        nested_definition["predefined-keys"] = list(schema.predefined_keys)
         if schema.partition_field_start is not None:
-            one["partition-start"] = schema.partition_field_start
-    return found
+            nested_definition["partition-start"] = schema.partition_field_start
+    return definition
 
 
-def _columns(given: Any, where: str) -> tuple[Column, ...]:
+def _columns(value: Any, source: str) -> tuple[Column, ...]:
     """Columns of a definition, with what is nested in them."""
-    columns = parse_columns(_texts(given, "columns", where))
-    nested = given.get("nested", {})
+    columns = parse_columns(_texts(value, "columns", source))
+    nested = value.get("nested", {})
     names = [column.name for column in columns if column.type == "br"]
     for name in nested if isinstance(nested, dict) else [nested]:
         if name not in names:
-            raise SchemaError(f"{where}: nested.{name}: there is no column of that name and type br")
+            raise SchemaError(f"{source}: nested.{name}: there is no column of that name and type br")
     return tuple(
-        replace(column, schema=_nested(nested[column.name], f"{where}: nested.{column.name}"))
+        replace(column, schema=_nested(nested[column.name], f"{source}: nested.{column.name}"))
         if column.name in nested
         else column
         for column in columns
     )
 
 
-def _nested(given: Any, where: str) -> RecordSchema:
-    columns = _columns(given, where)
-    keys = _texts(given, "predefined-keys", where) if "predefined-keys" in given else ()
-    start = given.get("partition-start")
+def _nested(value: Any, source: str) -> RecordSchema:
+    columns = _columns(value, source)
+    keys = _texts(value, "predefined-keys", source) if "predefined-keys" in value else ()
+    start = value.get("partition-start")
     if start is not None and (not isinstance(start, int) or isinstance(start, bool)):
-        raise SchemaError(f"{where}: partition-start is {start!r}; expected the number of a column")
+        raise SchemaError(f"{source}: partition-start is {start!r}; expected the number of a column")
     return RecordSchema(columns, start, keys)
 
 
-def _schema(name: str, given: Any, partition: PartitionSchema, where: str) -> Schema:
+def _schema(name: str, value: Any, partition: PartitionSchema, source: str) -> Schema:
     return Schema(
         name,
-        _columns(given, f"{where}: schemas.{name}"),
-        partition if given.get("partitioned", True) else None,
-        given.get("value-column"),
-        given.get("downsample-schema"),
+        _columns(value, f"{source}: schemas.{name}"),
+        partition if value.get("partitioned", True) else None,
+        value.get("value-column"),
+        value.get("downsample-schema"),
     )
 
 
-def _texts(given: Any, key: str, where: str) -> tuple[str, ...]:
-    found = given.get(key) if isinstance(given, dict) else None
-    if not isinstance(found, list) or not all(isinstance(one, str) for one in found):
-        raise SchemaError(f"{where}: {key}: expected a list of strings, found {found!r}")
-    return tuple(found)
+def _texts(value: Any, key: str, source: str) -> tuple[str, ...]:
+    texts = value.get(key) if isinstance(value, dict) else None
+    if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
+        raise SchemaError(f"{source}: {key}: expected a list of strings, found {texts!r}")
+    return tuple(texts)
 
 
 _D0 = ":detectDrops=false"

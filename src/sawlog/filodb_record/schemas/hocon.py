@@ -12,38 +12,38 @@ from sawlog.guard import Undecodable, decode_by, optional, saying
 _REMOTE = re.compile(r"^[^#\n]*\binclude\b[^#\n]*\b(?:url|package)\s*\(", re.MULTILINE)
 
 
-def parse(text: str, *, where: str, directory: str | None = None) -> dict[str, Any]:
+def parse(text: str, *, source: str, directory: str | None = None) -> dict[str, Any]:
     """Parse a document to plain dictionaries, lists and values.
 
     Args:
         text: The document. `include` finds files only.
-        where: What it is, to begin error messages with.
+        source: What it is, to begin error messages with.
         directory: Where included files are looked for; without it there are none.
 
     Raises:
         OptionError: When pyhocon is not installed.
         SchemaError: When it is not understood.
     """
-    pyhocon = optional("pyhocon", "filodb", f"{where}: definitions in HOCON")
+    pyhocon = optional("pyhocon", "filodb", f"{source}: definitions in HOCON")
 
     if _REMOTE.search(text):
-        raise SchemaError(f"{where}: include: only files can be included")
+        raise SchemaError(f"{source}: include: only files can be included")
     if directory is None and re.search(r"^[^#\n]*\binclude\b\s*[\"(r]", text, re.MULTILINE):
-        raise SchemaError(f"{where}: include: give the path of the definitions, so that files are found next to it")
+        raise SchemaError(f"{source}: include: give the path of the definitions, so that files are found next to it")
     read = saying(pyhocon.ConfigFactory.parse_string, RecursionError, TypeError, AttributeError)
-    found = decode_by(read, text, basedir=directory or os.devnull)
-    if isinstance(found, Undecodable):
-        raise SchemaError(f"{where}: {found.detail}")
-    if not isinstance(found, pyhocon.ConfigTree):
-        raise SchemaError(f"{where}: expected an object, found a list")
-    plain: dict[str, Any] = _plain(found)
+    tree = decode_by(read, text, basedir=directory or os.devnull)
+    if isinstance(tree, Undecodable):
+        raise SchemaError(f"{source}: {tree.detail}")
+    if not isinstance(tree, pyhocon.ConfigTree):
+        raise SchemaError(f"{source}: expected an object, found a list")
+    plain: dict[str, Any] = _plain(tree)
     return plain
 
 
-def _plain(found: Any) -> Any:
-    if isinstance(found, dict):
-        return {_unquoted(key): _plain(value) for key, value in found.items()}
-    return [_plain(one) for one in found] if isinstance(found, list) else found
+def _plain(tree: Any) -> Any:
+    if isinstance(tree, dict):
+        return {_unquoted(key): _plain(value) for key, value in tree.items()}
+    return [_plain(subtree) for subtree in tree] if isinstance(tree, list) else tree
 
 
 def _unquoted(key: str) -> str:

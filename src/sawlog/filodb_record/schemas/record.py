@@ -82,15 +82,15 @@ class Column:
         Raises:
             SchemaError: When it is none.
         """
-        name, separator, rest = text.partition(":")
+        name, separator, params_text = text.partition(":")
         if not separator:
             raise SchemaError(f"column {text!r}: expected name:type or name:type:parameters")
-        kind, _, params = rest.partition(":")
-        given = _parameters(params.replace(":", "\n"), name)
-        if kind == "hist" and not isinstance(given.get("counter"), bool):
+        kind, _, params = params_text.partition(":")
+        parameters = _parameters(params.replace(":", "\n"), name)
+        if kind == "hist" and not isinstance(parameters.get("counter"), bool):
             raise SchemaError(f"column {name!r}: a histogram needs the parameter counter=true or counter=false")
-        known: Any = kind
-        return cls(name, known, tuple(given.items()))
+        column_type: Any = kind
+        return cls(name, column_type, tuple(parameters.items()))
 
     @property
     def pointer(self) -> bool:
@@ -117,9 +117,9 @@ class Column:
         return f"{self.name}:{self.type}:{params}"
 
 
-def parse_columns(given: Sequence[Column | str]) -> tuple[Column, ...]:
+def parse_columns(columns: Sequence[Column | str]) -> tuple[Column, ...]:
     """Columns from columns, or from their notation."""
-    return tuple(column if isinstance(column, Column) else Column.parse(column) for column in given)
+    return tuple(column if isinstance(column, Column) else Column.parse(column) for column in columns)
 
 
 def schema_hash(columns: Sequence[Column]) -> int:
@@ -158,20 +158,20 @@ def _value_hash(value: ParamValue) -> int:
 
 def _parameters(text: str, column: str) -> dict[str, ParamValue]:
     """The parameters of a column: pairs of `key=value`, or an object of them, typed as Typesafe Config types them."""
-    found: dict[str, ParamValue] = {}
+    params: dict[str, ParamValue] = {}
     inner = text.strip()
     if inner.startswith("{") and inner.endswith("}"):
         inner = inner[1:-1]
-    at = 0
-    while at < len(inner):
-        match = _PARAMETER.match(inner, at)
+    pos = 0
+    while pos < len(inner):
+        match = _PARAMETER.match(inner, pos)
         if match is None:
-            raise SchemaError(f"parameters of column {column!r}: expected key=value, found {inner[at:].strip()!r}")
-        at = match.end()
+            raise SchemaError(f"parameters of column {column!r}: expected key=value, found {inner[pos:].strip()!r}")
+        pos = match.end()
         if match["key"]:
             key = match["key"]
-            found[_quoted(key) if key.startswith('"') else key] = _value(match["value"].strip())
-    return found
+            params[_quoted(key) if key.startswith('"') else key] = _value(match["value"].strip())
+    return params
 
 
 def _value(text: str) -> ParamValue:
@@ -188,10 +188,10 @@ def _value(text: str) -> ParamValue:
 
 
 def _quoted(text: str) -> str:
-    found = decode_json(text)
-    if not isinstance(found, str):
+    parsed = decode_json(text)
+    if not isinstance(parsed, str):
         raise SchemaError(f"parameters of a column: expected a string as in JSON, found {text}")
-    return found
+    return parsed
 
 
 def _as_text(value: ParamValue) -> str:
@@ -409,15 +409,15 @@ class RecordSchema:
         """Whether a record's payloads fill its variable area in the order of the columns, as builders have it."""
         try:
             size = self.num_bytes(record)
-            at = self.variable_area_start
+            pos = self.variable_area_start
             for index, column in enumerate(self.columns):
                 if column.pointer:
-                    if layout.POINTER.of(record, self.field_offsets[index]) != at:
+                    if layout.POINTER.of(record, self.field_offsets[index]) != pos:
                         return False
-                    at += layout.PAYLOAD_LENGTH_SIZE + len(self.blob(record, index))
+                    pos += layout.PAYLOAD_LENGTH_SIZE + len(self.blob(record, index))
         except (FormatError, SchemaError):
             return False
-        return at == size
+        return pos == size
 
     def blob(self, record: Buffer, index: int) -> memoryview:
         """The payload of a pointer column, without its length. A view of the record, not a copy."""
@@ -425,8 +425,8 @@ class RecordSchema:
         column = self.columns[index]
         if not column.pointer:
             raise SchemaError(f"column {column.name!r} is {column.type}; it has no payload")
-        at = self.field_offsets[index]
-        pointer = layout.POINTER.of(record, at)
+        pos = self.field_offsets[index]
+        pointer = layout.POINTER.of(record, pos)
         if not self.variable_area_start <= pointer <= size - layout.PAYLOAD_LENGTH_SIZE:
             raise FormatError(
                 f"record, column {column.name!r}: pointer {pointer}; expected"
@@ -552,8 +552,8 @@ class RecordSchema:
         """A column's slot, or its payload where the slot is a pointer."""
         if self.columns[index].pointer:
             return bytes(self.blob(record, index))
-        at = self.field_offsets[index]
-        return bytes(record[at : at + self.columns[index].slot_size])
+        pos = self.field_offsets[index]
+        return bytes(record[pos : pos + self.columns[index].slot_size])
 
     def _scalar(self, record: Buffer, index: int, *kinds: str) -> Any:
         self._expect(index, *kinds)

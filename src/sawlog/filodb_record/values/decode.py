@@ -63,8 +63,14 @@ class ValueDamage:
     def rows(self) -> list[dict[str, Any]]:
         """As rows of `_DAMAGE`."""
         return [
-            {"kind": kind, "offset": one.offset, "length": one.length, "detail": one.detail, "count": self.counts[kind]}
-            for kind, one in self.first.items()
+            {
+                "kind": kind,
+                "offset": damage.offset,
+                "length": damage.length,
+                "detail": damage.detail,
+                "count": self.counts[kind],
+            }
+            for kind, damage in self.first.items()
         ]
 
 
@@ -107,7 +113,7 @@ class ValueDecoder:
         rows, damaged = self._bounded(values)
         if damaged and self.on_damage == "fail":
             number = min(damaged)
-            Findings("fail").damage(min(damaged[number].first.values(), key=lambda one: one.offset))
+            Findings("fail").damage(min(damaged[number].first.values(), key=lambda damage: damage.offset))
         return rows
 
     def results(self, values: pa.Array) -> pa.Array:
@@ -123,48 +129,48 @@ class ValueDecoder:
 
         A value of many rows is in several portions; every value that is not null is in one at least.
         """
-        seen = boolean_values(values.is_null())
+        is_null = boolean_values(values.is_null())
         for batch, owners, damaged in self._passes(values):
             numbers = np.union1d(owners, np.array(sorted(damaged), np.int64)).astype(np.int64)
             if not len(numbers):
                 continue
-            seen[numbers] = True
+            is_null[numbers] = True
             counts = np.bincount(np.searchsorted(numbers, owners), minlength=len(numbers))
             places = {number: place for place, number in enumerate(numbers.tolist())}
             rows = self._lists(batch, counts, None)
-            yield numbers, self._results(rows, {places[number]: one for number, one in damaged.items()})
-        rest = np.flatnonzero(~seen)
-        if len(rest):
-            rows = self._lists(batch_of_rows([], self.schema), np.zeros(len(rest), np.int64), None)
-            yield rest, self._results(rows, {})
+            yield numbers, self._results(rows, {places[number]: damage for number, damage in damaged.items()})
+        null_numbers = np.flatnonzero(~is_null)
+        if len(null_numbers):
+            rows = self._lists(batch_of_rows([], self.schema), np.zeros(len(null_numbers), np.int64), None)
+            yield null_numbers, self._results(rows, {})
 
     def _bounded(self, values: pa.Array) -> tuple[pa.Array, dict[int, ValueDamage]]:
         """The rows of each value, no more than `MAX_VALUE_BYTES` of each, and what is to be reported about them."""
-        made = np.zeros(len(values), np.float64)
+        bytes_made = np.zeros(len(values), np.float64)
         counts = np.zeros(len(values), np.int64)
         damaged: dict[int, ValueDamage] = {}
-        kept: list[pa.RecordBatch] = []
-        for batch, owners, found in self._passes(values):
-            for number, one in found.items():
+        kept_batches: list[pa.RecordBatch] = []
+        for batch, owners, damages in self._passes(values):
+            for number, value_damage in damages.items():
                 mine = damaged.setdefault(number, ValueDamage())
-                for damage in one.first.values():
+                for damage in value_damage.first.values():
                     mine.first.setdefault(damage.kind, damage)
-                mine.counts += one.counts
+                mine.counts += value_damage.counts
             if not batch.num_rows:
                 continue
-            full = made[owners] >= MAX_VALUE_BYTES
+            full = bytes_made[owners] >= MAX_VALUE_BYTES
             for number in np.unique(owners[full]).tolist():
                 detail = f"the value makes more than {MAX_VALUE_BYTES} bytes of rows: the rest is left out"
                 damage = Damage(name_of(number), 0, 0, "too_large", detail)
                 damaged.setdefault(number, ValueDamage()).add(damage)
             if full.any():
                 batch, owners = batch.filter(array_of(~full, pa.bool_())), owners[~full]  # noqa: PLW2901
-            kept.append(batch)
+            kept_batches.append(batch)
             counts += np.bincount(owners, minlength=len(values))
             if batch.num_rows:
-                made += np.bincount(owners, minlength=len(values)) * (batch.nbytes / batch.num_rows)
-        whole = one_batch(pa.Table.from_batches(kept, self.schema))
-        return self._lists(whole, counts, values), damaged
+                bytes_made += np.bincount(owners, minlength=len(values)) * (batch.nbytes / batch.num_rows)
+        all_rows = one_batch(pa.Table.from_batches(kept_batches, self.schema))
+        return self._lists(all_rows, counts, values), damaged
 
     def _passes(self, values: pa.Array) -> Iterator[tuple[pa.RecordBatch, NDArray[np.int64], dict[int, ValueDamage]]]:
         """Rows some at a time, the number of the value that each is of, and the damage found with them."""
@@ -261,15 +267,15 @@ def _bounds(values: pa.Array) -> tuple[NDArray[np.int64], NDArray[np.uint8]]:
 
 def _by_value(damages: list[Damage], starts: NDArray[np.int64]) -> dict[int, ValueDamage]:
     """Damaged ranges by the number of their value, with offsets in it."""
-    found: dict[int, ValueDamage] = {}
+    damage_by_value: dict[int, ValueDamage] = {}
     for damage in damages:
         number = int(np.searchsorted(starts[1:], damage.offset, "right"))
         detail = damage.detail
         mine = Damage(
             name_of(number), damage.offset - int(starts[number]), damage.length, damage.kind, detail, damage.dropped
         )
-        found.setdefault(number, ValueDamage()).add(mine)
-    return found
+        damage_by_value.setdefault(number, ValueDamage()).add(mine)
+    return damage_by_value
 
 
 def _beyond(rows: pa.RecordBatch) -> NDArray[np.bool_]:

@@ -73,5 +73,5 @@ def _largest(batch: pa.RecordBatch, groups: NDArray[np.int64]) -> int:
     rows = int(np.bincount(groups).max(initial=0))
     fixed = 64 * (batch.num_columns + 2) * rows
     plain = (column.dictionary_decode() if pa.types.is_dictionary(column.type) else column for column in batch.columns)
-    need = layout.align(fixed + 2 * sum(one.nbytes for one in plain) + layout.CONTAINER_HEADER_SIZE)
+    need = layout.align(fixed + 2 * sum(column.nbytes for column in plain) + layout.CONTAINER_HEADER_SIZE)
     return max(layout.MIN_CONTAINER_SIZE, min(need, layout.MAX_CONTAINER_SIZE - 3))

@@ -30,8 +30,8 @@ def partition_hashes(columns: dict[str, pa.Array], schema: Schema) -> pa.Array:
     batch, valid = _complete(pa.RecordBatch.from_arrays(list(columns.values()), list(columns)))
     part_key = Layout(schema.name, schema.schema_id, schema.part_key)
     target = Target((part_key,), by_name=False, raw=False)
-    found = Layer(target, options, 0, lambda data: None).hashes(batch)
-    return _spread(found.astype(np.uint32).view(np.int32), valid)
+    hashes = Layer(target, options, 0, lambda data: None).hashes(batch)
+    return _spread(hashes.astype(np.uint32).view(np.int32), valid)
 
 
 def shards(metric: pa.Array, labels: pa.Array, num_shards: int, spread: int, partition: PartitionSchema) -> pa.Array:
@@ -51,8 +51,8 @@ def shards(metric: pa.Array, labels: pa.Array, num_shards: int, spread: int, par
     batch, valid = _complete(pa.RecordBatch.from_arrays([metric, labels], ["metric", "labels"]))
     shard, part = _label_hashes(batch.column("metric"), batch.column("labels"), partition)
     mask = np.uint32((num_shards >> spread) - 1)
-    found = (shard & mask) | (part & np.uint32(num_shards - 1) & ~mask)
-    return _spread(found.astype(np.int32), valid)
+    shard_numbers = (shard & mask) | (part & np.uint32(num_shards - 1) & ~mask)
+    return _spread(shard_numbers.astype(np.int32), valid)
 
 
 def _label_hashes(
@@ -65,11 +65,11 @@ def _label_hashes(
     suffixes = dict(options.ignore_shard_key_column_suffixes).get(options.metric_column, ())
     rows = len(metric)
     shard, part, doubtful = np.zeros(rows, np.uint32), np.zeros(rows, np.uint32), np.zeros(rows, np.uint8)
-    most = int((maps.ends[1:] - maps.ends[:-1]).max(initial=0)) + 1
+    max_entries = int((maps.ends[1:] - maps.ends[:-1]).max(initial=0)) + 1
     names = (options.non_metric_shard_columns, options.ignore_tags_on_partition_key_hash, suffixes)
-    chosen = Partition(*(texts_of([name.encode() for name in name]) for name in names))
+    key_partition = Partition(*(texts_of([name.encode() for name in key_names]) for key_names in names))
     metrics = binary_parts(metric.cast(pa.binary()))
-    label_hashes(metrics, maps, chosen, np.zeros(most, np.int32), Hashes(shard, part, doubtful))
+    label_hashes(metrics, maps, key_partition, np.zeros(max_entries, np.int32), Hashes(shard, part, doubtful))
     for row in np.flatnonzero(doubtful).tolist():
         hashed = hashing.sort_and_compute_hashes(labels[row].as_py())
         total = hashing.combine_hash_excluding(hashed, options.ignore_tags_on_partition_key_hash)
@@ -86,9 +86,9 @@ def _complete(batch: pa.RecordBatch) -> tuple[pa.RecordBatch, NDArray[np.bool_]]
     return (batch if valid.all() else batch.filter(array_of(valid, pa.bool_()))), valid
 
 
-def _spread(found: Any, valid: NDArray[np.bool_]) -> pa.Array:
+def _spread(numbers: Any, valid: NDArray[np.bool_]) -> pa.Array:
     """Values back to the rows they are of; the others are null."""
     values = np.zeros(len(valid), np.int32)
-    values[valid] = found
+    values[valid] = numbers
     bits = None if valid.all() else pa.py_buffer(np.packbits(valid, bitorder="little"))
     return pa.Array.from_buffers(pa.int32(), len(valid), [bits, pa.py_buffer(values)])
