@@ -48,12 +48,12 @@ class Arrangement:
 
 def contiguous(runs: Sequence[Run], groups: Sequence[str]) -> tuple[str, ...]:
     """Grouping columns whose rows follow one another when sorted: values come under one of the columns before."""
-    found = list(groups[:1])
+    results = list(groups[:1])
     for index, name in enumerate(groups[1:]):
         pairs: NDArray[np.uint64] = np.unique(np.concatenate([run.pairs[index] for run in runs]), axis=0)
         if not (pairs[1:, 0] == pairs[:-1, 0]).any():
-            found.append(name)
-    return tuple(found)
+            results.append(name)
+    return tuple(results)
 
 
 def ranges(runs: Sequence[Run], locations: int) -> list[tuple[Boundary | None, Boundary | None]]:

@@ -95,8 +95,11 @@ def load(
     Can be killed and run again at any time. Exit code 1 if damage stopped it, 3 if damage was skipped or values were
     stored as others.
     """
-    given = {"schema": schema, "namespace": namespace, "table": table}
-    options = {**arguments.format_options(option), **{name: one for name, one in given.items() if one is not None}}
+    table_options = {"schema": schema, "namespace": namespace, "table": table}
+    options = {
+        **arguments.format_options(option),
+        **{name: value for name, value in table_options.items() if value is not None},
+    }
     settings: dict[str, Any] = {
         "on_damage": on_damage,
         "on_unstorable": on_unstorable.value,
@@ -117,9 +120,9 @@ def load(
 
         if follow is not None:
             more: dict[str, Any] = {} if max_bytes is None else {"max_bytes": max_bytes}
-            said: list[str] = []
+            lines: list[str] = []
             for look in follow_logs(spark, src, root, seconds=follow, **more, **settings):
-                _say_look(src, root, look, said, json=json)
+                _say_look(src, root, look, lines, json=json)
         done = import_logs(spark, src, root, max_bytes=max_bytes, **settings)
         _say_imported(src, root, done, json=json)
         return Exit.LOST if done.skipped or done.unstorable else Exit.OK
@@ -135,7 +138,7 @@ def _say_imported(src: str, root: str, done: Import, *, json: bool) -> None:
         complain(remark)
 
 
-def _say_look(src: str, root: str, look: Look, said: list[str], *, json: bool) -> None:
+def _say_look(src: str, root: str, look: Look, lines: list[str], *, json: bool) -> None:
     """A line of metrics for a look that found something, and what went wrong if it was not said before."""
     done = look.done
     if done.locations or done.removed:
@@ -146,9 +149,9 @@ def _say_look(src: str, root: str, look: Look, said: list[str], *, json: bool) -
         summary += f" in {look.seconds:.2f} s, {waiting} behind"
         show(Outcome(document, counted(done.rows, "row"), summary, facts), json=json)
     for remark in (*done.skipped, *look.errors):
-        if remark not in said:
+        if remark not in lines:
             complain(remark)
-    said[:] = look.errors
+    lines[:] = look.errors
 
 
 def status(
@@ -160,11 +163,18 @@ def status(
     """Say how far each log was imported, and how many bytes of it were not."""
     from sawlog.deephaven_import.publication import import_status
 
-    found = import_status(src, root, storage_options=arguments.storage_options(storage))
-    lag = sum(one.lag for one in found)
-    facts = [(str(one.partition), f"{one.log}: {one.lag} of {one.size} bytes behind") for one in found]
-    document = {"source": src, "root": root, "lag": lag, "logs": [{**asdict(one), "lag": one.lag} for one in found]}
-    show(Outcome(document, counted(lag, "byte"), f"behind, in {counted(len(found), 'log')}", facts), json=json)
+    statuses = import_status(src, root, storage_options=arguments.storage_options(storage))
+    lag = sum(status.lag for status in statuses)
+    facts = [
+        (str(status.partition), f"{status.log}: {status.lag} of {status.size} bytes behind") for status in statuses
+    ]
+    document = {
+        "source": src,
+        "root": root,
+        "lag": lag,
+        "logs": [{**asdict(status), "lag": status.lag} for status in statuses],
+    }
+    show(Outcome(document, counted(lag, "byte"), f"behind, in {counted(len(statuses), 'log')}", facts), json=json)
     return Exit.OK
 
 
@@ -246,10 +256,10 @@ def _say_merged(name: str, date: str, done: Merge, json: bool) -> int:
 
 def _say_nightly(root: str, done: Nightly, json: bool) -> int:
     facts = []
-    for one in done.dates:
-        rows = one.error if one.merge is None else counted(one.merge.rows, "row")
-        facts.append((f"{one.namespace}.{one.table} {one.date}", rows))
+    for date in done.dates:
+        rows = date.error if date.merge is None else counted(date.merge.rows, "row")
+        facts.append((f"{date.namespace}.{date.table} {date.date}", rows))
     merged = len(done.dates) - len(done.failed)
-    document = {"root": root, "dates": [asdict(one) for one in done.dates]}
+    document = {"root": root, "dates": [asdict(date) for date in done.dates]}
     show(Outcome(document, counted(merged, "date"), f"merged, {len(done.failed)} not", facts), json=json)
     return Exit.DAMAGED if done.failed else Exit.OK

@@ -38,8 +38,8 @@ def value_hashes(columns: Sequence[tuple[str, pa.Array]]) -> NDArray[np.uint64]:
     hashes = np.zeros(len(columns[0][1]), np.uint64)
     for name, array in columns:
         seed = np.frombuffer(blake2b(name.encode(), digest_size=8).digest(), "<u8")[0]
-        there = boolean_values(array.is_valid()).view(np.uint8) if array.null_count else _ALL
-        hash_words(_words(array), there, seed, hashes)
+        validity = boolean_values(array.is_valid()).view(np.uint8) if array.null_count else _ALL
+        hash_words(_words(array), validity, seed, hashes)
     return hashes
 
 
@@ -48,10 +48,10 @@ def _words(array: pa.Array) -> NDArray[np.uint64]:
     kind = array.type
     if arrow.is_dictionary(kind):
         distinct = np.append(_words(array.dictionary), np.uint64(0))
-        chosen: NDArray[np.uint64] = distinct[
+        hashes: NDArray[np.uint64] = distinct[
             values_of(fill_null(array.indices.cast(pa.int64()), len(distinct) - 1), "<i8")
         ]
-        return chosen
+        return hashes
     if arrow.is_null(kind):
         return np.zeros(len(array), np.uint64)
     if arrow.is_boolean(kind):

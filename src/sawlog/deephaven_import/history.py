@@ -138,19 +138,19 @@ class MergeRecord:
         Raises:
             FormatError: When it is none.
         """
-        where = os.path.join(path, RECORD_NAME)
-        document = read_document(where)
+        record_path = os.path.join(path, RECORD_NAME)
+        document = read_document(record_path)
         if document is None:
             return None
-        record: MergeRecord = shaped(document, cls, f"{where}: not the record of a merge")
+        record: MergeRecord = shaped(document, cls, f"{record_path}: not the record of a merge")
         return record
 
 
-def recorded_parts(found: Iterable[Location]) -> tuple[list[Part], list[Location]]:
+def recorded_parts(locations: Iterable[Location]) -> tuple[list[Part], list[Location]]:
     """What historical locations were made of, and those of them that do not say so."""
     jobs: dict[str, tuple[Part, ...]] = {}
     unknown = []
-    for location in found:
+    for location in locations:
         record = MergeRecord.read(location.path)
         if record is None or record.parts is None:
             unknown.append(location)
@@ -161,27 +161,29 @@ def recorded_parts(found: Iterable[Location]) -> tuple[list[Part], list[Location
 
 def void_parts(parts: Iterable[Part], locations: Iterable[Location]) -> list[Part]:
     """Parts whose partition was deleted since, by the intraday locations that there are."""
-    records = [one.record for one in locations if one.record is not None]
+    records = [location.record for location in locations if location.record is not None]
     deletions: Mapping[str, int] = {
-        partition: Progress.of(one for one in records if one.partition.internal_partition == partition).deletions
+        partition: Progress.of(
+            record for record in records if record.partition.internal_partition == partition
+        ).deletions
         for partition in {record.partition.internal_partition for record in records}
     }
     return [part for part in parts if part.partition is not None and part.deletions < deletions.get(part.partition, 0)]
 
 
-def read_document(where: str) -> dict[str, Any] | None:
+def read_document(path: str) -> dict[str, Any] | None:
     """A small JSON record of ours, its version taken off; None when there is none.
 
     Raises:
         FormatError: When it is none, or of another version.
     """
-    data = read_small(where)
+    data = read_small(path)
     if data is None:
         return None
-    document: dict[str, Any] = shaped(decode_json(data), dict[str, Any], f"{where}: not a record of sawlog")
+    document: dict[str, Any] = shaped(decode_json(data), dict[str, Any], f"{path}: not a record of sawlog")
     version = document.pop("version", None)
     if version != _VERSION:
-        raise FormatError(f"{where}: a record of version {version}; known is {_VERSION}")
+        raise FormatError(f"{path}: a record of version {version}; known is {_VERSION}")
     return document
 
 
@@ -236,18 +238,18 @@ def read_parts(path: str) -> PartsOfRows | None:
     Raises:
         FormatError: When the file is damaged.
     """
-    where = os.path.join(path, PARTS_NAME)
+    parts_path = os.path.join(path, PARTS_NAME)
     try:
-        with open(where, "rb") as file:
+        with open(parts_path, "rb") as file:
             data = file.read()
     except FileNotFoundError:
         return None
     stream = decode_by(pa.ipc.open_stream, data)
     table = stream if isinstance(stream, Undecodable) else decode_by(stream.read_all)
     if isinstance(table, Undecodable):
-        raise FormatError(f"{where}: not the parts of a merged location: {table.detail}")
+        raise FormatError(f"{parts_path}: not the parts of a merged location: {table.detail}")
     if table.schema != _SCHEMA:
-        raise FormatError(f"{where}: not the parts of a merged location")
+        raise FormatError(f"{parts_path}: not the parts of a merged location")
     return PartsOfRows(
         values_of(one_array(table.column("end")), np.int64),
         values_of(one_array(table.column("part")), np.int32).astype(np.int64),

@@ -26,18 +26,18 @@ def hash_bytes(data: Bytes, ends: Int64s, hashes: OutUInt64s) -> None:
 
 
 @wide_kernel
-def hash_words(words: UInt64s, there: Bytes, seed: UInt64, hashes: OutUInt64s) -> None:
+def hash_words(words: UInt64s, validity: Bytes, seed: UInt64, hashes: OutUInt64s) -> None:
     """Add the hash of each value to that of its row.
 
     Args:
         words: uint64, read-only.
-        there: uint8: 0 for null, which adds nothing; empty: all values are there.
+        validity: uint8: 0 for null, which adds nothing; empty: all values are there.
         seed: uint64.
         hashes: uint64, one per row.
     """
-    if len(there):
+    if len(validity):
         for i in range(len(words)):
-            if there[i]:
+            if validity[i]:
                 hashes[i] ^= mixed(words[i] ^ seed)
     else:
         for i in range(len(words)):
@@ -56,8 +56,8 @@ def hash_lists(elements: UInt64s, ends: Int64s, ordered: Bool, words: OutUInt64s
     """
     for i in range(len(words)):
         word = np.uint64(ends[i + 1] - ends[i])
-        for at in range(ends[i], ends[i + 1]):
-            word = mixed(word + _STEP ^ elements[at]) if ordered else word + mixed(elements[at])
+        for pos in range(ends[i], ends[i + 1]):
+            word = mixed(word + _STEP ^ elements[pos]) if ordered else word + mixed(elements[pos])
         words[i] = word
 
 

@@ -34,12 +34,12 @@ def sort_order(keys: Sequence[pa.Array], rows: int) -> NDArray[np.int64]:
     """The rows in order: by the first column, where it is the same by the second, and so on."""
     order = np.arange(rows)
     for key in reversed(keys):
-        codes, there = _codes(key), None
+        codes, validity = _codes(key), None
         if key.null_count:
-            there = boolean_values(key.is_valid()).astype(np.int64)
-            codes = codes * there
-        for one in (codes,) if there is None else (codes, there):
-            order = _sorted(one, order)
+            validity = boolean_values(key.is_valid()).astype(np.int64)
+            codes = codes * validity
+        for code in (codes,) if validity is None else (codes, validity):
+            order = _sorted(code, order)
     return order
 
 
@@ -51,13 +51,13 @@ def sort_key(keys: Sequence[pa.Array], row: int) -> tuple[Any, ...]:
 def _sorted(codes: NDArray[np.int64], before: NDArray[np.int64]) -> NDArray[np.int64]:
     if not len(codes):
         return before
-    least, most = int(codes.min()), int(codes.max())
-    if least == most:
+    least, highest = int(codes.min()), int(codes.max())
+    if least == highest:
         return before
-    if most - least > max(4 * len(codes), _LEAST_COUNTED):
+    if highest - least > max(4 * len(codes), _LEAST_COUNTED):
         return before[np.argsort(codes[before], kind="stable")]
     order = np.empty_like(before)
-    count_order(codes, np.int64(least), np.zeros(most - least + 2, np.int64), before, order)
+    count_order(codes, np.int64(least), np.zeros(highest - least + 2, np.int64), before, order)
     return order
 
 

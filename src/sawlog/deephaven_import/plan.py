@@ -106,8 +106,8 @@ class Planner:
 
     def size(self, logs: Sequence[Log], progress: Progress) -> int:
         """Bytes that are to be walked."""
-        there = sum(log.file.size - _taken(log, progress) for log in logs)
-        return there if self._max_bytes is None else min(there, self._max_bytes)
+        new_bytes = sum(log.file.size - _taken(log, progress) for log in logs)
+        return new_bytes if self._max_bytes is None else min(new_bytes, self._max_bytes)
 
     def __call__(self, item: tuple[Partition, Sequence[Log], Progress]) -> PartitionPlan:
         """Plan what the logs of a partition have past the point where the last import stopped, each walked once.
@@ -119,18 +119,20 @@ class Planner:
         remarks: list[str] = []
         news: list[_News] = []
         waiting = [log for log in logs if not self._is_void(log, progress)]
-        begun = [log.file.name in progress.logs for log in waiting]
-        lag, left, limited = 0, self._max_bytes, False
+        is_begun = [log.file.name in progress.logs for log in waiting]
+        lag, remaining, limited = 0, self._max_bytes, False
         for place, log in enumerate(waiting):
-            found = None
+            news_of_log = None
             if not limited:
-                found = self._news(log, progress.logs.get(log.file.name), remarks, left, last=log is logs[-1])
-            lag += log.file.size - (found.end if found is not None else _taken(log, progress))
-            if found is not None:
-                news.append(found)
-                left = None if left is None else left - (found.end - found.start)
-                limited = found.stopped or (left is not None and left <= 0)
-                if not begun[place] and any(begun[place:]):
+                news_of_log = self._news(
+                    log, progress.logs.get(log.file.name), remarks, remaining, last=log is logs[-1]
+                )
+            lag += log.file.size - (news_of_log.end if news_of_log is not None else _taken(log, progress))
+            if news_of_log is not None:
+                news.append(news_of_log)
+                remaining = None if remaining is None else remaining - (news_of_log.end - news_of_log.start)
+                limited = news_of_log.stopped or (remaining is not None and remaining <= 0)
+                if not is_begun[place] and any(is_begun[place:]):
                     remarks.append(f"{log.file.path}: came after later logs were imported; its rows come after theirs")
         skipped = [f"{log.reason}; the log is left out" for log in logs if log.header is None and not log.incomplete]
         splits = self._splits(partition, news, progress)
@@ -142,43 +144,47 @@ class Planner:
             return False
         return order_of(log.file.name) < order_of(progress.truncated_in)
 
-    def _news(self, log: Log, taken: Taken | None, remarks: list[str], left: int | None, *, last: bool) -> _News | None:
-        """What a log has, up to `left` bytes, if there are not to be more.
+    def _news(
+        self, log: Log, progress: Taken | None, remarks: list[str], remaining: int | None, *, last: bool
+    ) -> _News | None:
+        """What a log has, up to `remaining` bytes, if there are not to be more.
 
         Damage that the last log of a partition ends in may be an entry on its way; in any other it is damage.
         """
         header, storage = log.header, self._scan.storage
-        if taken is not None:
-            taken.confirm(log.file, storage)
+        if progress is not None:
+            progress.confirm(log.file, storage)
         if header is None:
             return None
-        start = max(header.size, taken.end if taken is not None else 0)
+        start = max(header.size, progress.end if progress is not None else 0)
         if log.file.size <= start:
             return None
         options = self._scan.options.without_incomplete()
         ahead = replace(whole_log(log.file, header, options, storage), start=start)
-        found = survey(ahead, self._location_bytes, left, last=last)
-        if found.end < log.file.size and not found.stopped:
+        surveyed = survey(ahead, self._location_bytes, remaining, last=last)
+        if surveyed.end < log.file.size and not surveyed.stopped:
             remarks.append(
-                f"{log.file.path}: {log.file.size - found.end} bytes after byte {found.end} wait for their end"
+                f"{log.file.path}: {log.file.size - surveyed.end} bytes after byte {surveyed.end} wait for their end"
             )
-        if found.end <= start:
+        if surveyed.end <= start:
             return None
-        live_from = found.live_from if self._scan.options.deletes == "apply" else -1
-        cuts = tuple(cut for cut in found.cuts if start < cut < found.end)
-        return _News(replace_size(log, found.end), start, cuts, live_from, found.stopped)
+        live_from = surveyed.live_from if self._scan.options.deletes == "apply" else -1
+        cuts = tuple(cut for cut in surveyed.cuts if start < cut < surveyed.end)
+        return _News(replace_size(log, surveyed.end), start, cuts, live_from, surveyed.stopped)
 
     def _splits(self, partition: Partition, news: Sequence[_News], progress: Progress) -> Iterator[Split]:
         """Fill one location after the other."""
         storage = self._scan.storage
-        deleting = max((index for index, one in enumerate(news) if one.live_from >= 0), default=0)
+        deleting = max((index for index, item in enumerate(news) if item.live_from >= 0), default=0)
         record = PositionRecord(partition, progress.sequence, 0, deletions=progress.deletions)
         ranges: dict[str, Taken] = {}
         if news and news[deleting].live_from >= 0:
             # A location that makes the ones before it void has to know what they knew.
             deletions, deleted_in = progress.deletions + 1, news[deleting].log.file.name
             record = replace(record, truncates=True, truncated_in=deleted_in, deletions=deletions)
-            void = {one.log.file.name: Taken.of(one.log.file, one.start, one.end, storage) for one in news[:deleting]}
+            void = {
+                item.log.file.name: Taken.of(item.log.file, item.start, item.end, storage) for item in news[:deleting]
+            }
             ranges = {**progress.logs, **void}
         fragments: list[RowRange] = []
         size = 0
@@ -196,31 +202,31 @@ class Planner:
         if fragments:
             yield Split(replace(record, logs=ranges), tuple(fragments))
 
-    def _ranges(self, one: _News) -> Iterator[RowRange]:
+    def _ranges(self, item: _News) -> Iterator[RowRange]:
         """The news of one log, cut; nothing before the last cut in front of the live rows."""
-        assert one.log.header is not None
-        live_from = max(one.live_from, 0)
-        begin = max([one.start, *(cut for cut in one.cuts if cut <= live_from)])
-        bounds = [begin, *(cut for cut in one.cuts if cut > max(begin, live_from)), one.end]
+        assert item.log.header is not None
+        live_from = max(item.live_from, 0)
+        begin = max([item.start, *(cut for cut in item.cuts if cut <= live_from)])
+        bounds = [begin, *(cut for cut in item.cuts if cut > max(begin, live_from)), item.end]
         for start, end in itertools.pairwise(bounds):
             yield RowRange(
                 self._scan,
-                self._projections[one.log.file.path],
-                one.log.file.path,
+                self._projections[item.log.file.path],
+                item.log.file.path,
                 end - start,
-                one.log.file,
-                one.log.header,
+                item.log.file,
+                item.log.header,
                 start,
                 end,
                 live_from,
-                one.log.name.column_partition,
+                item.log.name.column_partition,
             )
 
 
 def _taken(log: Log, progress: Progress) -> int:
     """Where the last import of a log stopped."""
-    known = progress.logs.get(log.file.name)
-    return 0 if known is None else known.end
+    progress_of_log = progress.logs.get(log.file.name)
+    return 0 if progress_of_log is None else progress_of_log.end
 
 
 def order_of(name: str) -> tuple[Any, ...]:

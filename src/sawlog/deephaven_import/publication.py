@@ -45,11 +45,11 @@ class Import:
     lag: dict[str, int] = field(default_factory=dict)
     limited: bool = False
 
-    def add(self, other: Import) -> None:
+    def add(self, addend: Import) -> None:
         """Take in what was done for another table."""
-        for one in fields(self):
-            mine, others = getattr(self, one.name), getattr(other, one.name)
-            setattr(self, one.name, mine | others if isinstance(mine, dict | bool) else mine + others)
+        for name in (total.name for total in fields(self)):
+            mine, addends = getattr(self, name), getattr(addend, name)
+            setattr(self, name, mine | addends if isinstance(mine, dict | bool) else mine + addends)
 
 
 class Publication:
@@ -83,21 +83,21 @@ class Publication:
     def arrived(self, index: int, outcome: Filled | SawlogError) -> None:
         """Take what became of a split, and publish what can be."""
         self._done[index] = outcome
-        for number, (plan, left) in list(self._open.items()):
-            while left and left[0] in self._done:
-                place = left.pop(0)
-                one = self._done.pop(place)
-                if isinstance(one, SawlogError):
-                    self._errors.append(one)
+        for number, (plan, remaining) in list(self._open.items()):
+            while remaining and remaining[0] in self._done:
+                place = remaining.pop(0)
+                filled = self._done.pop(place)
+                if isinstance(filled, SawlogError):
+                    self._errors.append(filled)
                     del self._open[number]
                     break
-                self._publish(plan, self.items[place][0], one)
+                self._publish(plan, self.items[place][0], filled)
             else:
-                if not left:
+                if not remaining:
                     self._made.partitions += 1
                     del self._open[number]
 
-    def _publish(self, plan: PartitionPlan, split: Split, one: Filled) -> None:
+    def _publish(self, plan: PartitionPlan, split: Split, filled: Filled) -> None:
         done = self._made
         if split.record.truncates:
             # Removed first, so that no reader finds deleted rows next to new ones. The newest goes last: whatever is
@@ -105,15 +105,15 @@ class Publication:
             for location in self._tree.of(plan.partition, list(self._locations)):
                 remove_location(location.path)
                 done.removed.append(location.path)
-        Storage().publish(one.staged)
-        done.rows += one.rows
+        Storage().publish(filled.staged)
+        done.rows += filled.rows
         done.bytes += sum(fragment.size for fragment in split.fragments)
-        done.locations += [staged.final for staged in one.staged]
-        done.skipped += one.skipped
-        done.unstorable += one.unstorable
-        if one.unstorable:
-            path = os.path.join(one.staged[0].final, UNSTORABLE_NAME)
-            done.remarks.append(f"{path}: {one.unstorable} values that column files cannot hold")
+        done.locations += [staged.final for staged in filled.staged]
+        done.skipped += filled.skipped
+        done.unstorable += filled.unstorable
+        if filled.unstorable:
+            path = os.path.join(filled.staged[0].final, UNSTORABLE_NAME)
+            done.remarks.append(f"{path}: {filled.unstorable} values that column files cannot hold")
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +155,7 @@ def import_status(
     """
     storage = Storage(storage_options or {})
     place = local_root(root)
-    found = []
+    statuses = []
     trees: dict[tuple[str, str], Any] = {}
     for file in get_format("deephaven_log").select(storage.find(source), "rows"):
         name = parse_name(file.name)
@@ -167,10 +167,10 @@ def import_status(
             tree = IntradayTable(place, *key)
             trees[key] = tree, tree.locations()
         tree, locations = trees[key]
-        taken = tree.progress(partition, locations).logs.get(file.name)
-        records = [one.record for one in tree.of(partition, locations)]
+        progress = tree.progress(partition, locations).logs.get(file.name)
+        records = [location.record for location in tree.of(partition, locations)]
         rows = sum(record.rows for record in records if record is not None)
-        found.append(LogStatus(partition, file.path, file.size, 0 if taken is None else taken.end, rows))
-    if not found:
+        statuses.append(LogStatus(partition, file.path, file.size, 0 if progress is None else progress.end, rows))
+    if not statuses:
         raise FormatError(f"{source}: there is no binary log whose name gives its table and partitions")
-    return sorted(found, key=lambda one: (str(one.partition), one.log))
+    return sorted(statuses, key=lambda status: (str(status.partition), status.log))

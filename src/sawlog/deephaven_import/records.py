@@ -66,10 +66,10 @@ class Taken:
                 f"{file.path}: {self.end} bytes were imported, and the log has {file.size} now: it was cut or replaced;"
                 " bring the old log back, or move the new one away"
             )
-        found = _check(file, self.end, storage)
-        if found != self.check:
+        check = _check(file, self.end, storage)
+        if check != self.check:
             raise SawlogError(
-                f"{file.path}: expected {self.check} before byte {self.end}, where the import stopped, found {found}:"
+                f"{file.path}: expected {self.check} before byte {self.end}, where the import stopped, found {check}:"
                 " another log has taken this one's name; bring the old log back, or rename the new one"
             )
 
@@ -103,7 +103,7 @@ class PositionRecord:
     @property
     def origin(self) -> str:
         """What distinguishes the location from all others of its partition: a digest of the ranges."""
-        ranges = json.dumps({name: asdict(taken) for name, taken in self.logs.items()}, sort_keys=True)
+        ranges = json.dumps({name: asdict(progress) for name, progress in self.logs.items()}, sort_keys=True)
         return hashlib.sha256(ranges.encode()).hexdigest()[:_ORIGIN_DIGITS]
 
     def to_json(self) -> bytes:
@@ -112,20 +112,20 @@ class PositionRecord:
         return (json.dumps(document, indent=1, sort_keys=True) + "\n").encode()
 
     @classmethod
-    def from_json(cls, data: bytes, where: str) -> PositionRecord:
+    def from_json(cls, data: bytes, path: str) -> PositionRecord:
         """Read a stored record.
 
         Raises:
             FormatError: When it is none, or of an unknown version.
         """
-        document = shaped(decode_json(data), dict[str, Any], f"{where}: not a position record")
+        document = shaped(decode_json(data), dict[str, Any], f"{path}: not a position record")
         if (version := document.get("version")) != RECORD_VERSION:
-            raise FormatError(f"{where}: a record of version {version}; known is {RECORD_VERSION}")
-        record: PositionRecord = shaped(document, cls, f"{where}: not a position record")
+            raise FormatError(f"{path}: a record of version {version}; known is {RECORD_VERSION}")
+        record: PositionRecord = shaped(document, cls, f"{path}: not a position record")
         numbers = [record.sequence, record.rows, record.deletions]
-        numbers += [number for taken in record.logs.values() for number in (taken.start, taken.end)]
+        numbers += [number for progress in record.logs.values() for number in (progress.start, progress.end)]
         if min(numbers) < 0:
-            raise FormatError(f"{where}: not a position record: a number below 0")
+            raise FormatError(f"{path}: not a position record: a number below 0")
         return record
 
 
@@ -154,7 +154,7 @@ class Progress:
             sequence = record.sequence + 1
             truncated_in = record.truncated_in or truncated_in
             deletions = max(deletions, record.deletions)
-            for name, taken in record.logs.items():
-                if name not in logs or taken.end >= logs[name].end:
-                    logs[name] = taken
+            for name, progress in record.logs.items():
+                if name not in logs or progress.end >= logs[name].end:
+                    logs[name] = progress
         return cls(sequence, logs, truncated_in, deletions)

@@ -19,7 +19,7 @@ from sawlog.errors import SchemaError
 _PARTITIONING = "partitioning"
 
 
-def location_schema(logged: pa.Schema, columns: Sequence[SchemaColumn], charset: str, where: str) -> pa.Schema:
+def location_schema(logged: pa.Schema, columns: Sequence[SchemaColumn], charset: str, description: str) -> pa.Schema:
     """The columns that every location of a table has, and the partitioning one, which its path gives.
 
     Args:
@@ -27,7 +27,7 @@ def location_schema(logged: pa.Schema, columns: Sequence[SchemaColumn], charset:
         columns: Those of a schema file: its columns, in its order, whether they are logged or not. Without them, the
             columns of the logs.
         charset: Of Strings that neither describes.
-        where: The schema file, for messages.
+        description: The schema file, for messages.
 
     Raises:
         SchemaError: When a column is logged as something that its type cannot be made from.
@@ -39,14 +39,14 @@ def location_schema(logged: pa.Schema, columns: Sequence[SchemaColumn], charset:
         if column.kind.lower() == _PARTITIONING:
             fields += [field for field in logged if field.name == column.name and _is_partition(field)]
             continue
-        spec = schema_spec(column, where)
+        spec = schema_spec(column, description)
         field = spec.field(column.name)
         if column.name in logged.names:
             kind = logged.field(column.name).type
             if fits(spec, kind):
                 field = field.with_type(kind)
             elif not _can_become(spec, kind):
-                raise SchemaError(f"{where}: column {column.name!r} is {spec.type.value}; it is logged as {kind}")
+                raise SchemaError(f"{description}: column {column.name!r} is {spec.type.value}; it is logged as {kind}")
         fields.append(field)
     return pa.schema(fields)
 
@@ -59,22 +59,22 @@ def common_schema(schemas: Sequence[pa.Schema]) -> pa.Schema:
     fields: dict[str, pa.Field] = {}
     for schema in schemas:
         for field in schema:
-            known = fields.get(field.name)
-            fields[field.name] = field if known is None else _common(known, field)
+            existing_field = fields.get(field.name)
+            fields[field.name] = field if existing_field is None else _common(existing_field, field)
     return pa.schema(list(fields.values()))
 
 
-def _common(one: pa.Field, other: pa.Field) -> pa.Field:
-    if one.type == other.type:
-        return one
+def _common(first: pa.Field, second: pa.Field) -> pa.Field:
+    if first.type == second.type:
+        return first
     ladder = [BY_COLUMN[kind].arrow for kind in NUMBERS]
-    if one.type in ladder and other.type in ladder:
-        if pa.types.is_floating(one.type) != pa.types.is_floating(other.type):
-            return one.with_type(pa.float64()).remove_metadata()
-        return max(one, other, key=lambda field: ladder.index(field.type))
-    if _is_text(one.type) and _is_text(other.type):
-        return other if pa.types.is_dictionary(one.type) else one
-    return one
+    if first.type in ladder and second.type in ladder:
+        if pa.types.is_floating(first.type) != pa.types.is_floating(second.type):
+            return first.with_type(pa.float64()).remove_metadata()
+        return max(first, second, key=lambda field: ladder.index(field.type))
+    if _is_text(first.type) and _is_text(second.type):
+        return second if pa.types.is_dictionary(first.type) else first
+    return first
 
 
 def _is_text(kind: pa.DataType) -> bool:
@@ -83,8 +83,8 @@ def _is_text(kind: pa.DataType) -> bool:
 
 def left_out(logged: pa.Schema, columns: Sequence[SchemaColumn]) -> list[str]:
     """Columns that are logged, and that the schema file does not know."""
-    known = {column.name for column in columns}
-    return [name for name in logged.names if name not in known] if columns else []
+    column_names = {column.name for column in columns}
+    return [name for name in logged.names if name not in column_names] if columns else []
 
 
 def conform(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:

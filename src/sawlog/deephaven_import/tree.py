@@ -74,14 +74,16 @@ def existing_table(root: PathLike, namespace: str, table: str, date: str) -> Int
     return tree
 
 
-def check_part(part: str, what: str) -> str:
+def check_part(part: str, description: str) -> str:
     """See to it that a name can be that of a directory, and be found again.
 
     Raises:
         OptionError: When it is empty, hidden, or leads elsewhere.
     """
     if not part or part[0] in "._" or "/" in part or "\\" in part or not part.isprintable():
-        raise OptionError(f"{what} {part!r} cannot be a directory of the tree: expected a name without / that is shown")
+        raise OptionError(
+            f"{description} {part!r} cannot be a directory of the tree: expected a name without / that is shown"
+        )
     return part
 
 
@@ -151,13 +153,13 @@ class IntradayTable:
         Raises:
             FormatError: When a position record is not readable.
         """
-        found = []
+        locations = []
         for internal in directories(self.directory, self.root):
             for column in directories(os.path.join(self.directory, internal), self.root):
                 if column_partition in (None, column):
                     location = self._location(internal, column)
-                    found += [] if location is None else [location]
-        return sorted(found, key=_order)
+                    locations += [] if location is None else [location]
+        return sorted(locations, key=_order)
 
     def _location(self, internal: str, column: str) -> Location | None:
         """The location of two partitions; its record is read once."""
@@ -167,9 +169,9 @@ class IntradayTable:
         except (FileNotFoundError, NotADirectoryError):
             return None
         key = state.st_ino, state.st_mtime_ns
-        known = self._known.get(path)
-        if known is not None and known[0] == key:
-            return known[1]
+        known_location = self._known.get(path)
+        if known_location is not None and known_location[0] == key:
+            return known_location[1]
         if not os.path.isdir(path):
             return None
         partition = Partition(self.namespace, self.table, internal, column)
@@ -186,11 +188,13 @@ class IntradayTable:
         path = self.path(partition, 0)
         if any(location.path == path and location.record is None for location in locations):
             raise SawlogError(f"{path}: a location is there that no import of sawlog made; choose another root")
-        return Progress.of(one.record for one in self.of(partition, locations) if one.record is not None)
+        return Progress.of(location.record for location in self.of(partition, locations) if location.record is not None)
 
     def of(self, partition: Partition, locations: list[Location]) -> list[Location]:
         """Those locations that the import of a partition made, in order."""
-        return [one for one in locations if one.record is not None and one.record.partition == partition]
+        return [
+            location for location in locations if location.record is not None and location.record.partition == partition
+        ]
 
     def void(self, locations: list[Location]) -> list[Location]:
         """Locations that a truncating one has made void, the oldest first."""
@@ -215,7 +219,7 @@ class IntradayTable:
         for location in void:
             remove_location(location.path)
         if self.clean:
-            return [one for one in locations if one not in void]
+            return [location for location in locations if location not in void]
         sweep(self.directory)
         for name in os.listdir(self.directory):
             if name.startswith(_BOARD):
@@ -223,16 +227,16 @@ class IntradayTable:
         for internal in directories(self.directory, self.root):
             for column in directories(os.path.join(self.directory, internal), self.root):
                 remove_empty(os.path.join(self.directory, internal, column))
-        return [one for one in locations if one not in void]
+        return [location for location in locations if location not in void]
 
     def _record(self, path: str, partition: Partition) -> PositionRecord | None:
-        where = os.path.join(path, RECORD_NAME)
-        data = read_small(where)
+        record_path = os.path.join(path, RECORD_NAME)
+        data = read_small(record_path)
         if data is None:
             return None
-        record = PositionRecord.from_json(data, where)
+        record = PositionRecord.from_json(data, record_path)
         if record.partition.table != partition.table or self._path(record.partition, record.sequence) != path:
-            raise FormatError(f"{where}: the record is that of {record.partition}, location {record.sequence}")
+            raise FormatError(f"{record_path}: the record is that of {record.partition}, location {record.sequence}")
         return record
 
 
@@ -255,10 +259,10 @@ def read_small(path: str) -> bytes | None:
 def remove_location(path: str) -> None:
     """Delete a location: it is gone in one step, and its bytes after that. So are directories that it leaves empty."""
     column = os.path.dirname(path)
-    gone = staged_name(path, "")
-    os.rename(path, gone)
+    unlinked_path = staged_name(path, "")
+    os.rename(path, unlinked_path)
     sync_directory(column)
-    Storage().remove(gone)
+    Storage().remove(unlinked_path)
     remove_empty(column)
 
 
@@ -293,11 +297,11 @@ def directories(path: str, root: str) -> list[str]:
     if not os.path.isdir(path):
         return []
     with os.scandir(path) as entries:
-        found = [entry for entry in entries if entry.name[0] not in "._" and entry.is_dir()]
-    for entry in found:
+        directories = [entry for entry in entries if entry.name[0] not in "._" and entry.is_dir()]
+    for entry in directories:
         if entry.is_symlink():
             check_inside(entry.path, root)
-    return sorted(entry.name for entry in found)
+    return sorted(entry.name for entry in directories)
 
 
 def check_inside(path: str, root: str) -> None:

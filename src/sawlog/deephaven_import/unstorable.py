@@ -73,7 +73,7 @@ class Mender:
 
     def listing(self) -> bytes:
         """The lines of the file `UNSTORABLE_NAME`."""
-        return b"".join(json.dumps(asdict(one), ensure_ascii=False).encode() + b"\n" for one in self._listed)
+        return b"".join(json.dumps(asdict(row), ensure_ascii=False).encode() + b"\n" for row in self._listed)
 
     def _column(self, batch: pa.RecordBatch, field: pa.Field, spec: ColumnSpec) -> pa.Array:
         column = batch.column(field.name)
@@ -90,9 +90,9 @@ class Mender:
         stored = {row: self._instead(values[row].as_py(), values.type, spec) for row in reasons}
         self.count += len(reasons)
         for row in list(reasons)[: MAX_LISTED - len(self._listed)]:
-            where = (batch.column(FILE_COLUMN)[row].as_py(), batch.column(OFFSET_COLUMN)[row].as_py())
-            shown = repr(values[row].as_py())[:_SHOWN]
-            self._listed.append(Unstorable(*where, field.name, shown, reasons[row], stored[row]))
+            row_key = (batch.column(FILE_COLUMN)[row].as_py(), batch.column(OFFSET_COLUMN)[row].as_py())
+            value_text = repr(values[row].as_py())[:_SHOWN]
+            self._listed.append(Unstorable(*row_key, field.name, value_text, reasons[row], stored[row]))
         return attempt(_replaced(values, stored))
 
     def _instead(self, value: Any, kind: pa.DataType, spec: ColumnSpec) -> str | None:

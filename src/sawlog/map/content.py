@@ -72,8 +72,8 @@ def _different(values: pa.Array) -> pa.Array:
     if not pa.types.is_dictionary(values.type):
         return values.drop_null() if values.null_count else values
     codes = values_of(values.indices.drop_null().cast(pa.int64()), np.int64)
-    there = np.flatnonzero(np.bincount(codes, minlength=len(values.dictionary)))
-    return values.dictionary.take(fixed_array(pa.int64(), there)).drop_null()
+    used_codes = np.flatnonzero(np.bincount(codes, minlength=len(values.dictionary)))
+    return values.dictionary.take(fixed_array(pa.int64(), used_codes)).drop_null()
 
 
 class Column:
@@ -91,12 +91,12 @@ class Column:
         """Take in the values of a batch, which may be encoded with a dictionary."""
         self.rows += len(values)
         self.nulls += values.null_count
-        there = _different(values)
-        if not len(there):
+        different = _different(values)
+        if not len(different):
             return
-        slices = _slices(there)
-        words = _words(there) if slices is None else None
-        hashes = np.empty(len(there), np.uint64)
+        slices = _slices(different)
+        words = _words(different) if slices is None else None
+        hashes = np.empty(len(different), np.uint64)
         if slices is not None:
             hash_slices(*slices, hashes)
         elif words is not None:
@@ -108,10 +108,10 @@ class Column:
         if slices is not None:
             places = np.zeros(2, np.int64)
             find_bounds(*slices, places)
-            self._widen(*(there[place] for place in places.tolist()))
-        elif _bounded(there.type):
-            found = pc.min_max(there)
-            self._widen(found["min"], found["max"])
+            self._widen(*(different[place] for place in places.tolist()))
+        elif _bounded(different.type):
+            bounds = pc.min_max(different)
+            self._widen(bounds["min"], bounds["max"])
 
     def _widen(self, low: pa.Scalar, high: pa.Scalar) -> None:
         if low.is_valid:
@@ -188,7 +188,7 @@ class Keys:
             self._found[key] = count + int(rows[code]), weight + int(total[code])
         if len(self._found) > 2 * KEYS:
             self.dropped = True
-            self._found = dict(sorted(self._found.items(), key=lambda one: -one[1][1])[:KEYS])
+            self._found = dict(sorted(self._found.items(), key=lambda item: -item[1][1])[:KEYS])
         self._rows += len(values) - values.null_count
         self.repeats = self._rows < _SKETCH or 2 * len(self._found) <= self._rows
         return encoded
@@ -196,5 +196,5 @@ class Keys:
     @property
     def top(self) -> list[tuple[Any, int, int]]:
         """Key, rows and bytes of the largest."""
-        best = sorted(self._found.items(), key=lambda one: (-one[1][1], str(one[0])))[:_SHOWN_KEYS]
+        best = sorted(self._found.items(), key=lambda item: (-item[1][1], str(item[0])))[:_SHOWN_KEYS]
         return [(key, rows, weight) for key, (rows, weight) in best]

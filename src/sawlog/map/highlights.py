@@ -58,8 +58,8 @@ class Highlights:
         values: NDArray[np.int64],
     ) -> None:
         """Take in rows of a file."""
-        found = (Large(size, path, start, size) for size, start in _largest(places[1], places[0]))
-        self._rows = heapq.nlargest(SHOWN, [*self._rows, *found], lambda one: (one.size, -one.offset))
+        large_rows = (Large(size, path, start, size) for size, start in _largest(places[1], places[0]))
+        self._rows = heapq.nlargest(SHOWN, [*self._rows, *large_rows], lambda large: (large.size, -large.offset))
         self._least = min(self._least, int(places[1].min(initial=self._least)))
         if self._order is None or not len(values):
             return
@@ -75,7 +75,7 @@ class Highlights:
 
     def places(self, path: str) -> list[tuple[int, int]]:
         """Offset and bytes of the rows of a file that charts lead to."""
-        return [(one.offset, one.length) for one in (*self._rows, *self._gaps) if one.path == path]
+        return [(large.offset, large.length) for large in (*self._rows, *self._gaps) if large.path == path]
 
     def pictures(self, columns: Sequence[Column]) -> Iterator[Picture]:
         """What there is to be drawn."""
@@ -87,8 +87,8 @@ class Highlights:
             note = f"One bar is {order.length_text(self._rates.width)}." + (
                 " Gaps are the longest times without rows, in the order of the file." if gaps else ""
             )
-            found = {name: boxes for name, boxes in lanes.items() if boxes} | ({"gaps": gaps} if gaps else {})
-            yield Picture(f"Rate along {order.column}", "time", found, note, tall=True)
+            filled_lanes = {name: boxes for name, boxes in lanes.items() if boxes} | ({"gaps": gaps} if gaps else {})
+            yield Picture(f"Rate along {order.column}", "time", filled_lanes, note, tall=True)
         if self._rows and self._rows[0].size > self._least:
             several = len({row.path for row in self._rows}) > 1
             lanes = {
@@ -120,4 +120,4 @@ class Highlights:
 def _largest(sizes: NDArray[np.int64], places: NDArray[np.int64]) -> Iterator[tuple[int, int]]:
     """Size and place of the few largest above zero."""
     few = np.argpartition(-sizes, SHOWN)[:SHOWN] if len(sizes) > SHOWN else np.arange(len(sizes))
-    return ((int(sizes[at]), int(places[at])) for at in few if sizes[at] > 0)
+    return ((int(sizes[index]), int(places[index])) for index in few if sizes[index] > 0)

@@ -55,27 +55,27 @@ def bin_rows(
         bins: Records of `BIN`.
     """
     for row in range(len(starts)):
-        at = bins[starts[row] // width]
+        slot = bins[starts[row] // width]
         size = sizes[row]
-        if at.rows == 0:
-            at.sample = starts[row]
-            at.sample_bytes = size
-            at.shortest = size
-        at.shortest = min(at.shortest, size)
-        at.longest = max(at.longest, size)
-        at.rows += 1
-        at.row_bytes += size
+        if slot.rows == 0:
+            slot.sample = starts[row]
+            slot.sample_bytes = size
+            slot.shortest = size
+        slot.shortest = min(slot.shortest, size)
+        slot.longest = max(slot.longest, size)
+        slot.rows += 1
+        slot.row_bytes += size
         if row < len(order):
             value = order[row]
-            if at.low > at.high:
-                at.low = value
-                at.high = value
-            at.low = min(at.low, value)
-            at.high = max(at.high, value)
+            if slot.low > slot.high:
+                slot.low = value
+                slot.high = value
+            slot.low = min(slot.low, value)
+            slot.high = max(slot.high, value)
             if state.known:
                 step = value - state.last
                 if step < 0:
-                    at.resets += 1
+                    slot.resets += 1
                     state.resets += 1
                 elif step > state.step:
                     state.step = step
@@ -106,33 +106,33 @@ def hash_slices(ends: Int64s, data: Bytes, out: OutUInt64s) -> None:
 
 
 @kernel
-def move_new(hashes: OutUInt64s, limit: UInt64, seen: OutUInt64s) -> Int64:
+def move_new(hashes: OutUInt64s, limit: UInt64, known_hashes: OutUInt64s) -> Int64:
     """Move hashes that are new, as far as is known, to the front; how many.
 
     Args:
         hashes: uint64.
         limit: uint64, the largest that is wanted.
-        seen: uint64, as many as a power of two: the last hash that has led to each. A few that come again and again are
-            all there.
+        known_hashes: uint64, as many as a power of two: the last hash that has led to each. A few that come again and
+            again are all there.
     """
-    mask, new = np.uint64(len(seen) - 1), 0
+    mask, new = np.uint64(len(known_hashes) - 1), 0
     for row in range(len(hashes)):
         hashed = hashes[row]
-        if hashed <= limit and seen[hashed & mask] != hashed:
-            seen[hashed & mask] = hashed
+        if hashed <= limit and known_hashes[hashed & mask] != hashed:
+            known_hashes[hashed & mask] = hashed
             hashes[new] = hashed
             new += 1
     return new
 
 
 @kernel
-def find_bounds(ends: Int64s, data: Bytes, found: OutInt64s) -> None:
+def find_bounds(ends: Int64s, data: Bytes, bounds: OutInt64s) -> None:
     """Which values of variable length are the least and the greatest; there is one at least.
 
     Args:
         ends: int64, as in `hash_slices`.
         data: uint8.
-        found: int64, two places: the rows of the least and of the greatest.
+        bounds: int64, two places: the rows of the least and of the greatest.
     """
     low = high = 0
     for row in range(1, len(ends) - 1):
@@ -140,4 +140,4 @@ def find_bounds(ends: Int64s, data: Bytes, found: OutInt64s) -> None:
             low = row
         elif compare_bytes(data, ends[row], ends[row + 1], data, ends[high], ends[high + 1]) > 0:
             high = row
-    found[0], found[1] = low, high
+    bounds[0], bounds[1] = low, high

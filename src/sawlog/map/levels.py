@@ -41,18 +41,18 @@ class Levels:
         order: A record of `ORDER`.
     """
 
-    def __init__(self, size: int, most: int) -> None:
+    def __init__(self, size: int, max_bins: int) -> None:
         self.size = size
-        self.width = max(1, -(-size // most))
+        self.width = max(1, -(-size // max_bins))
         self.bins: Any = np.zeros(max(1, -(-size // self.width)), BIN)
         self.bins["low"], self.bins["high"] = 0, -1
         self.order: Any = np.zeros(1, ORDER)[0]
 
     def add_rows(self, starts: NDArray[np.int64], sizes: NDArray[np.int64], order: NDArray[np.int64]) -> None:
         """Count rows that begin at offsets; see `bin_rows`."""
-        known = (starts >= 0) & (starts < self.size)
-        if not known.all():
-            starts, sizes, order = starts[known], sizes[known], order[known] if len(order) else order
+        is_inside = (starts >= 0) & (starts < self.size)
+        if not is_inside.all():
+            starts, sizes, order = starts[is_inside], sizes[is_inside], order[is_inside] if len(order) else order
         bin_rows(starts, sizes, order, np.int64(self.width), self.order, self.bins)
 
     def add_piece(self, start: int, end: int, account: Account, exact: list[Ranges]) -> None:
@@ -64,17 +64,17 @@ class Levels:
             account: Where its bytes went.
             exact: Ranges whose use is known; what is left of the account is spread over what is left of the piece.
         """
-        left = {use: getattr(account, use) for use in USES}
+        remaining = {use: getattr(account, use) for use in USES}
         free = self._cover([start], [end])
         for ranges in exact:
             covered = self._cover(ranges.starts, ranges.ends)
             total = int(covered.sum())
             if total:
-                share = covered if total <= left[ranges.use] else _by_weight(covered, left[ranges.use])
+                share = covered if total <= remaining[ranges.use] else _by_weight(covered, remaining[ranges.use])
                 self.bins[f"{ranges.use}_bytes"] += share
-                left[ranges.use] -= int(share.sum())
+                remaining[ranges.use] -= int(share.sum())
                 free = np.maximum(free - share, 0)
-        for use, count in left.items():
+        for use, count in remaining.items():
             if count > 0:
                 self.bins[f"{use}_bytes"] += _by_weight(free, count)
 
@@ -96,11 +96,11 @@ class Levels:
 
 def _by_weight(weights: NDArray[np.int64], total: int) -> NDArray[np.int64]:
     """A total in whole parts, by weights."""
-    everything = int(weights.sum())
-    if not everything:
-        weights, everything = np.ones_like(weights), len(weights)
+    total_weight = int(weights.sum())
+    if not total_weight:
+        weights, total_weight = np.ones_like(weights), len(weights)
     # Of the rounded sums, so that the parts add up to the total.
-    sums = np.concatenate([[0.0], np.cumsum(weights.astype(np.float64))]) * (total / everything)
+    sums = np.concatenate([[0.0], np.cumsum(weights.astype(np.float64))]) * (total / total_weight)
     ends: NDArray[np.int64] = np.round(sums).astype(np.int64)
     ends[-1] = total
     return ends[1:] - ends[:-1]

@@ -30,12 +30,12 @@ class Excerpt:
 
         The last attribute, the parts inside, is there where there are any.
         """
-        return {"offset": self.offset, "hex": self.data.hex(), "parts": [_listed(one) for one in self.parts]}
+        return {"offset": self.offset, "hex": self.data.hex(), "parts": [_listed(part) for part in self.parts]}
 
 
 def _listed(part: Part) -> list[Any]:
-    found = [part.name, part.offset, part.length, part.value[:MOST_TEXT], part.expected, part.use]
-    return [*found, [_listed(one) for one in part.inside]] if part.inside else found
+    values = [part.name, part.offset, part.length, part.value[:MOST_TEXT], part.expected, part.use]
+    return [*values, [_listed(inner) for inner in part.inside]] if part.inside else values
 
 
 @dataclass(slots=True)
@@ -200,7 +200,7 @@ class Map:
             "unsupported": self.unsupported,
             "bytes": asdict(self.account),
             "files": [file.to_dict() for file in self.files],
-            "skipped": [one.to_dict() for one in self.skipped],
+            "skipped": [file.to_dict() for file in self.skipped],
             "columns": [asdict(column) for column in self.columns],
             "head": self.head,
             "keys": [asdict(keys) for keys in self.keys],

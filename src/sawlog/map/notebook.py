@@ -23,7 +23,7 @@ def as_html(dataset: sawlog.Dataset) -> str:
     head = dataset.head(SHOWN_ROWS)
     names = row("th", head.schema.names)
     types = row("th", head.schema.types)
-    rows = "".join(row("td", list(one.values())) for one in head.to_pylist())
+    rows = "".join(row("td", list(row_values.values())) for row_values in head.to_pylist())
     picture = strip.as_html(strip.strips(dataset))
     table = f"<table><thead>{names}{types}</thead><tbody>{rows}</tbody></table>"
     return f"<p>{html.escape(repr(dataset))}</p>{picture}{table}"

@@ -65,7 +65,7 @@ class Order:
     def length_text(self, length: int) -> str:
         """A length of time for people."""
         milliseconds = self.shown(length)
-        name, size = next((one for one in _UNITS if milliseconds >= one[1]), _UNITS[-1])
+        name, size = next((unit for unit in _UNITS if milliseconds >= unit[1]), _UNITS[-1])
         return (
             f"{milliseconds / size:,.3g} {name}" if milliseconds < 1000 * size else f"{milliseconds / size:,.0f} {name}"
         )

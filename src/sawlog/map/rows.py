@@ -61,25 +61,29 @@ class Rows:
 
     def __iter__(self) -> Iterator[PlacedBatch]:
         """The batches, in order."""
-        held: tuple[pa.RecordBatch, NDArray[np.int64]] | None = None
+        held_rows: tuple[pa.RecordBatch, NDArray[np.int64]] | None = None
         first = 0
         for batch in self._batches:
             starts = values_of(batch.column(self._column), np.int64)
-            if held is None:
+            if held_rows is None:
                 first = int(starts[0])
             else:
-                yield self._placed(*held, int(starts[0]))
-            held = batch, starts
-        if held is not None:
-            yield self._placed(*held, self._end(first))
+                yield self._placed(*held_rows, int(starts[0]))
+            held_rows = batch, starts
+        if held_rows is not None:
+            yield self._placed(*held_rows, self._end(first))
 
     def _placed(self, batch: pa.RecordBatch, starts: NDArray[np.int64], end: int) -> PlacedBatch:
         changes = np.flatnonzero(np.diff(starts, prepend=starts[0] - 1))
         places, counts = starts[changes], np.diff(changes, append=len(starts))
         ends = np.append(places[1:], end)
-        for lost in self._lost[-2:]:  # what was found before this batch, and before the next one
-            following = np.searchsorted(lost, places, "right")
-            ends = np.where(following < len(lost), np.minimum(ends, lost[np.minimum(following, len(lost) - 1)]), ends)
+        for lost_starts in self._lost[-2:]:  # what was found before this batch, and before the next one
+            following = np.searchsorted(lost_starts, places, "right")
+            ends = np.where(
+                following < len(lost_starts),
+                np.minimum(ends, lost_starts[np.minimum(following, len(lost_starts) - 1)]),
+                ends,
+            )
         lengths = np.maximum(ends - places, 0)
         total, count = np.repeat(lengths, counts), np.repeat(counts, counts)
         within = np.arange(len(starts)) - np.repeat(changes, counts)
@@ -109,35 +113,35 @@ class Kept:
         """Whether every row was kept."""
         return self._seen == self._taken
 
-    def add(self, starts: NDArray[np.int64], sizes: NDArray[np.int64], lost: NDArray[np.int64]) -> None:
+    def add(self, starts: NDArray[np.int64], sizes: NDArray[np.int64], lost_starts: NDArray[np.int64]) -> None:
         """Take in rows, and where damage begins that was found last."""
-        taken = min(len(starts), self._room - self._taken)
-        if taken > 0:
-            self._head.append((starts[:taken].copy(), sizes[:taken].copy()))
-            self._taken += taken
+        count = min(len(starts), self._room - self._taken)
+        if count > 0:
+            self._head.append((starts[:count].copy(), sizes[:count].copy()))
+            self._taken += count
         self._seen += len(starts)
         self._keep(starts[: self._waiting], sizes[: self._waiting])
         self._waiting = max(0, self._waiting - len(starts))
-        for place in lost[: self._ranges].tolist():
-            at = int(np.searchsorted(starts, place))
-            around = slice(max(0, at - _KEPT_AROUND), at + _KEPT_AROUND)
+        for place in lost_starts[: self._ranges].tolist():
+            row = int(np.searchsorted(starts, place))
+            around = slice(max(0, row - _KEPT_AROUND), row + _KEPT_AROUND)
             self._keep(starts[around], sizes[around])
-        self._ranges = max(0, self._ranges - len(lost))
+        self._ranges = max(0, self._ranges - len(lost_starts))
         self._last = np.concatenate([self._last, np.stack([starts, sizes], 1)[-_KEPT_AROUND:]])[-_KEPT_AROUND:]
 
-    def near(self, lost: NDArray[np.int64]) -> None:
+    def near(self, lost_starts: NDArray[np.int64]) -> None:
         """Damage after the rows so far: those in front of it, and the next ones, are kept."""
-        if len(lost) and self._ranges:
+        if len(lost_starts) and self._ranges:
             self._keep(self._last[:, 0], self._last[:, 1])
             self._waiting = _KEPT_AROUND
 
     def spans(self) -> list[tuple[int, int]]:
         """Offset and bytes of what was kept, ascending."""
         self._keep(self._last[:, 0], self._last[:, 1])
-        found = dict(self._near)
+        nearest = dict(self._near)
         for starts, sizes in self._head:
-            found.update(zip(starts.tolist(), sizes.tolist(), strict=True))
-        return sorted(found.items())
+            nearest.update(zip(starts.tolist(), sizes.tolist(), strict=True))
+        return sorted(nearest.items())
 
     def _keep(self, starts: NDArray[np.int64], sizes: NDArray[np.int64]) -> None:
         if self._seen > self._taken:

@@ -35,7 +35,7 @@ def strips(dataset: sawlog.Dataset) -> list[FileMap]:
     """The first files with their bins; none, where there is more to read than a glance is worth."""
     if sum(file.size for file in dataset.files) > STRIP_BYTES:
         return []
-    return [one for one in inspected(dataset) if one.size][:_STRIP_FILES]
+    return [file for file in inspected(dataset) if file.size][:_STRIP_FILES]
 
 
 def cells(file: FileMap, width: int) -> list[str]:
@@ -47,27 +47,29 @@ def cells(file: FileMap, width: int) -> list[str]:
     starts = np.minimum(np.floor(edges[:-1]).astype(np.int64), count - 1)
     ends = np.maximum(np.ceil(edges[1:]).astype(np.int64), starts + 1)
     sums = np.concatenate([np.zeros((len(USES), 1), np.int64), np.cumsum(bins, 1)], 1)
-    found = []
+    cell_uses = []
     for start, end in zip(starts, ends, strict=True):
         uses = dict(zip(USES, (sums[:, end] - sums[:, start]).tolist(), strict=True))
         urgent = next((use for use in _SHOWN_FIRST if uses[use]), None)
-        most = max(uses, key=uses.__getitem__)
-        found.append(urgent or (most if uses[most] else ""))
-    return found
+        main_use = max(uses, key=uses.__getitem__)
+        cell_uses.append(urgent or (main_use if uses[main_use] else ""))
+    return cell_uses
 
 
 def as_html(files: list[FileMap], width: int = 120) -> str:
     """The strips as a picture in HTML, which needs no script."""
     rows = []
     for file in files:
-        shown = cells(file, width)
+        file_cells = cells(file, width)
         boxes = "".join(
-            f'<rect x="{at}" width="1.05" height="10" fill="{COLOURS[use]}"/>' for at, use in enumerate(shown) if use
+            f'<rect x="{cell}" width="1.05" height="10" fill="{COLOURS[use]}"/>'
+            for cell, use in enumerate(file_cells)
+            if use
         )
         status = file.tail.status if file.tail else "unknown"
-        said = f"{file.path}: {file.size:,} bytes, {file.damage_count} damaged ranges, tail {status}"
+        title = f"{file.path}: {file.size:,} bytes, {file.damage_count} damaged ranges, tail {status}"
         rows.append(
-            f'<div>{html.escape(said)}<svg role="img" aria-label="{html.escape(said)}" viewBox="0 0 {width} 10"'
+            f'<div>{html.escape(title)}<svg role="img" aria-label="{html.escape(title)}" viewBox="0 0 {width} 10"'
             f' preserveAspectRatio="none" style="display:block;width:100%;height:14px">{boxes}</svg></div>'
         )
     return "".join(rows)

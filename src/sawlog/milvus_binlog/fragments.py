@@ -119,7 +119,7 @@ def subject_of(log: Log, place: LogFile | None, named: Mapping[int, Field]) -> S
     if place is not None and (named or id < 0):  # a collection goes by its directories
         id = place.field
     fields = _fields(log, descriptor, parts, id, quiet) if content in ("insert", "columns") else []
-    return Subject(content, tuple(named.get(one.id, one) for one in fields))
+    return Subject(content, tuple(named.get(field.id, field) for field in fields))
 
 
 def _content(log: Log, descriptor: Descriptor | None, parts: list[Part], kind: str) -> Content:
@@ -127,7 +127,7 @@ def _content(log: Log, descriptor: Descriptor | None, parts: list[Part], kind: s
         if kind == layout.DELTA_LOG:
             return "delta"
         try:
-            ids = [one.id for one in stored_fields(log.payload(parts[0]), None, -1)]
+            ids = [stored_field.id for stored_field in stored_fields(log.payload(parts[0]), None, -1)]
         except UnreadableError as error:
             raise FormatError(str(error)) from None
         return "delta" if not kind and ids == [0, 1] else "columns"
@@ -143,7 +143,7 @@ def _fields(log: Log, descriptor: Descriptor | None, parts: list[Part], id: int,
         except UnreadableError as error:
             quiet.damage(error.damage)
         else:
-            return [_named(one) for one in fields] if descriptor is not None else fields
+            return [_named(field) for field in fields] if descriptor is not None else fields
     if descriptor is None or described_field(descriptor, id).type is DataType.None_:
         found = quiet.damages[0] if quiet.damages else f"{log.path}: no event after the descriptor"
         raise FormatError(str(found))
@@ -260,7 +260,7 @@ class FileFragment(Fragment):
         if len(payload.schema) < len(fields):
             raise payload.unreadable(f"{len(payload.schema)} columns where {len(fields)} were expected")
         names = schema.names or (None if self.subject is None else self.projection.decoded.names)
-        read = [(at, one) for at, one in enumerate(fields) if names is None or one.name in names]
+        read = [(at, field) for at, field in enumerate(fields) if names is None or field.name in names]
         for arrays, keep in decoded(payload, read):
             count = int(keep.sum())
             findings.rows += count
@@ -443,8 +443,8 @@ class DeltaFragment(Fragment):
 
     def decode(self, schema: pa.Schema, findings: Findings) -> Iterator[pa.RecordBatch]:
         with opened(self.file, self.scan.storage, self.scan.options.max_item_bytes) as log:
-            for some in read_deletes(log, findings, self.key):
-                yield pa.RecordBatch.from_arrays([self._column(one, some) for one in schema], schema=schema)
+            for read_delete in read_deletes(log, findings, self.key):
+                yield pa.RecordBatch.from_arrays([self._column(one, read_delete) for one in schema], schema=schema)
 
     def _column(self, wanted: pa.Field, some: Deletes) -> pa.Array:
         count = len(some.keys)

@@ -460,8 +460,8 @@ def _events(source: Source, path: str, descriptor: Descriptor, findings: Finding
 
     Damage is reported when the walk finds it, after the events before it. The reader of an event accounts for it.
     """
-    for some in _EventWalk(source, path, descriptor, findings).batches():
-        yield from some
+    for batch in _EventWalk(source, path, descriptor, findings).batches():
+        yield from batch
 
 
 class _State(dict[str, int]):

@@ -184,8 +184,8 @@ def _read(part: Part, payload: Payload, subject: Subject) -> Iterator[NDArray[np
         UnreadableError: After the last that it delivers, when the event is damaged.
     """
     if subject.content == "delta":
-        for some in part_deletes(part, payload, None):
-            yield np.ones(len(some.keys), np.uint8)
+        for part_delete in part_deletes(part, payload, None):
+            yield np.ones(len(part_delete.keys), np.uint8)
     elif subject.content in ("insert", "columns"):
         for _, keep in decoded(payload, list(enumerate(subject.fields))):
             yield keep

@@ -196,7 +196,7 @@ class InsertWriter(TreeWriter):
         self._segments = {}
         if not self._rows and not self._marker:
             self._stage_empty()
-        self.stage_metadata(tuple(replace(one, primary=one.id == self.primary.id) for one in self.fields))
+        self.stage_metadata(tuple(replace(field, primary=field.id == self.primary.id) for field in self.fields))
         return self._staged
 
     def _stage_empty(self) -> None:
@@ -216,21 +216,23 @@ class InsertWriter(TreeWriter):
         """Fields of the columns: with the ids in their metadata, else numbered from 100 as Milvus would."""
         stored = [one for one in schema if one.name not in (*_NOT_STORED, ROW_ID.name, TIMESTAMP.name)]
         fields = [field_of(one, layout.FIRST_USER_FIELD + at) for at, one in enumerate(stored)]
-        ids = [one.id for one in fields]
+        ids = [field.id for field in fields]
         if not fields or len(set(ids)) < len(ids) or min(ids) < layout.FIRST_USER_FIELD:
             raise SchemaError(f"field ids {ids}: expected at least one column, and ids from 100 on, each once")
-        for one in fields:
-            if not one.writable:
-                raise SchemaError(f"column {one.name!r}: {one.type.name} with {one.dim} dimensions cannot be written")
+        for column in fields:
+            if not column.writable:
+                raise SchemaError(
+                    f"column {column.name!r}: {column.type.name} with {column.dim} dimensions cannot be written"
+                )
         return tuple(fields)
 
     def _primary(self) -> Field:
         named = self.options.primary_key
         if named is not None:
-            found = [one for one in self.fields if one.name == named]
+            found = [field for field in self.fields if field.name == named]
         else:
-            found = [one for one in self.fields if one.primary] or [
-                one for one in self.fields if one.type in _KEY_TYPES
+            found = [field for field in self.fields if field.primary] or [
+                field for field in self.fields if field.type in _KEY_TYPES
             ]
         if not found or found[0].type not in _KEY_TYPES:
             wanted = f"column {named!r}" if named is not None else "an int64 or string column"
@@ -242,7 +244,7 @@ class InsertWriter(TreeWriter):
     def _add(self, place: Place, batch: pa.RecordBatch) -> None:
         """Put rows into a segment, in pieces no larger than a binlog."""
         required = {self.primary.id: replace(self.primary, nullable=False)}
-        columns = [encode(required.get(one.id, one), batch.column(one.name), self._rows) for one in self.fields]
+        columns = [encode(required.get(field.id, field), batch.column(field.name), self._rows) for field in self.fields]
         columns = [self._row_ids(batch), self._timestamps(batch), *columns]
         size = max(1, sum(map(raw_size, columns)))
         step = -(-batch.num_rows * self.options.binlog_bytes // size)

@@ -76,12 +76,12 @@ def follow_logs(
     choices = Choices(on_damage, on_unstorable, LOCATION_BYTES, max_bytes, here_bytes=FOLLOWED_BYTES)
     job = ImportJob(spark, root, choices, write_options or {}, storage_options or {}, options)
     while True:
-        begun = monotonic()
+        start_time = monotonic()
         try:
             done, failed = job.run(source)
             errors = [str(error) for error in failed]
         except (SawlogError, OSError) as error:  # such as a full disk
             done, errors = Import(), [str(error)]
-        yield Look(done, monotonic() - begun, errors)
+        yield Look(done, monotonic() - start_time, errors)
         if not done.limited:
-            sleep(max(0.0, seconds - (monotonic() - begun)))
+            sleep(max(0.0, seconds - (monotonic() - start_time)))

@@ -55,7 +55,7 @@ class Nightly:
     @property
     def failed(self) -> list[MergedDate]:
         """Those that are still due."""
-        return [one for one in self.dates if one.merge is None]
+        return [date for date in self.dates if date.merge is None]
 
 
 def nightly(
@@ -104,8 +104,8 @@ def _due(root: str, namespace: str | None, end: str) -> Iterator[tuple[str, str,
     for of in directories(place, root):
         for table in directories(os.path.join(place, of), root) if namespace in (None, of) else ():
             filled = {
-                one.partition.column_partition
-                for one in IntradayTable(root, of, table).locations()
-                if one.record is None or one.record.rows
+                location.partition.column_partition
+                for location in IntradayTable(root, of, table).locations()
+                if location.record is None or location.record.rows
             }
             yield from ((of, table, date) for date in sorted(filled) if _DATE.fullmatch(date) and date < end)

@@ -14,20 +14,20 @@ _UNSAFE = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", 
 _ESCAPES = str.maketrans(_UNSAFE)
 
 
-def render(found: Map) -> str:
+def render(file_map: Map) -> str:
     """The page.
 
     Nothing of the data can be taken for markup or code: it is in one block of JSON in which `<`, `>` and `&` are
     escaped, and the page's code makes text of it, never markup.
     """
     folder = files(__name__)
-    data = json.dumps(found.to_dict(), ensure_ascii=False, separators=(",", ":")).translate(_ESCAPES)
+    data = json.dumps(file_map.to_dict(), ensure_ascii=False, separators=(",", ":")).translate(_ESCAPES)
     parts = {
-        "title": html.escape(f"{', '.join(found.paths)} · sawlog map"),
+        "title": html.escape(f"{', '.join(file_map.paths)} · sawlog map"),
         "style": (folder / "page.css").read_text("utf-8"),
         "script": "\n".join((folder / name).read_text("utf-8") for name in _SCRIPTS),
         "data": data,
     }
     page = (folder / "page.html").read_text("utf-8")
-    head, *rest = page.split("{{")
-    return head + "".join(parts[name] + after for name, after in (one.split("}}", 1) for one in rest))
+    head, *sections = page.split("{{")
+    return head + "".join(parts[name] + after for name, after in (section.split("}}", 1) for section in sections))

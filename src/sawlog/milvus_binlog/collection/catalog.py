@@ -68,8 +68,8 @@ class CollectionFragment(Fragment):
                 "aliases": list(meta.aliases),
                 "created": meta.created or None,
                 "checkpoints": list(meta.checkpoints.items()),
-                "fields": [one.name for one in meta.fields],
-                "primary_key": next((one.name for one in meta.fields if one.primary), None),
+                "fields": [field.name for field in meta.fields],
+                "primary_key": next((field.name for field in meta.fields if field.primary), None),
                 "partitions": list(meta.partitions.values()),
                 "dropped_partitions": list(meta.dropped_partitions.values()),
                 "ttl": meta.ttl,
@@ -177,7 +177,7 @@ class SegmentFragment(Fragment):
         count = 0
         for log in self.segment.deltas:
             with opened(log.file, self.scan.storage, self.scan.options.max_item_bytes) as one:
-                count += sum(len(some.keys) for some in read_deletes(one, quiet))
+                count += sum(len(read_delete.keys) for read_delete in read_deletes(one, quiet))
         return count
 
     def _times(self) -> tuple[int | None, int | None]:
@@ -235,6 +235,6 @@ class SegmentFragment(Fragment):
     def _fragment(self, batch: Batch) -> BatchFragment:
         scan: Scan = self.scan
         projection = Projection(pa.schema([]), pa.schema([]))
-        shared = Shared({one.name: one for one in self.fields}, None)
+        shared = Shared({field.name: field for field in self.fields}, None)
         place = (self.segment.collection, self.segment.partition, self.segment.id)
         return BatchFragment(scan, projection, self.path, self.size, shared, batch, place)

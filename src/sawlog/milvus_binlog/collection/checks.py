@@ -94,7 +94,7 @@ def left_out(
             dropped = segment.meta is not None and segment.meta.state == SegmentState.DROPPED and until is None
             if gone or dropped:
                 reason = "its segment is dropped" if dropped else "its collection is none of the metadata's"
-                logs = [*(log for some in segment.inserts.values() for log in some), *segment.deltas]
+                logs = [*(log for insert in segment.inserts.values() for log in insert), *segment.deltas]
                 yield from (Skipped(log.file.path, reason, log.file.size) for log in logs)
             for log in segment.unnamed:
                 missed = log.kind == layout.DELTA_LOG

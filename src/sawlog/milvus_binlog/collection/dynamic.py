@@ -69,8 +69,8 @@ def expand(fields: Iterable[DynamicField], column: pa.Array) -> dict[str, pa.Arr
     """The values of some keys, by name; null where a key is absent, or of another type than asked for."""
     cells = [_object(cell) for cell in column.to_pylist()]
     return {
-        one.name: array_of([_convert(cell.get(one.name), one.type) for cell in cells], TYPES[one.type])
-        for one in fields
+        field.name: array_of([_convert(cell.get(field.name), field.type) for cell in cells], TYPES[field.type])
+        for field in fields
     }
 
 

@@ -145,7 +145,7 @@ class BatchFragment(Fragment):
     def _unread(self, join: _Join, findings: Findings) -> list[Missing]:
         """Why wanted fields cannot be read. Those that no schema names are wanted by nobody, and reported once."""
         found = {in_no_file(self, one): None for one in join.wanted.values() if one.id in self.batch.unread}
-        known = {one.id for one in self.shared.fields.values()}
+        known = {field.id for field in self.shared.fields.values()}
         if self.first and not found:
             for detail in {detail: None for id, detail in self.batch.unread.items() if id not in known}:
                 findings.damage(Missing(self.path, detail, Kind.UNSUPPORTED).damage)
@@ -192,7 +192,7 @@ class BatchFragment(Fragment):
         others = {id for one in read for id in self._places(one)}
         place = damage.path if damage is not None else None
         checked = [log for id, log in files.items() if id in others or log.file.path == place]
-        named = {one.id: one for one in self.shared.fields.values()}
+        named = {field.id: field for field in self.shared.fields.values()}
         found: list[Damage] = []
         odd = columns.odd() if not self.missing else None  # which files belong together is not known then
         for log in sorted(checked, key=lambda log: log.file.path != place):
@@ -397,7 +397,7 @@ class _Join:
         fields = [one for one in self._shared.dynamic if one.name in self._schema.names]
         if not fields:
             return {}
-        return expand(fields, next(stored[name] for name, one in self._shared.fields.items() if one.dynamic))
+        return expand(fields, next(stored[name] for name, field in self._shared.fields.items() if field.dynamic))
 
     @property
     def _deciding(self) -> set[str]:
@@ -569,8 +569,10 @@ class Columns:
         """
         if not self.any().grouped:
             return []
-        fields = [one for one in self._fragment.shared.fields.values() if not one.optional and self._find(one) is None]
-        return [in_no_file(self._fragment, one) for one in fields if one.id not in self._fragment.batch.unread]
+        fields = [
+            field for field in self._fragment.shared.fields.values() if not field.optional and self._find(field) is None
+        ]
+        return [in_no_file(self._fragment, field) for field in fields if field.id not in self._fragment.batch.unread]
 
     def counts(self) -> dict[int, int]:
         """Rows of every file that can be read, by field or column group."""

@@ -53,8 +53,8 @@ def _fields_of(logs: Iterable[LogFile], storage: Storage, max_page_bytes: int | 
         except UnreadableError:
             unknown[log.field] = Field(log.field, str(log.field), DataType.None_)
             continue
-        groups |= {one.id: one for one in fields}
-        vague = any(one.type is DataType.Array and not one.element for one in fields)
+        groups |= {field.id: field for field in fields}
+        vague = any(field.type is DataType.Array and not field.element for field in fields)
         if len(fields) == 1 and fields[0].id == log.field and (not vague or tried >= _TRIES):
             return fields
     return list((groups or unknown).values())

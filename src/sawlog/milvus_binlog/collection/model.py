@@ -234,9 +234,9 @@ class Collection:
     @property
     def present(self) -> bool:
         """Whether there is anything of it below the root."""
-        if self.promised and any(_expected(one) or one.missing_deltas() for one in self.segments.values()):
+        if self.promised and any(_expected(segment) or segment.missing_deltas() for segment in self.segments.values()):
             return True
-        return any(one.inserts or one.deltas or one.modern for one in self.segments.values())
+        return any(segment.inserts or segment.deltas or segment.modern for segment in self.segments.values())
 
     def called(self, wanted: str) -> bool:
         """Whether a text names it."""
@@ -318,7 +318,7 @@ class Collection:
         found: dict[int, Segment] = {}
         fresh = {segment.id}
         while fresh:
-            fresh = {id for id, one in self.segments.items() if fresh & set(one.sources)} - found.keys()
+            fresh = {id for id, segment in self.segments.items() if fresh & set(segment.sources)} - found.keys()
             found |= {id: self.segments[id] for id in fresh}
         return [one for id, one in found.items() if id != segment.id]
 
@@ -351,7 +351,7 @@ class Collection:
 
     def level_zero(self) -> list[Segment]:
         """The segments that hold nothing but deletes, and are alive."""
-        there = (one for one in self.segments.values() if one.deletes_only)
+        there = (segment for segment in self.segments.values() if segment.deletes_only)
         found = [segment for segment in there if segment.deltas or segment.missing_deltas()]
         return [one for one in found if not self.states_known or (one.meta is not None and one.meta.live)]
 
@@ -368,7 +368,7 @@ class Collection:
 
     def _compacted(self, segment: Segment) -> bool:
         """Whether other segments were made of one."""
-        metas = (one.meta for one in self.segments.values())
+        metas = (segment.meta for segment in self.segments.values())
         return any(segment.id in meta.sources for meta in metas if meta is not None)
 
 
@@ -380,13 +380,13 @@ def missing_fields(directory: str, batch: Batch, fields: Iterable[Field]) -> lis
         batch: One of the segment's batches.
         fields: The fields of the collection, those of the system included.
     """
-    found = []
-    for one in fields:
-        if one.id not in batch.files and not one.optional:
-            kind = {layout.ROW_ID_FIELD: "row ids", layout.TIMESTAMP_FIELD: "timestamps"}.get(one.id, "values")
-            detail = f"field {one.id} ({one.name}) has no file with the {kind} of binlog batch {batch.index}"
-            found.append(Missing(f"{directory}/{one.id}", detail))
-    return found
+    missing = []
+    for stored in fields:
+        if stored.id not in batch.files and not stored.optional:
+            kind = {layout.ROW_ID_FIELD: "row ids", layout.TIMESTAMP_FIELD: "timestamps"}.get(stored.id, "values")
+            detail = f"field {stored.id} ({stored.name}) has no file with the {kind} of binlog batch {batch.index}"
+            missing.append(Missing(f"{directory}/{stored.id}", detail))
+    return missing
 
 
 def _expected(segment: Segment) -> bool:
@@ -467,16 +467,22 @@ def choose(collections: Mapping[int, Collection], wanted: str | None, where: str
     Raises:
         OptionError: When there is none, or more than one.
     """
-    known = any(one.meta is not None for one in collections.values())
-    present = {id: one for id, one in collections.items() if one.present and (one.meta is not None or not known)}
+    known = any(collection.meta is not None for collection in collections.values())
+    present = {
+        id: collection
+        for id, collection in collections.items()
+        if collection.present and (collection.meta is not None or not known)
+    }
     if wanted is None and len(present) == 1:
         return next(iter(present.values()))
     listed = ", ".join(sorted(one.qualified for one in present.values()))
     if wanted is None:
         raise OptionError(f"{where}: name one of its collections with the option table: {listed or 'there is none'}")
-    matches = [one for one in collections.values() if one.called(wanted)]
+    matches = [collection for collection in collections.values() if collection.called(wanted)]
     if len(matches) > 1:
-        usual = [one for one in matches if one.meta is not None and one.meta.database == layout.DEFAULT_DATABASE]
+        usual = [
+            match for match in matches if match.meta is not None and match.meta.database == layout.DEFAULT_DATABASE
+        ]
         matches = usual or matches
     if len(matches) == 1:
         return matches[0]

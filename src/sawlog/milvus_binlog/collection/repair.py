@@ -50,7 +50,7 @@ def repair_collections(dataset: CollectionContents, places: Sequence[tuple[File,
     Raises:
         FormatError: For segments of Storage V3, whose manifests count the rows of their files.
     """
-    if any(one.modern for collection in dataset.collections.values() for one in collection.segments.values()):
+    if any(segment.modern for collection in dataset.collections.values() for segment in collection.segments.values()):
         raise FormatError(
             f"{dataset.files[0].path}: segments of Storage V3 are not repaired file by file; write what is intact of"
             " them to a new collection: sawlog convert --on-damage skip"
@@ -83,7 +83,7 @@ def _limits(dataset: CollectionContents) -> Iterator[tuple[str, _Kept]]:
             pass
         rows = np.concatenate([np.empty(0, np.uint8), *kept]) if findings.kinds else None
         empty = {} if rows is None or rows.any() else _empty_logs(fragment)
-        fields = {one.id: one for one in fragment.shared.fields.values()}
+        fields = {field.id: field for field in fragment.shared.fields.values()}
         for id, log in fragment.batch.files.items():
             yield log.file.path, _Kept(fields, rows, empty.get(id))
 
@@ -100,7 +100,7 @@ def _empty_logs(fragment: BatchFragment) -> dict[int, bytes]:
     if missing_fields(fragment.path, fragment.batch, fragment.shared.fields.values()):
         return {}
     place = Place(*fragment.place)
-    return {one.id: empty_log(place, one) for one in fragment.shared.fields.values() if one.writable}
+    return {field.id: empty_log(place, field) for field in fragment.shared.fields.values() if field.writable}
 
 
 def _write(storage: Storage, place: str, data: bytes) -> None:

@@ -86,7 +86,9 @@ class Selection:
         if unknown:
             known = ", ".join(sorted(f"{name} ({id})" for id, name in names.items()))
             raise OptionError(f"partitions: {unknown[0]!r} is none of {known}")
-        return [one for one in segments if str(one.partition) in wanted or names[one.partition] in wanted]
+        return [
+            segment for segment in segments if str(segment.partition) in wanted or names[segment.partition] in wanted
+        ]
 
 
 def with_deltas(logs: Sequence[LogFile], scan: Scan) -> list[LogFile]:
@@ -153,7 +155,9 @@ def outside(
 def ruled_out(segments: Iterable[Segment], primary: Field, query: Query, storage: Storage) -> frozenset[int]:
     """The segments that statistics rule out every row of: those of all of their binlog batches, none missing."""
     limits = interval(query, primary.name)
-    listed = [one.values for one in conditions(query) if one.column == primary.name and one.values]
+    listed = [
+        condition.values for condition in conditions(query) if condition.column == primary.name and condition.values
+    ]
     used = listed or limits != (None, None)
     known = [(segment, key_stats(segment, primary)) for segment in segments if used]
     read = storage.each(lambda file: storage.peek(file, 0, file.size), [log.file for _, logs in known for log in logs])
@@ -163,7 +167,7 @@ def ruled_out(segments: Iterable[Segment], primary: Field, query: Query, storage
         entries = [entry for log in logs for entry in check_stats(next(read), log.file.path, findings)]
         complete = not findings.kinds and len(entries) >= len(segment.batches())
         if complete and all(
-            one["fieldID"] == primary.id and not _possible(one, limits, listed, primary) for one in entries
+            entry["fieldID"] == primary.id and not _possible(entry, limits, listed, primary) for entry in entries
         ):
             found.add(segment.id)
     return frozenset(found)
@@ -179,13 +183,15 @@ def _possible(entry: dict[str, Any], limits: tuple[Any, Any], listed: Iterable[S
     """Whether a binlog batch may hold a key within limits that is one of each list."""
     low, high = entry.get("minPk"), entry.get("maxPk")
     kind = int if pa.types.is_integer(primary.arrow_type()) else str
-    if not all(isinstance(one, kind) for one in (low, high, *(one for one in limits if one is not None))):
+    if not all(isinstance(limit, kind) for limit in (low, high, *(limit for limit in limits if limit is not None))):
         return True
     first, end = limits
     if (first is not None and high < first) or (end is not None and low >= end):
         return False
     return all(
-        _maybe(entry, [one for one in values if low <= one <= high], primary) for values in listed if None not in values
+        _maybe(entry, [value for value in values if low <= value <= high], primary)
+        for values in listed
+        if None not in values
     )
 
 

@@ -46,8 +46,8 @@ class DeleteIndex:
 
     def __init__(self, deletes: Iterable[Deletes], until: int | None, most: int | None = None, room: int = 0) -> None:
         self._tables: dict[pa.DataType, _Numbers | _Texts] = {}
-        for one in deletes:
-            keys, times = until_then(one, until)
+        for delete in deletes:
+            keys, times = until_then(delete, until)
             if not len(keys):
                 continue
             if keys.type not in self._tables:
@@ -191,15 +191,15 @@ class DeleteHistory:
         keys: list[pa.Array] = []
         times: list[pa.Array] = []
         taken = 0
-        for one in deletes:
-            some, stamps = until_then(one, until)
+        for delete in deletes:
+            some, stamps = until_then(delete, until)
             taken += some.nbytes + stamps.nbytes
             check_room(taken, most)
             keys.append(some)
             times.append(stamps)
         every = pa.chunked_array(keys) if keys else pa.chunked_array([], pa.int64())
         self._known = every.unique()
-        stamps = np.concatenate([np.empty(0, np.int64), *(values_of(one, np.int64) for one in times)])
+        stamps = np.concatenate([np.empty(0, np.int64), *(values_of(time, np.int64) for time in times)])
         self._times = np.unique(stamps)
         codes = values_of(one_array(_index_in(every, self._known)), np.int32).astype(np.int64)
         self._deletes = np.sort(self._places(codes, np.searchsorted(self._times, stamps)))

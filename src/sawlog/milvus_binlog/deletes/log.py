@@ -53,9 +53,9 @@ def read_deletes(log: Log, findings: Findings, key: pa.DataType | None = None) -
     """
     for part in log.parts(log.descriptor(findings), findings):
         try:
-            for some in part_deletes(part, log.payload(part), key):
-                findings.rows += len(some.keys)
-                yield some
+            for part_delete in part_deletes(part, log.payload(part), key):
+                findings.rows += len(part_delete.keys)
+                yield part_delete
         except UnreadableError as error:
             blame(part, error.damage, findings)
         else:

@@ -58,21 +58,21 @@ def json_fields(schema: Mapping[str, Any]) -> tuple[Field, ...]:
     auto = bool(schema.get("auto_id") or schema.get("autoID"))
 
     def following() -> int:
-        return max([layout.FIRST_USER_FIELD - 1, *(one.id for one in fields)]) + 1
+        return max([layout.FIRST_USER_FIELD - 1, *(field.id for field in fields)]) + 1
 
-    for at, given in enumerate(shape.listing(schema["fields"], "'fields'")):
-        with reading(f"field {given.get('name', at) if isinstance(given, Mapping) else at!r}"):
-            fields.append(_json_field(shape.mapping(given, "its entry"), following(), auto=auto))
+    for at, mapping in enumerate(shape.listing(schema["fields"], "'fields'")):
+        with reading(f"field {mapping.get('name', at) if isinstance(mapping, Mapping) else at!r}"):
+            fields.append(_json_field(shape.mapping(mapping, "its entry"), following(), auto=auto))
     structs = next((schema[key] for key in _STRUCTS if schema.get(key)), None)
     for at, struct in enumerate(shape.listing(structs, "structs")):
         with reading(f"struct {struct.get('name', at) if isinstance(struct, Mapping) else at!r}"):
             name = str(shape.required(shape.mapping(struct, "its entry"), "name"))
-            for given in shape.mappings(shape.required(struct, "fields"), "'fields'"):
-                field = _json_field(given, following(), auto=False)
+            for mapping in shape.mappings(shape.required(struct, "fields"), "'fields'"):
+                field = _json_field(mapping, following(), auto=False)
                 fields.append(_within(name, bool(struct.get("nullable")), field))
-    if schema.get("enable_dynamic_field") and not any(one.dynamic for one in fields):
+    if schema.get("enable_dynamic_field") and not any(field.dynamic for field in fields):
         fields.append(Field(following(), layout.DYNAMIC_NAME, DataType.JSON, dynamic=True))
-    return checked(one for one in fields if one.id not in layout.SYSTEM_FIELDS)
+    return checked(field for field in fields if field.id not in layout.SYSTEM_FIELDS)
 
 
 def _json_field(given: Mapping[str, Any], following: int, *, auto: bool) -> Field:
@@ -114,11 +114,11 @@ def message_fields(messages: Iterable[FieldSchema], structs: Iterable[StructArra
     Raises:
         FormatError: Names the field that is not one.
     """
-    fields = [_message_field(one) for one in messages]
+    fields = [_message_field(message) for message in messages]
     for struct in structs:
-        found = (_message_field(one) for one in struct.fields)
+        found = (_message_field(field) for field in struct.fields)
         fields += [_within(struct.name, struct.nullable, one) for one in found if one is not None]
-    there = {one.id: one for one in fields if one is not None and one.id not in layout.SYSTEM_FIELDS}
+    there = {field.id: field for field in fields if field is not None and field.id not in layout.SYSTEM_FIELDS}
     return checked(sorted(there.values(), key=lambda one: one.id))
 
 

@@ -90,7 +90,7 @@ def backup_documents(
         parse_backup(document, place)
     backups = document.setdefault("collection_backups", [])
     for collection, segments in collections:
-        known = next((one for one in backups if one.get("collection_id") == collection.id), None)
+        known = next((backup for backup in backups if backup.get("collection_id") == collection.id), None)
         if known is None:
             known = {"collection_id": collection.id, "db_name": collection.database}
             known["collection_name"] = collection.name
@@ -108,9 +108,9 @@ def backup_documents(
 
 def _schema(collection: WrittenCollection) -> dict[str, Any]:
     """Its schema. A server adds the dynamic field itself, after all others, and refuses one that is named."""
-    last = max((one.id for one in collection.fields), default=0)
-    fields = [json_field(one) for one in collection.fields if not (one.dynamic and one.id == last)]
-    dynamic = {"enable_dynamic_field": True} if any(one.dynamic for one in collection.fields) else {}
+    last = max((field.id for field in collection.fields), default=0)
+    fields = [json_field(field) for field in collection.fields if not (field.dynamic and field.id == last)]
+    dynamic = {"enable_dynamic_field": True} if any(field.dynamic for field in collection.fields) else {}
     return {"name": collection.name, "fields": fields, **dynamic}
 
 
@@ -149,7 +149,9 @@ def _add(known: dict[str, Any], segment: WrittenSegment, collection: WrittenColl
         place = known.setdefault("l0_segments", [])
     else:
         partitions = known.setdefault("partition_backups", [])
-        partition = next((one for one in partitions if one.get("partition_id") == segment.partition), None)
+        partition = next(
+            (partition for partition in partitions if partition.get("partition_id") == segment.partition), None
+        )
         if partition is None:
             name = collection.partitions.get(segment.partition, f"_{segment.partition}")
             partition = {"partition_id": segment.partition, "partition_name": name, "collection_id": collection.id}
@@ -162,11 +164,11 @@ def _add(known: dict[str, Any], segment: WrittenSegment, collection: WrittenColl
     if segment.inserts:
         entry["num_of_rows"] = entry.get("num_of_rows", 0) + segment.rows
         entry["binlogs"] = [
-            {"fieldID": id, "binlogs": [_log(one) for one in logs]} if id else {"binlogs": [_log(one) for one in logs]}
+            {"fieldID": id, "binlogs": [_log(log) for log in logs]} if id else {"binlogs": [_log(log) for log in logs]}
             for id, logs in sorted(segment.inserts.items())
         ]
     if segment.deltas:
-        entry.setdefault("deltalogs", []).append({"binlogs": [_log(one) for one in segment.deltas]})
+        entry.setdefault("deltalogs", []).append({"binlogs": [_log(delta) for delta in segment.deltas]})
     if not entry.get("binlogs"):
         entry["is_l0"] = True
     logs = [log for kind in ("binlogs", "deltalogs") for group in entry.get(kind, ()) for log in group["binlogs"]]

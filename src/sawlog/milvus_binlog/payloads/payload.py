@@ -624,7 +624,7 @@ def _losses(payload: Payload, index: int, field: Field | None, batch_rows: int) 
             refused = _RefusedError(f"{at - piece.first} values where {piece.rows} were expected")
         if refused is not None:
             at = piece.first + (sum(map(len, _until_refused(piece))) if piece.single else 0)
-            values = [one for one in values if one.first < at]
+            values = [value for value in values if value.first < at]
             found.append(_Lost(at, end, refused.kind, str(refused)))
     return sorted([*found, *values], key=lambda one: one.first)
 
@@ -787,10 +787,10 @@ def _page_file(payload: Payload, index: int, group: int, pages: list[Page]) -> b
     (leaf,) = payload.leaves(index)
     column, chunk = payload.columns[leaf], payload.footer.groups[group].chunks[leaf]
     content = b"".join(
-        bytes(payload.source.window(one.offset, one.start + one.compressed - one.offset)) for one in pages
+        bytes(payload.source.window(page.offset, page.start + page.compressed - page.offset)) for page in pages
     )
     rows, start = pages[-1].values, len(PARQUET_MAGIC)
-    before = sum(one.start + one.compressed - one.offset for one in pages[:-1])
+    before = sum(page.start + page.compressed - page.offset for page in pages[:-1])
     meta: dict[str, Any] = {
         "type": chunk.type,
         "encodings": [0],
