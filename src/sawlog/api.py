@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, get_args
 import pyarrow as pa
 
 from sawlog.arrow import validate_batches
+from sawlog.capabilities import WritesPartitions
 from sawlog.damage import OnDamage, Report
 from sawlog.dataset import Dataset
 from sawlog.errors import ChangedError, OptionError, SchemaError
@@ -20,7 +21,7 @@ from sawlog.format import Format, Writer
 from sawlog.guard import wrap_errors
 from sawlog.indexing import with_index
 from sawlog.opening import Filters, find, names_of_inputs, open_found, storage_of, threads_of
-from sawlog.options import current, parse_options
+from sawlog.options import current, find_rescue_options, parse_options
 from sawlog.recognition import formats as _formats
 from sawlog.recognition import get_format, left_out
 from sawlog.scan import Columns, Scan
@@ -40,12 +41,13 @@ WriteMode = Literal["overwrite", "error"]
 class Target(Protocol):
     """What can be written to: a format, or a kind of table file."""
 
-    def writer(self, path: str, schema: pa.Schema, options: Any, storage: Storage) -> Writer:
-        """See `Format.writer`."""
+    @property
+    def name(self) -> str:
+        """Short name."""
         ...
 
-    def partitioned_writer(self, path: str, column: str, schema: pa.Schema, options: Any, storage: Storage) -> Writer:
-        """See `Format.partitioned_writer`."""
+    def writer(self, path: str, schema: pa.Schema, options: Any, storage: Storage) -> Writer:
+        """See `Format.writer`."""
         ...
 
 
@@ -241,6 +243,9 @@ def begin_writing(
     check_names(schema)
     if partition_by is None:
         return format.writer(path, schema, options, storage)
+    if not isinstance(format, WritesPartitions):
+        apart = "write what belongs apart by itself"
+        raise OptionError(f"partition_by={partition_by!r}: {format.name} has no partitions; {apart}")
     return format.partitioned_writer(path, partition_by, schema, options, storage)
 
 
@@ -288,7 +293,7 @@ def repair(
     """Write everything intact in `src` to `dst`: a file to a new file, a directory's files to a directory.
 
     What is written appears only if it is clean to `verify` and has the rows that `on_damage="skip"` delivers of `src`,
-    under the options that `Format.rescue` names, unless others are given.
+    under the options that rescue rows, unless others are given.
 
     Of a folder of several datasets, each is repaired by itself; those that cannot be are in `Report.skipped`.
 
@@ -348,9 +353,10 @@ def _repair(
     parsed: Any = parse_options(chosen.read_options, given, where=f"reading {chosen.name}")
     if getattr(parsed, "verify_checksums", True):
         # What is given comes before, but for a list: only an empty one says that nothing is to be rescued.
-        kept = {name: getattr(parsed, name) for name in chosen.rescue.keys() & given.keys()}
-        more = {name: (*one, *chosen.rescue[name]) for name, one in kept.items() if isinstance(one, tuple) and one}
-        parsed = replace(parsed, **{**chosen.rescue, **kept, **more})
+        rescue = find_rescue_options(chosen.read_options)
+        kept = {name: getattr(parsed, name) for name in rescue.keys() & given.keys()}
+        more = {name: (*one, *rescue[name]) for name, one in kept.items() if isinstance(one, tuple) and one}
+        parsed = replace(parsed, **{**rescue, **kept, **more})
     roots, threads = (normalize(os.fspath(src)),), threads_of(use_threads)
     scan = Scan(on_damage="skip", options=parsed, storage=storage, roots=roots, threads=threads)
     with wrap_errors(f"{scan.roots[0]}: repair as {chosen.name} failed"):

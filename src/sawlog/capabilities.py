@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Protocol, Self, runtime_checkable
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self, runtime_checkable
 
 from sawlog.errors import OptionError
 
 if TYPE_CHECKING:
-    from sawlog.damage import FileReport, Findings
+    import pyarrow as pa
+
+    from sawlog.damage import FileReport, Findings, Skipped
     from sawlog.fields import FieldParser
-    from sawlog.format import Contents, Fragment, Range, Request
+    from sawlog.format import Contents, Format, Fragment, Range, Request, Writer
     from sawlog.pictures import Picture
     from sawlog.scan import NamedTable, Scan
-    from sawlog.storage import File, Source
+    from sawlog.storage import File, Source, Storage
 
 
 @runtime_checkable
@@ -219,6 +221,93 @@ class FindsMoreRows(Protocol):
 
     def find_more_rows(self, reports: Sequence[FileReport], files: Sequence[File], scan: Scan) -> str:
         """Return what more can be read of damaged files, as a phrase for people; empty if nothing."""
+
+
+@runtime_checkable
+class WritesPartitions(Protocol):
+    """A format with partitions of its own. Used by `sawlog.write`."""
+
+    def partitioned_writer(self, path: str, column: str, schema: pa.Schema, options: Any, storage: Storage) -> Writer:
+        """Begin writing to the partitions below `path` that the values of a column name.
+
+        Raises:
+            SchemaError: When the column cannot name them, or the schema cannot be represented.
+        """
+
+
+@runtime_checkable
+class WritesTasks(Protocol):
+    """A format whose tasks do not write one file each. Used by Spark's writer."""
+
+    def task_writer(
+        self, directory: str, job: str, task: int, schema: pa.Schema, options: Any, storage: Storage
+    ) -> Writer:
+        """Begin the share of one task in a directory that many tasks write.
+
+        Args:
+            directory: What the job writes.
+            job: A name that no other job has; it is part of the names of all files, staged ones included.
+            task: Number of the task; no two of a job share one, but for attempts at the same work.
+            schema: The columns.
+            options: Write options.
+            storage: Where the directory is.
+        """
+
+
+@runtime_checkable
+class RepairsTogether(Protocol):
+    """A format that does not repair its files one by one. Used by `sawlog.repair`."""
+
+    def repair_files(self, contents: Contents, places: Sequence[tuple[File, str]], storage: Storage) -> None:
+        """Write what `skip` delivers of files to new ones.
+
+        Args:
+            contents: The files as they are read.
+            places: The files, and where the new ones go.
+            storage: Where both are; it publishes what is written once it has proven to be what a read delivers.
+        """
+
+
+@runtime_checkable
+class RepairsParts(Protocol):
+    """A format whose repaired copies are read part by part. Used where `sawlog.repair` proves them."""
+
+    def repaired_parts(self, contents: Contents) -> list[Mapping[str, Any]]:
+        """Return options for each part of what `repair_files` writes that is read by itself."""
+
+    def not_repaired(self, contents: Contents) -> list[Skipped]:
+        """Return what the files hold besides what their metadata leaves out, and a repaired copy does not."""
+
+    def repaired_rows(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Return rows as a repaired copy has them."""
+
+
+@runtime_checkable
+class MarksRows(Protocol):
+    """A format with columns that say how a row was found, which a repaired copy does not keep.
+
+    Used where `sawlog.repair` proves its copies, through `list_marks`.
+    """
+
+    marks: ClassVar[frozenset[str]]
+
+
+def list_marks(format: Format) -> frozenset[str]:
+    """Return the columns that say how a row was found."""
+    return format.marks if isinstance(format, MarksRows) else frozenset()
+
+
+@runtime_checkable
+class ReadsFilesOtherwise(Protocol):
+    """A format whose files have more rows each than all of them together. Used by indexes, through `file_options`."""
+
+    def file_options(self, options: Any) -> Any:
+        """Return the options by which each file has all rows that it has by these."""
+
+
+def file_options(format: Format, options: Any) -> Any:
+    """Return the options by which statistics of single files are taken."""
+    return format.file_options(options) if isinstance(format, ReadsFilesOtherwise) else options
 
 
 class Counting(Protocol):

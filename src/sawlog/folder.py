@@ -10,11 +10,11 @@ from typing import Any
 from sawlog.damage import Report, Skipped
 from sawlog.dataset import Dataset
 from sawlog.errors import FormatError, InternalError, OptionError, SawlogError, meant
-from sawlog.format import Format
+from sawlog.format import Format, view_names
 from sawlog.indexing import with_index
 from sawlog.opening import GENERAL, Found, find, names_of_inputs, open_found, storage_of
 from sawlog.options import names
-from sawlog.recognition import Part, parts
+from sawlog.recognition import Part, find_unread, parts
 from sawlog.storage import File, Storage
 from sawlog.storage.inputs import Input
 
@@ -88,7 +88,7 @@ def open_folder(
     opened = []
     for part in apart:
         chosen = _format(part)
-        wanted = chosen.view_names.get(view, "rows")
+        wanted = view_names(chosen).get(view, "rows")
         part_found = Found(chosen, wanted, chosen.select(part.files, wanted) or part.files, part.others)
         own = {name: value for name, value in given.items() if name in names(chosen.read_options)}
         opened.append(_folder_part(part_found, [part.path], general, own))
@@ -124,16 +124,25 @@ def _apart(
         chosen = found.format
         primary = _homes(found, paths)
         homes = {part.path for part in primary}
-        near = [one for one in found.unselected if not chosen.is_directory or (chosen.home(one) or ".") in homes]
-        skipped = [one for one in chosen.left_out(near, view) if not one.missed]
+        near = [
+            one
+            for one in found.unselected
+            if not chosen.directory_layout.is_directory
+            or (chosen.directory_layout.dataset_directory(one) or ".") in homes
+        ]
+        skipped = [one for one in find_unread(chosen, near, view) if not one.missed]
         explained = {one.path for one in skipped}
         rest = [file for file in found.unselected if file.path not in explained]
-        others = parts(rest, storage) if rest and (format is None or chosen.is_directory) else []
+        others = parts(rest, storage) if rest and (format is None or chosen.directory_layout.is_directory) else []
         if format is not None:
             others = [part for part in others if part.format is chosen]
         for part in primary:
-            part.others.extend(one for one in near if one.path in explained and (chosen.home(one) or ".") == part.path)
-        skipped = [one for one in skipped if not chosen.is_directory]
+            part.others.extend(
+                one
+                for one in near
+                if one.path in explained and (chosen.directory_layout.dataset_directory(one) or ".") == part.path
+            )
+        skipped = [one for one in skipped if not chosen.directory_layout.is_directory]
     for part in others:
         if part.format is None:
             skipped += [Skipped(file.path, "of no known format", file.size) for file in part.files]
@@ -143,12 +152,12 @@ def _apart(
 
 def _homes(found: Found, paths: list[str]) -> list[Part]:
     chosen = found.format
-    if not chosen.is_directory:
-        homes = {chosen.home(file) for file in found.files}
+    if not chosen.directory_layout.is_directory:
+        homes = {chosen.directory_layout.dataset_directory(file) for file in found.files}
         return [Part(homes.pop() or "." if len(homes) == 1 else paths[0], chosen, found.files)]
     groups: dict[str, list[File]] = defaultdict(list)
     for file in found.files:
-        groups[chosen.home(file)].append(file)
+        groups[chosen.directory_layout.dataset_directory(file)].append(file)
     return [Part(home or ".", chosen, group) for home, group in groups.items()]
 
 

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from sawlog.arrow import array_of, values_of
 from sawlog.damage import Findings, Skipped, TailStatus
-from sawlog.errors import DiskError, OptionError
+from sawlog.errors import DiskError
 from sawlog.guard import wrap_errors
 from sawlog.reading import map_ordered, once
 from sawlog.scan import (
@@ -42,6 +42,7 @@ __all__ = [
     "PROVENANCE",
     "TASK_BYTES",
     "Contents",
+    "DirectoryLayout",
     "FileRange",
     "FileWriter",
     "Format",
@@ -51,11 +52,14 @@ __all__ = [
     "Range",
     "Request",
     "Scan",
-    "Succession",
+    "StreamRules",
     "View",
     "Writer",
+    "WriterPosition",
     "intact_end",
+    "repair_each",
     "space_offsets",
+    "view_names",
 ]
 
 PROBE_BYTES = 64 << 10
@@ -320,11 +324,96 @@ class Range(NamedTuple):
     end: int
 
 
-class Succession(NamedTuple):
+class WriterPosition(NamedTuple):
     """A file's place among those that one writer has written, one after the other."""
 
     writer: Hashable
     place: Any
+
+
+class DirectoryLayout:
+    """How files make up datasets. The defaults are right where every file is read without the others.
+
+    Attributes:
+        absorbs: Formats whose files are parts of this one's: where it is recognised, it is meant instead of them.
+        is_directory: Whether a dataset is one directory: what is below it, or next to it, is another.
+    """
+
+    absorbs: ClassVar[frozenset[str]] = frozenset()
+    is_directory: ClassVar[bool] = False
+
+    def dataset_directory(self, file: File) -> str:
+        """Return the directory of the dataset that a file belongs to, judged by its path."""
+        return posixpath.dirname(file.path)
+
+    def table_name(self, file: File) -> str | None:
+        """Return the table that a file belongs to, by its name; `None` where that does not say."""
+        del file
+        return None
+
+    def table_options(self, file: File) -> dict[str, str]:
+        """Return the options that choose the table of a file where a path holds several, by its path."""
+        del file
+        return {}
+
+    def judged_together(self, file: File) -> str | None:
+        """Return a name shared by files that can only be judged together; `None` for a file by itself."""
+        del file
+        return None
+
+    def unread(self, files: Sequence[File], view: str) -> list[Skipped]:
+        """Return why files that `Format.select` left out are not read, besides those that another view reads.
+
+        A format whose rows can also be in files that it cannot read names them, as `missed`.
+        """
+        del files, view
+        return []
+
+    def replaced_paths(self, files: Sequence[File], root: str) -> list[str]:
+        """Return what is deleted when new files replace those below a directory: files, or directories.
+
+        Args:
+            files: What `Format.select` has chosen.
+            root: The directory that was written; it stays.
+        """
+        del root
+        return [file.path for file in files]
+
+
+class StreamRules:
+    """How writers name, order and finish the files that a stream follows. The defaults: any order, never finished."""
+
+    def stream_name(self, name: str) -> str:
+        """Return what a stream calls a file, whose name is relative to the stream's path; the same after a move."""
+        return name
+
+    def is_followed(self, file: File, view: str) -> bool:
+        """Return whether a stream of a view reads a file that `Format.select` chooses."""
+        del file, view
+        return True
+
+    def is_complete(self, view: str) -> bool:
+        """Return whether the files of a view appear whole and never grow."""
+        del view
+        return False
+
+    def writer_position(self, file: File) -> WriterPosition | None:
+        """Return the writer of a file, and the file's place among that writer's; `None` where its name does not say.
+
+        When a writer has begun a file, it has finished those before.
+        """
+        del file
+        return None
+
+    def overwritten_names(self, name: str, head: bytes) -> Iterable[str]:
+        """Return what a stream calls the earlier files that a writer may have written this one over.
+
+        Args:
+            name: What a stream calls the file, which has not been read.
+            head: How the file begins.
+        """
+        del name, head
+        return ()
 
 
 class Writer(ABC):
@@ -405,29 +494,14 @@ class Format(ABC):
     """Views and one line on each; every format has `rows` and `damage`."""
     aliases: ClassVar[Mapping[str, str]] = {}
     """Other names of views, such as the format's own word for `frames`."""
-    marks: ClassVar[frozenset[str]] = frozenset()
-    """Columns that say how a row was found, which a repaired copy does not keep."""
     read_options: ClassVar[type]
-    """Frozen dataclass of the options for reading."""
+    """Frozen dataclass of the options for reading; see `sawlog.options` for what metadata of a field says."""
     write_options: ClassVar[type]
     """Frozen dataclass of the options for writing."""
-    rescue: ClassVar[Mapping[str, Any]] = {}
-    """Read options under which damaged files give more rows, each proven by a checksum."""
-    includes: ClassVar[frozenset[str]] = frozenset()
-    """Formats whose files are parts of its own: where it is recognised, it is meant instead of them."""
-    is_directory: ClassVar[bool] = False
-    """Whether a dataset is one directory, see `home`: what is below it, or next to it, is another."""
-    time_option: ClassVar[str | None] = None
-    """The read option that names a time: what it reads is as it was then. `None` where there are no earlier times."""
-
-    def whole_rows(self, options: Any) -> Any:
-        """Options by which files have all rows that they have by these, for statistics of each by itself."""
-        return options
-
-    @property
-    def view_names(self) -> dict[str, str]:
-        """Every name that a view goes by, and the one that it has in `views`."""
-        return {**{name: name for name in self.views}, **self.aliases}
+    directory_layout: ClassVar[DirectoryLayout] = DirectoryLayout()
+    """How files make up datasets."""
+    stream_rules: ClassVar[StreamRules] = StreamRules()
+    """How writers name, order and finish files."""
 
     @abstractmethod
     def match(self, file: File, head: bytes) -> Match:
@@ -436,20 +510,6 @@ class Format(ABC):
     @abstractmethod
     def select(self, files: Sequence[File], view: str) -> list[File]:
         """Those files of a directory or glob that belong to a dataset of this format, in reading order."""
-
-    def home(self, file: File) -> str:
-        """The directory of the dataset that a file belongs to, judged by its path."""
-        return posixpath.dirname(file.path)
-
-    def left_out(self, files: Sequence[File], view: str) -> list[Skipped]:
-        """Why files that `select` did not choose are not read, as far as the format knows: another view reads them.
-
-        A format whose rows can also be in files that it cannot read names them, as `missed`.
-        """
-        others = {name: {one.path for one in self.select(files, name)} for name in self.views if name != view}
-        readers = {file: [repr(name) for name, paths in others.items() if file.path in paths] for file in files}
-        found = [(file, f"read by view {' or '.join(views)}") for file, views in readers.items() if views]
-        return [Skipped(file.path, reason, file.size) for file, reason in found]
 
     @abstractmethod
     def open(self, files: Sequence[File], scan: Scan) -> Contents:
@@ -462,40 +522,6 @@ class Format(ABC):
         Raises:
             SchemaError: When the schema cannot be represented.
         """
-
-    def partitioned_writer(self, path: str, column: str, schema: pa.Schema, options: Any, storage: Storage) -> Writer:
-        """Begin writing to the partitions below `path` that the values of a column name.
-
-        Raises:
-            OptionError: When the format has no partitions.
-            SchemaError: When the column cannot name them, or the schema cannot be represented.
-        """
-        raise OptionError(f"partition_by={column!r}: {self.name} has no partitions; write what belongs apart by itself")
-
-    def task_writer(
-        self, directory: str, job: str, task: int, schema: pa.Schema, options: Any, storage: Storage
-    ) -> Writer:
-        """Begin the share of one task in a directory that many tasks write.
-
-        Args:
-            directory: What the job writes; one file per task unless the format knows better.
-            job: A name that no other job has; it is part of the names of all files, staged ones included.
-            task: Number of the task; no two of a job share one, but for attempts at the same work.
-            schema: The columns.
-            options: Write options.
-            storage: Where the directory is.
-        """
-        return self.writer(f"{directory.rstrip('/')}/part-{task:05d}-{job}{self.suffix}", schema, options, storage)
-
-    def replaced(self, files: Sequence[File], root: str) -> list[str]:
-        """What is deleted when new files replace those below a directory: files, or the directories they make up.
-
-        Args:
-            files: What `select` has chosen.
-            root: The directory that was written; it stays.
-        """
-        del root
-        return [file.path for file in files]
 
     @abstractmethod
     def repair(self, file: File, target: str, options: Any, storage: Storage) -> None:
@@ -511,85 +537,34 @@ class Format(ABC):
             FormatError: When nothing can be taken out of it.
         """
 
-    def repair_files(self, contents: Contents, places: Sequence[tuple[File, str]], storage: Storage) -> None:
-        """Write what `skip` delivers of files to new ones: each of its own, by `repair`, unless overridden.
-
-        Args:
-            contents: The files as they are read.
-            places: Them, and where the new ones go.
-            storage: Where both are; it publishes what is written once it has proven to be what a read delivers.
-        """
-
-        def repaired(one: tuple[File, str]) -> None:
-            file, place = one
-            with wrap_errors(f"{file.path}: repair as {self.name} failed"):
-                self.repair(file, place, contents.scan.options, storage)
-
-        for _ in map_ordered(places, once(repaired), contents.scan.threads if len(places) > 1 else 1):
-            pass
-
-    def repaired_parts(self, contents: Contents) -> list[Mapping[str, Any]]:
-        """Options for each part of what `repair_files` writes that is read by itself, besides those of tables."""
-        del contents
-        return []
-
-    def not_repaired(self, contents: Contents) -> list[Skipped]:
-        """What the new files are without, although no row that a read delivers is lost; see `repair_files`."""
-        del contents
-        return []
-
-    def repaired_rows(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Rows as a repaired copy has them: without the columns that say how each was found."""
-        return batch.select([name for name in batch.schema.names if name not in self.marks])
-
     def recognize(self, files: Sequence[File], storage: Storage) -> Match:
         """How sure the format is that a path, given as the list of its files, is its own."""
         probed = (self.match(file, storage.read(file, 0, PROBE_BYTES)) for file in files[:8])
         return max(probed, default=Match.NO)
 
-    def stream_name(self, name: str) -> str:
-        """What a stream calls a file, whose name is given relative to the stream's path; the same after a move."""
-        return name
 
-    def predecessors(self, name: str, head: bytes) -> Iterable[str]:
-        """What a stream calls the earlier files that a writer may have written this one over: it has not been read.
+def view_names(format: Format) -> dict[str, str]:
+    """Return every name that a view of a format goes by, and the one that it has in `views`."""
+    return {**{name: name for name in format.views}, **format.aliases}
 
-        Args:
-            name: What a stream calls the file.
-            head: How the file begins.
-        """
-        del name, head
-        return ()
 
-    def succession(self, file: File) -> Succession | None:
-        """The writer of a file, and the file's place among that writer's; `None` where its name does not say.
+def repair_each(
+    format: Format, options: Any, places: Sequence[tuple[File, str]], storage: Storage, threads: int
+) -> None:
+    """Write what is intact of files to new ones, each by itself.
 
-        When a writer has begun a file, it has finished those before.
-        """
-        del file
-        return None
+    Args:
+        format: The format of the files.
+        options: Read options.
+        places: The files, and where the new ones go.
+        storage: Where both are; it publishes what is written once it has proven to be what a read delivers.
+        threads: How many work.
+    """
 
-    def table(self, file: File) -> str | None:
-        """The table that a file belongs to, by its name; `None` where that does not say. A stream is of one table."""
-        del file
-        return None
+    def repair_file(place: tuple[File, str]) -> None:
+        file, target = place
+        with wrap_errors(f"{file.path}: repair as {format.name} failed"):
+            format.repair(file, target, options, storage)
 
-    def naming(self, file: File) -> dict[str, str]:
-        """Options that choose the table of a file where a path holds several, by its path."""
-        del file
-        return {}
-
-    def follows(self, file: File, view: str) -> bool:
-        """Whether a stream of the view reads a file that `select` chooses."""
-        del file, view
-        return True
-
-    def whole(self, view: str) -> bool:
-        """Whether the files of a view appear whole and never grow."""
-        del view
-        return False
-
-    def companions(self, file: File) -> str | None:
-        """A name that those files share that can only be judged together; `None` for a file by itself."""
-        del file
-        return None
+    for _ in map_ordered(places, once(repair_file), threads if len(places) > 1 else 1):
+        pass

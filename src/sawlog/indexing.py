@@ -15,7 +15,7 @@ from typing import Any
 import pyarrow as pa
 
 from sawlog.arrow import array_of, scalar_of
-from sawlog.capabilities import PrefetchesHeaders
+from sawlog.capabilities import PrefetchesHeaders, file_options
 from sawlog.damage import Findings, TailStatus
 from sawlog.errors import ChangedError, FormatError, InternalError, OptionError, SawlogError, StorageError, warn
 from sawlog.format import TASK_BYTES, Format
@@ -106,7 +106,7 @@ def index(
     if not files:
         raise FormatError(f"{where}: none of the {len(listed)} files there is a {chosen.title}")
     parsed: Any = parse_options(chosen.read_options, options, where=f"reading {chosen.name}")
-    parsed = chosen.whole_rows(parsed)
+    parsed = file_options(chosen, parsed)
     before = load_index(storage, place, missing=True) or Index(options=repr(parsed))
     if statistics is None:
         statistics = before.has_statistics
@@ -115,7 +115,7 @@ def index(
     known = before.known(files, statistics=statistics)
     groups: dict[str, list[File]] = {}
     for file in files:
-        groups.setdefault(chosen.companions(file) or file.path, []).append(file)
+        groups.setdefault(chosen.directory_layout.judged_together(file) or file.path, []).append(file)
     unknown = [group for group in groups.values() if not known.issuperset(group)]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the reader of the files gets warnings

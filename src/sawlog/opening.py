@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from sawlog.damage import OnDamage, check_on_damage
 from sawlog.dataset import Dataset
 from sawlog.errors import FormatError, OptionError, meant
-from sawlog.format import Format
+from sawlog.format import Format, view_names
 from sawlog.guard import wrap_errors
 from sawlog.options import parse_options
 from sawlog.reading import cores
@@ -65,10 +65,10 @@ def find(
         raise FormatError(f"{where}: the directory holds no files (names that begin with . or _ do not count)")
     if chosen is None:
         chosen = recognize(found, storage, paths, view)
-    wanted = chosen.view_names.get(view, view)
+    wanted = view_names(chosen).get(view, view)
     selected = chosen.select(found, wanted)
     if named := named_homes(chosen, selected, paths):
-        selected = [file for file in selected if chosen.home(file) in named]
+        selected = [file for file in selected if chosen.directory_layout.dataset_directory(file) in named]
     if not selected:
         others = [name for name in chosen.views if name not in (wanted, "damage") and chosen.select(found, name)]
         start = f"{where}: none of the {len(found)} files there is"
@@ -97,7 +97,7 @@ def open_found(
     """Open files that were found at paths; arguments are those of `open`."""
     chosen = found.format
     if found.view not in chosen.views:
-        near = meant(found.view, chosen.view_names)
+        near = meant(found.view, view_names(chosen))
         raise OptionError(f"{chosen.name} has no view {found.view!r}{near}; views: {', '.join(chosen.views)}")
     scan = Scan(
         view=found.view,

@@ -19,6 +19,25 @@ if TYPE_CHECKING:
 Options = TypeVar("Options", bound="DataclassInstance")
 
 
+NAMES_TIME = {"names_time": True}
+"""Metadata of an option that names a time: what it reads is as it was then."""
+
+
+def rescues(value: Any) -> dict[str, Any]:
+    """Return metadata of an option by whose value damaged files give more rows, each proven by a checksum."""
+    return {"rescues": value}
+
+
+def find_time_option(cls: type) -> str | None:
+    """Return the name of the option that names a time; `None` where there are no earlier times."""
+    return next((option.name for option in fields(cls) if "names_time" in option.metadata), None)
+
+
+def find_rescue_options(cls: type) -> dict[str, Any]:
+    """Return the options under which damaged files give more rows, by name."""
+    return {option.name: option.metadata["rescues"] for option in fields(cls) if "rescues" in option.metadata}
+
+
 @dataclass(frozen=True, slots=True)
 class NoOptions:
     """Nothing to choose."""

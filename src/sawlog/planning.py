@@ -16,6 +16,7 @@ from sawlog.capabilities import (
     NeedsScanToSplit,
     ScansForSplits,
     SplitsGroups,
+    file_options,
     require_followable,
 )
 from sawlog.damage import DAMAGE_SCHEMA
@@ -104,7 +105,7 @@ def prune_files(contents: _C, request: Request) -> _C:
     index, query = contents.scan.storage.index, request.projection.query
     if not isinstance(index, Index) or not (contents.files_are_independent and request.scan.view == "rows"):
         return contents
-    if not query.parts or index.options != repr(contents.format.whole_rows(contents.scan.options)):
+    if not query.parts or index.options != repr(file_options(contents.format, contents.scan.options)):
         return contents
     names = columns_of(query)
     limits = index.limits(contents.files, [field for field in view_schema(contents) if field.name in names])
@@ -205,7 +206,7 @@ def with_scan(contents: _C, scan: Scan) -> _C:
 
 def question_by_options(contents: Contents, question: str) -> str:
     """Return a question to an index whose answer depends on the options by which files are read."""
-    options = repr(contents.format.whole_rows(contents.scan.options)).encode()
+    options = repr(file_options(contents.format, contents.scan.options)).encode()
     return f"{question} {hashlib.sha256(options).hexdigest()[:16]}"
 
 

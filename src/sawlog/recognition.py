@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from sawlog.damage import Skipped
 from sawlog.errors import FormatError, OptionError, meant
-from sawlog.format import Format, Match
+from sawlog.format import Format, Match, view_names
 from sawlog.guard import wrap_errors
 from sawlog.lazy import entry_points
 from sawlog.storage import File, Storage, normalize
@@ -91,7 +91,7 @@ class Part:
         """By the path of each of its files, what shows the rows of that file."""
         if self.format is None:
             return {}
-        options = {file.path: self.format.naming(file) for file in self.files}
+        options = {file.path: self.format.directory_layout.table_options(file) for file in self.files}
         several = len({repr(one) for one in options.values() if one}) > 1
         return {path: self.command(one if several else {}) for path, one in options.items()}
 
@@ -105,24 +105,33 @@ def recognize(files: Sequence[File], storage: Storage, paths: Sequence[str], vie
         FormatError: When no format knows them, or several know them equally well.
     """
     where = ", ".join(paths)
-    having = {name: one for name, one in formats().items() if view in one.view_names} or formats()
+    having = {name: one for name, one in formats().items() if view in view_names(one)} or formats()
     scores: dict[str, tuple[Match, int, Match]] = {}
     reading: set[str] = set()
     named: set[str] = set()
     for name, candidate in having.items():
         # What the view reads says it, where nothing is there that rows are read of: the MANIFEST of a database, say.
-        selected = candidate.select(files, "rows") or candidate.select(files, candidate.view_names.get(view, view))
+        selected = candidate.select(files, "rows") or candidate.select(files, view_names(candidate).get(view, view))
         chosen = selected or (files if len(files) == 1 else [])
         with wrap_errors(f"{where}: {name} could not say whether the path is its own; name the format"):
             match = candidate.recognize(chosen, storage) if chosen else Match.NO
-        explained = _below(files, {candidate.home(file) for file in chosen}) if match is Match.TREE else chosen
+        explained = (
+            _below(files, {candidate.directory_layout.dataset_directory(file) for file in chosen})
+            if match is Match.TREE
+            else chosen
+        )
         if selected and match is not Match.NO:
             reading.add(name)
         if match >= Match.CONTENT and named_homes(candidate, selected, paths):
             named.add(name)
         scores[name] = (min(match, Match.CONTENT), sum(file.size for file in explained), match)
     scores = {name: score for name, score in scores.items() if name in reading or not reading}
-    included = {one for name, score in scores.items() if score[0] is Match.CONTENT for one in having[name].includes}
+    included = {
+        one
+        for name, score in scores.items()
+        if score[0] is Match.CONTENT
+        for one in having[name].directory_layout.absorbs
+    }
     ranked = {name: score for name, score in scores.items() if name not in included}
     ranked = {name: score for name, score in ranked.items() if name in named or not named}
     best = max(ranked.values(), default=(Match.NO, 0, Match.NO))
@@ -138,14 +147,27 @@ def recognize(files: Sequence[File], storage: Storage, paths: Sequence[str], vie
 
 def named_homes(format: Format, files: Sequence[File], paths: Sequence[str]) -> set[str]:
     """Those of the paths that are directories of datasets; empty where any directory may hold files of one."""
-    if not format.is_directory:
+    if not format.directory_layout.is_directory:
         return set()
-    return {format.home(file) for file in files} & {normalize(path).rstrip("/") for path in paths}
+    return {format.directory_layout.dataset_directory(file) for file in files} & {
+        normalize(path).rstrip("/") for path in paths
+    }
 
 
 def _below(files: Sequence[File], directories: Collection[str]) -> list[File]:
     above = {"" if directory == "." else directory for directory in directories}
     return [file for file in files if not above.isdisjoint(_upwards(posixpath.dirname(file.path)))]
+
+
+def find_unread(format: Format, files: Sequence[File], view: str) -> list[Skipped]:
+    """Return why files that a format did not select are not read, as far as it knows: another view reads them."""
+    own = format.directory_layout.unread(files, view)
+    explained = {skipped.path for skipped in own}
+    rest = [file for file in files if file.path not in explained]
+    selected = {name: {file.path for file in format.select(rest, name)} for name in format.views if name != view}
+    readers = {file: [repr(name) for name, paths in selected.items() if file.path in paths] for file in rest}
+    by_views = [(file, f"read by view {' or '.join(views)}") for file, views in readers.items() if views]
+    return [*(Skipped(file.path, reason, file.size) for file, reason in by_views), *own]
 
 
 def left_out(
@@ -169,13 +191,17 @@ def left_out(
         paths: What the user has named.
         is_format_named: Whether the user has named the format, and so left out the others.
     """
-    homes = {format.home(file) for file in read} if format.is_directory else set()
+    homes = (
+        {format.directory_layout.dataset_directory(file) for file in read}
+        if format.directory_layout.is_directory
+        else set()
+    )
     named = named_homes(format, read, paths)
-    near = [file for file in unselected if not homes or format.home(file) in homes]
-    explained = {one.path: one for one in format.left_out(near, view)}
+    near = [file for file in unselected if not homes or format.directory_layout.dataset_directory(file) in homes]
+    explained = {one.path: one for one in find_unread(format, near, view)}
     if len(explained) == len(unselected):
         return list(explained.values())
-    found = named_parts(unselected, () if format.is_directory else {format.name})
+    found = named_parts(unselected, () if format.directory_layout.is_directory else {format.name})
     for one in _take_neighbours(found, unselected):
         explained.setdefault(one.path, one)
     *found, _ = _with_mixed([*found, Part("", format, list(read))])
@@ -187,7 +213,7 @@ def left_out(
         if part is None or part.format is None:
             explained[file.path] = Skipped(file.path, f"not a {format.title}", file.size)
             continue
-        apart = format.name not in part.format.includes
+        apart = format.name not in part.format.directory_layout.absorbs
         # Who names the directory of a dataset does not mean the one in a directory inside.
         inside = bool(named) and posixpath.dirname(file.path) not in homes
         missed = apart and not is_format_named and not inside
@@ -223,8 +249,12 @@ def _take_neighbours(found: Sequence[Part], files: Sequence[File]) -> Iterator[S
     claimed = {file.path for part in found for file in part.files}
     for part in found:
         assert part.format is not None
-        near = [file for file in files if file.path not in claimed and part.format.home(file) == part.path]
-        explained = {one.path: one for one in part.format.left_out(near, "rows")}
+        near = [
+            file
+            for file in files
+            if file.path not in claimed and part.format.directory_layout.dataset_directory(file) == part.path
+        ]
+        explained = {one.path: one for one in find_unread(part.format, near, "rows")}
         part.others.extend(file for file in near if file.path in explained)
         claimed |= explained.keys()
         yield from explained.values()
@@ -235,10 +265,12 @@ def named_parts(files: Sequence[File], without: Collection[str] = ()) -> list[Pa
     found: list[Part] = []
     left = list(files)
     asked = [one for name, one in formats().items() if name not in without]
-    for format in sorted(asked, key=lambda one: not one.includes):
+    for format in sorted(asked, key=lambda one: not one.directory_layout.absorbs):
         groups: dict[tuple[str, str | None], list[File]] = defaultdict(list)
         for file in format.select(left, "rows"):
-            groups[format.home(file), format.table(file)].append(file)
+            groups[format.directory_layout.dataset_directory(file), format.directory_layout.table_name(file)].append(
+                file
+            )
         several = Counter(home for home, _ in groups)
         for (home, table), group in groups.items():
             if chosen := format.select(group, "rows"):
@@ -267,7 +299,7 @@ def _with_mixed(found: list[Part]) -> list[Part]:
         for above in {above or "." for directory in directories for above in _upwards(directory)}:
             holders[above].add(part.format.name if part.format is not None else "")
     return [
-        replace(part, mixed=bool(holders[part.path] - {part.format.name} - part.format.includes))
+        replace(part, mixed=bool(holders[part.path] - {part.format.name} - part.format.directory_layout.absorbs))
         if part.format is not None
         else part
         for part in found

@@ -13,11 +13,11 @@ from dataclasses import dataclass, field, replace
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sawlog.capabilities import list_tables
+from sawlog.capabilities import RepairsParts, RepairsTogether, list_marks, list_tables
 from sawlog.damage import FileReport, Report
 from sawlog.dataset import Dataset
 from sawlog.errors import FormatError, InternalError, SawlogError, StorageError
-from sawlog.format import Format, Scan
+from sawlog.format import Format, Scan, repair_each
 from sawlog.staging import STAGED_SUFFIX, Staged, StagedFile, destination
 from sawlog.storage import File, PathLike, Source, Storage, normalize
 
@@ -37,13 +37,18 @@ def repair_files(format: Format, places: Sequence[tuple[File, str]], scan: Scan,
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # the report says it
             source = _source(format, [file for file, _ in places], scan)
-            format.repair_files(source.contents, places, held)
+            if isinstance(format, RepairsTogether):
+                format.repair_files(source.contents, places, held)
+            else:
+                repair_each(format, source.scan.options, places, held, source.scan.threads)
             copies = [File(place, held.size(place), file.explicit) for file, place in places if held.holds(place)]
             copies += held.in_directories()
             copied = replace(scan, storage=held, roots=(normalize(target),))
             files = [file for file, _ in places]
             _prove(source, files, copies, copied, target)
-            without = [*source.contents.left_out(source.request), *format.not_repaired(source.contents)]
+            without = source.contents.left_out(source.request)
+            if isinstance(format, RepairsParts):
+                without = [*without, *format.not_repaired(source.contents)]
             report = Report(format.name, _reports(source, files), without)
         held.release()
     except BaseException as error:
@@ -133,7 +138,9 @@ def _source(format: Format, files: Sequence[File], scan: Scan) -> Dataset:
 
 def _tables(dataset: Dataset, files: Sequence[File]) -> Iterator[Dataset]:
     """A dataset for each of the tables below a path, which these files make up."""
-    parts = dataset.format.repaired_parts(dataset.contents) or [one.options for one in list_tables(dataset.contents)]
+    format, contents = dataset.format, dataset.contents
+    parts = format.repaired_parts(contents) if isinstance(format, RepairsParts) else ()
+    parts = parts or [table.options for table in list_tables(contents)]
     named = {repr(options): options for options in parts}
     for options in named.values():
         scan = replace(dataset.scan, options=replace(dataset.scan.options, **options))
@@ -178,8 +185,12 @@ def _prove(source: Dataset, files: Sequence[File], copies: Sequence[File], scan:
 
 def _unmarked(dataset: Dataset) -> Iterator[pa.RecordBatch]:
     """The rows as a repaired copy has them."""
+    format, marks = dataset.format, list_marks(dataset.format)
     for batch in dataset.to_batches():
-        yield dataset.format.repaired_rows(batch)
+        if isinstance(format, RepairsParts):
+            yield format.repaired_rows(batch)
+        else:
+            yield batch.select([name for name in batch.schema.names if name not in marks])
 
 
 def _same_rows(one: Iterable[pa.RecordBatch], other: Iterable[pa.RecordBatch]) -> bool:

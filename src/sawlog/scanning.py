@@ -14,7 +14,7 @@ from sawlog.capabilities import ReportsFiles, VerifiesOtherwise
 from sawlog.damage import MAX_LISTED, FileReport, Findings
 from sawlog.errors import FINDING_ERRORS, OptionError
 from sawlog.format import Contents, Format, Fragment, Request
-from sawlog.options import as_text
+from sawlog.options import as_text, find_rescue_options
 from sawlog.planning import bind_scan, count_threads, plan_for_threads
 from sawlog.reading import map_ordered, once
 from sawlog.scan import Scan
@@ -140,15 +140,16 @@ def _inspect_fragments(
 
 
 def find_more_rows(format: Format, reports: Sequence[FileReport], files: Sequence[File], scan: Scan) -> str:
-    """Return what more can be read of damaged files by the format's `rescue`, as a phrase; empty if nothing."""
-    requested = {name: getattr(scan.options, name) for name in format.rescue}
-    if requested == format.rescue or scan.view not in ("rows", "writes") or not scan.options.verify_checksums:
+    """Return what more can be read of damaged files by options that rescue rows, as a phrase; empty if nothing."""
+    rescue = find_rescue_options(format.read_options)
+    requested = {name: getattr(scan.options, name) for name in rescue}
+    if requested == rescue or scan.view not in ("rows", "writes") or not scan.options.verify_checksums:
         return ""
     with contextlib.suppress(OptionError):  # options that exclude each other
-        scan = replace(scan, options=replace(scan.options, **format.rescue))
+        scan = replace(scan, options=replace(scan.options, **rescue))
         contents = format.open(files, scan)
         rescued = verify_contents(contents, bind_scan(contents, scan), None, None, every=False)
         if (more := sum(report.rows for report in rescued) - sum(report.rows for report in reports)) > 0:
-            options = " ".join(f"-o {name}={as_text(value)}" for name, value in format.rescue.items())
+            options = " ".join(f"-o {name}={as_text(value)}" for name, value in rescue.items())
             return f"{more:,} more row{'s' if more > 1 else ''} with {options}"
     return ""

@@ -401,7 +401,7 @@ def test_rocksdb_moves_logs_into_its_archive(tmp_path: Path) -> None:
         sawlog.write(pa.table({"record": [b"%d" % number]}), tmp_path / f"00000{number}.log", format="leveldb_log")
     (tmp_path / "IDENTITY").write_text("x")
     format = sawlog.formats()["leveldb_log"]
-    assert format.stream_name("db/archive/000004.log") == "db/000004.log"
+    assert format.stream_rules.stream_name("db/archive/000004.log") == "db/000004.log"
     dataset = sawlog.open(tmp_path, format="leveldb_log")
     follower = Follower.of(dataset.contents, [str(tmp_path)], dataset.scan, StreamOptions())
     end = follower.latest(Offset())

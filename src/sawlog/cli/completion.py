@@ -28,7 +28,7 @@ def views(ctx: typer.Context, incomplete: str) -> list[tuple[str, str]]:
     if dataset is None:
         asked, files = [get_format(chosen)] if chosen else [*sawlog.formats().values()], None
     else:
-        included = [] if chosen else sorted(dataset.format.includes)
+        included = [] if chosen else sorted(dataset.format.directory_layout.absorbs)
         asked, files = [dataset.format, *map(get_format, included)], dataset.files
     found: dict[str, str] = {}
     for format in asked:

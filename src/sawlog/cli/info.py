@@ -20,7 +20,7 @@ from sawlog.cli.scan import DamageSummary, recorded, size_of
 from sawlog.damage import Skipped, Tail, TailStatus
 from sawlog.dataset import Dataset, count_rows
 from sawlog.folder import open_folder
-from sawlog.format import Format
+from sawlog.format import Format, view_names
 from sawlog.storage import File, Storage
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ class Info(Result):
             "title": self.format.title,
             "size": self.size,
             "files": [{"path": file.path, "size": file.size} for file in self.files],
-            "views": {name: self.format.views[meant] for name, meant in self.format.view_names.items()},
+            "views": {name: self.format.views[meant] for name, meant in view_names(self.format).items()},
             "view": self.view,
             "schema": [
                 {

@@ -10,12 +10,28 @@ import pyarrow as pa
 
 from sawlog.deephaven_log import layout
 from sawlog.deephaven_log.names import is_log_name, order_key, parse_name
-from sawlog.format import Contents, Format, Match, Scan, Succession, Writer
+from sawlog.format import Contents, DirectoryLayout, Format, Match, Scan, StreamRules, Writer, WriterPosition
 from sawlog.lazy import imported
 from sawlog.storage import File, Storage
 
 if TYPE_CHECKING:
     from sawlog.deephaven_log.options import ReadOptions, WriteOptions
+
+
+class _Tables(DirectoryLayout):
+    """Directories of several tables, which the names of logs say."""
+
+    def table_name(self, file: File) -> str | None:
+        name = parse_name(file.name)
+        return f"{name.namespace}.{name.table}" if name.namespace and name.table else None
+
+
+class _Partitions(StreamRules):
+    """A partition has one writer, which begins one log after the other."""
+
+    def writer_position(self, file: File) -> WriterPosition | None:
+        name = parse_name(file.name)
+        return WriterPosition(name.partition, name.begun) if name.begun is not None and all(name.partition) else None
 
 
 class DeephavenLog(Format):
@@ -31,6 +47,8 @@ class DeephavenLog(Format):
         "damage": "one row per damaged range",
     }
     aliases: ClassVar = {"entries": "frames"}
+    directory_layout = _Tables()
+    stream_rules = _Partitions()
     read_options = imported("sawlog.deephaven_log.options", "ReadOptions")
     write_options = imported("sawlog.deephaven_log.options", "WriteOptions")
 
@@ -40,24 +58,14 @@ class DeephavenLog(Format):
             return Match.CONTENT
         return Match.NAME if is_log_name(file.name) else Match.NO
 
-    def whole_rows(self, options: ReadOptions) -> ReadOptions:
-        """All rows, those that a DELETE_PARTITION has deleted, too."""
+    def file_options(self, options: ReadOptions) -> ReadOptions:
+        """Return options for all rows, those that a DELETE_PARTITION has deleted, too."""
         return replace(options, deletes="ignore", split="scan")
 
     def select(self, files: Sequence[File], view: str) -> list[File]:
         """Logs by partition, those of a partition in the order in which they were begun."""
         chosen = [file for file in files if file.explicit or is_log_name(file.name)]
         return sorted(chosen, key=lambda file: order_key(parse_name(file.name), file.path))
-
-    def succession(self, file: File) -> Succession | None:
-        """A partition has one writer, which begins one log after the other."""
-        name = parse_name(file.name)
-        return Succession(name.partition, name.begun) if name.begun is not None and all(name.partition) else None
-
-    def table(self, file: File) -> str | None:
-        """The name says namespace and table."""
-        name = parse_name(file.name)
-        return f"{name.namespace}.{name.table}" if name.namespace and name.table else None
 
     def open(self, files: Sequence[File], scan: Scan) -> Contents:
         from sawlog.deephaven_log.dataset import DeephavenLogContents

@@ -10,12 +10,34 @@ import pyarrow as pa
 
 from sawlog.deephaven_table import layout
 from sawlog.errors import OptionError
-from sawlog.format import Contents, Format, Match, Scan, Writer
+from sawlog.format import Contents, DirectoryLayout, Format, Match, Scan, Writer
 from sawlog.lazy import imported
 from sawlog.storage import File, Storage, normalize
 
 if TYPE_CHECKING:
     from sawlog.deephaven_table.options import ReadOptions, WriteOptions
+
+
+class _Locations(DirectoryLayout):
+    """Directories of locations, whose files make up columns."""
+
+    def dataset_directory(self, file: File) -> str:
+        """Return the directory of the table, above its partitions; of a historical tree that of its tables."""
+        from sawlog.deephaven_table.tree import place
+
+        location = place(posixpath.dirname(file.path), "auto")
+        above = {"intraday": 3, "historical": 4}.get(location.layout, 0)
+        return "/".join(location.directory.split("/")[: -above or None])
+
+    def judged_together(self, file: File) -> str:
+        """Return the location that a file is of: its rows are judged by all of them."""
+        return posixpath.dirname(file.path)
+
+    def replaced_paths(self, files: Sequence[File], root: str) -> list[str]:
+        """Return whole locations, but for one that is the directory itself."""
+        owners = dict.fromkeys(posixpath.dirname(file.path) for file in files)
+        inside = [owner for owner in owners if owner.startswith(normalize(root).rstrip("/") + "/")]
+        return inside + [file.path for file in files if posixpath.dirname(file.path) not in inside]
 
 
 class DeephavenTable(Format):
@@ -30,6 +52,7 @@ class DeephavenTable(Format):
         "groups": "one row per group of a grouped column: value and range of rows",
         "damage": "one row per damaged range",
     }
+    directory_layout = _Locations()
     read_options = imported("sawlog.deephaven_table.options", "ReadOptions")
     write_options = imported("sawlog.deephaven_table.options", "WriteOptions")
 
@@ -54,18 +77,6 @@ class DeephavenTable(Format):
         locations = {owner for _, name, owner in members if name == layout.TABLE_SIZE or name.endswith(layout.DATA)}
         return [file for file, _, owner in members if owner in locations]
 
-    def home(self, file: File) -> str:
-        """The directory of the table, above its partitions; of a historical tree the one that holds its tables."""
-        from sawlog.deephaven_table.tree import place
-
-        location = place(posixpath.dirname(file.path), "auto")
-        above = {"intraday": 3, "historical": 4}.get(location.layout, 0)
-        return "/".join(location.directory.split("/")[: -above or None])
-
-    def companions(self, file: File) -> str:
-        """The location that a file is of: its rows are judged by all of them."""
-        return posixpath.dirname(file.path)
-
     def recognize(self, files: Sequence[File], storage: Storage) -> Match:
         """By headers; otherwise by the names of files that nobody else has."""
         match = super().recognize([file for file in files if file.name.endswith(layout.DATA)], storage)
@@ -85,7 +96,7 @@ class DeephavenTable(Format):
     def partitioned_writer(
         self, path: str, column: str, schema: pa.Schema, options: WriteOptions, storage: Storage
     ) -> Writer:
-        """See `Format.partitioned_writer`; the path is an internal partition, `TABLE/INTERNAL`.
+        """See `WritesPartitions.partitioned_writer`; the path is an internal partition, `TABLE/INTERNAL`.
 
         Rows go to the locations `TABLE/INTERNAL/VALUE/TABLE`, and the names of directories give the column.
 
@@ -109,12 +120,6 @@ class DeephavenTable(Format):
             return self.writer("/".join((*names, value, table)), marked, options, storage)
 
         return PartitionedWriter(column, storage, begin)
-
-    def replaced(self, files: Sequence[File], root: str) -> list[str]:
-        """Whole locations, but for one that is the directory itself."""
-        owners = dict.fromkeys(posixpath.dirname(file.path) for file in files)
-        inside = [one for one in owners if one.startswith(normalize(root).rstrip("/") + "/")]
-        return inside + [file.path for file in files if posixpath.dirname(file.path) not in inside]
 
     def repair(self, file: File, target: str, options: ReadOptions, storage: Storage) -> None:
         """Refused: the files of a location only make sense together.

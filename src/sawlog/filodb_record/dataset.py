@@ -104,6 +104,7 @@ class ContainerContents(Contents):
         return int(next(place for place in (state.tail, state.zeros, state.position) if place >= 0))
 
     def between(self, request: Request, ranges: Sequence[Range]) -> list[Fragment]:
+        """See `Followable.between`."""
         return [
             replace(self._range(request, replace(file, size=end), start, end, self._step), resumed=start > 0)
             for file, start, end in ranges

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar
 
 import pyarrow as pa
 
 from sawlog.filodb_record.judge import header_length
-from sawlog.format import Contents, Format, Match, Scan, Writer
+from sawlog.format import Contents, Format, Match, Scan, Writer, repair_each
 from sawlog.lazy import imported
 from sawlog.storage import File, Storage
 
@@ -66,5 +65,4 @@ class FiloDBRecord(Format):
         from sawlog.filodb_record.repair import taken
 
         assert isinstance(contents, ContainerContents)
-        scan = replace(contents.scan, options=taken(contents))
-        super().repair_files(ContainerContents(self, contents.files, scan), places, storage)
+        repair_each(self, taken(contents), places, storage, contents.scan.threads)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import datetime as dt
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
 from sawlog.errors import OptionError
-from sawlog.options import moved, renamed
+from sawlog.options import moved, renamed, rescues
 
 RecoveryMode = Literal[
     "absolute_consistency",
@@ -45,7 +45,7 @@ class LogReadOptions:
     dialect: Literal["auto", "leveldb", "rocksdb", "pebble"] = "auto"
     verify_checksums: bool = True
     max_item_bytes: int = 1 << 30
-    salvage: tuple[Literal["damaged", "stale"], ...] = ()
+    salvage: tuple[Literal["damaged", "stale"], ...] = field(default=(), metadata=rescues(("damaged",)))
     recovery: RecoveryMode | None = None
     latest: bool = False
     properties: Literal["json", "infer"] = "json"

@@ -122,15 +122,6 @@ class LooseContents(Contents):
         place = paths.parse(file)
         return (place.collection, place.partition, place.segment) if place is not None else (0, -1, -1)
 
-    def committed_end(self, request: Request, file: File, position: int) -> int:
-        """Refused: a log never grows, and what belongs to it comes in other files.
-
-        Raises:
-            OptionError: Says what to follow instead.
-        """
-        del request, position
-        raise OptionError(f"{file.path}: a log by itself never grows: it is not followed; follow its collection's root")
-
     def field_parser(self, file: File, source: Source) -> FieldParser:
         """Descriptor and events."""
         del file

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from sawlog.damage import Skipped
 from sawlog.errors import OptionError
-from sawlog.format import Contents, Format, Match, Scan, Writer
+from sawlog.format import Contents, DirectoryLayout, Format, Match, Scan, StreamRules, Writer, repair_each
 from sawlog.guard import decode_json
 from sawlog.lazy import imported
 from sawlog.milvus_binlog import layout, paths
@@ -22,6 +22,50 @@ if TYPE_CHECKING:
     from sawlog.storage import File, Storage
 
 _READ = (*layout.DIRECTORIES, layout.MANIFEST_DIRECTORY)
+
+
+class _Roots(DirectoryLayout):
+    """Trees of logs below a root."""
+
+    def dataset_directory(self, file: File) -> str:
+        """Return the directory that holds those of insert and delta logs."""
+        log = paths.parse(file)
+        if _is_backup_meta(file):
+            return posixpath.dirname(posixpath.dirname(file.path))
+        if log is None:
+            return super().dataset_directory(file)
+        above, _, last = log.root.rpartition("/")
+        return above if last == layout.BACKUP_LOGS else log.root
+
+    def table_options(self, file: File) -> dict[str, str]:
+        """Return the id of the collection, in whose directory its own files are."""
+        log = paths.parse(file)
+        return {"table": str(log.collection)} if log is not None and log.collection else {}
+
+    def unread(self, files: Sequence[File], view: str) -> list[Skipped]:
+        """Return what a standalone server keeps for itself, which holds no rows of collections."""
+        reason = "the server's own: its queue or its metadata"
+        own = [file for file in files if not layout.SERVER_DIRECTORIES.isdisjoint(file.path.split("/"))]
+        return [Skipped(file.path, reason, file.size) for file in own]
+
+    def judged_together(self, file: File) -> str | None:
+        """Return the segment of a file: its batches are spread over them."""
+        log = paths.parse(file)
+        return segment_of(log) if log is not None and log.kind == layout.INSERT_LOG else None
+
+
+class _Logs(StreamRules):
+    """Logs that appear whole."""
+
+    def is_followed(self, file: File, view: str) -> bool:
+        """Return whether a view reads a log: inserts are read from insert logs only, deletes from delta logs."""
+        log = paths.parse(file)
+        return log is not None and FOLLOWED.get(view) in (None, log.kind)
+
+    def is_complete(self, view: str) -> bool:
+        """Return `True`: files of Milvus never grow."""
+        del view
+        return True
 
 
 class MilvusBinlog(Format):
@@ -41,9 +85,10 @@ class MilvusBinlog(Format):
         "damage": "one row per damaged range or missing file",
     }
     aliases: ClassVar = {"events": "frames"}
+    directory_layout = _Roots()
+    stream_rules = _Logs()
     read_options = imported("sawlog.milvus_binlog.options", "ReadOptions")
     write_options = imported("sawlog.milvus_binlog.options", "WriteOptions")
-    time_option = "as_of"
 
     def match(self, file: File, head: bytes) -> Match:
         """By the magic number, be it displaced; Parquet by its place, or by what Milvus leaves in it."""
@@ -64,43 +109,6 @@ class MilvusBinlog(Format):
         if explicit and len(explicit) == len(files):
             return list(files)
         return [file for file in files if _is_log(file) or _is_backup_meta(file)]
-
-    def home(self, file: File) -> str:
-        """The directory that holds those of insert and delta logs."""
-        log = paths.parse(file)
-        if _is_backup_meta(file):
-            return posixpath.dirname(posixpath.dirname(file.path))
-        if log is None:
-            return super().home(file)
-        above, _, last = log.root.rpartition("/")
-        return above if last == layout.BACKUP_LOGS else log.root
-
-    def naming(self, file: File) -> dict[str, str]:
-        """The id of the collection, in whose directory its own files are."""
-        log = paths.parse(file)
-        return {"table": str(log.collection)} if log is not None and log.collection else {}
-
-    def left_out(self, files: Sequence[File], view: str) -> list[Skipped]:
-        """See `Format.left_out`. What a standalone server keeps for itself holds no rows of collections."""
-        own = [file for file in files if not layout.SERVER_DIRECTORIES.isdisjoint(file.path.split("/"))]
-        others = [file for file in files if layout.SERVER_DIRECTORIES.isdisjoint(file.path.split("/"))]
-        kept = [Skipped(file.path, "the server's own: its queue or its metadata", file.size) for file in own]
-        return [*super().left_out(others, view), *kept]
-
-    def follows(self, file: File, view: str) -> bool:
-        """Inserts are read from insert logs only, deletes from delta logs."""
-        log = paths.parse(file)
-        return log is not None and FOLLOWED.get(view) in (None, log.kind)
-
-    def whole(self, view: str) -> bool:
-        """Files of Milvus never grow."""
-        del view
-        return True
-
-    def companions(self, file: File) -> str | None:
-        """The files of a segment, whose batches are spread over them."""
-        log = paths.parse(file)
-        return segment_of(log) if log is not None and log.kind == layout.INSERT_LOG else None
 
     def open(self, files: Sequence[File], scan: Scan) -> Contents:
         """A collection, where the files lie as those of one; otherwise files by themselves."""
@@ -129,7 +137,7 @@ class MilvusBinlog(Format):
     def partitioned_writer(
         self, path: str, column: str, schema: pa.Schema, options: WriteOptions, storage: Storage
     ) -> Writer:
-        """See `Format.partitioned_writer`. The writer spreads rows by the ids in the column `_partition`, by no other.
+        """Begin writing rows that the writer spreads by the ids in the column `_partition`, by no other.
 
         Raises:
             OptionError: For another column, which would be lost.
@@ -163,14 +171,14 @@ class MilvusBinlog(Format):
         repair(file, target, options, storage)
 
     def repair_files(self, contents: Contents, places: Sequence[tuple[File, str]], storage: Storage) -> None:
-        """See `Format.repair_files`. The files of a collection keep the same rows of each binlog batch."""
+        """See `RepairsTogether.repair_files`. The files of a collection keep the same rows of each binlog batch."""
         from sawlog.milvus_binlog.collection.dataset import CollectionContents
         from sawlog.milvus_binlog.collection.repair import repair_collections
 
         if isinstance(contents, CollectionContents):
             repair_collections(contents, places, storage)
         else:
-            super().repair_files(contents, places, storage)
+            repair_each(self, contents.scan.options, places, storage, contents.scan.threads)
 
     def recognize(self, files: Sequence[File], storage: Storage) -> Match:
         """By the tree: a server keeps its queue, which LevelDB's log would claim, next to the logs of collections."""

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import datetime as dt
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
 from sawlog.errors import OptionError
 from sawlog.milvus_binlog import layout
-from sawlog.options import moved, renamed
+from sawlog.options import NAMES_TIME, moved, renamed
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ class ReadOptions:
     segments: tuple[int, ...] = ()
     metadata: str | None = None
     schema: str | dict[str, Any] | None = None
-    as_of: int | dt.datetime | str | None = None
+    as_of: int | dt.datetime | str | None = field(default=None, metadata=NAMES_TIME)
     ttl: int | dt.datetime | str | None = None
     deletes: Literal["apply", "own", "ignore"] = "apply"
     dynamic_fields: tuple[str, ...] = ()

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from sawlog.capabilities import WritesPartitions
 from sawlog.errors import OptionError, SchemaError, meant
 from sawlog.format import Format, Writer
 from sawlog.spark.files import NO_VALUE
@@ -27,7 +28,7 @@ def check_partitions(names: Sequence[str], schema: pa.Schema, format: Format) ->
         OptionError: When there is no such column, or no other one, or the format has partitions of its own.
         SchemaError: When the values of a column have no form as text that can be read back.
     """
-    if type(format).partitioned_writer is not Format.partitioned_writer:
+    if isinstance(format, WritesPartitions):
         raise OptionError(f"option partitionBy: {format.name} has partitions of its own; see its page")
     for name in names:
         if name not in schema.names:

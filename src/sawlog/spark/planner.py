@@ -26,6 +26,7 @@ from sawlog.arrow import array_of
 from sawlog.capabilities import list_tables
 from sawlog.errors import OptionError
 from sawlog.format import MIN_TASK_BYTES, TASK_BYTES
+from sawlog.options import find_time_option
 from sawlog.planning import indexed_rows
 from sawlog.spark.filters import Comparison
 from sawlog.spark.options import read_request
@@ -116,7 +117,7 @@ def tables(options: Mapping[str, str]) -> dict[str, Any]:
     ]
     if not table_infos:
         raise OptionError(f"{dataset.format.name} has no tables that a catalog could list")
-    return {"tables": table_infos, "time": dataset.format.time_option}
+    return {"tables": table_infos, "time": find_time_option(dataset.format.read_options)}
 
 
 def plan(

@@ -206,12 +206,15 @@ def open_followed(request: Request, listed_files: Sequence[File], offset: Offset
     """
     candidate_formats = [get_format(request.own.format)] if request.own.format is not None else formats().values()
     tables = {offset.table} - {None} or {
-        candidate.table(File(name, 0)) for name in offset.names() for candidate in candidate_formats
+        candidate.directory_layout.table_name(File(name, 0))
+        for name in offset.names()
+        for candidate in candidate_formats
     } - {None}
     table_files = [
         file
         for file in listed_files
-        if not tables or {candidate.table(file) for candidate in candidate_formats} <= {None, *tables}
+        if not tables
+        or {candidate.directory_layout.table_name(file) for candidate in candidate_formats} <= {None, *tables}
     ]
     root = root_of(request.paths)
     read = [file for file in table_files if offset.knows(file.path.removeprefix(root))]
@@ -223,7 +226,7 @@ def open_followed(request: Request, listed_files: Sequence[File], offset: Offset
         paths = {file.path for file in candidates}
         try:
             dataset = replace(request, storage=replace(request.storage, chosen=_Among(paths))).open()
-            if read and not dataset.format.whole(dataset.scan.view):
+            if read and not dataset.format.stream_rules.is_complete(dataset.scan.view):
                 require_followable(dataset.contents).between(dataset.request, ())
         except (StorageError, InternalError):
             raise

@@ -16,6 +16,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
 from sawlog.arrow import validate_batches
+from sawlog.capabilities import WritesTasks
 from sawlog.commit import Job, recover
 from sawlog.errors import OptionError
 from sawlog.spark.cast import cast_batch
@@ -156,14 +157,17 @@ class SawlogWriter(DataSourceArrowWriter):
 
     def _open(self, job: Job, directory: str, task: int) -> Writer:
         stored = pa.schema([field for field in self._schema if field.name not in self._own.partitionby])
-        return self._format.task_writer(directory, job.name, task, stored, self._options, job.storage)
+        if isinstance(self._format, WritesTasks):
+            return self._format.task_writer(directory, job.name, task, stored, self._options, job.storage)
+        path = f"{directory.rstrip('/')}/part-{task:05d}-{job.name}{self._format.suffix}"
+        return self._format.writer(path, stored, self._options, job.storage)
 
     def existing(self) -> list[str]:
         """The files of the format, or the directories that they make up, that the directory holds."""
         if not self.storage.exists(self.job.root):
             return []
         files = self._format.select(self.storage.find(self.job.root), "rows")
-        return self._format.replaced(files, self.job.root)
+        return self._format.directory_layout.replaced_paths(files, self.job.root)
 
     def _replaced(self, staged: Sequence[Staged]) -> list[str]:
         """Return the paths that the job replaces with the staged files."""

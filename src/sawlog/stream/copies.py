@@ -17,7 +17,7 @@ from collections import defaultdict
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from sawlog.format import Succession
+from sawlog.format import WriterPosition
 from sawlog.storage import is_remote
 from sawlog.stream.files import Files
 from sawlog.stream.listing import Seen
@@ -148,9 +148,9 @@ class Living:
         self._names = set(map(posixpath.basename, seen))
         self._named = sorted(set(map(len, self._names)), reverse=True)
         self._siblings: dict[str, list[str]] | None = None
-        self._places: set[Succession | None] = set()
+        self._places: set[WriterPosition | None] = set()
         for name, record in known:
-            base, place = posixpath.basename(name), follower.succession(seen[name])
+            base, place = posixpath.basename(name), follower.writer_position(seen[name])
             if record is None:
                 self._unbegun[base].append(name)
                 if place is not None:
@@ -166,7 +166,7 @@ class Living:
 
     def like(self, name: str, one: Seen) -> Iterator[Known]:
         """Files that one may be a copy of: those that begin as it does, and are named alike."""
-        base, place = posixpath.basename(name), self._follower.succession(one)
+        base, place = posixpath.basename(name), self._follower.writer_position(one)
         begins = [base[:length] for length in self._lengths if length <= len(base)]
         rotated = self._rotated(base)
         if rotated or place in self._places or any(begin in self._bases for begin in begins):
@@ -217,7 +217,7 @@ class Living:
         if name == other:
             return False
         base, base_of_other = posixpath.basename(name), posixpath.basename(other)
-        mine, others = self._follower.succession(one), self._follower.succession(self._seen[other])
+        mine, others = self._follower.writer_position(one), self._follower.writer_position(self._seen[other])
         if base.startswith(base_of_other) or (mine is not None and mine == others):
             return True
         rotated = self._rotated(base)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from sawlog.format import Contents, Format, Request, Succession
+from sawlog.format import Contents, Format, Request, WriterPosition
 from sawlog.storage import Storage
 from sawlog.stream.limits import StreamOptions
 from sawlog.stream.listing import Listing, Seen
@@ -59,7 +59,7 @@ class Files:
     begun: Collection[str] = ()
     _committed_ends: dict[str, _CommittedEnd] = field(default_factory=dict)
     _foreign: dict[str, tuple[Any, ...] | None] = field(default_factory=dict)
-    _successions: dict[str, Succession | None] = field(default_factory=dict)
+    _positions: dict[str, WriterPosition | None] = field(default_factory=dict)
     _last: dict[Hashable, int] = field(default_factory=dict)
     _others: set[str] = field(default_factory=set)
 
@@ -70,11 +70,15 @@ class Files:
 
     def together(self, chosen: Sequence[Seen], seen: dict[str, Seen]) -> list[Seen]:
         """Files, and those that have to be looked at with them."""
-        wanted = {group for one in chosen if (group := self.format.companions(one.file)) is not None}
-        singles = [one for one in chosen if self.format.companions(one.file) is None]
+        wanted = {
+            group for one in chosen if (group := self.format.directory_layout.judged_together(one.file)) is not None
+        }
+        singles = [one for one in chosen if self.format.directory_layout.judged_together(one.file) is None]
         if not wanted:
             return singles
-        return singles + [one for one in seen.values() if self.format.companions(one.file) in wanted]
+        return singles + [
+            one for one in seen.values() if self.format.directory_layout.judged_together(one.file) in wanted
+        ]
 
     def committed_end(self, name: str, seen: Seen) -> int | None:
         """How far a file can be read, where that is known."""
@@ -92,7 +96,7 @@ class Files:
 
     def may_be_foreign(self, name: str, seen: Seen) -> bool:
         """Whether a file that cannot be opened need not be damaged: nothing was read, nor says its name whose it is."""
-        return name not in self.begun and self.succession(seen) is None
+        return name not in self.begun and self.writer_position(seen) is None
 
     def disown(self, name: str, seen: Seen, error: Exception | None) -> None:
         """A file is none of the stream's, as long as it stays what it is."""
@@ -109,8 +113,8 @@ class Files:
             if stamp in (None, one.stamp):
                 return False
             del self._foreign[name]
-        if self.format.select([one.file], self.view) and self.format.follows(one.file, self.view):
-            table = self.format.table(one.file)
+        if self.format.select([one.file], self.view) and self.format.stream_rules.is_followed(one.file, self.view):
+            table = self.format.directory_layout.table_name(one.file)
             self.table = self.table or table
             if table in (None, self.table):
                 return True
@@ -131,20 +135,20 @@ class Files:
 
     def group(self, name: str, seen: Seen) -> tuple[Hashable, Any]:
         """Who writes a file, and its place among that writer's."""
-        place = self.succession(seen)
+        place = self.writer_position(seen)
         return (name, 0) if place is None else (place.writer, place.place)
 
-    def succession(self, seen: Seen) -> Succession | None:
+    def writer_position(self, seen: Seen) -> WriterPosition | None:
         """The place of a file among its writer's."""
         path = seen.file.path
-        if path not in self._successions:
-            self._successions[path] = self.format.succession(seen.file)
-        return self._successions[path]
+        if path not in self._positions:
+            self._positions[path] = self.format.stream_rules.writer_position(seen.file)
+        return self._positions[path]
 
     def name(self, path: str) -> str:
         """What the stream calls the file at a path."""
         inner = path.removeprefix(self.root) if self.root else path
-        return self.format.stream_name(inner or path)
+        return self.format.stream_rules.stream_name(inner or path)
 
 
 def root_of(paths: Sequence[str]) -> str:

@@ -70,10 +70,10 @@ class Follower(Files):
             found = format.open([one.file for one in some], scan)
             return Opened(found, bind_scan(found, scan))
 
-        if format.whole(scan.view):
+        if format.stream_rules.is_complete(scan.view):
             contents = format.open(files, scan)
         require_followable(contents).between(bind_scan(contents, contents.scan), ())
-        tables = {table for file in files if (table := format.table(file)) is not None}
+        tables = {table for file in files if (table := format.directory_layout.table_name(file)) is not None}
         table = tables.pop() if len(tables) == 1 else None
         return cls(paths, storage, format, scan.view, options, opened, foreign, schema, table)
 
@@ -162,10 +162,10 @@ class Follower(Files):
                     found.append(name)
             elif committed_end > at:
                 found.append(name)
-            elif one.file.size > at and (group := self.format.companions(one.file)) is not None:
+            elif one.file.size > at and (group := self.format.directory_layout.judged_together(one.file)) is not None:
                 stuck[name] = group
         if stuck:
-            moved = {self.format.companions(seen[name].file) for name in found}
+            moved = {self.format.directory_layout.judged_together(seen[name].file) for name in found}
             freed = [name for name, group in stuck.items() if group in moved]
             for name in freed:
                 del self._committed_ends[name]
@@ -206,9 +206,9 @@ class Follower(Files):
             return True
         if one.file.size != at and self.committed_end(name, one) != at:
             return False  # there is more to be read, or nobody has looked yet
-        place = self.succession(one)
+        place = self.writer_position(one)
         succeeded = place is not None and place.writer in newest and newest[place.writer] > place.place
-        if one.file.size == at and (succeeded or self.format.whole(self.view)):
+        if one.file.size == at and (succeeded or self.format.stream_rules.is_complete(self.view)):
             return True
         return time.time() - one.changed > self.options.finishedafter
 
@@ -220,7 +220,7 @@ class Follower(Files):
         """
         newest: dict[Hashable, Any] = {}
         for other in seen.values():
-            place = self.succession(other)
+            place = self.writer_position(other)
             if place is not None and other.first < self.listing.number:
                 newest[place.writer] = max(newest.get(place.writer, place.place), place.place)
         return newest
@@ -306,7 +306,7 @@ class _Intake:
 
     def _end(self, name: str, one: Seen, opened: Opened, at: int, known: int | None) -> int:
         """How far a file is read now: to its committed end, or as far as the limits leave room."""
-        whole = self._follower.format.whole(self._follower.view)
+        whole = self._follower.format.stream_rules.is_complete(self._follower.view)
         target = one.file.size
         if self._bytes is not None and not whole:
             target = min(target, at + self._bytes)

@@ -265,7 +265,7 @@ class Records:
         seen: Mapping[str, Seen],
     ) -> None:
         """Hold files back that are copies of others that are there; `moved` gets those whose original was emptied."""
-        if not arrived or self._follower.format.whole(self._follower.view):
+        if not arrived or self._follower.format.stream_rules.is_complete(self._follower.view):
             return
         known: list[tuple[str, Place | Ended | None]] = []
         for name in seen:
@@ -313,7 +313,7 @@ class Records:
             match = self._match(one, lost, heads)
             if match is not None:
                 first = self._follower.storage.read(one.file.path, 0, PROVEN_BYTES)
-                written_over = set(map(key_of, self._follower.format.predecessors(name, first)))
+                written_over = set(map(key_of, self._follower.format.stream_rules.overwritten_names(name, first)))
                 match = self._match(one, [found for found in lost if _key(found[0]) not in written_over], heads)
             if match is not None:
                 lost.remove(match)

@@ -14,10 +14,12 @@ import numpy as np
 import pyarrow as pa
 
 from sawlog import api
+from sawlog.capabilities import list_marks
 from sawlog.damage import UNSUPPORTED, DamageWarning, OnDamage, Report
 from sawlog.dataset import Dataset
 from sawlog.errors import InternalError, OptionError, SawlogError
 from sawlog.format import Format
+from sawlog.options import find_rescue_options
 from sawlog.testing.mutations import effort, seeded
 from sawlog.testing.outcome import delivered, opened, places, texts
 from sawlog.testing.sample import Files, Sample, Subject, put, scratch
@@ -33,7 +35,7 @@ def repaired(subject: Subject) -> Iterator[str]:
     """
     sample = subject.sample
     format = opened(subject, on_damage="skip").format
-    marks, rescue = format.marks, _rescue(subject, format)
+    marks, rescue = list_marks(format), _rescue(subject, format)
     rows = _valued(delivered(opened(subject, on_damage="skip", **rescue))[0], marks)
     with scratch() as place:
         try:
@@ -91,7 +93,9 @@ def _other_views(subject: Subject, once: Subject) -> Iterator[str]:
 
 def _rescue(subject: Subject, format: Format) -> dict[str, Any]:
     """The options under which the view reads what `repair` saves; turned off where the view does not take them."""
-    rescue = {name: value for name, value in format.rescue.items() if name not in subject.options}
+    rescue = {
+        name: value for name, value in find_rescue_options(format.read_options).items() if name not in subject.options
+    }
     try:
         opened(subject, on_damage="skip", **rescue)
     except OptionError:

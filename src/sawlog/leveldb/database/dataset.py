@@ -397,14 +397,26 @@ class DatabaseContents(Contents):
         batches = (one.decode(schema, Findings("skip")) for one in self._writes(request, self.version.logs))
         return max((last_sequence(one) for one in batches), default=0)
 
+    def committed_end(self, request: Request, file: File, position: int) -> int:
+        """Refuse: what a database answers changes in other ways than by rows that are added.
+
+        Raises:
+            OptionError: Always.
+        """
+        del file, position
+        raise self._unfollowable(request)
+
     def between(self, request: Request, ranges: Sequence[Range]) -> list[Fragment]:
-        """Refused: what a database answers changes in other ways than by rows that are added.
+        """Refuse; see `committed_end`.
 
         Raises:
             OptionError: Always.
         """
         del ranges
-        raise OptionError(
+        raise self._unfollowable(request)
+
+    def _unfollowable(self, request: Request) -> OptionError:
+        return OptionError(
             f"view {request.scan.view!r} of leveldb_database cannot be followed as a stream: name leveldb_log as the"
             " format, to follow its logs"
         )

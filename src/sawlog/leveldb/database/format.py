@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from sawlog.damage import FileReport, Skipped
 from sawlog.errors import FormatError, OptionError
-from sawlog.format import Contents, Format, Match, Scan, Writer
+from sawlog.format import Contents, DirectoryLayout, Format, Match, Scan, Writer
 from sawlog.lazy import imported
 from sawlog.leveldb.applications import Views, application
 from sawlog.leveldb.columns import OPERATION
@@ -25,6 +25,29 @@ from sawlog.storage import File, Storage
 
 _LISTED = 5
 """Databases that an error names, of many."""
+
+
+class _Directories(DirectoryLayout):
+    """Directories that are a database each."""
+
+    absorbs: ClassVar = frozenset({"leveldb_log", "leveldb_table"})
+    is_directory: ClassVar = True
+
+    def dataset_directory(self, file: File) -> str:
+        """Return the directory of a file: of an archive, or of blob files, the one above; of a backup that of all."""
+        of_backup = layout.BACKUP_HOME.match(posixpath.dirname(file.path)) or layout.BACKUP_META.match(file.path)
+        if of_backup is None and layout.SHARED_NAME.match(file.name):
+            of_backup = layout.BACKUP_SHARED.match(posixpath.dirname(file.path))
+        if of_backup is not None:
+            return of_backup[1] or ""
+        directory, name = posixpath.split(posixpath.dirname(file.path))
+        inner = name == ARCHIVE_NAME or (name == layout.BLOB_DIRECTORY and layout.BLOB_NAME.match(file.name))
+        return directory if inner else posixpath.join(directory, name)
+
+    def unread(self, files: Sequence[File], view: str) -> list[Skipped]:
+        """Return an engine's own files, which hold no entries."""
+        reason = "the engine's own: messages, locks or settings"
+        return [Skipped(file.path, reason, file.size) for file in files if layout.ENGINE_NAME.match(file.name)]
 
 
 class LevelDBDatabase(Format):
@@ -41,8 +64,7 @@ class LevelDBDatabase(Format):
             "damage": "one row per damaged range of tables and logs",
         }
     )
-    includes: ClassVar = frozenset({"leveldb_log", "leveldb_table"})
-    is_directory: ClassVar = True
+    directory_layout = _Directories()
     read_options = imported("sawlog.leveldb.options", "DatabaseReadOptions")
     write_options = imported("sawlog.options", "NoOptions")
 
@@ -54,35 +76,25 @@ class LevelDBDatabase(Format):
     def recognize(self, files: Sequence[File], storage: Storage) -> Match:
         """A directory with a MANIFEST and anything else of a database is one; see `database_homes` for one without."""
         del storage
-        manifests = {self.home(file) for file in files if layout.MANIFEST_NAME.match(file.name)}
-        others = {self.home(file) for file in files if not layout.MANIFEST_NAME.match(file.name)}
-        if others & layout.database_homes(files, self.home):
+        manifests = {
+            self.directory_layout.dataset_directory(file) for file in files if layout.MANIFEST_NAME.match(file.name)
+        }
+        others = {
+            self.directory_layout.dataset_directory(file) for file in files if not layout.MANIFEST_NAME.match(file.name)
+        }
+        if others & layout.database_homes(files, self.directory_layout.dataset_directory):
             return Match.CONTENT
         return Match.BESIDE if manifests else Match.NO
-
-    def home(self, file: File) -> str:
-        """An archive, or a directory of blob files, belongs to the directory that it is in, a backup to all of them."""
-        of_backup = layout.BACKUP_HOME.match(posixpath.dirname(file.path)) or layout.BACKUP_META.match(file.path)
-        if of_backup is None and layout.SHARED_NAME.match(file.name):
-            of_backup = layout.BACKUP_SHARED.match(posixpath.dirname(file.path))
-        if of_backup is not None:
-            return of_backup[1] or ""
-        directory, name = posixpath.split(posixpath.dirname(file.path))
-        inner = name == ARCHIVE_NAME or (name == layout.BLOB_DIRECTORY and layout.BLOB_NAME.match(file.name))
-        return directory if inner else posixpath.join(directory, name)
 
     def select(self, files: Sequence[File], view: str) -> list[File]:
         """CURRENT, MANIFEST, logs, tables and blob files of the directories that hold a database."""
         del view
-        homes = layout.database_homes(files, self.home)
-        return [file for file in files if layout.belongs(file.path) and self.home(file) in homes]
-
-    def left_out(self, files: Sequence[File], view: str) -> list[Skipped]:
-        """See `Format.left_out`. An engine's own files hold no entries."""
-        reason = "the engine's own: messages, locks or settings"
-        own = [file for file in files if layout.ENGINE_NAME.match(file.name)]
-        others = [file for file in files if not layout.ENGINE_NAME.match(file.name)]
-        return [*super().left_out(others, view), *(Skipped(file.path, reason, file.size) for file in own)]
+        homes = layout.database_homes(files, self.directory_layout.dataset_directory)
+        return [
+            file
+            for file in files
+            if layout.belongs(file.path) and self.directory_layout.dataset_directory(file) in homes
+        ]
 
     def find_more_rows(self, reports: Sequence[FileReport], files: Sequence[File], scan: Scan) -> str:
         """What the logs hold, which a database stops to read at the first damage."""
@@ -112,7 +124,7 @@ class LevelDBDatabase(Format):
             raise OptionError(f"the option history is for views of applications, not {scan.view!r}; see view 'all'")
         if scan.options.salvage and not (scan.view == "all" or scan.options.history):
             raise OptionError(f"the option salvage is for the view 'all' and history=true, not for {scan.view!r}")
-        homes = dict.fromkeys(map(self.home, files))
+        homes = dict.fromkeys(map(self.directory_layout.dataset_directory, files))
         if len(homes) > 1:
             listed = ", ".join(list(homes)[:_LISTED]) + (", ..." if len(homes) > _LISTED else "")
             command = f"sawlog cat {shlex.quote(next(iter(homes)))}"
@@ -138,7 +150,7 @@ class LevelDBDatabase(Format):
         raise OptionError(f"{file.path}: a database is repaired as a whole: name its directory")
 
     def repair_files(self, contents: Contents, places: Sequence[tuple[File, str]], storage: Storage) -> None:
-        """See `Format.repair_files`. A new database is written, with what the old one would answer."""
+        """See `RepairsTogether.repair_files`. A new database is written, with what the old one would answer."""
         from sawlog.leveldb.database.dataset import DatabaseContents
         from sawlog.leveldb.database.repair import repair_database
 
@@ -146,14 +158,14 @@ class LevelDBDatabase(Format):
         repair_database(contents, places, storage)
 
     def repaired_parts(self, contents: Contents) -> list[Mapping[str, Any]]:
-        """See `Format.repaired_parts`. They are the column families."""
+        """See `RepairsParts.repaired_parts`. They are the column families."""
         from sawlog.leveldb.database.dataset import DatabaseContents
 
         assert isinstance(contents, DatabaseContents)
         return [{"table": name} for name in contents.versions]
 
     def not_repaired(self, contents: Contents) -> list[Skipped]:
-        """See `Format.not_repaired`. Who opens the old database again may commit transactions that are prepared."""
+        """See `RepairsParts`. Who opens the old database again may commit transactions that are prepared."""
         from sawlog.leveldb.database.dataset import DatabaseContents
         from sawlog.leveldb.database.repair import prepared_entries
 
@@ -161,7 +173,7 @@ class LevelDBDatabase(Format):
         return list(prepared_entries(contents))
 
     def repaired_rows(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """See `Format.repaired_rows`. Values that were elsewhere are with their keys."""
+        """See `RepairsParts.repaired_rows`. Values that were elsewhere are with their keys."""
         from sawlog.leveldb.database.repair import kept_operations
 
         if OPERATION not in batch.schema.names:

@@ -95,7 +95,7 @@ class _Family:
 
 
 def repair_database(contents: DatabaseContents, places: Sequence[tuple[File, str]], storage: Storage) -> None:
-    """Write a database with what `skip` delivers of another one; see `Format.repair_files`.
+    """Write a database with what `skip` delivers of another one; see `RepairsTogether.repair_files`.
 
     Args:
         contents: The damaged one.

@@ -70,6 +70,7 @@ class LogContents(Contents):
         return rest.find_end()
 
     def between(self, request: Request, ranges: Sequence[Range]) -> list[Fragment]:
+        """See `Followable.between`."""
         return [
             fragment
             for file, start, end in ranges

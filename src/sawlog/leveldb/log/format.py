@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from sawlog.damage import Skipped
 from sawlog.errors import OptionError
-from sawlog.format import Contents, Format, Match, Scan, Succession, Writer
+from sawlog.format import Contents, DirectoryLayout, Format, Match, Scan, StreamRules, Writer, WriterPosition
 from sawlog.lazy import imported
 from sawlog.leveldb.datastore import layout as datastore_layout
 from sawlog.leveldb.log import layout
@@ -70,14 +70,62 @@ _WRITTEN_OVER = 1000
 """How far back the numbers of logs may lie that a log is written over."""
 
 
+class _Logs(DirectoryLayout):
+    """Logs of databases, which may lie next to tables, or in an archive."""
+
+    def dataset_directory(self, file: File) -> str:
+        """Return the directory of a log; an archive belongs to the one that it is in."""
+        return _log_order(file)[0]
+
+    def unread(self, files: Sequence[File], view: str) -> list[Skipped]:
+        """Return tables. They hold operations that have left the logs: views of operations miss them."""
+        databases = {self.dataset_directory(file) for file in files if layout.MANIFEST_NAME.match(file.name)}
+        tables = [file for file in files if layout.TABLE_NAME.match(file.name)]
+        found = []
+        for file in tables:
+            directory = self.dataset_directory(file)
+            command = (
+                f"sawlog cat {shlex.quote(directory)}{'' if directory in databases else ' --format leveldb_table'}"
+            )
+            reason = f"a table, to which the database has moved operations from its logs; read by: {command}"
+            found.append(Skipped(file.path, reason, file.size, missed=view in ("rows", "writes")))
+        return found
+
+
+class _Numbers(StreamRules):
+    """Logs of databases, which are numbered."""
+
+    def stream_name(self, name: str) -> str:
+        """Return the name of a log without its archive: RocksDB moves logs into its archive."""
+        directory, base = posixpath.split(name)
+        if posixpath.basename(directory) == layout.ARCHIVE_NAME and layout.LOG_NAME.match(base):
+            return posixpath.join(posixpath.dirname(directory), base)
+        return name
+
+    def overwritten_names(self, name: str, head: bytes) -> Iterator[str]:
+        """Yield smaller numbers: RocksDB and Pebble write logs over old ones, whose numbers are in each fragment."""
+        directory, base = posixpath.split(name)
+        numbered = len(head) < layout.HEADER_SIZE or layout.TYPE.of(head, 0) not in layout.TYPES["leveldb"]
+        if numbered and (number := layout.LOG_NAME.match(base)):
+            last = int(number[1])
+            for earlier in range(max(0, last - _WRITTEN_OVER), last):
+                yield posixpath.join(directory, f"{earlier:06}.log")
+
+    def writer_position(self, file: File) -> WriterPosition | None:
+        """Return the number of a log among those of its database."""
+        directory, number = _log_order(file)
+        return WriterPosition(directory, number) if layout.LOG_NAME.match(file.name) else None
+
+
 class LevelDBLog(Format):
     """Write-ahead logs of LevelDB and RocksDB, and everything else in their framing."""
 
     name = "leveldb_log"
     title = "LevelDB / RocksDB log"
     suffix = ".log"
-    rescue: ClassVar = {"salvage": ("damaged",)}
     marks: ClassVar = frozenset({STALE_COLUMN, RECOVERED_COLUMN})
+    directory_layout = _Logs()
+    stream_rules = _Numbers()
     views: ClassVar = {name: view.title for name, view in _VIEWS.items()}
     read_options = imported("sawlog.leveldb.options", "LogReadOptions")
     write_options = imported("sawlog.leveldb.options", "LogWriteOptions")
@@ -95,43 +143,6 @@ class LevelDBLog(Format):
         names = _VIEWS[view].names if view in _VIEWS else _DATA_NAMES
         chosen = [file for file in files if file.explicit or any(name.match(file.name) for name in names)]
         return sorted(chosen, key=_log_order)
-
-    def left_out(self, files: Sequence[File], view: str) -> list[Skipped]:
-        """See `Format.left_out`. Tables hold operations that have left the logs: views of operations miss them."""
-        databases = {self.home(file) for file in files if layout.MANIFEST_NAME.match(file.name)}
-        tables = [file for file in files if layout.TABLE_NAME.match(file.name)]
-        found = super().left_out([file for file in files if file not in tables], view)
-        for file in tables:
-            home = self.home(file)
-            command = f"sawlog cat {shlex.quote(home)}{'' if home in databases else ' --format leveldb_table'}"
-            reason = f"a table, to which the database has moved operations from its logs; read by: {command}"
-            found.append(Skipped(file.path, reason, file.size, missed=view in ("rows", "writes")))
-        return found
-
-    def home(self, file: File) -> str:
-        """An archive belongs to the directory that it is in."""
-        return _log_order(file)[0]
-
-    def stream_name(self, name: str) -> str:
-        """RocksDB moves logs into its archive."""
-        directory, base = posixpath.split(name)
-        if posixpath.basename(directory) == layout.ARCHIVE_NAME and layout.LOG_NAME.match(base):
-            return posixpath.join(posixpath.dirname(directory), base)
-        return name
-
-    def predecessors(self, name: str, head: bytes) -> Iterator[str]:
-        """RocksDB and Pebble write new logs over old ones, whose numbers are smaller and in each of their fragments."""
-        directory, base = posixpath.split(name)
-        numbered = len(head) < layout.HEADER_SIZE or layout.TYPE.of(head, 0) not in layout.TYPES["leveldb"]
-        if numbered and (number := layout.LOG_NAME.match(base)):
-            last = int(number[1])
-            for earlier in range(max(0, last - _WRITTEN_OVER), last):
-                yield posixpath.join(directory, f"{earlier:06}.log")
-
-    def succession(self, file: File) -> Succession | None:
-        """A database's logs are numbered."""
-        directory, number = _log_order(file)
-        return Succession(directory, number) if layout.LOG_NAME.match(file.name) else None
 
     def open(self, files: Sequence[File], scan: Scan) -> Contents:
         _check_options(scan.options, scan.view)

@@ -321,10 +321,12 @@ class CollectionContents(Contents):
                 yield MissingFragment(*request, gap.directory, 0, gap)
 
     def committed_end(self, request: Request, file: File, position: int) -> int:
+        """See `Followable.committed_end`."""
         del request
         return _committed_end(self, file, position)
 
     def between(self, request: Request, ranges: Sequence[Range]) -> list[Fragment]:
+        """See `Followable.between`."""
         return list(_between(self, request, ranges))
 
     def _own_logs(self) -> list[LogFile]:

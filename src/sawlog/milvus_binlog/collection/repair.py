@@ -42,7 +42,7 @@ class _Kept(NamedTuple):
 
 
 def repair_collections(dataset: CollectionContents, places: Sequence[tuple[File, str]], storage: Storage) -> None:
-    """Write what is intact of collections; see `Format.repair_files`.
+    """Write what is intact of collections; see `RepairsTogether.repair_files`.
 
     The files of a batch of which nothing can be read become logs without rows, so that the other batches, metadata and
     deletes stay what they are. Files that say nothing any more are left out.
