@@ -71,7 +71,7 @@ META_LAST_TIME = 253_402_300_799
 OPTIONS_BYTES = 1 << 18
 """Bytes of an OPTIONS file that are looked into: what concerns the database as a whole comes first."""
 TWO_PHASES = "allow_2pc"
-"""The setting of RocksDB's OPTIONS files that says whether there are two-phase transactions; `TransactionDB` sets it."""
+"""The setting of RocksDB's OPTIONS that says whether there are two-phase transactions; `TransactionDB` sets it."""
 WAL_DIR = "wal_dir"
 """The setting of RocksDB's and Pebble's OPTIONS files that says where the logs are."""
 SECONDARY_DIR = "secondary_dir"

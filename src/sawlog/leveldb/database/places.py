@@ -157,7 +157,7 @@ def _options_files(home: str, storage: Storage) -> list[File]:
 
 
 def may_have_transactions(home: str, storage: Storage) -> bool:
-    """Whether logs of RocksDB may have marks of two-phase transactions: unless every OPTIONS file says that none are."""
+    """Return whether logs of RocksDB may have marks of two-phase transactions: unless all OPTIONS files say no."""
     found = [_TWO_PHASES.search(storage.read(file, 0, OPTIONS_BYTES)) for file in _options_files(home, storage)]
     return not found or any(one is None or one[1] != b"false" for one in found)
 
