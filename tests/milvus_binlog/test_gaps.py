@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import struct
 from pathlib import Path
@@ -121,3 +122,45 @@ def test_numbers_in_a_path_are_not_content(tmp_path: Path) -> None:
         sawlog.open(tmp_path)
     (report,) = sawlog.verify(tmp_path, format="milvus_binlog").files
     assert report.damaged
+
+
+@pytest.mark.parametrize("view", ["rows", "history", "deletes"])
+def test_a_delta_log_of_another_state(backup: Path, tmp_path: Path, view: str) -> None:
+    """The metadata says that there are two deletes; an earlier state of the log has one."""
+    (log,) = backup.glob("binlogs/delta_log/*/2/*/*")
+    segment = int(log.parent.name)
+    delete(tmp_path / "earlier", [0], [NOW + 1], segment, first_id=int(log.name))
+    (earlier,) = (tmp_path / "earlier").glob("delta_log/*/2/*/*")
+    log.write_bytes(earlier.read_bytes())
+    table = partial(backup, "expected 2 deletes, as the metadata says, found 1", view=view)
+    assert table.num_rows == {"rows": 38, "history": 40, "deletes": 2}[view]
+    assert sawlog.open(backup, deletes="ignore").count_rows() == 40
+
+
+def test_insert_logs_of_another_state(tmp_path: Path) -> None:
+    """All files of a batch agree with each other, and have fewer rows than the metadata says."""
+    for name, count in (("backup", 5), ("earlier", 3)):
+        write(tmp_path / name, pa.table({"key": range(count)}), tree="backup", collection_name="products")
+    shutil.rmtree(tmp_path / "backup/binlogs/insert_log")
+    shutil.copytree(tmp_path / "earlier/binlogs/insert_log", tmp_path / "backup/binlogs/insert_log")
+    assert partial(tmp_path / "backup", "expected 5 rows, as the metadata says, found 3").num_rows == 3
+    with pytest.raises(IncompleteError, match="expected 5 rows"):
+        sawlog.open(tmp_path / "backup").count_rows()
+
+
+@pytest.mark.parametrize("given", [{"memory_size": 1}, {}])
+def test_a_log_of_another_size(tmp_path: Path, given: dict[str, int]) -> None:
+    """Only metadata of Milvus 2.4 and later says how large files are: before, `log_size` was the size in memory."""
+    write(tmp_path / "backup", pa.table({"key": range(5)}), tree="backup", collection_name="products")
+    meta = tmp_path / "backup/meta/full_meta.json"
+    held = json.loads(meta.read_text())
+    segment = held["collection_backups"][0]["partition_backups"][0]["segment_backups"][0]
+    log = next(one for one in segment["binlogs"] if one.get("fieldID") == 100)["binlogs"][0]
+    size = log["log_size"]
+    log |= {"log_size": 7, **given}
+    meta.write_text(json.dumps(held))
+    if given:
+        match = f"expected 7 bytes, as the metadata says, found {size}"
+        assert partial(tmp_path / "backup", match).num_rows == 5
+    else:
+        assert sawlog.verify(tmp_path / "backup").verdict is Verdict.CLEAN

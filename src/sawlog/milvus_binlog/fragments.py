@@ -169,12 +169,14 @@ class FileFragment(Fragment):
         log: What its path says.
         subject: What it holds; `None`: whatever that is, to be checked whole.
         named: Fields that are known by their ids, where the file itself has to say what it holds.
+        deletes: How many deletes it has by the metadata; 0 where unknown.
     """
 
     file: File
     log: LogFile | None = None
     subject: Subject | None = None
     named: Mapping[int, Field] = field(default_factory=dict)
+    deletes: int = 0
 
     def decode(self, schema: pa.Schema, findings: Findings) -> Iterator[pa.RecordBatch]:
         if self.log is not None and self.log.kind == layout.MANIFEST_DIRECTORY:
@@ -190,7 +192,7 @@ class FileFragment(Fragment):
             elif subject.content == "bm25":
                 yield self._deliver(bm25_batch(log.content(), self.path, findings), schema, 0)
             elif subject.content == "delta":
-                for _ in read_deletes(log, findings):
+                for _ in read_deletes(log, findings, expected=self.deletes):
                     yield pa.RecordBatch.from_arrays([], schema=pa.schema([]))
             else:
                 yield from self._parts(log, subject, schema, findings)
@@ -434,16 +436,18 @@ class DeltaFragment(Fragment):
         place: Ids of collection, partition and segment.
         deletes_only: Whether its segment is an L0 segment.
         key: Type of the keys; `None` where unknown.
+        count: How many deletes it has by the metadata; 0 where unknown.
     """
 
     file: File
     place: tuple[int, int, int]
     deletes_only: bool
     key: pa.DataType | None = None
+    count: int = 0
 
     def decode(self, schema: pa.Schema, findings: Findings) -> Iterator[pa.RecordBatch]:
         with opened(self.file, self.scan.storage, self.scan.options.max_item_bytes) as log:
-            for read_delete in read_deletes(log, findings, self.key):
+            for read_delete in read_deletes(log, findings, self.key, self.count):
                 yield pa.RecordBatch.from_arrays([self._column(one, read_delete) for one in schema], schema=schema)
 
     def _column(self, wanted: pa.Field, some: Deletes) -> pa.Array:

@@ -243,6 +243,7 @@ class Kind(StrEnum):
     BAD_STATS = "bad_stats"
     MISSING_FILE = "missing_file"
     CUT_METADATA = "cut_metadata"
+    MISMATCHED_FILE = "mismatched_file"
     ROW_COUNT_MISMATCH = "row_count_mismatch"
     TYPE_MISMATCH = "type_mismatch"
     UNSUPPORTED = "unsupported"
@@ -253,6 +254,10 @@ EventKind = IntEnum(
     "EventKind", ["TRUNCATED", "BAD_EVENT_LENGTH", "UNKNOWN_EVENT", "TRAILING_BYTES", "ENCRYPTED", "UNSUPPORTED"]
 )
 """Those that the walk over events finds, which only their names describe."""
+
+
+OTHER_STATE = "it is of another state of the segment: copy files and metadata again, of one state"
+"""What to say of a file that does not agree with the metadata."""
 
 
 def tso(moment: dt.datetime) -> int:

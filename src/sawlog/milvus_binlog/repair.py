@@ -36,7 +36,7 @@ def repair(
     storage: Storage,
     kept: NDArray[np.uint8] | None = None,
     fields: Mapping[int, Field] = MappingProxyType({}),
-) -> None:
+) -> int:
     """Write what can be read of a file. See `Format.repair`.
 
     Events that are whole are copied; of one that is not, the rows that can be read are encoded again.
@@ -49,6 +49,9 @@ def repair(
         kept: 1 for each row of an insert log whose other columns have it, too, 0 for the others; `None` for all.
         fields: Those of its collection that are known, by id.
 
+    Returns:
+        How many bytes the new one has.
+
     Raises:
         FormatError: When nothing can be taken out of it.
     """
@@ -60,13 +63,16 @@ def repair(
             findings.damage(Damage(file.path, 0, base, Kind.BAD_MAGIC, detail))
         inside = Findings("skip", drained=True)
         staged = storage.stage(target)
+        size = 0
         try:
             for piece in _pieces(log.from_offset(base) if base else log, file, inside, kept, fields):
                 staged.write(piece)
+                size += memoryview(piece).nbytes
             storage.publish([staged.finish()])
         except BaseException:
             staged.discard(storage)
             raise
+    return size
 
 
 def _pieces(

@@ -22,6 +22,8 @@ from sawlog.storage import File, Storage
 _REQUIRED = ("log_number", "next_file", "last_sequence")
 """Columns of edits that LevelDB and RocksDB refuse to do without."""
 _REQUIRED_BY_PEBBLE = ("next_file",)
+"""What is asked for of Pebble's edits. It is a rule of sawlog's: every MANIFEST that Pebble has made says it in its
+first edit, and recent versions of Pebble open an empty one as an empty database all the same."""
 
 
 class Manifest:

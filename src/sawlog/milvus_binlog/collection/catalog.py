@@ -196,7 +196,7 @@ class SegmentFragment(Fragment):
     def _count(self, findings: Findings) -> int | None:
         """Rows by the footers of all files of all batches; `None` where a batch cannot be counted."""
         missing = self.segment.missing_logs()
-        for one in (*missing, *self.segment.missing_deltas()):
+        for one in (*missing, *self.segment.missing_deltas(), *self.segment.other_sizes()):
             if self.standalone or one.kind != Kind.BAD_MANIFEST:
                 findings.damage(one.damage)
         for detail in {detail: None for batch in self.batches for detail in batch.unread.values()}:
@@ -230,7 +230,11 @@ class SegmentFragment(Fragment):
         if odd is not None:
             findings.damage(odd)
             return None
-        return next(iter(counts.values()), None)
+        count = next(iter(counts.values()), None)
+        other = batch.other_rows(count) if count is not None else None
+        if other is not None:
+            findings.damage(other)
+        return count
 
     def _fragment(self, batch: Batch) -> BatchFragment:
         scan: Scan = self.scan

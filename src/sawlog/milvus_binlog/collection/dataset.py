@@ -302,10 +302,12 @@ class CollectionContents(Contents):
         del task_bytes
         yield from self._metadata_gap(request)
         for segment in self._selection.every:
+            counts = segment.delete_counts()
             for log in segment.deltas:
                 place = (log.collection, log.partition, log.segment)
                 common = (*request, log.file.path, log.file.size, log.file)
-                yield DeltaFragment(*common, place, segment.deletes_only, self._key_type)
+                count = counts.get(log.file.path, 0)
+                yield DeltaFragment(*common, place, segment.deletes_only, self._key_type, count)
             for gap in segment.missing_deltas():
                 yield MissingFragment(*request, gap.directory, 0, gap)
 
@@ -339,8 +341,10 @@ class CollectionContents(Contents):
         del task_bytes
         yield from self._metadata_gap(request)
         named = {} if self._ambiguous else {one.id: one for one in (*SYSTEM, *self.fields)}
+        counts = {path: count for one in self._shown for path, count in one.delete_counts().items()}
         for log in self._own_logs():
-            yield FileFragment(*request, log.file.path, log.file.size, log.file, log, None, named)
+            count = counts.get(log.file.path, 0)
+            yield FileFragment(*request, log.file.path, log.file.size, log.file, log, None, named, count)
         for collection in self._shown:
             for segment in collection.segments.values():
                 if segment.inserts or segment.meta is not None or segment.modern:
@@ -523,6 +527,7 @@ class CollectionContents(Contents):
         gaps: list[Missing] = []
         deletes = "ignore" if shared.raw else self._options.deletes
         across = self.collection.deltas_across() if deletes == "apply" else {}
+        counts = self.collection.delete_counts()
         query = request.projection.query
         without = self._ruled_out(request)
         bounds = time_bounds(query, None if shared.raw else self._until)
@@ -538,6 +543,7 @@ class CollectionContents(Contents):
                 gaps += [gap for one in sources for gap in one.missing_deltas()]
             if deletes == "apply":
                 gaps += self.collection.missing_across(segment.partition)
+            gaps += segment.other_sizes()
             for batch in self._pieces(segment, bounds, task_bytes):
                 fresh = tuple(file for file in (*own, *level_zero) if file.path not in reported)
                 reported |= {file.path for file in fresh}
@@ -556,6 +562,7 @@ class CollectionContents(Contents):
                     first,
                     self.collection.ended(segment.partition),
                     tuple(gap for gap in gaps if gap.directory not in reported),
+                    {} if deletes == "ignore" else counts,
                 )
                 first = False
                 reported |= {gap.directory for gap in gaps}

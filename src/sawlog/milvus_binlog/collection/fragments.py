@@ -86,6 +86,7 @@ class BatchFragment(Fragment):
         first: Whether it is the first of its segment that is read: it reports what the segment is missing.
         ended: When its partition was dropped; `None` for one that is there.
         gaps: Missing files and metadata that cost no row of it, and that it reports.
+        counts: How many deletes delta logs have by the metadata, by path.
         replaced: Packed bits, 1 for the rows of the batch that a newer one with the same key replaces.
     """
 
@@ -100,6 +101,7 @@ class BatchFragment(Fragment):
     first: bool = True
     ended: int | None = None
     gaps: tuple[Missing, ...] = ()
+    counts: Mapping[str, int] = field(default_factory=dict)
     replaced: bytes | None = None
 
     def decode(self, schema: pa.Schema, findings: Findings) -> Iterator[pa.RecordBatch]:
@@ -246,6 +248,7 @@ class _Join:
             for payload in some[layout.ROW_ID_FIELD].payloads:
                 payload.row_limit(0)
         rows = self._rows(some)
+        self._compare(rows)
         for one in wanted.values():
             if one.id not in opened and not one.optional:
                 raise UnreadableError(in_no_file(self._fragment, one).damage)
@@ -335,6 +338,14 @@ class _Join:
         if odd is not None:
             raise UnreadableError(odd)
         return counts.pop()
+
+    def _compare(self, rows: int) -> None:
+        """Report, once, that the files have another number of rows than the metadata says."""
+        batch = self._fragment.batch
+        slices = [one.of for one in batch.slices.values()]
+        other = batch.other_rows(slices[0] if slices else rows)
+        if other is not None:
+            self._columns.report(other)
 
     def _offsets(self, stored: Stored) -> None:
         """Where rows come from: the events of the file with the lowest field id."""
@@ -469,7 +480,7 @@ class _Join:
         fragment, shared = self._fragment, self._shared
         key = shared.primary.arrow_type() if shared.primary is not None else pa.int64()
         limits = (self._options.max_item_bytes, self._options.max_delete_bytes)
-        place = (key, shared.opened, shared.until, *limits, fragment.scan.storage)
+        place = (key, shared.opened, shared.until, *limits, fragment.scan.storage, fragment.counts)
         return [DeltaLogs(files, *place) for files in (fragment.deltas, fragment.across) if files]
 
     def _decode(self, field: Field, array: pa.Array) -> pa.Array:

@@ -10,6 +10,7 @@ from typing import NamedTuple
 from sawlog.damage import Damage
 from sawlog.errors import OptionError
 from sawlog.milvus_binlog import layout
+from sawlog.milvus_binlog.deletes.log import other_count
 from sawlog.milvus_binlog.layout import Kind, SegmentLevel, SegmentState
 from sawlog.milvus_binlog.metadata.model import CollectionMeta, Log, SegmentMeta
 from sawlog.milvus_binlog.paths import LogFile
@@ -53,6 +54,7 @@ class Batch:
         groups: In Storage V3, the column group of each field.
         again: Those whose file an earlier batch of the segment reads, too, and reports.
         unread: In Storage V3, fields of column groups that are not read, and why not.
+        rows: How many rows a file has by the metadata, and which; `None` where unknown.
     """
 
     index: int
@@ -63,6 +65,13 @@ class Batch:
     groups: Mapping[int, int] = field(default_factory=dict)
     again: frozenset[int] = frozenset()
     unread: Mapping[int, str] = field(default_factory=dict)
+    rows: tuple[int, LogFile] | None = None
+
+    def other_rows(self, count: int) -> Damage | None:
+        """Return what to say of files with so many rows, if the metadata says another number; once for each file."""
+        if self.rows is None or self.again or count == self.rows[0]:
+            return None
+        return other_count(self.rows[1].file.path, "rows", self.rows[0], count)
 
     @property
     def size(self) -> int:
@@ -157,7 +166,9 @@ class Segment:
                 if index >= count - len(logs)
             }
             first, last = self._times(index - count)
-            found.append(Batch(index, files, first, last))
+            counts = ((self._named(id, log).rows, log) for id, log in files.items())
+            rows = next((one for one in counts if one[0]), None)
+            found.append(Batch(index, files, first, last, rows=rows))
         return found
 
     def _times(self, from_end: int) -> tuple[int, int]:
@@ -183,6 +194,24 @@ class Segment:
                 found.append(Missing(f"{self.directory}/{id}/{gone}", detail))
         return found
 
+    def _named(self, id: int, log: LogFile) -> Log:
+        """What the metadata says of an insert log."""
+        logs = self.meta.inserts.get(id, ()) if self.meta is not None else ()
+        return next((one for one in logs if one.id == log.log), Log(log.log))
+
+    def other_sizes(self) -> list[Missing]:
+        """Insert logs that have another size than the metadata says: those of another state of the segment."""
+        if self.meta is None or self.manifests or self.meta.storage_version:
+            return []
+        pairs = [(log, self._named(id, log).size) for id, logs in self.inserts.items() for log in logs]
+        return [_other_size(log, size) for log, size in pairs if size not in (0, log.file.size)]
+
+    def delete_counts(self) -> dict[str, int]:
+        """How many deletes delta logs have by the metadata, by path; nothing of those of which it does not say."""
+        named = (self.meta.deltas if self.meta is not None and not self.manifests else None) or ()
+        counts = {log.id: log.rows for log in named if log.rows}
+        return {log.file.path: counts[log.log] for log in self.deltas if log.log in counts}
+
     def missing_deltas(self) -> list[Missing]:
         """Delta logs that the metadata, or a manifest, names and that are not there."""
         if self.manifests:
@@ -203,6 +232,12 @@ def lost_delta(path: str, source: str) -> Missing:
     """
     detail = f"the {source} names this delta log, which is not there: rows that it deletes are read; restore it"
     return Missing(path, f"{detail}, or read on without deletes (deletes='ignore')")
+
+
+def _other_size(log: LogFile, size: int) -> Missing:
+    """What to say of a log that has another size than the metadata says."""
+    detail = f"expected {size:,} bytes, as the metadata says, found {log.file.size:,}"
+    return Missing(log.file.path, f"{detail}: {layout.OTHER_STATE}", Kind.MISMATCHED_FILE)
 
 
 @dataclass(slots=True)
@@ -354,6 +389,10 @@ class Collection:
         there = (segment for segment in self.segments.values() if segment.deletes_only)
         found = [segment for segment in there if segment.deltas or segment.missing_deltas()]
         return [one for one in found if not self.states_known or (one.meta is not None and one.meta.live)]
+
+    def delete_counts(self) -> dict[str, int]:
+        """How many deletes the delta logs of all segments have by the metadata; see `Segment.delete_counts`."""
+        return {path: count for one in self.segments.values() for path, count in one.delete_counts().items()}
 
     def _alive(self, segment: Segment, as_of: int | None, partitions: Collection_[int]) -> bool:
         meta = segment.meta

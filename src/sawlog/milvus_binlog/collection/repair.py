@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from types import MappingProxyType
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
 
 from sawlog.damage import Findings
 from sawlog.errors import FormatError
+from sawlog.guard import Undecodable, decode_json
 from sawlog.milvus_binlog import layout
 from sawlog.milvus_binlog.collection.dataset import CollectionContents
 from sawlog.milvus_binlog.collection.fragments import BatchFragment
 from sawlog.milvus_binlog.collection.model import missing_fields
+from sawlog.milvus_binlog.deletes.log import read_deletes
 from sawlog.milvus_binlog.encode import Place, empty_log
+from sawlog.milvus_binlog.log import opened
 from sawlog.milvus_binlog.repair import repair
 from sawlog.reading import map_ordered, once
 
@@ -23,6 +27,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from sawlog.milvus_binlog.paths import LogFile
     from sawlog.milvus_binlog.types import Field
     from sawlog.storage import File, Storage
 
@@ -45,7 +50,8 @@ def repair_collections(dataset: CollectionContents, places: Sequence[tuple[File,
     """Write what is intact of collections; see `RepairsTogether.repair_files`.
 
     The files of a batch of which nothing can be read become logs without rows, so that the other batches, metadata and
-    deletes stay what they are. Files that say nothing any more are left out.
+    deletes stay what they are. Files that say nothing any more are left out. A backup's metadata gets the numbers of
+    rows and deletes, and the sizes, that its logs have now.
 
     Raises:
         FormatError: For segments of Storage V3, whose manifests count the rows of their files.
@@ -57,19 +63,74 @@ def repair_collections(dataset: CollectionContents, places: Sequence[tuple[File,
         )
     limits = {path: kept for one in dataset.single() for path, kept in _limits(one)}
 
+    metas: list[tuple[File, str]] = []
+    sizes: dict[str, int] = {}
+
     def repaired(one: tuple[File, str]) -> None:
         file, place = one
         kept = limits.get(file.path, _Kept())
         if file.name == layout.BACKUP_META:
-            _write(storage, place, storage.read(file.path))
+            metas.append((file, place))
         elif kept.rows is None or kept.rows.any():
             with suppress(FormatError):
-                repair(file, place, dataset.scan.options, storage, kept.rows, kept.fields)
+                sizes[file.path] = repair(file, place, dataset.scan.options, storage, kept.rows, kept.fields)
         elif kept.empty is not None:
             _write(storage, place, kept.empty)
+            sizes[file.path] = len(kept.empty)
 
     for _ in map_ordered(places, once(repaired), dataset.scan.threads):
         pass
+    for file, place in metas:
+        _write(storage, place, _recounted(storage.read(file.path), dataset, limits, sizes))
+
+
+def _recounted(
+    data: bytes, dataset: CollectionContents, limits: Mapping[str, _Kept], sizes: Mapping[str, int]
+) -> bytes:
+    """The metadata of a backup, with what its logs have now; what is no whole JSON stays as it is."""
+    held = decode_json(data)
+    if isinstance(held, Undecodable):
+        return data
+    segments = [one for collection in dataset.collections.values() for one in collection.segments.values()]
+    changed = {
+        (log.segment, log.kind, log.log): log
+        for one in segments
+        for log in (*one.files, *one.deltas)
+        if log.file.path in sizes
+        and (sizes[log.file.path] != log.file.size or limits.get(log.file.path, _Kept()).rows is not None)
+    }
+    for segment in _entries(held, "segment_id") if changed else ():
+        for name, kind in (("binlogs", layout.INSERT_LOG), ("deltalogs", layout.DELTA_LOG)):
+            for entry in _entries(segment.get(name), "log_id"):
+                log = changed.get((segment["segment_id"], kind, entry["log_id"]))
+                if log is not None:
+                    entry["log_size"] = sizes[log.file.path]
+                    entry["entries_num"] = _count(log, entry.get("entries_num", 0), dataset, limits)
+    return json.dumps(held, ensure_ascii=False).encode() if changed else data
+
+
+def _count(log: LogFile, count: Any, dataset: CollectionContents, limits: Mapping[str, _Kept]) -> Any:
+    """How many rows or deletes are kept of a log that has so many by the metadata."""
+    rows = limits.get(log.file.path, _Kept()).rows
+    if rows is not None:
+        return int(rows.sum())
+    if log.kind != layout.DELTA_LOG:
+        return count
+    with opened(log.file, dataset.scan.storage, dataset.scan.options.max_item_bytes) as one:
+        return sum(len(some.keys) for some in read_deletes(one, Findings("skip", drained=True)))
+
+
+def _entries(held: Any, key: str) -> Iterator[dict[str, Any]]:
+    """The objects within JSON that have a key."""
+    waiting = [held]
+    while waiting:
+        one = waiting.pop()
+        if isinstance(one, dict) and key in one:
+            yield one
+        elif isinstance(one, dict):
+            waiting += one.values()
+        elif isinstance(one, list):
+            waiting += one
 
 
 def _limits(dataset: CollectionContents) -> Iterator[tuple[str, _Kept]]:

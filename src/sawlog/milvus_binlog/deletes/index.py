@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -250,6 +250,7 @@ class DeltaLogs:
         max_page_bytes: See the read options.
         max_delete_bytes: See the read options.
         storage: Where they are.
+        counts: How many deletes they have by the metadata, by path.
     """
 
     files: tuple[File, ...]
@@ -259,6 +260,7 @@ class DeltaLogs:
     max_page_bytes: int | None = field(compare=False)
     max_delete_bytes: int | None = field(compare=False)
     storage: Storage = field(compare=False)
+    counts: Mapping[str, int] = field(compare=False)
 
     def newest(self, *, strict: bool) -> DeleteIndex:
         """The newest delete of every key, which the batches of a segment, or of a partition, share.
@@ -294,14 +296,14 @@ class DeltaLogs:
 
     def _read(self, file: File, findings: Findings) -> Iterator[Deletes]:
         with opened(file, self.storage, self.max_page_bytes) as log:
-            yield from read_deletes(log, findings, self.key)
+            yield from read_deletes(log, findings, self.key, self.counts.get(file.path, 0))
 
     def deletes(self, *, strict: bool) -> Iterator[Deletes]:
         """The deletes of all of them."""
         findings = Findings("fail" if strict else "skip")
         for log in self.storage.each(lambda file: open_log(file, self.storage, self.max_page_bytes), self.files):
             with closing(log.source):
-                yield from read_deletes(log, findings, self.key)
+                yield from read_deletes(log, findings, self.key, self.counts.get(log.path, 0))
 
 
 @lru_cache(maxsize=2)

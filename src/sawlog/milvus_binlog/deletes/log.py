@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from sawlog.arrow import array_of, fill_null, fixed_array, scalar_of
-from sawlog.damage import Findings
+from sawlog.damage import Damage, Findings
 from sawlog.guard import Undecodable, decode_by, decode_json
 from sawlog.kernels.columns import gathered
 from sawlog.milvus_binlog import layout
@@ -43,23 +43,34 @@ class Deletes:
     offset: int
 
 
-def read_deletes(log: Log, findings: Findings, key: pa.DataType | None = None) -> Iterator[Deletes]:
+def read_deletes(log: Log, findings: Findings, key: pa.DataType | None = None, expected: int = 0) -> Iterator[Deletes]:
     """The deletes of one file, in order, whichever its encoding.
 
     Args:
         log: The file, open.
         findings: Receives damage, and the use of every byte.
         key: Type that the keys have to have; `None`: whichever they have.
+        expected: How many there are by the metadata; 0 where unknown.
     """
+    count, before = 0, sum(findings.kinds.values())
     for part in log.parts(log.descriptor(findings), findings):
         try:
             for part_delete in part_deletes(part, log.payload(part), key):
                 findings.rows += len(part_delete.keys)
+                count += len(part_delete.keys)
                 yield part_delete
         except UnreadableError as error:
             blame(part, error.damage, findings)
         else:
             findings.account.record += part.length
+    if expected not in (0, count) and before == sum(findings.kinds.values()):
+        findings.damage(other_count(log.path, "deletes", expected, count))
+
+
+def other_count(path: str, what: str, expected: int, found: int) -> Damage:
+    """Return what to say of a log that has another number of rows, or of deletes, than the metadata says."""
+    detail = f"expected {expected:,} {what}, as the metadata says, found {found:,}: {layout.OTHER_STATE}"
+    return Damage(path, 0, 0, Kind.MISMATCHED_FILE, detail)
 
 
 def part_deletes(part: Part, payload: Payload, key: pa.DataType | None) -> Iterator[Deletes]:

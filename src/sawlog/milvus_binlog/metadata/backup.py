@@ -92,6 +92,8 @@ def segment_meta(given: Mapping[str, Any], partition: int) -> SegmentMeta:
                 shape.number(one, "log_id") or paths.trailing_id(str(shape.required(one, "log_path"))),
                 shape.number(one, "timestamp_from"),
                 shape.number(one, "timestamp_to"),
+                shape.number(one, "entries_num"),
+                shape.number(one, "log_size") if shape.number(one, "memory_size") else 0,
             )
             for one in found
         )

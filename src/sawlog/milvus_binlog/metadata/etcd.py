@@ -251,7 +251,9 @@ def _field_logs(field: FieldBinlog) -> dict[int, tuple[Log, ...]]:
         if path and not id:
             id = paths.trailing_id(path)
         if id != _NO_LOG:
-            logs.append(Log(id, log.timestamp_from, log.timestamp_to))
+            # Before Milvus 2.4, which gives both, `log_size` was the size in memory.
+            size = log.log_size if log.memory_size else 0
+            logs.append(Log(id, log.timestamp_from, log.timestamp_to, log.entries_num, size))
     return {field.field_id: tuple(logs)}
 
 

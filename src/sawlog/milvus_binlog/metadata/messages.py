@@ -251,7 +251,9 @@ class Binlog(Message):
     timestamp_from = Field(2, integer)
     timestamp_to = Field(3, integer)
     log_path = Field(4, text)
+    log_size = Field(5, integer)
     log_id = Field(6, integer)
+    memory_size = Field(7, integer)
 
 
 class FieldBinlog(Message):

@@ -16,11 +16,21 @@ _LIVE_STATES = (SegmentState.GROWING, SegmentState.SEALED, SegmentState.FLUSHED,
 
 @dataclass(frozen=True, slots=True)
 class Log:
-    """One binlog in the metadata: its id, and the range of timestamps of its rows (0 and 0 where unknown)."""
+    """One binlog in the metadata.
+
+    Attributes:
+        id: Its id.
+        first: The earliest timestamp of its rows; 0 where unknown.
+        last: The latest; 0 where unknown.
+        rows: How many rows or deletes it has; 0 where unknown.
+        size: Bytes of the file; 0 where unknown.
+    """
 
     id: int
     first: int = 0
     last: int = 0
+    rows: int = 0
+    size: int = 0
 
 
 @dataclass(frozen=True, slots=True)
