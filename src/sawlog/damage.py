@@ -178,7 +178,7 @@ class Findings:
         on_damage: `fail` raises at the first damage, `skip` records it and goes on.
         rows: Rows decoded so far, before any filter.
         account: Bytes so far, by use.
-        damages: The first `MAX_LISTED` damaged ranges since the last `drain`.
+        damages: The first `MAX_LISTED` damaged ranges that were not taken yet.
         kinds: How often each kind of damage was found.
         tail: The end of the file, once the scan reached it.
         drained: Whether the caller drains damage as it is found; then all are kept until taken.
@@ -233,58 +233,63 @@ class Findings:
         elif verdict is Verdict.DAMAGED:
             self.account.damage += length
 
-    def add(self, other: Findings) -> None:
-        """Take in the findings of a later part of the same file; damaged ranges stay where they are listed."""
-        self.rows += other.rows
-        self.account.add(other.account)
-        self.kinds += other.kinds
-        self.notes += other.notes
-        self.gaps += other.gaps[: _MAX_GAPS - len(self.gaps)]
-        self.tail = other.tail or self.tail
 
-    def drain(self) -> list[Damage]:
-        """Take away the damaged ranges listed so far."""
-        taken, self.damages = self.damages, []
-        return taken
+def merge_findings(findings: Findings, other: Findings) -> None:
+    """Add the findings of a later part of the same file; damaged ranges stay where they are listed."""
+    findings.rows += other.rows
+    findings.account.add(other.account)
+    findings.kinds += other.kinds
+    findings.notes += other.notes
+    findings.gaps += other.gaps[: _MAX_GAPS - len(findings.gaps)]
+    findings.tail = other.tail or findings.tail
 
-    def drain_batch(self) -> pa.RecordBatch | None:
-        """Take the damaged ranges listed so far, as a batch of `DAMAGE_SCHEMA`, in reading order; `None` for none."""
-        batches = [damage_batch(self.drain())] if self.damages else []
-        if self.columns:
-            batches, self.columns = [*self.columns, *batches], []
-        if len(batches) < 2:
-            return batches[0] if batches else None
-        return pa.concat_batches(batches).sort_by("offset")
 
-    def remarks(self, path: str) -> list[str]:
-        """What a read left out, one sentence each: damaged ranges, and an unfinished tail."""
-        found = []
-        if self.kinds:
-            if kinds := count_kinds(self.kinds, Verdict.DAMAGED):
-                listed = ", ".join(f"{count} {kind}" for kind, count in kinds.items())
-                damaged = self.account.damage
-                lost = f"skipped {damaged} damaged bytes" if damaged else places(sum(kinds.values()))
-                found.append(f"{path}: {lost} ({listed}); sawlog verify lists them")
-            if gaps := count_kinds(self.kinds, Verdict.INCOMPLETE):
-                listed = ", ".join(f"{count} {kind}" for kind, count in gaps.items())
-                details = "; ".join(f"{one.path}: {one.detail}" for one in self.gaps[:3])
-                found.append(f"{path}: incomplete ({listed}): {details or 'sawlog verify says what is missing'}")
-            if unsupported := self.kinds[UNSUPPORTED]:
-                found.append(
-                    f"{path}: skipped {self.account.unsupported} bytes in {unsupported} ranges that this version of"
-                    " sawlog does not support; sawlog verify lists them"
-                )
-        if self.tail is not None and self.tail.unfinished:
-            found.append(
-                f"{path}: {self.tail.status} tail of {self.tail.length} bytes at byte {self.tail.offset}"
-                f" was not read: {self.tail.detail}"
+def take_damages(findings: Findings) -> list[Damage]:
+    """Take the damaged ranges that were listed so far out of findings."""
+    taken, findings.damages = findings.damages, []
+    return taken
+
+
+def take_damage_batch(findings: Findings) -> pa.RecordBatch | None:
+    """Take the damaged ranges out of findings, as a batch of `DAMAGE_SCHEMA` in reading order; `None` for none."""
+    batches = [damage_batch(take_damages(findings))] if findings.damages else []
+    if findings.columns:
+        batches, findings.columns = [*findings.columns, *batches], []
+    if len(batches) < 2:
+        return batches[0] if batches else None
+    return pa.concat_batches(batches).sort_by("offset")
+
+
+def describe_losses(findings: Findings, path: str) -> list[str]:
+    """Return what a read left out, one sentence each: damaged ranges, and an unfinished tail."""
+    sentences = []
+    if findings.kinds:
+        if kinds := count_kinds(findings.kinds, Verdict.DAMAGED):
+            listed = ", ".join(f"{count} {kind}" for kind, count in kinds.items())
+            damaged = findings.account.damage
+            lost = f"skipped {damaged} damaged bytes" if damaged else places(sum(kinds.values()))
+            sentences.append(f"{path}: {lost} ({listed}); sawlog verify lists them")
+        if gaps := count_kinds(findings.kinds, Verdict.INCOMPLETE):
+            listed = ", ".join(f"{count} {kind}" for kind, count in gaps.items())
+            details = "; ".join(f"{one.path}: {one.detail}" for one in findings.gaps[:3])
+            sentences.append(f"{path}: incomplete ({listed}): {details or 'sawlog verify says what is missing'}")
+        if unsupported := findings.kinds[UNSUPPORTED]:
+            sentences.append(
+                f"{path}: skipped {findings.account.unsupported} bytes in {unsupported} ranges that this version of"
+                " sawlog does not support; sawlog verify lists them"
             )
-        return found
+    if findings.tail is not None and findings.tail.unfinished:
+        sentences.append(
+            f"{path}: {findings.tail.status} tail of {findings.tail.length} bytes at byte {findings.tail.offset}"
+            f" was not read: {findings.tail.detail}"
+        )
+    return sentences
 
-    def warn(self, path: str) -> None:
-        """Warn about skipped files that contain rows, once per scan."""
-        for remark in self.remarks(path):
-            warn(remark, DamageWarning)
+
+def warn_of_losses(findings: Findings, path: str) -> None:
+    """Warn about skipped files that contain rows, once per scan."""
+    for remark in describe_losses(findings, path):
+        warn(remark, DamageWarning)
 
 
 def places(count: int) -> str:

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from sawlog import scanning
 from sawlog.capabilities import FindsMoreRows, PlansWholeReads
-from sawlog.damage import DamageWarning, FileReport, Findings, Report, Skipped, remarks
+from sawlog.damage import DamageWarning, FileReport, Findings, Report, Skipped, merge_findings, remarks, warn_of_losses
 from sawlog.errors import SawlogError, SchemaError, warn
 from sawlog.format import TASK_BYTES, Contents, Format, Fragment, Request
 from sawlog.guard import wrap_errors
@@ -342,10 +342,10 @@ class _WarningCollector:
         if self._findings is None or fragment.about != self._path:
             self.report()
             self._path, self._findings = fragment.about, Findings("skip")
-        self._findings.add(findings)
+        merge_findings(self._findings, findings)
 
     def report(self) -> None:
         """Warn of what was left out of the last file."""
         if self._findings is not None:
-            self._findings.warn(self._path)
+            warn_of_losses(self._findings, self._path)
         self._findings = None

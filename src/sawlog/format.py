@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from sawlog.arrow import array_of, values_of
-from sawlog.damage import Findings, Skipped, TailStatus
+from sawlog.damage import Findings, Skipped, TailStatus, take_damage_batch, warn_of_losses
 from sawlog.errors import DiskError
 from sawlog.guard import wrap_errors
 from sawlog.reading import map_ordered, once
@@ -145,7 +145,7 @@ class Fragment(ABC):
             if delivered.num_rows:
                 yield delivered
         if findings is None:
-            ledger.warn(self.about)
+            warn_of_losses(ledger, self.about)
 
     def inspect(self, *, every: bool = False) -> Findings:
         """Scan without gathering any column; damage never raises. Lists `every` damage, or the first ones."""
@@ -169,9 +169,9 @@ class Fragment(ABC):
     def _damage_rows(self) -> Iterator[pa.RecordBatch]:
         findings = Findings("skip", drained=True, columns=[])
         for _ in self._decoded(pa.schema([]), findings):
-            if (batch := findings.drain_batch()) is not None:
+            if (batch := take_damage_batch(findings)) is not None:
                 yield self._deliver_damage(batch)
-        if (batch := findings.drain_batch()) is not None:
+        if (batch := take_damage_batch(findings)) is not None:
             yield self._deliver_damage(batch)
 
     def _deliver_damage(self, batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -223,7 +223,7 @@ def intact_end(batches: Iterable[pa.RecordBatch], findings: Findings, size: int)
     """
     start = stop = -1
     for _ in itertools.chain(batches, (None,)):
-        if (batch := findings.drain_batch()) is not None:
+        if (batch := take_damage_batch(findings)) is not None:
             starts = values_of(batch.column("offset"), np.int64)
             stops = starts + values_of(batch.column("length"), np.int64)
             gaps = (starts[1:] > stops[:-1]).nonzero()[0]

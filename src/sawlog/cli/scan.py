@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from sawlog.cli.errors import Exit, complain
 from sawlog.cli.output import Advance, watched
-from sawlog.damage import Findings, Skipped, Verdict, count_kinds, remarks
+from sawlog.damage import Findings, Skipped, Verdict, count_kinds, describe_losses, merge_findings, remarks
 from sawlog.dataset import Dataset
 from sawlog.format import Fragment
 from sawlog.reading import PIECE_BYTES
@@ -24,7 +24,7 @@ class DamageSummary:
 
     def add(self, fragment: Fragment, findings: Findings) -> None:
         """Take in the findings of one fragment."""
-        self.files.setdefault(fragment.about, Findings("skip")).add(findings)
+        merge_findings(self.files.setdefault(fragment.about, Findings("skip")), findings)
 
     @property
     def damaged(self) -> bool:
@@ -56,7 +56,7 @@ class DamageSummary:
         for remark in remarks(self.skipped):
             complain(f"warning: {remark}")
         for path, findings in self.files.items():
-            for remark in findings.remarks(path):
+            for remark in describe_losses(findings, path):
                 complain(f"warning: {remark}")
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from sawlog.damage import Findings
+from sawlog.damage import Findings, describe_losses
 from sawlog.deephaven_import.records import RECORD_NAME, Partition, PositionRecord, Progress, Taken
 from sawlog.deephaven_import.schema import conform
 from sawlog.deephaven_import.unstorable import UNSTORABLE_NAME, Mender, OnUnstorable
@@ -281,7 +281,7 @@ class Filler:
                 for batch in read.to_batches(findings):
                     writer.write(conform(batch, self.schema) if mender is None else mender.mend(batch))
                     rows += batch.num_rows
-                skipped += findings.remarks(fragment.path)
+                skipped += describe_losses(findings, fragment.path)
             writer.add_file(RECORD_NAME, replace(split.record, rows=rows).to_json())
             if mender is not None:
                 writer.add_file(UNSTORABLE_NAME, mender.listing())

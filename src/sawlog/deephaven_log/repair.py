@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from sawlog.damage import Damage, Findings, TailStatus
+from sawlog.damage import Damage, Findings, TailStatus, take_damages
 from sawlog.deephaven_log import layout
 from sawlog.deephaven_log.dataset import open_log
 from sawlog.deephaven_log.fragments import whole_log
@@ -38,8 +38,8 @@ def repair(file: File, target: str, options: ReadOptions, storage: Storage) -> N
             walk = whole.walk(source, pa.schema([]), findings)
             copy = _Copy(original, staged, header, header.size, walk.remarkable, walk.bad_values)
             for _ in walk.batches():
-                copy.around(findings.drain())
-            copy.around(findings.drain())
+                copy.around(take_damages(findings))
+            copy.around(take_damages(findings))
             tail = findings.tail
             if tail is None or tail.status is TailStatus.CLEAN:
                 copy.up_to(file.size)

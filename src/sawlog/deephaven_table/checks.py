@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from sawlog.damage import Damage, Findings, Tail, TailStatus
+from sawlog.damage import Damage, Findings, Tail, TailStatus, take_damages
 from sawlog.deephaven_table import layout
 from sawlog.deephaven_table.checkpoint import Verdict, row_width
 from sawlog.deephaven_table.columns import ColumnReader
@@ -117,9 +117,9 @@ class FileCheck(Fragment):
                 detail = f"grouping: row {wrong} is {array[wrong - row]}, and in the group of another value"
                 found.damage(bad_metadata(column, headers, detail))
             row += len(array)
-            yield found.drain()
+            yield take_damages(found)
         reader.close()
-        yield found.drain()
+        yield take_damages(found)
 
     def _groups(self, column: ColumnFiles, target: pa.DataType) -> GroupComparison | None:
         grouping = column_grouping(column, self.verdict, self.scan.storage)

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from sawlog.arrow import array_of, one_batch, values_of
 from sawlog.capabilities import Counting, CountsCharts, HasCharts
-from sawlog.damage import UNSUPPORTED, Damage, FileReport, Findings, Tail, TailStatus
+from sawlog.damage import UNSUPPORTED, Damage, FileReport, Findings, Tail, TailStatus, take_damage_batch
 from sawlog.errors import SawlogError
 from sawlog.format import Fragment
 from sawlog.guard import wrap_errors
@@ -295,7 +295,7 @@ def _read_piece(
     own.found.rows = own.found.rows or 0
 
     def drain() -> None:
-        if (some := findings.drain_batch()) is not None:
+        if (some := take_damage_batch(findings)) is not None:
             found = own.take_damaged(some)
             damages.extend(found)
             lost.append(np.sort(np.concatenate([one.starts for one in found])))

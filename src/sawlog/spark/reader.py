@@ -21,7 +21,7 @@ from pyspark.serializers import CPickleSerializer
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from sawlog.arrow import constant
-from sawlog.damage import Findings
+from sawlog.damage import Findings, describe_losses, take_damage_batch
 from sawlog.dataset import Dataset
 from sawlog.errors import OptionError, SchemaError
 from sawlog.format import Contents, Fragment, Scan
@@ -370,7 +370,7 @@ def read_task(task: Task | None, schema: StructType) -> Iterator[pa.RecordBatch]
                 raise
             logger.warning("%s: left out: the file is gone", fragment.path)
             continue
-        for remark in findings.remarks(fragment.about):
+        for remark in describe_losses(findings, fragment.about):
             logger.warning(remark)
         fragment.scan.storage.confirm()
 
@@ -381,9 +381,9 @@ def _rows_and_damage(
     """The rows of a fragment, and after them rows of the damaged ranges, which have no values of the data."""
     for batch in _batches(fragment, findings, _FACT_ROWS if target.names else sys.maxsize):
         yield batch
-        if rescued is not None and (damage := findings.drain_batch()) is not None:
+        if rescued is not None and (damage := take_damage_batch(findings)) is not None:
             yield rescue(damage, rescued, facts, fragment.scan.storage, target)
-    if rescued is not None and (damage := findings.drain_batch()) is not None:
+    if rescued is not None and (damage := take_damage_batch(findings)) is not None:
         yield rescue(damage, rescued, facts, fragment.scan.storage, target)
 
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from sawlog.arrow import array_of, batch_of_rows, boolean_values, fill_null, one_batch, values_of
 from sawlog.chain.walk import Event
-from sawlog.damage import Damage, Findings, OnDamage
+from sawlog.damage import Damage, Findings, OnDamage, take_damages
 from sawlog.errors import SchemaError
 from sawlog.filodb_record.arrays import binary_parts
 from sawlog.filodb_record.columns import ViewField, extra_fields, row_fields
@@ -195,7 +195,7 @@ class ValueDecoder:
         for batch in walk.batches():
             owners = np.searchsorted(ends, values_of(batch.column(OFFSET_COLUMN), np.int64), "right")
             rows = batch.select(self.schema.names)
-            damaged = _by_value(findings.drain(), starts)
+            damaged = _by_value(take_damages(findings), starts)
             bad = _beyond(rows)
             for row in np.flatnonzero(bad).tolist():
                 number = int(owners[row])
@@ -206,7 +206,7 @@ class ValueDecoder:
             if bad.any():
                 rows, owners = rows.filter(array_of(~bad, pa.bool_())), owners[~bad]
             yield rows, owners, damaged
-        yield batch_of_rows([], self.schema), np.zeros(0, np.int64), _by_value(findings.drain(), starts)
+        yield batch_of_rows([], self.schema), np.zeros(0, np.int64), _by_value(take_damages(findings), starts)
 
     def _lists(self, rows: pa.RecordBatch, counts: NDArray[np.int64], values: pa.Array | None) -> pa.Array:
         """Rows as lists of so many each; null where `values` are."""
