@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
+import sawlog
 from sawlog.leveldb.records.transactions import TRANSACTION_SCHEMA, UNWRITTEN, Numbering, Transactions
+from sawlog.leveldb.records.writes import BATCH_ROWS
+from tests.leveldb_log.fragments import write
+from tests.leveldb_log.test_writes import batch, lp
 
 Row = tuple[str, bytes | None, bytes | None]
 
@@ -122,6 +127,92 @@ def test_a_commit_puts_its_timestamp_into_the_keys() -> None:
     rows = log((4, section), (4, [mark("commit_with_timestamp", b"x", b"\7" + bytes(7))]))
     stamped = Transactions(False).resolved(rows, "", 0)
     assert stamped["key"].to_pylist() == [b"a\7" + bytes(7)]
+
+
+def written(path: Path, *records: tuple[int, list[Row]]) -> Path:
+    """The same as a log that RocksDB has written."""
+    tags = {"put": 0x01, "begin_prepare": 0x09, "begin_persisted_prepare": 0x12, "begin_unprepare": 0x13, "noop": 0x0D}
+    tags |= {"end_prepare": 0x0A, "commit": 0x0B, "rollback": 0x0C}
+    batches = []
+    for first, operations in records:
+        body = b""
+        for name, key, value in operations:
+            body += bytes([tags[name]]) + (b"" if key is None else lp(key)) + (b"" if value is None else lp(value))
+        batches.append(batch(first, sum(name == "put" for name, _, _ in operations), body))
+    path.write_bytes(write(*batches))
+    return path
+
+
+def numbers(path: Path, **options: Any) -> list[int]:
+    table = sawlog.read(path, format="leveldb_log", view="writes", dialect="rocksdb", **options)
+    return table["sequence"].to_pylist()
+
+
+SHARED: list[tuple[int, list[Row]]] = [
+    (1, [NOOP, put(b"a"), put(b"b"), put(b"a"), put(b"c"), NOOP]),
+    (3, [mark("begin_persisted_prepare"), put(b"a"), put(b"b"), END]),
+    (4, [mark("commit", b"x")]),
+    (5, [put(b"d"), put(b"e"), NOOP, put(b"d"), NOOP]),
+    (7, [put(b"f")]),
+]
+NUMBERS = [1, 1, 1, 2, 2, 2, 3, 3, 3, 3, 4, 5, 5, 5, 6, 6, 7]
+
+
+@pytest.mark.parametrize("columns", [None, ("sequence",), ("sequence", "value", "_offset")])
+def test_the_view_numbers_as_the_database_does(columns: tuple[str, ...] | None, tmp_path: Path) -> None:
+    """All operations of a batch have one number, in whichever columns; marks have that of their batch."""
+    path = written(tmp_path / "7.log", *SHARED)
+    assert numbers(path, columns=columns) == NUMBERS
+    closed = [record for record in SHARED if record[0] != 3]
+    assert numbers(written(tmp_path / "8.log", *closed)) == [*NUMBERS[:6], *NUMBERS[10:]]
+    rows = sawlog.read(path, format="leveldb_log", view="writes", latest=True, dialect="rocksdb").to_pylist()
+    assert {row["key"]: row["sequence"] for row in rows}[b"d"] == 6
+
+
+def test_batches_that_share_numbers_are_written_again(tmp_path: Path) -> None:
+    path = written(tmp_path / "7.log", *SHARED)
+    table = sawlog.read(path, format="leveldb_log", view="writes", dialect="rocksdb", provenance=True)
+    for rows in (table, table.drop_columns(["column_family"])):
+        again = tmp_path / "8.log"
+        sawlog.write(rows, again, format="leveldb_log", view="writes")
+        assert again.read_bytes() == path.read_bytes()
+    sawlog.write(table.drop_columns(["_offset"]), tmp_path / "9.log", format="leveldb_log", view="writes")
+    assert numbers(tmp_path / "9.log") == NUMBERS
+
+
+def test_numbers_that_are_not_shared_stay_so(tmp_path: Path) -> None:
+    """A transaction of WriteCommitted, and an empty one at the end of a group."""
+    group = [NOOP, put(b"a"), put(b"b"), NOOP]
+    path = written(tmp_path / "7.log", (1, group), (3, [put(b"c"), put(b"d")]), (5, [put(b"e")]))
+    assert numbers(path) == [1, 1, 2, 3, 3, 4, 5]
+
+
+def test_a_batch_of_more_rows_than_are_delivered_at_once(tmp_path: Path) -> None:
+    """The mark that says how it is numbered comes after the first of them."""
+    many = [put(b"%d" % number) for number in range(3 * BATCH_ROWS // 2)]
+    path = written(tmp_path / "7.log", (1, [put(b"x")]), (2, [*many, NOOP]), (3, [put(b"y"), put(b"z"), NOOP]))
+    assert numbers(path) == [1, *([2] * (len(many) + 1)), 3, 3, 3]
+    assert numbers(path, columns=("sequence",)) == numbers(path)
+
+
+@pytest.mark.parametrize("policy", ["prepared", "committed"])
+def test_a_log_goes_on_where_a_torn_one_ended(policy: str, tmp_path: Path) -> None:
+    """Of what follows a torn log, RocksDB keeps the logs between which no number is missing."""
+    if policy == "prepared":
+        first: list[tuple[int, list[Row]]] = SHARED[:4]
+        after = 7
+    else:
+        section = [mark("begin_prepare"), put(b"a"), put(b"b"), END]
+        first, after = [(1, [put(b"q")]), (2, section), (2, [mark("commit", b"x")])], 4
+    written(tmp_path / "000007.log", *first)
+    whole = tmp_path.joinpath("000007.log").read_bytes()
+    for number, kept in ((after, True), (after + 1, False)):
+        tmp_path.joinpath("000007.log").write_bytes(whole + b"\x07" * 20)
+        written(tmp_path / "000008.log", (number, [put(b"later")]))
+        table = sawlog.read(
+            tmp_path, format="leveldb_log", view="writes", recovery="point_in_time_recovery", dialect="rocksdb"
+        )
+        assert (b"later" in table["key"].to_pylist()) == kept
 
 
 def test_marks_without_their_counterparts() -> None:

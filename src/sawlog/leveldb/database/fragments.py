@@ -39,6 +39,7 @@ from sawlog.leveldb.database.version import DatabaseVersion, LiveBlobs, LiveTabl
 from sawlog.leveldb.options import LogReadOptions
 from sawlog.leveldb.records.history import Replay
 from sawlog.leveldb.records.layout import OPERATIONS, Field
+from sawlog.leveldb.records.numbered import NumberedRange
 from sawlog.leveldb.records.parts import LogParts
 from sawlog.leveldb.records.transactions import TRANSACTION_SCHEMA, Transactions
 from sawlog.leveldb.records.writes import WRITES_SCHEMA, WriteRange
@@ -403,7 +404,11 @@ class KeyRange(Fragment):
             if transactions is None:
                 found = parts.batches(whole, replay, ledger)
             else:
-                rows = list(whole.decode(schema, ledger) if replay is None else replay.batches(whole, schema))
+                rows = list(
+                    whole.decode(schema, ledger)
+                    if replay is None
+                    else replay.batches(NumberedRange.of(whole, shared=transactions.shared), schema)
+                )
                 stamped = version.family if version.stamped else None
                 found = iter([transactions.resolved(pa.concat_batches(rows), file.path, stamped)] if rows else [])
             batches = [self._of_family(batch) for batch in found]

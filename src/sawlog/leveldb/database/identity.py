@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from sawlog.damage import MISMATCHED_FILE, Damage
 from sawlog.leveldb.columns import KEY, SEQUENCE
-from sawlog.leveldb.table.layout import RANGE_KEYS, SESSION, SESSION_DIGITS, SESSION_LOW_DIGITS
+from sawlog.leveldb.table.layout import EXTERNAL_VERSION, RANGE_KEYS, SESSION, SESSION_DIGITS, SESSION_LOW_DIGITS
 from sawlog.varints import decode_varints
 
 if TYPE_CHECKING:
@@ -56,12 +56,12 @@ class Identity:
     def faults_of_first(self, table: TableMap, batch: pa.RecordBatch, path: str) -> Iterator[Damage]:
         """Yield what is said of a table whose first entries are these."""
         if self.first is not None and not _has_ranges(table):
-            yield from _compared("first", self.first, _entry(batch, 0), path)
+            yield from _compared("first", self.first, _entry(batch, 0, table, self.first), path)
 
     def faults_of_last(self, table: TableMap, batch: pa.RecordBatch, path: str) -> Iterator[Damage]:
         """Yield what is said of a table whose last entries are these."""
         if self.last is not None and not _has_ranges(table):
-            yield from _compared("last", self.last, _entry(batch, batch.num_rows - 1), path)
+            yield from _compared("last", self.last, _entry(batch, batch.num_rows - 1, table, self.last), path)
 
 
 def _has_ranges(table: TableMap) -> bool:
@@ -70,8 +70,11 @@ def _has_ranges(table: TableMap) -> bool:
     return table.range_deletes is not None or bool(range_keys) or table.footer.cuckoo
 
 
-def _entry(batch: pa.RecordBatch, row: int) -> tuple[bytes, int]:
-    return batch.column(KEY)[row].as_py(), batch.column(SEQUENCE)[row].as_py()
+def _entry(batch: pa.RecordBatch, row: int, table: TableMap, said: tuple[bytes, int]) -> tuple[bytes, int]:
+    key, sequence = batch.column(KEY)[row].as_py(), batch.column(SEQUENCE)[row].as_py()
+    if not sequence and EXTERNAL_VERSION in table.properties:
+        sequence = said[1]  # only the MANIFEST has the number of a table that was taken in
+    return key, sequence
 
 
 def _compared(which: str, expected: tuple[bytes, int], found: tuple[bytes, int], path: str) -> Iterator[Damage]:

@@ -10,14 +10,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from sawlog.arrow import Column, binary_array, boolean_values, index_of, values_of
+from sawlog.arrow import Column, binary_array, boolean_values, fixed_array, index_of, values_of
 from sawlog.errors import OptionError, SchemaError
 from sawlog.format import OFFSET_COLUMN, PROVENANCE
-from sawlog.leveldb.columns import binary_parts, name_array
+from sawlog.leveldb.columns import SEQUENCE, VALUE, binary_parts, name_array
 from sawlog.leveldb.log.walk import ROWS_SCHEMA
 from sawlog.leveldb.log.writer import LogWriter
 from sawlog.leveldb.options import LogWriteOptions
 from sawlog.leveldb.records import kernels, layout
+from sawlog.leveldb.records.transactions import TRANSACTION_SCHEMA, sequence_numbers
 from sawlog.leveldb.records.writes import WRITES_SCHEMA, tag_table
 from sawlog.storage import Staged, Storage
 
@@ -25,6 +26,8 @@ PIECE_BYTES = 64 << 20
 """Keys and values that are laid out at a time."""
 
 _REQUIRED = ("operation", "key", "value")
+_MARKS = np.array([layout.NAMES.index(name) for name in layout.MARKS])
+_FAMILY = "column_family"
 _KNOWN = (*WRITES_SCHEMA.names, *(field.name for field in PROVENANCE))
 
 
@@ -97,7 +100,7 @@ class BatchBuilder:
         self._check_families(operations, families)
         keys, values = (kernels.Strings(*self._binary(batch, name, operations)) for name in ("key", "value"))
         sequences, counted = self._sequences(batch, operations)
-        starts = self._starts(batch, sequences, counted)
+        starts = self._starts(batch, operations, sequences, counted)
         payload = keys.offsets[-1] - keys.offsets[0] + values.offsets[-1] - values.offsets[0]
         batches = len(starts) - 1
         room = int(payload) + batches * layout.BATCH_HEADER + batch.num_rows * kernels.OPERATION_ROOM
@@ -191,14 +194,20 @@ class BatchBuilder:
         return numbers, counted
 
     def _starts(
-        self, batch: pa.RecordBatch, sequences: NDArray[np.int64], counted: NDArray[np.int64]
+        self,
+        batch: pa.RecordBatch,
+        operations: NDArray[np.int8],
+        sequences: NDArray[np.int64],
+        counted: NDArray[np.int64],
     ) -> NDArray[np.int64]:
         """First row of each write batch, and the number of rows after the last."""
         begins = np.ones(batch.num_rows, bool)
-        # Within a batch numbers have no gaps: it holds only the first one.
+        # Within a batch numbers have no gaps: it holds only the first one. In some its operations share that.
         gap = sequences[1:] != sequences[:-1] + counted[:-1]
         offsets = self._integers(batch, OFFSET_COLUMN, (1 << 63) - 1)
         if offsets is not None:
+            if gap.any() and np.isin(operations, _MARKS).any():
+                gap &= _expected(batch, sequences, offsets)[1:] != sequences[1:]
             begins[1:] = gap | (offsets[1:] != offsets[:-1])
         elif self._group > 1:
             begins[1:] = gap
@@ -206,6 +215,21 @@ class BatchBuilder:
             inside = np.arange(batch.num_rows) - np.repeat(runs, np.diff(np.append(runs, batch.num_rows)))
             begins = inside % self._group == 0
         return np.append(np.flatnonzero(begins), batch.num_rows)
+
+
+def _expected(batch: pa.RecordBatch, sequences: NDArray[np.int64], offsets: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The number of each operation where those of a batch share one, by the first one of their batch."""
+    numbers = {SEQUENCE: sequences, OFFSET_COLUMN: offsets}
+    if _FAMILY not in batch.schema.names:
+        numbers[_FAMILY] = np.zeros(batch.num_rows, np.int64)
+    fields = [field for field in TRANSACTION_SCHEMA if field.name != VALUE]
+    columns = [
+        fixed_array(pa.int64(), numbers[field.name])
+        if field.name in numbers
+        else batch.column(field.name).cast(field.type)
+        for field in fields
+    ]
+    return sequence_numbers(pa.RecordBatch.from_arrays(columns, schema=pa.schema(fields)), shared=True)
 
 
 def _group_start(offsets: pa.Array, row: int) -> int:

@@ -26,10 +26,14 @@ from sawlog.leveldb.log.walk import LogRange
 from sawlog.leveldb.options import RecoveryMode
 from sawlog.leveldb.records import layout
 from sawlog.leveldb.records.layout import BatchKind
+from sawlog.leveldb.records.numbered import NumberedRange, numbered
+from sawlog.leveldb.records.transactions import TRANSACTION_SCHEMA, Following, has_marks
 from sawlog.leveldb.records.writes import BATCH_ROWS, WRITES_SCHEMA, WriteRange
 from sawlog.storage import File
 
 _NEEDED = tuple(WRITES_SCHEMA.field(name) for name in ("sequence", "operation"))
+_MARKED = tuple(TRANSACTION_SCHEMA.field(name) for name in ("sequence", "operation", "key", OFFSET_COLUMN))
+"""The same where there may be transactions."""
 _STRICT = ("absolute_consistency", "tolerate_corrupted_tail_records")
 """In these modes RocksDB refuses to open a database with damaged logs."""
 _TAILS_COUNT = ("absolute_consistency", "point_in_time_recovery")
@@ -70,6 +74,8 @@ class Replay:
         self._findings = findings
         self._stopped = False
         self._next = -1
+        self._following = Following()
+        self._marked = False
 
     def batches(self, log: WriteRange, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
         """The operations of the next log that RocksDB would keep.
@@ -77,12 +83,18 @@ class Replay:
         Raises:
             RefusedError: Where RocksDB would refuse to open the database.
         """
-        needed = pa.schema([*schema, *(f for f in _NEEDED if f.name not in schema.names)])
+        may_be_marked = isinstance(log, NumberedRange)
+        more = _MARKED if may_be_marked else _NEEDED
+        needed = pa.schema([*schema, *(f for f in more if f.name not in schema.names)])
+        shared = isinstance(log, NumberedRange) and log.shared is True
         ledger = _Skipping("skip") if self._mode == "skip_any_corrupted_records" else Findings("fail")
         try:
             for batch in log.decode(needed, ledger):
                 if not self._goes_on(batch):
                     return
+                self._marked = self._marked or (may_be_marked and has_marks(batch))
+                if batch.num_rows and self._marked:
+                    self._next = self._following.after(batch, shared=shared)
                 self._findings.rows += batch.num_rows
                 yield batch.select(schema.names)
         except DamageError as error:
@@ -161,12 +173,12 @@ class _Skipping(Findings):
 class ReplayedWrites(Fragment):
     """The logs of one database, replayed. They cannot be split."""
 
-    ranges: tuple[WriteRange, ...]
+    ranges: tuple[NumberedRange, ...]
     several: ClassVar = True
 
     def decode(self, schema: pa.Schema, findings: Findings) -> Iterator[pa.RecordBatch]:
         replay = Replay(self.scan.options.recovery, findings)
-        for log in self.ranges:
+        for log in numbered(self.ranges):
             yield from replay.batches(log, schema)
 
 
@@ -372,7 +384,7 @@ def _key_numbers(rows: pa.RecordBatch) -> NDArray[np.int64]:
 class LatestWrites(Fragment):
     """The whole history of a database, folded. It cannot be split."""
 
-    ranges: tuple[WriteRange, ...]
+    ranges: tuple[NumberedRange, ...]
     several: ClassVar = True
 
     def decode(self, schema: pa.Schema, findings: Findings) -> Iterator[pa.RecordBatch]:
@@ -384,7 +396,7 @@ class LatestWrites(Fragment):
         unfinished = None
         mode = self.scan.options.recovery
         replay = Replay(mode, findings) if mode is not None else None
-        for one in self.ranges:
+        for one in self.ranges if replay is None else numbered(self.ranges):
             findings.tail = None
             fold.begin_log()
             for batch in one.decode(needed, findings) if replay is None else replay.batches(one, needed):
@@ -402,7 +414,7 @@ class LatestWrites(Fragment):
 class WritesContents(LogContents):
     """The operations of logs, in the order in which they were written."""
 
-    range_type: ClassVar[type[LogRange]] = WriteRange
+    range_type: ClassVar[type[LogRange]] = NumberedRange
 
     def _operations(self, request: Request, task_bytes: int | None) -> Iterator[Any]:
         """Ranges; with `latest` or `recovery`, one fragment for all logs: the whole history is needed."""

@@ -102,6 +102,17 @@ numbers, varints, in `value`; and `delete_sized` the size of what it deletes, a 
 """
 
 NAMES = tuple(operation.name for operation in OPERATIONS)
+MARKS = (
+    "begin_prepare",
+    "begin_persisted_prepare",
+    "begin_unprepare",
+    "end_prepare",
+    "commit",
+    "commit_with_timestamp",
+    "rollback",
+    "noop",
+)
+"""Operations that transactions write around others, and at the ends of batches."""
 DELETE, PUT, DELETE_RANGE = (NAMES.index(name) for name in ("delete", "put", "delete_range"))
 
 TIMED_SUFFIX = 8

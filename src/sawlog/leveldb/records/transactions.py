@@ -41,7 +41,6 @@ _NOOP = NAMES.index("noop")
 _BEGINS = (_HELD, _WRITTEN, _UNPREPARED)
 _CLOSERS = np.array([_END, _COMMIT, _COMMIT_STAMPED, _ROLLBACK])
 _MARKS = np.array([*_BEGINS, *_CLOSERS.tolist()])
-_MARK_NAMES = tuple(NAMES[code] for code in (*_MARKS.tolist(), _NOOP))
 
 
 def _codes_of(operations: pa.Array) -> pa.Array:
@@ -51,7 +50,7 @@ def _codes_of(operations: pa.Array) -> pa.Array:
 
 def has_marks(batch: pa.RecordBatch) -> bool:
     """Whether operations are among these that transactions write around others."""
-    names = array_of(_MARK_NAMES, pa.string())
+    names = array_of(layout.MARKS, pa.string())
     marks = called("is_in", batch.column(OPERATION), options=("SetLookupOptions", names))
     return bool(marks.true_count)
 
@@ -205,6 +204,11 @@ class Numbering:
         """Whether they do."""
         return self._proven or (self._closed and not self._refuted)
 
+    @property
+    def decided(self) -> bool | None:
+        """Whether they do; `None` where nothing shows it."""
+        return self._proven if self._proven or self._refuted else None
+
 
 @dataclass
 class Transactions:
@@ -242,7 +246,7 @@ class Transactions:
         for _, section in sections:
             if section.kind == _HELD:
                 waits[section.begin - before : section.end - before] = True
-        sequences = self._sequences(rows, log, waits)
+        sequences = _sequences(rows, log, waits, shared=self.shared)
         marks = np.flatnonzero(np.isin(log.codes, _CLOSERS))
         names = rows.column(KEY)
         ended = dict(sections)
@@ -297,19 +301,6 @@ class Transactions:
                 yield row, _Section(before + begin + 1, before + row, int(log.codes[begin]), place)
                 begin = None
 
-    def _sequences(self, rows: pa.RecordBatch, log: _Log, waits: NDArray[np.bool_]) -> NDArray[np.int64]:
-        """The sequence number of each operation, but for what commits add."""
-        own = np.isin(log.codes, (_WRITTEN, _UNPREPARED))
-        shared = np.bincount(log.numbers, own, len(log.begins)) > 0
-        if self.shared:
-            shared |= np.isin(log.lasts, [*_CLOSERS, _NOOP])
-        single = log.before((_COUNTED[log.codes] & ~waits).astype(np.int64))
-        found: NDArray[np.int64] = log.sequences[log.numbers] + single
-        if shared.any():
-            joint = log.sequences[log.numbers] + log.before(_steps(rows, log))
-            found = np.where(shared[log.numbers], joint, found)
-        return found
-
     def _keep(self, every: pa.RecordBatch) -> None:
         """Keep the rows that still wait."""
         places, at = [], 0
@@ -337,6 +328,75 @@ class Transactions:
             return Pending()
         starts, ends, states = zip(*sorted(set(ranges)), strict=True)
         return replace(self.pending, starts=starts, ends=ends, states=states, places=frozenset(places))
+
+
+def _sequences(rows: pa.RecordBatch, log: _Log, waits: NDArray[np.bool_], *, shared: bool) -> NDArray[np.int64]:
+    """The sequence number of each operation, but for what commits add."""
+    own = np.isin(log.codes, (_WRITTEN, _UNPREPARED))
+    joins = np.bincount(log.numbers, own, len(log.begins)) > 0
+    if shared:
+        joins |= np.isin(log.lasts, [*_CLOSERS, _NOOP])
+    single = log.before((_COUNTED[log.codes] & ~waits).astype(np.int64))
+    found: NDArray[np.int64] = log.sequences[log.numbers] + single
+    if joins.any():
+        joint = log.sequences[log.numbers] + log.before(_steps(rows, log))
+        found = np.where(joins[log.numbers], joint, found)
+    return found
+
+
+def sequence_numbers(rows: pa.RecordBatch, *, shared: bool) -> NDArray[np.int64]:
+    """The sequence number of each operation where it is written, by those that write batches begin with.
+
+    Args:
+        rows: In `TRANSACTION_SCHEMA`, or without values.
+        shared: See `Numbering.shared`.
+    """
+    log = _Log.of(rows)
+    return _sequences(rows, log, np.zeros(len(log.codes), np.bool_), shared=shared)
+
+
+class Following:
+    """Says which sequence number follows operations that are taken in one after the other."""
+
+    def __init__(self) -> None:
+        self._held: dict[bytes, int] = {}
+        self._section: int | None = None
+        self._kind = self._offset = -1
+        self._added = 0
+
+    def after(self, rows: pa.RecordBatch, *, shared: bool) -> int:
+        """The number after the last row's.
+
+        Args:
+            rows: Operations with their numbers, as `sequence_numbers` has them, their keys and offsets.
+            shared: See `Numbering.shared`.
+        """
+        codes = values_of(_codes_of(rows.column(OPERATION)), np.int32).astype(np.int64)
+        offsets, names = values_of(rows.column(OFFSET_COLUMN), np.int64), rows.column(KEY)
+        total, start = np.cumsum(_COUNTED[codes]), 0
+        if offsets[-1] != self._offset:
+            self._offset, self._added = int(offsets[-1]), 0
+        for row in np.flatnonzero(np.isin(codes, _MARKS)).tolist():
+            code, name = int(codes[row]), names[row].as_py()
+            added = 0
+            if code in _BEGINS:
+                self._section, self._kind, start = 0, code, int(total[row])
+            elif code == _END and self._section is not None:
+                if self._kind == _HELD:
+                    count = self._section + int(total[row]) - start
+                    self._held[name] = self._held.get(name, 0) + count
+                    added = -count
+                self._section = None
+            elif code != _END:
+                count = self._held.pop(name, 0)
+                added = 0 if code == _ROLLBACK else count
+            self._added += added if offsets[row] == self._offset else 0
+        if self._section is not None:
+            self._section += int(total[-1]) - start
+        last, code = rows.column(SEQUENCE)[-1].as_py(), int(codes[-1])
+        if shared and (code == _NOOP or code in _CLOSERS):
+            return int(last) + 1
+        return int(last) + int(_COUNTED[code]) + self._added
 
 
 def _taken(every: pa.RecordBatch, places: NDArray[np.int64], numbers: NDArray[np.int64]) -> pa.RecordBatch:

@@ -42,6 +42,7 @@ are what the operation has of them: `delete_range` has the first key and the key
 transactions have their id as the key, `log_data` has only a value.
 """
 
+_MARKED = np.array([name in layout.MARKS for name in layout.NAMES])
 _BINARY = ("key", "value")
 _OF_BATCH = ("rows", "key_bytes", "value_bytes", "events", "no_keys", "no_values")
 """What of the decoder's state begins again with each batch of rows."""
@@ -70,29 +71,43 @@ class WriteRange(LogRange):
 
     def decode(self, schema: pa.Schema, findings: Findings) -> Iterator[pa.RecordBatch]:
         """See `Fragment.decode`. What follows an error in a batch is damage; so is a wrong count."""
-        decoders: dict[bool, tuple[_Decoder, Findings]] = {}
+        decoders: dict[bool, tuple[Decoder, Findings]] = {}
         for records in super().decode(marked(RECORDS_SCHEMA, self.scan.options), findings):
             findings.rows -= records.num_rows
             stale = STALE_COLUMN in records.schema.names and records.column(STALE_COLUMN).true_count > 0
             if stale not in decoders:
                 # What cannot be read of a log's former life is no damage.
                 ledger = Findings("skip") if stale else findings
-                decoders[stale] = _Decoder(self.path, self.head.dialect, schema, ledger), ledger
+                decoders[stale] = self._decoder(schema, ledger), ledger
             decoder, ledger = decoders[stale]
-            for batch in decoder.batches(records):
+            for batch in self._batches(decoder, records):
                 if stale:
                     findings.rows, ledger.rows = findings.rows + ledger.rows, 0
                 yield batch
 
+    def _decoder(self, schema: pa.Schema, findings: Findings) -> Decoder:
+        return Decoder(self.path, self.head.dialect, schema, findings)
 
-class _Decoder:
-    """Decodes batches of records: drives the kernel, makes batches of rows, reports damage."""
+    def _batches(self, decoder: Decoder, records: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        """The rows of some records."""
+        return decoder.batches(records)
+
+
+class Decoder:
+    """Decodes batches of records: drives the kernel, makes batches of rows, reports damage.
+
+    Attributes:
+        marked: Whether the rows of the records at hand, up to the end of the last write batch that has begun, have
+            marks of transactions.
+    """
 
     def __init__(self, path: str, dialect: Dialect, schema: pa.Schema, findings: Findings) -> None:
         self._path = path
         self._schema = schema
         self._findings = findings
+        self._dialect: Dialect = dialect
         self._table = tag_table(dialect)
+        self.marked = False
         self._state = np.zeros(1, k.DECODER)[0]
         # The first damage must stop the kernel where rows after it must not be delivered.
         room = 1 if findings.on_damage == "fail" else EVENT_ROOM
@@ -101,8 +116,14 @@ class _Decoder:
         self._operations = np.empty(BATCH_ROWS, np.int8)
         self._has = {name: np.empty(BATCH_ROWS, np.uint8) for name in _BINARY}
 
-    def batches(self, records: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-        """The rows of some records, in batches of bounded size."""
+    def batches(self, records: pa.RecordBatch, *, ahead: bool = True) -> Iterator[pa.RecordBatch]:
+        """The rows of some records, in batches of bounded size.
+
+        Args:
+            records: The records.
+            ahead: Whether the rest of a write batch that begins in a batch of rows is looked through for marks.
+        """
+        self.marked, begun = False, -1
         data, offsets = binary_parts(records.column(RECORD_COLUMN))
         starts = values_of(records.column(OFFSET_COLUMN), np.int64)
         stops = values_of(records.column(END_COLUMN), np.int64)
@@ -115,9 +136,17 @@ class _Decoder:
             status = self._decode(data, offsets)
             rows = int(self._state.rows)
             self._findings.rows += rows
+            self.marked = self.marked or bool(_MARKED[self._operations[:rows]].any())
+            record = int(self._state.record)
+            if ahead and not self.marked and status == k.FULL and self._state.position and record != begun:
+                begun, self.marked = record, self._has_marks(records.slice(record, 1))
             if rows or status == k.DONE:
                 yield self._batch(rows, records)
             self._report(self._events[: int(self._state.events)], starts, stops)
+
+    def _has_marks(self, records: pa.RecordBatch) -> bool:
+        other = Decoder(self._path, self._dialect, pa.schema([]), Findings("skip"))
+        return any(other.marked for _ in other.batches(records, ahead=False))
 
     def _reset(self, payload: int) -> None:
         """Fresh columns for the next batch."""

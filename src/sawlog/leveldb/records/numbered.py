@@ -1,0 +1,81 @@
+"""Operations of logs with the sequence numbers that RocksDB gives them, where all operations of a batch share one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from sawlog.arrow import fixed_array
+from sawlog.damage import Findings
+from sawlog.leveldb.columns import SEQUENCE, VALUE
+from sawlog.leveldb.records.transactions import TRANSACTION_SCHEMA, Numbering, has_marks, sequence_numbers
+from sawlog.leveldb.records.writes import Decoder, WriteRange
+
+_SCHEMA = pa.schema([field for field in TRANSACTION_SCHEMA if field.name != VALUE])
+
+
+@dataclass(frozen=True)
+class NumberedRange(WriteRange):
+    """A range of a log whose operations are numbered as the database does.
+
+    Attributes:
+        shared: See `Numbering.shared`; `None`: what the records show decides, or the log.
+    """
+
+    shared: bool | None = None
+
+    @classmethod
+    def of(cls, log: WriteRange, *, shared: bool) -> NumberedRange:
+        """Return all of a log of a database of which it is known."""
+        whole = cls.whole(log.file, log.scan, log.projection, log.dialect, numbered=log.numbered)
+        return replace(whole, shared=shared)
+
+    def _batches(self, decoder: Decoder, records: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        numbers: NDArray[np.int64] | None = None
+        done = 0
+        for batch in decoder.batches(records):
+            at = batch.schema.get_field_index(SEQUENCE)
+            if at >= 0 and decoder.marked:
+                if numbers is None:
+                    numbers = self._numbers(records)
+                own = numbers[done : done + batch.num_rows]
+                yield batch.set_column(at, batch.schema.field(at), fixed_array(pa.int64(), own))
+            else:
+                yield batch
+            done += batch.num_rows
+
+    def _numbers(self, records: pa.RecordBatch) -> NDArray[np.int64]:
+        rows = pa.concat_batches(list(self._decoder(_SCHEMA, Findings("skip")).batches(records)))
+        shared = self.shared
+        if shared is None:
+            numbering = Numbering()
+            numbering.add(rows)
+            shared = numbering.decided
+        return sequence_numbers(rows, shared=self._shared if shared is None else shared)
+
+    @cached_property
+    def _shared(self) -> bool:
+        """What all of the log shows."""
+        return _numbering([self]).shared
+
+
+def _numbering(logs: Iterable[WriteRange]) -> Numbering:
+    numbering = Numbering()
+    for log in logs:
+        whole = WriteRange.whole(log.file, log.scan, log.projection, log.dialect, numbered=log.numbered)
+        batches = list(whole.decode(_SCHEMA, Findings("skip", drained=True)))
+        if any(map(has_marks, batches)):
+            numbering.add(pa.concat_batches(batches))
+    return numbering
+
+
+def numbered(logs: Iterable[NumberedRange]) -> tuple[NumberedRange, ...]:
+    """All logs of a database with what they show together of its numbers."""
+    logs = tuple(logs)
+    shared = _numbering(logs).shared
+    return tuple(replace(log, shared=shared) for log in logs)
