@@ -146,7 +146,7 @@ test-spark: java $(SPARK_VENV)/.ready ## Run all Spark tests with another PySpar
 	SAWLOG_TEST_JAR=$(JAR) $(SPARK_VENV)/bin/python -m pytest tests/spark --all $(ARGS)
 
 .PHONY: interop
-interop: java $(VENV)/.interop ## Run the tests against real systems; fetches them first, needs Maven, Go, Node.js, Chromium
+interop: java $(VENV)/.interop ## Run the tests against real systems; fetches them first, needs Maven, Go, Cargo, g++, Node.js, Chromium
 	@command -v mvn >/dev/null || { echo "Maven is needed to fetch the servers and connectors: no mvn on PATH" >&2; exit 1; }
 	@command -v go >/dev/null || { echo "Go is needed to build what drives Pebble and goleveldb: no go on PATH" >&2; exit 1; }
 	@command -v npm >/dev/null || { echo "Node.js is needed to fetch classic-level: no npm on PATH" >&2; exit 1; }

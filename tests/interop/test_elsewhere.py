@@ -90,8 +90,8 @@ def pebble(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return program
 
 
-@pytest.mark.parametrize("seed", range(4))
-@pytest.mark.parametrize("case", ["logs", "failover", "shared", "external"])
+@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("case", ["logs", "failover", "shared", "external", "excise"])
 def test_directories_are_what_pebble_held(pebble: Path, case: str, seed: int, tmp_path: Path) -> None:
     """The database and what belongs to it are moved; parts of logs come about as slow disks have it."""
     first = tmp_path / "first"

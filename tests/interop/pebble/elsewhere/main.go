@@ -3,7 +3,8 @@
 //	elsewhere DIRECTORY CASE SEED
 //
 // CASE is logs (another directory for them), failover (two, of which the first is slow), shared (tables in remote
-// storage) or external (tables there that others have made). The process ends without closing the database.
+// storage), external (tables there that others have made) or excise (ranges are cut out, in every format that can).
+// The process ends without closing the database.
 package main
 
 import (
@@ -120,6 +121,19 @@ func main() {
 		check(os.MkdirAll(filepath.Join(directory, "remote"), 0o755))
 		options.Experimental.RemoteStorage = remote.MakeSimpleFactory(map[remote.Locator]remote.Storage{locator: storage})
 	}
+	if kind == "excise" {
+		first := int(pebble.FormatFlushableIngestExcises)
+		options.FormatMajorVersion = pebble.FormatMajorVersion(first + dice.Intn(int(pebble.FormatNewest)-first+1))
+		options.Experimental.ValueSeparationPolicy = func() pebble.ValueSeparationPolicy {
+			return pebble.ValueSeparationPolicy{
+				Enabled:               true,
+				MinimumSize:           20,
+				MaxBlobReferenceDepth: 4,
+				RewriteMinimumAge:     time.Minute,
+				TargetGarbageRatio:    0.5,
+			}
+		}
+	}
 	if kind == "shared" {
 		options.Experimental.CreateOnShared = remote.CreateOnSharedAll
 		options.Experimental.CreateOnSharedLocator = locator
@@ -143,6 +157,14 @@ func main() {
 		}
 		if kind == "external" && dice.Intn(15) == 0 {
 			ingest(db, storage, locator, dice, step)
+		}
+		if kind == "excise" && dice.Intn(15) == 0 {
+			low := dice.Intn(60)
+			span := pebble.KeyRange{
+				Start: []byte(fmt.Sprintf("key%03d", low)),
+				End:   []byte(fmt.Sprintf("key%03d", low+1+dice.Intn(12))),
+			}
+			check(db.Excise(context.Background(), span))
 		}
 		if dice.Intn(50) == 0 {
 			check(db.Flush())
