@@ -141,3 +141,13 @@ def test_a_name_is_not_content(tmp_path: Path) -> None:
     (part,) = parts(Storage().find(str(tmp_path)), Storage())
     assert part.format is not None
     assert part.format.name == "deephaven_table"
+
+
+@pytest.mark.parametrize("over", [1, 7])
+def test_a_column_that_ends_within_a_value(over: int, tmp_path: Path) -> None:
+    """Nothing says how many rows there are, and yet the file was cut."""
+    put_fixed(tmp_path / "T", "n", "long", [1, 2, 3], Shape())
+    file = tmp_path / "T" / "n.dat"
+    file.write_bytes(file.read_bytes()[: -8 + over])
+    table = partial(tmp_path / "T", f"the last {over} bytes of column n are no whole value of 8", types={"n": "long"})
+    assert table["n"].to_pylist() == [1, 2]

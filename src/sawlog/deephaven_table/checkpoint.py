@@ -136,7 +136,7 @@ def committed_rows(
         if count is not None and capacities.reach(count):
             return Rows(count, "checkpoint-heuristic")
     every = capacities.every()
-    unknown = _why_unknown(location, every)
+    unknown = _why_unknown(location, every) or capacities.torn()
     if not every:
         return Rows(0, "files", unknown=unknown)
     low = min(every, key=every.__getitem__)
@@ -179,6 +179,7 @@ class _Capacities:
         self._headers = headers
         self._specs = specs
         self._known: dict[str, int | None] = {}
+        self._over: dict[str, tuple[int, int]] = {}
 
     def reach(self, count: int) -> bool:
         """Whether any column has so many rows."""
@@ -192,6 +193,17 @@ class _Capacities:
     def every(self) -> dict[str, int]:
         """Rows by column, of those that can be counted."""
         return {name: count for name in self._location.columns if (count := self._of(name)) is not None}
+
+    def torn(self) -> str:
+        """Which column ends within a value, so that its file was cut; empty where none does."""
+        for name in self.every():
+            width, over = self._over[name]
+            if over:
+                return (
+                    f"the last {over} bytes of column {name} are no whole value of {width}, and no row count is known:"
+                    " the file was cut"
+                )
+        return ""
 
     def idle(self, rows: int) -> bool:
         """Whether the last rows, quite a few, are zeros in every column."""
@@ -230,6 +242,8 @@ class _Capacities:
             header = self._headers.of(column, layout.DATA) if column.data is not None and width else None
             size = column.data.size - header.data_start if column.data is not None and header is not None else None
             self._known[name] = None if size is None or width is None else size // width
+            if size is not None and width is not None:
+                self._over[name] = width, size % width
         return self._known[name]
 
 
