@@ -133,7 +133,7 @@ def broken_source() -> None:
     ("place", "name", "said"),
     [
         (LogContents, "_cut", "planning failed"),
-        (LogContents, "view_schema", "opening as leveldb_log failed"),
+        (LogContents, "find_view", "opening as leveldb_log failed"),
         (leveldb.LevelDBLog, "match", "leveldb_log could not say"),
     ],
 )
