@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, Self, Type
 import numpy as np
 import pyarrow as pa
 
-from sawlog.arrow import array_of, values_of
+from sawlog.arrow import array_of, batch_of, constant_string, values_of
 from sawlog.damage import Findings, Skipped, TailStatus, take_damage_batch, warn_of_losses
-from sawlog.errors import DiskError
+from sawlog.errors import DiskError, OptionError
 from sawlog.guard import wrap_errors
+from sawlog.options import NoOptions
 from sawlog.reading import map_ordered, once
 from sawlog.scan import (
     BYTES_COLUMN,
@@ -56,6 +57,7 @@ __all__ = [
     "View",
     "Writer",
     "WriterPosition",
+    "assemble",
     "intact_end",
     "repair_each",
     "space_offsets",
@@ -257,13 +259,40 @@ class View(Generic[_C]):
 
     Attributes:
         schema: Its columns, without provenance; where the files define them, a function of the contents.
-        fragments: As `Contents.plan`.
+        fragments: A function of the contents, the scan with its columns and the size of a task in bytes, which yields
+            fragments in reading order, pruned by what filters allow. It cuts what can be cut into pieces of about this
+            size; `None`: one fragment per file.
         extra: Columns besides those of the view that can be asked for by name.
     """
 
     schema: pa.Schema | Callable[[_C], pa.Schema]
     fragments: Callable[[_C, Request, int | None], Iterator[Fragment]]
     extra: Sequence[pa.Field] | Callable[[_C], Sequence[pa.Field]] = field(default=PROVENANCE)
+
+    def schema_of(self, contents: _C) -> pa.Schema:
+        """Return the columns that the view of some files has, without provenance."""
+        return self.schema if isinstance(self.schema, pa.Schema) else self.schema(contents)
+
+
+def assemble(
+    schema: pa.Schema, rows: int, columns: Mapping[str, pa.Array], path: str, offsets: pa.Array
+) -> pa.RecordBatch:
+    """Return a batch with exactly the columns of a schema, which may be provenance.
+
+    Args:
+        schema: The columns; there may be none.
+        rows: How many rows there are.
+        columns: Those of the view, by name.
+        path: The file that the rows are from.
+        offsets: Where each row begins, int64.
+
+    Raises:
+        KeyError: For a column that is neither.
+    """
+    arrays = {**columns, OFFSET_COLUMN: offsets}
+    if FILE_COLUMN in schema.names:
+        arrays[FILE_COLUMN] = constant_string(path, rows)
+    return batch_of([arrays[name] for name in schema.names], schema, rows)
 
 
 class Contents(ABC):
@@ -494,9 +523,9 @@ class Format(ABC):
     """Views and one line on each; every format has `rows` and `damage`."""
     aliases: ClassVar[Mapping[str, str]] = {}
     """Other names of views, such as the format's own word for `frames`."""
-    read_options: ClassVar[type]
+    read_options: ClassVar[type] = NoOptions
     """Frozen dataclass of the options for reading; see `sawlog.options` for what metadata of a field says."""
-    write_options: ClassVar[type]
+    write_options: ClassVar[type] = NoOptions
     """Frozen dataclass of the options for writing."""
     directory_layout: ClassVar[DirectoryLayout] = DirectoryLayout()
     """How files make up datasets."""
@@ -507,25 +536,30 @@ class Format(ABC):
     def match(self, file: File, head: bytes) -> Match:
         """Whether a file is of this format, judged by its name and its first `PROBE_BYTES`."""
 
-    @abstractmethod
     def select(self, files: Sequence[File], view: str) -> list[File]:
-        """Those files of a directory or glob that belong to a dataset of this format, in reading order."""
+        """Return those files of a directory or glob that belong to a dataset of this format, in reading order.
+
+        By default those that the user has named, and those with the suffix.
+        """
+        del view
+        return [file for file in files if file.explicit or file.name.endswith(self.suffix)]
 
     @abstractmethod
     def open(self, files: Sequence[File], scan: Scan) -> Contents:
         """Open files. No more than headers are read."""
 
-    @abstractmethod
     def writer(self, path: str, schema: pa.Schema, options: Any, storage: Storage) -> Writer:
         """Begin writing to `path`.
 
         Raises:
+            OptionError: When the format is not written.
             SchemaError: When the schema cannot be represented.
         """
+        del schema, options, storage
+        raise OptionError(f"{path}: {self.name} is read, and not written")
 
-    @abstractmethod
     def repair(self, file: File, target: str, options: Any, storage: Storage) -> None:
-        """Write the intact content of one file to a new file at `target`.
+        """Write the intact content of one file to a new file at `target`: by default the rows that `skip` delivers.
 
         Args:
             file: The damaged file; it is not changed.
@@ -536,6 +570,14 @@ class Format(ABC):
         Raises:
             FormatError: When nothing can be taken out of it.
         """
+        scan = Scan(options=options, on_damage="skip", storage=storage)
+        contents = self.open([file], scan)
+        view = contents.find_view(scan.view)
+        schema = view.schema_of(contents)
+        with self.writer(target, schema, self.write_options(), storage) as writer:
+            for fragment in view.fragments(contents, Request(scan, Projection.of(schema, scan)), None):
+                for batch in fragment.to_batches(Findings("skip")):
+                    writer.write(batch)
 
     def recognize(self, files: Sequence[File], storage: Storage) -> Match:
         """How sure the format is that a path, given as the list of its files, is its own."""

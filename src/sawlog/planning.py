@@ -40,8 +40,7 @@ _C = TypeVar("_C", bound=Contents)
 
 def view_schema(contents: Contents) -> pa.Schema:
     """Return the schema of the whole view, without provenance."""
-    schema = contents.find_view(contents.scan.view).schema
-    return schema if isinstance(schema, pa.Schema) else schema(contents)
+    return contents.find_view(contents.scan.view).schema_of(contents)
 
 
 def available_columns(contents: Contents) -> pa.Schema:

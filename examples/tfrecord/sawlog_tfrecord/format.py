@@ -1,8 +1,7 @@
 """TFRecord files: recognised, read in ranges, followed, written and repaired."""
 
 from sawlog.chain.kernels import head_window
-from sawlog.chain.record_walk import RecordWalk
-from sawlog.chain.records import RecordFormat
+from sawlog.chain.record_walk import RecordFormat, RecordWalk
 from sawlog_tfrecord import kernels, layout
 
 

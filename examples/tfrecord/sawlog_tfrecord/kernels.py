@@ -7,10 +7,19 @@ import numpy as np
 from sawlog.chain import kernels as chain
 from sawlog.chain.layout import loader, storer
 from sawlog.chain.record_walk import STATE, Out, Rules, take_record
-from sawlog.kernels.crc32c import crc32c
-from sawlog.kernels.jit import always_inlined, inlined, kernel
-from sawlog.kernels.memory import copy_bytes
-from sawlog.kernels.signature import Bool, Bytes, Int32s, Int64, OutBytes, Record
+from sawlog.kernels.language import (
+    Bool,
+    Bytes,
+    Int32s,
+    Int64,
+    OutBytes,
+    Record,
+    always_inlined,
+    copy_bytes,
+    crc32c,
+    inlined,
+    kernel,
+)
 from sawlog_tfrecord import layout
 from sawlog_tfrecord.layout import Kind
 

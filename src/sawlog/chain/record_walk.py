@@ -1,4 +1,4 @@
-"""Walking over records that are bytes: where they go, in kernels and in Arrow. See `sawlog.chain.records`."""
+"""Walks over records that are bytes, in kernels and into Arrow; and what a format of such records imports."""
 
 from __future__ import annotations
 
@@ -8,15 +8,16 @@ from typing import Annotated, Any, ClassVar, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from sawlog.arrow import Column, batch_of, binary_array, constant_string, fixed_array
+from sawlog.arrow import Column, binary_array, fixed_array
 from sawlog.chain import kernels as k
 from sawlog.chain.records import RECORD_COLUMN, RecordRange
+from sawlog.chain.records import RecordFormat as RecordFormat  # noqa: PLC0414 - for formats of records
 from sawlog.chain.walk import ChainWalk, Span
 from sawlog.damage import Findings
+from sawlog.format import assemble
 from sawlog.kernels.jit import always_inlined
 from sawlog.kernels.memory import copy_bytes
 from sawlog.kernels.signature import Array, Bool, Int64, OutBytes, OutInt32s, OutInt64s
-from sawlog.scan import OFFSET_COLUMN
 from sawlog.storage.sources import Source
 
 BATCH_ROWS = 64 << 10
@@ -101,12 +102,8 @@ class RecordWalk(ChainWalk):
         self.state.used = 0
 
     def deliver(self, rows: int) -> Iterator[tuple[int, pa.RecordBatch]]:
-        arrays = []
-        for name in self._schema.names:
-            if name == RECORD_COLUMN:
-                arrays.append(binary_array(self._ends[: rows + 1], self._data))
-            elif name == OFFSET_COLUMN:
-                arrays.append(fixed_array(pa.int64(), self.starts[:rows].copy()))
-            else:
-                arrays.append(constant_string(self.path, rows))
-        yield rows, batch_of(arrays, self._schema, rows)
+        columns = {}
+        if RECORD_COLUMN in self._schema.names:
+            columns[RECORD_COLUMN] = binary_array(self._ends[: rows + 1], self._data)
+        offsets = fixed_array(pa.int64(), self.starts[:rows].copy())
+        yield rows, assemble(self._schema, rows, columns, self.path, offsets)

@@ -31,8 +31,8 @@ from sawlog.format import (
     Writer,
     intact_end,
 )
-from sawlog.options import NoOptions, renamed
-from sawlog.scan import OFFSET_COLUMN, Projection, Scan
+from sawlog.options import renamed
+from sawlog.scan import OFFSET_COLUMN, Scan
 from sawlog.storage import File, Storage
 from sawlog.storage.sources import Source
 
@@ -76,7 +76,6 @@ class RecordFormat(Format):
 
     views: ClassVar = {"rows": "one row per record", "damage": "one row per damaged range"}
     read_options: ClassVar[type] = RecordOptions
-    write_options: ClassVar[type] = NoOptions
     frame: ClassVar[int]
     write: ClassVar[Any]
 
@@ -99,25 +98,12 @@ class RecordFormat(Format):
             return Match.CONTENT
         return Match.NAME if file.name.endswith(self.suffix) else Match.NO
 
-    def select(self, files: Sequence[File], view: str) -> list[File]:
-        del view
-        return [file for file in files if file.explicit or file.name.endswith(self.suffix)]
-
     def open(self, files: Sequence[File], scan: Scan) -> Contents:
         return RecordContents(self, files, scan)
 
     def writer(self, path: str, schema: pa.Schema, options: Any, storage: Storage) -> Writer:
         del options
         return _EncodingWriter(self, path, schema, storage)
-
-    def repair(self, file: File, target: str, options: Any, storage: Storage) -> None:
-        findings = Findings("skip")
-        scan = Scan(options=options, on_damage="skip", storage=storage)
-        projection = Projection.of(RECORD_SCHEMA, scan)
-        whole_file = RecordRange(scan, projection, file.path, file.size, file, 0, file.size, self)
-        with self.writer(target, RECORD_SCHEMA, None, storage) as writer:
-            for batch in whole_file.to_batches(findings):
-                writer.write(batch)
 
 
 @dataclass(frozen=True)
