@@ -9,7 +9,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 import sawlog
+from tests.interop.chromium.make_profiles import PORT, Pages, serve, visit
 
 PROFILE = Path(__file__).parents[1] / "golden" / "leveldb_database" / "chromium-156"
 DATABASE = PROFILE / "IndexedDB" / "http_127.0.0.1_8123.indexeddb.leveldb"
@@ -139,14 +140,61 @@ def test_ccl_chromium_reader_finds_the_same_items_of_sessions() -> None:
     assert {row["key"] for row in found.values()} <= {"lone", "gone"}
 
 
-def test_a_new_profile_is_what_its_pages_say(tmp_path: Path) -> None:
-    """By whichever Chromium is installed."""
+def installed() -> str:
+    """Whichever Chromium is installed."""
     found = ("/usr/lib/chromium/chromium", shutil.which("chromium"), shutil.which("google-chrome"))
     chromium = next((one for one in found if one and os.path.exists(one)), None)
     if chromium is None:
         pytest.skip("there is no Chromium")
+    return chromium
+
+
+def without_manifest(database: Path) -> None:
+    (database / "MANIFEST-000001").unlink()
+
+
+def without_current(database: Path) -> None:
+    without_manifest(database)
+    (database / "CURRENT").write_bytes(b"")
+
+
+@pytest.mark.parametrize("change", [without_manifest, without_current])
+def test_chromium_opens_a_repaired_database(change: Callable[[Path], None], tmp_path: Path) -> None:
+    """It shows every record, finds them by their indexes, and goes on counting where it was."""
+    chromium = installed()
+    shutil.copytree(PROFILE / "IndexedDB", tmp_path / "IndexedDB")
+    change(tmp_path / "IndexedDB" / DATABASE.name)
+    place = tmp_path / "profile" / "Default" / "IndexedDB"
+    place.mkdir(parents=True)
+    shutil.copytree(DATABASE.with_suffix(".blob"), place / DATABASE.with_suffix(".blob").name)
+    sawlog.repair(tmp_path / "IndexedDB" / DATABASE.name, place / DATABASE.name)
+    truth = json.loads((PROFILE / "truth.json").read_text())["indexed_db"]
+    found = shown_by(chromium, tmp_path / "profile")
+    for name in ("plain", "people", "nested", "key_values"):
+        assert found[name] == truth[name]
+    assert found["changes"] == {"b": {"third": 3}}
+    assert (found["coders"], found["next"]) == (["Ada", "Grace"], 3)
+    assert (found["wrapped"], found["blob"]) == (66000, "in a blob")
+
+
+def shown_by(chromium: str, profile: Path) -> dict[str, Any]:
+    """What a page shows of the database `values` of a profile."""
+    site = Path(__file__).parent / "chromium"
+    Pages.truth.clear()
+    server = serve(site)
+    try:
+        visit(chromium, profile, site / "extension", f"http://127.0.0.1:{PORT}/repaired.html", {"repaired"})
+    finally:
+        server.shutdown()
+        server.server_close()
+    shown: dict[str, Any] = Pages.truth["repaired"]
+    return shown
+
+
+def test_a_new_profile_is_what_its_pages_say(tmp_path: Path) -> None:
+    """By whichever Chromium is installed."""
     here, place = Path(__file__).parent, str(tmp_path / "profile")
-    subprocess.run([sys.executable, str(here / "chromium" / "make_profiles.py"), chromium, place], check=True)
+    subprocess.run([sys.executable, str(here / "chromium" / "make_profiles.py"), installed(), place], check=True)
     tests = str(here.parent / "leveldb_database" / "test_applications.py")
     environment = {**os.environ, "SAWLOG_PROFILE": place}
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", tests]
