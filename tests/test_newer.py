@@ -154,12 +154,12 @@ def databases() -> Cases:
     for name, size, view in (("pebble-master-26-blobs", 70, "live"),):
         directory = DATABASES / name / "db"
         files = {path.name: path.read_bytes() for path in directory.iterdir()}
-        sample = Sample(name, "leveldb_database", files, view=view, ordered=False, repaired="no", advisory=ADVISORY)
+        sample = Sample(name, "leveldb_database", files, view=view, ordered=False, repaired="rows", advisory=ADVISORY)
         blob = "000011.blob"
         for number, at, value in (("version", 21, 3), ("checksum type", 20, 5)):
             changed = {blob: footer(files[blob], size, Change(at, bytes([value])))}
             yield Newer(f"{number} of a blob file of Pebble", sample, changed, f"{number} {value} of a blob file", 1)
-        older = Sample("marker", "leveldb_database", files, view=view, ordered=False, repaired="no")
+        older = Sample("marker", "leveldb_database", files, view=view, ordered=False, repaired="rows")
         newer = {"marker.format-version.000014.031": b""}
         yield Newer("format major version of Pebble", older, newer, "format major version 31", 20)
         (manifest,) = (name for name in files if name.startswith("MANIFEST"))

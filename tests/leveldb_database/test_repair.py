@@ -20,6 +20,8 @@ from sawlog.errors import OptionError, SawlogError
 from sawlog.leveldb.applications.idb_order import order_of
 from sawlog.leveldb.applications.view import UnknownBytesError
 
+from .test_laws import family_files
+
 plyvel = pytest.importorskip("plyvel", reason="plyvel has no wheels for Python 3.13 and later")
 
 INDEXED_DB = Path(__file__).parents[1] / "golden/leveldb_database/chromium-156/IndexedDB"
@@ -349,3 +351,27 @@ def test_blocks_with_other_checksums_are_read_without_them_and_without_a_manifes
     assert len(rows(source, verify_checksums=False)) == 2000
     sawlog.repair(source, tmp_path / "target", verify_checksums=False)
     assert len(answers(tmp_path / "target")) == 2000
+
+
+@pytest.mark.parametrize(("suffix", "place"), [("", 0), (".sst", 20), (".sst", -60), (".blob", 57), (".blob", -60)])
+@pytest.mark.parametrize("later", [False, True])
+def test_every_byte_of_all_families_is_accounted_for_once(suffix: str, place: int, later: bool, tmp_path: Path) -> None:
+    """Whichever family is damaged: the report has the rows of all, and of each file what `verify` finds in it."""
+    source = tmp_path / "source"
+    source.mkdir()
+    for name, data in family_files().items():
+        (source / name).write_bytes(data)
+    if suffix:
+        path = sorted(source.glob(f"*{suffix}"))[later]
+        data = bytearray(path.read_bytes())
+        data[place] ^= 255
+        path.write_bytes(data)
+    report = sawlog.repair(source, tmp_path / "target")
+    each = [sawlog.verify(source, table=table) for table in ("default", "others")]
+    assert report.rows == sum(one.rows for one in each)
+    for one in each:
+        assert {file.path: file.account for file in report.files} == {file.path: file.account for file in one.files}
+        assert {file.path: file.kinds for file in report.files} == {file.path: file.kinds for file in one.files}
+    assert {Path(file.path).name: file.account.total for file in report.files} == {
+        one.name: one.stat().st_size for one in source.iterdir() if one.name not in ("IDENTITY", "CURRENT")
+    }

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import warnings
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -14,12 +14,13 @@ import numpy as np
 import pyarrow as pa
 
 from sawlog import api
-from sawlog.capabilities import list_marks
+from sawlog.capabilities import RepairsParts, list_marks
 from sawlog.damage import UNSUPPORTED, DamageWarning, OnDamage, Report
 from sawlog.dataset import Dataset
 from sawlog.errors import InternalError, OptionError, SawlogError
 from sawlog.format import Format
 from sawlog.options import find_rescue_options
+from sawlog.recognition import get_format
 from sawlog.testing.mutations import effort, seeded
 from sawlog.testing.outcome import delivered, opened, places, texts
 from sawlog.testing.sample import Files, Sample, Subject, put, scratch
@@ -35,8 +36,11 @@ def repaired(subject: Subject) -> Iterator[str]:
     """
     sample = subject.sample
     format = opened(subject, on_damage="skip").format
-    marks, rescue = list_marks(format), _rescue(subject, format)
-    rows = _valued(delivered(opened(subject, on_damage="skip", **rescue))[0], marks)
+    rescue = _rescue(subject, format)
+    source = opened(subject, on_damage="skip", **rescue)
+    rows = _valued(delivered(source)[0], format)
+    parts = format.repaired_parts(source.contents) if isinstance(format, RepairsParts) else ()
+    is_whole = sample.view == "rows" and not sample.folded and len(parts) < 2
     with scratch() as place:
         try:
             report = _repair(subject, subject.path, f"{place}/once/x", rescue)
@@ -51,10 +55,10 @@ def repaired(subject: Subject) -> Iterator[str]:
             damages = [damage for damage in one.damages if damage.kind not in (*sample.kept, UNSUPPORTED)]
             if damages or one.tail.unfinished:
                 yield f"the repaired {os.path.basename(one.path)} is not clean: {damages[:2]} {one.tail}"
-        kept = _valued(delivered(opened(once, on_damage="skip"))[0], marks)
+        kept = _valued(delivered(opened(once, on_damage="skip"))[0], format)
         if kept != rows:
             yield f"skip delivers {len(rows)} rows, the repaired file {len(kept)}, or others"
-        if sample.view == "rows" and not sample.folded and report.rows != len(rows):
+        if is_whole and report.rows != len(rows):
             yield f"skip delivers {len(rows)} rows, repair reports {report.rows}"
         yield from _other_views(subject, once)
         _repair(subject, once.path, f"{place}/twice/x", rescue)
@@ -71,9 +75,15 @@ def _unneeded(subject: Subject) -> bool:
     return any(one not in seen for report in dataset.verify(every=True) for one in places(report.damages))
 
 
-def _valued(table: pa.Table, marks: Collection[str]) -> list[str]:
-    """The rows of a table, for comparison: columns without a value, which only damaged files may show, say nothing."""
-    columns = [(name, at) for at, name in enumerate(table.schema.names) if name not in marks]
+def _valued(table: pa.Table, format: Format) -> list[str]:
+    """The rows of a table, as a repaired copy has them.
+
+    Columns without a value, which only damaged files may show, say nothing.
+    """
+    if isinstance(format, RepairsParts) and len(table):
+        batches = [batch for batch in table.to_batches() if batch.num_rows]
+        table = pa.Table.from_batches(map(format.repaired_rows, batches))
+    columns = [(name, at) for at, name in enumerate(table.schema.names) if name not in list_marks(format)]
     named = sorted((name, at) for name, at in columns if table.column(at).null_count < len(table))
     return [f"{[name for name, _ in named]} {row}" for row in texts(table.select([at for _, at in named]))]
 
@@ -107,7 +117,7 @@ def _rescue(subject: Subject, format: Format) -> dict[str, Any]:
 
 def _repair(subject: Subject, source: str, target: str, rescue: Mapping[str, Any]) -> Report:
     os.makedirs(os.path.dirname(target), exist_ok=True)
-    if os.path.isdir(source):
+    if os.path.isdir(source) and not get_format(subject.sample.format).directory_layout.is_directory:
         os.makedirs(target, exist_ok=True)
     return api.repair(source, target, format=subject.sample.format, **rescue, **_records_options(subject))
 
