@@ -130,3 +130,21 @@ def test_a_look_costs_no_more_the_more_there_were(
 def test_options_that_cannot_be(logs: Logs, db: Path, given: dict[str, Any]) -> None:
     with pytest.raises(OptionError):
         next(follow_logs(None, logs.directory, db, **given))
+
+
+@pytest.mark.parametrize("length", [None, 0, 100])
+def test_the_record_of_a_later_location_is_gone_or_cut(logs: Logs, db: Path, length: int | None) -> None:
+    """Nothing is imported again: it is said which record is not whole."""
+    for start in (0, 10):
+        logs.write(start, start + 10)
+        import_logs(None, logs.directory, db)
+    (record,) = db.glob("Intraday/Ns/T/vm1~000001/*/T/_sawlog.json")
+    whole = record.read_bytes()
+    record.unlink()
+    if length is not None:
+        record.write_bytes(whole[:length])
+    logs.write(20, 30)
+    with pytest.raises(SawlogError, match="vm1~000001"):
+        import_logs(None, logs.directory, db)
+    record.write_bytes(whole)
+    assert import_logs(None, logs.directory, db).rows == 10
