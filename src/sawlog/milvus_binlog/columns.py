@@ -37,8 +37,8 @@ def decode(field: Field, array: pa.Array) -> pa.Array:
         SchemaError: For values that are none of the field's; names the field, and the row within the array.
     """
     if (field.primary or field.id == TIMESTAMP_FIELD) and array.null_count:
-        what = "primary key" if field.primary else "timestamp"
-        raise SchemaError(f"field {field.name!r}, row {index_of(array.is_null(), True)}: a {what} is null")
+        role = "primary key" if field.primary else "timestamp"
+        raise SchemaError(f"field {field.name!r}, row {index_of(array.is_null(), True)}: a {role} is null")
     try:
         return _decode(field, array)
     except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
@@ -105,15 +105,17 @@ def _large_text(field: Field, array: pa.Array) -> pa.Array:
     if (flags != LOB_INLINE).any():
         row = int(np.flatnonzero(filled)[np.argmax(flags != LOB_INLINE)])
         kind = int(flags[flags != LOB_INLINE][0])
-        where = f"field {field.name!r}, row {row}: its text is"
+        description = f"field {field.name!r}, row {row}: its text is"
         cell = array[row].as_py()
         if kind == LOB_REFERENCE and len(cell) == LARGE_TEXT.size:
             _, file, place = LARGE_TEXT.unpack(cell)
             name = f"lobs/{field.id}/_data/{uuid.UUID(bytes=file)}.vx"
-            raise LargeTextError(f"{where} row {place} of a file of large texts, {name} (Vortex), which is not read")
+            raise LargeTextError(
+                f"{description} row {place} of a file of large texts, {name} (Vortex), which is not read"
+            )
         if kind == LOB_REFERENCE:
-            raise SchemaError(f"{where} in a file that {len(cell)} bytes name; expected {LARGE_TEXT.size}")
-        raise SchemaError(f"{where} of kind {kind}")
+            raise SchemaError(f"{description} in a file that {len(cell)} bytes name; expected {LARGE_TEXT.size}")
+        raise SchemaError(f"{description} of kind {kind}")
     starts = offsets[:-1][filled]
     texts = np.delete(data[offsets[0] : offsets[-1]], starts - offsets[0])
     ends = (offsets - offsets[0] - np.concatenate([[0], np.cumsum(filled)])).astype(np.int32)

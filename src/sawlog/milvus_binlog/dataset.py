@@ -54,7 +54,7 @@ class LooseContents(Contents):
         fields = user_schema(schema, self._scan.storage)[1] if schema is not None else ()
         file = self._paths[0]
         with opened(file, self._scan.storage, self._options.max_item_bytes) as log:
-            return subject_of(log, paths.parse(file), {one.id: one for one in fields})
+            return subject_of(log, paths.parse(file), {field.id: field for field in fields})
 
     def find_view(self, name: str) -> View[Any]:
         """See `Contents.find_view`.
@@ -71,8 +71,8 @@ class LooseContents(Contents):
         subject = self.subject
         if subject.content == "delta":
             return self._deletes_schema()
-        known = {"ddl": DDL_SCHEMA, "index": INDEX_SCHEMA, "stats": STATS_SCHEMA, "bm25": BM25_SCHEMA}
-        return known.get(subject.content) or pa.schema([one.arrow() for one in subject.fields])
+        schemas = {"ddl": DDL_SCHEMA, "index": INDEX_SCHEMA, "stats": STATS_SCHEMA, "bm25": BM25_SCHEMA}
+        return schemas.get(subject.content) or pa.schema([field.arrow() for field in subject.fields])
 
     def _inserts_schema(self) -> pa.Schema:
         if self.subject.content not in ("insert", "columns"):
@@ -116,9 +116,9 @@ class LooseContents(Contents):
     def _place(self, file: File) -> tuple[int, int, int]:
         """Ids of collection, partition and segment: by the descriptor, or by the path."""
         with opened(file, self.scan.storage, self._options.max_item_bytes) as log:
-            found = log.descriptor(Findings("skip"))
-        if found is not None:
-            return found.collection, found.partition, found.segment
+            descriptor = log.descriptor(Findings("skip"))
+        if descriptor is not None:
+            return descriptor.collection, descriptor.partition, descriptor.segment
         place = paths.parse(file)
         return (place.collection, place.partition, place.segment) if place is not None else (0, -1, -1)
 
@@ -151,7 +151,7 @@ def _payload_facts(payload: Payload, *, bare: bool) -> dict[str, Any]:
     metadata = payload.reader.metadata
     writer = decode_by(lambda: metadata.created_by)
     facts: dict[str, Any] = {
-        "payload": ", ".join(f"{one.name}: {one.type}" for one in payload.schema),
+        "payload": ", ".join(f"{field.name}: {field.type}" for field in payload.schema),
         "payload rows": payload.rows,
         "payload written by": f"not text: {writer.detail}" if isinstance(writer, Undecodable) else writer,
     }

@@ -44,8 +44,8 @@ def encode(field: Field, array: pa.Array, row: int = 0) -> pa.Array:
     if isinstance(array, pa.ExtensionArray):
         array = array.storage
     if array.null_count and not field.nullable:
-        at = row + index_of(array.is_null(), True)
-        raise SchemaError(f"column {field.name!r}, row {at}: null in a field that is not nullable")
+        bad_row = row + index_of(array.is_null(), True)
+        raise SchemaError(f"column {field.name!r}, row {bad_row}: null in a field that is not nullable")
     try:
         return _encode(field, array, row)
     except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
@@ -84,19 +84,23 @@ def _check_length(field: Field, text: pa.Array, row: int) -> None:
         return
     lengths = pc.binary_length(text)
     if (pc.max(lengths).as_py() or 0) > field.max_length:
-        at = index_of(pc.greater(lengths, scalar_of(field.max_length, lengths.type)), True)
-        found = lengths[at].as_py()
-        raise SchemaError(f"column {field.name!r}, row {row + at}: {found} bytes; max_length is {field.max_length}")
+        bad_row = index_of(pc.greater(lengths, scalar_of(field.max_length, lengths.type)), True)
+        length = lengths[bad_row].as_py()
+        raise SchemaError(
+            f"column {field.name!r}, row {row + bad_row}: {length} bytes; max_length is {field.max_length}"
+        )
 
 
 def _json(field: Field, array: pa.Array, row: int) -> pa.Array:
     binary = array.cast(pa.binary())
-    for at, cell in enumerate(binary.to_pylist()):
+    for cell_row, cell in enumerate(binary.to_pylist()):
         parsed = None if cell is None else decode_json(cell)
         if isinstance(parsed, Undecodable):
-            raise SchemaError(f"column {field.name!r}, row {row + at}: not JSON: {cell[:60]!r}: {parsed.detail}")
+            raise SchemaError(f"column {field.name!r}, row {row + cell_row}: not JSON: {cell[:60]!r}: {parsed.detail}")
         if field.dynamic and not isinstance(parsed, dict | None):
-            raise SchemaError(f"column {field.name!r}, row {row + at}: dynamic fields are a JSON object: {cell[:60]!r}")
+            raise SchemaError(
+                f"column {field.name!r}, row {row + cell_row}: dynamic fields are a JSON object: {cell[:60]!r}"
+            )
     return binary
 
 
@@ -115,8 +119,8 @@ def _dense(field: Field, array: pa.Array, row: int) -> pa.Array:
         # A null vector may have null elements; a null within a vector is an error.
         filled = array.flatten()
         if filled.null_count:
-            at = index_of(filled.is_null(), True) // field.dim
-            raise SchemaError(f"column {field.name!r}, row {row + at}: a vector holds null")
+            bad_row = index_of(filled.is_null(), True) // field.dim
+            raise SchemaError(f"column {field.name!r}, row {row + bad_row}: a vector holds null")
         values = fill_null(values, 0)
     values = values if values.type == element else values.cast(element)
     data = values.buffers()[1]
@@ -134,9 +138,10 @@ def _bfloat16(field: Field, values: pa.Array, row: int) -> NDArray[np.uint16]:
     wide = np.frombuffer(values.buffers()[1] or b"", np.uint32)[values.offset : values.offset + len(values)]
     lossy = wide & 0xFFFF != 0
     if lossy.any():
-        at = int(np.argmax(lossy))
+        bad_row = int(np.argmax(lossy))
         raise SchemaError(
-            f"column {field.name!r}, row {row + at // field.dim}: {values[at].as_py()!r} is no bfloat16; round it first"
+            f"column {field.name!r}, row {row + bad_row // field.dim}: "
+            f"{values[bad_row].as_py()!r} is no bfloat16; round it first"
         )
     return (wide >> 16).astype(np.uint16)
 
@@ -162,8 +167,8 @@ def _sparse(field: Field, array: pa.Array, row: int) -> pa.Array:
     pairs = pairs[order]
     twice = (np.diff(pairs["index"].astype(np.int64)) == 0) & (np.diff(rows) == 0)
     if twice.any():
-        at = int(rows[np.argmax(twice)])
-        raise SchemaError(f"column {field.name!r}, row {row + at}: an index occurs twice in a sparse vector")
+        bad_row = int(rows[np.argmax(twice)])
+        raise SchemaError(f"column {field.name!r}, row {row + bad_row}: an index occurs twice in a sparse vector")
     ends = ((offsets - first) * pairs.itemsize).astype(np.int32)
     buffers = [_validity(maps), pa.py_buffer(ends), pa.py_buffer(pairs.view(np.uint8))]
     return pa.Array.from_buffers(pa.binary(), len(maps), buffers, maps.null_count)
@@ -182,8 +187,8 @@ def _cells(field: Field, array: pa.Array) -> pa.Array:
         starts, data = offsets_of(values)
     else:
         numbers = _numbers(field, values)
-    for given in (numbers, starts, data):
-        given.flags.writeable = False  # as all input of kernels, so that there is one version of each
+    for part in (numbers, starts, data):
+        part.flags.writeable = False  # as all input of kernels, so that there is one version of each
     offsets = np.zeros(len(lists) + 1, np.int64)
     out = np.empty(0, np.uint8)
     shape = _SHAPES[tag]
@@ -280,7 +285,7 @@ class NewEvent:
 
 
 def log_bytes(
-    place: Place, field: int, type: DataType, events: Sequence[NewEvent], extra: dict[str, Any], where: str
+    place: Place, field: int, type: DataType, events: Sequence[NewEvent], extra: dict[str, Any], target_place: str
 ) -> bytes:
     """A whole file.
 
@@ -290,7 +295,7 @@ def log_bytes(
         type: Type of its payloads.
         events: Its events, in order; timestamps must not be 0.
         extra: The JSON object of the descriptor.
-        where: What it is, for messages.
+        target_place: What it is, for messages.
 
     Raises:
         SchemaError: When the file would be larger than its positions can say.
@@ -304,7 +309,9 @@ def log_bytes(
     for event in events:
         position += layout.HEADER.size + layout.EVENT_DATA.size + len(event.payload)
         if position > layout.MAX_FILE_SIZE:
-            raise SchemaError(f"{where}: {position} bytes; a binlog has less than 2 GiB: make binlog_bytes smaller")
+            raise SchemaError(
+                f"{target_place}: {position} bytes; a binlog has less than 2 GiB: make binlog_bytes smaller"
+            )
         parts += [event_bytes(event, _created(event.last), position), event.payload]
     return b"".join(parts)
 

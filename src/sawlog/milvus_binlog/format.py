@@ -119,11 +119,11 @@ class MilvusBinlog(Format):
         inserts = [log for log in logs if log.kind in (layout.INSERT_LOG, layout.MANIFEST_DIRECTORY)]
         by_itself = len(files) == 1 and files[0].explicit
         single = by_itself or _one_field(files, scan)
-        whole = not all(file.explicit for file in files)
+        is_directory = not all(file.explicit for file in files)
         if not logs and any(map(_is_backup_meta, files)):
             return CollectionContents(self, files, scan)
         if (scan.schema is not None and not by_itself) or (
-            not single and (inserts or (whole and any(log.kind == layout.DELTA_LOG for log in logs)))
+            not single and (inserts or (is_directory and any(log.kind == layout.DELTA_LOG for log in logs)))
         ):
             return CollectionContents(self, files, scan)
         return LooseContents(self, files, scan)
@@ -187,8 +187,8 @@ class MilvusBinlog(Format):
         if not logs:
             metas = [file for file in files if _is_backup_meta(file)]
             return Match.TREE if any(_is_backup(storage.read(file.path)) for file in metas) else Match.NO
-        found = super().recognize(logs, storage)
-        return Match.TREE if found is Match.CONTENT and any(map(_in_tree, logs)) else found
+        match = super().recognize(logs, storage)
+        return Match.TREE if match is Match.CONTENT and any(map(_in_tree, logs)) else match
 
 
 def _is_backup_meta(file: File) -> bool:
@@ -197,8 +197,8 @@ def _is_backup_meta(file: File) -> bool:
 
 
 def _is_backup(data: bytes) -> bool:
-    found = decode_json(data)
-    return isinstance(found, dict) and "collection_backups" in found
+    document = decode_json(data)
+    return isinstance(document, dict) and "collection_backups" in document
 
 
 def _one_field(files: Sequence[File], scan: Scan) -> bool:

@@ -145,19 +145,19 @@ def _fields(log: Log, descriptor: Descriptor | None, parts: list[Part], id: int,
         else:
             return [_named(field) for field in fields] if descriptor is not None else fields
     if descriptor is None or described_field(descriptor, id).type is DataType.None_:
-        found = quiet.damages[0] if quiet.damages else f"{log.path}: no event after the descriptor"
-        raise FormatError(str(found))
+        reason = quiet.damages[0] if quiet.damages else f"{log.path}: no event after the descriptor"
+        raise FormatError(str(reason))
     return [_named(described_field(descriptor, id))]
 
 
 def _named(field: Field) -> Field:
-    system = {one.id: one.name for one in SYSTEM}
+    system = {field.id: field.name for field in SYSTEM}
     return replace(field, name=system.get(field.id, layout.PAYLOAD_COLUMN if field.id < 0 else str(field.id)))
 
 
 def _key_type(log: Log) -> pa.DataType:
-    some = next(read_deletes(log, Findings("skip")), None)
-    return some.keys.type if some is not None else pa.string()
+    deletes = next(read_deletes(log, Findings("skip")), None)
+    return deletes.keys.type if deletes is not None else pa.string()
 
 
 @dataclass(frozen=True)
@@ -200,13 +200,13 @@ class FileFragment(Fragment):
     def _check_manifest(self, log: LogFile, findings: Findings) -> None:
         """Every byte of a manifest, which says itself where it is wrong."""
         try:
-            found = read_manifest(self.scan.storage.read(self.path), self.path, log.root)
+            manifest = read_manifest(self.scan.storage.read(self.path), self.path, log.root)
         except FormatError as error:
             detail = str(error).removeprefix(f"{self.path}: ")
             findings.damage(Damage(self.path, 0, self.size, Kind.BAD_MANIFEST, detail))
         else:
-            if found.unsupported:
-                findings.damage(Damage(self.path, 0, self.size, Kind.UNSUPPORTED, found.unsupported))
+            if manifest.unsupported:
+                findings.damage(Damage(self.path, 0, self.size, Kind.UNSUPPORTED, manifest.unsupported))
             else:
                 findings.account.record += self.size
 
@@ -262,7 +262,7 @@ class FileFragment(Fragment):
         if len(payload.schema) < len(fields):
             raise payload.unreadable(f"{len(payload.schema)} columns where {len(fields)} were expected")
         names = schema.names or (None if self.subject is None else self.projection.decoded.names)
-        read = [(at, field) for at, field in enumerate(fields) if names is None or field.name in names]
+        read = [(index, field) for index, field in enumerate(fields) if names is None or field.name in names]
         for arrays, keep in decoded(payload, read):
             count = int(keep.sum())
             findings.rows += count
@@ -274,10 +274,10 @@ class FileFragment(Fragment):
 
     def _assemble(self, columns: dict[str, pa.Array], schema: pa.Schema, offset: int, count: int) -> pa.RecordBatch:
         arrays = []
-        for one in schema:
-            if one.name in columns:
-                arrays.append(columns[one.name])
-            elif one.name == FILE_COLUMN:
+        for arrow_field in schema:
+            if arrow_field.name in columns:
+                arrays.append(columns[arrow_field.name])
+            elif arrow_field.name == FILE_COLUMN:
                 arrays.append(constant_string(self.path, count))
             else:
                 arrays.append(constant(offset, pa.int64(), count))
@@ -296,10 +296,10 @@ def decoded(
     Raises:
         UnreadableError: After the last rows that are delivered.
     """
-    for at, one in fields:
-        check_stored(one, payload, at)
+    for index, user_field in fields:
+        check_stored(user_field, payload, index)
     for arrays, keep in zipped(payload, fields):
-        yield dict(zip((one.name for _, one in fields), arrays, strict=True)), keep
+        yield dict(zip((field.name for _, field in fields), arrays, strict=True)), keep
 
 
 def part_values(payload: Payload, part: Part, subject: Subject) -> pa.RecordBatch:
@@ -423,7 +423,7 @@ def _event_row(part: Part, payload: Payload | None) -> dict[str, Any]:
     }
     if payload is None:
         return row
-    stored = ", ".join(f"{one.name}: {one.type}{'' if one.nullable else ' not null'}" for one in payload.schema)
+    stored = ", ".join(f"{field.name}: {field.type}{'' if field.nullable else ' not null'}" for field in payload.schema)
     return row | {"rows": payload.rows, "payload_schema": stored}
 
 
@@ -448,19 +448,19 @@ class DeltaFragment(Fragment):
     def decode(self, schema: pa.Schema, findings: Findings) -> Iterator[pa.RecordBatch]:
         with opened(self.file, self.scan.storage, self.scan.options.max_item_bytes) as log:
             for read_delete in read_deletes(log, findings, self.key, self.count):
-                yield pa.RecordBatch.from_arrays([self._column(one, read_delete) for one in schema], schema=schema)
+                yield pa.RecordBatch.from_arrays([self._column(field, read_delete) for field in schema], schema=schema)
 
-    def _column(self, wanted: pa.Field, some: Deletes) -> pa.Array:
-        count = len(some.keys)
-        if wanted.name == "pk":
-            return some.keys if some.keys.type == wanted.type else some.keys.cast(wanted.type)
-        if wanted.name == "timestamp":
-            return some.times
-        if wanted.name == FILE_COLUMN:
+    def _column(self, field: pa.Field, deletes: Deletes) -> pa.Array:
+        count = len(deletes.keys)
+        if field.name == "pk":
+            return deletes.keys if deletes.keys.type == field.type else deletes.keys.cast(field.type)
+        if field.name == "timestamp":
+            return deletes.times
+        if field.name == FILE_COLUMN:
             return constant_string(self.file.path, count)
         collection, partition, segment = self.place
         constants = {
-            OFFSET_COLUMN: some.offset,
+            OFFSET_COLUMN: deletes.offset,
             "collection": collection,
             "partition": partition,
             "segment": segment,
@@ -469,4 +469,4 @@ class DeltaFragment(Fragment):
             PARTITION_COLUMN: partition,
             SEGMENT_COLUMN: segment,
         }
-        return constant(constants[wanted.name], wanted.type, count)
+        return constant(constants[field.name], field.type, count)

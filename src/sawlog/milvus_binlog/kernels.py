@@ -75,7 +75,7 @@ def _elements(data: Any, pos: Any, end: Any, shape: Any, fill: Any, count: Any, 
         Elements and bytes of strings so far, and 1 when the message is broken.
     """
     while pos < end:
-        key, at, pos = read_field(data, pos, end)
+        key, value_pos, pos = read_field(data, pos, end)
         if pos == _ZERO or of_group(key):
             return count, size, 1
         if key >> _THREE != _ONE:
@@ -85,23 +85,23 @@ def _elements(data: Any, pos: Any, end: Any, shape: Any, fill: Any, count: Any, 
             return count, size, 1
         if shape == BYTES:
             if fill:
-                copy_bytes(elements.data, np.uint64(size), data, at, pos - at)
-                elements.ends[count + 1] = size + np.int64(pos - at)
-            size += np.int64(pos - at)
+                copy_bytes(elements.data, np.uint64(size), data, value_pos, pos - value_pos)
+                elements.ends[count + 1] = size + np.int64(pos - value_pos)
+            size += np.int64(pos - value_pos)
             count += 1
             continue
-        more = wire != _WIRE_LENGTH or at < pos
+        more = wire != _WIRE_LENGTH or value_pos < pos
         while more:
             if wire == _ZERO:
-                value, at = at, pos
+                value, value_pos = value_pos, pos
             else:
-                value, at = _element(data, at, pos, shape)
-            if at == _ZERO:
+                value, value_pos = _element(data, value_pos, pos, shape)
+            if value_pos == _ZERO:
                 return count, size, 1
             if fill:
                 elements.numbers[count] = value
             count += 1
-            more = at < pos
+            more = value_pos < pos
     return count, size, 0
 
 
@@ -185,7 +185,7 @@ def _load_few(data: Any, start: Any, count: Any) -> Any:
 @inlined
 def _murmur(data: Any, start: Any, length: Any, appended: Any) -> Any:
     """128 bits of MurmurHash3 (x64, seed 0) over a value, with a byte 1 after it if `appended`."""
-    one = _ZERO
+    h1 = _ZERO
     two = _ZERO
     total = length + np.uint64(appended)
     blocks = total // _SIXTEEN
@@ -197,40 +197,40 @@ def _murmur(data: Any, start: Any, length: Any, appended: Any) -> Any:
             k1 = load_u64(data, start + base)
             k2 = load_u64(data, start + base + _EIGHT)
         else:
-            rest = length - min(base, length)
-            if rest >= _EIGHT:
+            remaining = length - min(base, length)
+            if remaining >= _EIGHT:
                 k1 = load_u64(data, start + base)
-                k2 = _load_few(data, start + base + _EIGHT, rest - _EIGHT)
+                k2 = _load_few(data, start + base + _EIGHT, remaining - _EIGHT)
             else:
-                k1 = _load_few(data, start + base, rest)
-            if base + rest < total:
-                if rest < _EIGHT:
-                    k1 |= _ONE << _EIGHT * rest
+                k1 = _load_few(data, start + base, remaining)
+            if base + remaining < total:
+                if remaining < _EIGHT:
+                    k1 |= _ONE << _EIGHT * remaining
                 else:
-                    k2 |= _ONE << _EIGHT * (rest - _EIGHT)
+                    k2 |= _ONE << _EIGHT * (remaining - _EIGHT)
         if block == blocks:
             two ^= _rotate(k2 * _C2, 33) * _C1
-            one ^= _rotate(k1 * _C1, 31) * _C2
+            h1 ^= _rotate(k1 * _C1, 31) * _C2
         else:
-            one ^= _rotate(k1 * _C1, 31) * _C2
-            one = (_rotate(one, 27) + two) * _FIVE + _N1
+            h1 ^= _rotate(k1 * _C1, 31) * _C2
+            h1 = (_rotate(h1, 27) + two) * _FIVE + _N1
             two ^= _rotate(k2 * _C2, 33) * _C1
-            two = (_rotate(two, 31) + one) * _FIVE + _N2
-    one ^= total
+            two = (_rotate(two, 31) + h1) * _FIVE + _N2
+    h1 ^= total
     two ^= total
-    one += two
-    two += one
-    one = _finish(one)
+    h1 += two
+    two += h1
+    h1 = _finish(h1)
     two = _finish(two)
-    one += two
-    return one, two + one
+    h1 += two
+    return h1, two + h1
 
 
 @inlined
 def remainder(value: Any, divisor: Any, reciprocal: Any) -> Any:
     """`value % divisor` without a division, of which `reciprocal` is `(2**64 - 1) // divisor`."""
-    rest = value - high_product(value, reciprocal) * divisor  # the quotient is right, or too small by one
-    return rest - divisor if rest >= divisor else rest
+    remainder = value - high_product(value, reciprocal) * divisor  # the quotient is right, or too small by one
+    return remainder - divisor if remainder >= divisor else remainder
 
 
 @inlined
@@ -258,7 +258,7 @@ def bloom(
         words: uint64; the filter, bit i in word `i // 64`.
         add: Whether to add.
     """
-    found = 0
+    hits = 0
     reciprocal = _MOST // bits
     for row in range(rows):
         start = np.uint64(offsets[row])
@@ -273,8 +273,8 @@ def bloom(
             if index < hashes:
                 hit &= _meet(words, add, remainder(h1 + index * h3, bits, reciprocal))
             h2, h3 = h3, h2
-        found += hit
-    return found
+        hits += hit
+    return hits
 
 
 @kernel

@@ -195,31 +195,31 @@ def read_descriptor(source: Source, path: str, findings: Findings, head: bytes) 
 
 def _descriptor(source: Source, head: bytes, path: str, findings: Findings) -> Descriptor | None:
     size = source.size
-    at = len(layout.MAGIC)
+    pos = len(layout.MAGIC)
     legacy = _is_legacy(head, size)
     header = layout.LEGACY_HEADER if legacy else layout.HEADER
     fixed = header.size + (layout.LEGACY_DESCRIPTOR.size if legacy else layout.DESCRIPTOR.size)
-    if len(head) < at + fixed + (0 if legacy else layout.EXTRA_LENGTH.size):
-        detail = f"the file ends inside the descriptor, which takes at least {at + fixed} bytes; it has {size}"
+    if len(head) < pos + fixed + (0 if legacy else layout.EXTRA_LENGTH.size):
+        detail = f"the file ends inside the descriptor, which takes at least {pos + fixed} bytes; it has {size}"
         findings.damage(Damage(path, 0, size, Kind.TRUNCATED, detail))
         return None
-    timestamp, code, *_, length, next_position = header.unpack_from(head, at)
+    timestamp, code, *_, length, next_position = header.unpack_from(head, pos)
     if code != EventType.DESCRIPTOR:
         detail = f"expected a descriptor event (type code 0) first, found type code {code}"
         findings.damage(Damage(path, 0, size, Kind.BAD_DESCRIPTOR, detail))
         return None
-    if length < fixed or at + length > size:
+    if length < fixed or pos + length > size:
         detail = f"the descriptor's length, {signed(length)}, does not fit into the file ({size} bytes)"
         findings.damage(Damage(path, 0, size, Kind.BAD_EVENT_LENGTH, detail))
         return None
     common = (timestamp, length, signed(next_position))
-    end = at + length
+    end = pos + length
     if legacy:
         return _legacy_descriptor(head, common, end)
-    *values, _ = layout.DESCRIPTOR.unpack_from(head, at + header.size)
-    (extra_length,) = layout.EXTRA_LENGTH.unpack_from(head, at + fixed)
-    start = at + fixed + layout.EXTRA_LENGTH.size
-    room = at + length - start
+    *values, _ = layout.DESCRIPTOR.unpack_from(head, pos + header.size)
+    (extra_length,) = layout.EXTRA_LENGTH.unpack_from(head, pos + fixed)
+    start = pos + fixed + layout.EXTRA_LENGTH.size
+    room = pos + length - start
     if extra_length > room:
         detail = f"the extras' length, {extra_length}, reaches beyond the descriptor, which has room for {room}"
         findings.damage(Damage(path, 0, size, Kind.BAD_DESCRIPTOR, detail))
@@ -249,29 +249,29 @@ def _extra(text: bytes, offset: int, path: str, findings: Findings) -> dict[str,
 
 def _is_legacy(head: bytes, size: int) -> bool:
     """Whether the descriptor makes sense with 21-byte headers, and none with 17-byte ones (section 2.6)."""
-    at = len(layout.MAGIC)
-    fixed = at + layout.HEADER.size + layout.DESCRIPTOR.size
+    pos = len(layout.MAGIC)
+    fixed = pos + layout.HEADER.size + layout.DESCRIPTOR.size
     if len(head) >= fixed + layout.EXTRA_LENGTH.size:
-        *_, length, _ = layout.HEADER.unpack_from(head, at)
+        *_, length, _ = layout.HEADER.unpack_from(head, pos)
         (extra_length,) = layout.EXTRA_LENGTH.unpack_from(head, fixed)
-        if at + length == fixed + layout.EXTRA_LENGTH.size + extra_length:
+        if pos + length == fixed + layout.EXTRA_LENGTH.size + extra_length:
             return False
-    if len(head) < at + layout.LEGACY_HEADER.size + layout.LEGACY_DESCRIPTOR.size:
+    if len(head) < pos + layout.LEGACY_HEADER.size + layout.LEGACY_DESCRIPTOR.size:
         return False
-    _, code, _, length, _ = layout.LEGACY_HEADER.unpack_from(head, at)
-    _, _, _, header_length, *_ = layout.LEGACY_DESCRIPTOR.unpack_from(head, at + layout.LEGACY_HEADER.size)
-    return bool(code == EventType.DESCRIPTOR and header_length == layout.LEGACY_HEADER.size and at + length <= size)
+    _, code, _, length, _ = layout.LEGACY_HEADER.unpack_from(head, pos)
+    _, _, _, header_length, *_ = layout.LEGACY_DESCRIPTOR.unpack_from(head, pos + layout.LEGACY_HEADER.size)
+    return bool(code == EventType.DESCRIPTOR and header_length == layout.LEGACY_HEADER.size and pos + length <= size)
 
 
 def _legacy_descriptor(head: bytes, common: tuple[int, int, int], end: int) -> Descriptor:
     """The pre-GA descriptor; a shape from spring 2021 has a field id after the segment id."""
-    at = len(layout.MAGIC) + layout.LEGACY_HEADER.size
+    pos = len(layout.MAGIC) + layout.LEGACY_HEADER.size
     more = common[1] - layout.LEGACY_HEADER.size - layout.LEGACY_DESCRIPTOR.size
     if more >= 8:
-        _, _, _, _, *values = layout.LEGACY_FIELD_DESCRIPTOR.unpack_from(head, at)
+        _, _, _, _, *values = layout.LEGACY_FIELD_DESCRIPTOR.unpack_from(head, pos)
         return _make(common, values, end, {}, legacy=True)
-    _, _, _, _, collection, partition, segment, *rest, _ = layout.LEGACY_DESCRIPTOR.unpack_from(head, at)
-    return _make(common, [collection, partition, segment, layout.DELTA_FIELD, *rest], end, {}, legacy=True)
+    _, _, _, _, collection, partition, segment, *remaining, _ = layout.LEGACY_DESCRIPTOR.unpack_from(head, pos)
+    return _make(common, [collection, partition, segment, layout.DELTA_FIELD, *remaining], end, {}, legacy=True)
 
 
 def signed(value: int, bits: int = 32) -> int:
@@ -347,12 +347,12 @@ class _Known:
     def window(self, offset: int, length: int) -> NDArray[np.uint8]:
         """Bytes from an offset; planning asks for the same ones each time."""
         question = f"{offset}+{length}"
-        known = self._storage.known(self._file, question)
-        if known is not None:
-            return np.frombuffer(known, np.uint8)
-        found = self._source.window(offset, length)
-        self._storage.note(self._file, question, found.tobytes())
-        return found
+        answer = self._storage.known(self._file, question)
+        if answer is not None:
+            return np.frombuffer(answer, np.uint8)
+        window = self._source.window(offset, length)
+        self._storage.note(self._file, question, window.tobytes())
+        return window
 
     def close(self) -> None:
         """Give the log back."""
@@ -405,42 +405,42 @@ def judge(window: Any, pos: Any, state: Any, rules: Rules) -> tuple[int, int]:
 
     An event of a type beyond those that are known is unsupported where its length and its next position agree.
     """
-    at = int(window.base + pos)
-    left = int(window.size) - at
-    if left <= 0:
+    offset = int(window.base + pos)
+    remaining = int(window.size) - offset
+    if remaining <= 0:
         return ENDED, 0
     least = header_size(rules) + layout.EVENT_DATA.size
     if rules.encrypted:
         _blame(state, EventKind.ENCRYPTED, 0, 0)
-        return DAMAGED, left
-    if left < least:
-        _blame(state, EventKind.TRAILING_BYTES if at > rules.end else EventKind.TRUNCATED, left, least)
-        return DAMAGED, left
+        return DAMAGED, remaining
+    if remaining < least:
+        _blame(state, EventKind.TRAILING_BYTES if offset > rules.end else EventKind.TRUNCATED, remaining, least)
+        return DAMAGED, remaining
     if len(window.data) < int(pos) + least:
         return SHORT, least
     _, code, length, following = _header(window.data, pos, rules)
     if not EventType.INSERT <= code <= EventType.INDEX_FILE:
-        if code > EventType.INDEX_FILE and least <= length <= left and following == at + length:
+        if code > EventType.INDEX_FILE and least <= length <= remaining and following == offset + length:
             _blame(state, EventKind.UNSUPPORTED, code, 0)
             return DAMAGED, length
         _blame(state, EventKind.UNKNOWN_EVENT, code, 0)
-        return DAMAGED, left
-    if length < least or length > left:
-        cut = length > left and following == at + length
+        return DAMAGED, remaining
+    if length < least or length > remaining:
+        cut = length > remaining and following == offset + length
         _blame(state, EventKind.TRUNCATED if cut else EventKind.BAD_EVENT_LENGTH, length, least)
-        return DAMAGED, left
+        return DAMAGED, remaining
     return GOOD, length
 
 
 def _gather(window: Any, pos: Any, size: int, state: Any, out: Out, rules: Rules) -> int:
     """Write an event down; the last one ends the walk."""
-    at, body = int(window.base + pos), int(pos) + header_size(rules)
+    offset, body = int(window.base + pos), int(pos) + header_size(rules)
     timestamp, code, _, following = _header(window.data, pos, rules)
     span = layout.EVENT_DATA.unpack_from(window.data, body)
     payload = int(window.base) + body + layout.EVENT_DATA.size
-    out.found[state.rows] = (code, at, size, signed(following), timestamp, *span, payload)
+    out.found[state.rows] = (code, offset, size, signed(following), timestamp, *span, payload)
     state.rows += 1
-    return DONE if at + size == window.size else TAKEN
+    return DONE if offset + size == window.size else TAKEN
 
 
 def on_damage(window: Any, start: Any, length: int, state: Any, out: Out, rules: Rules) -> int:
@@ -492,7 +492,7 @@ class _EventWalk(ChainWalk):
 
     def deliver(self, rows: int) -> Iterator[tuple[int, list[Event]]]:
         """They are no rows."""
-        yield 0, [Event(EventType(code), *rest) for code, *rest in self._out.found[:rows].tolist()]
+        yield 0, [Event(EventType(code), *numbers) for code, *numbers in self._out.found[:rows].tolist()]
 
     def reset(self) -> None:
         """See `ChainWalk.reset`: what was delivered is written over."""
@@ -624,18 +624,18 @@ class Log:
         strict = Findings("skip", drained=True)
         descriptor = self.descriptor(strict)
         parts = list(self.parts(descriptor, strict))
-        lost = [damage for damage in strict.damages if damage.kind not in _HARMLESS]
-        if lost:
-            raise UnreadableError(lost[0])
+        damages = [damage for damage in strict.damages if damage.kind not in _HARMLESS]
+        if damages:
+            raise UnreadableError(damages[0])
         if not parts:
             raise UnreadableError(self.without_events())
         for part in parts:
             check_content(part, descriptor, "insert", self.path)
-        found = [(part, self.payload(part, span)) for part in parts]
+        payloads = [(part, self.payload(part, span)) for part in parts]
         if report is not None:
             for damage in strict.damages:
                 report(damage)
-        return found
+        return payloads
 
     def without_events(self) -> Damage:
         """The damage that an insert log without events is."""
@@ -643,8 +643,8 @@ class Log:
 
     def from_offset(self, base: int) -> Log:
         """The rest of the file from an offset, as a file."""
-        rest = SourceRange(self.source, base)
-        return Log(File(self.path, rest.size), rest, self._limit)
+        remaining = SourceRange(self.source, base)
+        return Log(File(self.path, remaining.size), remaining, self._limit)
 
     def content(self) -> bytes:
         """All bytes, of files that are small by nature."""

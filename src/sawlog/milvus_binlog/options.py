@@ -84,11 +84,11 @@ class ReadOptions:
         return layout.tso(dt.datetime.now(dt.UTC)) if self.ttl == "now" else _last_tso("ttl", self.ttl)
 
 
-def _last_tso(name: str, given: int | dt.datetime | str) -> int:
+def _last_tso(name: str, value: int | dt.datetime | str) -> int:
     """The last TSO of a moment's millisecond."""
-    if isinstance(given, int):
-        return given
-    moment = given
+    if isinstance(value, int):
+        return value
+    moment = value
     if isinstance(moment, str):
         try:
             moment = dt.datetime.fromisoformat(moment)
@@ -139,10 +139,10 @@ class WriteOptions:
         Raises:
             OptionError: For a text that is not `id=name`.
         """
-        found = {self.partition_id: layout.DEFAULT_PARTITION}
+        partitions = {self.partition_id: layout.DEFAULT_PARTITION}
         for text in self.partition_names:
             id, equals, name = text.partition("=")
             if not equals or not name or not layout.ID.match(id):
                 raise OptionError(f"partition_names: {text!r}: expected id=name")
-            found[int(id)] = name
-        return found
+            partitions[int(id)] = name
+        return partitions

@@ -42,23 +42,23 @@ def parse(file: File) -> LogFile | None:
     Backups may have a directory for a group of segments between partition and segment (section 4 of the format).
     """
     parts = file.path.split("/")
-    anchors = [at for at, part in enumerate(parts) if part in layout.DIRECTORIES]
+    anchors = [index for index, part in enumerate(parts) if part in layout.DIRECTORIES]
     if not anchors:
         ids = _trailing_ids(parts)
         if len(ids) < 5:
             return None
         return LogFile(file, "/".join(parts[: -len(ids)]), layout.INSERT_LOG, *ids[-5:])
-    at = anchors[-1]
-    kind, root = parts[at], "/".join(parts[:at])
-    if kind == layout.INSERT_LOG and layout.MANIFEST_DIRECTORY in parts[at:]:
-        return _manifest(file, root, parts[at + 1 :])
+    anchor = anchors[-1]
+    kind, root = parts[anchor], "/".join(parts[:anchor])
+    if kind == layout.INSERT_LOG and layout.MANIFEST_DIRECTORY in parts[anchor:]:
+        return _manifest(file, root, parts[anchor + 1 :])
     if kind == layout.INDEX_FILES:
-        return _index_file(file, root, parts[at + 1 :])
-    if not all(layout.ID.match(part) for part in parts[at + 1 :] if kind != layout.DDL_LOG):
+        return _index_file(file, root, parts[anchor + 1 :])
+    if not all(layout.ID.match(part) for part in parts[anchor + 1 :] if kind != layout.DDL_LOG):
         return None
     if kind == layout.DDL_LOG:
-        return LogFile(file, root, kind, *_ddl_ids(parts[at + 1 :])) if len(parts) > at + 2 else None
-    ids = [int(part) for part in parts[at + 1 :]]
+        return LogFile(file, root, kind, *_ddl_ids(parts[anchor + 1 :])) if len(parts) > anchor + 2 else None
+    ids = [int(part) for part in parts[anchor + 1 :]]
     if kind == layout.DELTA_LOG:
         if len(ids) not in (4, 5):
             return None

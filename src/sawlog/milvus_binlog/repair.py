@@ -34,7 +34,7 @@ def repair(
     target: str,
     options: ReadOptions,
     storage: Storage,
-    kept: NDArray[np.uint8] | None = None,
+    mask: NDArray[np.uint8] | None = None,
     fields: Mapping[int, Field] = MappingProxyType({}),
 ) -> int:
     """Write what can be read of a file. See `Format.repair`.
@@ -46,7 +46,7 @@ def repair(
         target: The new one.
         options: Read options.
         storage: Where both are.
-        kept: 1 for each row of an insert log whose other columns have it, too, 0 for the others; `None` for all.
+        mask: 1 for each row of an insert log whose other columns have it, too, 0 for the others; `None` for all.
         fields: Those of its collection that are known, by id.
 
     Returns:
@@ -65,7 +65,7 @@ def repair(
         staged = storage.stage(target)
         size = 0
         try:
-            for piece in _pieces(log.from_offset(base) if base else log, file, inside, kept, fields):
+            for piece in _pieces(log.from_offset(base) if base else log, file, inside, mask, fields):
                 staged.write(piece)
                 size += memoryview(piece).nbytes
             storage.publish([staged.finish()])
@@ -91,7 +91,7 @@ def _pieces(
         yield log.content()
         return
     descriptor = log.descriptor(findings)
-    position = kept = 0
+    position = kept_events = 0
     if descriptor is not None:
         if descriptor.encrypted:
             raise FormatError(f"{log.path}: encrypted; nothing can be taken out of it")
@@ -105,10 +105,10 @@ def _pieces(
             _refuse(findings, log.path)
         if piece is not None:
             position += len(piece)
-            kept += 1
+            kept_events += 1
             yield piece
     typed = descriptor is not None and described_field(descriptor, 0).type is not DataType.None_
-    if not kept and descriptor is not None and not (typed and subject.content == "insert"):
+    if not kept_events and descriptor is not None and not (typed and subject.content == "insert"):
         _refuse(findings, log.path)
 
 
@@ -127,8 +127,8 @@ def _descriptor(log: Log, descriptor: Descriptor, findings: Findings) -> bytes:
     stored = bytes(log.source.window(0, descriptor.end))
     if not findings.kinds[Kind.BAD_EXTRA]:
         return stored
-    at = len(layout.MAGIC) + layout.HEADER.size
-    fixed = stored[at : at + layout.DESCRIPTOR.size]
+    pos = len(layout.MAGIC) + layout.HEADER.size
+    fixed = stored[pos : pos + layout.DESCRIPTOR.size]
     extra = {layout.ORIGINAL_SIZE: str(log.source.size - descriptor.end)}
     return layout.MAGIC + descriptor_bytes(descriptor.timestamp, fixed, extra)
 
@@ -153,29 +153,29 @@ def _part(
         findings: Receives damage, and the rows that are kept.
         rows: Which rows are kept from the event on; `None` for all.
     """
-    some: list[NDArray[np.uint8]] = []
+    masks: list[NDArray[np.uint8]] = []
     payload: Payload | None = None
-    whole = False
+    is_whole = False
     try:
         check_content(part, descriptor, subject.content, log.path)
         payload = log.payload(part)
-        some.extend(_read(part, payload, subject))
-        whole = True
+        masks.extend(_read(part, payload, subject))
+        is_whole = True
     except UnreadableError as error:
         blame(part, error.damage, findings)
         if payload is None:
             return None, 0
-    keep = np.concatenate([np.empty(0, np.uint8), *some])
+    keep = np.concatenate([np.empty(0, np.uint8), *masks])
     if rows is not None:
         keep = keep[: len(rows)] & rows[: len(keep)]
-        whole = whole and len(keep) == payload.rows and bool(keep.all())
+        is_whole = is_whole and len(keep) == payload.rows and bool(keep.all())
     count = int(keep.sum())
-    if not whole and (not count or (descriptor is not None and descriptor.legacy)):
+    if not is_whole and (not count or (descriptor is not None and descriptor.legacy)):
         return None, payload.rows
     findings.rows += count
-    if whole:
+    if is_whole:
         return log.source.window(part.offset, part.length), payload.rows
-    data = parquet(_rows(payload, subject, keep, part), store_schema=any(one.metadata for one in payload.schema))
+    data = parquet(_rows(payload, subject, keep, part), store_schema=any(field.metadata for field in payload.schema))
     if part.event is None:
         return data, payload.rows
     event = NewEvent(part.event.type, part.event.start_timestamp, part.event.end_timestamp, data)
@@ -205,8 +205,8 @@ def _rows(payload: Payload, subject: Subject, keep: NDArray[np.uint8], part: Par
         return stored_deletes(payload, _readable(part_deletes(part, payload, None)))
     step = rows_at_once(payload, range(len(subject.fields)))
     columns = range(len(payload.schema))
-    kept = [ColumnStream([payload], at, step).take_kept(keep, int(keep.sum())) for at in columns]
-    return pa.Table.from_arrays(kept, schema=payload.schema)
+    columns_kept = [ColumnStream([payload], index, step).take_kept(keep, int(keep.sum())) for index in columns]
+    return pa.Table.from_arrays(columns_kept, schema=payload.schema)
 
 
 def _readable(deletes: Iterator[Deletes]) -> Iterator[Deletes]:

@@ -71,23 +71,23 @@ def read_collection(
     if not across or moved or dataset.primary is None or options.get("deletes", "apply") != "apply":
         return reader.option("columns", ",".join(names)).load(path)
     key = dataset.primary.name
-    needed = [*names, *(name for name in (key, TIMESTAMP.name, PARTITION_COLUMN) if name not in names)]
-    rows = reader.option("columns", ",".join(needed)).option("deletes", "own").load(path)
+    needed_columns = [*names, *(name for name in (key, TIMESTAMP.name, PARTITION_COLUMN) if name not in names)]
+    rows = reader.option("columns", ",".join(needed_columns)).option("deletes", "own").load(path)
     deletes = _reader(spark, task_bytes, storage_options, {**options, "table": str(dataset.collection.id)})
-    gone = deletes.option("view", "deletes").load(path).where("l0")
+    deleted = deletes.option("view", "deletes").load(path).where("l0")
     until = _until(options)
     if until is not None:
-        gone = gone.where(f.col("timestamp") <= f.lit(until))
-    return rows.join(gone, _hits(rows, gone, key), "left_anti").select(*(rows[quoted(name)] for name in names))
+        deleted = deleted.where(f.col("timestamp") <= f.lit(until))
+    return rows.join(deleted, _hits(rows, deleted, key), "left_anti").select(*(rows[quoted(name)] for name in names))
 
 
-def _hits(rows: DataFrame, gone: DataFrame, key: str) -> Column:
+def _hits(rows: DataFrame, deleted: DataFrame, key: str) -> Column:
     """A delete hits rows of its partition, or of all, with its key, and strictly older than itself."""
-    everywhere = gone["partition"] == layout.ALL_PARTITIONS
+    everywhere = deleted["partition"] == layout.ALL_PARTITIONS
     return (
-        (rows[quoted(key)] == gone["pk"])
-        & (rows[TIMESTAMP.name] < gone["timestamp"])
-        & (everywhere | (rows[PARTITION_COLUMN] == gone["partition"]))
+        (rows[quoted(key)] == deleted["pk"])
+        & (rows[TIMESTAMP.name] < deleted["timestamp"])
+        & (everywhere | (rows[PARTITION_COLUMN] == deleted["partition"]))
     )
 
 
@@ -164,8 +164,8 @@ def source_and_place(
     dataset = _open(source, storage_options, options)
     root = target.rstrip("/")
     logs = f"{root}/{layout.BACKUP_LOGS}" if tree == "backup" else root
-    held, there = f"{logs}/{layout.INSERT_LOG}/{dataset.collection.id}", dataset.scan.storage
-    if there.exists(held) and there.find(held):  # one that was ended has left empty directories
+    log_path, storage = f"{logs}/{layout.INSERT_LOG}/{dataset.collection.id}", dataset.scan.storage
+    if storage.exists(log_path) and storage.find(log_path):  # one that was ended has left empty directories
         raise OptionError(f"{target}: holds the collection {dataset.collection.id} already; compact into another root")
     dataset.batches()  # warns of what the rows are, or are not, or says why they cannot be read
     return dataset, logs
@@ -183,18 +183,18 @@ def rewritten(
     """Write the collection below `logs`, and prove it."""
     collection = dataset.collection
     # Under names that Spark takes as they are: those of Milvus may hold dots, or differ only in case.
-    fields = [replace(one, name=f"field_{one.id}") for one in dataset.fields]
+    fields = [replace(field, name=f"field_{field.id}") for field in dataset.fields]
     schema = json.dumps({"name": collection.name, "fields": list(map(json_field, fields))})
-    names = [*(one.name for one in fields), *_SYSTEM]
-    given = {name: value for name, value in options.items() if name != "dynamic_fields"} | {"schema": schema}
-    rows = read_collection(spark, source, columns=names, storage_options=storage_options, **given)
+    names = [*(field.name for field in fields), *_SYSTEM]
+    read_options = {name: value for name, value in options.items() if name != "dynamic_fields"} | {"schema": schema}
+    rows = read_collection(spark, source, columns=names, storage_options=storage_options, **read_options)
     size = sum(fragment.batch.size for fragment in dataset.batches())
     tasks = max(1, -(-size // sizes["segment_bytes"]))
     arranged = rows.repartitionByRange(tasks, PARTITION_COLUMN, ROW_ID.name)
     writer = arranged.sortWithinPartitions(PARTITION_COLUMN, ROW_ID.name).write.format(_SOURCE).mode("append")
     settings: dict[str, str | int] = {"format": FORMAT, "collection_id": collection.id, **_storage(storage_options)}
     settings |= sizes
-    primary = next((one for one in fields if one.primary), None)
+    primary = next((field for field in fields if field.primary), None)
     if primary is not None:
         settings["primary_key"] = primary.name
     writer.options(**settings).save(logs)
@@ -208,18 +208,20 @@ def _describe(dataset: CollectionContents, root: str, logs: str, storage_options
     counts = {row["segment"]: row["rows"] for row in Dataset(written, written.scan).to_table().to_pylist()}
     segments = []
     for segment in written.collection.segments.values():
-        made = WrittenSegment(segment.partition, segment.id, counts[segment.id])
+        written_segment = WrittenSegment(segment.partition, segment.id, counts[segment.id])
         for id, files in segment.inserts.items():
-            made.inserts[id] = [WrittenLog(log.file.path.removeprefix(f"{logs}/"), log.file.size) for log in files]
-        segments.append(made)
+            written_segment.inserts[id] = [
+                WrittenLog(log.file.path.removeprefix(f"{logs}/"), log.file.size) for log in files
+            ]
+        segments.append(written_segment)
     names = {segment.partition: collection.partition_name(segment.partition) for segment in segments}
     database = collection.meta.database if collection.meta is not None else layout.DEFAULT_DATABASE
     about = WrittenCollection(collection.id, collection.name, tuple(dataset.fields), names, database)
     staged = []
     for path, data in backup_documents(root, [(about, segments)], storage).items():
-        one = storage.stage(path)
-        one.write(data)
-        staged.append(one.finish())
+        staged_file = storage.stage(path)
+        staged_file.write(data)
+        staged.append(staged_file.finish())
     storage.publish(staged)
 
 
@@ -233,12 +235,12 @@ def _proven(
     storage_options: Mapping[str, Any] | None,
 ) -> Compaction:
     """Read the target back, and compare counts and hashes of all rows."""
-    wanted = digest(rows)
-    if not wanted.rows:
+    expected = digest(rows)
+    if not expected.rows:
         return Compaction(0, 0, _count(dataset), 0, _files(dataset), 0)
     written = _open(target, storage_options, {"schema": schema, "table": str(dataset.collection.id)})
     segments = tuple(segment.id for segment in written.collection.segments.values())
-    found = digest(
+    actual = digest(
         read_collection(
             spark,
             target,
@@ -249,9 +251,9 @@ def _proven(
             table=str(dataset.collection.id),
         )
     )
-    if wanted != found:
-        raise SawlogError(f"{target}: holds {found}; expected {wanted}")
-    return Compaction(found.rows, found.checksum, _count(dataset), len(segments), _files(dataset), _files(written))
+    if expected != actual:
+        raise SawlogError(f"{target}: holds {actual}; expected {expected}")
+    return Compaction(actual.rows, actual.checksum, _count(dataset), len(segments), _files(dataset), _files(written))
 
 
 def _count(dataset: CollectionContents) -> int:
@@ -300,5 +302,5 @@ def _text(value: Any) -> str:
 
 
 def _until(options: Mapping[str, Any]) -> int | None:
-    known = {one.name for one in fields(ReadOptions)}
-    return ReadOptions(**{name: value for name, value in options.items() if name in known}).until
+    option_names = {option.name for option in fields(ReadOptions)}
+    return ReadOptions(**{name: value for name, value in options.items() if name in option_names}).until

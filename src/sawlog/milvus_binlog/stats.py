@@ -57,19 +57,19 @@ class BloomFilter:
         count = max(1, len(keys))
         bits = math.ceil(-count * math.log(false_positives) / math.log(2) ** 2)
         hashes = math.ceil(math.log(2) * bits / count)
-        made = cls(bits, hashes, np.zeros(-(-bits // _WORD), np.uint64))
-        made._run(keys, add=True)
-        return made
+        bloom = cls(bits, hashes, np.zeros(-(-bits // _WORD), np.uint64))
+        bloom._run(keys, add=True)
+        return bloom
 
     @classmethod
-    def of_json(cls, given: Mapping[str, Any]) -> BloomFilter:
+    def of_json(cls, entry: Mapping[str, Any]) -> BloomFilter:
         """A filter as stats logs hold it.
 
         Raises:
             FormatError: When it is none.
         """
-        bits, hashes = (shape.integer(shape.required(given, key), f"the filter's {key!r}") for key in ("m", "k"))
-        text = shape.text(given["b"], "the filter's 'b'")
+        bits, hashes = (shape.integer(shape.required(entry, key), f"the filter's {key!r}") for key in ("m", "k"))
+        text = shape.text(entry["b"], "the filter's 'b'")
         raw = shape.from_base64(text.replace("-", "+").replace("_", "/"), "the filter's 'b'")
         stored = int.from_bytes(raw[:8], "big")
         if not 0 < bits == stored or len(raw) != 8 + -(-bits // _WORD) * 8 or not 0 < hashes < 256:
@@ -127,8 +127,8 @@ def parse_stats(text: bytes) -> list[dict[str, Any]]:
     data = shape.parsed(text, "its text")
     entries = data if isinstance(data, list) else [data]
     for entry in entries:
-        known = isinstance(entry, dict) and isinstance(entry.get("fieldID"), int)
-        if not known:
+        is_known = isinstance(entry, dict) and isinstance(entry.get("fieldID"), int)
+        if not is_known:
             raise FormatError(f"expected an object with a fieldID, found {str(entry)[:60]}")
         shape.number(entry, "fieldID")
         filter_of(entry)
@@ -141,8 +141,8 @@ def filter_of(entry: Mapping[str, Any]) -> BloomFilter | None:
     Raises:
         FormatError: When it is none.
     """
-    given = shape.mapping(entry.get("bf") or {}, "'bf'")
-    return BloomFilter.of_json(given) if entry.get("bfType", 0) in (0, 1) and "b" in given else None
+    entry_filter = shape.mapping(entry.get("bf") or {}, "'bf'")
+    return BloomFilter.of_json(entry_filter) if entry.get("bfType", 0) in (0, 1) and "b" in entry_filter else None
 
 
 def check_stats(text: bytes, path: str, findings: Findings) -> list[dict[str, Any]]:
@@ -163,11 +163,11 @@ def stats_batch(entries: Sequence[dict[str, Any]]) -> pa.RecordBatch:
     for entry in entries:
         bloom = filter_of(entry)
         kind = entry.get("pkType", int(DataType.Int64))
-        known = kind in DataType.__members__.values()
+        is_known = kind in DataType.__members__.values()
         rows.append(
             {
                 "field": int(entry["fieldID"]),
-                "type": DataType(kind).name if known else _text(kind),
+                "type": DataType(kind).name if is_known else _text(kind),
                 "min": _text(entry.get("minPk", entry.get("min"))),
                 "max": _text(entry.get("maxPk", entry.get("max"))),
                 "bits": bloom.bits if bloom is not None else None,
@@ -185,8 +185,8 @@ BM25_SCHEMA = pa.schema([pa.field("token", pa.uint32(), nullable=False), pa.fiel
 def bm25_batch(data: bytes, path: str, findings: Findings) -> pa.RecordBatch:
     """The entries of BM25 statistics, rows of `BM25_SCHEMA`; what is wrong with them is reported as findings."""
     header, entry = layout.BM25_HEADER.size, layout.BM25_ENTRY.size
-    count, rest = divmod(len(data) - header, entry)
-    if count < 0 or rest:
+    count, remainder = divmod(len(data) - header, entry)
+    if count < 0 or remainder:
         detail = f"not BM25 statistics: {len(data)} bytes where {header} and a multiple of {entry} were expected"
         findings.damage(Damage(path, 0, len(data), Kind.BAD_STATS, detail))
         return batch_of_rows([], BM25_SCHEMA)
@@ -194,9 +194,10 @@ def bm25_batch(data: bytes, path: str, findings: Findings) -> pa.RecordBatch:
     findings.account.record += len(data) - header
     findings.rows += count
     pairs = np.frombuffer(data, np.dtype([("token", "<u4"), ("rows", "<i4")]), count, header)
-    columns = [np.ascontiguousarray(pairs[one.name]) for one in BM25_SCHEMA]
+    columns = [np.ascontiguousarray(pairs[field.name]) for field in BM25_SCHEMA]
     return pa.RecordBatch.from_arrays(
-        [fixed_array(one.type, column) for one, column in zip(BM25_SCHEMA, columns, strict=True)], schema=BM25_SCHEMA
+        [fixed_array(field.type, column) for field, column in zip(BM25_SCHEMA, columns, strict=True)],
+        schema=BM25_SCHEMA,
     )
 
 

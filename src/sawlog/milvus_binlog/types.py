@@ -169,8 +169,8 @@ class Field:
         if self.type is DataType.Array:
             return pa.list_(SCALARS[self.element]) if self.element in ARRAY_ELEMENTS else pa.binary()
         if self.type is DataType.ArrayOfVector:
-            known = self.element in VECTOR_ELEMENTS and self.dim
-            return pa.list_(pa.list_(VECTOR_ELEMENTS[self.element], self.dim)) if known else pa.list_(pa.binary())
+            has_dim = self.element in VECTOR_ELEMENTS and self.dim
+            return pa.list_(pa.list_(VECTOR_ELEMENTS[self.element], self.dim)) if has_dim else pa.list_(pa.binary())
         return SCALARS.get(self.type, pa.binary())
 
 
@@ -197,11 +197,13 @@ def data_type(value: Any) -> DataType:
     """
     if isinstance(value, int) and value in DataType.__members__.values():
         return DataType(value)
-    wanted = str(value).replace("_", "").lower()
-    for known in DataType:
-        if wanted in (known.name.rstrip("_").lower(), str(known.value)):
-            return known
-    raise SchemaError(f"{value!r} is not a Milvus data type; types: {', '.join(known.name for known in DataType)}")
+    name = str(value).replace("_", "").lower()
+    for candidate in DataType:
+        if name in (candidate.name.rstrip("_").lower(), str(candidate.value)):
+            return candidate
+    raise SchemaError(
+        f"{value!r} is not a Milvus data type; types: {', '.join(candidate.name for candidate in DataType)}"
+    )
 
 
 def field_of(field: pa.Field, id: int) -> Field:
@@ -221,7 +223,7 @@ def field_of(field: pa.Field, id: int) -> Field:
             f"column {field.name!r} is {field.type}, which no Milvus type holds; say which one is meant with field"
             f" metadata {TYPE_KEY.decode()!r}"
         )
-    made = Field(
+    result = Field(
         id=int(metadata.get(ID_KEY, str(id).encode())),
         name=field.name,
         type=kind,
@@ -232,41 +234,41 @@ def field_of(field: pa.Field, id: int) -> Field:
         dynamic=metadata.get(DYNAMIC_KEY) == b"true" or field.name == layout.DYNAMIC_NAME,
         max_length=int(metadata.get(_MAX_LENGTH_KEY, b"0")),
     )
-    if not _fits(field.type, made):
-        raise SchemaError(f"column {field.name!r} is {field.type}; expected {made.arrow_type()} for {kind.name}")
-    return made
+    if not _fits(field.type, result):
+        raise SchemaError(f"column {field.name!r} is {field.type}; expected {result.arrow_type()} for {kind.name}")
+    return result
 
 
 def _of_arrow(field: pa.Field) -> tuple[DataType, DataType, int]:
     """Type, element type and dimensions that an Arrow type stands for by itself."""
     kind = field.type
-    nothing = DataType.None_
+    none = DataType.None_
     if field.name == layout.DYNAMIC_NAME or (
         isinstance(kind, pa.BaseExtensionType) and kind.extension_name == "arrow.json"
     ):
-        return DataType.JSON, nothing, 0
+        return DataType.JSON, none, 0
     if pa.types.is_fixed_size_list(kind):
         for vector, element in reversed(VECTOR_ELEMENTS.items()):
             if element == kind.value_type and vector is not DataType.BFloat16Vector:
-                return vector, nothing, kind.list_size
+                return vector, none, kind.list_size
     if pa.types.is_fixed_size_binary(kind):
-        return DataType.BinaryVector, nothing, kind.byte_width * 8
+        return DataType.BinaryVector, none, kind.byte_width * 8
     if pa.types.is_map(kind) and pa.types.is_integer(kind.key_type) and pa.types.is_floating(kind.item_type):
-        return DataType.SparseFloatVector, nothing, 0
+        return DataType.SparseFloatVector, none, 0
     if pa.types.is_list(kind) or pa.types.is_large_list(kind):
         inner, _, dim = _of_arrow(pa.field(field.name, kind.value_type))
         if inner in VECTOR_ELEMENTS:
             return DataType.ArrayOfVector, inner, dim
-        return (DataType.Array, inner, 0) if inner in ARRAY_ELEMENTS else (nothing, nothing, 0)
+        return (DataType.Array, inner, 0) if inner in ARRAY_ELEMENTS else (none, none, 0)
     if pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
-        return DataType.VarChar, nothing, 0
+        return DataType.VarChar, none, 0
     if pa.types.is_timestamp(kind):
-        return DataType.Timestamptz, nothing, 0
+        return DataType.Timestamptz, none, 0
     plain = (DataType.Bool, DataType.Int8, DataType.Int16, DataType.Int32, DataType.Int64, DataType.Float)
-    for known in (*plain, DataType.Double):
-        if SCALARS[known] == kind:
-            return known, nothing, 0
-    return nothing, nothing, 0
+    for candidate in (*plain, DataType.Double):
+        if SCALARS[candidate] == kind:
+            return candidate, none, 0
+    return none, none, 0
 
 
 def _fits(kind: pa.DataType, field: Field) -> bool:

@@ -118,7 +118,7 @@ class TreeWriter(Writer):
             return
         collections = []
         for id in sorted({collection for collection, _, _ in self._written}):
-            segments = [one for (collection, _, _), one in self._written.items() if collection == id]
+            segments = [segment for (collection, _, _), segment in self._written.items() if collection == id]
             name = self.options.collection_name if id == self.options.collection_id else f"_{id}"
             collections.append((WrittenCollection(id, name, fields, self.options.partitions), segments))
         for path, data in backup_documents(self._tree, collections, self.storage).items():
@@ -186,8 +186,8 @@ class InsertWriter(TreeWriter):
         if not batch.num_rows:
             return
         for place, rows in _routes(batch, self.options):
-            some = batch if rows is None else batch.take(rows)
-            self._add(place, some)
+            rows_of_key = batch if rows is None else batch.take(rows)
+            self._add(place, rows_of_key)
         self._rows += batch.num_rows
 
     def finish(self) -> list[Staged]:
@@ -206,16 +206,17 @@ class InsertWriter(TreeWriter):
         place = segment.place
         noted = self.noted(place)
         stamp = self.options.timestamp or _DEFAULT_TIMESTAMP
-        for one in self._every:
-            data = empty_log(place, one, stamp)
-            name = f"{layout.INSERT_LOG}/{place.collection}/{place.partition}/{place.segment}/{one.id}/{self.new_id()}"
+        for stored_field in self._every:
+            data = empty_log(place, stored_field, stamp)
+            directory = f"{layout.INSERT_LOG}/{place.collection}/{place.partition}/{place.segment}/{stored_field.id}"
+            name = f"{directory}/{self.new_id()}"
             self.stage(name, data)
-            noted.inserts.setdefault(one.id, []).append(WrittenLog(name, len(data), 0, stamp, stamp))
+            noted.inserts.setdefault(stored_field.id, []).append(WrittenLog(name, len(data), 0, stamp, stamp))
 
     def _user_fields(self, schema: pa.Schema) -> tuple[Field, ...]:
         """Fields of the columns: with the ids in their metadata, else numbered from 100 as Milvus would."""
-        stored = [one for one in schema if one.name not in (*_NOT_STORED, ROW_ID.name, TIMESTAMP.name)]
-        fields = [field_of(one, layout.FIRST_USER_FIELD + at) for at, one in enumerate(stored)]
+        stored = [field for field in schema if field.name not in (*_NOT_STORED, ROW_ID.name, TIMESTAMP.name)]
+        fields = [field_of(field, layout.FIRST_USER_FIELD + index) for index, field in enumerate(stored)]
         ids = [field.id for field in fields]
         if not fields or len(set(ids)) < len(ids) or min(ids) < layout.FIRST_USER_FIELD:
             raise SchemaError(f"field ids {ids}: expected at least one column, and ids from 100 on, each once")
@@ -229,17 +230,17 @@ class InsertWriter(TreeWriter):
     def _primary(self) -> Field:
         named = self.options.primary_key
         if named is not None:
-            found = [field for field in self.fields if field.name == named]
+            candidates = [field for field in self.fields if field.name == named]
         else:
-            found = [field for field in self.fields if field.primary] or [
+            candidates = [field for field in self.fields if field.primary] or [
                 field for field in self.fields if field.type in _KEY_TYPES
             ]
-        if not found or found[0].type not in _KEY_TYPES:
-            wanted = f"column {named!r}" if named is not None else "an int64 or string column"
+        if not candidates or candidates[0].type not in _KEY_TYPES:
+            expected = f"column {named!r}" if named is not None else "an int64 or string column"
             raise SchemaError(
-                f"a collection needs a primary key: expected {wanted} among {', '.join(self.schema.names)}"
+                f"a collection needs a primary key: expected {expected} among {', '.join(self.schema.names)}"
             )
-        return found[0]
+        return candidates[0]
 
     def _add(self, place: Place, batch: pa.RecordBatch) -> None:
         """Put rows into a segment, in pieces no larger than a binlog."""
@@ -262,11 +263,13 @@ class InsertWriter(TreeWriter):
     def _segment(self, place: Place) -> _Segment:
         key = (place.partition, place.segment)
         if key not in self._segments:
-            made = replace(place, segment=self.new_id()) if place.segment < 0 else place
-            if made not in self._known:
-                self.refuse_existing(f"{layout.INSERT_LOG}/{made.collection}/{made.partition}/{made.segment}")
-                self._known.add(made)
-            self._segments[key] = _Segment(made)
+            new_place = replace(place, segment=self.new_id()) if place.segment < 0 else place
+            if new_place not in self._known:
+                self.refuse_existing(
+                    f"{layout.INSERT_LOG}/{new_place.collection}/{new_place.partition}/{new_place.segment}"
+                )
+                self._known.add(new_place)
+            self._segments[key] = _Segment(new_place)
         return self._segments[key]
 
     def _row_ids(self, batch: pa.RecordBatch) -> pa.Array:
@@ -285,8 +288,8 @@ class InsertWriter(TreeWriter):
             return constant(self.options.timestamp or _DEFAULT_TIMESTAMP, pa.int64(), batch.num_rows)
         times = encode(TIMESTAMP, batch.column(TIMESTAMP.name), self._rows)
         if pc.min(times).as_py() <= 0:
-            at = index_of(pc.less_equal(times, scalar_of(0, times.type)), True)
-            raise SchemaError(f"column {TIMESTAMP.name!r}, row {self._rows + at}: {times[at]}; a TSO is positive")
+            row = index_of(pc.less_equal(times, scalar_of(0, times.type)), True)
+            raise SchemaError(f"column {TIMESTAMP.name!r}, row {self._rows + row}: {times[row]}; a TSO is positive")
         return times
 
     def _flush(self, segment: _Segment) -> None:
@@ -304,11 +307,11 @@ class InsertWriter(TreeWriter):
         rows = len(columns[0])
         noted = self.noted(place)
         noted.rows += rows
-        for one, column in zip(self._every, columns, strict=True):
-            data = insert_log(place, one, column, first, last)
-            name = f"{layout.INSERT_LOG}/{directory}/{one.id}/{self.new_id()}"
+        for stored_field, column in zip(self._every, columns, strict=True):
+            data = insert_log(place, stored_field, column, first, last)
+            name = f"{layout.INSERT_LOG}/{directory}/{stored_field.id}/{self.new_id()}"
             self.stage(name, data)
-            noted.inserts.setdefault(one.id, []).append(WrittenLog(name, len(data), rows, first, last))
+            noted.inserts.setdefault(stored_field.id, []).append(WrittenLog(name, len(data), rows, first, last))
         if self.options.stats:
             keys = columns[self._every.index(self.primary)].combine_chunks()
             entry = stats_log(self.primary.id, keys)
@@ -347,16 +350,20 @@ class DeltaWriter(TreeWriter):
 
     def write(self, batch: pa.RecordBatch) -> None:
         for place, rows in _routes(batch, self.options):
-            some = batch if rows is None else batch.take(rows)
+            rows_of_key = batch if rows is None else batch.take(rows)
             for name in ("pk", "timestamp"):
-                if name in some.schema.names and some.column(name).null_count:
+                if name in rows_of_key.schema.names and rows_of_key.column(name).null_count:
                     raise SchemaError(f"column {name!r}, row {self._rows} and following: null in a delete")
-            keys = some.column("pk").cast(self._key)
-            given = "timestamp" in some.schema.names
-            stamps = some.column("timestamp") if given else constant(self.options.timestamp, pa.int64(), len(keys))
+            keys = rows_of_key.column("pk").cast(self._key)
+            has_timestamp = "timestamp" in rows_of_key.schema.names
+            stamps = (
+                rows_of_key.column("timestamp")
+                if has_timestamp
+                else constant(self.options.timestamp, pa.int64(), len(keys))
+            )
             times = stamps.cast(pa.int64())
-            made = place if place.segment >= 0 else replace(place, segment=self.options.first_id)
-            self._parts.setdefault(made, []).append((keys, times))
+            new_place = place if place.segment >= 0 else replace(place, segment=self.options.first_id)
+            self._parts.setdefault(new_place, []).append((keys, times))
         self._rows += batch.num_rows
 
     def finish(self) -> list[Staged]:
@@ -395,9 +402,9 @@ class DDLWriter(TreeWriter):
         for kind, time, request in zip(*columns, strict=True):
             type = EventType.__members__.get(str(kind))
             if type not in DDL_EVENTS or type is None or time is None or time <= 0 or request is None:
-                known = ", ".join(EventType(code).name for code in sorted(DDL_EVENTS))
+                kinds = ", ".join(EventType(code).name for code in sorted(DDL_EVENTS))
                 raise SchemaError(
-                    f"row {self._rows}: expected type ({known}), timestamp and request, found {kind}, {time}"
+                    f"row {self._rows}: expected type ({kinds}), timestamp and request, found {kind}, {time}"
                 )
             self._requests.append((type, time, request if isinstance(request, bytes) else str(request).encode()))
             self._rows += 1
@@ -451,7 +458,7 @@ def _routes(batch: pa.RecordBatch, options: WriteOptions) -> Iterator[tuple[Plac
     names = list(columns)
     ids = np.stack([values_of(columns[name].cast(pa.int64()), np.int64) for name in names], axis=1)
     unique, inverse = np.unique(ids, axis=0, return_inverse=True)
-    for at, values in enumerate(unique.tolist()):
+    for index, values in enumerate(unique.tolist()):
         place = Place(**{**defaults, **dict(zip(names, values, strict=True))})
-        rows = None if len(unique) == 1 else fixed_array(pa.int64(), np.flatnonzero(inverse.reshape(-1) == at))
+        rows = None if len(unique) == 1 else fixed_array(pa.int64(), np.flatnonzero(inverse.reshape(-1) == index))
         yield place, rows

@@ -53,11 +53,11 @@ class CollectionFragment(Fragment):
     def decode(self, schema: pa.Schema, findings: Findings) -> Iterator[pa.RecordBatch]:
         """One row. Nothing is read for it but metadata and names of files."""
         collection, meta = self.collection, self.collection.meta
-        there = [segment for segment in collection.segments.values() if segment.inserts]
+        stored_segments = [segment for segment in collection.segments.values() if segment.inserts]
         row = {
             "collection": collection.id,
-            "segments": len(there),
-            "bytes": sum(segment.size for segment in there),
+            "segments": len(stored_segments),
+            "bytes": sum(segment.size for segment in stored_segments),
             FILE_COLUMN: self.path,
             OFFSET_COLUMN: 0,
         }
@@ -75,7 +75,9 @@ class CollectionFragment(Fragment):
                 "ttl": meta.ttl,
             }
         findings.rows += 1
-        yield pa.RecordBatch.from_arrays([array_of([row.get(one.name)], one.type) for one in schema], schema=schema)
+        yield pa.RecordBatch.from_arrays(
+            [array_of([row.get(field.name)], field.type) for field in schema], schema=schema
+        )
 
 
 SEGMENTS_SCHEMA = pa.schema(
@@ -145,21 +147,23 @@ class SegmentFragment(Fragment):
         if not schema.names:
             return
         row = self._row(rows)
-        yield pa.RecordBatch.from_arrays([array_of([row.get(one.name)], one.type) for one in schema], schema=schema)
+        yield pa.RecordBatch.from_arrays(
+            [array_of([row.get(field.name)], field.type) for field in schema], schema=schema
+        )
 
     def _row(self, rows: int | None) -> dict[str, Any]:
         segment, meta = self.segment, self.segment.meta
         files = [log.file for log in (*segment.files, *segment.manifests, *segment.deltas, *segment.stats)]
         first, last = self._times()
         level = meta.level if meta is not None else None
-        known = level in SegmentLevel.__members__.values()
+        is_known = level in SegmentLevel.__members__.values()
         return {
             "collection": segment.collection,
             "partition": segment.partition,
             "partition_name": self.partition_name,
             "segment": segment.id,
             "state": meta.state_name if meta is not None else None,
-            "level": ("L0" if segment.deletes_only else None) if not known else SegmentLevel(level or 0).name,
+            "level": ("L0" if segment.deletes_only else None) if not is_known else SegmentLevel(level or 0).name,
             "channel": meta.channel if meta is not None else None,
             "batches": len(self.batches),
             "files": len(files),
@@ -176,22 +180,22 @@ class SegmentFragment(Fragment):
         quiet = Findings("skip")
         count = 0
         for log in self.segment.deltas:
-            with opened(log.file, self.scan.storage, self.scan.options.max_item_bytes) as one:
-                count += sum(len(read_delete.keys) for read_delete in read_deletes(one, quiet))
+            with opened(log.file, self.scan.storage, self.scan.options.max_item_bytes) as binlog:
+                count += sum(len(read_delete.keys) for read_delete in read_deletes(binlog, quiet))
         return count
 
     def _times(self) -> tuple[int | None, int | None]:
-        found = []
+        pairs = []
         for batch in self.batches:
             log = batch.files.get(layout.TIMESTAMP_FIELD)
             if batch.last:
-                found.append((batch.first, batch.last))
+                pairs.append((batch.first, batch.last))
             elif log is not None:
-                found.append(time_range(log.file, self.scan.storage, self.scan.options.max_item_bytes))
-        known = [pair for pair in found if pair[1]]
-        if not known:
+                pairs.append(time_range(log.file, self.scan.storage, self.scan.options.max_item_bytes))
+        known_pairs = [pair for pair in pairs if pair[1]]
+        if not known_pairs:
             return None, None
-        return min(first for first, _ in known), max(last for _, last in known)
+        return min(first for first, _ in known_pairs), max(last for _, last in known_pairs)
 
     def _count(self, findings: Findings) -> int | None:
         """Rows by the footers of all files of all batches; `None` where a batch cannot be counted."""
@@ -225,8 +229,8 @@ class SegmentFragment(Fragment):
                 missing = [*columns.missing(), *columns.absent()]
             except UnreadableError:
                 missing = []
-        for one in missing:
-            findings.damage(one.damage)
+        for gap in missing:
+            findings.damage(gap.damage)
         if odd is not None:
             findings.damage(odd)
             return None

@@ -42,21 +42,23 @@ def note_rows(datasets: Iterable[Counted], reports: Mapping[str, FileReport]) ->
             if not files or files[0] not in reports:
                 continue
             amiss = any(path in reports and reports[path].kinds for path in (*files, fragment.path))
-            wanted = fragment.projection if amiss else Projection(pa.schema([]), pa.schema([]))
-            reports[files[0]].rows += replace(fragment, projection=wanted).inspect().rows
+            projection = fragment.projection if amiss else Projection(pa.schema([]), pa.schema([]))
+            reports[files[0]].rows += replace(fragment, projection=projection).inspect().rows
 
 
-def broken_metadata(named: str | None, own: str | None, roots: Collection_[str], storage: Storage) -> Missing | None:
+def broken_metadata(
+    named: str | None, own_path: str | None, roots: Collection_[str], storage: Storage
+) -> Missing | None:
     """What is wrong with metadata that is cut, or gone from a backup; `None` for metadata that is whole, or none.
 
     Args:
         named: The metadata that is to be read.
-        own: That of the backup that the files are in.
+        own_path: That of the backup that the files are in.
         roots: Where the files are.
         storage: Where all of it is.
     """
     advice = "all segments are read as they lie, under their ids; restore it, or name other metadata with metadata="
-    place = named or own
+    place = named or own_path
     if place is None:
         for root in sorted(root for root in roots if root.rsplit("/", 1)[-1] == layout.BACKUP_LOGS):
             directory = f"{root[: -len(layout.BACKUP_LOGS)]}{layout.BACKUP_META_DIRECTORY}"
@@ -67,9 +69,9 @@ def broken_metadata(named: str | None, own: str | None, roots: Collection_[str],
         return None
     if storage.is_directory(place):
         place = f"{place.rstrip('/')}/{layout.BACKUP_META}"
-    found = decode_json(storage.read(place))
-    if isinstance(found, Undecodable):
-        detail = f"no whole JSON: {found.detail}: {advice}"
+    document = decode_json(storage.read(place))
+    if isinstance(document, Undecodable):
+        detail = f"no whole JSON: {document.detail}: {advice}"
         return Missing(place, detail, Kind.CUT_METADATA)
     return None
 
@@ -77,7 +79,7 @@ def broken_metadata(named: str | None, own: str | None, roots: Collection_[str],
 def left_out(
     collections: Mapping[int, Collection],
     metas: Mapping[int, CollectionMeta],
-    wanted: str | None,
+    table: str | None,
     until: int | None,
 ) -> Iterator[Skipped]:
     """What metadata says is gone: dropped collections and segments; and logs that it does not name.
@@ -85,14 +87,14 @@ def left_out(
     Args:
         collections: All collections below the root.
         metas: What the metadata says of them; empty where there is none.
-        wanted: The collection that was named.
+        table: The collection that was named.
         until: The time that is asked for; `None` for now.
     """
     for id, collection in collections.items():
-        gone = bool(metas) and id not in metas and not (wanted is not None and collection.called(wanted))
+        is_dropped = bool(metas) and id not in metas and not (table is not None and collection.called(table))
         for segment in collection.segments.values():
             dropped = segment.meta is not None and segment.meta.state == SegmentState.DROPPED and until is None
-            if gone or dropped:
+            if is_dropped or dropped:
                 reason = "its segment is dropped" if dropped else "its collection is none of the metadata's"
                 logs = [*(log for insert in segment.inserts.values() for log in insert), *segment.deltas]
                 yield from (Skipped(log.file.path, reason, log.file.size) for log in logs)
@@ -109,13 +111,13 @@ def remarks(selection: Selection, view: str) -> Iterator[str]:
         view: What is read of them.
     """
     collection, options = selection.collection, selection.options
-    known, until = collection.states_known, options.until
-    if not known and not options.segments:
-        count = sum(bool(one.inserts) for one in selection.every)
-        found = "its segment is" if count == 1 else f"all {count} segments are"
+    states_known, until = collection.states_known, options.until
+    if not states_known and not options.segments:
+        count = sum(bool(segment.inserts) for segment in selection.every)
+        subject = "its segment is" if count == 1 else f"all {count} segments are"
         yield (
-            f"{found} read as found; without metadata, dropped and compacted ones look like those that are alive: give"
-            " metadata= (an etcd dump or a backup's meta) or segments="
+            f"{subject} read as found; without metadata, dropped and compacted ones look like those that are alive: "
+            "give metadata= (an etcd dump or a backup's meta) or segments="
         )
     ttl = collection.meta.ttl if collection.meta is not None else 0
     if ttl and view == "rows":
@@ -124,11 +126,11 @@ def remarks(selection: Selection, view: str) -> Iterator[str]:
         yield f"rows live {ttl} seconds: older ones are {applied or 'shown; ttl=' + repr('now') + ' hides them'}"
     for partition in selection.dropped[:1] if view != "history" else ():
         yield f"partition {collection.partition_name(partition)} is dropped, and read all the same"
-    lost = collection.lost(until) if known and until is not None else []
-    if lost:
+    lost_segments = collection.lost(until) if states_known and until is not None else []
+    if lost_segments:
         yield (
-            f"segment {lost[0].id} was compacted after as_of, and what it was made of is no longer on disk: rows"
-            " that were deleted in between are missing"
+            f"segment {lost_segments[0].id} was compacted after as_of, and what it was made of is no longer on disk: "
+            "rows that were deleted in between are missing"
         )
     checkpoint = collection.checkpoint
     if checkpoint is not None and until is not None and until > checkpoint:

@@ -79,7 +79,7 @@ from sawlog.storage import File, Source
 
 _ROW_VIEWS = ("rows", "inserts", "history")
 """The views of the rows of a collection."""
-_ROW_EXTRA = (*(one.arrow() for one in SYSTEM), *PLACE, *PROVENANCE)
+_ROW_EXTRA = (*(field.arrow() for field in SYSTEM), *PLACE, *PROVENANCE)
 """Row ids, timestamps, and ids of collection, partition and segment, besides where rows come from."""
 
 
@@ -119,10 +119,10 @@ class CollectionContents(Contents):
             OptionError: When it is not clear which one that is.
             IncompleteError: When metadata that is cut would say it, and damage is an error.
         """
-        where = self._logs[0].root if self._logs else self._backup_root or "milvus_binlog"
-        wanted = self._options.table
+        location = self._logs[0].root if self._logs else self._backup_root or "milvus_binlog"
+        table = self._options.table
         try:
-            return self._unpacked(choose(self._present if wanted is None else self.collections, wanted, where))
+            return self._unpacked(choose(self._present if table is None else self.collections, table, location))
         except OptionError:
             if self._broken is not None and self._scan.on_damage == "fail":
                 raise IncompleteError(self._broken.damage) from None
@@ -142,7 +142,11 @@ class CollectionContents(Contents):
         """The collection that was named; otherwise all that there are, in the metadata or on disk."""
         if self._options.table is not None:
             return [self.collection]
-        return [one for id, one in sorted(self.collections.items()) if one.meta is not None or id in self._present]
+        return [
+            collection
+            for id, collection in sorted(self.collections.items())
+            if collection.meta is not None or id in self._present
+        ]
 
     def _unpacked(self, collection: Collection) -> Collection:
         """The collection, the manifests of its segments read."""
@@ -152,8 +156,12 @@ class CollectionContents(Contents):
     @cached_property
     def _present(self) -> dict[int, Collection]:
         """The collections that have files, less those that the metadata says are gone."""
-        known = self._metas
-        return {id: one for id, one in self.collections.items() if one.present and (not known or id in known)}
+        metas = self._metas
+        return {
+            id: collection
+            for id, collection in self.collections.items()
+            if collection.present and (not metas or id in metas)
+        }
 
     @property
     def _ambiguous(self) -> bool:
@@ -209,33 +217,33 @@ class CollectionContents(Contents):
 
     def _completed(self, fields: tuple[Field, ...]) -> tuple[Field, ...]:
         """Fields of a schema that leaves dimensions or element types to the files."""
-        if all(one.dim or not one.sized for one in fields):
+        if all(field.dim or not field.sized for field in fields):
             return fields
-        known = {one.id: one for one in self._inferred()}
+        inferred = {field.id: field for field in self._inferred()}
         return tuple(
-            replace(one, dim=one.dim or known[one.id].dim, element=one.element or known[one.id].element)
-            if one.sized and one.id in known
-            else one
-            for one in fields
+            replace(field, dim=field.dim or inferred[field.id].dim, element=field.element or inferred[field.id].element)
+            if field.sized and field.id in inferred
+            else field
+            for field in fields
         )
 
     @cached_property
     def dynamic_fields(self) -> tuple[DynamicField, ...]:
         """Keys of the dynamic field that are delivered as columns."""
-        given = self._options.dynamic_fields
-        if not given:
+        requested = self._options.dynamic_fields
+        if not requested:
             return ()
-        source = next((one for one in self.fields if one.dynamic), None)
+        source = next((field for field in self.fields if field.dynamic), None)
         if source is None:
             raise OptionError("dynamic_fields: the collection has no dynamic field")
-        found = {one.name: one for one in parse_dynamic(name for name in given if name != EVERY)}
-        if EVERY in given:
-            found = {**self._every_key(source), **found}
-        taken = {one.name for one in self.fields}
-        return tuple(one for one in found.values() if one.name not in taken)
+        dynamic_fields = {field.name: field for field in parse_dynamic(name for name in requested if name != EVERY)}
+        if EVERY in requested:
+            dynamic_fields = {**self._every_key(source), **dynamic_fields}
+        taken_names = {field.name for field in self.fields}
+        return tuple(field for field in dynamic_fields.values() if field.name not in taken_names)
 
     def _every_key(self, source: Field) -> dict[str, DynamicField]:
-        known: dict[str, str] = {}
+        types_by_name: dict[str, str] = {}
         options = replace(self._options, dynamic_fields=())
         scan = replace(self._scan, view="rows", columns=(source.name,), filters=(), options=options)
         with warnings.catch_warnings():
@@ -243,8 +251,8 @@ class CollectionContents(Contents):
             contents = type(self)(self.format, self._files, scan)
             for fragment in plan_for_threads(contents, bind_scan(contents, scan)):
                 for batch in fragment.to_batches():
-                    infer(batch.column(0).to_pylist(), known)
-        return {name: DynamicField(name, kind) for name, kind in sorted(known.items())}
+                    infer(batch.column(0).to_pylist(), types_by_name)
+        return {name: DynamicField(name, kind) for name, kind in sorted(types_by_name.items())}
 
     @property
     def _key_type(self) -> pa.DataType | None:
@@ -254,7 +262,7 @@ class CollectionContents(Contents):
     @property
     def primary(self) -> Field | None:
         """The primary key."""
-        return next((one for one in self.fields if one.primary), None)
+        return next((field for field in self.fields if field.primary), None)
 
     def check_scan(self, scan: Scan) -> None:
         """Raise a `SchemaError` where rows are read and deletes cannot be applied."""
@@ -266,11 +274,13 @@ class CollectionContents(Contents):
         view = super().find_view(name)
         if self._scan.schema is not None:
             return replace(view, schema=self._scan.schema)
-        one = self._scan.view in ("frames", "collections", "segments") or bool(self._scan.columns or self._scan.filters)
-        return replace(view, schema=pa.schema([])) if self._ambiguous and not one else view
+        needs_none = self._scan.view in ("frames", "collections", "segments") or bool(
+            self._scan.columns or self._scan.filters
+        )
+        return replace(view, schema=pa.schema([])) if self._ambiguous and not needs_none else view
 
     def _user_fields(self) -> list[pa.Field]:
-        return [one.arrow() for one in self.fields]
+        return [field.arrow() for field in self.fields]
 
     def _deletes_schema(self) -> pa.Schema:
         return pa.schema([pa.field("pk", self._key_type or pa.string(), nullable=False), *DELETES_SCHEMA])
@@ -287,8 +297,8 @@ class CollectionContents(Contents):
     def _collections(self, request: Request, task_bytes: int | None) -> Iterator[Fragment]:
         del task_bytes
         yield from self._metadata_gap(request)
-        for one in self._shown_or_known:
-            yield CollectionFragment(*request, one.name, 0, one)
+        for collection in self._shown_or_known:
+            yield CollectionFragment(*request, collection.name, 0, collection)
 
     def _segments(self, request: Request, task_bytes: int | None) -> Iterator[Fragment]:
         del task_bytes
@@ -317,8 +327,10 @@ class CollectionContents(Contents):
         yield from self._metadata_gap(request)
         for log in self._own_logs():
             yield EventsFragment(*request, log.file.path, log.file.size, log.file, log)
-        for segment in (one for collection in self._shown for one in collection.segments.values()):
-            gaps = [one for one in segment.missing_logs() if one.kind is Kind.MISSING_FILE]
+        for segment in (
+            stored_segment for collection in self._shown for stored_segment in collection.segments.values()
+        ):
+            gaps = [gap for gap in segment.missing_logs() if gap.kind is Kind.MISSING_FILE]
             for gap in (*gaps, *segment.missing_deltas()):
                 yield MissingFragment(*request, gap.directory, 0, gap)
 
@@ -333,14 +345,14 @@ class CollectionContents(Contents):
 
     def _own_logs(self) -> list[LogFile]:
         """All files of the collection, and those of indexes, which do not say whose they are."""
-        chosen = None if self._ambiguous else self.collection.id
-        return [log for log in self._logs if chosen is None or log.collection in (chosen, 0)]
+        collection_id = None if self._ambiguous else self.collection.id
+        return [log for log in self._logs if collection_id is None or log.collection in (collection_id, 0)]
 
     def _checks(self, request: Request, task_bytes: int | None) -> Iterator[Fragment]:
         """Every file, and the segments that lack some."""
         del task_bytes
         yield from self._metadata_gap(request)
-        named = {} if self._ambiguous else {one.id: one for one in (*SYSTEM, *self.fields)}
+        named = {} if self._ambiguous else {field.id: field for field in (*SYSTEM, *self.fields)}
         counts = {path: count for one in self._shown for path, count in one.delete_counts().items()}
         for log in self._own_logs():
             count = counts.get(log.file.path, 0)
@@ -355,12 +367,12 @@ class CollectionContents(Contents):
 
     views: ClassVar = {
         "rows": View(
-            lambda self: pa.schema([*self._user_fields(), *(one.arrow() for one in self.dynamic_fields)]),
+            lambda self: pa.schema([*self._user_fields(), *(field.arrow() for field in self.dynamic_fields)]),
             _row_batches,
             _ROW_EXTRA,
         ),
         "inserts": View(
-            lambda self: pa.schema([*self._user_fields(), *(one.arrow() for one in SYSTEM), *PLACE]),
+            lambda self: pa.schema([*self._user_fields(), *(field.arrow() for field in SYSTEM), *PLACE]),
             _row_batches,
             _ROW_EXTRA,
         ),
@@ -403,7 +415,9 @@ class CollectionContents(Contents):
             yield from verify_fragments(self, request, task_bytes, advance, every=every)
             return
         sizes = {file.path: file.size for file in self.files}
-        packed = [segment.files for one in self._shown for segment in one.segments.values() if segment.manifests]
+        packed = [
+            segment.files for collection in self._shown for segment in collection.segments.values() if segment.manifests
+        ]
         sizes |= {log.file.path: log.file.size for logs in packed for log in logs}
         reports: dict[str, FileReport] = {}
         for fragment in self._checks(request, task_bytes):
@@ -441,25 +455,25 @@ class CollectionContents(Contents):
 
     def tables(self) -> list[NamedTable]:
         """Collections by the names and aliases that they have now, or at the time that is asked for."""
-        found = []
-        for id, one in self._present.items():
-            meta = one.meta
+        tables = []
+        for id, collection in self._present.items():
+            meta = collection.meta
             names = [meta.name, *meta.aliases] if meta is not None else [str(id)]
             database = meta.database if meta is not None else layout.DEFAULT_DATABASE
-            found += [NamedTable(database, name, {"table": str(id)}) for name in names]
-        return found
+            tables += [NamedTable(database, name, {"table": str(id)}) for name in names]
+        return tables
 
     def pictures(self, request: Request) -> Iterator[Picture]:
         """Segments, rows and deletes; of all collections where none was chosen."""
         del request
         segments = pa.Table.from_batches(self._batches_of("segments", None), SEGMENTS_SCHEMA)
         files = {
-            one.id: log.file.path
+            segment.id: log.file.path
             for collection in self._shown
-            for one in collection.segments.values()
-            for log in (*one.files, *one.deltas)[:1]
+            for segment in collection.segments.values()
+            for log in (*segment.files, *segment.deltas)[:1]
         }
-        read = None if self._ambiguous else frozenset(one.id for one in self._read)
+        read = None if self._ambiguous else frozenset(collection.id for collection in self._read)
         yield from segment_pictures(segments, files, read, self._until)
         if not self._ambiguous:
             yield from delete_pictures(self._batches_of("deletes", ("timestamp",)), self._until)
@@ -476,13 +490,16 @@ class CollectionContents(Contents):
         del request
         facts: dict[str, Any] = {}
         if len(self._present) > 1:
-            named = (f"{one.name} ({one.id})" if one.meta else str(one.id) for one in self._present.values())
+            named = (
+                f"{collection.name} ({collection.id})" if collection.meta else str(collection.id)
+                for collection in self._present.values()
+            )
             facts["collections"] = ", ".join(named)
         if self._ambiguous:
             return facts
         collection = self.collection
         facts["collection"] = f"{collection.name} ({collection.id})" if collection.meta else str(collection.id)
-        every = [one for one in collection.segments.values() if one.inserts]
+        every = [stored_segment for stored_segment in collection.segments.values() if stored_segment.inserts]
         alive = self._selection.alive
         facts["partitions"] = ", ".join(
             collection.partition_name(id) for id in sorted({segment.partition for segment in every})
@@ -492,7 +509,9 @@ class CollectionContents(Contents):
         facts["L0 segments"] = len(collection.level_zero())
         if collection.checkpoint is not None:
             facts["checkpoint"] = f"{layout.tso_time(collection.checkpoint)}: later writes may be only in the queue"
-        guessed = [one.name for one in self.fields if one.type is DataType.Array and one.element is DataType.Int32]
+        guessed = [
+            field.name for field in self.fields if field.type is DataType.Array and field.element is DataType.Int32
+        ]
         if guessed and self._options.schema is None and collection.meta is None:
             facts["array elements"] = f"int32 in {', '.join(guessed)}: without a schema, int8 and int16 look the same"
         return facts
@@ -500,10 +519,10 @@ class CollectionContents(Contents):
     def prefetch_headers(self, request: Request) -> None:
         """Read the times of batches that only their files hold, and the statistics of keys."""
         storage = self.scan.storage
-        everything = time_bounds(request.projection.query, layout.MAX_TSO - 1)
+        time_range = time_bounds(request.projection.query, layout.MAX_TSO - 1)
         for segment in self._selection.every:
             for batch in segment.batches():
-                outside(segment, batch, everything, storage, self._options.max_item_bytes)
+                outside(segment, batch, time_range, storage, self._options.max_item_bytes)
             cut(segment.batches(), CUT_BYTES, storage, self._options.max_item_bytes)
             if self._options.use_statistics and self.primary is not None:
                 for log in key_stats(segment, self.primary):
@@ -520,8 +539,8 @@ class CollectionContents(Contents):
         yield from fragments
 
     def _planned(self, request: Request, task_bytes: int | None = None) -> Iterator[BatchFragment]:
-        for what in remarks(self._selection, self._scan.view):
-            warn(f"collection {self.collection.name}: {what}", SegmentsWarning)
+        for remark in remarks(self._selection, self._scan.view):
+            warn(f"collection {self.collection.name}: {remark}", SegmentsWarning)
         shared = self._shared(self._scan.view)
         reported: set[str] = set()
         gaps: list[Missing] = []
@@ -535,17 +554,17 @@ class CollectionContents(Contents):
             if not wanted(segment, query) or segment.id in without:
                 continue
             later = self.collection.deltas_after(segment) if shared.history else []
-            own = () if deletes == "ignore" else tuple(log.file for log in (*segment.deltas, *later))
+            delete_files = () if deletes == "ignore" else tuple(log.file for log in (*segment.deltas, *later))
             level_zero = across.get(segment.partition, ())
             first = True
             if deletes != "ignore":
                 sources = [segment, *(self.collection.made_of(segment) if shared.history else ())]
-                gaps += [gap for one in sources for gap in one.missing_deltas()]
+                gaps += [gap for source in sources for gap in source.missing_deltas()]
             if deletes == "apply":
                 gaps += self.collection.missing_across(segment.partition)
             gaps += segment.other_sizes()
             for batch in self._pieces(segment, bounds, task_bytes):
-                fresh = tuple(file for file in (*own, *level_zero) if file.path not in reported)
+                fresh = tuple(file for file in (*delete_files, *level_zero) if file.path not in reported)
                 reported |= {file.path for file in fresh}
                 yield BatchFragment(
                     *request,
@@ -555,7 +574,7 @@ class CollectionContents(Contents):
                     batch,
                     (segment.collection, segment.partition, segment.id),
                     tuple(segment.missing_logs()),
-                    own,
+                    delete_files,
                     level_zero,
                     fresh,
                     segment.meta.commit_timestamp if segment.meta is not None else 0,
@@ -577,11 +596,11 @@ class CollectionContents(Contents):
     @property
     def _read(self) -> list[Segment]:
         """The segments whose rows are read: those that are alive, or all where that is unknown or not asked for."""
-        known = self._options.segments or self.collection.states_known
-        return self._selection.alive if self._scan.view == "rows" or known else self._selection.every
+        is_known = self._options.segments or self.collection.states_known
+        return self._selection.alive if self._scan.view == "rows" or is_known else self._selection.every
 
     def _shared(self, view: str) -> Shared:
-        fields = {one.name: one for one in (*SYSTEM, *self.fields)}
+        fields = {field.name: field for field in (*SYSTEM, *self.fields)}
         ttl = self.collection.meta.ttl if self.collection.meta is not None else 0
         moment = self._options.expiry
         since = moment - (ttl * 1000 << layout.LOGICAL_BITS) if view == "rows" and ttl and moment is not None else None
@@ -590,7 +609,7 @@ class CollectionContents(Contents):
 
     def _weight(self, request: Request, batch: Batch) -> int:
         """Bytes of the files that are read."""
-        fields = {one.id for one in self.fields if one.name in request.projection.decoded.names}
+        fields = {field.id for field in self.fields if field.name in request.projection.decoded.names}
         read = [batch.bytes_of(id) for id in batch.files if id in fields or id in layout.SYSTEM_FIELDS]
         return sum(read) if fields & set(batch.files) else batch.size
 
@@ -604,7 +623,7 @@ class CollectionContents(Contents):
         used = self._options.use_statistics and self._scan.view in _ROW_VIEWS and not self._ambiguous
         if not (used and self.primary is not None):
             return frozenset()
-        every = [one for one in self._selection.every if one.inserts]
+        every = [stored_segment for stored_segment in self._selection.every if stored_segment.inserts]
         return ruled_out(every, self.primary, request.projection.query, self.scan.storage)
 
     def _check_key(self) -> None:
@@ -626,13 +645,16 @@ class CollectionContents(Contents):
 
     def left_out(self, request: Request) -> list[Skipped]:
         """What the metadata says is gone or does not name, and what statistics rule out."""
-        found = [
+        skipped = [
             *left_out(self.collections, self._metas, self._options.table, self._until),
         ]
         if without := self._ruled_out(request):
             segments = [self.collection.segments[id] for id in sorted(without)]
-            found += [Skipped(one.directory, "the statistics of its keys rule it out", one.size) for one in segments]
-        return found
+            skipped += [
+                Skipped(stored_segment.directory, "the statistics of its keys rule it out", stored_segment.size)
+                for stored_segment in segments
+            ]
+        return skipped
 
 
 def _check_view(view: str) -> None:
@@ -663,20 +685,24 @@ def _committed_end(dataset: CollectionContents, file: File, position: int) -> in
 def _between(dataset: CollectionContents, request: Request, ranges: Sequence[Range]) -> Iterator[Fragment]:
     """See `Contents.between`. A batch is read with the file of its first field, and once only."""
     _check_view(dataset.scan.view)
-    asked = {one.file.path for one in ranges}
+    requested_paths = {row_range.file.path for row_range in ranges}
     shared = dataset._shared(request.scan.view) if request.scan.view == "inserts" else None
     for segment in dataset.collection.segments.values():
         place = (segment.collection, segment.partition, segment.id)
         if shared is None:
             for log in segment.deltas:
-                if log.file.path in asked:
+                if log.file.path in requested_paths:
                     common = (*request, log.file.path, log.file.size, log.file)
                     yield DeltaFragment(*common, place, segment.deletes_only)
             continue
-        whole = [one for one in segment.batches() if one.files and one.files[min(one.files)].file.path in asked]
-        if whole:
+        whole_batches = [
+            batch
+            for batch in segment.batches()
+            if batch.files and batch.files[min(batch.files)].file.path in requested_paths
+        ]
+        if whole_batches:
             _check_even(dataset, segment)
-        for batch in cut(whole, TASK_BYTES, dataset.scan.storage, dataset._options.max_item_bytes):
+        for batch in cut(whole_batches, TASK_BYTES, dataset.scan.storage, dataset._options.max_item_bytes):
             yield BatchFragment(*request, segment.directory, batch.size, shared, batch, place)
 
 
@@ -686,15 +712,15 @@ def _complete(dataset: CollectionContents, segment: Segment, file: File) -> bool
 
 
 def _batch_of(segment: Segment, file: File) -> Batch:
-    return next(one for one in segment.batches() if any(log.file.path == file.path for log in one.files.values()))
+    return next(batch for batch in segment.batches() if any(log.file.path == file.path for log in batch.files.values()))
 
 
 def _even(dataset: CollectionContents, segment: Segment) -> bool:
     """Whether every field that no row lacks has as many files as the others."""
     required, optional = _expected(dataset)
     counts = {len(logs) for id, logs in segment.inserts.items() if id not in optional}
-    some = next(iter(segment.inserts.values()))[0].file.path
-    separate = dataset.scan.storage.read(some, 0, len(layout.MAGIC)) == layout.MAGIC
+    path = next(iter(segment.inserts.values()))[0].file.path
+    separate = dataset.scan.storage.read(path, 0, len(layout.MAGIC)) == layout.MAGIC
     return len(counts) == 1 and (not separate or required <= set(segment.inserts))
 
 

@@ -25,7 +25,7 @@ def newest(fragments: Sequence[BatchFragment], primary: Field) -> list[BatchFrag
     replace others nor are replaced.
     """
     schema = pa.schema([primary.arrow(), ROW_ID.arrow(), TIMESTAMP.arrow()])
-    parts, kept = zip(*(_read(fragment, schema) for fragment in fragments), strict=True) if fragments else ((), ())
+    parts, masks = zip(*(_read(fragment, schema) for fragment in fragments), strict=True) if fragments else ((), ())
     table = pa.concat_tables(parts) if parts else pa.table({})
     if not table.num_rows:
         return list(fragments)
@@ -36,17 +36,17 @@ def newest(fragments: Sequence[BatchFragment], primary: Field) -> list[BatchFrag
     last[:-1] = keys[order][1:] != keys[order][:-1]
     keep = np.zeros(len(order), np.uint8)
     keep[order[last]] = 1
-    chosen = []
-    at = 0
-    for fragment, part, rows in zip(fragments, parts, kept, strict=True):
+    selections = []
+    row = 0
+    for fragment, part, rows in zip(fragments, parts, masks, strict=True):
         replaced = np.zeros(len(rows), np.uint8)
-        replaced[rows == 1] = 1 - keep[at : at + part.num_rows]
-        chosen.append(replace(fragment, replaced=np.packbits(replaced, bitorder="little").tobytes()))
-        at += part.num_rows
-    return chosen
+        replaced[rows == 1] = 1 - keep[row : row + part.num_rows]
+        selections.append(replace(fragment, replaced=np.packbits(replaced, bitorder="little").tobytes()))
+        row += part.num_rows
+    return selections
 
 
 def _read(fragment: BatchFragment, schema: pa.Schema) -> tuple[pa.Table, NDArray[np.uint8]]:
-    kept: list[NDArray[np.uint8]] = []
-    batches = list(fragment.traced(schema, Findings("skip"), kept))
-    return pa.Table.from_batches(batches, schema), np.concatenate([np.empty(0, np.uint8), *kept])
+    masks: list[NDArray[np.uint8]] = []
+    batches = list(fragment.traced(schema, Findings("skip"), masks))
+    return pa.Table.from_batches(batches, schema), np.concatenate([np.empty(0, np.uint8), *masks])

@@ -36,33 +36,33 @@ class DynamicField:
         return pa.field(self.name, TYPES[self.type])
 
 
-def parse_dynamic(given: Iterable[str]) -> tuple[DynamicField, ...]:
+def parse_dynamic(names: Iterable[str]) -> tuple[DynamicField, ...]:
     """Keys from texts like `name` or `name:type`.
 
     Raises:
         OptionError: For an unknown type.
     """
-    found = []
-    for text in given:
+    fields = []
+    for text in names:
         name, colon, kind = text.rpartition(":")
         if not colon:
             name, kind = text, "json"
         if kind not in TYPES:
             raise OptionError(f"dynamic_fields: {text!r}: expected name:type with one of {', '.join(TYPES)}")
-        found.append(DynamicField(name, kind))
-    return tuple(found)
+        fields.append(DynamicField(name, kind))
+    return tuple(fields)
 
 
-def infer(cells: Iterable[str | bytes | None], known: dict[str, str]) -> None:
+def infer(cells: Iterable[str | bytes | None], types_by_name: dict[str, str]) -> None:
     """Note the keys in some cells of the dynamic field, and the type that holds all values of each."""
     for cell in cells:
         for name, value in _object(cell).items():
             if value is None:
                 continue
             kind = _kind(value)
-            before = known.setdefault(name, kind)
+            before = types_by_name.setdefault(name, kind)
             if before != kind:
-                known[name] = "double" if {before, kind} == {"int64", "double"} else "json"
+                types_by_name[name] = "double" if {before, kind} == {"int64", "double"} else "json"
 
 
 def expand(fields: Iterable[DynamicField], column: pa.Array) -> dict[str, pa.Array]:

@@ -108,56 +108,56 @@ class BatchFragment(Fragment):
         """See `Fragment.decode`. A batch that lacks a file, or whose files disagree, is damaged as a whole."""
         yield from self.traced(schema, findings, [])
 
-    def traced(self, schema: pa.Schema, findings: Findings, kept: list[NDArray[np.uint8]]) -> Iterator[pa.RecordBatch]:
+    def traced(self, schema: pa.Schema, findings: Findings, masks: list[NDArray[np.uint8]]) -> Iterator[pa.RecordBatch]:
         """See `decode`.
 
         Args:
             schema: Columns to deliver.
             findings: Receives damage.
-            kept: Gets, for the rows of the batch in order, 1 for each that is delivered, 0 for the others.
+            masks: Gets, for the rows of the batch in order, 1 for each that is delivered, 0 for the others.
         """
         for gap in self.gaps:
             findings.damage(gap.damage)
         with ExitStack() as stack:
             columns = Columns(self, findings, stack)
-            join = _Join(self, columns, schema, findings, kept)
+            join = _Join(self, columns, schema, findings, masks)
             try:
                 unread = self._unread(join, findings)
                 missing = self.missing or unread or columns.missing()
                 reported = self.first or not (self.missing or unread) or findings.on_damage == "fail"
-                for one in missing if reported else ():
-                    findings.damage(one.damage)
+                for missing_log in missing if reported else ():
+                    findings.damage(missing_log.damage)
                 if missing:
                     self._report(join, columns, findings)
                     return
                 try:
                     yield from join.batches()
                 except UnreadableError:
-                    lost = join.resolve()
-                    if lost is None:
+                    damage = join.resolve()
+                    if damage is None:
                         raise
                     if findings.on_damage != "fail":
-                        self._report(join, columns, findings, lost)
+                        self._report(join, columns, findings, damage)
                     yield from join.batches()
                     if findings.on_damage == "fail":
-                        self._report(join, columns, findings, lost)
+                        self._report(join, columns, findings, damage)
             except UnreadableError as error:
                 self._report(join, columns, findings, error.damage)
 
     def _unread(self, join: _Join, findings: Findings) -> list[Missing]:
         """Why wanted fields cannot be read. Those that no schema names are wanted by nobody, and reported once."""
-        found = {in_no_file(self, one): None for one in join.wanted.values() if one.id in self.batch.unread}
-        known = {field.id for field in self.shared.fields.values()}
-        if self.first and not found:
-            for detail in {detail: None for id, detail in self.batch.unread.items() if id not in known}:
+        gaps = {in_no_file(self, field): None for field in join.wanted.values() if field.id in self.batch.unread}
+        known_ids = {field.id for field in self.shared.fields.values()}
+        if self.first and not gaps:
+            for detail in {detail: None for id, detail in self.batch.unread.items() if id not in known_ids}:
                 findings.damage(Missing(self.path, detail, Kind.UNSUPPORTED).damage)
-        return list(found)
+        return list(gaps)
 
     def as_stored(self) -> BatchFragment:
         """The same rows, before deletes and times take any of them away, of the fields that are read for them."""
         findings = Findings("skip")
         join = _Join(self, Columns(self, findings, ExitStack()), pa.schema([]), findings, [])
-        projection = replace(self.projection, decoded=pa.schema([one.arrow() for one in join.wanted.values()]))
+        projection = replace(self.projection, decoded=pa.schema([field.arrow() for field in join.wanted.values()]))
         shared = replace(self.shared, raw=True, history=False, until=None, since=None)
         return replace(
             self, projection=projection, shared=shared, deltas=(), across=(), reported=(), gaps=(), replaced=None
@@ -168,9 +168,9 @@ class BatchFragment(Fragment):
         lenient = findings.on_damage != "fail"
         read = join.wanted.values() if lenient else ()
         elsewhere = {log.file.path for id, log in self.batch.files.items() if not self._reports(id, join)}
-        for one in self._blamed(damage, read, columns):
-            if not (one.path in elsewhere and lenient):
-                columns.report(one)
+        for blamed in self._blamed(damage, read, columns):
+            if not (blamed.path in elsewhere and lenient):
+                columns.report(blamed)
         join.report_deletes()
 
     def _reports(self, id: int, join: _Join) -> bool:
@@ -191,18 +191,18 @@ class BatchFragment(Fragment):
             columns: The files, open.
         """
         files = self.batch.files
-        others = {id for one in read for id in self._places(one)}
+        other_ids = {id for name in read for id in self._places(name)}
         place = damage.path if damage is not None else None
-        checked = [log for id, log in files.items() if id in others or log.file.path == place]
+        checked = [log for id, log in files.items() if id in other_ids or log.file.path == place]
         named = {field.id: field for field in self.shared.fields.values()}
-        found: list[Damage] = []
+        damages: list[Damage] = []
         odd = columns.odd() if not self.missing else None  # which files belong together is not known then
         for log in sorted(checked, key=lambda log: log.file.path != place):
             common = (self.scan, self.projection, log.file.path, log.file.size, log.file, log)
-            found += FileFragment(*common, None, named).inspect(every=True).damages
+            damages += FileFragment(*common, None, named).inspect(every=True).damages
             if odd is not None and odd.path == log.file.path:
-                found.append(odd)
-        return found if damage is None or any(one.path == place for one in found) else [damage, *found]
+                damages.append(odd)
+        return damages if damage is None or any(listed.path == place for listed in damages) else [damage, *damages]
 
     def _places(self, field: Field) -> Collection[int]:
         """Which files of the batch may hold a field."""
@@ -220,7 +220,7 @@ class _Join:
         columns: Columns,
         schema: pa.Schema,
         findings: Findings,
-        kept: list[NDArray[np.uint8]],
+        masks: list[NDArray[np.uint8]],
     ) -> None:
         self._fragment = fragment
         self._shared = fragment.shared
@@ -229,7 +229,7 @@ class _Join:
         self._findings = findings
         self._columns = columns
         self._position = 0
-        self._kept = kept
+        self._kept = masks
         self.opened: dict[int, Stored] = {}
         self._losing: set[str] = set()
         self._lives: dict[str, pa.Array] = {}
@@ -241,25 +241,25 @@ class _Join:
         Raises:
             UnreadableError: When a page cannot be decoded, or the files do not go together.
         """
-        wanted = self.wanted
-        opened = {one.id: found for one in wanted.values() if (found := self._columns.stored(one)) is not None}
-        some = opened or {layout.ROW_ID_FIELD: self._columns.any()}
+        fields = self.wanted
+        opened = {field.id: stored for field in fields.values() if (stored := self._columns.stored(field)) is not None}
+        sample = opened or {layout.ROW_ID_FIELD: self._columns.any()}
         if not opened:  # nothing else proves how many rows there are
-            for payload in some[layout.ROW_ID_FIELD].payloads:
+            for payload in sample[layout.ROW_ID_FIELD].payloads:
                 payload.row_limit(0)
-        rows = self._rows(some)
+        rows = self._rows(sample)
         self._compare(rows)
-        for one in wanted.values():
-            if one.id not in opened and not one.optional:
-                raise UnreadableError(in_no_file(self._fragment, one).damage)
-        self._offsets(some[min(some)])
+        for user_field in fields.values():
+            if user_field.id not in opened and not user_field.optional:
+                raise UnreadableError(in_no_file(self._fragment, user_field).damage)
+        self._offsets(sample[min(sample)])
         self.opened = opened
-        step = batch_rows((payload, one.index) for one in opened.values() for payload in one.payloads)
-        streams = {id: ColumnStream(one.payloads, one.index, step) for id, one in opened.items()}
-        for id, held in opened.items():
-            streams[id].skip(held.first - held.base + self._position)
+        step = batch_rows((payload, stored.index) for stored in opened.values() for payload in stored.payloads)
+        streams = {id: ColumnStream(stored.payloads, stored.index, step) for id, stored in opened.items()}
+        for id, stored in opened.items():
+            streams[id].skip(stored.first - stored.base + self._position)
         while self._position < rows:
-            yield from self._step(min(step, rows - self._position), wanted, streams)
+            yield from self._step(min(step, rows - self._position), fields, streams)
 
     def resolve(self) -> Damage | None:
         """Find the rows of which a value is lost, which `batches` leaves out from here on.
@@ -267,25 +267,25 @@ class _Join:
         Returns:
             The first damage; `None` where no value is known to be lost.
         """
-        found: list[tuple[int, Damage]] = []
-        for one, held, payload, start in self._payloads(self.wanted):
-            lost = payload.resolve(held.index, one)
-            if lost:
-                row = start + min(lost[0].first, payload.rows - 1)
-                found.append((row - held.first, payload.what_is_lost(lost).damage))
-            first, last = held.first - start, held.first - start + held.rows
-            if any(each.first == each.end or (each.first < last and first < each.end) for each in lost):
-                self._losing.add(held.path)
-        if not found:  # whatever is wrong, it is found here
-            self._losing.update(held.path for held in self.opened.values())
-        return min(found, key=lambda one: one[0])[1] if found else None
+        found_damages: list[tuple[int, Damage]] = []
+        for user_field, stored, payload, start in self._payloads(self.wanted):
+            losses = payload.resolve(stored.index, user_field)
+            if losses:
+                row = start + min(losses[0].first, payload.rows - 1)
+                found_damages.append((row - stored.first, payload.what_is_lost(losses).damage))
+            first, last = stored.first - start, stored.first - start + stored.rows
+            if any(each.first == each.end or (each.first < last and first < each.end) for each in losses):
+                self._losing.add(stored.path)
+        if not found_damages:  # whatever is wrong, it is found here
+            self._losing.update(stored.path for stored in self.opened.values())
+        return min(found_damages, key=lambda pair: pair[0])[1] if found_damages else None
 
     def loses_first(self, id: int) -> bool:
         """Whether rows of a file are lost here, and none of those in front of them."""
         path = self._fragment.batch.files[id].file.path
-        there = [(self.opened[one.id], one) for one in self.wanted.values() if one.id in self.opened]
+        pairs = [(self.opened[field.id], field) for field in self.wanted.values() if field.id in self.opened]
         return path in self._losing and not any(
-            self._columns.loses(id, held.index, one) for held, one in there if held.path == path
+            self._columns.loses(id, stored.index, field) for stored, field in pairs if stored.path == path
         )
 
     def _sound(self, names: Iterable[str], count: int) -> NDArray[np.uint8]:
@@ -293,20 +293,20 @@ class _Join:
         import numpy as np
 
         sound = np.ones(count, np.uint8)
-        for _, held, payload, start in self._payloads(names):
-            before = held.first + self._position - start
-            for one in payload.lost(held.index):
-                sound[max(0, one.first - before) : max(0, one.end - before)] = 0
+        for _, stored, payload, start in self._payloads(names):
+            before = stored.first + self._position - start
+            for loss in payload.lost(stored.index):
+                sound[max(0, loss.first - before) : max(0, loss.end - before)] = 0
         return sound
 
     def _payloads(self, names: Iterable[str]) -> Iterator[tuple[Field, Stored, Payload, int]]:
         """The payloads of some columns, each with the row of its file that it begins with."""
-        for one in map(self.wanted.__getitem__, names):
-            held = self.opened.get(one.id)
-            if held is not None:
-                starts = accumulate((payload.rows for payload in held.payloads), initial=held.base)
-                for payload, start in zip(held.payloads, starts, strict=False):
-                    yield one, held, payload, start
+        for user_field in map(self.wanted.__getitem__, names):
+            stored = self.opened.get(user_field.id)
+            if stored is not None:
+                starts = accumulate((payload.rows for payload in stored.payloads), initial=stored.base)
+                for payload, start in zip(stored.payloads, starts, strict=False):
+                    yield user_field, stored, payload, start
 
     @cached_property
     def wanted(self) -> dict[str, Field]:
@@ -316,24 +316,24 @@ class _Join:
         """
         shared = self._shared
         names = self._schema.names or self._fragment.projection.decoded.names
-        wanted = {name: field for name, field in shared.fields.items() if name in names}
-        if any(one.name in names for one in shared.dynamic):
-            wanted |= {name: field for name, field in shared.fields.items() if field.dynamic}
+        needed_fields = {name: field for name, field in shared.fields.items() if name in names}
+        if any(field.name in names for field in shared.dynamic):
+            needed_fields |= {name: field for name, field in shared.fields.items() if field.dynamic}
         if shared.raw:
-            return wanted
+            return needed_fields
         if self._deletes or shared.history or shared.until is not None or shared.since is not None:
-            wanted[TIMESTAMP.name] = TIMESTAMP
+            needed_fields[TIMESTAMP.name] = TIMESTAMP
         if self._deletes and shared.primary is not None:
-            wanted[shared.primary.name] = shared.primary
-        return wanted
+            needed_fields[shared.primary.name] = shared.primary
+        return needed_fields
 
-    def _rows(self, found: Mapping[int, Stored]) -> int:
+    def _rows(self, stored_columns: Mapping[int, Stored]) -> int:
         """How many rows the batch has, by all files that are read.
 
         Raises:
             UnreadableError: When they disagree.
         """
-        counts = {one.rows for one in found.values()}
+        counts = {stored.rows for stored in stored_columns.values()}
         odd = self._columns.odd() if len(counts) > 1 else None
         if odd is not None:
             raise UnreadableError(odd)
@@ -357,34 +357,34 @@ class _Join:
         self._first = stored.first
 
     def _step(
-        self, count: int, wanted: Mapping[str, Field], streams: Mapping[int, ColumnStream]
+        self, count: int, fields: Mapping[str, Field], streams: Mapping[int, ColumnStream]
     ) -> Iterator[pa.RecordBatch]:
-        deciding = self._deciding & wanted.keys()
-        known = self._sound(deciding, count)
-        stored = {name: self._stored(wanted[name], int(known.sum()), streams, known) for name in deciding}
-        keep = known.copy()
-        keep[known == 1] = self._survivors(stored, int(known.sum()))
+        deciding = self._deciding & fields.keys()
+        sound = self._sound(deciding, count)
+        stored = {name: self._stored(fields[name], int(sound.sum()), streams, sound) for name in deciding}
+        keep = sound.copy()
+        keep[sound == 1] = self._survivors(stored, int(sound.sum()))
         keep = self._newest(keep)
-        keep &= self._sound(wanted.keys() - deciding, count)
-        left = int(keep.sum())
-        if left < int(known.sum()):
-            mask = mask_of(keep[known == 1])
+        keep &= self._sound(fields.keys() - deciding, count)
+        rows_left = int(keep.sum())
+        if rows_left < int(sound.sum()):
+            mask = mask_of(keep[sound == 1])
             stored = {name: column.filter(mask) for name, column in stored.items() if name in self._schema.names}
             self._lives = {name: column.filter(mask) for name, column in self._lives.items()}
-        for name, one in wanted.items():
+        for name, user_field in fields.items():
             if name not in deciding:
-                stored[name] = self._stored(one, left, streams, keep)
+                stored[name] = self._stored(user_field, rows_left, streams, keep)
         extra = self._dynamic(stored)
         if not self._schema:
             for name in stored:
                 self._decode(self._shared.fields.get(name, TIMESTAMP), stored[name])
         arrays = [
-            extra[field.name] if field.name in extra else self._column(field, stored, keep, left)
+            extra[field.name] if field.name in extra else self._column(field, stored, keep, rows_left)
             for field in self._schema
         ]
         self._position += count
         self._kept.append(keep)
-        self._findings.rows += left
+        self._findings.rows += rows_left
         yield pa.RecordBatch.from_arrays(arrays, schema=self._schema)
 
     def _stored(
@@ -398,14 +398,14 @@ class _Join:
         stream = streams.get(field.id)
         if stream is None:
             return pa.nulls(count, field.storage or field.arrow_type())
-        taken = stream.take_kept(keep, count)
-        if taken is None:
+        column = stream.take_kept(keep, count)
+        if column is None:
             raise self._unreadable(field, f"field {field.id}: fewer values than expected", Kind.BAD_PAYLOAD)
-        return taken
+        return column
 
     def _dynamic(self, stored: Mapping[str, pa.Array]) -> dict[str, pa.Array]:
         """Wanted keys of the dynamic field."""
-        fields = [one for one in self._shared.dynamic if one.name in self._schema.names]
+        fields = [field for field in self._shared.dynamic if field.name in self._schema.names]
         if not fields:
             return {}
         return expand(fields, next(stored[name] for name, field in self._shared.fields.items() if field.dynamic))
@@ -426,7 +426,7 @@ class _Join:
         times = values_of(self._decode(TIMESTAMP, stored[TIMESTAMP.name]), np.int64)
         if self._fragment.commit:
             times = np.full(count, self._fragment.commit, np.int64)
-        found: list[NDArray[np.uint8] | None] = []
+        validities: list[NDArray[np.uint8] | None] = []
         ends = np.full(count, self._fragment.ended or NEVER, np.int64) if shared.history else None
         if self._deletes and shared.primary is not None:
             keys = self._decode(shared.primary, stored[shared.primary.name])
@@ -434,19 +434,19 @@ class _Join:
             strict = self._findings.on_damage == "fail"
             for logs in self._delta_logs:
                 if ends is None:
-                    found.append(logs.newest(strict=strict).surviving(keys, times))
+                    validities.append(logs.newest(strict=strict).surviving(keys, times))
                 else:
                     ends = np.minimum(ends, logs.every(strict=strict).ends(keys, times))
         if shared.until is not None:
-            found.append((times <= shared.until).view(np.uint8))
+            validities.append((times <= shared.until).view(np.uint8))
         if shared.since is not None:
-            found.append((times >= shared.since).view(np.uint8))
+            validities.append((times >= shared.since).view(np.uint8))
         if ends is not None:
             self._lives = {
                 INSERTED.name: fixed_array(INSERTED.type, times),
                 DELETED.name: array_of(ends, DELETED.type, ends == NEVER),
             }
-        masks = [mask for mask in found if mask is not None]
+        masks = [mask for mask in validities if mask is not None]
         return reduce(np.bitwise_and, masks) if masks else np.ones(count, np.uint8)
 
     def report_deletes(self) -> None:
@@ -496,7 +496,9 @@ class _Join:
         place = min(bisect_right(ends, stored.first + self._position), len(ends) - 1)
         return stored.payloads[place].unreadable(f"binlog batch {self._fragment.batch.index}: {detail}", kind)
 
-    def _column(self, field: pa.Field, stored: Mapping[str, pa.Array], keep: NDArray[np.uint8], left: int) -> pa.Array:
+    def _column(
+        self, field: pa.Field, stored: Mapping[str, pa.Array], keep: NDArray[np.uint8], rows_left: int
+    ) -> pa.Array:
         """One delivered column of the rows that are left."""
         shared = self._shared
         if field.name in stored:
@@ -505,11 +507,11 @@ class _Join:
         if field.name in self._lives:
             return self._lives[field.name]
         if field.name == FILE_COLUMN:
-            return constant_string(self._file, left)
+            return constant_string(self._file, rows_left)
         if field.name == OFFSET_COLUMN:
             return self._row_offsets(keep)
-        ids = dict(zip((one.name for one in PLACE), self._fragment.place, strict=True))
-        return constant(ids[field.name], pa.int64(), left)
+        ids = dict(zip((field.name for field in PLACE), self._fragment.place, strict=True))
+        return constant(ids[field.name], pa.int64(), rows_left)
 
     def _row_offsets(self, keep: NDArray[np.uint8]) -> pa.Array:
         import numpy as np
@@ -542,23 +544,23 @@ class Columns:
         Raises:
             UnreadableError: When the file cannot be read, or cannot hold the values of the field.
         """
-        found = self._find(field)
-        for payload in found.payloads if found is not None else ():
-            check_stored(field, payload, found.index if found is not None else 0)
-        return found
+        stored = self._find(field)
+        for payload in stored.payloads if stored is not None else ():
+            check_stored(field, payload, stored.index if stored is not None else 0)
+        return stored
 
     def _find(self, field: Field) -> Stored | None:
         batch = self._fragment.batch
         if field.id in batch.files and not batch.groups:
-            found = self.open(field.id)
-            if not found.grouped:
-                return found
+            stored = self.open(field.id)
+            if not stored.grouped:
+                return stored
         for id in [batch.groups[field.id]] if field.id in batch.groups else batch.files:
-            found = self.open(id)
-            if found.grouped:
-                ids = [bare_field(stored, at).id for at, stored in enumerate(found.payloads[0].schema)]
+            stored = self.open(id)
+            if stored.grouped:
+                ids = [bare_field(stored, index).id for index, stored in enumerate(stored.payloads[0].schema)]
                 if field.id in ids:
-                    return replace(found, index=ids.index(field.id))
+                    return replace(stored, index=ids.index(field.id))
         return None
 
     def missing(self) -> Sequence[Missing]:
@@ -587,14 +589,14 @@ class Columns:
 
     def counts(self) -> dict[int, int]:
         """Rows of every file that can be read, by field or column group."""
-        found = {}
+        columns = {}
         before = self._findings, self._reported
         self._findings, self._reported = Findings("skip"), set()  # counting reads no rows
         for id in self._fragment.batch.files:
             with suppress(UnreadableError):
-                found[id] = self.open(id).rows
+                columns[id] = self.open(id).rows
         self._findings, self._reported = before
-        return found
+        return columns
 
     def report(self, damage: Damage) -> None:
         """Report damage of the batch, once.
@@ -613,9 +615,9 @@ class Columns:
             return None
         usual, _ = Counter(counts.values()).most_common(1)[0]
         id = next(id for id, count in sorted(counts.items()) if count != usual)
-        said = ", ".join(f"field {id}: {count}" for id, count in sorted(counts.items()))
+        counts_text = ", ".join(f"field {id}: {count}" for id, count in sorted(counts.items()))
         batch = self._fragment.batch
-        detail = f"the files of binlog batch {batch.index} have different numbers of rows ({said})"
+        detail = f"the files of binlog batch {batch.index} have different numbers of rows ({counts_text})"
         return Damage(batch.files[id].file.path, 0, 0, Kind.ROW_COUNT_MISMATCH, detail)
 
     def any(self) -> Stored:
@@ -649,12 +651,12 @@ class Columns:
             payloads = [payload for _, payload in parts]
             offsets = [part.offset for part, _ in parts]
             self._files[file.path] = Stored(file.path, payloads, offsets, log.bare, 0, *(span or (0, None)))
-        found = self._files[file.path]
-        rows = found.payloads[0].file_rows
+        payload = self._files[file.path]
+        rows = payload.payloads[0].file_rows
         if span is not None and span[1] > rows:
             detail = f"rows {span[0]} to {span[1]} by the manifest, where the file has {rows}"
-            raise UnreadableError(Damage(found.path, 0, 0, Kind.ROW_COUNT_MISMATCH, detail))
-        return found
+            raise UnreadableError(Damage(payload.path, 0, 0, Kind.ROW_COUNT_MISMATCH, detail))
+        return payload
 
     def loses(self, id: int, index: int, field: Field) -> bool:
         """Whether values of a column are lost in front of the rows that are read, or something else is wrong there."""
@@ -665,7 +667,7 @@ class Columns:
         ((_, payload),) = self._log(batch.files[id].file).whole(span=(0, first))
         with suppress(UnreadableError):
             deque(payload.column_batches(index, BATCH_ROWS), 0)
-        return any(one.first < first or one.first == one.end for one in payload.resolve(index, field))
+        return any(loss.first < first or loss.first == loss.end for loss in payload.resolve(index, field))
 
     def _log(self, file: File) -> Log:
         if file.path not in self._logs:

@@ -33,14 +33,16 @@ def infer_fields(collection: Collection, storage: Storage, max_page_bytes: int |
     for segment in segments:
         for id, logs in segment.inserts.items():
             by_directory.setdefault(id, []).extend(logs)
-    found: dict[int, Field] = {}
+    fields: dict[int, Field] = {}
     for logs in by_directory.values():
         for field in _fields_of(logs, storage, max_page_bytes):
-            before = found.get(field.id)
-            found[field.id] = field if before is None else replace(before, nullable=before.nullable or field.nullable)
-    user = [field for id, field in sorted(found.items()) if id not in layout.SYSTEM_FIELDS]
-    primary = next((one.id for one in user if one.id in keys), next((one.id for one in user if one.type in _KEYS), -1))
-    return tuple(replace(one, primary=one.id == primary) for one in user)
+            before = fields.get(field.id)
+            fields[field.id] = field if before is None else replace(before, nullable=before.nullable or field.nullable)
+    user = [field for id, field in sorted(fields.items()) if id not in layout.SYSTEM_FIELDS]
+    primary = next(
+        (field.id for field in user if field.id in keys), next((field.id for field in user if field.type in _KEYS), -1)
+    )
+    return tuple(replace(field, primary=field.id == primary) for field in user)
 
 
 def _fields_of(logs: Iterable[LogFile], storage: Storage, max_page_bytes: int | None) -> list[Field]:
@@ -66,13 +68,13 @@ def _file_fields(log: LogFile, storage: Storage, max_page_bytes: int | None) -> 
     Raises:
         UnreadableError: When the file is damaged.
     """
-    with opened(log.file, storage, max_page_bytes, planning=True) as one:
+    with opened(log.file, storage, max_page_bytes, planning=True) as binlog:
         quiet = Findings("skip", drained=True)
-        descriptor = one.descriptor(quiet)
-        part = next(one.parts(descriptor, quiet), None)
+        descriptor = binlog.descriptor(quiet)
+        part = next(binlog.parts(descriptor, quiet), None)
         if part is None:
-            raise UnreadableError(quiet.damages[0] if quiet.damages else one.without_events())
-        return stored_fields(one.payload(part), descriptor, log.field)
+            raise UnreadableError(quiet.damages[0] if quiet.damages else binlog.without_events())
+        return stored_fields(binlog.payload(part), descriptor, log.field)
 
 
 def time_range(file: File, storage: Storage, max_page_bytes: int | None) -> tuple[int, int]:

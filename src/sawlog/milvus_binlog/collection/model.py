@@ -118,9 +118,9 @@ class Segment:
     @property
     def directory(self) -> str:
         """Where its insert logs lie."""
-        some = next((logs[0] for logs in self.inserts.values() if logs), None)
-        if some is not None:
-            return some.file.path.rsplit("/", 2)[0]
+        sample = next((logs[0] for logs in self.inserts.values() if logs), None)
+        if sample is not None:
+            return sample.file.path.rsplit("/", 2)[0]
         path = f"{self.collection}/{self.partition}/{self.id}"
         return f"{self.root}/{layout.INSERT_LOG}/{path}" if self.root else f"{layout.INSERT_LOG}/{path}"
 
@@ -158,7 +158,7 @@ class Segment:
         if not self.files and _expected(self):
             return [Batch(0, {})]
         count = max((len(logs) for logs in self.inserts.values()), default=0)
-        found = []
+        gaps = []
         for index in range(count):
             files = {
                 id: logs[index - count + len(logs)]
@@ -168,31 +168,31 @@ class Segment:
             first, last = self._times(index - count)
             counts = ((self._named(id, log).rows, log) for id, log in files.items())
             rows = next((one for one in counts if one[0]), None)
-            found.append(Batch(index, files, first, last, rows=rows))
-        return found
+            gaps.append(Batch(index, files, first, last, rows=rows))
+        return gaps
 
     def _times(self, from_end: int) -> tuple[int, int]:
         """The range of timestamps of a batch, as the metadata has it for its timestamp field."""
         logs = self.meta.inserts.get(layout.TIMESTAMP_FIELD, ()) if self.meta is not None else ()
         if len(logs) < -from_end:
             return 0, 0
-        log = sorted(logs, key=lambda one: one.id)[from_end]
+        log = sorted(logs, key=lambda stored_log: stored_log.id)[from_end]
         return (log.first, log.last) if log.last else (0, 0)
 
     def missing_logs(self) -> list[Missing]:
         """Files that the metadata, or a manifest, names and that are not there."""
         if self.manifests:
             return self.lacking
-        found = []
+        gaps = []
         if self.modern:
             detail = "the segment is kept in Storage V3, and its manifest is not there"
-            found.append(Missing(f"{self.directory}/{layout.MANIFEST_DIRECTORY}", detail))
+            gaps.append(Missing(f"{self.directory}/{layout.MANIFEST_DIRECTORY}", detail))
         for id, logs in self.meta.inserts.items() if self.meta is not None else ():
-            there = {log.log for log in self.inserts.get(id, ())}
-            for gone in (log.id for log in logs if log.id not in there):
-                detail = f"the metadata names log {gone} of field {id}, which is not there"
-                found.append(Missing(f"{self.directory}/{id}/{gone}", detail))
-        return found
+            present = {log.log for log in self.inserts.get(id, ())}
+            for missing_id in (log.id for log in logs if log.id not in present):
+                detail = f"the metadata names log {missing_id} of field {id}, which is not there"
+                gaps.append(Missing(f"{self.directory}/{id}/{missing_id}", detail))
+        return gaps
 
     def _named(self, id: int, log: LogFile) -> Log:
         """What the metadata says of an insert log."""
@@ -217,10 +217,10 @@ class Segment:
         if self.manifests:
             return self.lost_deltas
         named = (self.meta.deltas if self.meta is not None else None) or ()
-        there = {log.log for log in self.deltas}
+        present = {log.log for log in self.deltas}
         place = f"{self.root}/" if self.root else ""
         directory = f"{place}{layout.DELTA_LOG}/{self.collection}/{self.partition}/{self.id}"
-        return [lost_delta(f"{directory}/{log.id}", "metadata") for log in named if log.id not in there]
+        return [lost_delta(f"{directory}/{log.id}", "metadata") for log in named if log.id not in present]
 
 
 def lost_delta(path: str, source: str) -> Missing:
@@ -273,9 +273,9 @@ class Collection:
             return True
         return any(segment.inserts or segment.deltas or segment.modern for segment in self.segments.values())
 
-    def called(self, wanted: str) -> bool:
+    def called(self, name: str) -> bool:
         """Whether a text names it."""
-        return self.meta.called(wanted) if self.meta is not None else wanted == str(self.id)
+        return self.meta.called(name) if self.meta is not None else name == str(self.id)
 
     @property
     def states_known(self) -> bool:
@@ -306,17 +306,23 @@ class Collection:
         every = [segment for segment in self.segments.values() if segment.inserts or _expected(segment)]
         if not self.states_known:
             return every
-        chosen = {segment.id for segment in every if self._alive(segment, as_of, partitions)}
+        visible = {segment.id for segment in every if self._alive(segment, as_of, partitions)}
         for segment in every:
             sources = segment.sources
-            if segment.id in chosen and sources and as_of is not None:
-                known = [self.segments.get(source) for source in sources]
-                older = [one for one in known if one is not None and one.inserts and one.meta is not None]
-                if len(older) == len(sources) and all(one.meta.dropped_at > as_of for one in older if one.meta):
-                    chosen.discard(segment.id)
+            if segment.id in visible and sources and as_of is not None:
+                source_segments = [self.segments.get(source) for source in sources]
+                older = [
+                    segment
+                    for segment in source_segments
+                    if segment is not None and segment.inserts and segment.meta is not None
+                ]
+                if len(older) == len(sources) and all(
+                    segment.meta.dropped_at > as_of for segment in older if segment.meta
+                ):
+                    visible.discard(segment.id)
                 else:
-                    chosen.difference_update(sources)
-        return [segment for segment in every if segment.id in chosen]
+                    visible.difference_update(sources)
+        return [segment for segment in every if segment.id in visible]
 
     def origins(self) -> list[Segment]:
         """The segments that hold every version of every row, each version once.
@@ -327,35 +333,44 @@ class Collection:
         every = {segment.id: segment for segment in self.segments.values() if segment.inserts or _expected(segment)}
         if not self.states_known:
             return list(every.values())
-        visible = {id: one for id, one in every.items() if one.meta is not None and not one.meta.hidden}
-        known = {id: one for id, one in visible.items() if not one.deletes_only}
-        older = {id: [source for source in one.sources if source < id] for id, one in known.items()}
-        open = list(known.keys() - {source for sources in older.values() for source in sources})
-        seen: set[int] = set()
-        chosen: set[int] = set()
+        visible = {
+            id: every_segment
+            for id, every_segment in every.items()
+            if every_segment.meta is not None and not every_segment.meta.hidden
+        }
+        known_segments = {id: every_segment for id, every_segment in visible.items() if not every_segment.deletes_only}
+        older = {
+            id: [source for source in every_segment.sources if source < id]
+            for id, every_segment in known_segments.items()
+        }
+        open = list(known_segments.keys() - {source for sources in older.values() for source in sources})
+        visited: set[int] = set()
+        selected: set[int] = set()
         while open:
             id = open.pop()
-            if id in seen:
+            if id in visited:
                 continue
-            seen.add(id)
-            if older[id] and all(one in known and not known[one].missing_logs() for one in older[id]):
+            visited.add(id)
+            if older[id] and all(
+                source in known_segments and not known_segments[source].missing_logs() for source in older[id]
+            ):
                 open += older[id]
             else:
-                chosen.add(id)
-        return [segment for id, segment in every.items() if id in chosen]
+                selected.add(id)
+        return [segment for id, segment in every.items() if id in selected]
 
     def deltas_after(self, segment: Segment) -> list[LogFile]:
         """The delta logs of the segments that compaction made of a segment, and of those that it made of these."""
-        return [log for one in self.made_of(segment) for log in one.deltas]
+        return [log for ancestor in self.made_of(segment) for log in ancestor.deltas]
 
     def made_of(self, segment: Segment) -> list[Segment]:
         """The segments that compaction made of a segment, and of those that it made of these."""
-        found: dict[int, Segment] = {}
+        ancestors: dict[int, Segment] = {}
         fresh = {segment.id}
         while fresh:
-            fresh = {id for id, segment in self.segments.items() if fresh & set(segment.sources)} - found.keys()
-            found |= {id: self.segments[id] for id in fresh}
-        return [one for id, one in found.items() if id != segment.id]
+            fresh = {id for id, segment in self.segments.items() if fresh & set(segment.sources)} - ancestors.keys()
+            ancestors |= {id: self.segments[id] for id in fresh}
+        return [ancestor for id, ancestor in ancestors.items() if id != segment.id]
 
     def ended(self, partition: int) -> int | None:
         """When a partition was dropped, as a TSO; `None` for one that is there, or where unknown."""
@@ -363,32 +378,42 @@ class Collection:
 
     def lost(self, as_of: int) -> list[Segment]:
         """Compacted segments that had to be taken although they were made after a TSO."""
-        found = []
+        gaps = []
         for segment in self.living(as_of):
             for source in segment.sources:
-                known = self.segments.get(source)
-                dropped = known.meta.dropped_at if known is not None and known.meta is not None else None
+                source_segment = self.segments.get(source)
+                dropped = (
+                    source_segment.meta.dropped_at
+                    if source_segment is not None and source_segment.meta is not None
+                    else None
+                )
                 if dropped is None or dropped > as_of:
-                    found.append(segment)
+                    gaps.append(segment)
                     break
-        return found
+        return gaps
 
     def deltas_across(self) -> dict[int, tuple[File, ...]]:
         """By partition, the delta logs of L0 segments that concern it: its own, and those of all partitions."""
-        logs = [(one.partition, log.file) for one in self.level_zero() for log in one.deltas]
+        logs = [(segment.partition, log.file) for segment in self.level_zero() for log in segment.deltas]
         partitions = {segment.partition for segment in self.segments.values()}
-        return {id: tuple(file for at, file in logs if at in (id, layout.ALL_PARTITIONS)) for id in partitions}
+        return {
+            id: tuple(file for partition, file in logs if partition in (id, layout.ALL_PARTITIONS)) for id in partitions
+        }
 
     def missing_across(self, partition: int) -> list[Missing]:
         """The missing delta logs of L0 segments that concern a partition."""
         concerned = (partition, layout.ALL_PARTITIONS)
-        return [log for one in self.level_zero() if one.partition in concerned for log in one.missing_deltas()]
+        return [
+            log for segment in self.level_zero() if segment.partition in concerned for log in segment.missing_deltas()
+        ]
 
     def level_zero(self) -> list[Segment]:
         """The segments that hold nothing but deletes, and are alive."""
-        there = (segment for segment in self.segments.values() if segment.deletes_only)
-        found = [segment for segment in there if segment.deltas or segment.missing_deltas()]
-        return [one for one in found if not self.states_known or (one.meta is not None and one.meta.live)]
+        delete_segments = (segment for segment in self.segments.values() if segment.deletes_only)
+        nonempty = [segment for segment in delete_segments if segment.deltas or segment.missing_deltas()]
+        return [
+            segment for segment in nonempty if not self.states_known or (segment.meta is not None and segment.meta.live)
+        ]
 
     def delete_counts(self) -> dict[str, int]:
         """How many deletes the delta logs of all segments have by the metadata; see `Segment.delete_counts`."""
@@ -444,7 +469,9 @@ def gather(
         root: Where the files of all of them are, for metadata that is next to them; `None` for other metadata.
     """
     collections: dict[int, Collection] = {}
-    for log in sorted(logs, key=lambda one: (one.partition, one.segment, one.field, one.log)):
+    for log in sorted(
+        logs, key=lambda stored_log: (stored_log.partition, stored_log.segment, stored_log.field, stored_log.log)
+    ):
         if log.kind not in (layout.INSERT_LOG, layout.DELTA_LOG, layout.STATS_LOG, layout.MANIFEST_DIRECTORY):
             continue
         collection = collections.setdefault(log.collection, Collection(log.collection, metas.get(log.collection), {}))
@@ -478,14 +505,14 @@ def _apply_meta(collection: Collection, default_root: str) -> None:
         segment = collection.segments[id]
         segment.meta = meta
         if meta.inserts and not segment.manifests:
-            there = [log for logs in segment.inserts.values() for log in logs]
+            segment_logs = [log for logs in segment.inserts.values() for log in logs]
             segment.inserts = {
                 field: logs
                 for field in segment.inserts
                 if (logs := _listed(segment.inserts[field], meta.inserts.get(field, ())))
             }
-            kept = {log.file.path for logs in segment.inserts.values() for log in logs}
-            segment.unnamed += [log for log in there if log.file.path not in kept]
+            kept_paths = {log.file.path for logs in segment.inserts.values() for log in logs}
+            segment.unnamed += [log for log in segment_logs if log.file.path not in kept_paths]
         if meta.deltas is not None and not segment.manifests and (meta.inserts or meta.deltas):
             named = _listed(segment.deltas, meta.deltas)
             segment.unnamed += [log for log in segment.deltas if log not in named]
@@ -493,11 +520,11 @@ def _apply_meta(collection: Collection, default_root: str) -> None:
 
 
 def _listed(logs: list[LogFile], named: Sequence[Log]) -> list[LogFile]:
-    wanted = {log.id for log in named}
-    return [log for log in logs if log.log in wanted]
+    named_ids = {log.id for log in named}
+    return [log for log in logs if log.log in named_ids]
 
 
-def choose(collections: Mapping[int, Collection], wanted: str | None, where: str) -> Collection:
+def choose(collections: Mapping[int, Collection], table: str | None, location: str) -> Collection:
     """The collection of that name or id; the only one that there is anything of, where none is named.
 
     Names are those of collections and aliases, by themselves or as `database.name`. As in Milvus, a name by itself
@@ -506,18 +533,18 @@ def choose(collections: Mapping[int, Collection], wanted: str | None, where: str
     Raises:
         OptionError: When there is none, or more than one.
     """
-    known = any(collection.meta is not None for collection in collections.values())
+    is_known = any(collection.meta is not None for collection in collections.values())
     present = {
         id: collection
         for id, collection in collections.items()
-        if collection.present and (collection.meta is not None or not known)
+        if collection.present and (collection.meta is not None or not is_known)
     }
-    if wanted is None and len(present) == 1:
+    if table is None and len(present) == 1:
         return next(iter(present.values()))
-    listed = ", ".join(sorted(one.qualified for one in present.values()))
-    if wanted is None:
-        raise OptionError(f"{where}: name one of its collections with the option table: {listed or 'there is none'}")
-    matches = [collection for collection in collections.values() if collection.called(wanted)]
+    listed = ", ".join(sorted(collection.qualified for collection in present.values()))
+    if table is None:
+        raise OptionError(f"{location}: name one of its collections with the option table: {listed or 'there is none'}")
+    matches = [collection for collection in collections.values() if collection.called(table)]
     if len(matches) > 1:
         usual = [
             match for match in matches if match.meta is not None and match.meta.database == layout.DEFAULT_DATABASE
@@ -525,4 +552,4 @@ def choose(collections: Mapping[int, Collection], wanted: str | None, where: str
         matches = usual or matches
     if len(matches) == 1:
         return matches[0]
-    raise OptionError(f"{where}: table={wanted!r}: there {'are several' if matches else 'is none'}; known: {listed}")
+    raise OptionError(f"{location}: table={table!r}: there {'are several' if matches else 'is none'}; known: {listed}")

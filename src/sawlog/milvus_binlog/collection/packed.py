@@ -34,16 +34,16 @@ def unpack(collection: Collection, storage: Storage) -> None:
             segment.lacking.append(Missing(f"{segment.directory}/{layout.MANIFEST_DIRECTORY}", detail))
         else:
             named.append((segment, log))
-    found = _Found(storage)
+    files = _Found(storage)
     read = storage.each(lambda file: storage.peek(file, 0, file.size), [log.file for _, log in named])
     for (segment, log), data in zip(named, read, strict=True):
         try:
             manifest = read_manifest(data, log.file.path, segment.root)
             if manifest.unsupported:
-                what = Missing(log.file.path, manifest.unsupported, Kind.UNSUPPORTED, log.file.size)
-                segment.lacking.append(what)
+                gap = Missing(log.file.path, manifest.unsupported, Kind.UNSUPPORTED, log.file.size)
+                segment.lacking.append(gap)
             else:
-                _take(segment, manifest, found)
+                _take(segment, manifest, files)
         except FormatError as error:
             detail = str(error).removeprefix(f"{log.file.path}: ")
             segment.lacking.append(Missing(log.file.path, detail, Kind.BAD_MANIFEST, log.file.size))
@@ -69,12 +69,12 @@ class _Found:
         if directory not in self._known:
             self._known[directory] = {}
             with suppress(FileNotFoundError, NotADirectoryError):
-                there = self._storage.files_in(directory, fresh=False)
-                self._known[directory] = {file.path: file for file in there}
+                listing = self._storage.files_in(directory, fresh=False)
+                self._known[directory] = {file.path: file for file in listing}
         return self._known[directory].get(path)
 
 
-def _take(segment: Segment, manifest: Manifest, found: _Found) -> None:
+def _take(segment: Segment, manifest: Manifest, files_found: _Found) -> None:
     """Fill a segment by its manifest."""
     place = (segment.root, layout.INSERT_LOG, segment.collection, segment.partition, segment.id)
     files: dict[int, list[LogFile | None]] = {}
@@ -85,37 +85,39 @@ def _take(segment: Segment, manifest: Manifest, found: _Found) -> None:
             unread |= dict.fromkeys((int(name) for name in group.columns if layout.ID.match(name)), detail)
             continue
         files[id] = []
-        for number, one in enumerate(group.files):
-            file = found.file(one.path)
+        for number, file_name in enumerate(group.files):
+            file = files_found.file(file_name.path)
             if file is None:
-                segment.lacking.append(Missing(one.path, "the manifest names it, and it is not there"))
+                segment.lacking.append(Missing(file_name.path, "the manifest names it, and it is not there"))
             files[id].append(None if file is None else LogFile(file, *place, id, number))
     segment.inserts = {id: [log for log in logs if log is not None] for id, logs in files.items()}
     if not files:
-        segment.lacking += [Missing(segment.directory, one, Kind.UNSUPPORTED) for one in dict.fromkeys(unread.values())]
+        segment.lacking += [
+            Missing(segment.directory, detail, Kind.UNSUPPORTED) for detail in dict.fromkeys(unread.values())
+        ]
     if not segment.lacking:
-        logs = {id: [log for log in found if log is not None] for id, found in files.items()}
+        logs = {id: [log for log in present_logs if log is not None] for id, present_logs in files.items()}
         segment.slices = _batches({id: manifest.groups[id] for id in logs}, logs, unread)
-    _take_deltas(segment, manifest, found)
-    _take_stats(segment, manifest, found)
+    _take_deltas(segment, manifest, files_found)
+    _take_stats(segment, manifest, files_found)
 
 
-def _take_deltas(segment: Segment, manifest: Manifest, found: _Found) -> None:
+def _take_deltas(segment: Segment, manifest: Manifest, files_found: _Found) -> None:
     """The delta logs that a manifest names; others are none of the segment's."""
-    there = {log.file.path: log for log in segment.deltas}
+    present = {log.file.path: log for log in segment.deltas}
     place = (segment.root, layout.DELTA_LOG, segment.collection, segment.partition, segment.id, layout.DELTA_FIELD)
     named = []
     for number, path in enumerate(manifest.deltas):
-        file = there[path].file if path in there else found.file(path)
+        file = present[path].file if path in present else files_found.file(path)
         if file is None:
             segment.lost_deltas.append(lost_delta(path, "manifest"))
         else:
-            named.append(there.get(path) or LogFile(file, *place, number))
-    segment.unnamed += [log for path, log in there.items() if path not in manifest.deltas]
+            named.append(present.get(path) or LogFile(file, *place, number))
+    segment.unnamed += [log for path, log in present.items() if path not in manifest.deltas]
     segment.deltas = named
 
 
-def _take_stats(segment: Segment, manifest: Manifest, found: _Found) -> None:
+def _take_stats(segment: Segment, manifest: Manifest, files_found: _Found) -> None:
     """The statistics of a segment, those that are there; nothing that is read depends on them."""
     place = (segment.collection, segment.partition, segment.id)
     for key, paths in manifest.stats.items():
@@ -123,8 +125,10 @@ def _take_stats(segment: Segment, manifest: Manifest, found: _Found) -> None:
         kind = layout.PACKED_STATISTICS.get(name)
         if kind is None or not layout.ID.match(field):
             continue
-        there = [file for file in map(found.file, paths) if file is not None]
-        segment.stats += [LogFile(file, segment.root, kind, *place, int(field), at) for at, file in enumerate(there)]
+        present = [file for file in map(files_found.file, paths) if file is not None]
+        segment.stats += [
+            LogFile(file, segment.root, kind, *place, int(field), index) for index, file in enumerate(present)
+        ]
 
 
 def _batches(
@@ -136,9 +140,9 @@ def _batches(
     """
     ends = {id: list(accumulate(file.rows for file in group.files)) for id, group in groups.items()}
     columns = {int(name): id for id, group in groups.items() for name in group.columns if layout.ID.match(name)}
-    cuts = sorted({0, *(end for found in ends.values() for end in found)})
+    cuts = sorted({0, *(end for row_ends in ends.values() for end in row_ends)})
     place = dict.fromkeys(groups, 0)
-    found = []
+    batches = []
     for index, (start, stop) in enumerate(pairwise(cuts)):
         slices = {}
         again = {id for id in groups if start and start not in ends[id]}
@@ -149,8 +153,8 @@ def _batches(
             first = file.first + start - (ends[id][place[id]] - file.rows)
             slices[id] = Slice(first, first + stop - start, file.first + file.rows)
         files = {id: logs[id][place[id]] for id in groups}
-        found.append(Batch(index, files, slices=slices, groups=columns, again=frozenset(again), unread=unread))
-    return found
+        batches.append(Batch(index, files, slices=slices, groups=columns, again=frozenset(again), unread=unread))
+    return batches
 
 
 def cut(batches: Sequence[Batch], task_bytes: int, storage: Storage, max_page_bytes: int | None) -> list[Batch]:
@@ -173,7 +177,7 @@ def cut(batches: Sequence[Batch], task_bytes: int, storage: Storage, max_page_by
     if not first:
         return list(batches)
     ends = [first, *storage.each(row_ends, files[1:])]
-    by_path = {file.path: found for file, found in zip(files, ends, strict=True)}
+    by_path = {file.path: row_ends for file, row_ends in zip(files, ends, strict=True)}
     return [piece for batch in batches for piece in _pieces(batch, task_bytes, by_path)]
 
 
@@ -182,7 +186,7 @@ def _pieces(batch: Batch, task_bytes: int, row_ends: Mapping[str, list[int]]) ->
     ends = {id: row_ends.get(log.file.path, []) for id, log in batch.files.items()}
     if not ends or not all(ends.values()):
         return [batch]
-    slices = batch.slices or {id: Slice(0, found[-1], found[-1]) for id, found in ends.items()}
+    slices = batch.slices or {id: Slice(0, row_ends[-1], row_ends[-1]) for id, row_ends in ends.items()}
     counts = {last - first for first, last, _ in slices.values()}
     if len(counts) > 1 or any(last > ends[id][-1] for id, (_, last, _) in slices.items()):
         return [batch]
@@ -194,7 +198,10 @@ def _pieces(batch: Batch, task_bytes: int, row_ends: Mapping[str, list[int]]) ->
     return [
         replace(
             batch,
-            slices={id: Slice(one.first + start, one.first + stop, ends[id][-1]) for id, one in slices.items()},
+            slices={
+                id: Slice(row_slice.first + start, row_slice.first + stop, ends[id][-1])
+                for id, row_slice in slices.items()
+            },
             again=frozenset(batch.files) if start else batch.again,
         )
         for start, stop in pairwise([0, *cuts, count])

@@ -32,10 +32,10 @@ def segment_pictures(
         sums.add(row["partition_name"], fate or "rows", row["rows"] or 0)
         if row["min_timestamp"] is None:
             continue
-        known = (f"state {row['state']}" if row["state"] else "", f"level {row['level']}" if row["level"] else "")
+        labels = (f"state {row['state']}" if row["state"] else "", f"level {row['level']}" if row["level"] else "")
         text = f"segment {row['segment']}: {row['rows'] or 0:,} rows, {row['deletes'] or 0:,} deletes of its own"
-        text = ", ".join((text, f"{row['bytes']:,} bytes", *filter(None, known)))
-        start, end = (row[f"{one}_timestamp"] >> layout.LOGICAL_BITS for one in ("min", "max"))
+        text = ", ".join((text, f"{row['bytes']:,} bytes", *filter(None, labels)))
+        start, end = (row[f"{bound}_timestamp"] >> layout.LOGICAL_BITS for bound in ("min", "max"))
         text += f"; {time_text(start)} to {time_text(end)}"
         box = Box(start, end, text, fate, path=files.get(row["segment"], ""))
         lanes.setdefault(row["partition_name"], []).append(box)

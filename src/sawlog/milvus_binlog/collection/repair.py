@@ -61,22 +61,22 @@ def repair_collections(dataset: CollectionContents, places: Sequence[tuple[File,
             f"{dataset.files[0].path}: segments of Storage V3 are not repaired file by file; write what is intact of"
             " them to a new collection: sawlog convert --on-damage skip"
         )
-    limits = {path: kept for one in dataset.single() for path, kept in _limits(one)}
+    limits = {path: limit for part in dataset.single() for path, limit in _limits(part)}
 
     metas: list[tuple[File, str]] = []
     sizes: dict[str, int] = {}
 
-    def repaired(one: tuple[File, str]) -> None:
-        file, place = one
-        kept = limits.get(file.path, _Kept())
+    def repaired(pair: tuple[File, str]) -> None:
+        file, place = pair
+        limit = limits.get(file.path, _Kept())
         if file.name == layout.BACKUP_META:
             metas.append((file, place))
-        elif kept.rows is None or kept.rows.any():
+        elif limit.rows is None or limit.rows.any():
             with suppress(FormatError):
-                sizes[file.path] = repair(file, place, dataset.scan.options, storage, kept.rows, kept.fields)
-        elif kept.empty is not None:
-            _write(storage, place, kept.empty)
-            sizes[file.path] = len(kept.empty)
+                sizes[file.path] = repair(file, place, dataset.scan.options, storage, limit.rows, limit.fields)
+        elif limit.empty is not None:
+            _write(storage, place, limit.empty)
+            sizes[file.path] = len(limit.empty)
 
     for _ in map_ordered(places, once(repaired), dataset.scan.threads):
         pass
@@ -139,10 +139,10 @@ def _limits(dataset: CollectionContents) -> Iterator[tuple[str, _Kept]]:
 
     for fragment in dataset.batches():
         findings = Findings("skip")
-        kept: list[NDArray[np.uint8]] = []
-        for _ in fragment.as_stored().traced(pa.schema([]), findings, kept):
+        masks: list[NDArray[np.uint8]] = []
+        for _ in fragment.as_stored().traced(pa.schema([]), findings, masks):
             pass
-        rows = np.concatenate([np.empty(0, np.uint8), *kept]) if findings.kinds else None
+        rows = np.concatenate([np.empty(0, np.uint8), *masks]) if findings.kinds else None
         empty = {} if rows is None or rows.any() else _empty_logs(fragment)
         fields = {field.id: field for field in fragment.shared.fields.values()}
         for id, log in fragment.batch.files.items():

@@ -34,8 +34,12 @@ class Selection:
     @property
     def every(self) -> list[Segment]:
         """All segments of the partitions that there is anything of."""
-        known = self.within(list(self.collection.segments.values()))
-        return [one for one in known if one.inserts or one.deltas or one.modern or one.missing_deltas()]
+        segments = self.within(list(self.collection.segments.values()))
+        return [
+            segment
+            for segment in segments
+            if segment.inserts or segment.deltas or segment.modern or segment.missing_deltas()
+        ]
 
     @property
     def alive(self) -> list[Segment]:
@@ -55,19 +59,19 @@ class Selection:
         Raises:
             OptionError: For one that is not there.
         """
-        known = self.collection.segments
-        there = {id for id, one in known.items() if one.inserts or one.modern}
-        unknown = [id for id in self.options.segments if id not in there]
+        segments = self.collection.segments
+        stored_ids = {id for id, segment in segments.items() if segment.inserts or segment.modern}
+        unknown = [id for id in self.options.segments if id not in stored_ids]
         if unknown:
             raise OptionError(f"segments: the collection {self.collection.name} has no segment {unknown[0]}")
-        return self.within([known[id] for id in sorted(set(self.options.segments))])
+        return self.within([segments[id] for id in sorted(set(self.options.segments))])
 
     @property
     def dropped(self) -> tuple[int, ...]:
         """Dropped partitions that are asked for by name or id."""
         meta = self.collection.meta
-        known = meta.dropped_partitions if meta is not None else {}
-        return tuple(id for id, name in known.items() if {str(id), name} & set(self.options.partitions))
+        dropped = meta.dropped_partitions if meta is not None else {}
+        return tuple(id for id, name in dropped.items() if {str(id), name} & set(self.options.partitions))
 
     def within(self, segments: list[Segment]) -> list[Segment]:
         """Those of some segments that lie in the partitions that are asked for.
@@ -75,33 +79,35 @@ class Selection:
         Raises:
             OptionError: For a partition that is not known.
         """
-        wanted = self.options.partitions
-        if not wanted:
+        requested = self.options.partitions
+        if not requested:
             return segments
         collection = self.collection
         names = {segment.partition: collection.partition_name(segment.partition) for segment in segments}
         if collection.meta is not None:
             names |= {**collection.meta.dropped_partitions, **collection.meta.partitions}
-        unknown = [name for name in wanted if name not in names.values() and name not in map(str, names)]
+        unknown = [name for name in requested if name not in names.values() and name not in map(str, names)]
         if unknown:
-            known = ", ".join(sorted(f"{name} ({id})" for id, name in names.items()))
-            raise OptionError(f"partitions: {unknown[0]!r} is none of {known}")
+            known_names = ", ".join(sorted(f"{name} ({id})" for id, name in names.items()))
+            raise OptionError(f"partitions: {unknown[0]!r} is none of {known_names}")
         return [
-            segment for segment in segments if str(segment.partition) in wanted or names[segment.partition] in wanted
+            segment
+            for segment in segments
+            if str(segment.partition) in requested or names[segment.partition] in requested
         ]
 
 
 def with_deltas(logs: Sequence[LogFile], scan: Scan) -> list[LogFile]:
     """The logs, and, where only insert logs were given, the delta and stats logs next to them."""
-    given = {log.kind for log in logs} | ({layout.DELTA_LOG} if scan.schema is not None else set())
+    kinds = {log.kind for log in logs} | ({layout.DELTA_LOG} if scan.schema is not None else set())
     inserts = [log for log in logs if log.kind == layout.INSERT_LOG and log.root]
-    if layout.DELTA_LOG in given or not inserts:
+    if layout.DELTA_LOG in kinds or not inserts:
         return list(logs)
     added: list[LogFile] = []
     for root, collection in sorted({(log.root, log.collection) for log in inserts}):
         for kind in (layout.DELTA_LOG, layout.STATS_LOG):
             directory = f"{root}/{kind}/{collection}"
-            if kind not in given and scan.storage.is_directory(directory):
+            if kind not in kinds and scan.storage.is_directory(directory):
                 added += [log for log in map(paths.parse, scan.storage.find(directory)) if log is not None]
     segments = {log.segment for log in inserts}
     return [*logs, *(log for log in added if log.segment in segments or _deletes_only(log, scan))]
@@ -115,14 +121,14 @@ def _deletes_only(log: LogFile, scan: Scan) -> bool:
 
 def followed(logs: Sequence[LogFile], scan: Scan) -> list[LogFile]:
     """Of logs that have appeared, those of the view and of the collection that a stream follows."""
-    kind, wanted = layout.FOLLOWED.get(scan.view), scan.options.table
-    found = [log for log in logs if kind in (None, log.kind)]
-    if wanted is None:
-        return found
+    kind, table = layout.FOLLOWED.get(scan.view), scan.options.table
+    followed = [log for log in logs if kind in (None, log.kind)]
+    if table is None:
+        return followed
     place = scan.options.metadata
     metas = load(place, scan.storage).at(None) if place else {}
-    named = {id for id, meta in metas.items() if meta.called(wanted)}
-    return [log for log in found if wanted == str(log.collection) or log.collection in named]
+    named = {id for id, meta in metas.items() if meta.called(table)}
+    return [log for log in followed if table == str(log.collection) or log.collection in named]
 
 
 def wanted(segment: Segment, query: Query) -> bool:
@@ -159,18 +165,20 @@ def ruled_out(segments: Iterable[Segment], primary: Field, query: Query, storage
         condition.values for condition in conditions(query) if condition.column == primary.name and condition.values
     ]
     used = listed or limits != (None, None)
-    known = [(segment, key_stats(segment, primary)) for segment in segments if used]
-    read = storage.each(lambda file: storage.peek(file, 0, file.size), [log.file for _, logs in known for log in logs])
-    found = set()
-    for segment, logs in known:
+    statistics = [(segment, key_stats(segment, primary)) for segment in segments if used]
+    read = storage.each(
+        lambda file: storage.peek(file, 0, file.size), [log.file for _, logs in statistics for log in logs]
+    )
+    ruled_out = set()
+    for segment, logs in statistics:
         findings = Findings("skip")
         entries = [entry for log in logs for entry in check_stats(next(read), log.file.path, findings)]
         complete = not findings.kinds and len(entries) >= len(segment.batches())
         if complete and all(
             entry["fieldID"] == primary.id and not _possible(entry, limits, listed, primary) for entry in entries
         ):
-            found.add(segment.id)
-    return frozenset(found)
+            ruled_out.add(segment.id)
+    return frozenset(ruled_out)
 
 
 def key_stats(segment: Segment, primary: Field) -> list[LogFile]:

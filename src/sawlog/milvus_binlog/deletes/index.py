@@ -44,7 +44,9 @@ class DeleteIndex:
         OptionError: When it takes more.
     """
 
-    def __init__(self, deletes: Iterable[Deletes], until: int | None, most: int | None = None, room: int = 0) -> None:
+    def __init__(
+        self, deletes: Iterable[Deletes], until: int | None, max_bytes: int | None = None, room: int = 0
+    ) -> None:
         self._tables: dict[pa.DataType, _Numbers | _Texts] = {}
         for delete in deletes:
             keys, times = until_then(delete, until)
@@ -53,8 +55,8 @@ class DeleteIndex:
             if keys.type not in self._tables:
                 self._tables[keys.type] = _Numbers(room) if pa.types.is_int64(keys.type) else _Texts()
             self._tables[keys.type].add(keys, values_of(times, np.int64))
-            if most is not None:
-                check_room(self.nbytes, most)
+            if max_bytes is not None:
+                check_room(self.nbytes, max_bytes)
 
     @property
     def nbytes(self) -> int:
@@ -75,15 +77,16 @@ class DeleteIndex:
         return None if table.surviving(keys, times, keep) == len(keys) else keep
 
 
-def check_room(taken: int, most: int) -> None:
+def check_room(used_bytes: int, max_bytes: int) -> None:
     """Refuse deletes that take more memory than they may.
 
     Raises:
         OptionError: Names the option.
     """
-    if taken > most:
+    if used_bytes > max_bytes:
         raise OptionError(
-            f"the deletes take more than {most} bytes of memory; where that is right, give a larger max_delete_bytes"
+            f"the deletes take more than {max_bytes} bytes of memory; "
+            "where that is right, give a larger max_delete_bytes"
         )
 
 
@@ -152,8 +155,10 @@ class _Texts:
 
     def surviving(self, keys: pa.Array, times: NDArray[np.int64], keep: NDArray[np.uint8]) -> int:
         """Mark the rows that are not deleted, and count them."""
-        texts, known = Strings(*offsets_of(keys)), self._keys
-        return int(kernels.surviving_texts(texts, known.hashes(texts), times, known.interned, self._newest, keep))
+        texts, known_keys = Strings(*offsets_of(keys)), self._keys
+        return int(
+            kernels.surviving_texts(texts, known_keys.hashes(texts), times, known_keys.interned, self._newest, keep)
+        )
 
 
 def _frozen(array: NDArray[np.generic]) -> NDArray[np.generic]:
@@ -168,11 +173,11 @@ NEVER = layout.MAX_TSO
 """The end of what is not deleted."""
 
 
-def _index_in(values: pa.Array | pa.ChunkedArray, known: pa.Array) -> pa.Array:
+def _index_in(values: pa.Array | pa.ChunkedArray, known_keys: pa.Array) -> pa.Array:
     """The place of each value among those known; null where it is not."""
     import pyarrow.compute as pc
 
-    return pc.index_in(values, known)
+    return pc.index_in(values, known_keys)
 
 
 class DeleteHistory:
@@ -187,15 +192,15 @@ class DeleteHistory:
         OptionError: When it takes more.
     """
 
-    def __init__(self, deletes: Iterable[Deletes], until: int | None, most: int) -> None:
+    def __init__(self, deletes: Iterable[Deletes], until: int | None, max_bytes: int) -> None:
         keys: list[pa.Array] = []
         times: list[pa.Array] = []
-        taken = 0
+        used_bytes = 0
         for delete in deletes:
-            some, stamps = until_then(delete, until)
-            taken += some.nbytes + stamps.nbytes
-            check_room(taken, most)
-            keys.append(some)
+            deleted, stamps = until_then(delete, until)
+            used_bytes += deleted.nbytes + stamps.nbytes
+            check_room(used_bytes, max_bytes)
+            keys.append(deleted)
             times.append(stamps)
         every = pa.chunked_array(keys) if keys else pa.chunked_array([], pa.int64())
         self._known = every.unique()
@@ -215,19 +220,19 @@ class DeleteHistory:
             keys: Their primary keys.
             times: When they were inserted.
         """
-        found = np.full(len(keys), NEVER, np.int64)
+        deleted_at = np.full(len(keys), NEVER, np.int64)
         if keys.type != self._known.type or not len(self._known):
-            return found
+            return deleted_at
         codes = _index_in(keys, self._known)
         rows = np.flatnonzero(boolean_values(codes.is_valid()))
         key = values_of(codes.drop_null(), np.int32).astype(np.int64)
         after = self._places(key, np.searchsorted(self._times, times[rows], side="right"))
-        at = np.searchsorted(self._deletes, after)
-        place = self._deletes[np.minimum(at, len(self._deletes) - 1)]
+        first = np.searchsorted(self._deletes, after)
+        place = self._deletes[np.minimum(first, len(self._deletes) - 1)]
         key_of, rank = np.divmod(place, len(self._times) + 1)
-        deleted = (at < len(self._deletes)) & (key_of == key)
-        found[rows[deleted]] = self._times[rank[deleted]]
-        return found
+        deleted = (first < len(self._deletes)) & (key_of == key)
+        deleted_at[rows[deleted]] = self._times[rank[deleted]]
+        return deleted_at
 
 
 _FREE_BYTES = 64 << 20

@@ -220,23 +220,23 @@ def surviving_numbers(keys: Int64s, stamps: Int64s, table: Table, suspects: OutI
     slots = table.slots
     marks = table.marks
     salt = table.salt
-    found: Any = 0
+    marked: Any = 0
     for i in range(len(keys)):
         keep[i] = 1
-        suspects[found] = i
-        found += np.int64(_marked(marks, mixed(np.uint64(keys[i]) ^ salt)))
+        suspects[marked] = i
+        marked += np.int64(_marked(marks, mixed(np.uint64(keys[i]) ^ salt)))
     mask = np.uint64(len(slots) - 1)
-    kept = len(keys)
-    for at in range(found):
-        if at + _AHEAD < found:
-            later = mixed(np.uint64(keys[suspects[at + _AHEAD]]) ^ salt)
+    kept_rows = len(keys)
+    for index in range(marked):
+        if index + _AHEAD < marked:
+            later = mixed(np.uint64(keys[suspects[index + _AHEAD]]) ^ salt)
             prefetch(table.lines, (later << _ONE & mask) << _THREE)
-        row = suspects[at]
+        row = suspects[index]
         slot = _number_slot(keys[row], mixed(np.uint64(keys[row]) ^ salt), slots)
         if slots[slot + _ONE] > stamps[row]:
             keep[row] = 0
-            kept -= 1
-    return kept
+            kept_rows -= 1
+    return kept_rows
 
 
 @kernel
@@ -253,7 +253,7 @@ def surviving_texts(
         newest: int64, when each of these was deleted last.
         keep: uint8; receives 1 for every row that survives, 0 for the others.
     """
-    kept = len(stamps)
+    kept_rows = len(stamps)
     for i in range(len(stamps)):
         if i + AHEAD < len(stamps):
             prefetch(keys.slots, place_of(keys.slots, hashes[i + AHEAD]))
@@ -262,8 +262,8 @@ def surviving_texts(
         number, _ = find(same_string, keys.strings, sought, keys.slots, hashes[i], len(keys.slots))
         deleted = number >= 0 and newest[number] > stamps[i]
         keep[i] = not deleted
-        kept -= deleted
-    return kept
+        kept_rows -= deleted
+    return kept_rows
 
 
 @kernel
@@ -275,11 +275,11 @@ def keep_slots(data: OutBytes, keep: Bytes, width: UInt64) -> None:
         keep: uint8, 1 for every slot to keep, 0 for the others.
         width: uint64, bytes per slot.
     """
-    at = _ZERO
+    cursor = _ZERO
     pos = _ZERO
     for row in range(len(keep)):
         if keep[row]:
-            if pos > at:  # by a slot or more: they do not overlap
-                copy_bytes(data, at, data, pos, width)
-            at += width
+            if pos > cursor:  # by a slot or more: they do not overlap
+                copy_bytes(data, cursor, data, pos, width)
+            cursor += width
         pos += width

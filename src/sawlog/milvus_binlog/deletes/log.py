@@ -88,20 +88,22 @@ def part_deletes(part: Part, payload: Payload, key: pa.DataType | None) -> Itera
         rows += len(keys)
         yield Deletes(keys, times, part.offset)
     if bad:
-        lost = payload.rows - rows
-        detail = f"{lost} of {payload.rows} deletes cannot be read; the first is row {bad[0][0]}: {bad[0][1]}"
+        lost_rows = payload.rows - rows
+        detail = f"{lost_rows} of {payload.rows} deletes cannot be read; the first is row {bad[0][0]}: {bad[0][1]}"
         raise payload.unreadable(detail, Kind.BAD_DELETE)
 
 
 def stored_deletes(payload: Payload, deletes: Iterable[Deletes]) -> pa.Table:
     """Deletes in the form in which a payload stores them."""
-    some = list(deletes)
+    batches = list(deletes)
     if len(payload.schema) < 2:
-        cells = [cell for one in some for cell in delta_cells(one.keys, one.times)]
+        cells = [cell for batch in batches for cell in delta_cells(batch.keys, batch.times)]
         return pa.Table.from_arrays([array_of(cells, payload.schema.types[0])], schema=payload.schema)
     places = _places(payload)
     stored = pa.schema([payload.schema.field(place) for place in places])
-    keys, times = (pa.chunked_array(column) for column in zip(*((one.keys, one.times) for one in some), strict=True))
+    keys, times = (
+        pa.chunked_array(column) for column in zip(*((batch.keys, batch.times) for batch in batches), strict=True)
+    )
     return pa.Table.from_arrays([keys, times.cast(stored.types[1])], schema=stored)
 
 
@@ -155,11 +157,13 @@ def _valid(keys: pa.Array, times: pa.Array, row: int, bad: list[tuple[int, str]]
     fine = pc.and_(pc.and_(keys.is_valid(), times.is_valid()), pc.greater_equal(times, scalar_of(0, times.type)))
     fine = fill_null(fine, False)
     if pa.types.is_string(keys.type) and not _is_text(keys):
-        fine = pc.and_(fine, array_of([_is_text(keys.slice(at, 1)) for at in range(len(keys))], pa.bool_()))
+        fine = pc.and_(
+            fine, array_of([_is_text(keys.slice(row_index, 1)) for row_index in range(len(keys))], pa.bool_())
+        )
         keys = keys.cast(pa.binary())
     if fine.false_count:
-        rows = [at for at, good in enumerate(fine.to_pylist()) if not good]
-        bad += [(row + at, f"key {keys[at]}, timestamp {times[at]}") for at in rows]
+        rows = [row_index for row_index, good in enumerate(fine.to_pylist()) if not good]
+        bad += [(row + row_index, f"key {keys[row_index]}, timestamp {times[row_index]}") for row_index in rows]
         keys, times = keys.filter(fine), times.filter(fine)
     return keys.cast(pa.string()) if pa.types.is_binary(keys.type) else keys, times
 
@@ -176,22 +180,22 @@ def _is_text(array: pa.Array) -> bool:
 def text_deletes(cells: pa.Array, row: int, bad: list[tuple[int, str]]) -> Iterator[tuple[pa.Array, pa.Array]]:
     """Cells as Milvus writes them all at once; from the first that looks otherwise, one by one."""
     usual = _usual_cells(cells)
-    at = 0
+    row_index = 0
     if usual is not None:
         yield usual
-        at = len(usual[0])
-    found: dict[DataType, tuple[list[Any], list[int]]] = {}
-    for cell in cells.slice(at).cast(pa.binary()).to_pylist():
+        row_index = len(usual[0])
+    groups: dict[DataType, tuple[list[Any], list[int]]] = {}
+    for cell in cells.slice(row_index).cast(pa.binary()).to_pylist():
         parsed = parse_cell(cell if cell is not None else b"null")
         if isinstance(parsed, Undecodable):
-            bad.append((row + at, parsed.detail))
+            bad.append((row + row_index, parsed.detail))
         else:
             key, time, kind = parsed
-            keys, times = found.setdefault(kind, ([], []))
+            keys, times = groups.setdefault(kind, ([], []))
             keys.append(key)
             times.append(time)
-        at += 1
-    for kind, (keys, times) in found.items():
+        row_index += 1
+    for kind, (keys, times) in groups.items():
         yield array_of(keys, _PK_TYPES[kind]), array_of(times, pa.int64())
 
 

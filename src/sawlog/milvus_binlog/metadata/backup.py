@@ -14,50 +14,50 @@ from sawlog.milvus_binlog.metadata.model import CollectionMeta, Log, Moment, Seg
 from sawlog.milvus_binlog.metadata.schema import json_fields
 
 
-def parse_backup(data: Mapping[str, Any], where: str) -> Moment:
+def parse_backup(data: Mapping[str, Any], location: str) -> Moment:
     """The collections of a backup.
 
     Raises:
         FormatError: Names the collection that is none.
     """
-    found = {}
-    with reading(where):
-        for at, given in enumerate(shape.listing(data["collection_backups"], "'collection_backups'")):
-            name = given.get("collection_name", at) if isinstance(given, Mapping) else at
+    collections = {}
+    with reading(location):
+        for index, entry in enumerate(shape.listing(data["collection_backups"], "'collection_backups'")):
+            name = entry.get("collection_name", index) if isinstance(entry, Mapping) else index
             with reading(f"collection {name!r}"):
-                meta = _collection(shape.mapping(given, "its entry"))
-                found[meta.id] = meta
-    return Moment(found)
+                meta = _collection(shape.mapping(entry, "its entry"))
+                collections[meta.id] = meta
+    return Moment(collections)
 
 
-def _collection(given: Mapping[str, Any]) -> CollectionMeta:
+def _collection(entry: Mapping[str, Any]) -> CollectionMeta:
     partitions = {}
     segments: dict[int, SegmentMeta] = {}
-    for partition in shape.mappings(given.get("partition_backups"), "'partition_backups'"):
+    for partition in shape.mappings(entry.get("partition_backups"), "'partition_backups'"):
         id = shape.number(partition, "partition_id")
         partitions[id] = str(partition.get("partition_name", ""))
         for segment in shape.mappings(partition.get("segment_backups"), "'segment_backups'"):
-            made = segment_meta(segment, id)
-            segments[made.id] = made
-    for segment in shape.mappings(given.get("l0_segments"), "'l0_segments'"):
-        made = segment_meta({"is_l0": True, **segment}, layout.ALL_PARTITIONS)
-        segments[made.id] = made
-    schema = shape.mapping(given.get("schema", {}), "'schema'")
+            meta = segment_meta(segment, id)
+            segments[meta.id] = meta
+    for segment in shape.mappings(entry.get("l0_segments"), "'l0_segments'"):
+        meta = segment_meta({"is_l0": True, **segment}, layout.ALL_PARTITIONS)
+        segments[meta.id] = meta
+    schema = shape.mapping(entry.get("schema", {}), "'schema'")
     properties = {
         str(shape.required(pair, "key")): pair.get("value")
-        for pair in shape.mappings(given.get("properties"), "'properties'")
+        for pair in shape.mappings(entry.get("properties"), "'properties'")
     }
-    checkpoints = shape.mapping(given.get("channel_checkpoints", {}), "'channel_checkpoints'")
+    checkpoints = shape.mapping(entry.get("channel_checkpoints", {}), "'channel_checkpoints'")
     return CollectionMeta(
-        id=shape.number(given, "collection_id"),
-        name=str(given.get("collection_name", "")),
+        id=shape.number(entry, "collection_id"),
+        name=str(entry.get("collection_name", "")),
         fields=json_fields({"fields": [], **schema}),
         partitions=partitions,
         segments=segments,
         ttl=seconds(properties.get(layout.TTL_PROPERTY)),
-        database=str(given.get("db_name") or DEFAULT_DATABASE),
-        aliases=tuple(map(str, shape.listing(given.get("aliases"), "'aliases'"))),
-        created=shape.number(given, "created_timestamp"),
+        database=str(entry.get("db_name") or DEFAULT_DATABASE),
+        aliases=tuple(map(str, shape.listing(entry.get("aliases"), "'aliases'"))),
+        created=shape.number(entry, "created_timestamp"),
         checkpoints={
             channel: position_time(shape.from_base64(position, f"the checkpoint of {channel}"))
             for channel, position in checkpoints.items()
@@ -82,32 +82,34 @@ def seconds(value: Any) -> int:
     return int(str(value)) if layout.SECONDS.fullmatch(str(value)) else 0
 
 
-def segment_meta(given: Mapping[str, Any], partition: int) -> SegmentMeta:
+def segment_meta(entry: Mapping[str, Any], partition: int) -> SegmentMeta:
     """A segment, as the metadata of a backup describes it."""
 
     def logs(entry: Mapping[str, Any]) -> tuple[Log, ...]:
-        found = (shape.mapping(one, "a binlog") for one in shape.listing(entry.get("binlogs"), "'binlogs'") if one)
+        binlogs = (
+            shape.mapping(binlog, "a binlog") for binlog in shape.listing(entry.get("binlogs"), "'binlogs'") if binlog
+        )
         return tuple(
             Log(
-                shape.number(one, "log_id") or paths.trailing_id(str(shape.required(one, "log_path"))),
-                shape.number(one, "timestamp_from"),
-                shape.number(one, "timestamp_to"),
-                shape.number(one, "entries_num"),
-                shape.number(one, "log_size") if shape.number(one, "memory_size") else 0,
+                shape.number(binlog, "log_id") or paths.trailing_id(str(shape.required(binlog, "log_path"))),
+                shape.number(binlog, "timestamp_from"),
+                shape.number(binlog, "timestamp_to"),
+                shape.number(binlog, "entries_num"),
+                shape.number(binlog, "log_size") if shape.number(binlog, "memory_size") else 0,
             )
-            for one in found
+            for binlog in binlogs
         )
 
     def entries(key: str) -> Iterator[Mapping[str, Any]]:
-        return (shape.mapping(one, repr(key)) for one in shape.listing(given.get(key), repr(key)) if one)
+        return (shape.mapping(log, repr(key)) for log in shape.listing(entry.get(key), repr(key)) if log)
 
     return SegmentMeta(
-        id=shape.number(given, "segment_id"),
-        partition=shape.integer(given.get("partition_id", partition), "'partition_id'"),
-        level=SegmentLevel.L0 if given.get("is_l0") else SegmentLevel.L1,
-        channel=str(given.get("v_channel", "")),
-        rows=shape.number(given, "num_of_rows"),
-        storage_version=shape.number(given, "storage_version"),
+        id=shape.number(entry, "segment_id"),
+        partition=shape.integer(entry.get("partition_id", partition), "'partition_id'"),
+        level=SegmentLevel.L0 if entry.get("is_l0") else SegmentLevel.L1,
+        channel=str(entry.get("v_channel", "")),
+        rows=shape.number(entry, "num_of_rows"),
+        storage_version=shape.number(entry, "storage_version"),
         inserts={shape.number(entry, "fieldID"): logs(entry) for entry in entries("binlogs")},
         deltas=tuple(log for entry in entries("deltalogs") for log in logs(entry)),
     )

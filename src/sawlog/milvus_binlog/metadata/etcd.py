@@ -50,22 +50,22 @@ class Etcd:
         FormatError: When it is none.
     """
 
-    def __init__(self, data: Any, where: str) -> None:
-        self._where = where
+    def __init__(self, data: Any, location: str) -> None:
+        self._where = location
         self._now: dict[str, bytes] = {}
         self._history: dict[str, list[tuple[int, bytes]]] = {}
-        keys = _decoded(data, where)
+        keys = _decoded(data, location)
         for key, value in keys.items():
-            at = min((key.find(part) for part in _ROOTS if part in key), default=-1)
-            stamp = _SNAPSHOT.search(key) if "snapshots/" in key[: max(0, at)] else None
+            index = min((key.find(part) for part in _ROOTS if part in key), default=-1)
+            stamp = _SNAPSHOT.search(key) if "snapshots/" in key[: max(0, index)] else None
             if stamp is not None:
-                self._history.setdefault(key[at : stamp.start()], []).append((int(stamp[1]), value))
-            elif at >= 0 and "snapshots/" not in key[:at] and value != _TOMBSTONE:
-                self._now[key[at:]] = value
+                self._history.setdefault(key[index : stamp.start()], []).append((int(stamp[1]), value))
+            elif index >= 0 and "snapshots/" not in key[:index] and value != _TOMBSTONE:
+                self._now[key[index:]] = value
         for history in self._history.values():
             history.sort()
         if not any(True for _ in self._collections(None)) and not self._history:
-            raise FormatError(f"{where}: no collection in these {len(keys)} keys; expected those below <root>/meta")
+            raise FormatError(f"{location}: no collection in these {len(keys)} keys; expected those below <root>/meta")
 
     def at(self, time: int | None) -> dict[int, CollectionMeta]:
         """See `Timeline.at`. Keys without snapshots are taken to have been always as they are now.
@@ -77,19 +77,19 @@ class Etcd:
             aliases = self._aliases(time)
             infos = self._below("root-coord/database/db-info/", time)
             databases = {_id(name): DatabaseInfo(value, f"database {name}").name for name, value in infos}
-            found = {}
+            collections = {}
             for name, value in self._collections(time):
                 with reading(f"collection {_id(name)}"):
                     meta = self._collection(value, time, databases, aliases)
                     if meta is not None:
-                        found[meta.id] = meta
-            return found
+                        collections[meta.id] = meta
+            return collections
 
     def _value(self, key: str, time: int | None) -> bytes | None:
         history = self._history.get(key)
         if time is None or not history:
             return self._now.get(key)
-        place = bisect_right(history, time, key=lambda one: one[0])
+        place = bisect_right(history, time, key=lambda revision: revision[0])
         value = history[place - 1][1] if place else None
         return None if value == _TOMBSTONE else value
 
@@ -105,17 +105,17 @@ class Etcd:
 
     def _aliases(self, time: int | None) -> dict[int, tuple[str, ...]]:
         """Aliases by collection id."""
-        found: dict[int, tuple[str, ...]] = {}
+        aliases: dict[int, tuple[str, ...]] = {}
         for prefix in _ALIASES:
             for name, value in self._below(prefix, time):
                 alias = AliasInfo(value, f"alias {name}")
                 if alias.state in _ALIVE:
-                    others = found.get(alias.collection, ())
-                    found[alias.collection] = (*others, alias.name or name.rsplit("/", 1)[-1])
+                    other_aliases = aliases.get(alias.collection, ())
+                    aliases[alias.collection] = (*other_aliases, alias.name or name.rsplit("/", 1)[-1])
         for name, value in self._below("root-coord/collection-alias/", time):
             id = CollectionInfo(value, f"alias {name}").id
-            found[id] = (*found.get(id, ()), name.rsplit("/", 1)[-1])
-        return found
+            aliases[id] = (*aliases.get(id, ()), name.rsplit("/", 1)[-1])
+        return aliases
 
     def _collection(
         self, value: bytes, time: int | None, databases: Mapping[int, str], aliases: Mapping[int, tuple[str, ...]]
@@ -126,9 +126,14 @@ class Etcd:
         if info.state not in _ALIVE or (time is not None and info.create_time > time):
             return None
         schema = info.schema
-        fields = [FieldSchema(one) for _, one in self._below(f"root-coord/fields/{id}/", time)]
-        structs = [StructArrayFieldSchema(one) for _, one in self._below(f"root-coord/struct-array-fields/{id}/", time)]
-        ttl = next((one.value for one in info.properties if one.key == layout.TTL_PROPERTY), None)
+        fields = [FieldSchema(field) for _, field in self._below(f"root-coord/fields/{id}/", time)]
+        structs = [
+            StructArrayFieldSchema(struct) for _, struct in self._below(f"root-coord/struct-array-fields/{id}/", time)
+        ]
+        ttl = next(
+            (table_property.value for table_property in info.properties if table_property.key == layout.TTL_PROPERTY),
+            None,
+        )
         partitions = self._partitions(id, info, time)
         dropped = {p: name for p, name in self._every_partition(id).items() if p not in partitions}
         return CollectionMeta(
@@ -152,7 +157,7 @@ class Etcd:
 
     def _partitions(self, collection: int, info: CollectionInfo, time: int | None) -> dict[int, str]:
         """Partitions that are not dropped: up to 2.1 within the collection, then under keys of their own."""
-        found = _inner_partitions(info)
+        partitions = _inner_partitions(info)
         prefix = f"root-coord/partitions/{collection}/"
         for name, value in self._below(prefix, time):
             partition = PartitionInfo(value, f"partition {name}")
@@ -160,8 +165,8 @@ class Etcd:
             if not alive and time is not None and f"{prefix}{name}" not in self._history:
                 alive = time < self._first_drop(collection, partition.id)
             if alive and (time is None or partition.created <= time):
-                found[partition.id] = partition.name
-        return found
+                partitions[partition.id] = partition.name
+        return partitions
 
     def _dropped(self, collection: int, partition: int) -> int:
         """When a partition was dropped, as far as the keys show; 0 where they do not."""
@@ -173,11 +178,14 @@ class Etcd:
     def _first_drop(self, collection: int, partition: int) -> int:
         """When the first segment of a dropped partition was dropped: the best guess at when it was itself."""
         segments = self._segments.get(collection, {}).values()
-        return min((one.dropped_at for one in segments if one.partition == partition and one.dropped_at), default=0)
+        return min(
+            (segment.dropped_at for segment in segments if segment.partition == partition and segment.dropped_at),
+            default=0,
+        )
 
     def _every_partition(self, collection: int) -> dict[int, str]:
         """All partitions that there ever were, as far as the keys show."""
-        found: dict[int, str] = {}
+        names: dict[int, str] = {}
         for key in self._now.keys() | self._history.keys():
             values = [value for _, value in self._history.get(key, ())] + [self._now.get(key, _TOMBSTONE)]
             for value in values:
@@ -185,10 +193,10 @@ class Etcd:
                     continue
                 if key.startswith(f"root-coord/partitions/{collection}/"):
                     partition = PartitionInfo(value, f"partition {key}")
-                    found[partition.id] = partition.name
+                    names[partition.id] = partition.name
                 elif key.startswith("root-coord/collection/") and key.endswith(f"/{collection}"):
-                    found |= _inner_partitions(CollectionInfo(value))
-        return found
+                    names |= _inner_partitions(CollectionInfo(value))
+        return names
 
     @cached_property
     def _segments(self) -> dict[int, dict[int, SegmentMeta]]:
@@ -198,28 +206,28 @@ class Etcd:
             inserts.setdefault(_segment_id(name), {}).update(_field_logs(FieldBinlog(value)))
         deltas: dict[int, tuple[Log, ...]] = {}
         for name, value in self._below("datacoord-meta/deltalog/", None):
-            logs = tuple(log for found in _field_logs(FieldBinlog(value)).values() for log in found)
+            logs = tuple(log for field_logs in _field_logs(FieldBinlog(value)).values() for log in field_logs)
             deltas[_segment_id(name)] = deltas.get(_segment_id(name), ()) + logs
-        found: dict[int, dict[int, SegmentMeta]] = {}
+        segments: dict[int, dict[int, SegmentMeta]] = {}
         for name, value in self._below("datacoord-meta/s/", None):
             with reading(f"segment {name}"):
-                collection, made = _segment(value)
-                if not (made.inserts or made.deltas):
-                    made = replace(made, inserts=inserts.get(made.id, {}), deltas=deltas.get(made.id, ()))
-                found.setdefault(collection, {})[made.id] = made
-        return found
+                collection, meta = _segment(value)
+                if not (meta.inserts or meta.deltas):
+                    meta = replace(meta, inserts=inserts.get(meta.id, {}), deltas=deltas.get(meta.id, ()))
+                segments.setdefault(collection, {})[meta.id] = meta
+        return segments
 
 
-def _decoded(data: Any, where: str) -> dict[str, bytes]:
+def _decoded(data: Any, location: str) -> dict[str, bytes]:
     """Keys and decoded values of a dump."""
-    with reading(where):
-        found = shape.mapping(data, "an etcd dump or a milvus-backup")
-        if not isinstance(found.get("kvs"), list):
-            return {key: shape.from_base64(value, f"the value of {key!r}") for key, value in found.items()}
+    with reading(location):
+        document = shape.mapping(data, "an etcd dump or a milvus-backup")
+        if not isinstance(document.get("kvs"), list):
+            return {key: shape.from_base64(value, f"the value of {key!r}") for key, value in document.items()}
         decoded = {}
-        for one in shape.mappings(found.get("kvs"), "'kvs'"):
-            key = shape.from_base64(shape.required(one, "key"), "a key").decode("utf-8", "replace")
-            decoded[key] = shape.from_base64(one.get("value", ""), f"the value of {key!r}")
+        for pair in shape.mappings(document.get("kvs"), "'kvs'"):
+            key = shape.from_base64(shape.required(pair, "key"), "a key").decode("utf-8", "replace")
+            decoded[key] = shape.from_base64(pair.get("value", ""), f"the value of {key!r}")
         return decoded
 
 
@@ -259,8 +267,8 @@ def _field_logs(field: FieldBinlog) -> dict[int, tuple[Log, ...]]:
 
 def _version(place: str) -> int:
     """The version of a manifest by its place, the JSON of `base_path` and `ver`."""
-    what = "the place of its manifest"
-    return shape.number(shape.mapping(shape.parsed(place, what), what), "ver") if place else 0
+    problem = "the place of its manifest"
+    return shape.number(shape.mapping(shape.parsed(place, problem), problem), "ver") if place else 0
 
 
 def _segment(value: bytes) -> tuple[int, SegmentMeta]:
@@ -283,5 +291,7 @@ def _segment(value: bytes) -> tuple[int, SegmentMeta]:
         manifest=_version(info.manifest_path),
         commit_timestamp=info.commit_timestamp,
         inserts=inserts,
-        deltas=tuple(log for field in info.deltalogs for found in _field_logs(field).values() for log in found),
+        deltas=tuple(
+            log for field in info.deltalogs for field_logs in _field_logs(field).values() for log in field_logs
+        ),
     )

@@ -28,7 +28,7 @@ def backup_root(meta: str) -> str:
     return posixpath.join(posixpath.dirname(posixpath.dirname(meta)), layout.BACKUP_LOGS)
 
 
-def parse(text: bytes, where: str) -> Timeline:
+def parse(text: bytes, location: str) -> Timeline:
     """Metadata from the bytes of an etcd dump, or of a backup's `full_meta.json`.
 
     An etcd dump is a JSON object of base64 values by key, or what `etcdctl get --prefix -w json` and etcd's gateway
@@ -37,7 +37,7 @@ def parse(text: bytes, where: str) -> Timeline:
     Raises:
         FormatError: When it is none of these.
     """
-    data = shape.parsed(text, f"{where}: expected the JSON of an etcd dump or of a milvus-backup")
+    data = shape.parsed(text, f"{location}: expected the JSON of an etcd dump or of a milvus-backup")
     if isinstance(data, dict) and "collection_backups" in data:
-        return parse_backup(data, where)
-    return Etcd(data, where)
+        return parse_backup(data, location)
+    return Etcd(data, location)

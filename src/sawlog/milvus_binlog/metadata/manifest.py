@@ -78,8 +78,10 @@ def read_manifest(data: bytes, path: str, root: str) -> Manifest:
         record = manifest_record(data)
         logs = shape.mappings(shape.required(record, "delta_logs"), "'delta_logs'")
         if strange := next((log for log in logs if shape.required(log, "type") != layout.DELETES_BY_KEY), None):
-            what = f"the delta log {strange.get('path')!r} is of type {strange['type']}; only deletes by key are read"
-            return Manifest((), (), {}, what)
+            problem = (
+                f"the delta log {strange.get('path')!r} is of type {strange['type']}; only deletes by key are read"
+            )
+            return Manifest((), (), {}, problem)
         place = _Place(root, posixpath.dirname(posixpath.dirname(path)))
         groups = tuple(
             ColumnGroup(tuple(_texts(group, "columns")), _text(group, "format"), tuple(_files(group, place)))
@@ -87,10 +89,13 @@ def read_manifest(data: bytes, path: str, root: str) -> Manifest:
         )
         deltas = [place.of(layout.PACKED_DELTAS, _text(log, "path")) for log in logs]
         listed = {
-            key: _texts({"paths": found} if isinstance(found, list) else shape.mapping(found, key), "paths")
-            for key, found in shape.mapping(record.get("stats", {}), "'stats'").items()
+            key: _texts({"paths": paths} if isinstance(paths, list) else shape.mapping(paths, key), "paths")
+            for key, paths in shape.mapping(record.get("stats", {}), "'stats'").items()
         }
-        stats = {key: tuple(place.of(layout.PACKED_STATS, one) for one in found) for key, found in listed.items()}
+        stats = {
+            key: tuple(place.of(layout.PACKED_STATS, stats_path) for stats_path in paths)
+            for key, paths in listed.items()
+        }
         _check_rows(groups)
         return Manifest(groups, tuple(deltas), stats)
 
@@ -109,10 +114,10 @@ class _Place:
             FormatError: When it is outside the root.
         """
         below = self.segment[len(self.root) :].strip("/")
-        found = posixpath.normpath(posixpath.join(below, directory, path))
-        if "://" in path or "\0" in path or posixpath.isabs(path) or found.split("/")[0] == "..":
+        joined = posixpath.normpath(posixpath.join(below, directory, path))
+        if "://" in path or "\0" in path or posixpath.isabs(path) or joined.split("/")[0] == "..":
             raise FormatError(f"it names {path!r}: expected a file of the server, below {self.root or 'its root'}")
-        return f"{self.root}/{found}" if self.root else found
+        return f"{self.root}/{joined}" if self.root else joined
 
 
 def _files(group: Mapping[str, Any], place: _Place) -> Iterator[PackedFile]:
@@ -124,12 +129,12 @@ def _files(group: Mapping[str, Any], place: _Place) -> Iterator[PackedFile]:
         yield PackedFile(place.of(layout.PACKED_DATA, path), first, last)
 
 
-def _text(given: Mapping[str, Any], key: str) -> str:
-    return shape.text(shape.required(given, key), repr(key))
+def _text(record: Mapping[str, Any], key: str) -> str:
+    return shape.text(shape.required(record, key), repr(key))
 
 
-def _texts(given: Mapping[str, Any], key: str) -> list[str]:
-    return [shape.text(one, repr(key)) for one in shape.listing(shape.required(given, key), repr(key))]
+def _texts(record: Mapping[str, Any], key: str) -> list[str]:
+    return [shape.text(text, repr(key)) for text in shape.listing(shape.required(record, key), repr(key))]
 
 
 def _check_rows(groups: Sequence[ColumnGroup]) -> None:
@@ -168,21 +173,21 @@ def _bare_schema(version: int) -> dict[str, Any]:
 
 def _bare(data: bytes) -> tuple[int, int] | None:
     """Version of a manifest without a container, and where what follows it begins; `None` for any other bytes."""
-    mark, at = _number(data, 0)
-    return _number(data, at) if mark == layout.MANIFEST_MARK else None
+    mark, pos = _number(data, 0)
+    return _number(data, pos) if mark == layout.MANIFEST_MARK else None
 
 
-def _number(data: bytes, at: int) -> tuple[int, int]:
+def _number(data: bytes, pos: int) -> tuple[int, int]:
     """One of Avro's ints, and where it ends; -1 where there is none."""
     value = 0
     for shift in range(0, 35, 7):
-        if at >= len(data):
-            return -1, at
-        value |= (data[at] & 0x7F) << shift
-        at += 1
-        if data[at - 1] < 0x80:
-            return value >> 1 ^ -(value & 1), at
-    return -1, at
+        if pos >= len(data):
+            return -1, pos
+        value |= (data[pos] & 0x7F) << shift
+        pos += 1
+        if data[pos - 1] < 0x80:
+            return value >> 1 ^ -(value & 1), pos
+    return -1, pos
 
 
 def _newer(data: bytes) -> str:
@@ -207,23 +212,23 @@ def manifest_record(data: bytes) -> dict[str, Any]:
     fastavro = optional("fastavro", "milvus", "manifests of Storage V3")
 
     if bare is not None:
-        version, at = bare
-        found = _decoded(fastavro.schemaless_reader, io.BytesIO(data[at:]), _bare_schema(version), None)
+        version, pos = bare
+        record = _decoded(fastavro.schemaless_reader, io.BytesIO(data[pos:]), _bare_schema(version), None)
     else:
         container = _decoded(fastavro.reader, io.BytesIO(data))
         _check_container(container.codec, container.writer_schema)
-        found = _decoded(next, container, None)
-    if not isinstance(found, dict):
+        record = _decoded(next, container, None)
+    if not isinstance(record, dict):
         raise FormatError("an Avro container without a record")
-    return found
+    return record
 
 
 def _decoded(decoder: Callable[..., Any], *args: Any) -> Any:
     """What fastavro makes of the bytes; it does not check the shape of a schema."""
-    found = decode_by(saying(decoder, AttributeError, RecursionError, TypeError), *args)
-    if isinstance(found, Undecodable):
-        raise FormatError(f"no Avro container: {found.detail}")
-    return found
+    decoded = decode_by(saying(decoder, AttributeError, RecursionError, TypeError), *args)
+    if isinstance(decoded, Undecodable):
+        raise FormatError(f"no Avro container: {decoded.detail}")
+    return decoded
 
 
 def _check_container(codec: str, schema: Any) -> None:
@@ -244,8 +249,8 @@ def _check_types(schema: Any) -> None:
         FormatError: Names the type.
     """
     if isinstance(schema, list):
-        for one in schema:
-            _check_types(one)
+        for field in schema:
+            _check_types(field)
     elif isinstance(schema, dict):
         if schema.get("type") == "record" and not schema.get("fields"):
             raise FormatError("its schema has a record without fields")

@@ -32,28 +32,28 @@ class Message:
         FormatError: When the bytes are not a message.
     """
 
-    def __init__(self, data: bytes, what: str = "") -> None:
-        what = what or type(self).__name__
+    def __init__(self, data: bytes, name: str = "") -> None:
+        name = name or type(self).__name__
         self.values: dict[int, list[Value]] = defaultdict(list)
-        at = 0
-        while at < len(data):
-            key, at = _varint(data, at, what)
+        pos = 0
+        while pos < len(data):
+            key, pos = _varint(data, pos, name)
             kind = key & 7
             value: Value
             if kind == VARINT:
-                value, at = _varint(data, at, what)
+                value, pos = _varint(data, pos, name)
             else:
-                length, at = _varint(data, at, what) if kind == LENGTH else (WIDTHS.get(kind, -1), at)
-                if length < 0 or length > len(data) - at:
-                    raise FormatError(f"{what}: not a protobuf message (byte {at}: {data[at : at + 8].hex(' ')})")
-                value = data[at : at + length]
-                at += length
+                length, pos = _varint(data, pos, name) if kind == LENGTH else (WIDTHS.get(kind, -1), pos)
+                if length < 0 or length > len(data) - pos:
+                    raise FormatError(f"{name}: not a protobuf message (byte {pos}: {data[pos : pos + 8].hex(' ')})")
+                value = data[pos : pos + length]
+                pos += length
             self.values[key >> 3].append(value)
 
     def first(self) -> Any:
         """The first declared field that is there, as of a oneof; `None` when there is none."""
-        fields = [one for one in vars(type(self)).values() if isinstance(one, Field)] if self.values else []
-        return next((one.kind(self.values[one.number]) for one in fields if one.number in self.values), None)
+        fields = [field for field in vars(type(self)).values() if isinstance(field, Field)] if self.values else []
+        return next((field.kind(self.values[field.number]) for field in fields if field.number in self.values), None)
 
 
 class Field(Generic[T]):
@@ -82,16 +82,16 @@ def boolean(values: Sequence[Value]) -> bool:
 
 def integers(values: Sequence[Value]) -> list[int]:
     """Repeated integers, packed or not, as int64."""
-    found: list[int] = []
+    numbers: list[int] = []
     for value in values:
         if isinstance(value, int):
-            found.append(integer([value]))
+            numbers.append(integer([value]))
             continue
-        at = 0
-        while at < len(value):
-            one, at = _varint(value, at, "packed integers")
-            found.append(integer([one]))
-    return found
+        pos = 0
+        while pos < len(value):
+            number, pos = _varint(value, pos, "packed integers")
+            numbers.append(integer([number]))
+    return numbers
 
 
 def floating(values: Sequence[Value]) -> float:
@@ -121,7 +121,7 @@ def text(values: Sequence[Value]) -> str:
 
 def texts(values: Sequence[Value]) -> list[str]:
     """Repeated strings."""
-    return [text([one]) for one in values if isinstance(one, bytes)]
+    return [text([part]) for part in values if isinstance(part, bytes)]
 
 
 def nested(kind: type[M]) -> Callable[[Sequence[Value]], M]:
@@ -131,19 +131,19 @@ def nested(kind: type[M]) -> Callable[[Sequence[Value]], M]:
 
 def repeated(kind: type[M]) -> Callable[[Sequence[Value]], list[M]]:
     """Repeated messages."""
-    return lambda values: [kind(one) for one in values if isinstance(one, bytes)]
+    return lambda values: [kind(part) for part in values if isinstance(part, bytes)]
 
 
-def _varint(data: bytes, at: int, what: str) -> tuple[int, int]:
+def _varint(data: bytes, pos: int, name: str) -> tuple[int, int]:
     value = shift = 0
-    while at < len(data) and shift < 70:
-        byte = data[at]
+    while pos < len(data) and shift < 70:
+        byte = data[pos]
         value |= (byte & 0x7F) << shift
-        at += 1
+        pos += 1
         if byte < 0x80:
-            return value & 0xFFFFFFFFFFFFFFFF, at
+            return value & 0xFFFFFFFFFFFFFFFF, pos
         shift += 7
-    raise FormatError(f"{what}: not a protobuf message (a broken varint at byte {at})")
+    raise FormatError(f"{name}: not a protobuf message (a broken varint at byte {pos})")
 
 
 class KeyValuePair(Message):

@@ -77,8 +77,8 @@ class SegmentMeta:
     @property
     def state_name(self) -> str:
         """Name of the state, in lower case."""
-        known = self.state in SegmentState.__members__.values()
-        return SegmentState(self.state).name.lower() if known else str(self.state)
+        is_known = self.state in SegmentState.__members__.values()
+        return SegmentState(self.state).name.lower() if is_known else str(self.state)
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,10 +113,10 @@ class CollectionMeta:
     created: int = 0
     checkpoints: Mapping[str, int] = field(default_factory=dict)
 
-    def called(self, wanted: str) -> bool:
+    def called(self, name: str) -> bool:
         """Whether a text names it: its id, its name, an alias, or one of these after its database."""
         names = (self.name, *self.aliases)
-        return wanted in (str(self.id), *names, *(f"{self.database}.{name}" for name in names))
+        return name in (str(self.id), *names, *(f"{self.database}.{name}" for name in names))
 
 
 class Timeline(Protocol):
@@ -140,7 +140,7 @@ class Moment:
 
 
 @contextmanager
-def reading(what: str) -> Iterator[None]:
+def reading(description: str) -> Iterator[None]:
     """Makes errors of metadata that is not what it should be say where it is.
 
     Raises:
@@ -151,4 +151,4 @@ def reading(what: str) -> Iterator[None]:
     except (StorageError, InternalError, OptionError):
         raise
     except SawlogError as error:
-        raise FormatError(f"{what}: {error}") from None
+        raise FormatError(f"{description}: {error}") from None

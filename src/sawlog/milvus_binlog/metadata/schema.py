@@ -24,26 +24,26 @@ _ALIVE = (0, 1)
 _STRUCTS = ("struct_array_fields", "struct_fields", "structArrayFields")
 
 
-def user_schema(given: Mapping[str, Any] | str, storage: Storage) -> tuple[str, tuple[Field, ...]]:
+def user_schema(schema: Mapping[str, Any] | str, storage: Storage) -> tuple[str, tuple[Field, ...]]:
     """Name and fields of a schema given by the user: what pymilvus' `CollectionSchema.to_dict` gives, or its JSON.
 
     Args:
-        given: The schema, its JSON, or the path of a file of it.
+        schema: The schema, its JSON, or the path of a file of it.
         storage: Where such a file is.
 
     Raises:
         OptionError: When it is none of these.
     """
-    if isinstance(given, str):
+    if isinstance(schema, str):
         try:
-            text = given if given.lstrip().startswith("{") else storage.read(given)
-            given = shape.parsed(text, "its text")
+            text = schema if schema.lstrip().startswith("{") else storage.read(schema)
+            schema = shape.parsed(text, "its text")
         except (FormatError, OSError) as error:
-            raise OptionError(f"schema={given!r}: expected JSON, or the path of a JSON file: {error}") from None
-    if not isinstance(given, Mapping) or not isinstance(given.get("fields"), list):
+            raise OptionError(f"schema={schema!r}: expected JSON, or the path of a JSON file: {error}") from None
+    if not isinstance(schema, Mapping) or not isinstance(schema.get("fields"), list):
         raise OptionError("schema: expected an object with a list `fields`, as of pymilvus' CollectionSchema.to_dict()")
     try:
-        return str(given.get("name", "")), json_fields(given)
+        return str(schema.get("name", "")), json_fields(schema)
     except FormatError as error:
         raise OptionError(f"schema: {error}") from None
 
@@ -60,12 +60,12 @@ def json_fields(schema: Mapping[str, Any]) -> tuple[Field, ...]:
     def following() -> int:
         return max([layout.FIRST_USER_FIELD - 1, *(field.id for field in fields)]) + 1
 
-    for at, mapping in enumerate(shape.listing(schema["fields"], "'fields'")):
-        with reading(f"field {mapping.get('name', at) if isinstance(mapping, Mapping) else at!r}"):
+    for index, mapping in enumerate(shape.listing(schema["fields"], "'fields'")):
+        with reading(f"field {mapping.get('name', index) if isinstance(mapping, Mapping) else index!r}"):
             fields.append(_json_field(shape.mapping(mapping, "its entry"), following(), auto=auto))
     structs = next((schema[key] for key in _STRUCTS if schema.get(key)), None)
-    for at, struct in enumerate(shape.listing(structs, "structs")):
-        with reading(f"struct {struct.get('name', at) if isinstance(struct, Mapping) else at!r}"):
+    for index, struct in enumerate(shape.listing(structs, "structs")):
+        with reading(f"struct {struct.get('name', index) if isinstance(struct, Mapping) else index!r}"):
             name = str(shape.required(shape.mapping(struct, "its entry"), "name"))
             for mapping in shape.mappings(shape.required(struct, "fields"), "'fields'"):
                 field = _json_field(mapping, following(), auto=False)
@@ -75,36 +75,36 @@ def json_fields(schema: Mapping[str, Any]) -> tuple[Field, ...]:
     return checked(field for field in fields if field.id not in layout.SYSTEM_FIELDS)
 
 
-def _json_field(given: Mapping[str, Any], following: int, *, auto: bool) -> Field:
-    params = given.get("params") or given.get("type_params") or {}
+def _json_field(entry: Mapping[str, Any], following: int, *, auto: bool) -> Field:
+    params = entry.get("params") or entry.get("type_params") or {}
     if isinstance(params, list):
         pairs = (shape.mapping(pair, "a parameter") for pair in params)
         params = {str(shape.required(pair, "key")): shape.required(pair, "value") for pair in pairs}
     params = shape.mapping(params, "its parameters")
-    kind = next((given[key] for key in ("dtype", "type") if key in given), None)
-    kind = shape.required(given, "data_type") if kind is None else kind
-    element = given.get("element_type") or DataType.None_
+    kind = next((entry[key] for key in ("dtype", "type") if key in entry), None)
+    kind = shape.required(entry, "data_type") if kind is None else kind
+    element = entry.get("element_type") or DataType.None_
     id = next(
-        (shape.number(given, key) for key in ("fieldID", "field_id", "id") if given.get(key) is not None), following
+        (shape.number(entry, key) for key in ("fieldID", "field_id", "id") if entry.get(key) is not None), following
     )
-    primary = bool(given.get("is_primary_key") or given.get("is_primary"))
-    default = given.get("default_value")
+    primary = bool(entry.get("is_primary_key") or entry.get("is_primary"))
+    default = entry.get("default_value")
     if isinstance(default, Mapping):
-        found = default.get("Data", default)  # Go's name of a oneof
-        default = next((value for value in found.values()), None) if isinstance(found, Mapping) else found
+        value = default.get("Data", default)  # Go's name of a oneof
+        default = next((value for value in value.values()), None) if isinstance(value, Mapping) else value
     return Field(
         id=id,
-        name=str(shape.required(given, "name")),
+        name=str(shape.required(entry, "name")),
         type=data_type(kind),
         element=data_type(element),
         dim=shape.number(params, "dim"),
-        nullable=bool(given.get("nullable")),
+        nullable=bool(entry.get("nullable")),
         primary=primary,
-        auto_id=primary and (auto or bool(given.get("auto_id") or given.get("autoID"))),
-        dynamic=bool(given.get("is_dynamic")),
+        auto_id=primary and (auto or bool(entry.get("auto_id") or entry.get("autoID"))),
+        dynamic=bool(entry.get("is_dynamic")),
         default=default,
         max_length=shape.number(params, "max_length"),
-        computed=bool(given.get("is_function_output")),
+        computed=bool(entry.get("is_function_output")),
     )
 
 
@@ -116,10 +116,10 @@ def message_fields(messages: Iterable[FieldSchema], structs: Iterable[StructArra
     """
     fields = [_message_field(message) for message in messages]
     for struct in structs:
-        found = (_message_field(field) for field in struct.fields)
-        fields += [_within(struct.name, struct.nullable, one) for one in found if one is not None]
-    there = {field.id: field for field in fields if field is not None and field.id not in layout.SYSTEM_FIELDS}
-    return checked(sorted(there.values(), key=lambda one: one.id))
+        struct_fields = (_message_field(field) for field in struct.fields)
+        fields += [_within(struct.name, struct.nullable, field) for field in struct_fields if field is not None]
+    by_id = {field.id: field for field in fields if field is not None and field.id not in layout.SYSTEM_FIELDS}
+    return checked(sorted(by_id.values(), key=lambda field: field.id))
 
 
 def _message_field(message: FieldSchema) -> Field | None:
@@ -157,18 +157,21 @@ def checked(fields: Iterable[Field]) -> tuple[Field, ...]:
     Raises:
         FormatError: Names the one that cannot.
     """
-    found = tuple(fields)
-    for what, counted in (("name", Counter(one.name for one in found)), ("id", Counter(one.id for one in found))):
+    all_fields = tuple(fields)
+    for role, counted in (
+        ("name", Counter(field.name for field in all_fields)),
+        ("id", Counter(field.id for field in all_fields)),
+    ):
         twice = [value for value, count in counted.items() if count > 1]
         if twice:
-            raise FormatError(f"the {what} {twice[0]!r} occurs twice among the fields")
-    for one in found:
-        with reading(f"field {one.name!r}"):
-            if not 0 <= one.dim <= layout.MAX_DIMENSIONS:
-                raise FormatError(f"{one.dim} dimensions; expected 1 to {layout.MAX_DIMENSIONS}")
-            if one.default is not None:
-                typed_default(one)
-    return found
+            raise FormatError(f"the {role} {twice[0]!r} occurs twice among the fields")
+    for field in all_fields:
+        with reading(f"field {field.name!r}"):
+            if not 0 <= field.dim <= layout.MAX_DIMENSIONS:
+                raise FormatError(f"{field.dim} dimensions; expected 1 to {layout.MAX_DIMENSIONS}")
+            if field.default is not None:
+                typed_default(field)
+    return all_fields
 
 
 def typed_default(field: Field) -> pa.Scalar:

@@ -90,20 +90,20 @@ def backup_documents(
         parse_backup(document, place)
     backups = document.setdefault("collection_backups", [])
     for collection, segments in collections:
-        known = next((backup for backup in backups if backup.get("collection_id") == collection.id), None)
-        if known is None:
-            known = {"collection_id": collection.id, "db_name": collection.database}
-            known["collection_name"] = collection.name
-            backups.append(known)
+        entry = next((backup for backup in backups if backup.get("collection_id") == collection.id), None)
+        if entry is None:
+            entry = {"collection_id": collection.id, "db_name": collection.database}
+            entry["collection_name"] = collection.name
+            backups.append(entry)
         if collection.fields:
-            known["collection_name"] = collection.name
-            known["schema"] = _schema(collection)
+            entry["collection_name"] = collection.name
+            entry["schema"] = _schema(collection)
         for segment in segments:
-            _add(known, segment, collection)
+            _add(entry, segment, collection)
     parse_backup(document, place)
     head = {key: value for key, value in document.items() if key != "collection_backups"}
     written = {place: document, _meta_path(root, layout.BACKUP_HEAD): head}
-    return {path: json.dumps(one, ensure_ascii=False, indent=1).encode() for path, one in written.items()}
+    return {path: json.dumps(document, ensure_ascii=False, indent=1).encode() for path, document in written.items()}
 
 
 def _schema(collection: WrittenCollection) -> dict[str, Any]:
@@ -114,41 +114,47 @@ def _schema(collection: WrittenCollection) -> dict[str, Any]:
     return {"name": collection.name, "fields": fields, **dynamic}
 
 
-def json_field(one: Field) -> dict[str, Any]:
+def json_field(user_field: Field) -> dict[str, Any]:
     """One field; what is nothing is left out, as protobuf's JSON does. A server makes no field without its bounds."""
-    texts = DataType.VarChar in (one.type, one.element)
+    texts = DataType.VarChar in (user_field.type, user_field.element)
     params = {
-        "dim": one.dim,
-        "max_length": one.max_length or (layout.MAX_LENGTH if texts else 0),
-        "max_capacity": layout.MAX_CAPACITY if one.type is DataType.Array else 0,
+        "dim": user_field.dim,
+        "max_length": user_field.max_length or (layout.MAX_LENGTH if texts else 0),
+        "max_capacity": layout.MAX_CAPACITY if user_field.type is DataType.Array else 0,
     }
-    given = {
-        "fieldID": one.id,
-        "name": one.name,
-        "is_primary_key": one.primary,
-        "data_type": int(one.type),
-        "element_type": int(one.element),
+    entry = {
+        "fieldID": user_field.id,
+        "name": user_field.name,
+        "is_primary_key": user_field.primary,
+        "data_type": int(user_field.type),
+        "element_type": int(user_field.element),
         "type_params": [{"key": key, "value": str(value)} for key, value in params.items() if value],
-        "autoID": one.auto_id,
-        "nullable": one.nullable,
-        "is_dynamic": one.dynamic,
-        "is_function_output": one.computed,
+        "autoID": user_field.auto_id,
+        "nullable": user_field.nullable,
+        "is_dynamic": user_field.dynamic,
+        "is_function_output": user_field.computed,
     }
-    default = {} if one.default is None else {"default_value": {_DEFAULTS.get(one.type, "string_data"): _default(one)}}
-    return {key: value for key, value in given.items() if value} | default
+    default = (
+        {}
+        if user_field.default is None
+        else {"default_value": {_DEFAULTS.get(user_field.type, "string_data"): _default(user_field)}}
+    )
+    return {key: value for key, value in entry.items() if value} | default
 
 
-def _default(one: Field) -> Any:
-    return one.default.decode("utf-8", "replace") if isinstance(one.default, bytes) else one.default
+def _default(user_field: Field) -> Any:
+    return (
+        user_field.default.decode("utf-8", "replace") if isinstance(user_field.default, bytes) else user_field.default
+    )
 
 
-def _add(known: dict[str, Any], segment: WrittenSegment, collection: WrittenCollection) -> None:
+def _add(document: dict[str, Any], segment: WrittenSegment, collection: WrittenCollection) -> None:
     """Put a segment among those of its partition, or more logs to one that is there."""
     everywhere = segment.partition == layout.ALL_PARTITIONS
     if everywhere:
-        place = known.setdefault("l0_segments", [])
+        place = document.setdefault("l0_segments", [])
     else:
-        partitions = known.setdefault("partition_backups", [])
+        partitions = document.setdefault("partition_backups", [])
         partition = next(
             (partition for partition in partitions if partition.get("partition_id") == segment.partition), None
         )
@@ -157,7 +163,7 @@ def _add(known: dict[str, Any], segment: WrittenSegment, collection: WrittenColl
             partition = {"partition_id": segment.partition, "partition_name": name, "collection_id": collection.id}
             partitions.append(partition)
         place = partition.setdefault("segment_backups", [])
-    entry = next((one for one in place if one.get("segment_id") == segment.id), None)
+    entry = next((segment_entry for segment_entry in place if segment_entry.get("segment_id") == segment.id), None)
     if entry is None:
         entry = {"segment_id": segment.id, "collection_id": collection.id, "partition_id": segment.partition}
         place.append(entry)
@@ -175,13 +181,13 @@ def _add(known: dict[str, Any], segment: WrittenSegment, collection: WrittenColl
     entry["size"] = sum(log["log_size"] for log in logs)
 
 
-def _log(one: WrittenLog) -> dict[str, Any]:
-    given = {
-        "entries_num": one.rows,
-        "timestamp_from": one.first,
-        "timestamp_to": one.last,
-        "log_path": one.path,
-        "log_size": one.size,
-        "log_id": int(one.path.rsplit("/", 1)[-1]),
+def _log(log: WrittenLog) -> dict[str, Any]:
+    entry = {
+        "entries_num": log.rows,
+        "timestamp_from": log.first,
+        "timestamp_to": log.last,
+        "log_path": log.path,
+        "log_size": log.size,
+        "log_id": int(log.path.rsplit("/", 1)[-1]),
     }
-    return {key: value for key, value in given.items() if value}
+    return {key: value for key, value in entry.items() if value}

@@ -165,8 +165,8 @@ class PayloadWriter:
             raise SchemaError(f"a {self._field.type.name} payload needs its dimensions: give dim")
         self._columns.append(encode(self._field, array, len(self)))
 
-    def _wrong(self, given: str) -> SchemaError:
-        return SchemaError(f"a {self._field.type.name} payload cannot take {given} values")
+    def _wrong(self, value_type: str) -> SchemaError:
+        return SchemaError(f"a {self._field.type.name} payload cannot take {value_type} values")
 
 
 class PayloadReader:

@@ -151,9 +151,9 @@ class Thrift:
         what: What they are, for messages.
     """
 
-    def __init__(self, data: memoryview | bytes, what: str) -> None:
+    def __init__(self, data: memoryview | bytes, description: str) -> None:
         self._data = data
-        self._what = what
+        self._what = description
         self.at = 0
 
     def struct(self, fields: Fields, last: int = 1 << 15, depth: int = 0) -> dict[str, Any]:
@@ -167,34 +167,34 @@ class Thrift:
         Raises:
             ParquetError: When there is no struct.
         """
-        found: dict[str, Any] = {}
+        values: dict[str, Any] = {}
         number = 0
-        data, at = self._data, self.at
+        data, pos = self._data, self.at
         size = len(data)
         while number != last:  # a footer has hundreds of fields: most are read without a call
-            if at >= size:
+            if pos >= size:
                 raise self._broken("no end")
-            byte = data[at]
-            at += 1
+            byte = data[pos]
+            pos += 1
             kind = byte & 15
             if not kind:
                 break
             if byte >> 4:
                 number += byte >> 4
             else:
-                self.at = at
-                number, at = self._zigzag(), self.at
+                self.at = pos
+                number, pos = self._zigzag(), self.at
             field = fields.get(number)
-            if I16 <= kind <= I64 and at < size and data[at] < 0x80:
-                value: Any = data[at] >> 1 ^ -(data[at] & 1)
-                at += 1
+            if I16 <= kind <= I64 and pos < size and data[pos] < 0x80:
+                value: Any = data[pos] >> 1 ^ -(data[pos] & 1)
+                pos += 1
             else:
-                self.at = at
-                value, at = self._value(kind, field, depth), self.at
+                self.at = pos
+                value, pos = self._value(kind, field, depth), self.at
             if field is not None and (kind == field.kind or I16 <= kind <= I64 >= field.kind >= I16):
-                found[field.name] = value
-        self.at = at
-        return found
+                values[field.name] = value
+        self.at = pos
+        return values
 
     def _value(self, kind: int, field: Field | None, depth: int) -> Any:
         if I16 <= kind <= I64:
@@ -221,8 +221,8 @@ class Thrift:
         if count * (_SMALLEST_STRUCT if kind == STRUCT else 1) > len(self._data) - self.at:
             raise self._broken(f"a list of {count}")
         # Booleans in lists are bytes.
-        found = [self._value(max(kind, BYTE), field, depth + 1) for _ in range(count)]
-        return found if field is None or kind == field.element else []
+        elements = [self._value(max(kind, BYTE), field, depth + 1) for _ in range(count)]
+        return elements if field is None or kind == field.element else []
 
     def _bytes(self, count: int) -> bytes:
         if count > len(self._data) - self.at:
@@ -269,7 +269,9 @@ def _written(kind: int, field: Field, value: Any) -> bytes:
     if kind == BINARY:
         return _number(len(value)) + bytes(value)
     if kind == LIST:
-        return bytes([len(value) << 4 | field.element]) + b"".join(_written(field.element, field, one) for one in value)
+        return bytes([len(value) << 4 | field.element]) + b"".join(
+            _written(field.element, field, element) for element in value
+        )
     return _number(value << 1 ^ value >> 63)
 
 
@@ -317,8 +319,8 @@ class Chunk:
         """Codec or cipher that is not decoded; empty where all is."""
         if self.encrypted:
             return "an encrypted column"
-        known = _ARROW_CODECS.get(self.compression)
-        if self.compression == "UNCOMPRESSED" or (known and pa.Codec.is_available(known)):
+        codec = _ARROW_CODECS.get(self.compression)
+        if self.compression == "UNCOMPRESSED" or (codec and pa.Codec.is_available(codec)):
             return ""
         return f"a column compressed with {self.compression}, which pyarrow does not have"
 
@@ -355,32 +357,32 @@ def read_footer(source: Source, start: int, length: int) -> Footer:
         raise ParquetError(f"a footer of {size} bytes in {length} bytes")
     if size > _LARGEST + length // _FRACTION:
         raise ParquetError(f"a footer of {size} bytes in {length} bytes", Kind.PAYLOAD_TOO_LARGE)
-    whole = size + END.size
-    data = tail[-whole : -END.size] if whole <= room else bytes(source.window(start + length - whole, size))
-    found = _parsed(data, length)
-    if found.rows > max(MOST_ROWS, ROWS_PER_BYTE * length):
-        raise ParquetError(f"{found.rows} rows in {length} bytes", Kind.PAYLOAD_TOO_LARGE)
-    return found
+    total = size + END.size
+    data = tail[-total : -END.size] if total <= room else bytes(source.window(start + length - total, size))
+    footer = _parsed(data, length)
+    if footer.rows > max(MOST_ROWS, ROWS_PER_BYTE * length):
+        raise ParquetError(f"{footer.rows} rows in {length} bytes", Kind.PAYLOAD_TOO_LARGE)
+    return footer
 
 
 @lru_cache(_KEPT)
 def _parsed(data: bytes, length: int) -> Footer:
     """A footer, of a file of `length` bytes. Parts of a file are read one after the other."""
-    found = Thrift(data, "footer").struct(FOOTER, last=max(FOOTER))
-    groups = tuple(_group(one, length) for one in _list(found, FOOTER, 4))
-    rows = _count(found, "num_rows", "rows")
+    footer = Thrift(data, "footer").struct(FOOTER, last=max(FOOTER))
+    groups = tuple(_group(group, length) for group in _list(footer, FOOTER, 4))
+    rows = _count(footer, "num_rows", "rows")
     if rows != sum(group.rows for group in groups):
         raise ParquetError(f"{rows} rows, where the row groups have {sum(group.rows for group in groups)}")
     return Footer(rows, groups, len(data))
 
 
-def _group(found: dict[str, Any], length: int) -> Group:
-    chunks = tuple(_chunk(one, length) for one in _list(found, _ROW_GROUP, 1))
-    return Group(_count(found, "num_rows", "rows of a row group"), chunks)
+def _group(record: dict[str, Any], length: int) -> Group:
+    chunks = tuple(_chunk(chunk, length) for chunk in _list(record, _ROW_GROUP, 1))
+    return Group(_count(record, "num_rows", "rows of a row group"), chunks)
 
 
-def _chunk(found: dict[str, Any], length: int) -> Chunk:
-    stored = found.get("meta_data")
+def _chunk(record: dict[str, Any], length: int) -> Chunk:
+    stored = record.get("meta_data")
     if stored is None:
         raise ParquetError("a column chunk without metadata")
     codec = _count(stored, "codec", "codec")
@@ -394,26 +396,26 @@ def _chunk(found: dict[str, Any], length: int) -> Chunk:
         raise ParquetError(f"a column chunk of {compressed} bytes at byte {start} of a payload of {length} bytes")
     limits = stored.get("statistics", {})
     # Writers state the limits of numbers in two fields.
-    least, most = (
+    least, highest = (
         limits.get(name) if limits.get(name) == limits.get(old) else None
         for name, old in (("min_value", "min"), ("max_value", "max"))
     )
     kind = _count(stored, "type", "type of a column chunk")
     uncompressed = _count(stored, "total_uncompressed_size", "bytes of a column chunk")
-    return Chunk(kind, codec, values, uncompressed, compressed, start, least, most, "crypto_metadata" in found)
+    return Chunk(kind, codec, values, uncompressed, compressed, start, least, highest, "crypto_metadata" in record)
 
 
-def _list(found: dict[str, Any], fields: Fields, number: int) -> list[dict[str, Any]]:
-    value: list[dict[str, Any]] | None = found.get(fields[number].name)
+def _list(record: dict[str, Any], fields: Fields, number: int) -> list[dict[str, Any]]:
+    value: list[dict[str, Any]] | None = record.get(fields[number].name)
     if value is None:
         raise ParquetError(f"no list in field {number}")
     return value
 
 
-def _count(found: dict[str, Any], name: str, what: str) -> int:
-    value: int | None = found.get(name)
+def _count(record: dict[str, Any], name: str, description: str) -> int:
+    value: int | None = record.get(name)
     if value is None or value < 0:
-        raise ParquetError(f"{what}: expected a number, found {value!r}")
+        raise ParquetError(f"{description}: expected a number, found {value!r}")
     return value
 
 
@@ -444,24 +446,24 @@ def pages(source: Source, start: int, length: int) -> Iterator[Page]:
     Raises:
         ParquetError: When a header is broken, or a page reaches beyond the chunk.
     """
-    at, end = start, start + length
-    while at < end:
-        offset = at
-        header = Thrift(source.window(at, min(_HEADER_ROOM, end - at)).data, "page header")
-        found = header.struct(_PAGE_HEADER)
-        first, second = found.get("data_page_header", {}), found.get("data_page_header_v2", {})
+    pos, end = start, start + length
+    while pos < end:
+        offset = pos
+        header = Thrift(source.window(pos, min(_HEADER_ROOM, end - pos)).data, "page header")
+        page_header = header.struct(_PAGE_HEADER)
+        first, second = page_header.get("data_page_header", {}), page_header.get("data_page_header_v2", {})
         encoding = first.get("encoding", second.get("encoding", 0))
         if encoding not in _ARROW_ENCODINGS:
             raise ParquetError(f"a page of encoding {encoding}, which pyarrow does not have", Kind.UNSUPPORTED)
-        at += header.at
-        compressed, uncompressed = (found.get(f"{one}compressed_page_size", -1) for one in ("", "un"))
-        if compressed < 0 or uncompressed < 0 or compressed > end - at:
+        pos += header.at
+        compressed, uncompressed = (page_header.get(f"{prefix}compressed_page_size", -1) for prefix in ("", "un"))
+        if compressed < 0 or uncompressed < 0 or compressed > end - pos:
             raise ParquetError(
-                f"a page of {compressed} bytes ({uncompressed} decompressed) in a chunk with {end - at} left"
+                f"a page of {compressed} bytes ({uncompressed} decompressed) in a chunk with {end - pos} left"
             )
         values = max(0, (first or second).get("num_values", 0))
-        yield Page(found.get("type", -1), offset, at, compressed, uncompressed, values, encoding in _INDICES)
-        at += compressed
+        yield Page(page_header.get("type", -1), offset, pos, compressed, uncompressed, values, encoding in _INDICES)
+        pos += compressed
 
 
 def checked_pages(

@@ -111,7 +111,7 @@ class Payload:
             raise self.unreadable(f"{extent.length} bytes are too few for a Parquet file")
         with self.judged():
             self.footer = read_footer(source, extent.offset, extent.length)
-        limits = {f"thrift_{what}_size_limit": max(1, self.footer.length) for what in ("string", "container")}
+        limits = {f"thrift_{item}_size_limit": max(1, self.footer.length) for item in ("string", "container")}
         self.reader, self.schema, self.columns = self._decode(_reader, self._open(span is not None), **limits)
         if any(len(group.chunks) != len(self.columns) for group in self.footer.groups):
             raise self.unreadable(f"row groups that do not have all of the {len(self.columns)} columns")
@@ -128,10 +128,10 @@ class Payload:
         groups = self.footer.groups
         ends = list(itertools.accumulate(group.rows for group in groups))
         self.groups = range(bisect_right(ends, first), min(bisect_left(ends, last) + 1, len(groups)))
-        kept = groups[self.groups.start : self.groups.stop]
+        kept_groups = groups[self.groups.start : self.groups.stop]
         self.first_row = sum(group.rows for group in groups[: self.groups.start])
-        self.footer = replace(self.footer, groups=kept, rows=sum(group.rows for group in kept))
-        chunks = [chunk for group in kept for chunk in group.chunks if chunk.values]
+        self.footer = replace(self.footer, groups=kept_groups, rows=sum(group.rows for group in kept_groups))
+        chunks = [chunk for group in kept_groups for chunk in group.chunks if chunk.values]
         start = min((chunk.start for chunk in chunks), default=0)
         end = max((chunk.start + chunk.compressed for chunk in chunks), default=0)
         self._pages = self._extent.offset + start, end - start
@@ -191,11 +191,11 @@ class Payload:
                 self.row_limit(index)
             if index in self._refused:
                 self._limits[index] = self._least_limit(index)
-            lost = _losses(self, index, field, self._limits[index])
-            if index in self._refused and not lost:
+            losses = _losses(self, index, field, self._limits[index])
+            if index in self._refused and not losses:
                 damage = self._refused[index]
-                lost = [_Lost(self.rows, self.rows, Kind(damage.kind), damage.detail)]
-            self._lost[index] = lost
+                losses = [_Lost(self.rows, self.rows, Kind(damage.kind), damage.detail)]
+            self._lost[index] = losses
         return self._lost[index]
 
     def lost(self, index: int) -> list[_Lost]:
@@ -216,12 +216,12 @@ class Payload:
         if isinstance(self.source, MappedSource):
             self.source.check(self._extent.offset + self._extent.length)
 
-    def whole_column(self, index: int, most: int) -> list[pa.Array]:
+    def whole_column(self, index: int, max_bytes: int) -> list[pa.Array]:
         """All values of a column.
 
         Args:
             index: Which one.
-            most: Bytes that they may take.
+            max_bytes: Bytes that they may take.
 
         Raises:
             UnreadableError: When a page cannot be decoded, or there are more bytes.
@@ -230,8 +230,8 @@ class Payload:
         size = 0
         for array in self.column_batches(index, BATCH_ROWS):
             size += array.nbytes
-            if size > most:
-                raise self.unreadable(f"more than {most} bytes of values", Kind.PAYLOAD_TOO_LARGE)
+            if size > max_bytes:
+                raise self.unreadable(f"more than {max_bytes} bytes of values", Kind.PAYLOAD_TOO_LARGE)
             arrays.append(array)
         return arrays
 
@@ -250,9 +250,9 @@ class Payload:
             self._limits[index] = max(1, min(BATCH_ROWS, DICTIONARY_BUDGET // longest)) if longest else BATCH_ROWS
         return self._limits[index]
 
-    def what_is_lost(self, lost: Sequence[_Lost]) -> UnreadableError:
+    def what_is_lost(self, losses: Sequence[_Lost]) -> UnreadableError:
         """What to raise, after the rows that can be read, when some are lost."""
-        return self.unreadable(*what_is_lost(lost))
+        return self.unreadable(*what_is_lost(losses))
 
     @property
     def held(self) -> bool:
@@ -343,10 +343,10 @@ class Payload:
         Raises:
             UnreadableError: When it refuses the bytes.
         """
-        found = decode_by(decoder, *args, **settings)
-        if isinstance(found, Undecodable):
-            raise self.unreadable(f"pyarrow cannot read the Parquet payload: {found.detail[:200]}")
-        return found
+        decoded = decode_by(decoder, *args, **settings)
+        if isinstance(decoded, Undecodable):
+            raise self.unreadable(f"pyarrow cannot read the Parquet payload: {decoded.detail[:200]}")
+        return decoded
 
 
 def _reader(file: Any, **limits: int) -> tuple[ParquetReader, pa.Schema, list[Any]]:
@@ -358,7 +358,7 @@ def _reader(file: Any, **limits: int) -> tuple[ParquetReader, pa.Schema, list[An
     reader = ParquetReader()
     reader.open(file, pre_buffer=False, page_checksum_verification=True, **limits)
     stored = reader.metadata.schema
-    return reader, _named(reader.schema_arrow), [stored.column(at) for at in range(len(stored))]
+    return reader, _named(reader.schema_arrow), [stored.column(index) for index in range(len(stored))]
 
 
 def _named(schema: pa.Schema) -> pa.Schema:
@@ -385,7 +385,7 @@ def _leaves(kind: pa.DataType) -> int:
         return _leaves(kind.key_type) + _leaves(kind.item_type)
     if pa.types.is_nested(kind) and not pa.types.is_struct(kind):
         return _leaves(kind.value_type)
-    return sum(_leaves(kind.field(at).type) for at in range(kind.num_fields)) if pa.types.is_struct(kind) else 1
+    return sum(_leaves(kind.field(index).type) for index in range(kind.num_fields)) if pa.types.is_struct(kind) else 1
 
 
 def batch_rows(columns: Iterable[tuple[Payload, int]]) -> int:
@@ -423,11 +423,11 @@ class ColumnStream:
             self._have += len(array)
         if not self._have:
             return None
-        whole = self._rest[0] if len(self._rest) == 1 else pa.concat_arrays(self._rest)
-        taken = whole.slice(0, count)
-        self._have -= len(taken)
-        self._rest = [whole.slice(count)] if self._have else []
-        return taken
+        joined = self._rest[0] if len(self._rest) == 1 else pa.concat_arrays(self._rest)
+        part = joined.slice(0, count)
+        self._have -= len(part)
+        self._rest = [joined.slice(count)] if self._have else []
+        return part
 
     def skip(self, count: int) -> None:
         """Pass over the next `count` values.
@@ -435,25 +435,25 @@ class ColumnStream:
         Raises:
             UnreadableError: When a page cannot be decoded.
         """
-        while count > 0 and (taken := self.take(min(count, BATCH_ROWS))) is not None:
-            count -= len(taken)
+        while count > 0 and (part := self.take(min(count, BATCH_ROWS))) is not None:
+            count -= len(part)
 
-    def take_kept(self, keep: NDArray[np.uint8], left: int) -> pa.Array | None:
+    def take_kept(self, keep: NDArray[np.uint8], rows_left: int) -> pa.Array | None:
         """Of the next values those to keep; `None` when there are too few.
 
         Args:
             keep: 1 for every value to keep, 0 for the others.
-            left: How many are kept.
+            rows_left: How many are kept.
 
         Raises:
             UnreadableError: When a page cannot be decoded.
         """
-        taken = self.take(len(keep))
-        if taken is None or len(taken) != len(keep):
+        part = self.take(len(keep))
+        if part is None or len(part) != len(keep):
             return None
-        if left == len(keep):
-            return taken
-        return _moved(taken, keep, left) if _is_movable(taken) else taken.filter(mask_of(keep))
+        if rows_left == len(keep):
+            return part
+        return _moved(part, keep, rows_left) if _is_movable(part) else part.filter(mask_of(keep))
 
 
 def _is_movable(array: pa.Array) -> bool:
@@ -464,13 +464,13 @@ def _is_movable(array: pa.Array) -> bool:
     return data is not None and data.is_mutable
 
 
-def _moved(array: pa.Array, keep: NDArray[np.uint8], left: int) -> pa.Array:
+def _moved(array: pa.Array, keep: NDArray[np.uint8], rows_left: int) -> pa.Array:
     """The slots to keep, moved together where they are: vectors are large, and other memory would cost as much again.
 
     Args:
         array: Whose memory nobody else looks at.
         keep: 1 for every slot to keep, 0 for the others.
-        left: How many are kept.
+        rows_left: How many are kept.
     """
     import numpy as np
 
@@ -479,7 +479,7 @@ def _moved(array: pa.Array, keep: NDArray[np.uint8], left: int) -> pa.Array:
     width = array.type.byte_width
     first, last = array.offset * width, (array.offset + len(array)) * width
     kernels.keep_slots(np.frombuffer(array.buffers()[1], np.uint8)[first:last], keep, np.uint64(width))
-    return array.slice(0, left)
+    return array.slice(0, rows_left)
 
 
 def mask_of(keep: NDArray[np.uint8]) -> pa.BooleanArray:
@@ -491,29 +491,29 @@ def mask_of(keep: NDArray[np.uint8]) -> pa.BooleanArray:
 
 
 def zipped(
-    payload: Payload, fields: Sequence[tuple[int, Field | None]], most: int = BATCH_ROWS
+    payload: Payload, fields: Sequence[tuple[int, Field | None]], max_rows: int = BATCH_ROWS
 ) -> Iterator[tuple[list[pa.Array], NDArray[np.uint8]]]:
     """The rows of a payload of which no value is lost, some at a time: the values of some columns, and which rows.
 
     Args:
         payload: The payload.
         fields: Places of columns, and the fields whose values are made of them; `None` for what is stored.
-        most: How many rows there are at a time, at most.
+        max_rows: How many rows there are at a time, at most.
 
     Raises:
         UnreadableError: After the last rows that are delivered.
     """
     start = 0
     try:
-        for arrays, keep in _zipped(payload, fields, None, 0, most):
+        for arrays, keep in _zipped(payload, fields, None, 0, max_rows):
             yield arrays, keep
             start += len(keep)
     except UnreadableError:
-        lost = [some for at, one in fields for some in payload.resolve(at, one)]
-        if not lost:
+        losses = [loss for index, field in fields for loss in payload.resolve(index, field)]
+        if not losses:
             raise
-        yield from _zipped(payload, fields, _sound_rows(lost, payload.rows), start, most)
-        raise payload.what_is_lost(lost) from None
+        yield from _zipped(payload, fields, _sound_rows(losses, payload.rows), start, max_rows)
+        raise payload.what_is_lost(losses) from None
 
 
 def _zipped(
@@ -521,19 +521,19 @@ def _zipped(
     fields: Sequence[tuple[int, Field | None]],
     sound: NDArray[np.uint8] | None,
     start: int,
-    most: int,
+    max_rows: int,
 ) -> Iterator[tuple[list[pa.Array], NDArray[np.uint8]]]:
     """The sound rows of a payload from one on, some at a time; `None`: all of them."""
     import numpy as np
 
-    step = min(most, rows_at_once(payload, [at for at, _ in fields]))
-    streams = [(ColumnStream([payload], at, step), one) for at, one in fields]
+    step = min(max_rows, rows_at_once(payload, [index for index, _ in fields]))
+    streams = [(ColumnStream([payload], index, step), field) for index, field in fields]
     for stream, _ in streams:
         stream.skip(start)
-    for at in range(start, payload.rows, step):
-        count = min(step, payload.rows - at)
-        keep = np.ones(count, np.uint8) if sound is None else sound[at : at + count]
-        yield [_take(stream, keep, one, payload) for stream, one in streams], keep
+    for row in range(start, payload.rows, step):
+        count = min(step, payload.rows - row)
+        keep = np.ones(count, np.uint8) if sound is None else sound[row : row + count]
+        yield [_take(stream, keep, field, payload) for stream, field in streams], keep
 
 
 def rows_at_once(payload: Payload, columns: Sequence[int]) -> int:
@@ -542,15 +542,15 @@ def rows_at_once(payload: Payload, columns: Sequence[int]) -> int:
     Raises:
         UnreadableError: For pages that are broken or too large.
     """
-    return batch_rows((payload, at) for at in columns) if columns else payload.row_limit(0)
+    return batch_rows((payload, index) for index in columns) if columns else payload.row_limit(0)
 
 
 def _take(stream: ColumnStream, keep: NDArray[np.uint8], field: Field | None, payload: Payload) -> pa.Array:
-    taken = stream.take_kept(keep, int(keep.sum()))
-    if taken is None:
+    part = stream.take_kept(keep, int(keep.sum()))
+    if part is None:
         raise payload.unreadable(f"fewer values than the {payload.rows} that the footer claims")
     try:
-        return taken if field is None else decode(field, taken)
+        return part if field is None else decode(field, part)
     except SchemaError as error:
         raise payload.unreadable(str(error), kind_of(error)) from None
 
@@ -608,39 +608,39 @@ def _losses(payload: Payload, index: int, field: Field | None, batch_rows: int) 
         field: The field whose values it holds; `None`: whatever is stored.
         batch_rows: How many values may be decoded at once.
     """
-    found: list[_Lost] = []
+    losses: list[_Lost] = []
     values: list[_Lost] = []
     for piece in _pieces(payload, index):
-        at, end = piece.first, piece.first + piece.rows
+        row, end = piece.first, piece.first + piece.rows
         refused: _RefusedError | None = None
         try:
             for array in piece.read(batch_rows):
                 if field is not None:
-                    _bad_values(field, array, at, values)
-                at += len(array)
+                    _bad_values(field, array, row, values)
+                row += len(array)
         except _RefusedError as error:
             refused = error
-        if refused is None and at != end:
-            refused = _RefusedError(f"{at - piece.first} values where {piece.rows} were expected")
+        if refused is None and row != end:
+            refused = _RefusedError(f"{row - piece.first} values where {piece.rows} were expected")
         if refused is not None:
-            at = piece.first + (sum(map(len, _until_refused(piece))) if piece.single else 0)
-            values = [value for value in values if value.first < at]
-            found.append(_Lost(at, end, refused.kind, str(refused)))
-    return sorted([*found, *values], key=lambda one: one.first)
+            row = piece.first + (sum(map(len, _until_refused(piece))) if piece.single else 0)
+            values = [value for value in values if value.first < row]
+            losses.append(_Lost(row, end, refused.kind, str(refused)))
+    return sorted([*losses, *values], key=lambda loss: loss.first)
 
 
-def _salvaged(payload: Payload, index: int, lost: list[_Lost], batch_rows: int) -> Iterator[pa.Array]:
+def _salvaged(payload: Payload, index: int, losses: list[_Lost], batch_rows: int) -> Iterator[pa.Array]:
     """The values of a column, at most so many at a time; nulls, or what is stored, for those that are lost."""
-    broken = {one.end for one in lost if one.first < one.end and not one.decoded}
+    broken = {loss.end for loss in losses if loss.first < loss.end and not loss.decoded}
     for piece in filter(lambda piece: piece.rows, _pieces(payload, index)):
-        at, end = piece.first, piece.first + piece.rows
+        row, end = piece.first, piece.first + piece.rows
         if end not in broken:
             yield from piece.read(batch_rows)
             continue
         for array in _until_refused(piece) if piece.single else ():
-            at += len(array)
+            row += len(array)
             yield array
-        for start in range(at, end, batch_rows):
+        for start in range(row, end, batch_rows):
             yield pa.nulls(min(batch_rows, end - start), payload.schema.types[index])
 
 
@@ -650,23 +650,23 @@ def first_values(payload: Payload, index: int, count: int) -> list[pa.Array]:
     return list(itertools.islice(pieces, count))
 
 
-def _sound_rows(lost: Iterable[_Lost], rows: int) -> NDArray[np.uint8]:
+def _sound_rows(losses: Iterable[_Lost], rows: int) -> NDArray[np.uint8]:
     """1 for each row of which nothing is lost, 0 for the others."""
     import numpy as np
 
     sound = np.ones(rows, np.uint8)
-    for one in lost:
-        sound[one.first : one.end] = 0
+    for loss in losses:
+        sound[loss.first : loss.end] = 0
     return sound
 
 
-def what_is_lost(lost: Sequence[_Lost]) -> tuple[str, Kind]:
+def what_is_lost(losses: Sequence[_Lost]) -> tuple[str, Kind]:
     """What to say of all that is lost of a payload, and of which kind it is: damage, unless all is unsupported."""
-    first = min(lost, key=lambda one: (one.kind == Kind.UNSUPPORTED, one.first))
+    first = min(losses, key=lambda loss: (loss.kind == Kind.UNSUPPORTED, loss.first))
     if first.first == first.end:
         return first.detail, first.kind
     rows = f"rows {first.first} to {first.end - 1}" if first.end - first.first > 1 else f"row {first.first}"
-    more = f"; and {len(lost) - 1} more places" if len(lost) > 1 else ""
+    more = f"; and {len(losses) - 1} more places" if len(losses) > 1 else ""
     return f"{rows}: {first.detail}{more}", first.kind
 
 
@@ -683,17 +683,17 @@ def _until_refused(piece: _Piece) -> Iterator[pa.Array]:
         yield array
 
 
-def _bad_values(field: Field, array: pa.Array, first: int, found: list[_Lost]) -> None:
+def _bad_values(field: Field, array: pa.Array, first: int, losses: list[_Lost]) -> None:
     """Note the rows whose values are none of the field's; where there are very many, their neighbours with them."""
     try:
         decode(field, array)
     except SchemaError as error:
         half = len(array) // 2
-        if half and len(found) < _MOST_BAD_VALUES:
-            _bad_values(field, array.slice(0, half), first, found)
-            _bad_values(field, array.slice(half), first + half, found)
+        if half and len(losses) < _MOST_BAD_VALUES:
+            _bad_values(field, array.slice(0, half), first, losses)
+            _bad_values(field, array.slice(half), first + half, losses)
         else:
-            found.append(_Lost(first, first + len(array), kind_of(error), str(error), decoded=True))
+            losses.append(_Lost(first, first + len(array), kind_of(error), str(error), decoded=True))
 
 
 def _pieces(payload: Payload, index: int) -> Iterator[_Piece]:
@@ -701,12 +701,12 @@ def _pieces(payload: Payload, index: int) -> Iterator[_Piece]:
     first = 0
     leaves = payload.leaves(index)
     flat = len(leaves) == 1 and payload.columns[leaves[0]].max_definition_level <= 1 and _is_flat(payload, index)
-    for group, one in enumerate(payload.footer.groups):
+    for group, row_group in enumerate(payload.footer.groups):
         if flat:
             yield from _flat_pieces(payload, index, group, first)
-        elif one.rows:
-            yield _Piece(first, one.rows, partial(_read_group, payload, index, group), single=True)
-        first += one.rows
+        elif row_group.rows:
+            yield _Piece(first, row_group.rows, partial(_read_group, payload, index, group), single=True)
+        first += row_group.rows
 
 
 def _is_flat(payload: Payload, index: int) -> bool:
@@ -747,9 +747,9 @@ def _flat_pieces(payload: Payload, index: int, group: int, first: int) -> Iterat
         broken = _RefusedError(f"pages of {count} values, where the footer says {chunk.values} values in {rows} rows")
         count = 0
     dictionary: Page | None = None
-    known = first + count
+    known_end = first + count
     pages = payload.pages(group, leaf, any_size=True)
-    while first < known:
+    while first < known_end:
         page = next(pages)
         dictionary = page if page.dictionary else dictionary
         if page.values:
@@ -769,13 +769,13 @@ def _read_page(
     payload: Payload, index: int, group: int, dictionary: Page | None, page: Page, batch_rows: int
 ) -> Iterator[pa.Array]:
     """The values of one page."""
-    needed = [page] if dictionary is None or not page.indices else [dictionary, page]
+    pages = [page] if dictionary is None or not page.indices else [dictionary, page]
     try:
-        for one in needed:
-            check_size(one, payload.max_page_bytes)
+        for needed_page in pages:
+            check_size(needed_page, payload.max_page_bytes)
     except ParquetError as error:
         raise _refused(error) from None
-    data = _page_file(payload, index, group, needed)
+    data = _page_file(payload, index, group, pages)
     reader, *_ = _decoded(_reader, pa.BufferReader(data))
     batches = _decoded(reader.iter_batches, batch_rows, [0], [0], use_threads=False)
     while (batch := _decoded(next, batches, None)) is not None:
@@ -820,11 +820,11 @@ def _as_stored(array: pa.Array, kind: pa.DataType) -> pa.Array:
         return array
     if pa.types.is_large_string(kind) or pa.types.is_large_binary(kind):
         array = array.cast(pa.large_binary())
-    same = pa.types.is_string(kind) or pa.types.is_large_string(kind) or _width(kind) == _width(array.type)
-    found = decode_by(array.view, kind) if same else decode_by(array.cast, kind, safe=False)
-    if isinstance(found, Undecodable):
-        raise _RefusedError(found.detail)
-    return found
+    is_same_layout = pa.types.is_string(kind) or pa.types.is_large_string(kind) or _width(kind) == _width(array.type)
+    cast = decode_by(array.view, kind) if is_same_layout else decode_by(array.cast, kind, safe=False)
+    if isinstance(cast, Undecodable):
+        raise _RefusedError(cast.detail)
+    return cast
 
 
 def _width(kind: pa.DataType) -> int:
@@ -837,7 +837,7 @@ def _refused(error: ParquetError) -> _RefusedError:
 
 def _decoded(decoder: Callable[..., Any], *args: Any, **settings: Any) -> Any:
     """What pyarrow makes of the bytes."""
-    found = decode_by(decoder, *args, **settings)
-    if isinstance(found, Undecodable):
-        raise _RefusedError(f"pyarrow cannot read the Parquet payload: {found.detail[:200]}")
-    return found
+    decoded = decode_by(decoder, *args, **settings)
+    if isinstance(decoded, Undecodable):
+        raise _RefusedError(f"pyarrow cannot read the Parquet payload: {decoded.detail[:200]}")
+    return decoded

@@ -43,9 +43,9 @@ def stored_fields(payload: Payload, descriptor: Descriptor | None, id: int) -> l
     """
     if descriptor is None:
         fields = []
-        for at, stored in enumerate(payload.schema):
-            field = bare_field(stored, at)
-            fields.append(resolve(field, stored, _peek(payload, at) if field.type is DataType.FloatVector else []))
+        for index, stored in enumerate(payload.schema):
+            field = bare_field(stored, index)
+            fields.append(resolve(field, stored, _peek(payload, index) if field.type is DataType.FloatVector else []))
         return fields
     if not payload.schema:
         raise payload.unreadable("the payload has no column")
@@ -56,8 +56,8 @@ def stored_fields(payload: Payload, descriptor: Descriptor | None, id: int) -> l
 
 def described_field(descriptor: Descriptor, id: int) -> Field:
     """The field of a file as far as its descriptor describes it."""
-    known = descriptor.payload_type in DataType.__members__.values()
-    kind = DataType(descriptor.payload_type) if known else DataType.None_
+    is_known = descriptor.payload_type in DataType.__members__.values()
+    kind = DataType(descriptor.payload_type) if is_known else DataType.None_
     return Field(id, str(id), kind, nullable=descriptor.nullable)
 
 
@@ -129,8 +129,8 @@ def resolve(field: Field, stored: pa.Field, values: Sequence[pa.Array] = ()) -> 
         dim = next((len(value) for array in values for value in array if value.is_valid), 0)
     if not element and field.type is DataType.Array:
         element = element_of(values)
-    known = field.type in VECTOR_BYTES or field.type in (DataType.BinaryVector, DataType.ArrayOfVector)
-    return replace(field, dim=dim if known else 0, element=element)
+    has_dim = field.type in VECTOR_BYTES or field.type in (DataType.BinaryVector, DataType.ArrayOfVector)
+    return replace(field, dim=dim if has_dim else 0, element=element)
 
 
 def element_of(values: Sequence[pa.Array]) -> DataType:
@@ -154,7 +154,7 @@ def bare_field(stored: pa.Field, position: int) -> Field:
     """The field of a column of a Storage V2 file, as far as it says: vectors are not told apart there."""
     named = field_id(stored)
     id = position if named is None else named
-    kind = next((known for known in _PHYSICAL if SCALARS[known] == stored.type), DataType.None_)
+    kind = next((candidate for candidate in _PHYSICAL if SCALARS[candidate] == stored.type), DataType.None_)
     if pa.types.is_list(stored.type) and stored.type.value_type == pa.float32():
         kind = DataType.FloatVector
     return Field(id, stored.name or str(id), kind, nullable=stored.nullable)
