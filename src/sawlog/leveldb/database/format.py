@@ -151,10 +151,8 @@ class LevelDBDatabase(Format):
 
     def repair_files(self, contents: Contents, places: Sequence[tuple[File, str]], storage: Storage) -> None:
         """See `RepairsTogether.repair_files`. A new database is written, with what the old one would answer."""
-        from sawlog.leveldb.database.dataset import DatabaseContents
         from sawlog.leveldb.database.repair import repair_database
 
-        assert isinstance(contents, DatabaseContents)
         repair_database(contents, places, storage)
 
     def repaired_parts(self, contents: Contents) -> list[Mapping[str, Any]]:
@@ -166,10 +164,8 @@ class LevelDBDatabase(Format):
 
     def not_repaired(self, contents: Contents) -> list[Skipped]:
         """See `RepairsParts`. Who opens the old database again may commit transactions that are prepared."""
-        from sawlog.leveldb.database.dataset import DatabaseContents
         from sawlog.leveldb.database.repair import prepared_entries
 
-        assert isinstance(contents, DatabaseContents)
         return list(prepared_entries(contents))
 
     def repaired_rows(self, batch: pa.RecordBatch) -> pa.RecordBatch:

@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 from sawlog.arrow import array_of, fixed_array, scalar_of, values_of
 from sawlog.damage import Findings, Skipped
 from sawlog.errors import OptionError, SawlogError
+from sawlog.format import Contents
 from sawlog.kernels.columns import gathered
 from sawlog.leveldb.applications.idb_order import order_of
 from sawlog.leveldb.applications.indexed_db import COMPARATOR as INDEXED_DB
@@ -94,7 +95,7 @@ class _Family:
     tables: list[NewTable]
 
 
-def repair_database(contents: DatabaseContents, places: Sequence[tuple[File, str]], storage: Storage) -> None:
+def repair_database(contents: Contents, places: Sequence[tuple[File, str]], storage: Storage) -> None:
     """Write a database with what `skip` delivers of another one; see `RepairsTogether.repair_files`.
 
     Args:
@@ -106,6 +107,7 @@ def repair_database(contents: DatabaseContents, places: Sequence[tuple[File, str
         OptionError: When no directory is named, or there is something at its place.
         SawlogError: When the order of keys is not known, or there are range keys.
     """
+    assert isinstance(contents, DatabaseContents)
     _refuse_range_keys(contents)
     target = _target(contents, places, storage)
     staged = storage.stage_directory(target)
@@ -117,11 +119,12 @@ def repair_database(contents: DatabaseContents, places: Sequence[tuple[File, str
         raise
 
 
-def prepared_entries(contents: DatabaseContents) -> Iterator[Skipped]:
+def prepared_entries(contents: Contents) -> Iterator[Skipped]:
     """Yield the files that have entries of transactions that are prepared and not committed.
 
     A repaired database is without them; what is not even prepared, an engine that opens the old one rolls back.
     """
+    assert isinstance(contents, DatabaseContents)
     counts: Counter[str] = Counter()
     sizes: Counter[str] = Counter()
     for name in (name for name, version in contents.versions.items() if version.pending):
