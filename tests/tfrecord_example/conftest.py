@@ -11,8 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from sawlog import lazy, recognition
-from sawlog.kernels import native
+from tests.plugins import installed_package
 
 HERE = Path(__file__).parent
 EXAMPLE = HERE.parents[1] / "examples" / "tfrecord"
@@ -29,27 +28,5 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, st
     paths = [str(HERE / "installed"), str(place)]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([*paths, os.environ.get("PYTHONPATH", "")])}
     subprocess.run([sys.executable, "-m", "sawlog.kernels.build", PACKAGE], env=environment, check=True)
-    sys.path[:0] = paths
-    _forget()
-    yield environment
-    for path in paths:
-        sys.path.remove(path)
-    _forget()
-
-
-def _forget() -> None:
-    """What this process knows of the package: tests of Spark find it in the directory of the example."""
-    for name in [one for one in sys.modules if one.partition(".")[0] == PACKAGE]:
-        del sys.modules[name]
-    for known in (
-        lazy.installed,
-        lazy.entry_points,
-        recognition.load,
-        recognition.formats,
-        recognition.get_format,
-        native.root,
-        native.table_of,
-        native.misfit,
-        native.library,
-    ):
-        known.cache_clear()
+    with installed_package(PACKAGE, paths):
+        yield environment

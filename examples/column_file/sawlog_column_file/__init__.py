@@ -1,0 +1,1 @@
+"""Column files for sawlog."""

@@ -1,0 +1,205 @@
+"""Column files: two columns of fixed width in groups of rows, and a directory at the end."""
+
+import zlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from sawlog.damage import Damage, Findings
+from sawlog.errors import SchemaError
+from sawlog.format import (
+    Contents,
+    FileRange,
+    FileWriter,
+    Format,
+    Fragment,
+    Match,
+    Request,
+    Scan,
+    View,
+    Writer,
+    assemble,
+)
+from sawlog.storage import File, Storage
+from sawlog_column_file.layout import COUNT, ENTRY, MAGIC, MAX_GROUP_ROWS, ROW_BYTES, TRAILER, WIDTH
+
+ROWS_SCHEMA = pa.schema([pa.field("time", pa.int64(), nullable=False), pa.field("value", pa.float64(), nullable=False)])
+
+
+class Group(NamedTuple):
+    """Rows that lie together: where they begin, how many there are, and the CRC-32 of their bytes."""
+
+    offset: int
+    rows: int
+    checksum: int
+
+    @property
+    def end(self) -> int:
+        return self.offset + self.rows * ROW_BYTES
+
+
+def read_directory(file: File, storage: Storage) -> list[Group] | str:
+    """Return the groups of a file, or why its directory cannot be believed."""
+    if file.size < len(MAGIC) + TRAILER.size:
+        return f"expected a directory at the end; the file has {file.size} bytes"
+    count, checksum, magic = TRAILER.unpack(storage.read(file, file.size - TRAILER.size, TRAILER.size))
+    if magic != MAGIC:
+        return f"expected {MAGIC!r} at the end, found {magic!r}"
+    size = count * ENTRY.size
+    if size > file.size - TRAILER.size - len(MAGIC):
+        return f"a directory of {count} groups is longer than the file"
+    directory = storage.read(file, file.size - TRAILER.size - size, size)
+    if zlib.crc32(directory + COUNT.pack(count)) != checksum:
+        return f"expected a directory with the CRC-32 {checksum:#x}"
+    groups, offset = [], len(MAGIC)
+    for rows, group_checksum in ENTRY.iter_unpack(directory):
+        groups.append(Group(offset, rows, group_checksum))
+        offset = groups[-1].end
+    end = file.size - TRAILER.size - size
+    return groups if offset == end else f"expected groups up to byte {end}, found {offset}"
+
+
+@dataclass(frozen=True)
+class GroupRange(FileRange):
+    """Groups of one file that follow each other; with the last of them the directory.
+
+    Attributes:
+        groups: Those whose rows it has.
+        fault: Why the directory cannot be believed; empty where it can.
+    """
+
+    groups: tuple[Group, ...]
+    fault: str
+
+    def decode(self, schema: pa.Schema, findings: Findings) -> Iterator[pa.RecordBatch]:
+        if self.fault:
+            findings.damage(Damage(self.path, 0, self.size, "bad_directory", self.fault))
+            return
+        if self.start == 0:
+            magic = self.scan.storage.read(self.file, 0, len(MAGIC))
+            if magic == MAGIC:
+                findings.account.header += len(MAGIC)
+            else:
+                detail = f"expected {MAGIC!r}, found {magic!r}"
+                findings.damage(Damage(self.path, 0, len(MAGIC), "bad_magic", detail))
+        for group in self.groups:
+            yield from self.read_group(group, schema, findings)
+        if self.end == self.file.size:
+            findings.account.header += self.end - max([len(MAGIC), *(group.end for group in self.groups)])
+
+    def read_group(self, group: Group, schema: pa.Schema, findings: Findings) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of a group, if they are those that were written."""
+        offset, rows, checksum = group
+        size = group.end - offset
+        if rows > MAX_GROUP_ROWS:
+            detail = f"a group of {rows} rows; expected at most {MAX_GROUP_ROWS}"
+            findings.damage(Damage(self.path, offset, size, "group_too_large", detail))
+            return
+        data = self.scan.storage.read(self.file, offset, size)
+        if (found := zlib.crc32(data)) != checksum:
+            detail = f"expected the CRC-32 {checksum:#x}, found {found:#x}"
+            findings.damage(Damage(self.path, offset, size, "bad_checksum", detail, rows))
+            return
+        findings.account.record += size
+        findings.rows += rows
+        values = pa.py_buffer(data)
+        columns = {
+            "time": pa.Array.from_buffers(pa.int64(), rows, [None, values.slice(0, rows * WIDTH)]),
+            "value": pa.Array.from_buffers(pa.float64(), rows, [None, values.slice(rows * WIDTH)]),
+        }
+        yield assemble(schema, rows, columns, self.path, pa.array(offset + WIDTH * np.arange(rows), pa.int64()))
+
+
+class ColumnFiles(Contents):
+    """Column files, one after the other."""
+
+    files_are_independent = True
+
+    def plan_groups(self, request: Request, task_bytes: int | None) -> Iterator[Fragment]:
+        """Yield ranges that begin and end at groups."""
+        for file in self.files:
+            directory = read_directory(file, self.scan.storage)
+            if isinstance(directory, str):
+                yield GroupRange(*request, file.path, file.size, file, 0, file.size, (), directory)
+                continue
+            start, groups = 0, []
+            for group in directory:
+                if task_bytes and groups and group.offset - start >= task_bytes:
+                    yield self.range_of(request, file, start, group.offset, groups)
+                    start, groups = group.offset, []
+                groups.append(group)
+            yield self.range_of(request, file, start, file.size, groups)
+
+    def range_of(self, request: Request, file: File, start: int, end: int, groups: Sequence[Group]) -> Fragment:
+        """Return the fragment of some groups."""
+        return GroupRange(*request, file.path, end - start, file, start, end, tuple(groups), "")
+
+    def facts(self, request: Request) -> dict[str, Any]:
+        directories = [read_directory(file, self.scan.storage) for file in self.files]
+        return {"groups": sum(len(one) for one in directories if not isinstance(one, str))}
+
+    views: ClassVar = {"rows": View(ROWS_SCHEMA, plan_groups)}
+
+
+class ColumnFileWriter(FileWriter):
+    """Writes one file."""
+
+    def __init__(self, path: str, schema: pa.Schema, storage: Storage) -> None:
+        self.storage = storage
+        if schema.names != ROWS_SCHEMA.names or schema.types != ROWS_SCHEMA.types:
+            raise SchemaError(f"a column file has the columns time (int64) and value (double); found: {schema}")
+        self._file = storage.stage(path)
+        self._file.write(MAGIC)
+        self._rows = 0
+        self._waiting: list[pa.RecordBatch] = []
+        self._directory = bytearray()
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        for name, column in zip(batch.schema.names, batch.columns, strict=True):
+            if column.null_count:
+                row = self._rows + column.is_null().to_pylist().index(True)
+                raise SchemaError(f"column {name!r}, row {row}: a column file cannot hold null")
+        self._rows += batch.num_rows
+        self._waiting.append(batch.cast(ROWS_SCHEMA))
+        if sum(waiting.num_rows for waiting in self._waiting) >= MAX_GROUP_ROWS:
+            self._write_groups(MAX_GROUP_ROWS)
+
+    def _write_groups(self, least: int) -> None:
+        """Write groups, as long as so many rows are waiting."""
+        rows = pa.Table.from_batches(self._waiting, ROWS_SCHEMA)
+        while rows.num_rows >= least:
+            group, rows = rows.slice(0, MAX_GROUP_ROWS), rows.slice(MAX_GROUP_ROWS)
+            times, values = (column.to_numpy() for column in group.columns)
+            data = times.astype("<i8").tobytes() + values.astype("<f8").tobytes()
+            self._file.write(data)
+            self._directory += ENTRY.pack(group.num_rows, zlib.crc32(data))
+        self._waiting = rows.to_batches()
+
+    def _flush(self) -> None:
+        self._write_groups(1)
+        count = len(self._directory) // ENTRY.size
+        checksum = zlib.crc32(bytes(self._directory) + COUNT.pack(count))
+        self._file.write(bytes(self._directory) + TRAILER.pack(count, checksum, MAGIC))
+
+
+class ColumnFile(Format):
+    """The format."""
+
+    name = "column_file"
+    title = "column file"
+    suffix = ".scf"
+    views: ClassVar = {"rows": "one row per time and value", "damage": "one row per damaged range"}
+
+    def match(self, file: File, head: bytes) -> Match:
+        if head.startswith(MAGIC):
+            return Match.CONTENT
+        return Match.NAME if file.name.endswith(self.suffix) else Match.NO
+
+    def open(self, files: Sequence[File], scan: Scan) -> Contents:
+        return ColumnFiles(self, files, scan)
+
+    def writer(self, path: str, schema: pa.Schema, options: Any, storage: Storage) -> Writer:
+        return ColumnFileWriter(path, schema, storage)
