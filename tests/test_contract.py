@@ -1,8 +1,9 @@
-"""What the author of a format meets stays small enough to be read in one sitting."""
+"""What the author of a format has to know stays small enough to be read in one sitting."""
 
 from __future__ import annotations
 
 import ast
+import re
 from pathlib import Path
 from typing import ClassVar
 
@@ -16,6 +17,8 @@ from sawlog.storage import File
 MAX_MEMBERS = 16
 MAX_MODULES = 4
 CONTRACTS = (Format, Contents, View, Fragment, Writer, Findings, DirectoryLayout, StreamRules)
+PAGE = Path(__file__).parents[1] / "docs/adding-a-format.md"
+NAME = re.compile(r"`(\w+)`")
 EXAMPLES = Path(__file__).parents[1] / "examples"
 
 
@@ -31,17 +34,40 @@ def members(contract: type) -> set[str]:
     return {name for name in own if not name.startswith("_")}
 
 
+def table_of(page: str, title: str) -> list[list[str]]:
+    """The cells of the table below a heading, without its first two lines."""
+    section = page.split(f"\n### {title}\n", 1)[1].split("\n#", 1)[0]
+    lines = [line for line in section.splitlines() if line.startswith("|")]
+    return [line.strip("|").split("|") for line in lines[2:]]
+
+
+@pytest.mark.parametrize("contract", CONTRACTS)
+def test_the_page_names_every_member_and_nothing_else(contract: type) -> None:
+    named = [name for cells in table_of(PAGE.read_text(), f"`{contract.__name__}`") for name in NAME.findall(cells[0])]
+    assert sorted(named) == sorted(members(contract))
+
+
+def test_the_page_names_every_capability_and_nothing_else() -> None:
+    rows = table_of(PAGE.read_text(), "Capabilities")
+    named = {NAME.findall(cells[0])[0]: set(NAME.findall(cells[2])) for cells in rows}
+    assert named == {name: members(protocol) for name, protocol in protocols().items()}
+
+
 @pytest.mark.parametrize("contract", CONTRACTS)
 def test_a_contract_has_few_members(contract: type) -> None:
     assert 2 < len(members(contract)) <= MAX_MEMBERS, sorted(members(contract))
 
 
+def protocols() -> dict[str, type]:
+    """What only some formats can do, by name."""
+    return {name: one for name, one in vars(capabilities).items() if getattr(one, "_is_runtime_protocol", False)}
+
+
 def test_capabilities_are_small_and_have_callers() -> None:
-    protocols = {name: one for name, one in vars(capabilities).items() if getattr(one, "_is_runtime_protocol", False)}
-    assert len(protocols) > 15
-    assert max(len(members(one)) for one in protocols.values()) <= 4
+    assert len(protocols()) > 15
+    assert max(len(members(one)) for one in protocols().values()) <= 4
     sources = [path.read_text() for path in (Path(__file__).parents[1] / "src/sawlog").rglob("*.py")]
-    for name in protocols:
+    for name in protocols():
         assert any(f", {name})" in text or f"{name} |" in text or f"| {name}" in text for text in sources), name
 
 

@@ -159,7 +159,8 @@ def test_the_page_on_adding_a_format_is_about_this_one(tmp_path: Path, monkeypat
     """Its blocks are either excerpts of the example, word for word, or run and give what they say."""
     page = (HERE.parents[1] / "docs" / "adding-a-format.md").read_text("utf-8")
     sources = "".join(
-        one.read_text("utf-8") for one in [*EXAMPLE.rglob("*.py"), *EXAMPLE.glob("*.toml"), *HERE.glob("*.py")]
+        one.read_text("utf-8")
+        for one in [*EXAMPLE.parent.rglob("sawlog_*/*.py"), *EXAMPLE.glob("*.toml"), *HERE.glob("*.py")]
     )
     monkeypatch.chdir(tmp_path)
     excerpts = programs = 0
