@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
-from sawlog.arrow import array_of, constant, fill_null, scalar_of
+from sawlog.arrow import array_of, constant, fill_null, scalar_of, values_of
 from sawlog.damage import UNSUPPORTED, Damage, Findings, Tail, TailStatus
 from sawlog.errors import SawlogError
 from sawlog.format import FILE_COLUMN, OFFSET_COLUMN, Fragment
@@ -96,6 +97,7 @@ _KEYED = tuple(
 
 _JUDGED = pa.schema([ENTRY_SCHEMA.field(name) for name in (OPERATION, KEY, SEQUENCE)])
 """What is read of entries where no column is wanted."""
+_BLOCK_OFFSET = pa.field(OFFSET_COLUMN, pa.int64())
 
 
 @dataclass(frozen=True)
@@ -127,30 +129,39 @@ class JudgedTable(TableRange):
             index = None if table.bounds is None else BoundsReader(table.bounds)
             findings.owns = partial(self._owns, table, index)
         judges = [Judge(live, self.begins, self.ends) for live in self.live]
-        reader = RowReader(self, table, source, schema if KEY in schema.names else _JUDGED, findings)
-        spans = reader.spans
-        deletions = spans["role"] == Role.RANGE_DELETES
-        for chosen, of_deletions in ((deletions, True), (~deletions, False)):
-            if not chosen.any():
-                continue
-            reader.spans = spans[chosen]
-            offset = int(reader.spans["offset"][0])
-            edges = _Edges(self, table, reader, ledger)
+        delivers = KEY in schema.names
+        needed = schema if delivers else _JUDGED
+        reader = RowReader(self, table, source, needed.append(_BLOCK_OFFSET) if judges else needed, findings)
+        edges = _Edges(self, table, reader, ledger)
+        for spans, of_deletions in self._turns(reader.spans, merged=delivers):
+            reader.spans = spans
             for batch in reader.batches():
                 if not of_deletions:
                     edges.see(batch)
-                for judge in judges:
-                    judge.report(ledger)
-                    judged = judge.deletions(batch, offset) if of_deletions else judge.entries(batch, offset)
-                    for one in judged:
-                        if KEY in schema.names:
-                            yield one
-                if not judges and KEY in schema.names:
+                if not judges and delivers:
                     yield batch
-            if not of_deletions:
-                edges.end()
-        for judge in judges:
-            judge.report(ledger)
+                for judge in judges:
+                    offsets = values_of(batch.column(OFFSET_COLUMN), np.int64)
+                    rows = batch.select(needed.names)
+                    judged = judge.deletions(rows, offsets) if of_deletions else judge.entries(rows, offsets)
+                    for entries in judged:
+                        if delivers:
+                            yield entries
+                    for offset, detail in judge.flaws.items():
+                        reader.flaws.setdefault(offset, detail)
+                    judge.flaws.clear()
+            edges.offsets |= set(reader.spans["offset"].tolist())
+        edges.end()
+
+    def _turns(self, spans: NDArray[np.void], *, merged: bool) -> Iterator[tuple[NDArray[np.void], bool]]:
+        """Yield spans, and whether they are of range deletions: these first for a merge, else in the file's order."""
+        deletions = spans["role"] == Role.RANGE_DELETES
+        if merged:
+            turns = ((spans[chosen], of_deletions) for chosen, of_deletions in ((deletions, True), (~deletions, False)))
+        else:
+            parts = np.split(spans, np.flatnonzero(np.diff(deletions.astype(np.int8))) + 1)
+            turns = ((part, bool(len(part)) and bool(part["role"][0] == Role.RANGE_DELETES)) for part in parts)
+        yield from ((part, of_deletions) for part, of_deletions in turns if len(part))
 
     def _owns(self, table: TableMap, index: BoundsReader | None, offset: int) -> bool | None:
         """Whether the damage of a data block is this range's to report: the one with the block's separator.
@@ -173,8 +184,11 @@ class _Edges:
     Args:
         fragment: The range.
         table: The table.
-        reader: What reads it, whose spans are those that are read.
-        ledger: Where it goes that is found.
+        reader: The reader of the range.
+        ledger: Takes what is found.
+
+    Attributes:
+        offsets: Offsets of the blocks that were read.
     """
 
     def __init__(self, fragment: JudgedTable, table: TableMap, reader: RowReader, ledger: Findings) -> None:
@@ -187,6 +201,7 @@ class _Edges:
         self._has_last = fragment.ends is None
         self._first: pa.RecordBatch | None = None
         self._last: pa.RecordBatch | None = None
+        self.offsets: set[int] = set()
 
     def see(self, batch: pa.RecordBatch) -> None:
         """Take in the next rows."""
@@ -211,7 +226,7 @@ class _Edges:
     def _is_whole(self, number: int) -> bool:
         """Whether a block was read and nothing was damaged in it, so that its first and last entries are known."""
         offset = int(self._table.handles["offset"][number])
-        return offset in self._reader.spans["offset"] and offset not in self._reader.damaged
+        return offset in self.offsets and offset not in self._reader.damaged
 
 
 class _Forwarded(Findings):

@@ -13,7 +13,6 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from sawlog.arrow import array_of, batch_of, batch_of_rows, boolean_values, fixed_array, scalar_of, values_of
-from sawlog.damage import Damage, Findings
 from sawlog.errors import FormatError
 from sawlog.kernels.columns import gathered
 from sawlog.leveldb.columns import (
@@ -42,7 +41,6 @@ from sawlog.leveldb.database import kernels as k
 from sawlog.leveldb.database.kernels import Covers
 from sawlog.leveldb.database.version import LiveTable
 from sawlog.leveldb.records.transactions import Pending
-from sawlog.leveldb.table.layout import Kind
 
 _BEFORE = -1
 """Instead of the entry after which another one is given: those before the batch."""
@@ -61,6 +59,9 @@ class Judge:
         live: What the MANIFEST says of the table.
         begins: Entries from this key on are wanted.
         ends: And before this key; `None`: all that follow.
+
+    Attributes:
+        flaws: The offsets of blocks with entries that are not in their places, and what is said of each.
     """
 
     def __init__(self, live: LiveTable, begins: bytes, ends: bytes | None) -> None:
@@ -68,15 +69,14 @@ class Judge:
         self._begins = begins
         self._ends = ends
         self._place = live.smallest
-        self._reported: bytes | None = None
-        self._waiting: list[Damage] = []
+        self.flaws: dict[int, str] = {}
 
-    def entries(self, batch: pa.RecordBatch, offset: int) -> Iterator[pa.RecordBatch]:
+    def entries(self, batch: pa.RecordBatch, offsets: NDArray[np.int64]) -> Iterator[pa.RecordBatch]:
         """The wanted ones of a batch of data blocks: entries in their places, and those that are not, with `STRAY`.
 
         Args:
             batch: With `key` and `operation`.
-            offset: Of the first block.
+            offsets: Of the block of each entry.
         """
         keys, rows = batch.column(KEY), batch.num_rows
         before, end = self._place, self._live.end
@@ -96,30 +96,29 @@ class Judge:
         if lost.any():
             known = pa.concat_arrays([keys, array_of([before, end], pa.binary())])
             found = np.where(places < 0, rows - 1 - places, places)[lost]
-            yield from self._strays(
-                batch.filter(array_of(lost, pa.bool_())), known.take(fixed_array(pa.int64(), found)), offset
-            )
+            strays = batch.filter(array_of(lost, pa.bool_()))
+            yield from self._strays(strays, known.take(fixed_array(pa.int64(), found)), offsets[lost])
             batch = batch.filter(array_of(~lost, pa.bool_()))
         kept = self._wanted(batch)
         if kept.num_rows:
             yield kept
 
-    def deletions(self, batch: pa.RecordBatch, offset: int) -> Iterator[pa.RecordBatch]:
+    def deletions(self, batch: pa.RecordBatch, offsets: NDArray[np.int64]) -> Iterator[pa.RecordBatch]:
         """Range deletions: they hold as far as the range of their table, and are no damage where they reach beyond."""
         found = values_of(batch.column(OPERATION), np.uint8) == RANGE
         if VALUE in batch.schema.names and found.any():
-            yield from self._clipped(batch.filter(array_of(found, pa.bool_())), offset)
+            yield from self._clipped(batch.filter(array_of(found, pa.bool_())))
         if not found.all():
-            self._reported = None
-            yield from self._strays(*self._placed(batch.filter(array_of(~found, pa.bool_()))), offset)
+            strays, places = self._placed(batch.filter(array_of(~found, pa.bool_())))
+            yield from self._strays(strays, places, np.full(len(places), offsets[~found][0]))
 
-    def _clipped(self, batch: pa.RecordBatch, offset: int) -> Iterator[pa.RecordBatch]:
+    def _clipped(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         smallest, end = self._live.smallest, self._live.end
         keys, values = (batch.column(name).to_pylist() for name in (KEY, VALUE))
         inside = [key < end and (key >= smallest or value > smallest) for key, value in zip(keys, values, strict=True)]
         if not all(inside) and not self._live.part:
             outside = batch.filter(array_of([not one for one in inside], pa.bool_()))
-            yield from self._strays(*self._placed(outside), offset, report=False)
+            yield from self._strays(*self._placed(outside), None)
         cut = {KEY: [max(key, smallest) for key in keys], VALUE: [min(value, end) for value in values]}
         columns = [
             array_of(cut[name], pa.binary()) if name in cut else batch.column(name) for name in batch.schema.names
@@ -133,8 +132,9 @@ class Judge:
         return batch, array_of([min(max(key, smallest), end) for key in batch.column(KEY).to_pylist()], pa.binary())
 
     def _strays(
-        self, batch: pa.RecordBatch, places: pa.Array, offset: int, *, report: bool = True
+        self, batch: pa.RecordBatch, places: pa.Array, offsets: NDArray[np.int64] | None
     ) -> Iterator[pa.RecordBatch]:
+        """Entries that are not in their places, given in others; those with offsets are flaws of their blocks."""
         keys = batch.column(KEY)
         at = batch.schema.get_field_index(KEY)
         strays = batch.set_column(at, batch.schema.field(at), places).append_column(STRAY, keys)
@@ -144,31 +144,23 @@ class Judge:
                 pc.less(keys, scalar_of(self._live.end, pa.binary())),
             )
             strays = strays.filter(inside)
+            offsets = offsets[boolean_values(inside)] if offsets is not None else None
+        if offsets is not None:
+            for offset, row in zip(*np.unique(offsets, return_index=True), strict=True):
+                self.flaws.setdefault(int(offset), self._detail(strays.column(STRAY)[int(row)].as_py()))
         strays = self._wanted(strays)
-        if report:
-            for key, place in zip(*(strays.column(name).to_pylist() for name in (STRAY, KEY)), strict=True):
-                if place != self._reported:
-                    self._reported = place
-                    self._waiting.append(self._damage(key, offset))
         if strays.num_rows:
             yield strays
 
-    def _damage(self, key: bytes, offset: int) -> Damage:
+    def _detail(self, key: bytes) -> str:
         live = self._live
-        detail = (
+        return (
             f"the key {key[:40]!r} is where a database does not look for it:"
             f" after larger keys, or not between {live.smallest[:40]!r} and {live.end[:40]!r}, as the MANIFEST has it"
         )
-        return Damage(live.file.path, offset, 0, Kind.MISPLACED_KEY.name.lower(), detail)
 
     def _wanted(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         return _slice_keys(batch, self._begins, self._ends)
-
-    def report(self, findings: Findings) -> None:
-        """Report the first entry of each place that is not its own, once what precedes it is given."""
-        waiting, self._waiting = self._waiting, []
-        for damage in waiting:
-            findings.damage(damage)
 
 
 def _first(found: pa.Array) -> int:

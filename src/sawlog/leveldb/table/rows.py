@@ -148,7 +148,8 @@ class RowReader(SpanWalk):
     """Reads the rows of a range.
 
     Attributes:
-        damaged: Offsets of blocks in which something was damaged.
+        damaged: Offsets of blocks that cannot be decoded as a whole.
+        flaws: Details of misplaced keys in the current batch, by the offsets of their blocks: the caller's findings.
     """
 
     def __init__(
@@ -177,6 +178,8 @@ class RowReader(SpanWalk):
         self._most = min(BATCH_ROWS, span + 1)
         self._operations = np.zeros(self._most, np.uint8)
         self.damaged: set[int] = set()
+        self._reported: set[int] = set()
+        self.flaws: dict[int, str] = {}
         self._reset(min(BATCH_BYTES, max(4 * span, 1)))
 
     def batches(self) -> Iterator[pa.RecordBatch]:
@@ -328,21 +331,30 @@ class RowReader(SpanWalk):
         else:
             self._reset(self._room)
         self._state["events"] = 0
-        if blocks is not None:
-            self._report(events, blocks)
+        self._report(events, blocks)
 
-    def _report(self, events: NDArray[np.void], blocks: NDArray[np.void]) -> None:
+    def _report(self, events: NDArray[np.void], blocks: NDArray[np.void] | None) -> None:
+        """Report the damage of the rows that were handed over, in the order of their blocks."""
         if len(events) and len(self._events) < EVENT_ROOM:
             self._events = np.zeros(EVENT_ROOM, e.EVENT)
+        path, spans = self.fragment.path, self.table.spans
+        damages = []
+        for offset, detail in self.flaws.items():
+            length = int(spans["length"][int(spans["offset"].searchsorted(offset))])
+            damages.append(Damage(path, offset, length, Kind.MISPLACED_KEY.label, detail))
+        self.flaws = {}
         for event in events:
+            assert blocks is not None, "events are those of blocks"
             block = blocks[int(event["block"])]
-            offset = int(block["offset"])
-            # Entries have no places of their own in the file: the first damage of a block takes all of it.
-            length = 0 if offset in self.damaged else int(block["length"])
-            self.damaged.add(offset)
-            self.findings.account.record -= length
             flaw = Kind(int(event["kind"])), int(event["one"]), int(event["two"])
-            self.findings.damage(block_damage(self.fragment.path, offset, length, flaw))
+            self.damaged.add(int(block["offset"]))
+            damages.append(block_damage(path, int(block["offset"]), int(block["length"]), flaw))
+        for damage in sorted(damages, key=lambda damage: damage.offset):
+            # Entries have no places of their own in the file: the first damage of a block takes all of it.
+            if damage.offset not in self._reported:
+                self._reported.add(damage.offset)
+                self.findings.account.record -= damage.length
+                self.findings.damage(damage)
 
     def _batch(self, rows: int) -> pa.RecordBatch:
         arrays = []
