@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from sawlog import api
-from sawlog.damage import UNSUPPORTED, Account, Damage, FileReport, Findings, Report, Verdict
+from sawlog.damage import UNSUPPORTED, Account, Damage, FileReport, Findings, Report, Verdict, verdict_of
 from sawlog.dataset import Dataset
 from sawlog.errors import FINDING_ERRORS, FormatError, InternalError, SawlogError
 from sawlog.guard import raised_by_system
@@ -21,6 +21,10 @@ from sawlog.testing.sample import Subject
 
 Rows = list[str]
 """Rows as texts that can be compared, whatever their types; equal texts are equal rows, NaN included."""
+
+
+SIZELESS = {"bad_blob", "bad_copy", "row_count_mismatch", "unsafe_path"}
+"""Kinds of damage without a range of bytes: a lost value, whose bytes `bad_blob_part` counts, or a whole file."""
 
 
 class Place(NamedTuple):
@@ -260,7 +264,8 @@ def _refuse(subject: Subject, outcome: Outcome) -> None:
 def misaccounted(damages: Iterable[Damage], account: Account, size: int) -> Iterator[str]:
     """Where a file's account does not cover every byte once: damaged ranges are in the file, in order, and apart.
 
-    Those of no bytes say more of bytes that another counts, and lie among them.
+    Only findings at the end of a file, or of `SIZELESS` kinds, have no bytes: for what ends too soon, concerns a whole
+    file, or is counted by another finding.
     """
     if account.total != size:
         yield f"{account} adds up to {account.total} of {size}"
@@ -270,6 +275,13 @@ def misaccounted(damages: Iterable[Damage], account: Account, size: int) -> Iter
             yield f"damage {one} overlaps another, or leaves the {size} bytes"
         if one.offset < last:
             yield f"damage {one} is out of order"
+        if (
+            not one.length
+            and one.offset < size
+            and one.kind not in SIZELESS
+            and verdict_of(one.kind) is not Verdict.INCOMPLETE
+        ):
+            yield f"damage {one} has no bytes"
         last, end = one.offset, max(end, one.offset + one.length)
         if one.kind == UNSUPPORTED:
             unsupported += one.length

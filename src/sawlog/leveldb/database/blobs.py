@@ -101,8 +101,11 @@ class RecordFile:
             version = BLOB_VERSION.of(head)
             if version > LAST_BLOB_VERSION:
                 raise UnknownVersionError(f"version {version}", LAST_BLOB_VERSION)
-        footer = bytes(source.window(max(source.size - BLOB_FILE_FOOTER, 0), min(BLOB_MAGIC_NUMBER.end, source.size)))
-        self._closed = closed or (len(footer) == BLOB_MAGIC_NUMBER.end and BLOB_MAGIC_NUMBER.of(footer) == BLOB_MAGIC)
+        footer_start = source.size - BLOB_FILE_FOOTER
+        has_footer = footer_start >= BLOB_FILE_HEADER and (
+            BLOB_MAGIC_NUMBER.of(bytes(source.window(footer_start, BLOB_MAGIC_NUMBER.end))) == BLOB_MAGIC
+        )
+        self._closed = closed or has_footer
 
     @property
     def size(self) -> int:

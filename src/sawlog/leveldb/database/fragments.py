@@ -502,7 +502,7 @@ class BlobDamage(KeyRange):
         ledger = Findings("skip", drained=True)
         for _ in super().decode(pa.schema([]), ledger):
             pass
-        for damage in ledger.damages:
+        for damage in sorted(ledger.damages, key=lambda damage: (damage.path, damage.offset)):
             if self.version.is_lost_value(damage):
                 findings.damage(damage)
         yield from ()
