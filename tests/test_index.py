@@ -221,7 +221,7 @@ def test_who_writes_an_index_is_trusted(tmp_path: Path) -> None:
     place = tmp_path / "index"
 
     def kept(facts: Facts, **options: Any) -> list[int]:
-        settings = repr(DeephavenLog().whole_rows(ReadOptions()))
+        settings = repr(DeephavenLog().file_options(ReadOptions()))
         place.write_bytes(Index.of({file: facts}, settings).to_bytes())
         found: list[int] = sawlog.read(path, index=place, **options)["i"].to_pylist()
         return found

@@ -29,14 +29,14 @@ __all__ = ["run", "samples"]
 
 @pytest.fixture(autouse=True)
 def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    for place in ("sawlog.reading", "sawlog.format"):
+    for place in ("sawlog.reading", "sawlog.planning"):
         monkeypatch.setattr(f"{place}.PIECE_BYTES", 1 << 20)
     for place in (
         "deephaven_table.dataset.DeephavenTableContents",
         "filodb_record.dataset.ContainerContents",
         "leveldb.database.dataset.DatabaseContents",
     ):
-        monkeypatch.setattr(f"sawlog.{place}.shared", True)
+        monkeypatch.setattr(f"sawlog.{place}.threads_split_files", True)
 
 
 @pytest.mark.spread(3)
@@ -125,7 +125,7 @@ def damage(path: Path, places: range) -> Path:
 
 
 def test_damage_is_told_as_by_one_thread(samples: dict[str, Path], run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sawlog.format.MAX_LISTED", 100)
+    monkeypatch.setattr("sawlog.scanning.MAX_LISTED", 100)
     path = damage(samples["leveldb_log"], range(200_000, 14_000_000, 10_001))
     found = []
     for threads in (1, 3):

@@ -26,7 +26,7 @@ from sawlog.planning import ROWS_QUESTION, bind_scan, find_whole_end, pack, plan
 from sawlog.reading import cores, map_ordered, once
 from sawlog.recognition import get_format, recognize
 from sawlog.scan import Scan
-from sawlog.storage import File, Storage
+from sawlog.storage import File, Storage, note_answer
 from sawlog.storage.index import INDEX_NAME, STABLE_SECONDS, Facts, Index, Notebook, last_change, packed, value_type
 from sawlog.stream.offset import prove
 
@@ -195,7 +195,7 @@ def _measured(format: Format, scan: Scan, file: File) -> Mapping[str, tuple[pa.S
                 prove(file, find_whole_end(contents, request, file), scan.storage)
             if not scan_for_splits(contents, request):
                 return {}
-            scan.storage.note(file, question_by_options(contents, ROWS_QUESTION), packed([rows]))
+            note_answer(scan.storage, file, question_by_options(contents, ROWS_QUESTION), packed([rows]))
     except (StorageError, InternalError):
         raise
     except SawlogError:

@@ -26,7 +26,7 @@ from sawlog.names import is_remote
 from sawlog.query import columns_of, possible_within
 from sawlog.reading import PIECE_BYTES
 from sawlog.scan import DAMAGE_EXTRA, Projection, Scan, fixed_schema
-from sawlog.storage import File
+from sawlog.storage import File, known_answer, note_answer
 from sawlog.storage.index import Index, packed, unpacked
 
 MAX_FRAGMENTS_PER_TASK = 64
@@ -227,9 +227,9 @@ def find_whole_end(contents: Contents, request: Request, file: File) -> int:
     """
     storage = contents.scan.storage
     question = question_by_options(contents, f"end of {contents.scan.view}")
-    answer = storage.known(file, question)
+    answer = known_answer(storage, file, question)
     if answer:
         return unpacked(answer)[0]
     end = require_followable(contents).committed_end(request, file, 0)
-    storage.note(file, question, packed([end]))
+    note_answer(storage, file, question, packed([end]))
     return end

@@ -379,7 +379,7 @@ def test_one_location_is_read_by_one_thread(historical: Path, monkeypatch: pytes
             super().__init__(threads)
 
     monkeypatch.setattr(reading, "Crew", Watched)
-    monkeypatch.setattr("sawlog.format.PIECE_BYTES", 0)
+    monkeypatch.setattr("sawlog.planning.PIECE_BYTES", 0)
     sawlog.read(historical / "Systems" / "Ns" / "Partitions" / "0" / DATES[0] / "Trades", types=TYPES, use_threads=4)
     assert crews == []
     sawlog.read(historical, types=TYPES, use_threads=2)

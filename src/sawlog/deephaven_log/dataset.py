@@ -37,7 +37,7 @@ from sawlog.format import CUT_BYTES, PROBE_BYTES, Contents, Format, Fragment, Ra
 from sawlog.names import is_remote
 from sawlog.planning import count_threads, plan
 from sawlog.query import possible
-from sawlog.storage import File, Source, Storage
+from sawlog.storage import File, Source, Storage, known_answer, note_answer
 from sawlog.storage.index import packed, unpacked
 
 DEFAULT_PARTITION_COLUMN = "Date"
@@ -88,11 +88,11 @@ def open_log(file: File, options: ReadOptions, storage: Storage, known: dict[byt
         header = read_header(file.path, file.size, storage, head, strict=options.strict, force=force)
         return header if known is None else known.setdefault(header.raw, header)
 
-    if (head := storage.known(file, HEADER)) is not None:
+    if (head := known_answer(storage, file, HEADER)) is not None:
         with suppress(FormatError):  # an index is not believed when it says that a file is bad
             return parsed(head)
     header = parsed(storage.read(file, 0, min(PROBE_BYTES, file.size)))
-    storage.note(file, HEADER, header.raw)
+    note_answer(storage, file, HEADER, header.raw)
     return header
 
 
@@ -406,14 +406,14 @@ class DeephavenLogContents(Contents):
                 return replace(indexed, cuts=space_offsets(indexed.cuts, distance) if distance is not None else ())
         if distance is None:
             return None
-        found = unpacked(self.scan.storage.known(log.file, f"{LAYOUT} {distance}") or b"")
+        found = unpacked(known_answer(self.scan.storage, log.file, f"{LAYOUT} {distance}") or b"")
         firsts, begins, ends, lives = (found[place::_STRETCH_NUMBERS] for place in range(_STRETCH_NUMBERS))
         if firsts != list(range(header.size, log.file.size, distance)) or begins[1:] != ends[:-1]:
             return None
         return Layout(sorted(set(begins[1:])), max(lives))
 
     def _indexed_layout(self, log: Log) -> Layout | None:
-        answer = self.scan.storage.known(log.file, LAYOUT)
+        answer = known_answer(self.scan.storage, log.file, LAYOUT)
         live_from, *cuts = unpacked(answer) if answer else (None,)
         return Layout(cuts, live_from) if live_from is not None else None
 
@@ -425,7 +425,7 @@ class DeephavenLogContents(Contents):
                 self._survey_stretch(log.file, log.header, *self._stretch)
             elif log.header is not None:
                 found = self._scan(request, log, log.header.size, CUT_BYTES)
-                self.scan.storage.note(log.file, LAYOUT, packed([found.live_from, *found.cuts]))
+                note_answer(self.scan.storage, log.file, LAYOUT, packed([found.live_from, *found.cuts]))
                 independent = independent and found.live_from < 0
         return independent
 
@@ -437,7 +437,9 @@ class DeephavenLogContents(Contents):
         found = walk_stretch(file, header, self.scan, begin, min(max(begin, last), file.size), file.size)
         if found is not None:
             layout, end = found
-            self.scan.storage.note(file, f"{LAYOUT} {last - first}", packed([first, begin, end, layout.live_from]))
+            note_answer(
+                self.scan.storage, file, f"{LAYOUT} {last - first}", packed([first, begin, end, layout.live_from])
+            )
 
     def _resync_cuts(self, log: Log, header: Header, task_bytes: int) -> Iterator[int]:
         target = header.size + task_bytes

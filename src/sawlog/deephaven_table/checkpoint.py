@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal
 
 from sawlog.deephaven_table import layout
 from sawlog.deephaven_table.location import ColumnFiles, Headers, Location, plain_count, read_checkpoint
 from sawlog.deephaven_table.types import ColumnSpec
 from sawlog.errors import Damage, OptionError
-from sawlog.storage import Storage
+from sawlog.storage import Storage, read_indexed
 
 _IDLE_ROWS = 64
 
@@ -121,7 +122,7 @@ def committed_rows(
         if not capacities.reach(given):
             raise OptionError(f"{location.directory}: num_rows={given}: the longest column has {capacities.most} rows")
         return Rows(given, "num_rows")
-    checkpoint = read_checkpoint(location, storage.peek)
+    checkpoint = read_checkpoint(location, partial(read_indexed, storage))
     count = plain_count(checkpoint)
     if count is not None:
         if not capacities.reach(count):
@@ -217,7 +218,7 @@ class _Capacities:
             assert header is not None
             assert width is not None
             at = header.data_start + (rows - _IDLE_ROWS) * width
-            if self._storage.peek(column.data, at, _IDLE_ROWS * width).strip(b"\0"):
+            if read_indexed(self._storage, column.data, at, _IDLE_ROWS * width).strip(b"\0"):
                 return False
         return True
 

@@ -13,7 +13,7 @@ from sawlog.deephaven_table import layout
 from sawlog.deephaven_table.location import ColumnFiles, Headers, Location
 from sawlog.deephaven_table.types import GROUPING, ColumnSpec, class_spec, codec_spec
 from sawlog.errors import SchemaError
-from sawlog.storage import Storage
+from sawlog.storage import Storage, read_indexed
 
 _BY_WIDTH = {
     1: (ColumnType.BYTE, "byte or Boolean"),
@@ -72,7 +72,7 @@ def infer(column: ColumnFiles, evidence: Evidence, storage: Storage) -> ColumnSp
         return ColumnSpec(ColumnType.STRING_SET if wide and evidence.rows else ColumnType.STRING)
     binary = column.files.get(layout.BINARY)
     if binary is not None:
-        return _of_bytes(storage.peek(binary, 0, _SAMPLE))
+        return _of_bytes(read_indexed(storage, binary, 0, _SAMPLE))
     if size <= 0:
         return None
     if evidence.rows is None:

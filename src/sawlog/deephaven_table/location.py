@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Literal
 
 from sawlog.deephaven.types import FIXED, ColumnType
 from sawlog.deephaven_table import layout
 from sawlog.errors import FormatError
-from sawlog.storage import File, Source, Storage
+from sawlog.storage import File, Source, Storage, read_indexed
 
 HEAD_SIZE = 16
 """Bytes from the start of a file that show its generation."""
@@ -107,10 +107,10 @@ def read_metadata(file: File, overflow: File | None, header: FileHeader, storage
             f"{file.path}: the metadata has {header.metadata_size} bytes: expected {header.overflow_size} of them in"
             f" the overflow file, found {held}"
         )
-    prefix = storage.peek(file, layout.HEADER_SIZE, header.prefix_size)
+    prefix = read_indexed(storage, file, layout.HEADER_SIZE, header.prefix_size)
     if overflow is None or not header.overflow_size:
         return prefix
-    return prefix + storage.peek(overflow, 0, header.overflow_size)
+    return prefix + read_indexed(storage, overflow, 0, header.overflow_size)
 
 
 @dataclass(frozen=True, slots=True)
@@ -314,7 +314,10 @@ def _unused_is_zero(one: _Primary, storage: Storage) -> bool:
     """Whether nothing is in the space between the metadata and the data."""
     assert one.header is not None
     begin, end = layout.HEADER_SIZE + one.header.prefix_size, one.header.data_start
-    return all(not storage.peek(one.file, at, min(_CHUNK, end - at)).strip(b"\x00") for at in range(begin, end, _CHUNK))
+    return all(
+        not read_indexed(storage, one.file, at, min(_CHUNK, end - at)).strip(b"\x00")
+        for at in range(begin, end, _CHUNK)
+    )
 
 
 class Headers:
@@ -393,7 +396,7 @@ class Headers:
         file = column.files[suffix]
         key = file.path, forced
         if key not in self._parsed:
-            read = self._storage.peek(file, 0, HEAD_SIZE) if source is None else source.window(0, HEAD_SIZE)
+            read = read_indexed(self._storage, file, 0, HEAD_SIZE) if source is None else source.window(0, HEAD_SIZE)
             head = bytes(read)
             self._parsed[key] = parse_header(head, file.size, forced=forced)
         return self._parsed[key]
@@ -410,7 +413,7 @@ class Headers:
             for suffix in _HEADED
             if suffix in column.files
         ]
-        count = plain_count(read_checkpoint(self._location, self._storage.peek))
+        count = plain_count(read_checkpoint(self._location, partial(read_indexed, self._storage)))
         return _judge(primaries, self._widths, count, self._storage)
 
     def _order_of(self, offsets: File, binary: File) -> bool | None:
@@ -418,9 +421,9 @@ class Headers:
         if not count:
             return None
         width = layout.OFFSET_SIZE
-        data = self._storage.peek(offsets, 0, min(_EDGE, count) * width)
+        data = read_indexed(self._storage, offsets, 0, min(_EDGE, count) * width)
         at = max(len(data), (count - _EDGE) * width)
-        data += self._storage.peek(offsets, at, count * width - at)
+        data += read_indexed(self._storage, offsets, at, count * width - at)
         fits = {}
         for order in ("little", "big"):
             ends = [

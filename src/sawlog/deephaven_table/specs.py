@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 
 from sawlog.deephaven.schema_xml import MAX_BYTES as MAX_SCHEMA
 from sawlog.deephaven.schema_xml import TableSchema, parse_schema
@@ -25,7 +25,7 @@ from sawlog.deephaven_table.options import ReadOptions
 from sawlog.deephaven_table.schema_file import declared
 from sawlog.deephaven_table.types import ColumnSpec, parse_type
 from sawlog.errors import FormatError, OptionError, SchemaError, warn
-from sawlog.storage import File, Storage
+from sawlog.storage import File, Storage, read_indexed
 
 
 class TableSpecs:
@@ -187,13 +187,13 @@ class TableSpecs:
             wanted = [name for name in wanted if name not in owned]
             definition = location.other(layout.TABLE_DEFINITION)
             if definition is not None and definition.size <= MAX_DEFINITION:
-                known_ones = definition_specs(self._storage.peek(definition, 0, definition.size), wanted)
+                known_ones = definition_specs(read_indexed(self._storage, definition, 0, definition.size), wanted)
                 found |= known_ones
                 wanted = [name for name in wanted if name not in known_ones]
             headers = self.headers_of(location)
             rows = self._options.num_rows
             if rows is None:
-                rows = plain_count(read_checkpoint(location, self._storage.peek))
+                rows = plain_count(read_checkpoint(location, partial(read_indexed, self._storage)))
             if rows is None:
                 rows = known_rows(location, headers, {**known, **found})
             evidence = Evidence(location, headers, rows)
@@ -226,7 +226,7 @@ class TableSpecs:
         files = {place: file for place, file in left.items() if file is not None and file.size <= MAX_SCHEMA}
         large = {place: file.size for place, file in left.items() if file is not None and place not in files}
         self._unreadable |= {place: f"larger than a schema file can be ({size} bytes)" for place, size in large.items()}
-        read = self._storage.each(lambda file: self._storage.peek(file, 0, file.size), files.values())
+        read = self._storage.each(lambda file: read_indexed(self._storage, file, 0, file.size), files.values())
         data = dict(zip(files, read, strict=True))
         return [
             self._with_schema(location, files[location.directory], data[location.directory])

@@ -35,7 +35,7 @@ from sawlog.format import CUT_BYTES, PROBE_BYTES, PROVENANCE, Contents, Fragment
 from sawlog.pictures import Picture
 from sawlog.planning import available_columns, bind_scan, plan_fragments, question_by_options
 from sawlog.reading import PIECE_BYTES
-from sawlog.storage import File, Source
+from sawlog.storage import File, Source, known_answer, note_answer
 from sawlog.storage.index import packed, unpacked
 
 _CUTS = "cuts"
@@ -155,11 +155,11 @@ class ContainerContents(Contents):
     def _heads(self, file: File) -> list[bytes]:
         """The records that show the schemas of a file; what they are depends on which schemas are known."""
         storage, schemas = self.scan.storage, self.scan.options.known
-        known_heads = storage.known(file, self._question)
+        known_heads = known_answer(storage, file, self._question)
         if known_heads is not None:
             return split(known_heads)
         records = schema_records(storage.read(file, 0, PROBE_BYTES), schemas)
-        storage.note(file, self._question, joined(records))
+        note_answer(storage, file, self._question, joined(records))
         return records
 
     @property
@@ -230,7 +230,9 @@ class ContainerContents(Contents):
 
     def _indexed_cuts(self, file: File, distance: int) -> Iterable[_Cut] | None:
         """What an index says of where containers begin: of one in `CUT_BYTES`."""
-        answer = self.scan.storage.known(file, question_by_options(self, _CUTS)) if distance >= CUT_BYTES else None
+        answer = (
+            known_answer(self.scan.storage, file, question_by_options(self, _CUTS)) if distance >= CUT_BYTES else None
+        )
         if answer is None:
             return None
         numbers = unpacked(answer)
@@ -245,5 +247,5 @@ class ContainerContents(Contents):
         for file in self.files:
             if file.size > CUT_BYTES:
                 cuts = itertools.chain.from_iterable(self._cuts(request, file, CUT_BYTES))
-                self.scan.storage.note(file, question_by_options(self, _CUTS), packed(list(cuts)))
+                note_answer(self.scan.storage, file, question_by_options(self, _CUTS), packed(list(cuts)))
         return True

@@ -38,7 +38,7 @@ from sawlog.kernels.jit import as_written
 from sawlog.milvus_binlog import layout
 from sawlog.milvus_binlog.layout import EventKind, EventType, Kind, Shape
 from sawlog.milvus_binlog.payloads.payload import SMALL, Extent, Payload, UnreadableError
-from sawlog.storage import File, Source, Storage, is_remote
+from sawlog.storage import File, Source, Storage, is_remote, known_answer, note_answer
 from sawlog.storage.sources import SourceRange
 
 if TYPE_CHECKING:
@@ -347,11 +347,11 @@ class _Known:
     def window(self, offset: int, length: int) -> NDArray[np.uint8]:
         """Bytes from an offset; planning asks for the same ones each time."""
         question = f"{offset}+{length}"
-        answer = self._storage.known(self._file, question)
+        answer = known_answer(self._storage, self._file, question)
         if answer is not None:
             return np.frombuffer(answer, np.uint8)
         window = self._source.window(offset, length)
-        self._storage.note(self._file, question, window.tobytes())
+        note_answer(self._storage, self._file, question, window.tobytes())
         return window
 
     def close(self) -> None:

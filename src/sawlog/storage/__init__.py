@@ -2,7 +2,7 @@
 
 from sawlog.names import PathLike, is_remote, normalize
 from sawlog.staging import Staged, StagedDirectory, StagedFile
-from sawlog.storage.files import File, Storage
+from sawlog.storage.files import File, Storage, known_answer, note_answer, read_indexed
 from sawlog.storage.sources import Bytes, Source
 
 __all__ = [
@@ -15,5 +15,8 @@ __all__ = [
     "StagedFile",
     "Storage",
     "is_remote",
+    "known_answer",
     "normalize",
+    "note_answer",
+    "read_indexed",
 ]

@@ -297,34 +297,6 @@ class Storage:
             except OSError as error:
                 raise failed_read(name, 0, error) from error
 
-    def known(self, file: File, question: str) -> bytes | None:
-        """What an index says of a file; `None` where it says nothing, or there is none.
-
-        Args:
-            file: The file.
-            question: What is asked. It says all that the answer depends on besides the bytes of the file.
-        """
-        return self.index.answer(file, question) if self.index is not None else None
-
-    def note(self, file: File, question: str, answer: bytes) -> None:
-        """Note for an index that is being made what planning has found out."""
-        if self.index is not None:
-            self.index.note(file, question, answer)
-
-    def peek(self, file: File, offset: int, length: int) -> bytes:
-        """What `read` does, for planning: bytes that an index may know.
-
-        Raises:
-            ChangedError: As `read` does.
-            StorageError: As `read` does.
-        """
-        question = f"{offset}+{length}"
-        found = self.known(file, question)
-        if found is None:
-            found = self.read(file, offset, length)
-            self.note(file, question, found)
-        return found
-
     def tagged(self, url: str) -> bool:
         """Whether the store of a remote file that was found gives other contents another tag."""
         return url in self._states and bool(self._states[url].tags)
@@ -697,6 +669,38 @@ class Storage:
                 logs.add(posixpath.dirname(posixpath.dirname(found)))
         self._listed.update(listed)
         return files, logs
+
+
+def known_answer(storage: Storage, file: File, question: str) -> bytes | None:
+    """Return what an index says of a file; `None` where it says nothing, or there is none.
+
+    Args:
+        storage: Where the file is.
+        file: The file.
+        question: What is asked. It says all that the answer depends on besides the bytes of the file.
+    """
+    return storage.index.answer(file, question) if storage.index is not None else None
+
+
+def note_answer(storage: Storage, file: File, question: str, answer: bytes) -> None:
+    """Note for an index that is being made what planning has found out."""
+    if storage.index is not None:
+        storage.index.note(file, question, answer)
+
+
+def read_indexed(storage: Storage, file: File, offset: int, length: int) -> bytes:
+    """Return what `Storage.read` does, for planning: bytes that an index may know.
+
+    Raises:
+        ChangedError: As `Storage.read` does.
+        StorageError: As `Storage.read` does.
+    """
+    question = f"{offset}+{length}"
+    data = known_answer(storage, file, question)
+    if data is None:
+        data = storage.read(file, offset, length)
+        note_answer(storage, file, question, data)
+    return data
 
 
 def _unless_gone(error: OSError) -> None:

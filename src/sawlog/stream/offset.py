@@ -15,7 +15,7 @@ import pyarrow as pa
 from sawlog.errors import FormatError, SawlogError
 from sawlog.guard import Undecodable, decode_by
 from sawlog.shapes import shaped
-from sawlog.storage import File, Storage
+from sawlog.storage import File, Storage, known_answer, note_answer
 from sawlog.stream import first_offset
 
 VERSION = 2
@@ -318,10 +318,10 @@ class Offset:
 def prove(file: File, at: int, storage: Storage) -> str:
     """The proof for a file that was read up to byte `at`; an index may know it."""
     question = f"proof {at}"
-    digests = storage.known(file, question)
+    digests = known_answer(storage, file, question)
     if digests is None:
         digests = " ".join(_digest(storage.read(file.path, start, length)) for start, length in _spans(at)).encode()
-        storage.note(file, question, digests)
+        note_answer(storage, file, question, digests)
     return digests.decode()
 
 

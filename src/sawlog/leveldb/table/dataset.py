@@ -23,7 +23,7 @@ from sawlog.leveldb.table.fields import DATA_BLOCK, named_spans, parts
 from sawlog.leveldb.table.meta import SPARED, BoundsReader, Role, TableMap, on_keys, separators, spared_blocks
 from sawlog.leveldb.table.rows import SharedMap, SpanWalk, TableRange, table_map
 from sawlog.pictures import MOST_LANES, Picture, Sums
-from sawlog.storage import File, Source
+from sawlog.storage import File, Source, known_answer, note_answer
 from sawlog.storage.index import packed, unpacked
 from sawlog.varints import varints_and_ends
 
@@ -160,7 +160,7 @@ class TableContents(Contents):
     def _cuts(self, file: File, task_bytes: int, table: SharedMap) -> Iterator[int]:
         """Where a table is cut: at data blocks, of which an index knows one per `CUT_BYTES`."""
         storage = self.scan.storage
-        known_cuts = storage.known(file, CUTS)
+        known_cuts = known_answer(storage, file, CUTS)
         if known_cuts is not None and task_bytes >= CUT_BYTES:
             yield from space_offsets(unpacked(known_cuts), task_bytes)
             return
@@ -169,7 +169,7 @@ class TableContents(Contents):
             spans = table.found.spans
             blocks = spans["offset"][spans["role"] == Role.DATA].tolist()
             cuts = list(space_offsets(blocks, CUT_BYTES))
-            storage.note(file, CUTS, packed(cuts))
+            note_answer(storage, file, CUTS, packed(cuts))
             yield from space_offsets(blocks, task_bytes)
 
     def prefetch_headers(self, request: Request) -> None:

@@ -75,7 +75,7 @@ from sawlog.pictures import Picture
 from sawlog.planning import bind_scan, plan_for_threads, plan_fragments
 from sawlog.scan import NamedTable
 from sawlog.scanning import verify_fragments
-from sawlog.storage import File, Source
+from sawlog.storage import File, Source, read_indexed
 
 _ROW_VIEWS = ("rows", "inserts", "history")
 """The views of the rows of a collection."""
@@ -526,7 +526,7 @@ class CollectionContents(Contents):
             cut(segment.batches(), CUT_BYTES, storage, self._options.max_item_bytes)
             if self._options.use_statistics and self.primary is not None:
                 for log in key_stats(segment, self.primary):
-                    storage.peek(log.file, 0, log.file.size)
+                    read_indexed(storage, log.file, 0, log.file.size)
 
     def _batches(self, request: Request, task_bytes: int | None = None) -> Iterator[BatchFragment]:
         fragments: Iterable[BatchFragment] = self._planned(request, task_bytes)

@@ -17,7 +17,7 @@ from sawlog.milvus_binlog.log import opened
 from sawlog.milvus_binlog.metadata.manifest import ColumnGroup, Manifest, read_manifest
 from sawlog.milvus_binlog.paths import LogFile
 from sawlog.milvus_binlog.payloads.parquet import ParquetError, read_footer
-from sawlog.storage import File, Storage
+from sawlog.storage import File, Storage, read_indexed
 
 
 def unpack(collection: Collection, storage: Storage) -> None:
@@ -35,7 +35,7 @@ def unpack(collection: Collection, storage: Storage) -> None:
         else:
             named.append((segment, log))
     files = _Found(storage)
-    read = storage.each(lambda file: storage.peek(file, 0, file.size), [log.file for _, log in named])
+    read = storage.each(lambda file: read_indexed(storage, file, 0, file.size), [log.file for _, log in named])
     for (segment, log), data in zip(named, read, strict=True):
         try:
             manifest = read_manifest(data, log.file.path, segment.root)
