@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from sawlog.arrow import array_of, boolean_values, values_of
 from sawlog.damage import MISSING_FILE, UNSUPPORTED, Damage, Findings
-from sawlog.leveldb.columns import KEY, OPERATION, VALUE
+from sawlog.leveldb.columns import KEY, OPERATION, STAMP, VALUE
 from sawlog.leveldb.database.layout import (
     BLOB_CHECKSUM,
     BLOB_FILE_FOOTER,
@@ -398,6 +398,8 @@ class Blobs:
     def resolved(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Batches with `key`, `operation` and `value`, with values in the places of those that lead to them.
 
+        Where keys have timestamps, batches need `timestamp` too.
+
         They are cut by the bytes of these values: many entries may lead to the same.
         """
         import pyarrow.compute as pc
@@ -410,6 +412,8 @@ class Blobs:
             values: dict[int, bytes | None] = {}
             for place in places.tolist():
                 key, value = batch.column(KEY)[place].as_py(), batch.column(VALUE)[place].as_py()
+                if STAMP in batch.schema.names:  # records have the keys of tables
+                    key += batch.column(STAMP)[place].as_py().to_bytes(layout.STAMP_WIDTH, "little")
                 value = self._read(key, _CODES[names[place].as_py()], value)
                 values[place - first] = value
                 size += len(value or b"")

@@ -28,6 +28,7 @@ from sawlog.leveldb.columns import (
     RANGE,
     SCHEMAS,
     SEQUENCE,
+    STAMP,
     STAMPED_SCHEMA,
     Run,
     Stream,
@@ -348,7 +349,9 @@ class KeyRange(Fragment):
     def _with_blobs(self, entries: MergedEntries, schema: pa.Schema, findings: Findings) -> Iterator[pa.RecordBatch]:
         """Entries with values in the places of those that lead to blob files; without values that are damaged."""
         options = self.scan.options
-        needed = pa.schema([*schema, *(field for field in STATE_SCHEMA if field.name not in schema.names)])
+        stamps = [STAMPED_SCHEMA.field(STAMP)] if self.version.stamped else []
+        others = (field for field in (*STATE_SCHEMA, *stamps) if field.name not in schema.names)
+        needed = pa.schema([*schema, *others])
         batches = entries.batches(needed, _of_runs(entries.runs), every=self.scan.view == "all")
         ledger = _Forwarded(findings, owned=True)
         verify, longest = options.verify_checksums, options.max_blob_bytes
