@@ -130,10 +130,12 @@ class DeephavenLogContents(Contents):
 
     def _ranges(self, request: Request, task_bytes: int | None) -> Iterator[Fragment]:
         """The logs of a partition are scanned, where that is needed, before its first fragment."""
+        threads = count_threads(self, request)
         for partition in self._partitions(request):
-            layouts = [self._layout(request, log, task_bytes) for log in partition]
+            layouts = [self._layout(log, task_bytes, threads) for log in partition]
+            last_deleting = _last_deleting([layout.live_from for layout in layouts])
             for index, (log, found) in enumerate(zip(partition, layouts, strict=True)):
-                dead = any(later.live_from >= 0 for later in layouts[index + 1 :])
+                dead = index < last_deleting
                 if log.header is None:
                     path, size = log.file.path, log.file.size
                     yield UnreadableFile(*request, path, size, log.reason, log.incomplete, log.newer)
@@ -208,9 +210,9 @@ class DeephavenLogContents(Contents):
 
     def with_files(self, files: Sequence[File]) -> Self:
         found = super().with_files(files)
-        paths = {file.path for file in files}
-        found.logs = [log for log in self.logs if log.file.path in paths]
-        vars(found).pop("_known", None)
+        found.logs = [self.logs[place] for place in sorted(self._places[file.path] for file in files)]
+        for name in ("_known", "_places"):
+            vars(found).pop(name, None)
         return found
 
     def plan_whole_read(self) -> Self | None:
@@ -248,22 +250,24 @@ class DeephavenLogContents(Contents):
         """
         asked = {one.file.path: one for one in ranges}
         fragments: list[Fragment] = []
+        threads = count_threads(self, request)
         for partition in self._partitions(request):
             news: list[tuple[Log, int, int, int]] = []
             for log in partition:
                 if log.file.path in asked and log.header is not None:
                     file, begin, end = asked[log.file.path]
                     start = max(begin, log.header.size)
-                    live_from = self._live_from(request, log, start, end) if self._applies else -1
+                    live_from = self._live_from(log, start, end, threads) if self._applies else -1
                     news.append((replace(log, file=file), start, end, live_from))
+            last_deleting = _last_deleting([live_from for *_, live_from in news])
             for index, (log, start, end, live_from) in enumerate(news):
-                dead = any(later[3] >= 0 for later in news[index + 1 :])
+                dead = index < last_deleting
                 fragments.append(self._range(request, log, start, end, end if dead else max(live_from, 0)))
         return fragments
 
     def field_parser(self, file: File, source: Source) -> FieldParser:
         """Header and entries."""
-        header = next((log.header for log in self.logs if log.file.path == file.path), None)
+        header = self._known[file.path].header if file.path in self._known else None
         return lambda offset: parts(source, offset, header)
 
     def facts(self, request: Request) -> dict[str, Any]:
@@ -289,6 +293,11 @@ class DeephavenLogContents(Contents):
     @cached_property
     def _known(self) -> dict[str, Log]:
         return {log.file.path: log for log in self.logs}
+
+    @cached_property
+    def _places(self) -> dict[str, int]:
+        """Places of the logs in their order, by path: parts of many logs are taken one after the other."""
+        return {log.file.path: place for place, log in enumerate(self.logs)}
 
     @property
     def _applies(self) -> bool:
@@ -376,7 +385,7 @@ class DeephavenLogContents(Contents):
         value = constant(log.name.column_partition, field.type, 1)
         return possible(request.projection.query, pa.RecordBatch.from_arrays([value], schema=pa.schema([field])))
 
-    def _layout(self, request: Request, log: Log, task_bytes: int | None) -> Layout:
+    def _layout(self, log: Log, task_bytes: int | None, threads: int) -> Layout:
         if log.header is None:
             return Layout()
         distance = _even(log.file.size - log.header.size, task_bytes)
@@ -386,15 +395,15 @@ class DeephavenLogContents(Contents):
         if distance is not None and self._options.split == "resync":
             return Layout(self._resync_cuts(log, log.header, distance))
         if self._applies and not self._optimistic:
-            return self._scan(request, log, log.header.size, distance)
+            return self._scan(log, log.header.size, distance, threads)
         if distance is not None:
             return Layout(find_cuts(log.file, log.header, self.scan, task_bytes=distance))
         return Layout()
 
-    def _live_from(self, request: Request, log: Log, start: int, end: int) -> int:
+    def _live_from(self, log: Log, start: int, end: int, threads: int) -> int:
         assert log.header is not None
         indexed = self._indexed_layout(log) if start == log.header.size and end == log.file.size else None
-        found = indexed or self._scan(request, replace_size(log, end), start, None)
+        found = indexed or self._scan(replace_size(log, end), start, None, threads)
         return found.live_from
 
     def _known_layout(self, log: Log, header: Header, task_bytes: int | None) -> Layout | None:
@@ -420,11 +429,12 @@ class DeephavenLogContents(Contents):
     def scan_for_splits(self, request: Request) -> bool:
         """Note cuts, and what is deleted. Files before it are read with a log that has a DELETE_PARTITION."""
         independent = True
+        threads = count_threads(self, request)
         for log in self.logs:
             if log.header is not None and self._stretch is not None:
                 self._survey_stretch(log.file, log.header, *self._stretch)
             elif log.header is not None:
-                found = self._scan(request, log, log.header.size, CUT_BYTES)
+                found = self._scan(log, log.header.size, CUT_BYTES, threads)
                 note_answer(self.scan.storage, log.file, LAYOUT, packed([found.live_from, *found.cuts]))
                 independent = independent and found.live_from < 0
         return independent
@@ -449,9 +459,9 @@ class DeephavenLogContents(Contents):
                 yield cut
             target = max(target, cut or 0) + task_bytes
 
-    def _scan(self, request: Request, log: Log, start: int, task_bytes: int | None) -> Layout:
+    def _scan(self, log: Log, start: int, task_bytes: int | None, threads: int) -> Layout:
         assert log.header is not None
-        threads = 1 if is_remote(log.file.path) else count_threads(self, request)
+        threads = 1 if is_remote(log.file.path) else threads
         return scan(log.file, log.header, self.scan, start=start, task_bytes=task_bytes, threads=threads)
 
     def _range(self, request: Request, log: Log, start: int, end: int, live_from: int) -> LogFragment:
@@ -463,6 +473,11 @@ class DeephavenLogContents(Contents):
         scan, projection = request
         parts = (log.file, log.header, start, end, live_from, partition)
         return kind(scan, projection, path, size, *parts, self._optimistic)
+
+
+def _last_deleting(live_from: Sequence[int]) -> int:
+    """Return the place of the last log with a DELETE_PARTITION, which deletes the rows of those before it; else -1."""
+    return max((place for place, offset in enumerate(live_from) if offset >= 0), default=-1)
 
 
 def _even(span: int, task_bytes: int | None) -> int | None:

@@ -1,0 +1,113 @@
+"""Work per file does not grow with the number of files: calls are counted, at n files and at four times as many."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from typer.testing import CliRunner
+
+import sawlog
+from sawlog.cli.app import app
+
+FEW, MANY = 100, 400
+LIMIT = 1.1
+CONTAINER = Path(__file__).parent / "golden/filodb/gauge_100_small_00.container"
+LOG_NAME = "App.Table.System.host.2026-11-28.bin.2026-11-28.{:02d}{:02d}{:02d}.000+0000"
+
+
+def copies(directory: Path, source: Path, names: list[str]) -> None:
+    """Copies of a file under other names."""
+    for name in names:
+        shutil.copyfile(source, directory / name)
+
+
+def written(directory: Path, name: str, format: str, table: pa.Table) -> Path:
+    """A file that is written once, beside the directory."""
+    path = directory.parent / f"{format}_{name}"
+    if not path.exists():
+        sawlog.write(table, path, format=format)
+    return path
+
+
+def leveldb_logs(directory: Path, count: int) -> None:
+    log = written(directory, "000001.log", "leveldb_log", pa.table({"record": pa.array([b"a", b"b"], pa.binary())}))
+    copies(directory, log, [f"{number:06d}.log" for number in range(1, count + 1)])
+
+
+def leveldb_tables(directory: Path, count: int) -> None:
+    rows = {name: pa.array([b"a", b"b"], pa.binary()) for name in ("key", "value")}
+    table = written(directory, "000001.ldb", "leveldb_table", pa.table(rows))
+    copies(directory, table, [f"{number:06d}.ldb" for number in range(1, count + 1)])
+
+
+def deephaven_logs(directory: Path, count: int) -> None:
+    log = written(directory, "log.bin", "deephaven_log", pa.table({"number": pa.array([1, 2], pa.int64())}))
+    copies(directory, log, [LOG_NAME.format(i // 3600, i // 60 % 60, i % 60) for i in range(count)])
+
+
+def deephaven_locations(directory: Path, count: int) -> None:
+    rows = pa.table({"number": pa.array([1, 2], pa.int64())})
+    location = written(directory, "location", "deephaven_table", rows)
+    for number in range(count):
+        shutil.copytree(location, directory / "Intraday" / "NS" / "T" / f"p{number}" / "2026-11-28" / "T")
+
+
+def filodb_containers(directory: Path, count: int) -> None:
+    copies(directory, CONTAINER, [f"{number:06d}.container" for number in range(count)])
+
+
+MAKERS: dict[str, Callable[[Path, int], None]] = {
+    "leveldb_log": leveldb_logs,
+    "leveldb_table": leveldb_tables,
+    "deephaven_log": deephaven_logs,
+    "deephaven_table": deephaven_locations,
+    "filodb_record": filodb_containers,
+}
+VERBS: dict[str, Callable[[str, str], Any]] = {
+    "plan": lambda path, name: list(sawlog.open(path, format=name).fragments(1 << 20)),
+    "read": lambda path, name: sawlog.read(path, format=name),
+    "count": lambda path, name: sawlog.open(path, format=name).count_rows(),
+    "verify": lambda path, name: sawlog.verify(path, format=name),
+    "watch": lambda path, name: sawlog.open(path, format=name).watch().look(),
+    "list": lambda path, name: CliRunner().invoke(app, ["ls", path]),
+}
+
+
+def calls(action: Callable[[], Any]) -> int:
+    """How many Python functions and generators are entered, in any thread."""
+    entered = [0]
+
+    def count(frame: Any, event: str, argument: Any) -> None:
+        entered[0] += event == "call"
+
+    threading.setprofile(count)
+    sys.setprofile(count)
+    try:
+        action()
+    finally:
+        sys.setprofile(None)
+        threading.setprofile(None)
+    return entered[0]
+
+
+FOLLOWED = ("leveldb_log", "deephaven_log", "filodb_record")
+CASES = [(name, verb) for name in MAKERS for verb in VERBS if verb != "watch" or name in FOLLOWED]
+
+
+@pytest.mark.spread(2)
+@pytest.mark.parametrize(("format", "verb"), CASES)
+def test_work_per_file_does_not_grow(format: str, verb: str, tmp_path: Path) -> None:
+    work = []
+    for count in (2, FEW, MANY):  # the first one imports
+        directory = tmp_path / str(count)
+        directory.mkdir()
+        MAKERS[format](directory, count)
+        work.append(calls(lambda: VERBS[verb](str(directory), format)) / count)  # noqa: B023
+    assert work[2] <= LIMIT * work[1], f"{work[1]:.0f} calls a file of {FEW}, {work[2]:.0f} of {MANY}"
