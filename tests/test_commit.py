@@ -26,7 +26,7 @@ from sawlog.commitlog import LOG, CommitLog, Record
 from sawlog.errors import FormatError, SawlogError
 from sawlog.owners import gone, this_owner
 from sawlog.staging import published
-from sawlog.storage import Storage
+from sawlog.storage import Directories, Storage
 from tests.exactly_once.commits import Commits
 
 NOBODY = f"{this_owner().partition('-')[0]}-4194305-1"
@@ -66,7 +66,7 @@ def put(place: tuple[Storage, str], name: str, *names: str) -> None:
 
 def visible(place: tuple[Storage, str]) -> list[str]:
     storage, root = place
-    root = storage.spelled(root)
+    root = storage.directories.spelled(root)
     return [file.path[len(root) + 1 :] for file in storage.find(root)] if storage.exists(root) else []
 
 
@@ -92,11 +92,11 @@ def test_files_appear_in_the_directory_itself(place: tuple[Storage, str]) -> Non
     put(place, "three", "e", "d/f")
     assert visible(place) == ["a", "c", "d/b", "d/f", "e"]
     job = begin(place, "four")
-    root = place[0].spelled(place[1])
+    root = place[0].directories.spelled(place[1])
     job.publish(stage(job, "a2", "d/b2"), lambda: [f"{root}/a", f"{root}/d/b", f"{root}/c"])
     job.sweep()
     assert visible(place) == ["a2", "d/b2", "d/f", "e"]
-    assert place[0].staged(os.path.dirname(root), "") == []
+    assert place[0].directories.staged(os.path.dirname(root), "") == []
 
 
 def test_what_is_there_is_not_replaced_by_chance(place: tuple[Storage, str]) -> None:
@@ -113,7 +113,7 @@ def test_what_is_there_is_not_replaced_by_chance(place: tuple[Storage, str]) -> 
 def test_a_reader_obeys_the_log(place: tuple[Storage, str]) -> None:
     storage, root = place
     put(place, "one", "old/1", "old/2", "other")
-    log = CommitLog(storage, storage.spelled(root))
+    log = CommitLog(storage.directories, storage.directories.spelled(root))
     last = log.last() or Record()
     states: list[tuple[dict[str, Any], list[str]]] = [
         ({"state": "publishing", "new": ["other"]}, ["old/1", "old/2"]),
@@ -125,7 +125,7 @@ def test_a_reader_obeys_the_log(place: tuple[Storage, str]) -> None:
         assert not log.append(Record(number)), "another one was faster"
         assert visible(place) == expected
         assert [file.path.rpartition("/")[2] for file in storage.find(os.path.dirname(root))], "one above"
-    assert len(storage.names_in(f"{root}/{LOG}")) == 1
+    assert len(storage.directories.names_in(f"{root}/{LOG}")) == 1
 
 
 SOUND = asdict(Record(1, "published", "job", "x", old=["a"], batches={"q": 1}, runs={"q": "r"}))
@@ -151,11 +151,11 @@ def test_a_log_that_is_none_is_an_error(tmp_path: Path, changes: dict[str, Any] 
 
 @pytest.mark.parametrize("state", ["publishing", "published"])
 def test_the_next_job_finishes_what_a_dead_one_began(place: tuple[Storage, str], state: str) -> None:
-    storage, root = place[0], place[0].spelled(place[1])
+    storage, root = place[0], place[0].directories.spelled(place[1])
     put(place, "one", "a", "b")
     dead = begin(place, "dead", owner=NOBODY)
     stage(dead, "c")
-    log = CommitLog(storage, root)
+    log = CommitLog(storage.directories, root)
     number = (log.last() or Record()).number + 1
     names = {"publishing": {"new": ["b"]}, "published": {"old": ["b"]}}[state]
     assert log.append(Record(number, state=state, job="dead", owner=NOBODY, **names))  # type: ignore[arg-type]
@@ -169,7 +169,7 @@ def test_the_next_job_finishes_what_a_dead_one_began(place: tuple[Storage, str],
 def test_a_job_that_is_at_work_is_waited_for(
     place: tuple[Storage, str], monkeypatch: pytest.MonkeyPatch, sleep_is: Callable[[Callable[[float], None]], None]
 ) -> None:
-    log = CommitLog(place[0], place[0].spelled(place[1]))
+    log = CommitLog(place[0].directories, place[0].directories.spelled(place[1]))
     put(place, "one", "a", "b")
     last = log.last() or Record()
     log.append(Record(last.number + 1, "publishing", "other", this_owner(), new=["a"]))
@@ -234,14 +234,14 @@ def test_jobs_that_commit_at_the_same_time(place: tuple[Storage, str]) -> None:
 
 
 def test_whole_directories_are_replaced(place: tuple[Storage, str]) -> None:
-    storage, root = place[0], place[0].spelled(place[1])
+    storage, root = place[0], place[0].directories.spelled(place[1])
     put(place, "one", "loc/a", "loc/b", "kept/a")
     job = begin(place, "two")
     job.publish(stage(job, "new/a", "new/b"), lambda: [f"{root}/loc/"])
     job.sweep()
     assert visible(place) == ["kept/a", "new/a", "new/b"]
     assert not storage.exists(f"{root}/loc")
-    assert storage.staged(os.path.dirname(root), "") == []
+    assert storage.directories.staged(os.path.dirname(root), "") == []
 
 
 def test_micro_batches_are_remembered(place: tuple[Storage, str]) -> None:
@@ -348,23 +348,23 @@ def test_a_directory_that_is_replaced_while_it_is_walked(tmp_path: Path, monkeyp
 
 def test_a_record_is_read_as_it_is_now(place: tuple[Storage, str]) -> None:
     """A job that is late makes a number again that others have gone past, and takes it back."""
-    log = CommitLog(*place)
+    log = CommitLog(place[0].directories, place[1])
     for job in "ab":
         assert log.append(Record(number=1, job=job))
         last = log.last()
         assert last is not None
         assert last.job == job
-        place[0].remove(f"{place[1]}/{LOG}/00000001.json")
+        place[0].directories.remove(f"{place[1]}/{LOG}/00000001.json")
     assert log.last() is None
 
 
 def test_a_record_that_is_deleted_while_it_is_asked_for_is_not_old(
     place: tuple[Storage, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    log = CommitLog(*place)
+    log = CommitLog(place[0].directories, place[1])
     assert log.append(Record(number=2))
-    names, before = Storage.names_in, [["00000001.json"]]
-    monkeypatch.setattr(Storage, "names_in", lambda *given: before.pop() if before else names(*given))
+    names, before = Directories.names_in, [["00000001.json"]]
+    monkeypatch.setattr(Directories, "names_in", lambda *given: before.pop() if before else names(*given))
     assert log.modified() is None
 
 
@@ -388,9 +388,9 @@ def test_names_are_not_those_that_another_thread_has_listed(
 ) -> None:
     """Threads share the cache of fsspec: what one of them lists is in it right after another one has emptied it."""
     storage, place = Storage(s3), f"s3://logs/{tmp_path.name}"
-    storage.create(f"{place}/a", b"1")
-    assert storage.names_in(place) == ["a"]
+    storage.directories.create(f"{place}/a", b"1")
+    assert storage.directories.names_in(place) == ["a"]
     other = fsspec.filesystem("s3", skip_instance_cache=True, **s3)
     monkeypatch.setattr(type(other), "invalidate_cache", lambda *_: None)
     other.pipe_file(f"{place}/b", b"2")
-    assert storage.names_in(place) == ["a", "b"]
+    assert storage.directories.names_in(place) == ["a", "b"]

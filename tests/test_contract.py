@@ -12,11 +12,11 @@ import pytest
 from sawlog import capabilities
 from sawlog.damage import Findings
 from sawlog.format import Contents, DirectoryLayout, Format, Fragment, StreamRules, View, Writer
-from sawlog.storage import File
+from sawlog.storage import Directories, File, Storage
 
 MAX_MEMBERS = 16
 MAX_MODULES = 4
-CONTRACTS = (Format, Contents, View, Fragment, Writer, Findings, DirectoryLayout, StreamRules)
+CONTRACTS = (Format, Contents, View, Fragment, Writer, Findings, Storage, Directories, DirectoryLayout, StreamRules)
 PAGE = Path(__file__).parents[1] / "docs/adding-a-format.md"
 NAME = re.compile(r"`(\w+)`")
 EXAMPLES = Path(__file__).parents[1] / "examples"

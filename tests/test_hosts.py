@@ -69,7 +69,7 @@ def test_a_path_of_a_host_is_of_that_host(log: bytes, tmp_path: Path, base: str)
     sawlog.repair(f"{base}/000003.log", tmp_path / "2.log", format="leveldb_log")
     sawlog.write(ROWS, f"{base}/000004.log", format="leveldb_log")
     assert sawlog.read(base, format="leveldb_log").num_rows == 2 * ROWS.num_rows
-    assert not Storage().staged(base, "")
+    assert not Storage().directories.staged(base, "")
 
 
 class Endless(BaseHTTPRequestHandler):

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import sawlog
-from sawlog.storage import Staged, Storage, normalize, sources
+from sawlog.storage import Staged, Storage, discard_staged, normalize, sources
 
 DATA = np.random.default_rng(1).integers(0, 256, 3_000_000, dtype=np.uint8).tobytes()
 
@@ -121,24 +121,24 @@ def test_staged_files_are_invisible_until_published(place: tuple[Storage, str]) 
     dropped.discard(storage)
     other = storage.stage(f"{root}/other")
     other.write(b"gone")
-    storage.discard([other.finish()])
+    discard_staged(storage, [other.finish()])
     fs, path = fsspec.core.url_to_fs(root, **storage.options)
     assert [name.rpartition("/")[2] for name in fs.find(path)] == ["kept"]
 
 
 def test_what_killed_writers_left_is_found_by_its_marker(place: tuple[Storage, str]) -> None:
     storage, root = place
-    assert storage.staged(f"{root}/nothing", "job") == []
+    assert storage.directories.staged(f"{root}/nothing", "job") == []
     ours = [storage.stage(f"{root}/{name}") for name in ("part-0-job1", "part-1-job1/column")]
     other = storage.stage(f"{root}/part-0-job2")
     put(storage, f"{root}/published-job1", b"1")
     staged = [file.finish() for file in (*ours, other)]
-    found = storage.staged(root, "job1")
+    found = storage.directories.staged(root, "job1")
     assert sorted(map(os.path.basename, found)) == sorted(os.path.basename(one.temporary) for one in staged[:2])
     for path in found:
-        storage.remove(path)
-    assert storage.staged(root, "job1") == []
-    assert len(storage.staged(root, "job2")) == 1
+        storage.directories.remove(path)
+    assert storage.directories.staged(root, "job1") == []
+    assert len(storage.directories.staged(root, "job2")) == 1
 
 
 def test_listings_show_what_others_have_written(s3: dict[str, Any]) -> None:
@@ -233,7 +233,7 @@ def test_a_log_on_s3_reads_like_a_local_one(
 
 
 def fill(storage: Storage, path: str, *, exclusive: bool = False, **files: bytes) -> Staged:
-    directory = storage.stage_directory(path, "job")
+    directory = storage.directories.stage_directory(path, "job")
     for name, data in files.items():
         Path(directory.work, name).write_bytes(data)
     return directory.finish(storage, exclusive=exclusive)
@@ -248,11 +248,11 @@ def test_a_directory_appears_whole(place: tuple[Storage, str]) -> None:
     one = fill(storage, f"{root}/t/loc", a=b"1", b=b"22")
     assert one.size == 3
     assert not storage.exists(f"{root}/t/loc")
-    assert len(storage.staged(root, "job")) == 1
-    assert storage.staged(root, "jab") == []
+    assert len(storage.directories.staged(root, "job")) == 1
+    assert storage.directories.staged(root, "jab") == []
     storage.publish([one])
     assert content(storage, f"{root}/t") == {"loc/a": b"1", "loc/b": b"22"}
-    assert storage.staged(root, "") == []
+    assert storage.directories.staged(root, "") == []
     storage.publish([fill(storage, f"{root}/t/loc/", c=b"3")])
     assert content(storage, f"{root}/t") == {"loc/c": b"3"}
     with pytest.raises(FileExistsError, match="exists already"):
@@ -263,14 +263,16 @@ def test_a_directory_appears_whole(place: tuple[Storage, str]) -> None:
 def test_staged_directories_are_swept(place: tuple[Storage, str]) -> None:
     storage, root = place
     put(storage, f"{root}/t/kept", b"x")
-    storage.discard([fill(storage, f"{root}/t/loc", a=b"1")])
-    assert storage.staged(root, "") == []
+    discard_staged(storage, [fill(storage, f"{root}/t/loc", a=b"1")])
+    assert storage.directories.staged(root, "") == []
     left = fill(storage, f"{root}/t/loc", a=b"1")
-    assert [os.path.basename(path) for path in storage.staged(root, "job")] == [os.path.basename(left.temporary)]
-    for path in storage.staged(root, "job"):
-        storage.remove(path)
-    storage.stage_directory(f"{root}/t/loc").discard(storage)
-    assert storage.staged(root, "") == []
+    assert [os.path.basename(path) for path in storage.directories.staged(root, "job")] == [
+        os.path.basename(left.temporary)
+    ]
+    for path in storage.directories.staged(root, "job"):
+        storage.directories.remove(path)
+    storage.directories.stage_directory(f"{root}/t/loc").discard(storage)
+    assert storage.directories.staged(root, "") == []
     assert content(storage, f"{root}/t") == {"kept": b"x"}
 
 
@@ -291,5 +293,5 @@ def test_a_directory_that_cannot_be_replaced_stays(tmp_path: Path, monkeypatch: 
         storage.publish([replacing])
     monkeypatch.undo()
     assert (tmp_path / "loc" / "a").read_bytes() == b"1"
-    storage.discard([replacing])
+    discard_staged(storage, [replacing])
     assert os.listdir(tmp_path) == ["loc"]

@@ -21,7 +21,7 @@ __all__ = ["place", "run"]
 
 @pytest.fixture
 def leftovers(place: tuple[Storage, str]) -> Callable[[], list[str]]:
-    storage, root = place[0], place[0].spelled(place[1])
+    storage, root = place[0], place[0].directories.spelled(place[1])
     put(place, "one", "a", "b")
     for name, owner in (("dead", NOBODY), ("alive", this_owner()), ("elsewhere", "00000000-1-1")):
         stage(begin(place, name, owner=owner), "c", "d")
@@ -31,14 +31,16 @@ def leftovers(place: tuple[Storage, str]) -> Callable[[], list[str]]:
     aside = storage.stage(f"{root}/aside", "job.old.")
     aside.write(b"it may have to come back")
     aside.finish()
-    return lambda: sorted({name for path in storage.below(os.path.dirname(root)) for name in WORDS if name in path})
+    return lambda: sorted(
+        {name for path in storage.directories.below(os.path.dirname(root)) for name in WORDS if name in path}
+    )
 
 
 WORDS = ("dead", "alive", "elsewhere", "single", "aside")
 
 
 def test_vacuum_deletes_what_is_dead(place: tuple[Storage, str], leftovers: Callable[[], list[str]]) -> None:
-    storage, root = place[0], place[0].spelled(place[1])
+    storage, root = place[0], place[0].directories.spelled(place[1])
     found = vacuum(root, dry_run=True, storage_options=storage.options)
     assert leftovers() == sorted(WORDS)
     assert sorted((one.files, one.dead) for one in found) == [(1, False), (2, False), (2, False), (2, True)]
@@ -47,7 +49,7 @@ def test_vacuum_deletes_what_is_dead(place: tuple[Storage, str], leftovers: Call
     vacuum(root, older_than=-5, storage_options=storage.options)
     assert leftovers() == ["alive", "aside"]
     assert visible(place) == ["a", "b"]
-    log = CommitLog(storage, root)
+    log = CommitLog(storage.directories, root)
     number = (log.last() or Record()).number + 1
     log.append(Record(number, "publishing", "dead", NOBODY, new=["b"]))
     (commit,) = (one for one in vacuum(root, storage_options=storage.options) if one.kind == "commit")

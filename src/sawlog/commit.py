@@ -81,7 +81,7 @@ class Job:
     @classmethod
     def begin(cls, storage: Storage, root: str, name: str) -> Job:
         """A job of this process that puts files into a directory itself; nothing is made yet."""
-        root, owner = storage.spelled(root), this_owner()
+        root, owner = storage.directories.spelled(root), this_owner()
         if _may_be_exchanged(root):
             parent, tail = os.path.split(root)
         else:
@@ -101,7 +101,7 @@ class Job:
     @property
     def log(self) -> CommitLog:
         """The log of the directory."""
-        return CommitLog(self.storage, self.root)
+        return CommitLog(self.storage.directories, self.root)
 
     def publish(
         self, staged: Sequence[Staged], old: Callable[[], list[str]] | None = None, delivery: Delivery | None = None
@@ -135,7 +135,7 @@ class Job:
     def sweep(self, query: str = "") -> None:
         """Delete what the job has staged, what jobs have whose process has ended, and what else a query has."""
         with contextlib.suppress(OSError):  # what is left is hidden, and the next job's to delete
-            self.storage.remove(self.staging)
+            self.storage.directories.remove(self.staging)
             self.log.prune()
             for path, job, owner in staged_for(self.storage, self.root):
                 if gone(owner) or (query and job.startswith(f"{query}-")):
@@ -146,7 +146,7 @@ class Job:
         last = self.log.last()
         if last is not None and last.job == self.name and last.state != "done":
             recover(self.log, ours=self.name)
-        self.storage.remove(self.staging)
+        self.storage.directories.remove(self.staging)
 
     @property
     def _inner(self) -> str:
@@ -157,7 +157,7 @@ class Job:
         return [
             (path, f"{self._inner}{one.final[start:]}{path[len(one.temporary) :]}")
             for one in staged
-            for path in (self.storage.below(one.temporary) if one.directory else [one.temporary])
+            for path in (self.storage.directories.below(one.temporary) if one.directory else [one.temporary])
         ]
 
     def _local_moves(self, staged: Sequence[Staged]) -> list[tuple[str, str]]:
@@ -166,8 +166,8 @@ class Job:
             os.replace(one.temporary, one.final)
         if not os.path.isdir(self.staging):
             return []
-        for left in self.storage.staged(self.staging, ""):
-            self.storage.remove(left)
+        for left in self.storage.directories.staged(self.staging, ""):
+            self.storage.directories.remove(left)
         for directory, _, _ in os.walk(self.staging):
             sync_directory(directory)
         if self._inner:
@@ -175,7 +175,7 @@ class Job:
         names = os.listdir(self.staging)
         if len(names) == 1 and not os.path.lexists(f"{self.root}/{names[0]}"):
             return [(f"{self.staging}/{names[0]}", _inside(self.staging, f"{self.staging}/{names[0]}"))]
-        return [(path, _inside(self.staging, path)) for path in self.storage.below(self.staging)]
+        return [(path, _inside(self.staging, path)) for path in self.storage.directories.below(self.staging)]
 
     def _publish_at_once(self, moves: list[tuple[str, str]], old: Callable[[], list[str]] | None) -> bool:
         """Have one rename of a local directory do it all; whether it could."""
@@ -272,7 +272,7 @@ class Job:
 
     def move_all(self, moves: list[tuple[str, str]]) -> None:
         """Put files where they belong, many at a time."""
-        _at_once(lambda one: self.storage.move(one[0], f"{self.root}/{one[1]}"), moves)
+        _at_once(lambda one: self.storage.directories.move(one[0], f"{self.root}/{one[1]}"), moves)
         if not is_remote(self.root):
             for directory in {os.path.dirname(f"{self.root}/{path}".rstrip("/")) for _, path in moves}:
                 sync_directory(directory)
@@ -317,7 +317,7 @@ def staged_for(storage: Storage, root: str) -> Iterator[tuple[str, str, str]]:
     if not is_remote(root):
         places.append((os.path.dirname(root) or ".", re.escape(os.path.basename(root))))
     for parent, target in places:
-        for name in storage.names_in(parent):
+        for name in storage.directories.names_in(parent):
             found = JOB.fullmatch(name)
             if found and re.fullmatch(target, found["target"]):
                 yield f"{parent}/{name}", found["job"], found["owner"]
@@ -328,7 +328,7 @@ def dispose(storage: Storage, staged: str) -> None:
     replaced = None if is_remote(staged) else _read_list(f"{staged}/{_REPLACED}")
     if replaced is not None:
         _keep_late(staged, published(staged), frozenset(replaced))
-    storage.remove(staged)
+    storage.directories.remove(staged)
 
 
 def _link_tree(source: str, target: str, left_out: frozenset[str], inner: str = "") -> None:
@@ -380,7 +380,7 @@ def _newer(path: str, place: str) -> bool:
 
 def _delete(log: CommitLog, record: Record, paths: Iterable[str]) -> None:
     """Delete files and directories, many at a time. Nobody sees a part of a local directory: it is renamed first."""
-    storage, root = log.storage, log.directory
+    directories, root = log.directories, log.directory
 
     def delete(path: str) -> None:
         place = f"{root}/{path}"
@@ -389,11 +389,11 @@ def _delete(log: CommitLog, record: Record, paths: Iterable[str]) -> None:
             aside = f"{parent}/{job_directory(name, record.job, record.owner)}"
             with contextlib.suppress(FileNotFoundError):
                 os.rename(place, aside)
-            storage.remove(aside)
+            directories.remove(aside)
         elif path.endswith("/"):
-            storage.remove_all(place)
+            directories.remove_all(place)
         else:
-            storage.remove(place)
+            directories.remove(place)
 
     _at_once(delete, paths)
 

@@ -75,7 +75,7 @@ class Record:
 class CommitLog:
     """The log of one directory."""
 
-    storage: Store
+    directories: Store
     directory: str
 
     def last(self) -> Record | None:
@@ -90,7 +90,7 @@ class CommitLog:
                 return None
             path = self._path(numbers[-1])
             try:
-                text = self.storage.read_now(path)
+                text = self.directories.read_now(path)
             except FileNotFoundError:
                 continue  # there is a later one now
             return _parsed(path, text)
@@ -100,16 +100,16 @@ class CommitLog:
         path = self._path(record.number)
         text = json.dumps(asdict(record), sort_keys=True).encode()
         try:
-            self.storage.create(path, text)
+            self.directories.create(path, text)
         except FileExistsError:
             try:  # a store that answered late, and was asked again, has refused what it had taken before
-                if self.storage.read_now(path) != text:
+                if self.directories.read_now(path) != text:
                     return False
             except FileNotFoundError:
                 return False
         last = self.last()
         if last is None or (last.token != record.token and record.token not in last.before):
-            self.storage.remove(path)  # it is one of those that were deleted: others have gone on
+            self.directories.remove(path)  # it is one of those that were deleted: others have gone on
             return False
         self.prune()
         return True
@@ -117,29 +117,25 @@ class CommitLog:
     def prune(self) -> None:
         """Delete records before the last one, and those that were cut off, or too late, while they were written."""
         last = max(self._numbers(), default=0)
-        for name in self.storage.names_in(f"{self.directory}/{LOG}"):
+        for name in self.directories.names_in(f"{self.directory}/{LOG}"):
             found = _STAGED.match(name)
             if found and int(found["number"]) < last + name.startswith("."):
-                self.storage.remove(f"{self.directory}/{LOG}/{name}")
+                self.directories.remove(f"{self.directory}/{LOG}/{name}")
 
     def modified(self) -> float | None:
         """When the last record was made, in seconds since the epoch; none where the storage does not say so."""
-        try:
-            (file,) = self.storage.find(self._path(max(self._numbers(), default=0)))
-        except FileNotFoundError:
-            return None  # there is a later one now
-        return file.modified
+        return self.directories.stat(self._path(max(self._numbers(), default=0))).modified
 
     def _path(self, number: int) -> str:
         return f"{self.directory}/{LOG}/{number:08d}.json"
 
     def _numbers(self) -> list[int]:
-        names = self.storage.names_in(f"{self.directory}/{LOG}")
+        names = self.directories.names_in(f"{self.directory}/{LOG}")
         return sorted(int(found[1]) for found in map(_NAME.fullmatch, names) if found)
 
 
 def committed(
-    storage: Store, root: str, listing: Callable[[], tuple[Iterable[_File], Iterable[str]]]
+    directories: Store, root: str, listing: Callable[[], tuple[Iterable[_File], Iterable[str]]]
 ) -> Iterable[_File]:
     """The files that count.
 
@@ -149,7 +145,7 @@ def committed(
     while True:
         files, inner = listing()
         logs = {one.rstrip("/") for one in (root, *inner)}
-        after = {one: record for one in logs if (record := CommitLog(storage, one).last()) is not None}
+        after = {one: record for one in logs if (record := CommitLog(directories, one).last()) is not None}
         if after == before:
             break
         before = after

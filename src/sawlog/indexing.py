@@ -283,6 +283,6 @@ def with_index(storage: Storage, given: PathLike | bool, paths: Sequence[str]) -
 
 def _stable(storage: Storage, file: File, begun: float) -> bool:
     """Whether another version of a file would be recognised as one."""
-    if is_remote(file.path) and storage.tagged(file.path):
+    if is_remote(file.path) and file.is_tagged:
         return True
     return (changed := last_change(file)) is not None and changed < begun - STABLE_SECONDS

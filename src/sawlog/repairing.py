@@ -19,7 +19,7 @@ from sawlog.dataset import Dataset
 from sawlog.errors import FormatError, InternalError, SawlogError, StorageError
 from sawlog.format import Format, Scan, repair_each
 from sawlog.staging import STAGED_SUFFIX, Staged, StagedFile, destination
-from sawlog.storage import File, PathLike, Source, Storage, normalize
+from sawlog.storage import File, PathLike, Source, Storage, discard_staged, normalize
 
 
 def repair_files(format: Format, places: Sequence[tuple[File, str]], scan: Scan, target: str) -> Report:
@@ -112,12 +112,12 @@ class _Held(Storage):
             with open(self.held[final].temporary, "rb") as file:
                 shutil.copyfileobj(file, pipe)
             pipe.finish()
-            self.remove(self.held[final].temporary)
+            self.directories.remove(self.held[final].temporary)
 
     def drop(self) -> None:
         """Delete what is held."""
         self.dropped.set()
-        self.discard(list(self.held.values()))
+        discard_staged(self, list(self.held.values()))
         for pipe in self.pipes.values():
             pipe.stream.close()
 

@@ -11,7 +11,6 @@ import shutil
 import stat
 import sys
 import uuid
-from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import IO, Any, Protocol
@@ -22,7 +21,7 @@ from sawlog.owners import PATTERN, gone, owner_of
 
 
 class Store(Protocol):
-    """What staging and the log of a directory ask of a `sawlog.storage.Storage`, which does it under these names."""
+    """Operations that staging and the commit log need from `sawlog.storage.Directories`."""
 
     def read_now(self, path: str) -> bytes:
         """All of a small file, whatever was found at its path before."""
@@ -48,8 +47,17 @@ class Store(Protocol):
         """Copy the files of a local directory to a remote one."""
         ...
 
-    def find(self, paths: str) -> Sequence[Found]:
-        """The files at a path."""
+    def stat(self, path: str) -> Found:
+        """One file, as it is now; without a time where it is gone."""
+        ...
+
+
+class HasDirectories(Protocol):
+    """What staged files are deleted from: a `sawlog.storage.Storage`."""
+
+    @property
+    def directories(self) -> Store:
+        """Its directories."""
         ...
 
 
@@ -214,11 +222,11 @@ class StagedFile:
         self.stream.close()
         return Staged(self.temporary, self.final, self.size)
 
-    def discard(self, storage: Store) -> None:
+    def discard(self, storage: HasDirectories) -> None:
         """Close the file and delete it; what was there before is not."""
         self.stream.close()
         if self.temporary != self.final:
-            storage.remove(self.temporary)
+            storage.directories.remove(self.temporary)
 
 
 @dataclass
@@ -235,7 +243,7 @@ class StagedDirectory:
     temporary: str
     final: str
 
-    def finish(self, storage: Store, *, exclusive: bool = False) -> Staged:
+    def finish(self, storage: HasDirectories, *, exclusive: bool = False) -> Staged:
         """Have all files safe at the temporary place.
 
         Args:
@@ -250,15 +258,15 @@ class StagedDirectory:
                 list(pool.map(sync_file, [os.path.join(self.work, name) for name in names]))
             sync_directory(self.work)
         else:
-            storage.upload(self.work, self.temporary)
+            storage.directories.upload(self.work, self.temporary)
             shutil.rmtree(self.work)
         return Staged(self.temporary, self.final, size, directory=True, exclusive=exclusive)
 
-    def discard(self, storage: Store) -> None:
+    def discard(self, storage: HasDirectories) -> None:
         """Delete it."""
         shutil.rmtree(self.work, ignore_errors=True)
         if self.work != self.temporary:
-            storage.remove(self.temporary)
+            storage.directories.remove(self.temporary)
 
 
 def destination(path: str) -> str:

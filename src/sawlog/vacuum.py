@@ -65,14 +65,14 @@ def vacuum(
         SawlogError: When something cannot be deleted.
     """
     storage = Storage(dict(storage_options or {}))
-    root = storage.spelled(path)
+    root = storage.directories.spelled(path)
     if not storage.is_directory(root):
         raise FileNotFoundError(f"{root}: no such directory")
     found = []
     for commit in _commits(storage, root):
         found.append(commit)
         if commit.dead and not dry_run:
-            recover(CommitLog(storage, commit.path))
+            recover(CommitLog(storage.directories, commit.path))
     for left in _staged(storage, root, older_than):
         found.append(left)
         if left.dead and not dry_run:
@@ -81,8 +81,8 @@ def vacuum(
 
 
 def _commits(storage: Storage, root: str) -> Iterator[Leftover]:
-    for directory in storage.logs_in(root):
-        log = CommitLog(storage, directory)
+    for directory in storage.directories.logs_in(root):
+        log = CommitLog(storage.directories, directory)
         last = log.last()
         if last is not None and last.state != "done":
             dead = abandoned(log, last)
@@ -91,13 +91,13 @@ def _commits(storage: Storage, root: str) -> Iterator[Leftover]:
 
 
 def _staged(storage: Storage, root: str, older_than: float) -> Iterator[Leftover]:
-    paths = dict.fromkeys([*(path for path, _, _ in staged_for(storage, root)), *storage.staged(root, "")])
+    paths = dict.fromkeys([*(path for path, _, _ in staged_for(storage, root)), *storage.directories.staged(root, "")])
     for path in paths:
         name = path.rstrip("/").rpartition("/")[2]
         job = JOB.fullmatch(name)
         if job is None and not _OWN_FILE.fullmatch(name):
             continue
-        files = [storage.stat(one) for one in storage.below(path) or [path]]
+        files = [storage.directories.stat(one) for one in storage.directories.below(path) or [path]]
         ended = gone(job["owner"]) if job else None
         idle = time.time() - max((one.modified or time.time() for one in files), default=time.time())
         reason = {

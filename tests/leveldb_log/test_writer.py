@@ -13,7 +13,7 @@ import sawlog
 from sawlog.errors import OptionError, SchemaError
 from sawlog.leveldb.options import LogWriteOptions
 from sawlog.recognition import get_format
-from sawlog.storage import Storage
+from sawlog.storage import Storage, discard_staged
 
 from .fragments import BLOCK, FIRST, fragment, scan, scan_file, write
 
@@ -207,7 +207,7 @@ def test_discarding_an_append_never_deletes_the_log(tmp_path: Path) -> None:
     schema = table([]).schema
     writer = get_format("leveldb_log").writer(str(path), schema, LogWriteOptions(append=True), storage)
     staged = writer.finish()
-    storage.discard(staged)
+    discard_staged(storage, staged)
     assert path.read_bytes() == write(b"old")
 
 

@@ -63,7 +63,7 @@ class Journal:
     @staticmethod
     def delete(tree: IntradayTable) -> None:
         """All is done."""
-        Storage().remove(os.path.join(tree.directory, _JOURNAL_NAME))
+        Storage().directories.remove(os.path.join(tree.directory, _JOURNAL_NAME))
 
     @classmethod
     def read(cls, tree: IntradayTable) -> Journal | None:
@@ -111,8 +111,8 @@ def forget(history: HistoricalTable, journal: Journal) -> None:
     """Delete what a merge has replaced."""
     for internal in journal.replaced:
         column = os.path.dirname(history.path(internal, journal.column))
-        for aside in Storage().staged(column, _marker(journal)):
-            Storage().remove(aside)
+        for aside in Storage().directories.staged(column, _marker(journal)):
+            Storage().directories.remove(aside)
         remove_empty(column)
 
 
@@ -125,7 +125,7 @@ def take_back(history: HistoricalTable, journal: Journal) -> None:
             remove_location(path)
     for internal in journal.replaced:
         path = history.path(internal, journal.column)
-        for aside in Storage().staged(os.path.dirname(path), _marker(journal)):
+        for aside in Storage().directories.staged(os.path.dirname(path), _marker(journal)):
             os.rename(aside, path)
             sync_directory(os.path.dirname(path))
 

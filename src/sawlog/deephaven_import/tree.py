@@ -262,16 +262,16 @@ def remove_location(path: str) -> None:
     unlinked_path = staged_name(path, "")
     os.rename(path, unlinked_path)
     sync_directory(column)
-    Storage().remove(unlinked_path)
+    Storage().directories.remove(unlinked_path)
     remove_empty(column)
 
 
 def sweep(directory: str, marker: str = "") -> None:
     """Delete what was staged, or half deleted, under a directory; where orphaned workers still write, the next time."""
     storage = Storage()
-    for path in storage.staged(directory, marker):
+    for path in storage.directories.staged(directory, marker):
         with contextlib.suppress(OSError):
-            storage.remove(path)
+            storage.directories.remove(path)
 
 
 def remove_empty(column: str) -> None:

@@ -37,7 +37,7 @@ from sawlog.format import CUT_BYTES, PROBE_BYTES, Contents, Format, Fragment, Ra
 from sawlog.names import is_remote
 from sawlog.planning import count_threads, plan
 from sawlog.query import possible
-from sawlog.storage import File, Source, Storage, known_answer, note_answer
+from sawlog.storage import File, Source, Storage, each_file, known_answer, note_answer
 from sawlog.storage.index import packed, unpacked
 
 DEFAULT_PARTITION_COLUMN = "Date"
@@ -336,7 +336,7 @@ class DeephavenLogContents(Contents):
         names = {file.path: name for file, name in chosen}
         known: dict[bytes, Header] = {}
         single = len(chosen) == 1 and not followed
-        opened = scan.storage.each(
+        opened = each_file(
             lambda file: self._open(file, names[file.path], scan, known, single=single), (file for file, _ in chosen)
         )
         logs = list(opened)

@@ -39,7 +39,7 @@ from sawlog.fields import FieldParser
 from sawlog.format import PROVENANCE, Contents, Format, Fragment, Request, Scan, View
 from sawlog.pictures import Picture, Sums
 from sawlog.query import Condition, conditions, possible
-from sawlog.storage import File, Source, is_remote
+from sawlog.storage import File, Source, each_file, is_remote
 
 _INTERNAL = pa.field(layout.INTERNAL_PARTITION, pa.string(), metadata={PARTITION_KEY: b"internal"})
 
@@ -199,7 +199,7 @@ class DeephavenTableContents(Contents):
         }
         if not waiting:
             return
-        judged = self._storage.each(
+        judged = each_file(
             lambda file: self._types.judge(waiting[file.path]), [location.files[0] for location in waiting.values()]
         )
         self._verdicts |= {verdict.location.directory: verdict for verdict in judged}

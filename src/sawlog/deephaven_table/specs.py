@@ -25,7 +25,7 @@ from sawlog.deephaven_table.options import ReadOptions
 from sawlog.deephaven_table.schema_file import declared
 from sawlog.deephaven_table.types import ColumnSpec, parse_type
 from sawlog.errors import FormatError, OptionError, SchemaError, warn
-from sawlog.storage import File, Storage, read_indexed
+from sawlog.storage import File, Storage, each_file, read_indexed
 
 
 class TableSpecs:
@@ -226,7 +226,7 @@ class TableSpecs:
         files = {place: file for place, file in left.items() if file is not None and file.size <= MAX_SCHEMA}
         large = {place: file.size for place, file in left.items() if file is not None and place not in files}
         self._unreadable |= {place: f"larger than a schema file can be ({size} bytes)" for place, size in large.items()}
-        read = self._storage.each(lambda file: read_indexed(self._storage, file, 0, file.size), files.values())
+        read = each_file(lambda file: read_indexed(self._storage, file, 0, file.size), files.values())
         data = dict(zip(files, read, strict=True))
         return [
             self._with_schema(location, files[location.directory], data[location.directory])

@@ -22,7 +22,7 @@ from sawlog.deephaven_table.values import Place
 from sawlog.errors import OptionError, SchemaError
 from sawlog.format import Writer
 from sawlog.staging import published
-from sawlog.storage import Staged, StagedDirectory, Storage
+from sawlog.storage import Staged, StagedDirectory, Storage, discard_staged
 
 
 class LocationWriter(Writer):
@@ -124,13 +124,13 @@ class LocationWriter(Writer):
 
     def abort(self) -> None:
         if self._staged:
-            self.storage.discard(self._staged)
+            discard_staged(self.storage, self._staged)
         elif self._open is not None:
             self._open[0].discard(self.storage)
 
     def _begin(self) -> tuple[StagedDirectory, list[ColumnWriter]]:
         if self._open is None:
-            directory = self.storage.stage_directory(self._path, self._marker)
+            directory = self.storage.directories.stage_directory(self._path, self._marker)
             columns: list[ColumnWriter] = []
             self._open = directory, columns
             for name, spec in self.specs.items():
@@ -156,7 +156,7 @@ class LocationWriter(Writer):
             raise OptionError(f"{self._path} exists; a location is written as a whole, into a directory of its own")
         if not self.storage.is_directory(self._path):
             raise OptionError(f"{self._path} is a file; a location is a directory")
-        strange = self.storage.directories_in(self._path)
+        strange = self.storage.directories.directories_in(self._path)
         strange += [file.name for file in self.storage.files_in(self._path) if not layout.is_member(file.name)]
         if strange:
             raise OptionError(

@@ -35,7 +35,7 @@ from sawlog.format import CUT_BYTES, PROBE_BYTES, PROVENANCE, Contents, Fragment
 from sawlog.pictures import Picture
 from sawlog.planning import available_columns, bind_scan, plan_fragments, question_by_options
 from sawlog.reading import PIECE_BYTES
-from sawlog.storage import File, Source, known_answer, note_answer
+from sawlog.storage import File, Source, each_file, known_answer, note_answer
 from sawlog.storage.index import packed, unpacked
 
 _CUTS = "cuts"
@@ -149,7 +149,7 @@ class ContainerContents(Contents):
     @cached_property
     def selection(self) -> Selection:
         """The schemas that are read: those named, or those of the records at the start of the files."""
-        heads = self.scan.storage.each(self._heads, [file for file in self.files if file.size])
+        heads = each_file(self._heads, [file for file in self.files if file.size])
         return select(self.scan.options, heads)
 
     def _heads(self, file: File) -> list[bytes]:

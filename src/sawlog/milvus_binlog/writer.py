@@ -33,7 +33,7 @@ from sawlog.milvus_binlog.options import WriteOptions
 from sawlog.milvus_binlog.stats import encode_stats, stats_log
 from sawlog.milvus_binlog.types import ROW_ID, TIMESTAMP, Field, field_of
 from sawlog.staging import published
-from sawlog.storage import Staged, StagedFile, Storage
+from sawlog.storage import Staged, StagedFile, Storage, discard_staged
 
 if TYPE_CHECKING:
     import numpy as np
@@ -94,7 +94,7 @@ class TreeWriter(Writer):
         if self._open is not None:
             self._open.discard(self.storage)
             self._open = None
-        self.storage.discard(self._staged)
+        discard_staged(self.storage, self._staged)
         self._staged = []
 
     def stage(self, place: str, data: bytes) -> None:

@@ -128,13 +128,15 @@ class SawlogStreamWriter(DataSourceStreamArrowWriter):
         ledger = shaped(decode_json(storage.read(path)), dict[str, Any], f"{path}: not the ledger of a stream")
         if not ledger["complete"]:
             for staged_file in ledger["files"]:
-                storage.remove(staged_file["final"])
+                storage.directories.remove(staged_file["final"])
         return Delivery(query, ledger["batch"] - (not ledger["complete"]), ledger["run"])
 
     def _all_but(self, newest: str) -> list[str]:
         """Return the paths of the sink that are not of the newest micro-batch."""
         root = self.sink.job.root
-        batches = [name for name in self.sink.storage.directories_in(root) if _BATCH_DIRECTORY.fullmatch(name)]
+        batches = [
+            name for name in self.sink.storage.directories.directories_in(root) if _BATCH_DIRECTORY.fullmatch(name)
+        ]
         inside = tuple(f"{root}/{name}/" for name in batches)
         other_paths = [path for path in self.sink.existing() if not path.startswith(inside)]
         return [f"{root}/{name}/" for name in batches if name != newest] + other_paths

@@ -2,11 +2,13 @@
 
 from sawlog.names import PathLike, is_remote, normalize
 from sawlog.staging import Staged, StagedDirectory, StagedFile
-from sawlog.storage.files import File, Storage, known_answer, note_answer, read_indexed
+from sawlog.storage.directories import Directories, File
+from sawlog.storage.files import Storage, discard_staged, each_file, known_answer, note_answer, read_indexed
 from sawlog.storage.sources import Bytes, Source
 
 __all__ = [
     "Bytes",
+    "Directories",
     "File",
     "PathLike",
     "Source",
@@ -14,6 +16,8 @@ __all__ = [
     "StagedDirectory",
     "StagedFile",
     "Storage",
+    "discard_staged",
+    "each_file",
     "is_remote",
     "known_answer",
     "normalize",

@@ -8,31 +8,27 @@ import glob
 import itertools
 import os
 import posixpath
-import shutil
 import stat
-import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from pathlib import Path
 from typing import Any, TypeVar
 
 from sawlog.commitlog import LOG, committed
-from sawlog.errors import ChangedError, OptionError, StorageError, without_secrets
+from sawlog.errors import ChangedError, StorageError, without_secrets
 from sawlog.names import HIDDEN, PathLike, in_order, is_remote, normalize, passed_over
 from sawlog.reading import map_ordered, once
 from sawlog.staging import (
     STAGED_SUFFIX,
     Staged,
-    StagedDirectory,
     StagedFile,
     begin,
     destination,
     exchange,
-    staged_end,
     staged_name,
     sync_directory,
 )
+from sawlog.storage.directories import Directories, File
 from sawlog.storage.index import Memory
 from sawlog.storage.inputs import Inputs
 from sawlog.storage.remote import Remote, State, Store, connected, modified_at, version_of
@@ -45,32 +41,6 @@ _SINGLY = 2
 """This many files are asked for one by one; more of them by listing what they are in."""
 
 Result = TypeVar("Result")
-
-
-@dataclass(frozen=True, slots=True)
-class File:
-    """A file that exists.
-
-    Attributes:
-        path: Path or URL.
-        size: Size in bytes.
-        explicit: Whether the user named it, by itself or by a glob; not so for what was found in a directory.
-        version: What a remote storage says of its state, as an ETag; empty where it says nothing.
-        modified: When it was last written to, in seconds since the epoch; `None` where unknown.
-        changed: When a local one was last changed in any way, renaming included, in seconds since the epoch.
-        name: The last part of the path.
-    """
-
-    path: str
-    size: int
-    explicit: bool = True
-    version: str = field(default="", compare=False)
-    modified: float | None = field(default=None, compare=False)
-    changed: float | None = field(default=None, compare=False)
-    name: str = field(init=False, repr=False, compare=False)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "name", self.path.rpartition("/")[2])
 
 
 @dataclass(frozen=True)
@@ -101,6 +71,11 @@ class Storage:
     def fresh(self) -> Storage:
         """The same, with nothing found yet, and without an index: what is opened need not be what was found before."""
         return Storage(self.options, self.memory_map, self.inputs, self.chosen)
+
+    @property
+    def directories(self) -> Directories:
+        """Directories, as they are now: what jobs and writers of several files do there."""
+        return Directories(self.options, self._forget)
 
     def find(self, paths: PathLike | Sequence[PathLike]) -> list[File]:
         """All files under paths, directories (walked down) and globs, in natural order (`9.log` before `10.log`).
@@ -145,37 +120,6 @@ class Storage:
                     if entry.is_file()
                 ]
         return sorted(files, key=lambda file: file.path)
-
-    def directories_in(self, directory: PathLike) -> list[str]:
-        """Names of the directories that lie directly in a directory, hidden ones included; none where it is missing."""
-        name = normalize(directory)
-        if is_remote(name):
-            fs, inner = self._fresh(name)
-            found = fs.ls(inner, detail=True) if fs.isdir(inner) else []
-            return sorted(posixpath.basename(one["name"].rstrip("/")) for one in found if one["type"] == "directory")
-        if not os.path.isdir(name):
-            return []
-        with os.scandir(name) as entries:
-            return sorted(entry.name for entry in entries if entry.is_dir())
-
-    def spelled(self, directory: PathLike) -> str:
-        """A directory as its files are spelled; what a link points to."""
-        name = normalize(directory).rstrip("/")
-        if is_remote(name):
-            fs, inner = self._remote(name)
-            return str(fs.unstrip_protocol(inner)).rstrip("/")
-        return os.path.realpath(name) if os.path.islink(name) else name
-
-    def names_in(self, directory: PathLike) -> list[str]:
-        """Names of everything directly in a directory, hidden ones included; none where it is missing."""
-        name = normalize(directory)
-        try:
-            if not is_remote(name):
-                return os.listdir(name)
-            fs, inner = self._fresh(name)
-            return [posixpath.basename(one.rstrip("/")) for one in fs.ls(inner, detail=False)]
-        except (FileNotFoundError, NotADirectoryError):
-            return []
 
     def is_directory(self, path: PathLike) -> bool:
         """Whether the path is a directory (on object stores: a prefix)."""
@@ -246,12 +190,6 @@ class Storage:
             if url in now:
                 first[url].check(now[url], url)
 
-    def each(self, work: Callable[[File], Result], files: Iterable[File]) -> Iterator[Result]:
-        """What `work` finds in every file, in order: remote files many at a time, as they wait for the network."""
-        files = list(files)
-        remote = len(files) > 1 and is_remote(normalize(files[0].path))
-        return (found for _, found in map_ordered(files, once(work), _REQUESTS if remote else 1))
-
     def read(self, path: PathLike | File, offset: int = 0, length: int | None = None) -> bytes:
         """A small range of one file, the whole of it by default.
 
@@ -280,27 +218,6 @@ class Storage:
             except OSError as error:
                 raise failed_read(name, offset, error) from error
 
-    def read_now(self, path: PathLike) -> bytes:
-        """All of a small file, as it is now: one that others replace, so that what was found before does not matter.
-
-        Raises:
-            FileNotFoundError: When there is none.
-            StorageError: When its store, or the operating system, does not deliver it.
-        """
-        name = normalize(path)
-        if is_remote(name):
-            fs, inner = self._fresh(name)
-            return bytes(fs.cat_file(inner))
-        with open(name, "rb") as file:
-            try:
-                return file.read()
-            except OSError as error:
-                raise failed_read(name, 0, error) from error
-
-    def tagged(self, url: str) -> bool:
-        """Whether the store of a remote file that was found gives other contents another tag."""
-        return url in self._states and bool(self._states[url].tags)
-
     def stage(self, path: PathLike, marker: str = "") -> StagedFile:
         """Begin a file that appears at `path`, whole, when it is published; pipes are written to at once.
 
@@ -320,56 +237,6 @@ class Storage:
             return StagedFile(fs.open(inner, "wb"), temporary, final)
         return begin(destination(final), marker)
 
-    def stage_directory(self, path: PathLike, marker: str = "") -> StagedDirectory:
-        """Begin a directory that appears at `path`, with all of its files, when it is published.
-
-        Args:
-            path: Where it will be.
-            marker: What its temporary name contains, for `staged` to find it by.
-        """
-        final = normalize(path).rstrip("/")
-        if not is_remote(final):
-            final = os.path.realpath(final) if os.path.islink(final) else final
-            if os.path.exists(final) and not os.path.isdir(final) and not os.path.isfile(final):
-                raise OptionError(f"{final}: neither a directory nor a file; it is not replaced")
-        temporary = staged_name(final, marker)
-        if is_remote(final):
-            return StagedDirectory(tempfile.mkdtemp(prefix="sawlog-"), temporary, final)
-        os.makedirs(os.path.dirname(final) or ".", exist_ok=True)
-        os.mkdir(temporary)
-        return StagedDirectory(temporary, temporary, final)
-
-    def create(self, path: PathLike, data: bytes) -> None:
-        """Make a small file, whole, where there is none.
-
-        On stores without conditional requests, two that do so at the same moment may both succeed.
-
-        Raises:
-            FileExistsError: When there is one.
-        """
-        name = normalize(path)
-        if is_remote(name):
-            fs, inner = self._remote(name)
-            fs.makedirs(fs._parent(inner), exist_ok=True)
-            fs.pipe_file(inner, data, mode="create")
-            return
-        file = begin(name, "")
-        file.write(data)
-        staged = file.finish()
-        try:
-            os.link(staged.temporary, name)
-        except FileExistsError:
-            raise
-        except FileNotFoundError:  # a faster process has deleted it
-            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), name) from None
-        except OSError:  # there are no links on this file system
-            if os.path.exists(name):
-                raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), name) from None
-            os.replace(staged.temporary, name)
-        finally:
-            Path(staged.temporary).unlink(missing_ok=True)
-        sync_directory(os.path.dirname(name))
-
     def publish(self, staged: Iterable[Staged]) -> None:
         """Make what is staged visible. Each appears whole; if one fails, those before it are taken back.
 
@@ -384,102 +251,8 @@ class Storage:
                     published.append(one)
         except BaseException:
             for one in published:
-                self.take_back(one)
+                self._take_back(one)
             raise
-
-    def discard(self, staged: Iterable[Staged]) -> None:
-        """Delete staged files that shall not be published."""
-        for one in staged:
-            if one.temporary != one.final:
-                self.remove(one.temporary)
-
-    def staged(self, directory: PathLike, marker: str) -> list[str]:
-        """What is staged under a directory and neither published nor discarded: left by writers that were killed.
-
-        Args:
-            directory: Where to look, walking down; it may not exist.
-            marker: What their paths below it contain, such as the name of a job.
-        """
-        root = normalize(directory)
-        if is_remote(root):
-            fs, inner = self._fresh(root)
-            root = fs.unstrip_protocol(inner)
-            below = [fs.unstrip_protocol(name) for name in fs.find(inner)]
-        else:
-            below = [os.path.join(parent, name) for parent, inner, names in os.walk(root) for name in [*inner, *names]]
-        relative = (path[len(root) :] for path in below)
-        found = {path[: end + len(STAGED_SUFFIX)]: None for path in relative if (end := staged_end(path)) >= 0}
-        return [root + path for path in found if marker in path]
-
-    def below(self, directory: str) -> list[str]:
-        """The paths of all files in a directory, hidden ones included."""
-        if is_remote(directory):
-            fs, inner = self._fresh(directory)
-            root = fs.unstrip_protocol(inner)
-            return [directory + fs.unstrip_protocol(name)[len(root) :] for name in fs.find(inner)]
-        return [os.path.join(parent, name) for parent, _, names in os.walk(directory) for name in names]
-
-    def logs_in(self, directory: str) -> list[str]:
-        """The directories in a directory, itself included, that have a log of jobs."""
-        if is_remote(directory):
-            fs, inner = self._fresh(directory)
-            return sorted(self._listing(fs, inner)[1])
-        return sorted(parent for parent, names, _ in os.walk(directory) if LOG in names)
-
-    def stat(self, path: str) -> File:
-        """One file or local directory, as it is now; of size 0 and no time where it is gone."""
-        if is_remote(path):
-            fs, inner = self._fresh(path)
-            info = fs.info(inner) if fs.exists(inner) else {"size": 0}
-            return File(path, int(info["size"]), version=version_of(info), modified=modified_at(info))
-        try:
-            found = os.stat(path, follow_symlinks=False)
-        except FileNotFoundError:
-            return File(path, 0)
-        return File(path, found.st_size, modified=found.st_mtime)
-
-    def move(self, source: str, target: str) -> None:
-        """Move one file or local directory. On an object store it is copied, and the source stays."""
-        self._forget()
-        if not is_remote(source):
-            os.makedirs(os.path.dirname(target.rstrip("/")), exist_ok=True)
-            os.rename(source, target.rstrip("/"))
-            return
-        (fs, inner), place = self._remote(source), self._remote(target)[1]
-        if fs.async_impl:
-            fs.cp_file(inner, place)
-            return
-        fs.makedirs(fs._parent(place), exist_ok=True)
-        fs.mv(inner, place)
-
-    def remove(self, path: PathLike) -> None:
-        """Delete a file, or a staged directory, if it exists."""
-        name = normalize(path)
-        if is_remote(name) and name.endswith(STAGED_SUFFIX):
-            self.remove_all(name)
-            return
-        if is_remote(name):
-            fs, inner = self._remote(name)
-            with contextlib.suppress(FileNotFoundError):
-                fs.rm_file(inner)
-            return
-        if name.endswith(STAGED_SUFFIX) and os.path.isdir(name) and not os.path.islink(name):
-            shutil.rmtree(name)
-            return
-        Path(name).unlink(missing_ok=True)
-
-    def remove_all(self, url: str) -> None:
-        """Delete all files below a remote directory, if there are any."""
-        fs, inner = self._remote(url.rstrip("/"))
-        with contextlib.suppress(FileNotFoundError):
-            fs.rm(inner, recursive=True)
-
-    def upload(self, directory: str, url: str) -> None:
-        """Copy the files of a local directory to a remote one."""
-        fs, inner = self._remote(url)
-        fs.makedirs(inner, exist_ok=True)
-        for name in sorted(os.listdir(directory)):
-            fs.put_file(os.path.join(directory, name), f"{inner}/{name}")
 
     def _publish(self, one: Staged) -> None:
         """Rename one. A directory that is replaced steps aside first, and comes back if its place is not taken."""
@@ -493,7 +266,7 @@ class Storage:
         if not is_remote(one.final) and exchange(one.temporary, one.final):
             self._forget()
             sync_directory(os.path.dirname(one.final) or ".")
-            self.remove(one.temporary)
+            self.directories.remove(one.temporary)
             return
         aside = f"{one.temporary.removesuffix(STAGED_SUFFIX)}.old{STAGED_SUFFIX}"
         self._rename(one.final, aside, directory=True)
@@ -502,15 +275,15 @@ class Storage:
         except BaseException:
             self._rename(aside, one.final, directory=True)
             raise
-        self.remove(aside)
+        self.directories.remove(aside)
 
-    def take_back(self, one: Staged) -> None:
+    def _take_back(self, one: Staged) -> None:
         """Make what was published disappear again."""
         if one.directory:
             self._rename(one.final, one.temporary, directory=True)
-            self.remove(one.temporary)
+            self.directories.remove(one.temporary)
         else:
-            self.remove(one.final)
+            self.directories.remove(one.final)
 
     def _rename(self, source: str, target: str, *, directory: bool = False) -> None:
         self._forget()
@@ -544,7 +317,7 @@ class Storage:
         if size is not None:
             return [File(path, size)]
         if os.path.isdir(path):
-            found = committed(self, path, lambda: self._committed(path))
+            found = committed(self.directories, path, lambda: self._committed(path))
             return in_order(self._choose(path, found))
         if os.path.exists(path):
             return list(self._choose(os.path.dirname(path), [self._file(path, explicit=True)]))
@@ -631,8 +404,8 @@ class Storage:
 
     def _remember(self, url: str, info: Mapping[str, Any], *, explicit: bool) -> File:
         """Keep what a listing says, so that no request asks for it again."""
-        self._states[url] = State.of(info)
-        return File(url, int(info["size"]), explicit, version_of(info), modified_at(info))
+        state = self._states[url] = State.of(info)
+        return File(url, state.size, explicit, version_of(info), modified_at(info), is_tagged=bool(state.tags))
 
     def _list_remote(self, url: str) -> list[File]:
         fs, path = self._fresh(url)
@@ -641,7 +414,7 @@ class Storage:
         files: list[File] = []
         for match in matches:
             root = fs.unstrip_protocol(match)
-            files += self._choose(root, committed(self, root, partial(self._listing, fs, match)))
+            files += self._choose(root, committed(self.directories, root, partial(self._listing, fs, match)))
         if not files and not any(fs.isdir(match) for match in matches):
             raise FileNotFoundError(f"{without_secrets(url)}: no such file, directory or glob match")
         return in_order(files)
@@ -669,6 +442,20 @@ class Storage:
                 logs.add(posixpath.dirname(posixpath.dirname(found)))
         self._listed.update(listed)
         return files, logs
+
+
+def each_file(work: Callable[[File], Result], files: Iterable[File]) -> Iterator[Result]:
+    """Yield the results for every file, in order: remote files many at a time, as they wait for the network."""
+    files = list(files)
+    remote = len(files) > 1 and is_remote(normalize(files[0].path))
+    return (result for _, result in map_ordered(files, once(work), _REQUESTS if remote else 1))
+
+
+def discard_staged(storage: Storage, staged: Iterable[Staged]) -> None:
+    """Delete staged files that shall not be published."""
+    for one in staged:
+        if one.temporary != one.final:
+            storage.directories.remove(one.temporary)
 
 
 def known_answer(storage: Storage, file: File, question: str) -> bytes | None:

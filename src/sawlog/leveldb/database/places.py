@@ -166,7 +166,7 @@ def _located(setting: str, named: str, home: str, oldest: int, storage: Storage)
     """Return the path that a directory of logs has now: of several, one with a log that is alive."""
     present = [one for one in _candidates(named, home) if storage.is_directory(one)]
     for directory in present:
-        logs = [LOG_NAME.match(name) for name in storage.names_in(directory)]
+        logs = [LOG_NAME.match(name) for name in storage.directories.names_in(directory)]
         if any(name is not None and int(name[1]) >= oldest for name in logs):
             return directory
     # The second directory is empty as long as the first one was never slow.

@@ -110,7 +110,7 @@ def repair_database(contents: Contents, places: Sequence[tuple[File, str]], stor
     assert isinstance(contents, DatabaseContents)
     _refuse_range_keys(contents)
     target = _target(contents, places, storage)
-    staged = storage.stage_directory(target)
+    staged = storage.directories.stage_directory(target)
     try:
         _write(contents, [file for file, _ in places], staged)
         storage.publish([staged.finish(storage, exclusive=True)])

@@ -17,7 +17,7 @@ from sawlog.milvus_binlog.log import opened
 from sawlog.milvus_binlog.metadata.manifest import ColumnGroup, Manifest, read_manifest
 from sawlog.milvus_binlog.paths import LogFile
 from sawlog.milvus_binlog.payloads.parquet import ParquetError, read_footer
-from sawlog.storage import File, Storage, read_indexed
+from sawlog.storage import File, Storage, each_file, read_indexed
 
 
 def unpack(collection: Collection, storage: Storage) -> None:
@@ -35,7 +35,7 @@ def unpack(collection: Collection, storage: Storage) -> None:
         else:
             named.append((segment, log))
     files = _Found(storage)
-    read = storage.each(lambda file: read_indexed(storage, file, 0, file.size), [log.file for _, log in named])
+    read = each_file(lambda file: read_indexed(storage, file, 0, file.size), [log.file for _, log in named])
     for (segment, log), data in zip(named, read, strict=True):
         try:
             manifest = read_manifest(data, log.file.path, segment.root)
@@ -176,7 +176,7 @@ def cut(batches: Sequence[Batch], task_bytes: int, storage: Storage, max_page_by
     first = row_ends(files[0])
     if not first:
         return list(batches)
-    ends = [first, *storage.each(row_ends, files[1:])]
+    ends = [first, *each_file(row_ends, files[1:])]
     by_path = {file.path: row_ends for file, row_ends in zip(files, ends, strict=True)}
     return [piece for batch in batches for piece in _pieces(batch, task_bytes, by_path)]
 

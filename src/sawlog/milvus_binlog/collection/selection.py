@@ -21,7 +21,7 @@ from sawlog.milvus_binlog.paths import LogFile
 from sawlog.milvus_binlog.stats import check_stats, filter_of
 from sawlog.milvus_binlog.types import TIMESTAMP, Field
 from sawlog.query import Query, conditions, interval, possible
-from sawlog.storage import Storage, read_indexed
+from sawlog.storage import Storage, each_file, read_indexed
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +166,7 @@ def ruled_out(segments: Iterable[Segment], primary: Field, query: Query, storage
     ]
     used = listed or limits != (None, None)
     statistics = [(segment, key_stats(segment, primary)) for segment in segments if used]
-    read = storage.each(
+    read = each_file(
         lambda file: read_indexed(storage, file, 0, file.size), [log.file for _, logs in statistics for log in logs]
     )
     ruled_out = set()

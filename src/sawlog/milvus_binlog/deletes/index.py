@@ -21,7 +21,7 @@ from sawlog.milvus_binlog.deletes import kernels
 from sawlog.milvus_binlog.deletes.kernels import Table
 from sawlog.milvus_binlog.deletes.log import Deletes, read_deletes
 from sawlog.milvus_binlog.log import open_log, opened
-from sawlog.storage import File, Storage
+from sawlog.storage import File, Storage, each_file
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -306,7 +306,7 @@ class DeltaLogs:
     def deletes(self, *, strict: bool) -> Iterator[Deletes]:
         """The deletes of all of them."""
         findings = Findings("fail" if strict else "skip")
-        for log in self.storage.each(lambda file: open_log(file, self.storage, self.max_page_bytes), self.files):
+        for log in each_file(lambda file: open_log(file, self.storage, self.max_page_bytes), self.files):
             with closing(log.source):
                 yield from read_deletes(log, findings, self.key, self.counts.get(log.path, 0))
 

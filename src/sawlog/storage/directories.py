@@ -1,0 +1,266 @@
+"""Directories near and far, as jobs, logs and vacuums see them: names, moves, deletions, and what is staged there."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import posixpath
+import shutil
+import tempfile
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from sawlog.commitlog import LOG
+from sawlog.errors import OptionError
+from sawlog.names import PathLike, is_remote, normalize
+from sawlog.staging import (
+    STAGED_SUFFIX,
+    StagedDirectory,
+    begin,
+    staged_end,
+    staged_name,
+    sync_directory,
+)
+from sawlog.storage.remote import Store, connected, modified_at, version_of
+from sawlog.storage.sources import failed_read
+
+
+@dataclass(frozen=True, slots=True)
+class File:
+    """A file that exists.
+
+    Attributes:
+        path: Path or URL.
+        size: Size in bytes.
+        explicit: Whether the user named it, by itself or by a glob; not so for what was found in a directory.
+        version: What a remote storage says of its state, as an ETag; empty where it says nothing.
+        modified: When it was last written to, in seconds since the epoch; `None` where unknown.
+        changed: When a local one was last changed in any way, renaming included, in seconds since the epoch.
+        is_tagged: Whether the store of a remote file that was found gives other contents another tag.
+        name: The last part of the path.
+    """
+
+    path: str
+    size: int
+    explicit: bool = True
+    version: str = field(default="", compare=False)
+    modified: float | None = field(default=None, compare=False)
+    changed: float | None = field(default=None, compare=False)
+    is_tagged: bool = field(default=False, compare=False)
+    name: str = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "name", self.path.rpartition("/")[2])
+
+
+@dataclass(frozen=True)
+class Directories:
+    """What a storage does with directories, whatever it has found there before.
+
+    Attributes:
+        options: What fsspec needs.
+        forget: Called before something moves: what was found at its path is another file then.
+    """
+
+    options: Mapping[str, Any] = field(repr=False)
+    forget: Callable[[], None] = field(repr=False)
+
+    def directories_in(self, directory: PathLike) -> list[str]:
+        """Names of the directories that lie directly in a directory, hidden ones included; none where it is missing."""
+        name = normalize(directory)
+        if is_remote(name):
+            fs, inner = self._connect_again(name)
+            found = fs.ls(inner, detail=True) if fs.isdir(inner) else []
+            return sorted(posixpath.basename(one["name"].rstrip("/")) for one in found if one["type"] == "directory")
+        if not os.path.isdir(name):
+            return []
+        with os.scandir(name) as entries:
+            return sorted(entry.name for entry in entries if entry.is_dir())
+
+    def names_in(self, directory: PathLike) -> list[str]:
+        """Names of everything directly in a directory, hidden ones included; none where it is missing."""
+        name = normalize(directory)
+        try:
+            if not is_remote(name):
+                return os.listdir(name)
+            fs, inner = self._connect_again(name)
+            return [posixpath.basename(one.rstrip("/")) for one in fs.ls(inner, detail=False)]
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+
+    def spelled(self, directory: PathLike) -> str:
+        """A directory as its files are spelled; what a link points to."""
+        name = normalize(directory).rstrip("/")
+        if is_remote(name):
+            fs, inner = self._connect(name)
+            return str(fs.unstrip_protocol(inner)).rstrip("/")
+        return os.path.realpath(name) if os.path.islink(name) else name
+
+    def logs_in(self, directory: str) -> list[str]:
+        """Return the directories in a directory, itself included, that have a log of jobs."""
+        if not is_remote(directory):
+            return sorted(parent for parent, names, _ in os.walk(directory) if LOG in names)
+        fs, inner = self._connect_again(directory)
+        parents = {posixpath.dirname(name) for name in fs.find(inner) if name != inner}
+        logs = {posixpath.dirname(parent) for parent in parents if posixpath.basename(parent) == LOG}
+        return sorted(fs.unstrip_protocol(log) for log in logs)
+
+    def stat(self, path: str) -> File:
+        """One file or local directory, as it is now; of size 0 and no time where it is gone."""
+        if is_remote(path):
+            fs, inner = self._connect_again(path)
+            info = fs.info(inner) if fs.exists(inner) else {"size": 0}
+            return File(path, int(info["size"]), version=version_of(info), modified=modified_at(info))
+        try:
+            found = os.stat(path, follow_symlinks=False)
+        except FileNotFoundError:
+            return File(path, 0)
+        return File(path, found.st_size, modified=found.st_mtime)
+
+    def read_now(self, path: PathLike) -> bytes:
+        """All of a small file, as it is now: one that others replace, so that what was found before does not matter.
+
+        Raises:
+            FileNotFoundError: When there is none.
+            StorageError: When its store, or the operating system, does not deliver it.
+        """
+        name = normalize(path)
+        if is_remote(name):
+            fs, inner = self._connect_again(name)
+            return bytes(fs.cat_file(inner))
+        with open(name, "rb") as file:
+            try:
+                return file.read()
+            except OSError as error:
+                raise failed_read(name, 0, error) from error
+
+    def create(self, path: PathLike, data: bytes) -> None:
+        """Make a small file, whole, where there is none.
+
+        On stores without conditional requests, two that do so at the same moment may both succeed.
+
+        Raises:
+            FileExistsError: When there is one.
+        """
+        name = normalize(path)
+        if is_remote(name):
+            fs, inner = self._connect(name)
+            fs.makedirs(fs._parent(inner), exist_ok=True)
+            fs.pipe_file(inner, data, mode="create")
+            return
+        file = begin(name, "")
+        file.write(data)
+        staged = file.finish()
+        try:
+            os.link(staged.temporary, name)
+        except FileExistsError:
+            raise
+        except FileNotFoundError:  # a faster process has deleted it
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), name) from None
+        except OSError:  # there are no links on this file system
+            if os.path.exists(name):
+                raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), name) from None
+            os.replace(staged.temporary, name)
+        finally:
+            Path(staged.temporary).unlink(missing_ok=True)
+        sync_directory(os.path.dirname(name))
+
+    def stage_directory(self, path: PathLike, marker: str = "") -> StagedDirectory:
+        """Begin a directory that appears at `path`, with all of its files, when it is published.
+
+        Args:
+            path: Where it will be.
+            marker: What its temporary name contains, for `staged` to find it by.
+        """
+        final = normalize(path).rstrip("/")
+        if not is_remote(final):
+            final = os.path.realpath(final) if os.path.islink(final) else final
+            if os.path.exists(final) and not os.path.isdir(final) and not os.path.isfile(final):
+                raise OptionError(f"{final}: neither a directory nor a file; it is not replaced")
+        temporary = staged_name(final, marker)
+        if is_remote(final):
+            return StagedDirectory(tempfile.mkdtemp(prefix="sawlog-"), temporary, final)
+        os.makedirs(os.path.dirname(final) or ".", exist_ok=True)
+        os.mkdir(temporary)
+        return StagedDirectory(temporary, temporary, final)
+
+    def staged(self, directory: PathLike, marker: str) -> list[str]:
+        """What is staged under a directory and neither published nor discarded: left by writers that were killed.
+
+        Args:
+            directory: Where to look, walking down; it may not exist.
+            marker: What their paths below it contain, such as the name of a job.
+        """
+        root = normalize(directory)
+        if is_remote(root):
+            fs, inner = self._connect_again(root)
+            root = fs.unstrip_protocol(inner)
+            below = [fs.unstrip_protocol(name) for name in fs.find(inner)]
+        else:
+            below = [os.path.join(parent, name) for parent, inner, names in os.walk(root) for name in [*inner, *names]]
+        relative = (path[len(root) :] for path in below)
+        found = {path[: end + len(STAGED_SUFFIX)]: None for path in relative if (end := staged_end(path)) >= 0}
+        return [root + path for path in found if marker in path]
+
+    def below(self, directory: str) -> list[str]:
+        """The paths of all files in a directory, hidden ones included."""
+        if is_remote(directory):
+            fs, inner = self._connect_again(directory)
+            root = fs.unstrip_protocol(inner)
+            return [directory + fs.unstrip_protocol(name)[len(root) :] for name in fs.find(inner)]
+        return [os.path.join(parent, name) for parent, _, names in os.walk(directory) for name in names]
+
+    def move(self, source: str, target: str) -> None:
+        """Move one file or local directory. On an object store it is copied, and the source stays."""
+        self.forget()
+        if not is_remote(source):
+            os.makedirs(os.path.dirname(target.rstrip("/")), exist_ok=True)
+            os.rename(source, target.rstrip("/"))
+            return
+        (fs, inner), place = self._connect(source), self._connect(target)[1]
+        if fs.async_impl:
+            fs.cp_file(inner, place)
+            return
+        fs.makedirs(fs._parent(place), exist_ok=True)
+        fs.mv(inner, place)
+
+    def remove(self, path: PathLike) -> None:
+        """Delete a file, or a staged directory, if it exists."""
+        name = normalize(path)
+        if is_remote(name) and name.endswith(STAGED_SUFFIX):
+            self.remove_all(name)
+            return
+        if is_remote(name):
+            fs, inner = self._connect(name)
+            with contextlib.suppress(FileNotFoundError):
+                fs.rm_file(inner)
+            return
+        if name.endswith(STAGED_SUFFIX) and os.path.isdir(name) and not os.path.islink(name):
+            shutil.rmtree(name)
+            return
+        Path(name).unlink(missing_ok=True)
+
+    def remove_all(self, url: str) -> None:
+        """Delete all files below a remote directory, if there are any."""
+        fs, inner = self._connect(url.rstrip("/"))
+        with contextlib.suppress(FileNotFoundError):
+            fs.rm(inner, recursive=True)
+
+    def upload(self, directory: str, url: str) -> None:
+        """Copy the files of a local directory to a remote one."""
+        fs, inner = self._connect(url)
+        fs.makedirs(inner, exist_ok=True)
+        for name in sorted(os.listdir(directory)):
+            fs.put_file(os.path.join(directory, name), f"{inner}/{name}")
+
+    def _connect(self, url: str) -> tuple[Store, str]:
+        return connected(url, self.options)
+
+    def _connect_again(self, url: str) -> tuple[Store, str]:
+        """Connect without what an earlier listing left in fsspec's cache: others may have written since."""
+        fs, path = connected(url, self.options)
+        fs.invalidate_cache()
+        return fs, path
