@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from sawlog.damage import FileReport, Findings, Skipped
     from sawlog.fields import FieldParser
-    from sawlog.format import Contents, Format, Fragment, Range, Request, Writer
+    from sawlog.format import BoundScan, Contents, Format, Fragment, Range, Writer
     from sawlog.pictures import Picture
     from sawlog.scan import NamedTable, Scan
     from sawlog.storage import File, Source, Storage
@@ -26,7 +26,7 @@ class Followable(Protocol):
     repeated. They raise `OptionError` for a view that cannot be followed, see `unfollowable`.
     """
 
-    def committed_end(self, request: Request, file: File, position: int) -> int:
+    def committed_end(self, request: BoundScan, file: File, position: int) -> int:
         """Return how far a file can be read: the end of its last complete record or transaction.
 
         Args:
@@ -35,7 +35,7 @@ class Followable(Protocol):
             position: A committed position: 0, or what an earlier call has answered.
         """
 
-    def between(self, request: Request, ranges: Sequence[Range]) -> list[Fragment]:
+    def between(self, request: BoundScan, ranges: Sequence[Range]) -> list[Fragment]:
         """Return the fragments that read ranges of the files, in reading order."""
 
 
@@ -59,7 +59,7 @@ def require_followable(contents: Contents) -> Followable:
 class ScansForSplits(Protocol):
     """Contents whose large files have no marks at which they could be cut. Used by indexes and by tasks of Spark."""
 
-    def scan_for_splits(self, request: Request) -> bool:
+    def scan_for_splits(self, request: BoundScan) -> bool:
         """Read the files once, and note in the index where they may be cut, and what they say of others.
 
         Returns:
@@ -79,13 +79,13 @@ class NeedsScanToSplit(Protocol):
 class SplitsGroups(Protocol):
     """Contents that may have to be scanned for splits, group by group of files. Used by Spark's planner."""
 
-    def split_groups(self, request: Request, task_bytes: int) -> Iterable[Contents | Fragment]:
+    def split_groups(self, request: BoundScan, task_bytes: int) -> Iterable[Contents | Fragment]:
         """Return fragments, and contents that tasks plan, which together are these, in order.
 
         There are none where planning needs no more than headers, or the bytes are near: then the caller can plan all.
         """
 
-    def unscanned_parts(self, request: Request, task_bytes: int) -> Iterable[Contents]:
+    def unscanned_parts(self, request: BoundScan, task_bytes: int) -> Iterable[Contents]:
         """Return the remote parts that tasks have to scan, each in one of its own, before these can be planned."""
 
 
@@ -93,7 +93,7 @@ class SplitsGroups(Protocol):
 class PrefetchesHeaders(Protocol):
     """Contents that ask their files for more than opening them does. Used by `sawlog.index`."""
 
-    def prefetch_headers(self, request: Request) -> None:
+    def prefetch_headers(self, request: BoundScan) -> None:
         """Ask of the files what planning asks, so that an index remembers it."""
 
 
@@ -112,7 +112,7 @@ class PlansWholeReads(Protocol):
 class JoinsFiles(Protocol):
     """Contents that read several files as one. Used to find how many threads can read."""
 
-    def count_parts(self, request: Request) -> int:
+    def count_parts(self, request: BoundScan) -> int:
         """Return how many parts threads can read at the same time, where they share no file."""
 
 
@@ -128,7 +128,7 @@ class ChecksScans(Protocol):
 class VerifiesOtherwise(Protocol):
     """Contents whose bytes are verified by another scan than the one that reads them. Used by `verify`."""
 
-    def verifying_request(self, request: Request) -> Request:
+    def verifying_request(self, request: BoundScan) -> BoundScan:
         """Return the request whose fragments check every byte."""
 
 
@@ -138,7 +138,7 @@ class ReportsFiles(Protocol):
 
     def report_files(
         self,
-        request: Request,
+        request: BoundScan,
         task_bytes: int | None,
         advance: Callable[[int], None] | None,
         *,
@@ -203,7 +203,7 @@ def find_field_parser(contents: Contents, file: File, source: Source) -> FieldPa
 class HasCharts(Protocol):
     """Contents that draw themselves. Used by maps."""
 
-    def pictures(self, request: Request) -> Iterable[Picture]:
+    def pictures(self, request: BoundScan) -> Iterable[Picture]:
         """Return charts of all that the files hold, whatever the columns and filters of the request are."""
 
 
@@ -211,7 +211,7 @@ class HasCharts(Protocol):
 class CountsCharts(Protocol):
     """Contents whose charts are counted while rows are read, so that they need no read of their own. Used by maps."""
 
-    def counting(self, request: Request) -> Counting | None:
+    def counting(self, request: BoundScan) -> Counting | None:
         """Return what counts the rows of a request; `None` where charts need a read of their own."""
 
 

@@ -13,7 +13,7 @@ from sawlog import scanning
 from sawlog.capabilities import FindsMoreRows, PlansWholeReads
 from sawlog.damage import DamageWarning, FileReport, Findings, Report, Skipped, merge_findings, remarks, warn_of_losses
 from sawlog.errors import SawlogError, SchemaError, warn
-from sawlog.format import TASK_BYTES, Contents, Format, Fragment, Request
+from sawlog.format import TASK_BYTES, BoundScan, Contents, Format, Fragment
 from sawlog.guard import wrap_errors
 from sawlog.planning import bind_scan, describe_files, plan_fragments, plan_tasks
 from sawlog.recognition import left_out
@@ -44,7 +44,7 @@ class Dataset:
 
     contents: Contents
     scan: Scan
-    request: Request = field(init=False)
+    request: BoundScan = field(init=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "request", bind_scan(self.contents, self.scan))

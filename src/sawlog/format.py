@@ -42,6 +42,7 @@ __all__ = [
     "PROBE_BYTES",
     "PROVENANCE",
     "TASK_BYTES",
+    "BoundScan",
     "Contents",
     "DirectoryLayout",
     "FileRange",
@@ -51,7 +52,6 @@ __all__ = [
     "Match",
     "Projection",
     "Range",
-    "Request",
     "Scan",
     "StreamRules",
     "View",
@@ -81,7 +81,7 @@ class Match(IntEnum):
     """How sure a format is that a file is its own."""
 
     NO = 0
-    BESIDE = 1
+    ADJACENT = 1
     """It is next to files of another format, and is meant only where none of them is there."""
     NAME = 2
     CONTENT = 3
@@ -246,8 +246,8 @@ def space_offsets(offsets: Iterable[int], min_distance: int) -> Iterator[int]:
             following = offset + min_distance
 
 
-class Request(NamedTuple):
-    """What is wanted of contents: a scan, and its columns. Every fragment begins with it."""
+class BoundScan(NamedTuple):
+    """A scan bound to a schema: the options and the resolved columns. Every fragment begins with it."""
 
     scan: Scan
     projection: Projection
@@ -266,7 +266,7 @@ class View(Generic[_C]):
     """
 
     schema: pa.Schema | Callable[[_C], pa.Schema]
-    fragments: Callable[[_C, Request, int | None], Iterator[Fragment]]
+    fragments: Callable[[_C, BoundScan, int | None], Iterator[Fragment]]
     extra: Sequence[pa.Field] | Callable[[_C], Sequence[pa.Field]] = field(default=PROVENANCE)
 
     def schema_of(self, contents: _C) -> pa.Schema:
@@ -334,12 +334,12 @@ class Contents(ABC):
         part.files = list(files)
         return part
 
-    def left_out(self, request: Request) -> list[Skipped]:
+    def left_out(self, request: BoundScan) -> list[Skipped]:
         """What a read leaves out of the files, or of what their metadata names, besides what is in other files."""
         del request
         return []
 
-    def facts(self, request: Request) -> dict[str, Any]:
+    def facts(self, request: BoundScan) -> dict[str, Any]:
         """Facts about the content that cost no more than headers, for people to read."""
         del request
         return {}
@@ -575,7 +575,7 @@ class Format(ABC):
         view = contents.find_view(scan.view)
         schema = view.schema_of(contents)
         with self.writer(target, schema, self.write_options(), storage) as writer:
-            for fragment in view.fragments(contents, Request(scan, Projection.of(schema, scan)), None):
+            for fragment in view.fragments(contents, BoundScan(scan, Projection.of(schema, scan)), None):
                 for batch in fragment.to_batches(Findings("skip")):
                     writer.write(batch)
 

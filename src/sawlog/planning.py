@@ -20,7 +20,7 @@ from sawlog.capabilities import (
     require_followable,
 )
 from sawlog.damage import DAMAGE_SCHEMA
-from sawlog.format import Contents, Fragment, Request
+from sawlog.format import BoundScan, Contents, Fragment
 from sawlog.guard import wrap_errors
 from sawlog.names import is_remote
 from sawlog.query import columns_of, possible_within
@@ -57,7 +57,7 @@ def _columns(contents: Contents, view: str) -> tuple[pa.Schema, Iterable[pa.Fiel
     return view_schema(contents), extra(contents) if callable(extra) else extra
 
 
-def bind_scan(contents: Contents, scan: Scan) -> Request:
+def bind_scan(contents: Contents, scan: Scan) -> BoundScan:
     """Return a scan of contents with its columns.
 
     Raises:
@@ -66,7 +66,7 @@ def bind_scan(contents: Contents, scan: Scan) -> Request:
     view, extra = _columns(contents, scan.view)
     if scan.schema is not None:
         view = fixed_schema(scan.schema, view, describe_files(contents))
-    request = Request(scan, Projection.of(view, scan, extra))
+    request = BoundScan(scan, Projection.of(view, scan, extra))
     if isinstance(contents, ChecksScans):
         contents.check_scan(scan)
     return request
@@ -78,7 +78,7 @@ def describe_files(contents: Contents) -> str:
     return f"{first} and {len(contents.files) - 1} more" if len(contents.files) > 1 else first
 
 
-def plan(contents: Contents, request: Request, task_bytes: int | None) -> Iterator[Fragment]:
+def plan(contents: Contents, request: BoundScan, task_bytes: int | None) -> Iterator[Fragment]:
     """Yield fragments in reading order, pruned by what filters allow.
 
     Args:
@@ -89,7 +89,7 @@ def plan(contents: Contents, request: Request, task_bytes: int | None) -> Iterat
     return contents.find_view(request.scan.view).fragments(contents, request, task_bytes)
 
 
-def plan_fragments(contents: Contents, request: Request, task_bytes: int | None) -> Iterator[Fragment]:
+def plan_fragments(contents: Contents, request: BoundScan, task_bytes: int | None) -> Iterator[Fragment]:
     """Yield what `plan` yields, without the files of which an index says that no row can be wanted.
 
     Raises:
@@ -99,7 +99,7 @@ def plan_fragments(contents: Contents, request: Request, task_bytes: int | None)
         yield from plan(prune_files(contents, request), request, task_bytes)
 
 
-def prune_files(contents: _C, request: Request) -> _C:
+def prune_files(contents: _C, request: BoundScan) -> _C:
     """Return contents without files of which an index says that no row of them can be wanted."""
     index, query = contents.scan.storage.index, request.projection.query
     if not isinstance(index, Index) or not (contents.files_are_independent and request.scan.view == "rows"):
@@ -116,13 +116,13 @@ def prune_files(contents: _C, request: Request) -> _C:
     return contents.with_files([file for file, matching in zip(contents.files, matches, strict=True) if matching])
 
 
-def plan_for_threads(contents: Contents, request: Request, task_bytes: int | None = None) -> Iterator[Fragment]:
+def plan_for_threads(contents: Contents, request: BoundScan, task_bytes: int | None = None) -> Iterator[Fragment]:
     """Yield fragments for the threads of this process; of the size asked for, where one thread reads."""
     splits = contents.threads_split_files and count_threads(contents, request) > 1
     return plan_fragments(contents, request, PIECE_BYTES if splits else task_bytes)
 
 
-def count_threads(contents: Contents, request: Request) -> int:
+def count_threads(contents: Contents, request: BoundScan) -> int:
     """Return how many threads read.
 
     What is small is read before they are up; where they do not split files, each has files of its own.
@@ -154,12 +154,12 @@ def pack(
     return tasks
 
 
-def plan_tasks(contents: Contents, request: Request, task_bytes: int) -> list[list[Fragment]]:
+def plan_tasks(contents: Contents, request: BoundScan, task_bytes: int) -> list[list[Fragment]]:
     """Return fragments packed, in order, into tasks of about `task_bytes` of input."""
     return pack(plan_fragments(contents, request, task_bytes), task_bytes)
 
 
-def split_contents(contents: Contents, request: Request, task_bytes: int) -> Iterable[Contents | Fragment]:
+def split_contents(contents: Contents, request: BoundScan, task_bytes: int) -> Iterable[Contents | Fragment]:
     """Yield fragments, and contents to be planned by the task that reads them, which together are these, in order.
 
     There are none where planning needs no more than headers, or the bytes are near: then the caller can plan all.
@@ -172,7 +172,7 @@ def split_contents(contents: Contents, request: Request, task_bytes: int) -> Ite
             yield from [part] if _needs_scan(contents, file, task_bytes) else plan(part, request, task_bytes)
 
 
-def unscanned_parts(contents: Contents, request: Request, task_bytes: int) -> Iterable[Contents]:
+def unscanned_parts(contents: Contents, request: BoundScan, task_bytes: int) -> Iterable[Contents]:
     """Return remote parts that need `scan_for_splits`, each in a task of its own, before all can be planned."""
     if isinstance(contents, SplitsGroups):
         return contents.unscanned_parts(request, task_bytes)
@@ -185,7 +185,7 @@ def _needs_scan(contents: Contents, file: File, task_bytes: int) -> bool:
     return is_remote(file.path) and file.size > task_bytes and contents.needs_scan(file, task_bytes)
 
 
-def scan_for_splits(contents: Contents, request: Request) -> bool:
+def scan_for_splits(contents: Contents, request: BoundScan) -> bool:
     """Note what is known once all of intact files was read: where they may be cut, and what they say of others.
 
     Returns:
@@ -219,7 +219,7 @@ def indexed_rows(contents: Contents) -> int | None:
     return sum(unpacked(count)[0] for count in counts if count) if all(counts) else None
 
 
-def find_whole_end(contents: Contents, request: Request, file: File) -> int:
+def find_whole_end(contents: Contents, request: BoundScan, file: File) -> int:
     """Return the committed end of a file of which nothing was read; an index with statistics knows it of intact files.
 
     Raises:

@@ -13,7 +13,7 @@ import pyarrow as pa
 from sawlog.capabilities import ReportsFiles, VerifiesOtherwise
 from sawlog.damage import MAX_LISTED, FileReport, Findings
 from sawlog.errors import FINDING_ERRORS, OptionError
-from sawlog.format import Contents, Format, Fragment, Request
+from sawlog.format import BoundScan, Contents, Format, Fragment
 from sawlog.options import as_text, find_rescue_options
 from sawlog.planning import bind_scan, count_threads, plan_for_threads
 from sawlog.reading import map_ordered, once
@@ -53,7 +53,7 @@ def read_fragments(fragments: Iterable[Fragment], threads: int, done: OnFragment
 
 
 def read_rows(
-    contents: Contents, request: Request, done: OnFragmentDone, task_bytes: int | None = None
+    contents: Contents, request: BoundScan, done: OnFragmentDone, task_bytes: int | None = None
 ) -> Iterator[pa.RecordBatch]:
     """Yield the rows, as record batches, in order; what was left out goes to `done`, fragment by fragment.
 
@@ -67,7 +67,7 @@ def read_rows(
     yield from confirm_after(contents, read_fragments(fragments, count_threads(contents, request), done))
 
 
-def count_rows(contents: Contents, request: Request, done: OnFragmentDone) -> int:
+def count_rows(contents: Contents, request: BoundScan, done: OnFragmentDone) -> int:
     """Return how many rows there are before any filter; what was left out goes to `done`, fragment by fragment."""
 
     def scan_fragment(fragment: Fragment) -> Findings:
@@ -93,7 +93,12 @@ def confirm_after(contents: Contents, results: Iterable[_Result]) -> Iterator[_R
 
 
 def verify_contents(
-    contents: Contents, request: Request, task_bytes: int | None, advance: Callable[[int], None] | None, *, every: bool
+    contents: Contents,
+    request: BoundScan,
+    task_bytes: int | None,
+    advance: Callable[[int], None] | None,
+    *,
+    every: bool,
 ) -> Iterator[FileReport]:
     """Check every byte that the view reads; yield one report per file, in order. See `Dataset.verify`."""
     if isinstance(contents, ReportsFiles):
@@ -101,7 +106,7 @@ def verify_contents(
     return verify_fragments(contents, request, task_bytes, advance, every=every)
 
 
-def report_findings(contents: Contents, request: Request, findings: Sequence[Findings]) -> Iterator[FileReport]:
+def report_findings(contents: Contents, request: BoundScan, findings: Sequence[Findings]) -> Iterator[FileReport]:
     """Yield what `verify_contents` finds, where all fragments have been read already, with these findings."""
     if isinstance(contents, ReportsFiles):
         return contents.report_files(request, None, None, every=False, findings=findings)
@@ -114,7 +119,12 @@ def is_verified_by_reading(contents: Contents) -> bool:
 
 
 def verify_fragments(
-    contents: Contents, request: Request, task_bytes: int | None, advance: Callable[[int], None] | None, *, every: bool
+    contents: Contents,
+    request: BoundScan,
+    task_bytes: int | None,
+    advance: Callable[[int], None] | None,
+    *,
+    every: bool,
 ) -> Iterator[FileReport]:
     """Check every byte of fragments; yield one report for those in a row that are of one file."""
     if isinstance(contents, VerifiesOtherwise):
@@ -129,7 +139,12 @@ def verify_fragments(
 
 
 def _inspect_fragments(
-    contents: Contents, request: Request, task_bytes: int | None, advance: Callable[[int], None] | None, *, every: bool
+    contents: Contents,
+    request: BoundScan,
+    task_bytes: int | None,
+    advance: Callable[[int], None] | None,
+    *,
+    every: bool,
 ) -> Iterator[tuple[Fragment, Findings]]:
     """Yield the findings of every fragment, in order."""
     fragments, threads = plan_for_threads(contents, request, task_bytes), count_threads(contents, request)

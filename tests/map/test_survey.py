@@ -21,7 +21,7 @@ import sawlog.map
 from sawlog.cli import main
 from sawlog.damage import Damage, Findings, Tail, TailStatus
 from sawlog.dataset import Dataset
-from sawlog.format import Contents, Fragment, Request, View
+from sawlog.format import BoundScan, Contents, Fragment, View
 from sawlog.map import render, strip, survey
 from sawlog.map.kernels import USES
 from sawlog.map.levels import MOST_BINS, Levels, Ranges
@@ -270,7 +270,7 @@ class Claimed(Fragment):
 
 
 class ClaimedContents(Contents):
-    def _fragments(self, request: Request, task_bytes: int | None) -> Iterator[Fragment]:
+    def _fragments(self, request: BoundScan, task_bytes: int | None) -> Iterator[Fragment]:
         for file in self.files:
             step = task_bytes or file.size
             for start in range(0, file.size, step):

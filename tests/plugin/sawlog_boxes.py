@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import pyarrow as pa
 
 from sawlog.damage import Findings
-from sawlog.format import Contents, Format, Fragment, Match, Request, Scan, View, Writer
+from sawlog.format import BoundScan, Contents, Format, Fragment, Match, Scan, View, Writer
 from sawlog.storage import File, Storage
 
 
@@ -30,7 +30,7 @@ class BoxesContents(Contents):
     def _schema(self) -> pa.Schema:
         return pa.ipc.open_file(self.files[0].path).schema
 
-    def _fragments(self, request: Request, task_bytes: int | None) -> Iterator[Fragment]:
+    def _fragments(self, request: BoundScan, task_bytes: int | None) -> Iterator[Fragment]:
         for file in self.files:
             yield BoxesFragment(*request, file.path, file.size)
 

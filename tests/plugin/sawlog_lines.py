@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import pyarrow as pa
 
 from sawlog.damage import Damage, Findings, Tail, TailStatus
-from sawlog.format import FILE_COLUMN, OFFSET_COLUMN, Contents, Format, Fragment, Match, Request, Scan, View, Writer
+from sawlog.format import FILE_COLUMN, OFFSET_COLUMN, BoundScan, Contents, Format, Fragment, Match, Scan, View, Writer
 from sawlog.storage import File, Staged, Storage
 
 MAGIC = b"#lines\n"
@@ -48,7 +48,7 @@ class LinesFragment(Fragment):
 
 
 class LinesContents(Contents):
-    def _fragments(self, request: Request, task_bytes: int | None) -> Iterator[Fragment]:
+    def _fragments(self, request: BoundScan, task_bytes: int | None) -> Iterator[Fragment]:
         for file in self.files:
             yield LinesFragment(*request, file.path, file.size)
 

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from sawlog.damage import Damage, Findings, Tail, TailStatus
 from sawlog.errors import FormatError, SchemaError
-from sawlog.format import Contents, Format, Fragment, Match, Range, Request, Scan, View, Writer
+from sawlog.format import BoundScan, Contents, Format, Fragment, Match, Range, Scan, View, Writer
 from sawlog.scan import Projection
 from sawlog.storage import File, Staged, Storage
 
@@ -87,7 +87,7 @@ class ToyRange(Fragment):
 
 
 class Toys(Contents):
-    def _ranges(self, request: Request, task_bytes: int | None) -> Iterator[ToyRange]:
+    def _ranges(self, request: BoundScan, task_bytes: int | None) -> Iterator[ToyRange]:
         for file in self.files:
             start = 0
             for at in self._starts(request, file) if task_bytes else ():
@@ -98,22 +98,22 @@ class Toys(Contents):
 
     views: ClassVar = {"rows": View(ROWS, _ranges)}
 
-    def _starts(self, request: Request, file: File) -> list[int]:
+    def _starts(self, request: BoundScan, file: File) -> list[int]:
         rows = self._range(request, file, 0, file.size)
         offsets = pa.schema([pa.field("_offset", pa.int64())])
         return [n for batch in rows.decode(offsets, Findings("skip")) for n in batch.column(0).to_pylist()]
 
-    def _range(self, request: Request, file: File, start: int, end: int) -> ToyRange:
+    def _range(self, request: BoundScan, file: File, start: int, end: int) -> ToyRange:
         return ToyRange(*request, file.path, end - start, file, start, end)
 
-    def committed_end(self, request: Request, file: File, position: int) -> int:
+    def committed_end(self, request: BoundScan, file: File, position: int) -> int:
         found = self._range(request, file, position, file.size).inspect(every=True)
         if found.damages and "passes over damage" not in FAULTS:
             return found.damages[0].offset  # it reaches up to the end, and what is added may belong to it
         torn = found.tail is not None and "reads tails" not in FAULTS
         return found.tail.offset if torn else file.size
 
-    def between(self, request: Request, ranges: Sequence[Range]) -> list[Fragment]:
+    def between(self, request: BoundScan, ranges: Sequence[Range]) -> list[Fragment]:
         return [self._range(request, replace(file, size=end), start, end) for file, start, end in ranges]
 
 

@@ -11,13 +11,13 @@ import pyarrow as pa
 from sawlog.damage import Damage, Findings
 from sawlog.errors import SchemaError
 from sawlog.format import (
+    BoundScan,
     Contents,
     FileRange,
     FileWriter,
     Format,
     Fragment,
     Match,
-    Request,
     Scan,
     View,
     Writer,
@@ -118,7 +118,7 @@ class ColumnFiles(Contents):
 
     files_are_independent = True
 
-    def plan_groups(self, request: Request, task_bytes: int | None) -> Iterator[Fragment]:
+    def plan_groups(self, request: BoundScan, task_bytes: int | None) -> Iterator[Fragment]:
         """Yield ranges that begin and end at groups."""
         for file in self.files:
             directory = read_directory(file, self.scan.storage)
@@ -133,11 +133,11 @@ class ColumnFiles(Contents):
                 groups.append(group)
             yield self.range_of(request, file, start, file.size, groups)
 
-    def range_of(self, request: Request, file: File, start: int, end: int, groups: Sequence[Group]) -> Fragment:
+    def range_of(self, request: BoundScan, file: File, start: int, end: int, groups: Sequence[Group]) -> Fragment:
         """Return the fragment of some groups."""
         return GroupRange(*request, file.path, end - start, file, start, end, tuple(groups), "")
 
-    def facts(self, request: Request) -> dict[str, Any]:
+    def facts(self, request: BoundScan) -> dict[str, Any]:
         directories = [read_directory(file, self.scan.storage) for file in self.files]
         return {"groups": sum(len(one) for one in directories if not isinstance(one, str))}
 

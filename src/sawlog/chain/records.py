@@ -19,6 +19,7 @@ from sawlog.arrow import index_of
 from sawlog.damage import Findings
 from sawlog.errors import OptionError, SchemaError
 from sawlog.format import (
+    BoundScan,
     Contents,
     FileRange,
     FileWriter,
@@ -26,7 +27,6 @@ from sawlog.format import (
     Fragment,
     Match,
     Range,
-    Request,
     View,
     Writer,
     intact_end,
@@ -122,17 +122,17 @@ class RecordContents(Contents):
 
     format: RecordFormat
 
-    def committed_end(self, request: Request, file: File, position: int) -> int:
+    def committed_end(self, request: BoundScan, file: File, position: int) -> int:
         """The end of the last complete record, as one walk over the rest of the file finds it."""
         findings = Findings("skip", drained=True, columns=[])
         remaining_range = self._range(request, file, position, file.size)
         return intact_end(remaining_range.decode(pa.schema([]), findings), findings, file.size)
 
-    def between(self, request: Request, ranges: Sequence[Range]) -> list[Fragment]:
+    def between(self, request: BoundScan, ranges: Sequence[Range]) -> list[Fragment]:
         """Yield a fragment for each range."""
         return [self._range(request, replace(file, size=end), start, end) for file, start, end in ranges]
 
-    def _ranges(self, request: Request, task_bytes: int | None) -> Iterator[RecordRange]:
+    def _ranges(self, request: BoundScan, task_bytes: int | None) -> Iterator[RecordRange]:
         """Files are cut where the same walk finds records, without looking at their data."""
         for file in self.files:
             start = 0
@@ -143,10 +143,10 @@ class RecordContents(Contents):
                         start = begin
             yield self._range(request, file, start, file.size)
 
-    def _range(self, request: Request, file: File, start: int, end: int) -> RecordRange:
+    def _range(self, request: BoundScan, file: File, start: int, end: int) -> RecordRange:
         return RecordRange(*request, file.path, end - start, file, start, end, self.format)
 
-    def _starts(self, request: Request, file: File) -> Iterator[int]:
+    def _starts(self, request: BoundScan, file: File) -> Iterator[int]:
         options = self.scan.options
         if "verify_checksums" in {option.name for option in fields(options)}:
             options = replace(options, verify_checksums=False)

@@ -33,7 +33,18 @@ from sawlog.deephaven_log.plan import Layout, find_cut, find_cuts, scan, walk_st
 from sawlog.deephaven_log.survey import survey
 from sawlog.errors import FormatError, OptionError, UnsupportedError, warn
 from sawlog.fields import FieldParser
-from sawlog.format import CUT_BYTES, PROBE_BYTES, Contents, Format, Fragment, Range, Request, Scan, View, space_offsets
+from sawlog.format import (
+    CUT_BYTES,
+    PROBE_BYTES,
+    BoundScan,
+    Contents,
+    Format,
+    Fragment,
+    Range,
+    Scan,
+    View,
+    space_offsets,
+)
 from sawlog.names import is_remote
 from sawlog.planning import count_threads, plan
 from sawlog.query import possible
@@ -128,7 +139,7 @@ class DeephavenLogContents(Contents):
         given = self._options.partition_column
         return given if given is not None else self._table.partition_column or DEFAULT_PARTITION_COLUMN
 
-    def _ranges(self, request: Request, task_bytes: int | None) -> Iterator[Fragment]:
+    def _ranges(self, request: BoundScan, task_bytes: int | None) -> Iterator[Fragment]:
         """The logs of a partition are scanned, where that is needed, before its first fragment."""
         threads = count_threads(self, request)
         for partition in self._partitions(request):
@@ -155,7 +166,7 @@ class DeephavenLogContents(Contents):
         "commands": View(COMMANDS_SCHEMA, _ranges),
     }
 
-    def split_groups(self, request: Request, task_bytes: int) -> Iterator[Contents | Fragment]:
+    def split_groups(self, request: BoundScan, task_bytes: int) -> Iterator[Contents | Fragment]:
         """Partitions, where remote logs have to be walked, or stretches of long ones."""
         far = any(is_remote(log.file.path) for log in self.logs)
         large = any(log.file.size > task_bytes for log in self.logs)
@@ -170,7 +181,7 @@ class DeephavenLogContents(Contents):
             else:
                 yield part
 
-    def unscanned_parts(self, request: Request, task_bytes: int) -> Iterator[Contents]:
+    def unscanned_parts(self, request: BoundScan, task_bytes: int) -> Iterator[Contents]:
         """The logs of partitions with a long one: tasks find where those may be cut, and what all of them delete."""
         for logs in self._partitions(request) if self._options.split != "resync" else ():
             if any(is_remote(log.file.path) and log.file.size > task_bytes for log in logs):
@@ -227,7 +238,7 @@ class DeephavenLogContents(Contents):
         found._optimistic = True
         return found
 
-    def committed_end(self, request: Request, file: File, position: int) -> int:
+    def committed_end(self, request: BoundScan, file: File, position: int) -> int:
         """See `Followable.committed_end`. The new bytes are walked once, to find where the last complete set ends.
 
         What follows damage may be the rest of a set that damage has broken, until a set begins; it waits as well.
@@ -243,7 +254,7 @@ class DeephavenLogContents(Contents):
         whole = whole_log(file, log.header, options, self.scan.storage)
         return survey(replace(whole, start=start), file.size, last=True).end
 
-    def between(self, request: Request, ranges: Sequence[Range]) -> list[Fragment]:
+    def between(self, request: BoundScan, ranges: Sequence[Range]) -> list[Fragment]:
         """See `Followable.between`.
 
         A DELETE_PARTITION takes back what comes with it; rows that were delivered before cannot be taken back.
@@ -270,7 +281,7 @@ class DeephavenLogContents(Contents):
         header = self._known[file.path].header if file.path in self._known else None
         return lambda offset: parts(source, offset, header)
 
-    def facts(self, request: Request) -> dict[str, Any]:
+    def facts(self, request: BoundScan) -> dict[str, Any]:
         """Version, table, partitions and columns of the logs."""
         del request
         headers = [log.header for log in self.logs if log.header is not None]
@@ -367,14 +378,14 @@ class DeephavenLogContents(Contents):
             return None
         return replace(name, **given)
 
-    def _partitions(self, request: Request) -> list[list[Log]]:
+    def _partitions(self, request: BoundScan) -> list[list[Log]]:
         partitions: dict[tuple[str, ...], list[Log]] = {}
         for log in self.logs:
             if self._possible(request, log):
                 partitions.setdefault(log.partition, []).append(log)
         return list(partitions.values())
 
-    def _possible(self, request: Request, log: Log) -> bool:
+    def _possible(self, request: BoundScan, log: Log) -> bool:
         """Whether filters on the partitioning column let any row of a log through."""
         name = self.partition_column
         if not name or self.scan.view != "rows" or name not in self.rows_schema.names:
@@ -426,7 +437,7 @@ class DeephavenLogContents(Contents):
         live_from, *cuts = unpacked(answer) if answer else (None,)
         return Layout(cuts, live_from) if live_from is not None else None
 
-    def scan_for_splits(self, request: Request) -> bool:
+    def scan_for_splits(self, request: BoundScan) -> bool:
         """Note cuts, and what is deleted. Files before it are read with a log that has a DELETE_PARTITION."""
         independent = True
         threads = count_threads(self, request)
@@ -464,7 +475,7 @@ class DeephavenLogContents(Contents):
         threads = 1 if is_remote(log.file.path) else threads
         return scan(log.file, log.header, self.scan, start=start, task_bytes=task_bytes, threads=threads)
 
-    def _range(self, request: Request, log: Log, start: int, end: int, live_from: int) -> LogFragment:
+    def _range(self, request: BoundScan, log: Log, start: int, end: int, live_from: int) -> LogFragment:
         assert log.header is not None
         kind = EntryRange if self.scan.view in ("frames", "commands") else RowRange
         path = log.file.path

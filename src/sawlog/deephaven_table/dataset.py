@@ -36,7 +36,7 @@ from sawlog.deephaven_table.views import (
 )
 from sawlog.errors import DamageError, FormatError, OptionError, warn
 from sawlog.fields import FieldParser
-from sawlog.format import PROVENANCE, Contents, Format, Fragment, Request, Scan, View
+from sawlog.format import PROVENANCE, BoundScan, Contents, Format, Fragment, Scan, View
 from sawlog.pictures import Picture, Sums
 from sawlog.query import Condition, conditions, possible
 from sawlog.storage import File, Source, each_file, is_remote
@@ -94,28 +94,28 @@ class DeephavenTableContents(Contents):
         self._types.tell_generation()
         return specs
 
-    def count_parts(self, request: Request) -> int:
+    def count_parts(self, request: BoundScan) -> int:
         """Return how many locations there are, or files to check: a thread reads all columns of one."""
         return len(self.files if request.scan.view == "damage" else self.locations)
 
-    def _columns(self, request: Request, kind: type[LocationColumns | LocationGroups]) -> Iterator[Fragment]:
+    def _columns(self, request: BoundScan, kind: type[LocationColumns | LocationGroups]) -> Iterator[Fragment]:
         self._judge_remote(self.locations)
         for location in self.locations:
             size = sum(file.size for file in location.files)
             yield kind(*request, location.directory, size, self._verdict(location))
 
-    def _row_ranges(self, request: Request, task_bytes: int | None) -> Iterator[Fragment]:
+    def _row_ranges(self, request: BoundScan, task_bytes: int | None) -> Iterator[Fragment]:
         """Ranges of rows, fewer where a filter names groups."""
         locations = [location for location in self.locations if self._possible(request, location)]
         self._judge_remote(locations)
         for location in locations:
             yield from self._ranges(request, location, task_bytes)
 
-    def prefetch_headers(self, request: Request) -> None:
+    def prefetch_headers(self, request: BoundScan) -> None:
         """Ask how files begin, and how many rows locations have."""
         deque(self._row_ranges(request, None), 0)
 
-    def verifying_request(self, request: Request) -> Request:
+    def verifying_request(self, request: BoundScan) -> BoundScan:
         """Return the request that checks each file of every location."""
         return request._replace(scan=replace(request.scan, view="damage"))
 
@@ -125,7 +125,7 @@ class DeephavenTableContents(Contents):
         spec = self.specs.get(named[0]) if named is not None else None
         return lambda offset: parts(source, file.path, offset, spec)
 
-    def pictures(self, request: Request) -> Iterator[Picture]:
+    def pictures(self, request: BoundScan) -> Iterator[Picture]:
         """Rows by partition, bytes by column and kind of file."""
         del request
         rows, sizes = Sums("rows"), Sums("bytes")
@@ -145,7 +145,7 @@ class DeephavenTableContents(Contents):
         yield rows.picture("Rows by partition")
         yield sizes.picture("Bytes by column and kind of file", order=(layout.DATA,))
 
-    def facts(self, request: Request) -> dict[str, Any]:
+    def facts(self, request: BoundScan) -> dict[str, Any]:
         """Layout, table, partitions and columns."""
         del request
         first = self.locations[0]
@@ -204,13 +204,13 @@ class DeephavenTableContents(Contents):
         )
         self._verdicts |= {verdict.location.directory: verdict for verdict in judged}
 
-    def _possible(self, request: Request, location: Location) -> bool:
+    def _possible(self, request: BoundScan, location: Location) -> bool:
         """Whether filters on partitions let any row of a location through."""
         named = {self.partition_column: location.column_partition, _INTERNAL.name: location.internal_partition}
         known = {name: array_of([value], pa.string()) for name, value in named.items() if name not in self.specs}
         return possible(request.projection.query, pa.record_batch(known))
 
-    def _ranges(self, request: Request, location: Location, task_bytes: int | None) -> Iterator[RowRange]:
+    def _ranges(self, request: BoundScan, location: Location, task_bytes: int | None) -> Iterator[RowRange]:
         verdict = self._verdict(location)
         count = verdict.rows.count
         size = self._size(request, location)
@@ -227,12 +227,12 @@ class DeephavenTableContents(Contents):
         if not count:
             yield RowRange(*request, location.directory, 0, verdict, 0, 0)
 
-    def _size(self, request: Request, location: Location) -> int:
+    def _size(self, request: BoundScan, location: Location) -> int:
         """Bytes of the columns that are wanted."""
         names = set(request.projection.decoded.names)
         return sum(column.size for name, column in location.columns.items() if name in names)
 
-    def _grouped(self, request: Request, verdict: Verdict) -> tuple[list[tuple[int, int]], tuple[Condition, ...]]:
+    def _grouped(self, request: BoundScan, verdict: Verdict) -> tuple[list[tuple[int, int]], tuple[Condition, ...]]:
         """Ranges of rows that filters on grouped columns leave, and these filters."""
         used = []
         count = verdict.rows.count
@@ -253,7 +253,7 @@ class DeephavenTableContents(Contents):
                 used.append(condition)
         return ranges, tuple(used)
 
-    def _trusted(self, request: Request, column: ColumnFiles, verdict: Verdict) -> Grouping | None:
+    def _trusted(self, request: BoundScan, column: ColumnFiles, verdict: Verdict) -> Grouping | None:
         """The groups of a column, if filters can use them."""
         spec = verdict.specs[column.name]
         grouping = column_grouping(column, verdict, self._storage)
@@ -281,7 +281,7 @@ class DeephavenTableContents(Contents):
         links = [file for file in self.files if file.path in self._links]
         return location.files + (links if location is self.locations[0] else [])
 
-    def _checks(self, request: Request, task_bytes: int | None) -> Iterator[FileCheck]:
+    def _checks(self, request: BoundScan, task_bytes: int | None) -> Iterator[FileCheck]:
         """A check per file of every location."""
         del task_bytes
         for location in self.locations:

@@ -31,7 +31,7 @@ from sawlog.filodb_record.schemas import Schemas
 from sawlog.filodb_record.selection import Selection, joined, schema_records, select, split
 from sawlog.filodb_record.series import SeriesScan
 from sawlog.filodb_record.walk import ContainerRange
-from sawlog.format import CUT_BYTES, PROBE_BYTES, PROVENANCE, Contents, Fragment, Range, Request, View
+from sawlog.format import CUT_BYTES, PROBE_BYTES, PROVENANCE, BoundScan, Contents, Fragment, Range, View
 from sawlog.pictures import Picture
 from sawlog.planning import available_columns, bind_scan, plan_fragments, question_by_options
 from sawlog.reading import PIECE_BYTES
@@ -65,7 +65,7 @@ class ContainerContents(Contents):
         """Schema, hash and bytes of a record, and the timestamp of its container."""
         return (*PROVENANCE, *(extra_field.arrow for extra_field in self._extra_fields))
 
-    def _ranges(self, request: Request, task_bytes: int | None) -> Iterator[Fragment]:
+    def _ranges(self, request: BoundScan, task_bytes: int | None) -> Iterator[Fragment]:
         """Ranges that begin and end at containers; a file that is to be cut is walked, header by header, for that."""
         for file in self.files:
             if task_bytes is None or file.size <= task_bytes:
@@ -73,7 +73,7 @@ class ContainerContents(Contents):
             else:
                 yield from self._cut(request, file, task_bytes)
 
-    def _series(self, request: Request, task_bytes: int | None) -> Iterator[Fragment]:
+    def _series(self, request: BoundScan, task_bytes: int | None) -> Iterator[Fragment]:
         """One fragment for all files."""
         del task_bytes
         ranges = tuple(self._whole(request, file) for file in self.files)
@@ -86,7 +86,7 @@ class ContainerContents(Contents):
         "frames": View(CONTAINERS_SCHEMA, _ranges),
     }
 
-    def committed_end(self, request: Request, file: File, position: int) -> int:
+    def committed_end(self, request: BoundScan, file: File, position: int) -> int:
         """See `Followable.committed_end`. Positions are at the end of complete containers."""
         if self.scan.view == "partkeys":
             raise unfollowable(self)
@@ -103,7 +103,7 @@ class ContainerContents(Contents):
             return int(state.position if state.ending == TORN_HEADER else state.container)
         return int(next(place for place in (state.tail, state.zeros, state.position) if place >= 0))
 
-    def between(self, request: Request, ranges: Sequence[Range]) -> list[Fragment]:
+    def between(self, request: BoundScan, ranges: Sequence[Range]) -> list[Fragment]:
         """See `Followable.between`."""
         return [
             replace(self._range(request, replace(file, size=end), start, end, self._step), resumed=start > 0)
@@ -115,7 +115,7 @@ class ContainerContents(Contents):
         del file
         return lambda offset: parts(source, offset, self.selection)
 
-    def pictures(self, request: Request) -> Iterator[Picture]:
+    def pictures(self, request: BoundScan) -> Iterator[Picture]:
         """Records by schema, series by metric and time."""
         if self.scan.view == "containers" or not self.files:
             return
@@ -128,13 +128,13 @@ class ContainerContents(Contents):
                 charts.add(batch)
         yield from charts.pictures()
 
-    def counting(self, request: Request) -> Counting | None:
+    def counting(self, request: BoundScan) -> Counting | None:
         """Where all records are read."""
         scan = request.scan
         whole = scan.view == "rows" and scan.columns is None and not scan.filters and scan.expression is None
         return Charts(available_columns(self)) if whole and self.files else None
 
-    def facts(self, request: Request) -> dict[str, Any]:
+    def facts(self, request: BoundScan) -> dict[str, Any]:
         """Schemas and the kind of records at the start of the data."""
         del request
         if not self.files:
@@ -193,22 +193,22 @@ class ContainerContents(Contents):
         records = "partkeys" if self.part_keys or self.scan.view == "partkeys" else "ingestion"
         return {SCHEMAS_KEY: schemas.to_json(names).encode(), RECORDS_KEY: records.encode()}
 
-    def _whole(self, request: Request, file: File) -> ContainerRange:
+    def _whole(self, request: BoundScan, file: File) -> ContainerRange:
         return self._range(request, file, 0, file.size, self._step)
 
-    def _range(self, request: Request, file: File, start: int, end: int, step: int) -> ContainerRange:
+    def _range(self, request: BoundScan, file: File, start: int, end: int, step: int) -> ContainerRange:
         named = {field.name for field in self._fields}
         fields = (*self._fields, *(extra_field for extra_field in self._extra_fields if extra_field.name not in named))
         return ContainerRange(*request, file.path, end - start, file, start, end, step, self.selection, fields)
 
-    def _cut(self, request: Request, file: File, task_bytes: int) -> Iterator[ContainerRange]:
+    def _cut(self, request: BoundScan, file: File, task_bytes: int) -> Iterator[ContainerRange]:
         """Ranges of about `task_bytes`, that begin where containers do."""
         begin = _Cut(0, self._step, 0)
         for cut in itertools.chain(self._cuts(request, file, task_bytes), (_Cut(file.size, 0, 0),)):
             yield replace(self._range(request, file, begin.start, cut.start, begin.step), doubts=begin.doubts)
             begin = cut
 
-    def _cuts(self, request: Request, file: File, distance: int) -> Iterator[_Cut]:
+    def _cuts(self, request: BoundScan, file: File, distance: int) -> Iterator[_Cut]:
         """Where an intact file is cut by an index, or any by a walk from its start."""
         indexed = self._indexed_cuts(file, distance)
         last = 0
@@ -217,7 +217,7 @@ class ContainerContents(Contents):
                 yield cut
                 last = cut.start
 
-    def _beginnings(self, request: Request, file: File) -> Iterator[_Cut]:
+    def _beginnings(self, request: BoundScan, file: File) -> Iterator[_Cut]:
         """Where the containers of a file begin."""
         step = self._step
         with closing(self.scan.storage.open(file.path)) as source:
@@ -242,7 +242,7 @@ class ContainerContents(Contents):
         """See `NeedsScanToSplit.needs_scan`: where containers begin is known only of those in front of them."""
         return self._indexed_cuts(file, task_bytes) is None
 
-    def scan_for_splits(self, request: Request) -> bool:
+    def scan_for_splits(self, request: BoundScan) -> bool:
         """See `ScansForSplits.scan_for_splits`: note where containers begin."""
         for file in self.files:
             if file.size > CUT_BYTES:

@@ -11,7 +11,7 @@ import pyarrow as pa
 from sawlog.damage import DAMAGE_SCHEMA, Findings
 from sawlog.errors import OptionError
 from sawlog.fields import FieldParser
-from sawlog.format import Contents, Format, Fragment, Request, Scan, View
+from sawlog.format import BoundScan, Contents, Format, Fragment, Scan, View
 from sawlog.guard import Undecodable, decode_by
 from sawlog.milvus_binlog import layout, paths
 from sawlog.milvus_binlog.fields import parts
@@ -85,7 +85,7 @@ class LooseContents(Contents):
             raise OptionError(f"{self._paths[0].path}: view deletes is for delta logs; this is {subject.content}")
         return pa.schema([pa.field("pk", subject.key or pa.string(), nullable=False), *DELETES_SCHEMA])
 
-    def _rows(self, request: Request, task_bytes: int | None) -> Iterator[Fragment]:
+    def _rows(self, request: BoundScan, task_bytes: int | None) -> Iterator[Fragment]:
         """One fragment per file."""
         del task_bytes
         for file in self.files:
@@ -95,12 +95,12 @@ class LooseContents(Contents):
             else:
                 yield FileFragment(*request, file.path, file.size, file, paths.parse(file), self.subject)
 
-    def _events(self, request: Request, task_bytes: int | None) -> Iterator[Fragment]:
+    def _events(self, request: BoundScan, task_bytes: int | None) -> Iterator[Fragment]:
         del task_bytes
         for file in self.files:
             yield EventsFragment(*request, file.path, file.size, file, paths.parse(file))
 
-    def _checks(self, request: Request, task_bytes: int | None) -> Iterator[Fragment]:
+    def _checks(self, request: BoundScan, task_bytes: int | None) -> Iterator[Fragment]:
         del task_bytes
         for file in self.files:
             yield FileFragment(*request, file.path, file.size, file, paths.parse(file))
@@ -127,7 +127,7 @@ class LooseContents(Contents):
         del file
         return lambda offset: parts(source, offset)
 
-    def facts(self, request: Request) -> dict[str, Any]:
+    def facts(self, request: BoundScan) -> dict[str, Any]:
         """What the headers of the first file say."""
         del request
         quiet = Findings("skip", drained=True)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from sawlog.format import Contents, Format, Request, WriterPosition
+from sawlog.format import BoundScan, Contents, Format, WriterPosition
 from sawlog.storage import Storage
 from sawlog.stream.limits import StreamOptions
 from sawlog.stream.listing import Listing, Seen
@@ -19,7 +19,7 @@ class Opened(NamedTuple):
     """Files of a stream that were opened, and what is wanted of them."""
 
     contents: Contents
-    request: Request
+    request: BoundScan
 
 
 @dataclass(slots=True)

@@ -13,7 +13,7 @@ import pyarrow as pa
 from sawlog.capabilities import require_followable
 from sawlog.damage import Findings
 from sawlog.errors import FormatError, SawlogError
-from sawlog.format import Contents, Fragment, Range, Request, Scan
+from sawlog.format import BoundScan, Contents, Fragment, Range, Scan
 from sawlog.guard import wrap_errors
 from sawlog.names import natural_order
 from sawlog.planning import bind_scan, find_whole_end, view_schema
@@ -238,7 +238,7 @@ class _Intake:
         self._rows = options.maxrowspertrigger if limited else None
         self._reached: dict[str, int] = {}
         self._full = False
-        self._counting: tuple[Contents, Request] | None = None
+        self._counting: tuple[Contents, BoundScan] | None = None
 
     def take(self, names: Sequence[str], seen: dict[str, Seen]) -> dict[str, int]:
         """Positions to read up to, of those files that have something new."""

@@ -29,7 +29,7 @@ from sawlog.damage import (
 )
 from sawlog.errors import FormatError, OptionError
 from sawlog.fields import FieldParser
-from sawlog.format import PROBE_BYTES, TASK_BYTES, Contents, Format, Fragment, Range, Request, Scan, View
+from sawlog.format import PROBE_BYTES, TASK_BYTES, BoundScan, Contents, Format, Fragment, Range, Scan, View
 from sawlog.leveldb.applications import application, recognized
 from sawlog.leveldb.applications.fragments import Decoded, entries_of, schema_of
 from sawlog.leveldb.applications.view import Home
@@ -120,7 +120,7 @@ class DatabaseContents(Contents):
         self._unselected: Sequence[File] = ()
         super().__init__(format, [*files, *self.version.elsewhere], scan)
 
-    def count_parts(self, request: Request) -> int:
+    def count_parts(self, request: BoundScan) -> int:
         """Return 1: the files are read as one."""
         del request
         return 1
@@ -130,7 +130,7 @@ class DatabaseContents(Contents):
         numbers = self.backup.numbers if self.backup is not None else ()
         return [NamedTable("backup", str(number), {"backup": str(number)}) for number in numbers]
 
-    def _backup_checks(self, request: Request) -> Iterator[Fragment]:
+    def _backup_checks(self, request: BoundScan) -> Iterator[Fragment]:
         """Yield the files of a backup, each held to what the backup says of it."""
         if self.backup is None:
             return
@@ -143,7 +143,7 @@ class DatabaseContents(Contents):
             size = self.backup.present[path].size if path in self.backup.present else 0
             yield BackupCheck(*request, path, size, self.backup.meta, one)
 
-    def _file_checks(self, request: Request) -> Iterator[Fragment]:
+    def _file_checks(self, request: BoundScan) -> Iterator[Fragment]:
         """Yield what the backup, and the MANIFEST, say of files that are there."""
         yield from self._backup_checks(request)
         sizes = {file.path: file.size for file in self.files}
@@ -174,7 +174,7 @@ class DatabaseContents(Contents):
         history = self.scan.options.history
         return schema_of(decoder, self._history() if history else self._stamped(STATE_SCHEMA))
 
-    def _decoded(self, request: Request, task_bytes: int | None) -> Iterator[Fragment]:
+    def _decoded(self, request: BoundScan, task_bytes: int | None) -> Iterator[Fragment]:
         """The fragments of the entries, decoded."""
         home = Home(self._directory, self.scan.storage, self.scan.options.max_blob_bytes)
         history = self.scan.options.history
@@ -190,7 +190,7 @@ class DatabaseContents(Contents):
         if not version.tables and version.bytewise and sum(file.size for file in version.logs) <= _LOG_BYTES:
             scan = replace(self.scan, columns=("key",), filters=(), expression=None, schema=None)
             with contextlib.suppress(FormatError):  # a read says why
-                for one in self._writes(Request(scan, Projection.of(STATE_SCHEMA, scan)), version.logs):
+                for one in self._writes(BoundScan(scan, Projection.of(STATE_SCHEMA, scan)), version.logs):
                     for batch in one.decode(pa.schema([STATE_SCHEMA.field("key")]), Findings("skip", drained=True)):
                         keys += [key for key in batch.column("key")[:_KEYS].to_pylist() if key is not None]
         return recognized(self._directory, version.comparator, keys)
@@ -210,24 +210,24 @@ class DatabaseContents(Contents):
         """A schema with a timestamp after the key, where keys have one."""
         return schema.insert(1, STAMPED_SCHEMA.field(STAMP)) if self.version.stamped else schema
 
-    def _checks(self, request: Request, task_bytes: int | None) -> Iterator[Fragment]:
+    def _checks(self, request: BoundScan, task_bytes: int | None) -> Iterator[Fragment]:
         """Every file, and what only the ranges can say of blob files."""
         yield from self._files(request)
         yield from self._file_checks(request)
         for version in self.versions.values():
             yield from self._blob_checks(request, task_bytes, version)
 
-    def _blob_checks(self, request: Request, task_bytes: int | None, version: DatabaseVersion) -> Iterator[Fragment]:
+    def _blob_checks(self, request: BoundScan, task_bytes: int | None, version: DatabaseVersion) -> Iterator[Fragment]:
         """Yield the ranges of a column family that look for damage of its blob files only."""
         if version.apart or not version.bytewise:
             yield from self._version_ranges(request, task_bytes, version, BlobDamage)
 
-    def _ranges(self, request: Request, task_bytes: int | None) -> Iterator[KeyRange]:
+    def _ranges(self, request: BoundScan, task_bytes: int | None) -> Iterator[KeyRange]:
         """Ranges of keys of the column family that is read."""
         return self._version_ranges(request, task_bytes, self.version, KeyRange)
 
     def _version_ranges(
-        self, request: Request, task_bytes: int | None, version: DatabaseVersion, kind: type[KeyRange]
+        self, request: BoundScan, task_bytes: int | None, version: DatabaseVersion, kind: type[KeyRange]
     ) -> Iterator[KeyRange]:
         """Ranges of keys that begin where tables do; at most about `TASK_BYTES` of tables each."""
         cuts = list(_cuts(version, task_bytes or TASK_BYTES)) if version.bytewise else []
@@ -237,7 +237,7 @@ class DatabaseContents(Contents):
             size = logs + sum(table.file.size for table in tables)
             yield kind(*request, version.path, size, version, tables, low, high)
 
-    def _entries(self, request: Request, task_bytes: int | None) -> Iterator[KeyRange]:
+    def _entries(self, request: BoundScan, task_bytes: int | None) -> Iterator[KeyRange]:
         """The ranges, and the orphans that are asked for."""
         yield from self._ranges(request, task_bytes)
         for file in self._orphans:
@@ -257,7 +257,7 @@ class DatabaseContents(Contents):
 
     def report_files(
         self,
-        request: Request,
+        request: BoundScan,
         task_bytes: int | None,
         advance: Callable[[int], None] | None,
         *,
@@ -276,7 +276,7 @@ class DatabaseContents(Contents):
         return self._reports(request, findings, advance, every=every)
 
     def _reports(
-        self, request: Request, read: Iterable[Findings], advance: Callable[[int], None] | None, *, every: bool
+        self, request: BoundScan, read: Iterable[Findings], advance: Callable[[int], None] | None, *, every: bool
     ) -> Iterator[FileReport]:
         rows = 0
         lost: dict[str, Findings] = {}
@@ -310,7 +310,7 @@ class DatabaseContents(Contents):
             yield FileReport.of(path, 0, [values])
         self.scan.storage.confirm()
 
-    def _files(self, request: Request) -> Iterator[Fragment]:
+    def _files(self, request: BoundScan) -> Iterator[Fragment]:
         """Each file of all column families as a whole, and what is not there."""
         yield from self._metadata_files(request)
         versions = self.versions.values()
@@ -332,7 +332,7 @@ class DatabaseContents(Contents):
         for blobs in {one.file.path: one for version in versions for one in version.blobs.values()}.values():
             yield BlobParts(*request, blobs.file.path, blobs.file.size, blobs)
 
-    def _metadata_files(self, request: Request) -> Iterator[Fragment]:
+    def _metadata_files(self, request: BoundScan) -> Iterator[Fragment]:
         """The MANIFEST that is read; where something is missing, also what should name it, and the others."""
         faults: dict[str, list[Damage]] = {}
         listed = [damage for one in self.metadata.read for damage in one.findings.damages]
@@ -352,13 +352,13 @@ class DatabaseContents(Contents):
         for fault in (one for path in faults for one in faults[path] if path not in there):
             yield MissingFile(*request, fault.path, 0, fault)
 
-    def _writes(self, request: Request, logs: Iterable[File]) -> Iterator[WriteRange]:
+    def _writes(self, request: BoundScan, logs: Iterable[File]) -> Iterator[WriteRange]:
         """The operations of logs."""
         scan = replace(request.scan, options=LogReadOptions(verify_checksums=self.scan.options.verify_checksums))
         for file in logs:
             yield WriteRange.whole(file, scan, request.projection, self.version.dialect, numbered=True)
 
-    def left_out(self, request: Request) -> list[Skipped]:
+    def left_out(self, request: BoundScan) -> list[Skipped]:
         """Tables, logs and blob files that the database has done with, or that it does not name yet."""
         del request
         orphans = self._orphans
@@ -393,11 +393,11 @@ class DatabaseContents(Contents):
         """The highest sequence number in the logs."""
         scan = Scan(view="writes", options=LogReadOptions(), storage=self.scan.storage)
         schema = pa.schema([WRITES_SCHEMA.field("sequence")])
-        request = Request(scan, Projection.of(schema, scan))
+        request = BoundScan(scan, Projection.of(schema, scan))
         batches = (one.decode(schema, Findings("skip")) for one in self._writes(request, self.version.logs))
         return max((last_sequence(one) for one in batches), default=0)
 
-    def committed_end(self, request: Request, file: File, position: int) -> int:
+    def committed_end(self, request: BoundScan, file: File, position: int) -> int:
         """Refuse: what a database answers changes in other ways than by rows that are added.
 
         Raises:
@@ -406,7 +406,7 @@ class DatabaseContents(Contents):
         del file, position
         raise self._unfollowable(request)
 
-    def between(self, request: Request, ranges: Sequence[Range]) -> list[Fragment]:
+    def between(self, request: BoundScan, ranges: Sequence[Range]) -> list[Fragment]:
         """Refuse; see `committed_end`.
 
         Raises:
@@ -415,7 +415,7 @@ class DatabaseContents(Contents):
         del ranges
         raise self._unfollowable(request)
 
-    def _unfollowable(self, request: Request) -> OptionError:
+    def _unfollowable(self, request: BoundScan) -> OptionError:
         return OptionError(
             f"view {request.scan.view!r} of leveldb_database cannot be followed as a stream: name leveldb_log as the"
             " format, to follow its logs"
@@ -435,7 +435,7 @@ class DatabaseContents(Contents):
             return lambda offset: log_fields.parts(source, offset, head, edits=edits)
         return lambda offset: iter(())
 
-    def pictures(self, request: Request) -> Iterator[Picture]:
+    def pictures(self, request: BoundScan) -> Iterator[Picture]:
         """Levels, ranges of keys, live and dead bytes."""
         from sawlog.leveldb.database.pictures import COUNTED
 
@@ -450,7 +450,7 @@ class DatabaseContents(Contents):
             charts.add_batch(batch)
         return charts.pictures()
 
-    def counting(self, request: Request) -> Counting | None:
+    def counting(self, request: BoundScan) -> Counting | None:
         """Where all entries are read, and their values are in tables and logs."""
         scan = request.scan
         apart = self.version.apart or scan.filters or scan.expression is not None
@@ -461,7 +461,7 @@ class DatabaseContents(Contents):
 
         return Charts(self.version)
 
-    def facts(self, request: Request) -> dict[str, Any]:
+    def facts(self, request: BoundScan) -> dict[str, Any]:
         """Comparator, how many tables and logs are alive, and what filters on the key spare of the tables."""
         version = self.version
         levels = sorted({table.level for table in version.tables})

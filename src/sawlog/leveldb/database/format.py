@@ -71,7 +71,7 @@ class LevelDBDatabase(Format):
     def match(self, file: File, head: bytes) -> Match:
         """By its name: a MANIFEST may be next to other files, or be what is left of a database."""
         del head
-        return Match.BESIDE if layout.MANIFEST_NAME.match(file.name) else Match.NO
+        return Match.ADJACENT if layout.MANIFEST_NAME.match(file.name) else Match.NO
 
     def recognize(self, files: Sequence[File], storage: Storage) -> Match:
         """A directory with a MANIFEST and anything else of a database is one; see `database_homes` for one without."""
@@ -84,7 +84,7 @@ class LevelDBDatabase(Format):
         }
         if others & layout.database_homes(files, self.directory_layout.dataset_directory):
             return Match.CONTENT
-        return Match.BESIDE if manifests else Match.NO
+        return Match.ADJACENT if manifests else Match.NO
 
     def select(self, files: Sequence[File], view: str) -> list[File]:
         """CURRENT, MANIFEST, logs, tables and blob files of the directories that hold a database."""

@@ -52,7 +52,7 @@ from sawlog.query import conditions
 from sawlog.scan import Projection, Scan
 
 if TYPE_CHECKING:
-    from sawlog.format import Request
+    from sawlog.format import BoundScan
     from sawlog.leveldb.database.merge import MergedEntries
     from sawlog.leveldb.table.meta import TableMap
     from sawlog.storage import File, Source
@@ -481,7 +481,7 @@ class Orphan(KeyRange):
     several: ClassVar = False
 
     @classmethod
-    def of(cls, request: Request, version: DatabaseVersion, file: File) -> Orphan:
+    def of(cls, request: BoundScan, version: DatabaseVersion, file: File) -> Orphan:
         """Take a table or a log for all that the database is made of."""
         table = TABLE_NAME.match(file.name)
         options = version.table_options(request.scan.options)

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from sawlog.arrow import array_of, constant_string, fixed_array, values_of
 from sawlog.damage import Damage, Findings
 from sawlog.errors import SchemaError
-from sawlog.format import FILE_COLUMN, OFFSET_COLUMN, Format, Request, Scan, View
+from sawlog.format import FILE_COLUMN, OFFSET_COLUMN, BoundScan, Format, Scan, View
 from sawlog.leveldb.columns import binary_parts
 from sawlog.leveldb.datastore import layout
 from sawlog.leveldb.datastore.exports import describe, find_outputs, is_metadata
@@ -305,7 +305,7 @@ class EntitiesContents(LogContents):
             if isinstance(fragment, EntityRange):
                 yield fragment
 
-    def facts(self, request: Request) -> dict[str, Any]:
+    def facts(self, request: BoundScan) -> dict[str, Any]:
         """What the metadata says, where it is there."""
         facts = super().facts(request)
         for file in self._metadata:

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from sawlog.errors import OptionError, UnsupportedError
 from sawlog.fields import FieldParser
-from sawlog.format import OFFSET_COLUMN, PROBE_BYTES, TASK_BYTES, Contents, Fragment, Range, Request, View
+from sawlog.format import OFFSET_COLUMN, PROBE_BYTES, TASK_BYTES, BoundScan, Contents, Fragment, Range, View
 from sawlog.leveldb.log import layout
 from sawlog.leveldb.log.fields import parts
 from sawlog.leveldb.log.head import read_head, resolve_dialect
@@ -38,7 +38,7 @@ class LogContents(Contents):
     range_type: ClassVar[type[LogRange]] = LogRange
     """What the ranges of the view are; datasets of other views put their own here."""
 
-    def _ranges(self, request: Request, task_bytes: int | None) -> Iterator[LogRange]:
+    def _ranges(self, request: BoundScan, task_bytes: int | None) -> Iterator[LogRange]:
         """Ranges that begin and end at block boundaries; a filter on `_offset` leaves out what cannot match."""
         # Damage in front of a block may be noticed only in it.
         damage = self.scan.view == "damage"
@@ -55,7 +55,7 @@ class LogContents(Contents):
 
     views: ClassVar = {"rows": View(lambda self: marked(ROWS_SCHEMA, self.scan.options), _ranges)}
 
-    def committed_end(self, request: Request, file: File, position: int) -> int:
+    def committed_end(self, request: BoundScan, file: File, position: int) -> int:
         """See `Followable.committed_end`. The new bytes are walked once, to find where the last complete record ends.
 
         Damage that reaches up to the end of the file may be a block that is still being written, and waits too.
@@ -69,7 +69,7 @@ class LogContents(Contents):
         (rest,) = self._cut(request, file, position, file.size, True, None)
         return rest.find_end()
 
-    def between(self, request: Request, ranges: Sequence[Range]) -> list[Fragment]:
+    def between(self, request: BoundScan, ranges: Sequence[Range]) -> list[Fragment]:
         """See `Followable.between`."""
         return [
             fragment
@@ -84,7 +84,7 @@ class LogContents(Contents):
         edits = layout.MANIFEST_NAME.match(file.name) is not None
         return lambda offset: parts(source, offset, head, edits=edits)
 
-    def pictures(self, request: Request) -> Iterator[Picture]:
+    def pictures(self, request: BoundScan) -> Iterator[Picture]:
         """Operations along logs of write batches."""
         view = self.scan.view
         if view not in ("rows", "writes"):
@@ -99,7 +99,7 @@ class LogContents(Contents):
         fragments = plan_fragments(writes, bind_scan(writes, scan), PIECE_BYTES)
         yield from pictures(self.files, fragments, certain=view == "writes")
 
-    def facts(self, request: Request) -> dict[str, Any]:
+    def facts(self, request: BoundScan) -> dict[str, Any]:
         """Dialect, log number and compression of the first file."""
         del request
         if not self.files:
@@ -122,7 +122,7 @@ class LogContents(Contents):
         return facts
 
     def _cut(
-        self, request: Request, file: File, start: int, stop: int, synced: bool, task_bytes: int | None
+        self, request: BoundScan, file: File, start: int, stop: int, synced: bool, task_bytes: int | None
     ) -> Iterator[LogRange]:
         """Ranges of about `task_bytes` that together are `[start, stop)`; at least one."""
         dialect = self._dialect(file)

@@ -12,7 +12,7 @@ import pyarrow as pa
 from sawlog.arrow import batch_of_rows
 from sawlog.capabilities import unfollowable
 from sawlog.damage import UNSUPPORTED, Damage, Findings, Skipped
-from sawlog.format import FILE_COLUMN, OFFSET_COLUMN, Format, Request, Scan, View
+from sawlog.format import FILE_COLUMN, OFFSET_COLUMN, BoundScan, Format, Scan, View
 from sawlog.leveldb.log.dataset import LogContents
 from sawlog.leveldb.log.head import Pointer, by_number, read_pointer
 from sawlog.leveldb.log.layout import RECORD_COLUMN
@@ -127,7 +127,7 @@ class EditsContents(LogContents):
         self._pointers: list[Pointer] = []
         super().__init__(format, self._find_live(files, scan.storage), scan)
 
-    def left_out(self, request: Request) -> list[Skipped]:
+    def left_out(self, request: BoundScan) -> list[Skipped]:
         """What the base class says, and the MANIFESTs that are named and not there: others are read instead."""
         faults = [pointer.fault for pointer in self._pointers if pointer.fault is not None]
         gaps = [Skipped(fault.path, f"{fault.kind}: {fault.detail}", 0, missed=True) for fault in faults]
@@ -161,7 +161,7 @@ class FilesContents(EditsContents):
         )
     }
 
-    def committed_end(self, request: Request, file: File, position: int) -> int:
+    def committed_end(self, request: BoundScan, file: File, position: int) -> int:
         """Refused: the files that live are no stream.
 
         Raises:

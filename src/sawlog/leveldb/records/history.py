@@ -15,7 +15,7 @@ from sawlog.arrow import array_of, boolean_values, constant_string, fixed_array,
 from sawlog.chain.kernels import Window
 from sawlog.damage import UNSUPPORTED, Damage, DamageWarning, Findings, Tail, TailStatus
 from sawlog.errors import DamageError, OptionError, SawlogError, warn
-from sawlog.format import OFFSET_COLUMN, Fragment, Request, View
+from sawlog.format import OFFSET_COLUMN, BoundScan, Fragment, View
 from sawlog.kernels.intern import Interner, Strings
 from sawlog.leveldb.columns import count_below, newest_ranges
 from sawlog.leveldb.log import kernels as k
@@ -416,7 +416,7 @@ class WritesContents(LogContents):
 
     range_type: ClassVar[type[LogRange]] = NumberedRange
 
-    def _operations(self, request: Request, task_bytes: int | None) -> Iterator[Any]:
+    def _operations(self, request: BoundScan, task_bytes: int | None) -> Iterator[Any]:
         """Ranges; with `latest` or `recovery`, one fragment for all logs: the whole history is needed."""
         options = request.scan.options
         if not options.latest and options.recovery is None:
@@ -431,12 +431,12 @@ class WritesContents(LogContents):
 
     views: ClassVar = {"writes": View(lambda self: marked(WRITES_SCHEMA, self.scan.options), _operations)}
 
-    def committed_end(self, request: Request, file: File, position: int) -> int:
+    def committed_end(self, request: BoundScan, file: File, position: int) -> int:
         if self.scan.options.latest:
             raise OptionError("latest=true cannot be followed as a stream: it is one answer about the whole history")
         return super().committed_end(request, file, position)
 
-    def verifying_request(self, request: Request) -> Request:
+    def verifying_request(self, request: BoundScan) -> BoundScan:
         """`latest` and `recovery` make no difference."""
         options = replace(request.scan.options, latest=False, recovery=None)
         return request._replace(scan=replace(request.scan, options=options))

@@ -13,7 +13,7 @@ import pyarrow as pa
 from sawlog.arrow import batch_of_rows
 from sawlog.damage import Findings
 from sawlog.fields import FieldParser
-from sawlog.format import CUT_BYTES, FILE_COLUMN, OFFSET_COLUMN, Contents, Request, View, space_offsets
+from sawlog.format import CUT_BYTES, FILE_COLUMN, OFFSET_COLUMN, BoundScan, Contents, View, space_offsets
 from sawlog.guard import Undecodable, decode_by
 from sawlog.leveldb.columns import SCHEMAS
 from sawlog.leveldb.records.layout import VARINT64_BYTES
@@ -148,7 +148,7 @@ class TableContents(Contents):
 
     files_are_independent: ClassVar[bool] = True
 
-    def _ranges(self, kind: type[TableRange], request: Request, task_bytes: int | None) -> Iterator[TableRange]:
+    def _ranges(self, kind: type[TableRange], request: BoundScan, task_bytes: int | None) -> Iterator[TableRange]:
         """Ranges that begin at data blocks. Where the index cannot be read, or without `task_bytes`, one per file."""
         for file in self.files:
             table = SharedMap() if task_bytes is not None and file.size > task_bytes else None
@@ -172,7 +172,7 @@ class TableContents(Contents):
             note_answer(storage, file, CUTS, packed(cuts))
             yield from space_offsets(blocks, task_bytes)
 
-    def prefetch_headers(self, request: Request) -> None:
+    def prefetch_headers(self, request: BoundScan) -> None:
         """Ask where large tables may be cut."""
         for file in self.files:
             if file.size > CUT_BYTES:
@@ -187,7 +187,7 @@ class TableContents(Contents):
         "properties": View(_PROPERTIES_SCHEMA, lambda self, request, _: self._ranges(PropertiesRange, request, None)),
     }
 
-    def _prunes(self, request: Request) -> bool:
+    def _prunes(self, request: BoundScan) -> bool:
         return self.scan.view == "rows" and on_keys(request.projection)
 
     def field_parser(self, file: File, source: Source) -> FieldParser:
@@ -195,7 +195,7 @@ class TableContents(Contents):
         table = table_map(file, self.scan)
         return lambda offset: parts(source, offset, table) if table is not None else iter(())
 
-    def pictures(self, request: Request) -> Iterator[Picture]:
+    def pictures(self, request: BoundScan) -> Iterator[Picture]:
         """Bytes of the first tables by kind of block."""
         del request
         sums = Sums("bytes")
@@ -206,7 +206,7 @@ class TableContents(Contents):
         if sums.found:
             yield sums.picture("Bytes by kind of block", order=(DATA_BLOCK,))
 
-    def facts(self, request: Request) -> dict[str, Any]:
+    def facts(self, request: BoundScan) -> dict[str, Any]:
         """Dialect, format version, comparator and counts of the first table; of all of them what filters spare."""
         table = table_map(self.files[0], self.scan) if self.files else None
         if table is None:

@@ -42,7 +42,7 @@ class LevelDBTable(Format):
         """By the magic number at the end; a database's tables next to its logs give way to those."""
         best = max((self.match(file, b"") for file in files[:8]), default=Match.NO)
         if not all(file.explicit for file in files):
-            return min(best, Match.BESIDE)
+            return min(best, Match.ADJACENT)
         for file in files[:8]:
             length = min(layout.MAGIC_SIZE, file.size)
             magic = storage.read(file, file.size - length, length)

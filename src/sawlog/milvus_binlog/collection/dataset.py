@@ -19,12 +19,12 @@ from sawlog.format import (
     CUT_BYTES,
     PROVENANCE,
     TASK_BYTES,
+    BoundScan,
     Contents,
     Format,
     Fragment,
     Projection,
     Range,
-    Request,
     Scan,
     View,
 )
@@ -197,7 +197,7 @@ class CollectionContents(Contents):
         roots = {log.root for log in self._logs}
         return broken_metadata(self._options.metadata, self._own, roots, self._scan.storage)
 
-    def _metadata_gap(self, request: Request) -> Iterator[MissingFragment]:
+    def _metadata_gap(self, request: BoundScan) -> Iterator[MissingFragment]:
         """What reports that the metadata is broken, in front of all that is read without it."""
         if self._broken is not None:
             yield MissingFragment(*request, posixpath.dirname(self._broken.directory), 0, self._broken)
@@ -289,25 +289,25 @@ class CollectionContents(Contents):
         """The binlog batches that the rows are read from."""
         return list(self._planned(bind_scan(self, self.scan)))
 
-    def _row_batches(self, request: Request, task_bytes: int | None) -> Iterator[Fragment]:
+    def _row_batches(self, request: BoundScan, task_bytes: int | None) -> Iterator[Fragment]:
         """One fragment per binlog batch; several of a large one in bare Parquet."""
         yield from self._metadata_gap(request)
         yield from self._batches(request, task_bytes)
 
-    def _collections(self, request: Request, task_bytes: int | None) -> Iterator[Fragment]:
+    def _collections(self, request: BoundScan, task_bytes: int | None) -> Iterator[Fragment]:
         del task_bytes
         yield from self._metadata_gap(request)
         for collection in self._shown_or_known:
             yield CollectionFragment(*request, collection.name, 0, collection)
 
-    def _segments(self, request: Request, task_bytes: int | None) -> Iterator[Fragment]:
+    def _segments(self, request: BoundScan, task_bytes: int | None) -> Iterator[Fragment]:
         del task_bytes
         yield from self._metadata_gap(request)
         for collection in self._shown:
             for segment in Selection(collection, self._options).every:
                 yield replace(self._segment(request, segment, collection), standalone=True)
 
-    def _deletes(self, request: Request, task_bytes: int | None) -> Iterator[Fragment]:
+    def _deletes(self, request: BoundScan, task_bytes: int | None) -> Iterator[Fragment]:
         """One fragment per delta log."""
         del task_bytes
         yield from self._metadata_gap(request)
@@ -321,7 +321,7 @@ class CollectionContents(Contents):
             for gap in segment.missing_deltas():
                 yield MissingFragment(*request, gap.directory, 0, gap)
 
-    def _events(self, request: Request, task_bytes: int | None) -> Iterator[Fragment]:
+    def _events(self, request: BoundScan, task_bytes: int | None) -> Iterator[Fragment]:
         """One fragment per file."""
         del task_bytes
         yield from self._metadata_gap(request)
@@ -334,12 +334,12 @@ class CollectionContents(Contents):
             for gap in (*gaps, *segment.missing_deltas()):
                 yield MissingFragment(*request, gap.directory, 0, gap)
 
-    def committed_end(self, request: Request, file: File, position: int) -> int:
+    def committed_end(self, request: BoundScan, file: File, position: int) -> int:
         """See `Followable.committed_end`."""
         del request
         return _committed_end(self, file, position)
 
-    def between(self, request: Request, ranges: Sequence[Range]) -> list[Fragment]:
+    def between(self, request: BoundScan, ranges: Sequence[Range]) -> list[Fragment]:
         """See `Followable.between`."""
         return list(_between(self, request, ranges))
 
@@ -348,7 +348,7 @@ class CollectionContents(Contents):
         collection_id = None if self._ambiguous else self.collection.id
         return [log for log in self._logs if collection_id is None or log.collection in (collection_id, 0)]
 
-    def _checks(self, request: Request, task_bytes: int | None) -> Iterator[Fragment]:
+    def _checks(self, request: BoundScan, task_bytes: int | None) -> Iterator[Fragment]:
         """Every file, and the segments that lack some."""
         del task_bytes
         yield from self._metadata_gap(request)
@@ -384,7 +384,7 @@ class CollectionContents(Contents):
         "damage": View(DAMAGE_SCHEMA, _checks),
     }
 
-    def _segment(self, request: Request, segment: Segment, collection: Collection) -> SegmentFragment:
+    def _segment(self, request: BoundScan, segment: Segment, collection: Collection) -> SegmentFragment:
         fields = () if self._ambiguous else (*SYSTEM, *self.fields)
         return SegmentFragment(
             *request,
@@ -398,7 +398,7 @@ class CollectionContents(Contents):
 
     def report_files(
         self,
-        request: Request,
+        request: BoundScan,
         task_bytes: int | None,
         advance: Callable[[int], None] | None,
         *,
@@ -463,7 +463,7 @@ class CollectionContents(Contents):
             tables += [NamedTable(database, name, {"table": str(id)}) for name in names]
         return tables
 
-    def pictures(self, request: Request) -> Iterator[Picture]:
+    def pictures(self, request: BoundScan) -> Iterator[Picture]:
         """Segments, rows and deletes; of all collections where none was chosen."""
         del request
         segments = pa.Table.from_batches(self._batches_of("segments", None), SEGMENTS_SCHEMA)
@@ -485,7 +485,7 @@ class CollectionContents(Contents):
         for fragment in plan_fragments(contents, bind_scan(contents, scan), None):
             yield from fragment.to_batches(Findings("skip"))
 
-    def facts(self, request: Request) -> dict[str, Any]:
+    def facts(self, request: BoundScan) -> dict[str, Any]:
         """Collections, and of the chosen one its schema, segments and rows."""
         del request
         facts: dict[str, Any] = {}
@@ -516,7 +516,7 @@ class CollectionContents(Contents):
             facts["array elements"] = f"int32 in {', '.join(guessed)}: without a schema, int8 and int16 look the same"
         return facts
 
-    def prefetch_headers(self, request: Request) -> None:
+    def prefetch_headers(self, request: BoundScan) -> None:
         """Read the times of batches that only their files hold, and the statistics of keys."""
         storage = self.scan.storage
         time_range = time_bounds(request.projection.query, layout.MAX_TSO - 1)
@@ -528,7 +528,7 @@ class CollectionContents(Contents):
                 for log in key_stats(segment, self.primary):
                     read_indexed(storage, log.file, 0, log.file.size)
 
-    def _batches(self, request: Request, task_bytes: int | None = None) -> Iterator[BatchFragment]:
+    def _batches(self, request: BoundScan, task_bytes: int | None = None) -> Iterator[BatchFragment]:
         fragments: Iterable[BatchFragment] = self._planned(request, task_bytes)
         if self._options.dedupe and self._scan.view == "rows":
             from sawlog.milvus_binlog.collection.dedupe import newest
@@ -538,7 +538,7 @@ class CollectionContents(Contents):
             fragments = newest(fragments, self.primary)
         yield from fragments
 
-    def _planned(self, request: Request, task_bytes: int | None = None) -> Iterator[BatchFragment]:
+    def _planned(self, request: BoundScan, task_bytes: int | None = None) -> Iterator[BatchFragment]:
         for remark in remarks(self._selection, self._scan.view):
             warn(f"collection {self.collection.name}: {remark}", SegmentsWarning)
         shared = self._shared(self._scan.view)
@@ -607,19 +607,19 @@ class CollectionContents(Contents):
         raw, history = view == "inserts", view == "history"
         return Shared(fields, self.primary, self.dynamic_fields, raw, history, self._until, since)
 
-    def _weight(self, request: Request, batch: Batch) -> int:
+    def _weight(self, request: BoundScan, batch: Batch) -> int:
         """Bytes of the files that are read."""
         fields = {field.id for field in self.fields if field.name in request.projection.decoded.names}
         read = [batch.bytes_of(id) for id in batch.files if id in fields or id in layout.SYSTEM_FIELDS]
         return sum(read) if fields & set(batch.files) else batch.size
 
-    def _ruled_out(self, request: Request) -> frozenset[int]:
+    def _ruled_out(self, request: BoundScan) -> frozenset[int]:
         """Segments that the statistics of their keys rule out; read once, as long as the request is the same."""
         if self._last is None or self._last[0] is not request.projection:
             self._last = request.projection, self._find_ruled_out(request)
         return self._last[1]
 
-    def _find_ruled_out(self, request: Request) -> frozenset[int]:
+    def _find_ruled_out(self, request: BoundScan) -> frozenset[int]:
         used = self._options.use_statistics and self._scan.view in _ROW_VIEWS and not self._ambiguous
         if not (used and self.primary is not None):
             return frozenset()
@@ -643,7 +643,7 @@ class CollectionContents(Contents):
                 " give schema= or metadata=, or read the view inserts, which has the deleted rows, too"
             )
 
-    def left_out(self, request: Request) -> list[Skipped]:
+    def left_out(self, request: BoundScan) -> list[Skipped]:
         """What the metadata says is gone or does not name, and what statistics rule out."""
         skipped = [
             *left_out(self.collections, self._metas, self._options.table, self._until),
@@ -682,7 +682,7 @@ def _committed_end(dataset: CollectionContents, file: File, position: int) -> in
     return position
 
 
-def _between(dataset: CollectionContents, request: Request, ranges: Sequence[Range]) -> Iterator[Fragment]:
+def _between(dataset: CollectionContents, request: BoundScan, ranges: Sequence[Range]) -> Iterator[Fragment]:
     """See `Contents.between`. A batch is read with the file of its first field, and once only."""
     _check_view(dataset.scan.view)
     requested_paths = {row_range.file.path for row_range in ranges}
