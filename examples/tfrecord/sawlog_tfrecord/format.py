@@ -1,6 +1,5 @@
 """TFRecord files: recognised, read in ranges, followed, written and repaired."""
 
-from sawlog.chain.kernels import head_window
 from sawlog.chain.record_walk import RecordFormat, RecordWalk
 from sawlog_tfrecord import kernels, layout
 
@@ -22,8 +21,5 @@ class TFRecord(RecordFormat):
     walk = Walk
     frame = layout.HEADER_SIZE + layout.CHECKSUM.size
     write = kernels.write
-
-    def begins(self, head: bytes, size: int) -> bool:
-        if len(head) < layout.HEADER_SIZE:
-            return False
-        return bool(kernels.begins(head_window(head, size)))
+    probe = kernels.begins
+    probe_size = layout.HEADER_SIZE

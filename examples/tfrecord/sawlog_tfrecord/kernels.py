@@ -1,25 +1,13 @@
 """What a record is, in one place: reading, counting, cutting, verifying, repairing and recognising all ask `judge`."""
 
-from typing import Annotated, Any
+from typing import Any
 
 import numpy as np
 
 from sawlog.chain import kernels as chain
 from sawlog.chain.layout import loader, storer
-from sawlog.chain.record_walk import STATE, Out, Rules, take_record
-from sawlog.kernels.language import (
-    Bool,
-    Bytes,
-    Int32s,
-    Int64,
-    OutBytes,
-    Record,
-    always_inlined,
-    copy_bytes,
-    crc32c,
-    inlined,
-    kernel,
-)
+from sawlog.chain.record_walk import Out, Rules, State, take_record
+from sawlog.kernels.language import Bool, Bytes, Int32s, Int64, OutBytes, always_inlined, copy_bytes, crc32c, kernel
 from sawlog_tfrecord import layout
 from sawlog_tfrecord.layout import Kind
 
@@ -33,13 +21,13 @@ _MASK, _ZERO = np.uint64(0xFFFFFFFF), np.uint64(0)
 _BAD_LENGTH, _BAD_CHECKSUM, _TOO_LARGE = int(Kind.BAD_LENGTH), int(Kind.BAD_CHECKSUM), int(Kind.RECORD_TOO_LARGE)
 
 
-@inlined
+@always_inlined
 def masked(data: Any, start: Any, length: Any) -> Any:
     crc = crc32c(data, start, length)
     return (crc >> _RIGHT | crc << _LEFT) + _DELTA & _MASK
 
 
-@inlined
+@always_inlined
 def sound(window: Any, pos: Any, state: Any, rules: Any) -> Any:
     return masked(window.data, pos, _LENGTH) == _load_length_checksum(window.data, pos)
 
@@ -84,7 +72,7 @@ def gather(window: Any, pos: Any, size: Any, state: Any, out: Any, rules: Any) -
 
 
 @kernel
-def read(window: chain.Window, state: Annotated[Any, Record(STATE)], out: Out, rules: Rules) -> Int64:
+def read(window: chain.Window, state: State, out: Out, rules: Rules) -> Int64:
     return chain.walk_chain(chain.no_run, judge, gather, chain.note_damage, window, state, out, rules)
 
 

@@ -17,7 +17,7 @@ from sawlog.damage import Findings
 from sawlog.format import assemble
 from sawlog.kernels.jit import always_inlined
 from sawlog.kernels.memory import copy_bytes
-from sawlog.kernels.signature import Array, Bool, Int64, OutBytes, OutInt32s, OutInt64s
+from sawlog.kernels.signature import Array, Bool, Int64, OutBytes, OutInt32s, OutInt64s, Record
 from sawlog.storage.sources import Source
 
 BATCH_ROWS = 64 << 10
@@ -25,6 +25,8 @@ BATCH_BYTES = 4 << 20
 
 STATE = k.state_type("used")
 """The state of a walk: how many bytes of `Out.data` are."""
+State = Annotated[Any, Record(STATE)]
+"""That, as kernels take it."""
 
 
 class Out(NamedTuple):

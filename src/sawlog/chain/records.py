@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from sawlog.arrow import index_of
+from sawlog.chain.kernels import head_window
 from sawlog.damage import Findings
 from sawlog.errors import OptionError, SchemaError
 from sawlog.format import (
@@ -72,16 +73,16 @@ class RecordFormat(Format):
     Attributes:
         frame: Bytes that a record takes in a file besides its own.
         write: `write(data, offsets, out)`, the kernel that lays records out, see `encoded`.
+        probe: `probe(window)`, the kernel that says whether a file begins with a record.
+        probe_size: Bytes that it looks at.
     """
 
     views: ClassVar = {"rows": "one row per record", "damage": "one row per damaged range"}
     read_options: ClassVar[type] = RecordOptions
     frame: ClassVar[int]
     write: ClassVar[Any]
-
-    @abstractmethod
-    def begins(self, head: bytes, size: int) -> bool:
-        """Whether a file of so many bytes that begins with `head` is of this format."""
+    probe: ClassVar[Any]
+    probe_size: ClassVar[int]
 
     @abstractmethod
     def walk(self, part: RecordRange, source: Source, schema: pa.Schema, findings: Findings) -> ChainWalk:
@@ -94,7 +95,7 @@ class RecordFormat(Format):
         return out
 
     def match(self, file: File, head: bytes) -> Match:
-        if self.begins(head, file.size):
+        if len(head) >= self.probe_size and type(self).probe(head_window(head, file.size)):
             return Match.CONTENT
         return Match.NAME if file.name.endswith(self.suffix) else Match.NO
 
