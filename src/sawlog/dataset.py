@@ -73,7 +73,7 @@ class Dataset:
             scan = self.scan
             named = scan.is_format_named
             others = left_out(self.format, self.files, unselected, scan.view, scan.roots, is_format_named=named)
-        return [*others, *self.contents.left_out(self.request)]
+        return [*others, *self.contents.skipped_files(self.request)]
 
     def info(self) -> dict[str, Any]:
         """Facts about the content that cost no more than headers, for people to read."""

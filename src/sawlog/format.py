@@ -296,7 +296,7 @@ def assemble(
 
 
 class Contents(ABC):
-    """What a format knows of files that were opened, whichever columns and rows are wanted of them.
+    """Files that were opened: their views, and what they say of themselves, whichever columns and rows are wanted.
 
     Args:
         format: The format that has opened them.
@@ -334,13 +334,13 @@ class Contents(ABC):
         part.files = list(files)
         return part
 
-    def left_out(self, request: BoundScan) -> list[Skipped]:
-        """What a read leaves out of the files, or of what their metadata names, besides what is in other files."""
+    def skipped_files(self, request: BoundScan) -> list[Skipped]:
+        """Return what a read leaves out of the files, or of what their metadata names, with the reasons."""
         del request
         return []
 
     def facts(self, request: BoundScan) -> dict[str, Any]:
-        """Facts about the content that cost no more than headers, for people to read."""
+        """Return facts about the content that cost no more than headers, for people to read."""
         del request
         return {}
 

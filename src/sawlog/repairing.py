@@ -46,7 +46,7 @@ def repair_files(format: Format, places: Sequence[tuple[File, str]], scan: Scan,
             copied = replace(scan, storage=held, roots=(normalize(target),))
             files = [file for file, _ in places]
             _prove(source, files, copies, copied, target)
-            without = source.contents.left_out(source.request)
+            without = source.contents.skipped_files(source.request)
             if isinstance(format, RepairsParts):
                 without = [*without, *format.not_repaired(source.contents)]
             report = Report(format.name, _reports(source, files), without)

@@ -358,7 +358,7 @@ class DatabaseContents(Contents):
         for file in logs:
             yield WriteRange.whole(file, scan, request.projection, self.version.dialect, numbered=True)
 
-    def left_out(self, request: BoundScan) -> list[Skipped]:
+    def skipped_files(self, request: BoundScan) -> list[Skipped]:
         """Tables, logs and blob files that the database has done with, or that it does not name yet."""
         del request
         orphans = self._orphans

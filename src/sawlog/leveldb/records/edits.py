@@ -127,11 +127,11 @@ class EditsContents(LogContents):
         self._pointers: list[Pointer] = []
         super().__init__(format, self._find_live(files, scan.storage), scan)
 
-    def left_out(self, request: BoundScan) -> list[Skipped]:
+    def skipped_files(self, request: BoundScan) -> list[Skipped]:
         """What the base class says, and the MANIFESTs that are named and not there: others are read instead."""
         faults = [pointer.fault for pointer in self._pointers if pointer.fault is not None]
         gaps = [Skipped(fault.path, f"{fault.kind}: {fault.detail}", 0, missed=True) for fault in faults]
-        return [*super().left_out(request), *gaps]
+        return [*super().skipped_files(request), *gaps]
 
     def _find_live(self, files: Sequence[File], storage: Storage) -> list[File]:
         """Return the MANIFEST files that the user has named, and of each directory the live one."""

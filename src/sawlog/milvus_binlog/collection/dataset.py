@@ -643,7 +643,7 @@ class CollectionContents(Contents):
                 " give schema= or metadata=, or read the view inserts, which has the deleted rows, too"
             )
 
-    def left_out(self, request: BoundScan) -> list[Skipped]:
+    def skipped_files(self, request: BoundScan) -> list[Skipped]:
         """What the metadata says is gone or does not name, and what statistics rule out."""
         skipped = [
             *left_out(self.collections, self._metas, self._options.table, self._until),
