@@ -92,13 +92,13 @@ class RowBatch:
         self._tables: dict[str, pa.Array] = {}
         self._texts: dict[int, tuple[pa.Array, list[int]]] = {}
         self.bad_values: list[BadValue] = []
-        wanted = set(schema.names)
+        column_names = set(schema.names)
         self._judged = [place for place, column in enumerate(header.stored) if self._is_judged(column)]
         self.columns = stored_columns(header)
         for place, column in enumerate(header.stored):
-            self._describe(self.columns[place], column, wanted=column.name in wanted, sentinels=sentinels)
+            self._describe(self.columns[place], column, is_wanted=column.name in column_names, sentinels=sentinels)
         wide = int(self.columns.wanted @ self.columns.width)
-        wide += sum(len(column.constant or b"") for name, column in self._constants.items() if name in wanted)
+        wide += sum(len(column.constant or b"") for name, column in self._constants.items() if name in column_names)
         smallest = layout.SIZE_SIZE + layout.MIN_ENTRY_SIZE + header.presence_bytes
         self._most = max(1, min(MAX_ROWS, span // smallest + 1, _FIXED_BYTES // max(wide, 1)))
         self._rooms = np.where(self.columns.width == 0, min(FIRST_ROOM, span), 0)
@@ -114,8 +114,8 @@ class RowBatch:
         text = column.type is LogType.ENHANCED_STRING and column.charset not in WHOLE_CHARSETS
         return column.type is LogType.ENUM or (self._strict and text)
 
-    def _describe(self, facts: Any, column: LogColumn, *, wanted: bool, sentinels: bool) -> None:
-        facts.wanted = wanted or self._is_judged(column)
+    def _describe(self, facts: Any, column: LogColumn, *, is_wanted: bool, sentinels: bool) -> None:
+        facts.wanted = is_wanted or self._is_judged(column)
         facts.boolean = column.type is LogType.BOOLEAN
         facts.text = column.type is LogType.ENHANCED_STRING
         if column.width:
@@ -170,12 +170,12 @@ class RowBatch:
     def adapt(self, rows: int) -> None:
         """Fresh buffers, of sizes by what was found in the last rows."""
         if rows and not rows == self.max_rows == self._most:
-            needed = self.columns.used * self._most // rows
-            needed = np.where(self.columns.width == 0, np.minimum(needed + needed // 16, _MAX_ROOM), 0)
-            if self.max_rows < self._most or (needed > self._rooms).any():
-                kept = self._rooms * (self.max_rows > FIRST_ROWS)
+            room = self.columns.used * self._most // rows
+            room = np.where(self.columns.width == 0, np.minimum(room + room // 16, _MAX_ROOM), 0)
+            if self.max_rows < self._most or (room > self._rooms).any():
+                grown_rooms = self._rooms * (self.max_rows > FIRST_ROWS)
                 self.max_rows = self._most
-                self._rooms = np.maximum(needed + needed // 8 + (64 << 10), kept)
+                self._rooms = np.maximum(room + room // 8 + (64 << 10), grown_rooms)
                 self._arrange()
         self._allocate()
 
@@ -183,13 +183,15 @@ class RowBatch:
         """The gathered rows as a batch of the schema; invalid values are null, and listed in `bad_values`."""
         names = self.columns.dtype.names
         # Plain numbers: to ask the records for one field after the other takes long.
-        found = (SimpleNamespace(**dict(zip(names, row, strict=True))) for row in self.columns[self._wanted].tolist())
-        self._gathered = dict(zip(self._wanted, found, strict=True))
-        used = sum(rows * (one.width or layout.COUNT_SIZE) + one.used for one in self._gathered.values())
+        gathered = (
+            SimpleNamespace(**dict(zip(names, row, strict=True))) for row in self.columns[self._wanted].tolist()
+        )
+        self._gathered = dict(zip(self._wanted, gathered, strict=True))
+        used = sum(rows * (facts.width or layout.COUNT_SIZE) + facts.used for facts in self._gathered.values())
         self._sparse = 2 * used < self._arena_bytes
         self.bad_values = []
         bad = {place: self._judge(place, rows) for place in self._judged}
-        self.bad_values.sort(key=lambda one: one.row)
+        self.bad_values.sort(key=lambda value: value.row)
         arrays = [self._array(field, rows, bad) for field in self._schema]
         self._texts.clear()
         return batch_of(arrays, self._schema, rows)
@@ -202,15 +204,15 @@ class RowBatch:
             bad = (indices < 0) | (indices >= len(column.values))
             if self._gathered[place].nulls:
                 bad &= self._valid(place, rows) != 0
-            what = f"column {column.name!r}: index {{}} in a table of {len(column.values)} values"
-            found = [(row, what.format(indices[row])) for row in np.flatnonzero(bad).tolist()]
+            message = f"column {column.name!r}: index {{}} in a table of {len(column.values)} values"
+            bad_values = [(row, message.format(indices[row])) for row in np.flatnonzero(bad).tolist()]
         else:
             bad = np.zeros(rows, np.bool_)
             bad[self._text(place, rows)[1]] = True
-            what = f"column {column.name!r}: bytes that are no {column.charset}"
-            found = [(row, what) for row in np.flatnonzero(bad).tolist()]
-        self.bad_values += [BadValue(row, place, text) for row, text in found]
-        return bad if found else None
+            message = f"column {column.name!r}: bytes that are no {column.charset}"
+            bad_values = [(row, message) for row in np.flatnonzero(bad).tolist()]
+        self.bad_values += [BadValue(row, place, text) for row, text in bad_values]
+        return bad if bad_values else None
 
     def _array(self, field: pa.Field, rows: int, bad: Mapping[int, NDArray[np.bool_] | None]) -> pa.Array:
         if field.name in self._stored:

@@ -86,12 +86,12 @@ def unite(files: Sequence[tuple[str, Header]], rendering: Rendering) -> pa.Schem
         SchemaError: When files disagree on the type of a column; names both.
     """
     united: dict[str, tuple[str, LogColumn]] = {}
-    seen: dict[str, int] = {}
+    file_counts: dict[str, int] = {}
     tables: dict[str, dict[tuple[str, ...], None]] = {}
     same_constant: dict[str, bool] = {}
     for path, header in files:
         for column in header.columns:
-            seen[column.name] = seen.get(column.name, 0) + 1
+            file_counts[column.name] = file_counts.get(column.name, 0) + 1
             if column.name not in united:
                 united[column.name] = (path, column)
                 same_constant[column.name] = True
@@ -104,7 +104,7 @@ def unite(files: Sequence[tuple[str, Header]], rendering: Rendering) -> pa.Schem
     fields = []
     for name in names:
         column = united[name][1]
-        constant = same_constant[name] and seen[name] == len(files)
+        constant = same_constant[name] and file_counts[name] == len(files)
         values = _unite_tables(list(tables.get(name, ())))
         fields.append(_field(column, values, rendering, constant=constant))
     return pa.schema(fields, _shared_facts([header for _, header in files]))
@@ -131,10 +131,12 @@ def header_records(schema: pa.Schema) -> tuple[tuple[int, bytes], ...]:
     """
     stored = (schema.metadata or {}).get(HEADER_RECORDS_KEY, b"[]")
     try:
-        found = shaped(decode_json(stored), list[tuple[int, str]], f"schema metadata {HEADER_RECORDS_KEY.decode()}")
+        stored_records = shaped(
+            decode_json(stored), list[tuple[int, str]], f"schema metadata {HEADER_RECORDS_KEY.decode()}"
+        )
     except FormatError as error:
         raise SchemaError(str(error)) from error
-    records = tuple((kind, from_hex(payload, HEADER_RECORDS_KEY)) for kind, payload in found)
+    records = tuple((kind, from_hex(payload, HEADER_RECORDS_KEY)) for kind, payload in stored_records)
     if any(kind in list(HeaderRecord) or not -(1 << 31) <= kind < 1 << 31 for kind, _ in records):
         raise SchemaError(f"schema metadata {HEADER_RECORDS_KEY.decode()}: a type that sawlog writes itself, or no i32")
     return records
@@ -146,10 +148,10 @@ def from_hex(text: str, key: bytes) -> bytes:
     Raises:
         SchemaError: For any other text.
     """
-    found = decode_by(bytes.fromhex, text)
-    if isinstance(found, Undecodable):
-        raise SchemaError(f"schema metadata {key.decode()}: expected hexadecimal digits: {found.detail}")
-    return found
+    decoded = decode_by(bytes.fromhex, text)
+    if isinstance(decoded, Undecodable):
+        raise SchemaError(f"schema metadata {key.decode()}: expected hexadecimal digits: {decoded.detail}")
+    return decoded
 
 
 def _unite_tables(tables: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
@@ -159,16 +161,17 @@ def _unite_tables(tables: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(value for table in tables for value in table))
 
 
-def _wider(one: tuple[str, LogColumn], two: tuple[str, LogColumn], widen: bool) -> tuple[str, LogColumn]:
-    first, second = one[1].type, two[1].type
+def _wider(earlier: tuple[str, LogColumn], later: tuple[str, LogColumn], widen: bool) -> tuple[str, LogColumn]:
+    first, second = earlier[1].type, later[1].type
     if first is second:
-        return one
+        return earlier
     for ladder in (INTEGERS, FLOATS):
         if widen and {BY_LOG[first].type, BY_LOG[second].type} <= set(ladder):
-            return one if BY_LOG[first].width > BY_LOG[second].width else two
+            return earlier if BY_LOG[first].width > BY_LOG[second].width else later
     hint = "" if widen else "; widen=True would allow Byte, Short, Int, Long and Float, Double to meet"
     raise SchemaError(
-        f"column {one[1].name!r} is {first.title} in {one[0]} and {second.title} in {two[0]}: read them apart{hint}"
+        f"column {earlier[1].name!r} is {first.title} in {earlier[0]} and {second.title} in {later[0]}:"
+        f" read them apart{hint}"
     )
 
 

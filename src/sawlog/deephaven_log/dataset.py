@@ -73,18 +73,18 @@ class Log:
     @property
     def partition(self) -> tuple[str, ...]:
         """What the logs of one partition share; a log whose name does not say it is a partition of its own."""
-        known = self.name.partition
-        return known if all(known) else (self.file.path,)
+        partition = self.name.partition
+        return partition if all(partition) else (self.file.path,)
 
 
-def open_log(file: File, options: ReadOptions, storage: Storage, known: dict[bytes, Header] | None = None) -> Header:
+def open_log(file: File, options: ReadOptions, storage: Storage, headers: dict[bytes, Header] | None = None) -> Header:
     """Header of a file.
 
     Args:
         file: The file.
         options: How it is read.
         storage: Where it is.
-        known: Headers that were parsed before, by their bytes: files that begin alike share one.
+        headers: Headers that were parsed before, by their bytes: files that begin alike share one.
 
     Raises:
         IncompleteHeaderError: When the file ends inside the header.
@@ -94,10 +94,10 @@ def open_log(file: File, options: ReadOptions, storage: Storage, known: dict[byt
 
     def parsed(head: bytes) -> Header:
         size = header_size(head)
-        if known is not None and size <= file.size and (same := known.get(head[:size])) is not None:
-            return same
+        if headers is not None and size <= file.size and (parsed_header := headers.get(head[:size])) is not None:
+            return parsed_header
         header = read_header(file.path, file.size, storage, head, strict=options.strict, force=force)
-        return header if known is None else known.setdefault(header.raw, header)
+        return header if headers is None else headers.setdefault(header.raw, header)
 
     if (head := known_answer(storage, file, HEADER)) is not None:
         with suppress(FormatError):  # an index is not believed when it says that a file is bad
@@ -136,8 +136,8 @@ class DeephavenLogContents(Contents):
     @property
     def partition_column(self) -> str:
         """Name of the partitioning column; empty when it is left out."""
-        given = self._options.partition_column
-        return given if given is not None else self._table.partition_column or DEFAULT_PARTITION_COLUMN
+        name = self._options.partition_column
+        return name if name is not None else self._table.partition_column or DEFAULT_PARTITION_COLUMN
 
     def _ranges(self, request: BoundScan, task_bytes: int | None) -> Iterator[Fragment]:
         """The logs of a partition are scanned, where that is needed, before its first fragment."""
@@ -145,7 +145,7 @@ class DeephavenLogContents(Contents):
         for partition in self._partitions(request):
             layouts = [self._layout(log, task_bytes, threads) for log in partition]
             last_deleting = _last_deleting([layout.live_from for layout in layouts])
-            for index, (log, found) in enumerate(zip(partition, layouts, strict=True)):
+            for index, (log, layout) in enumerate(zip(partition, layouts, strict=True)):
                 dead = index < last_deleting
                 if log.header is None:
                     path, size = log.file.path, log.file.size
@@ -154,9 +154,9 @@ class DeephavenLogContents(Contents):
                 start, size = self._ends(log.file, log.header)
                 if self._stretch is not None and start >= size:
                     continue
-                cuts = (cut for cut in found.cuts if start < cut < size)
+                cuts = (cut for cut in layout.cuts if start < cut < size)
                 bounds = itertools.chain((start,), cuts, (max(size, start),))
-                live_from = (size if dead else max(found.live_from, 0)) if self._applies else 0
+                live_from = (size if dead else max(layout.live_from, 0)) if self._applies else 0
                 for begin, end in itertools.pairwise(bounds):
                     yield self._range(request, log, begin, end, live_from)
 
@@ -195,13 +195,13 @@ class DeephavenLogContents(Contents):
 
     def _stretches(self, log: Log, task_bytes: int) -> Iterator[DeephavenLogContents]:
         """A log, in as many parts as there are to be tasks; they find their ends themselves."""
-        whole = self.with_files([log.file])
+        contents = self.with_files([log.file])
         distance = _even(log.file.size - log.header.size, task_bytes) if log.header is not None else None
         if log.header is None or distance is None:
-            yield whole
+            yield contents
             return
         for target in range(log.header.size, log.file.size, distance):
-            part = copy(whole)
+            part = copy(contents)
             part._stretch = (target, target + distance)
             yield part
 
@@ -220,11 +220,11 @@ class DeephavenLogContents(Contents):
         return ends[0], ends[1]
 
     def with_files(self, files: Sequence[File]) -> Self:
-        found = super().with_files(files)
-        found.logs = [self.logs[place] for place in sorted(self._places[file.path] for file in files)]
+        contents = super().with_files(files)
+        contents.logs = [self.logs[place] for place in sorted(self._places[file.path] for file in files)]
         for name in ("_known", "_places"):
-            vars(found).pop(name, None)
-        return found
+            vars(contents).pop(name, None)
+        return contents
 
     def plan_whole_read(self) -> Self | None:
         """See `PlansWholeReads`: one walk is enough as long as there is no DELETE_PARTITION, and no damage.
@@ -234,9 +234,9 @@ class DeephavenLogContents(Contents):
         """
         if not self._applies or self._optimistic:
             return None
-        found = copy(self)
-        found._optimistic = True
-        return found
+        contents = copy(self)
+        contents._optimistic = True
+        return contents
 
     def committed_end(self, request: BoundScan, file: File, position: int) -> int:
         """See `Followable.committed_end`. The new bytes are walked once, to find where the last complete set ends.
@@ -251,22 +251,22 @@ class DeephavenLogContents(Contents):
         if file.size < start:
             return position
         options = self._options.without_incomplete()
-        whole = whole_log(file, log.header, options, self.scan.storage)
-        return survey(replace(whole, start=start), file.size, last=True).end
+        log_range = whole_log(file, log.header, options, self.scan.storage)
+        return survey(replace(log_range, start=start), file.size, last=True).end
 
     def between(self, request: BoundScan, ranges: Sequence[Range]) -> list[Fragment]:
         """See `Followable.between`.
 
         A DELETE_PARTITION takes back what comes with it; rows that were delivered before cannot be taken back.
         """
-        asked = {one.file.path: one for one in ranges}
+        ranges_by_path = {requested_range.file.path: requested_range for requested_range in ranges}
         fragments: list[Fragment] = []
         threads = count_threads(self, request)
         for partition in self._partitions(request):
             news: list[tuple[Log, int, int, int]] = []
             for log in partition:
-                if log.file.path in asked and log.header is not None:
-                    file, begin, end = asked[log.file.path]
+                if log.file.path in ranges_by_path and log.header is not None:
+                    file, begin, end = ranges_by_path[log.file.path]
                     start = max(begin, log.header.size)
                     live_from = self._live_from(log, start, end, threads) if self._applies else -1
                     news.append((replace(log, file=file), start, end, live_from))
@@ -336,28 +336,29 @@ class DeephavenLogContents(Contents):
         # A stream opens those logs that have grown: that there is one of them says nothing.
         followed = scan.schema is not None
         single = len(files) == 1 and not followed
-        chosen = [(file, name) for file in files if (name := self._name(file, single=single)) is not None]
-        if not chosen and not followed:
+        named_files = [(file, name) for file in files if (name := self._name(file, single=single)) is not None]
+        if not named_files and not followed:
             raise FormatError(f"none of the {len(files)} logs is of the namespace, table and partition asked for")
-        tables = {(name.namespace, name.table) for _, name in chosen if name.table}
+        tables = {(name.namespace, name.table) for _, name in named_files if name.table}
         if len(tables) > 1:
-            found = ", ".join(sorted(f"{namespace}.{table}" for namespace, table in tables))
-            raise OptionError(f"logs of several tables: {found}; choose one with namespace= and table=")
-        chosen.sort(key=lambda pair: order_key(pair[1], pair[0].path))
-        names = {file.path: name for file, name in chosen}
-        known: dict[bytes, Header] = {}
-        single = len(chosen) == 1 and not followed
+            table_names = ", ".join(sorted(f"{namespace}.{table}" for namespace, table in tables))
+            raise OptionError(f"logs of several tables: {table_names}; choose one with namespace= and table=")
+        named_files.sort(key=lambda pair: order_key(pair[1], pair[0].path))
+        names = {file.path: name for file, name in named_files}
+        headers: dict[bytes, Header] = {}
+        single = len(named_files) == 1 and not followed
         opened = each_file(
-            lambda file: self._open(file, names[file.path], scan, known, single=single), (file for file, _ in chosen)
+            lambda file: self._open(file, names[file.path], scan, headers, single=single),
+            (file for file, _ in named_files),
         )
         logs = list(opened)
         if all(log.header is None for log in logs) and not followed:
             raise FormatError(f"{logs[0].reason} (and no other log is readable)")
         return logs
 
-    def _open(self, file: File, name: LogName, scan: Scan, known: dict[bytes, Header], *, single: bool) -> Log:
+    def _open(self, file: File, name: LogName, scan: Scan, headers: dict[bytes, Header], *, single: bool) -> Log:
         try:
-            header = open_log(file, self._options, scan.storage, known)
+            header = open_log(file, self._options, scan.storage, headers)
         except FormatError as error:
             incomplete = isinstance(error, IncompleteHeaderError)
             if single or not (incomplete or scan.on_damage == "skip"):
@@ -373,10 +374,10 @@ class DeephavenLogContents(Contents):
         """What is known of a file, by its name and by the options; None when it is not asked for."""
         name = parse_name(file.name)
         fields = ("namespace", "table", "internal_partition", "column_partition")
-        given = {part: getattr(self._options, part) for part in fields if getattr(self._options, part) is not None}
-        if not single and any(getattr(name, part) not in (None, value) for part, value in given.items()):
+        options = {part: getattr(self._options, part) for part in fields if getattr(self._options, part) is not None}
+        if not single and any(getattr(name, part) not in (None, value) for part, value in options.items()):
             return None
-        return replace(name, **given)
+        return replace(name, **options)
 
     def _partitions(self, request: BoundScan) -> list[list[Log]]:
         partitions: dict[tuple[str, ...], list[Log]] = {}
@@ -400,9 +401,9 @@ class DeephavenLogContents(Contents):
         if log.header is None:
             return Layout()
         distance = _even(log.file.size - log.header.size, task_bytes)
-        known = self._known_layout(log, log.header, task_bytes)
-        if known is not None:
-            return known
+        known_layout = self._known_layout(log, log.header, task_bytes)
+        if known_layout is not None:
+            return known_layout
         if distance is not None and self._options.split == "resync":
             return Layout(self._resync_cuts(log, log.header, distance))
         if self._applies and not self._optimistic:
@@ -414,8 +415,8 @@ class DeephavenLogContents(Contents):
     def _live_from(self, log: Log, start: int, end: int, threads: int) -> int:
         assert log.header is not None
         indexed = self._indexed_layout(log) if start == log.header.size and end == log.file.size else None
-        found = indexed or self._scan(replace_size(log, end), start, None, threads)
-        return found.live_from
+        layout = indexed or self._scan(replace_size(log, end), start, None, threads)
+        return layout.live_from
 
     def _known_layout(self, log: Log, header: Header, task_bytes: int | None) -> Layout | None:
         """What an index says of an intact log, or what tasks have found in stretches that end where the next begin."""
@@ -426,8 +427,8 @@ class DeephavenLogContents(Contents):
                 return replace(indexed, cuts=space_offsets(indexed.cuts, distance) if distance is not None else ())
         if distance is None:
             return None
-        found = unpacked(known_answer(self.scan.storage, log.file, f"{LAYOUT} {distance}") or b"")
-        firsts, begins, ends, lives = (found[place::_STRETCH_NUMBERS] for place in range(_STRETCH_NUMBERS))
+        numbers = unpacked(known_answer(self.scan.storage, log.file, f"{LAYOUT} {distance}") or b"")
+        firsts, begins, ends, lives = (numbers[place::_STRETCH_NUMBERS] for place in range(_STRETCH_NUMBERS))
         if firsts != list(range(header.size, log.file.size, distance)) or begins[1:] != ends[:-1]:
             return None
         return Layout(sorted(set(begins[1:])), max(lives))
@@ -445,9 +446,9 @@ class DeephavenLogContents(Contents):
             if log.header is not None and self._stretch is not None:
                 self._survey_stretch(log.file, log.header, *self._stretch)
             elif log.header is not None:
-                found = self._scan(log, log.header.size, CUT_BYTES, threads)
-                note_answer(self.scan.storage, log.file, LAYOUT, packed([found.live_from, *found.cuts]))
-                independent = independent and found.live_from < 0
+                layout = self._scan(log, log.header.size, CUT_BYTES, threads)
+                note_answer(self.scan.storage, log.file, LAYOUT, packed([layout.live_from, *layout.cuts]))
+                independent = independent and layout.live_from < 0
         return independent
 
     def _survey_stretch(self, file: File, header: Header, first: int, last: int) -> None:
@@ -455,9 +456,9 @@ class DeephavenLogContents(Contents):
         begin = first if first == header.size else find_cut(file, header, self.scan, first)
         if begin is None:
             return
-        found = walk_stretch(file, header, self.scan, begin, min(max(begin, last), file.size), file.size)
-        if found is not None:
-            layout, end = found
+        stretch = walk_stretch(file, header, self.scan, begin, min(max(begin, last), file.size), file.size)
+        if stretch is not None:
+            layout, end = stretch
             note_answer(
                 self.scan.storage, file, f"{LAYOUT} {last - first}", packed([first, begin, end, layout.live_from])
             )

@@ -72,8 +72,8 @@ class Encoder:
         self._partition = partition
         self._max_entry = max_entry
         self._unit = unit
-        known = charset_name(charset)
-        if known is None:
+        charset_in_java = charset_name(charset)
+        if charset_in_java is None:
             raise OptionError(f"charset={charset!r}: expected one of {', '.join(CHARSETS)}")
         stored = (schema.metadata or {}).get(columns.APPLICATION_VERSION_KEY)
         self._version = application_version if application_version is not None or stored is None else int(stored)
@@ -87,7 +87,9 @@ class Encoder:
         self._implied = [
             field.name for field in schema if columns.PARTITION_KEY in (field.metadata or {}) and partition is not None
         ]
-        self.columns = [self._column(field, known, constants) for field in schema if field.name not in self._implied]
+        self.columns = [
+            self._column(field, charset_in_java, constants) for field in schema if field.name not in self._implied
+        ]
         self._expected: dict[str, Any] = {}
         self._pending = [name for name, value in constants.items() if value is None]
         self._open_enums = {c.name for c in self.columns if c.type is LogType.ENUM and not c.values}
@@ -127,12 +129,12 @@ class Encoder:
             piece = batch.slice(start, _PIECE_ROWS)
             begins, ends = start == 0, start + piece.num_rows == batch.num_rows
             if piece.num_rows == 1 and begins and ends:
-                chosen = (first, middle, last)
+                piece_flags = (first, middle, last)
             else:
-                chosen = (first if begins else middle, middle, last if ends else middle)
+                piece_flags = (first if begins else middle, middle, last if ends else middle)
                 if piece.num_rows == 1:
-                    chosen = (chosen[2] if ends else chosen[0], middle, middle)
-            yield from self._encode_piece(piece, chosen)
+                    piece_flags = (piece_flags[2] if ends else piece_flags[0], middle, middle)
+            yield from self._encode_piece(piece, piece_flags)
             self._rows += piece.num_rows
 
     def _encode_piece(self, batch: pa.RecordBatch, flags: tuple[int, int, int]) -> Iterator[NDArray[np.uint8]]:
@@ -253,27 +255,28 @@ class Encoder:
         for column in self.columns:
             if column.constant is None or column.name not in batch.schema.names:
                 continue
-            given = batch.column(column.name)
+            values = batch.column(column.name)
             field = batch.schema.field(column.name)
-            if pa.types.is_dictionary(given.type):
-                given = given.cast(given.type.value_type)
+            if pa.types.is_dictionary(values.type):
+                values = values.cast(values.type.value_type)
                 index = columns.decode_value(column, column.constant)
                 value = None if index is None else column.values[index]
-                expected = scalar_of(value, given.type)
+                expected = scalar_of(value, values.type)
             else:
-                bare = field.with_type(given.type)
+                bare = field.with_type(values.type)
                 expected = columns.constant_array(column, bare, 1)[0]
-            same = given.is_null() if not expected.is_valid else fill_null(pc.equal(given, expected), False)
-            wrong = index_of(same, False)
-            if wrong >= 0 and not self._both_nan(given[wrong], expected):
+            equal = values.is_null() if not expected.is_valid else fill_null(pc.equal(values, expected), False)
+            wrong = index_of(equal, False)
+            if wrong >= 0 and not self._both_nan(values[wrong], expected):
                 raise SchemaError(
-                    f"column {column.name!r}, row {self._rows + wrong}: {given[wrong]} in a constant column whose value"
-                    f" is {expected}; drop {columns.CONSTANT_KEY.decode()} from its metadata to store it in the rows"
+                    f"column {column.name!r}, row {self._rows + wrong}: {values[wrong]} in a constant column whose"
+                    f" value is {expected}; drop {columns.CONSTANT_KEY.decode()} from its metadata to store it in the"
+                    " rows"
                 )
 
     @staticmethod
-    def _both_nan(one: pa.Scalar, two: pa.Scalar) -> bool:
-        first, second = one.as_py(), two.as_py()
+    def _both_nan(value: pa.Scalar, expected: pa.Scalar) -> bool:
+        first, second = value.as_py(), expected.as_py()
         return isinstance(first, float) and isinstance(second, float) and math.isnan(first) and math.isnan(second)
 
     def _check_implied(self, batch: pa.RecordBatch) -> None:
@@ -300,7 +303,7 @@ class Encoder:
             return _Piece(ends, data, valid)
         if column.type is LogType.BOOLEAN:
             return _Piece(boolean_values(array), None, valid)
-        given, scalar = array, layout.SCALARS[column.type]
+        original, scalar = array, layout.SCALARS[column.type]
         if pa.types.is_timestamp(array.type):
             array = self._times(column, array)
         error = partial(self._error, column)
@@ -308,7 +311,7 @@ class Encoder:
             values = code_units(array, error)
         else:
             values = np.frombuffer(array.buffers()[1] or b"", scalar.bits)[array.offset : array.offset + len(array)]
-        refuse_nulls(values, valid, (scalar.nulls[0], scalar.null_mask), given, column.type.title, error)
+        refuse_nulls(values, valid, (scalar.nulls[0], scalar.null_mask), original, column.type.title, error)
         return _Piece(values, None, valid)
 
     def _times(self, column: LogColumn, array: pa.Array) -> pa.Array:
@@ -343,14 +346,14 @@ class Encoder:
             numbers = np.where(valid, numbers, len(values))
         if len(numbers) and (numbers.min() < 0 or numbers.max() > len(values)):
             raise SchemaError(f"column {column.name!r}: an index outside the dictionary")
-        chosen: NDArray[np.int32] = remap[numbers]
-        if (chosen < 0).any():
-            row = int(np.flatnonzero(chosen < 0)[0])
+        table_indices: NDArray[np.int32] = remap[numbers]
+        if (table_indices < 0).any():
+            row = int(np.flatnonzero(table_indices < 0)[0])
             raise SchemaError(
                 f"column {column.name!r}, row {self._rows + row}: {values[numbers[row]]!r} is not in the Enum's table,"
                 f" which is that of the first batch unless the metadata {columns.ENUM_KEY.decode()} gives it"
             )
-        return chosen
+        return table_indices
 
     def _bytes(self, column: LogColumn, array: pa.Array) -> tuple[NDArray[np.int32], NDArray[np.uint8]]:
         """Ends (the first is a start) and bytes of values with a length, strings in their charset."""

@@ -64,8 +64,8 @@ class DeephavenLog(Format):
 
     def select(self, files: Sequence[File], view: str) -> list[File]:
         """Logs by partition, those of a partition in the order in which they were begun."""
-        chosen = [file for file in files if file.explicit or is_log_name(file.name)]
-        return sorted(chosen, key=lambda file: order_key(parse_name(file.name), file.path))
+        logs = [file for file in files if file.explicit or is_log_name(file.name)]
+        return sorted(logs, key=lambda file: order_key(parse_name(file.name), file.path))
 
     def open(self, files: Sequence[File], scan: Scan) -> Contents:
         from sawlog.deephaven_log.dataset import DeephavenLogContents

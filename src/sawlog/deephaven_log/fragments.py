@@ -166,10 +166,10 @@ class EntryRange(LogFragment):
     def _commands(self, entries: Any, source: Source) -> pa.RecordBatch:
         rows: list[Command] = []
         for entry in entries:
-            found = Command(None, None, None, None)
+            command = Command(None, None, None, None)
             if not entry.mismatch:
-                found = Command.of(bytes(source.window(int(entry.offset), int(entry.length))))
-            rows.append(found)
+                command = Command.of(bytes(source.window(int(entry.offset), int(entry.length))))
+            rows.append(command)
         numbers = [array_of([row[i] for row in rows], pa.int32()) for i in range(3)]
         data = array_of([row.data for row in rows], pa.binary())
         return pa.RecordBatch.from_arrays(
@@ -189,8 +189,8 @@ class Command(NamedTuple):
     def of(cls, entry: bytes) -> Command:
         """The record that a whole entry holds. A command without room for a digest has none."""
 
-        def number(at: int) -> int | None:
-            piece = body[at : at + layout.COUNT_SIZE]
+        def number(offset: int) -> int | None:
+            piece = body[offset : offset + layout.COUNT_SIZE]
             return int.from_bytes(piece, "big", signed=True) if len(piece) == layout.COUNT_SIZE else None
 
         body = entry

@@ -98,32 +98,32 @@ class _Cursor:
     def left(self) -> int:
         return self.end - self.position
 
-    def fail(self, expected: str, found: object) -> FormatError:
-        return FormatError(f"{self.path}: header at byte {self.position}: expected {expected}, found {found}")
+    def fail(self, expected: str, actual: object) -> FormatError:
+        return FormatError(f"{self.path}: header at byte {self.position}: expected {expected}, found {actual}")
 
-    def take(self, length: int, what: str) -> bytes:
+    def take(self, length: int, description: str) -> bytes:
         if not 0 <= length <= self.left:
-            raise self.fail(f"{what} of at most {self.left} bytes", f"a length of {length}")
+            raise self.fail(f"{description} of at most {self.left} bytes", f"a length of {length}")
         self.position += length
         return self.data[self.position - length : self.position]
 
-    def integer(self, what: str) -> int:
-        (value,) = struct.unpack(">i", self.take(layout.COUNT_SIZE, what))
+    def integer(self, description: str) -> int:
+        (value,) = struct.unpack(">i", self.take(layout.COUNT_SIZE, description))
         return int(value)
 
-    def count(self, what: str, smallest: int) -> int:
+    def count(self, description: str, smallest: int) -> int:
         """A count of things that take at least `smallest` bytes each."""
-        count = self.integer(what)
+        count = self.integer(description)
         if not 0 <= count <= self.left // smallest:
-            raise self.fail(f"{what} that fits into {self.left} bytes", count)
+            raise self.fail(f"{description} that fits into {self.left} bytes", count)
         return count
 
-    def string(self, what: str, charset: str = "UTF-8") -> str:
-        return decode_string(self.take(self.integer(what), what), charset, "replace")
+    def string(self, description: str, charset: str = "UTF-8") -> str:
+        return decode_string(self.take(self.integer(description), description), charset, "replace")
 
-    def inner(self, length: int, what: str) -> _Cursor:
+    def inner(self, length: int, description: str) -> _Cursor:
         start = self.position
-        self.take(length, what)
+        self.take(length, description)
         return _Cursor(self.path, self.data, start, start + length)
 
 
@@ -234,7 +234,7 @@ def _records(
 
 def _columns(cursor: _Cursor, version: int, notes: list[str], *, strict: bool) -> list[LogColumn]:
     columns: list[LogColumn] = []
-    seen: set[str] = set()
+    names: set[str] = set()
     for _ in range(cursor.count("a number of columns", 3 * layout.COUNT_SIZE)):
         name = cursor.string("a column name")
         code = cursor.integer("a column type")
@@ -245,9 +245,9 @@ def _columns(cursor: _Cursor, version: int, notes: list[str], *, strict: bool) -
             raise UnsupportedError(Damage(cursor.path, cursor.position, 0, UNSUPPORTED, detail))
         if kind is None:
             raise cursor.fail(f"a type code from 1 to 11 for column {name!r}", code)
-        if name in seen:
+        if name in names:
             raise cursor.fail("column names that differ", f"{name!r} twice")
-        seen.add(name)
+        names.add(name)
         charset = ""
         values: tuple[str, ...] = ()
         if kind is LogType.ENHANCED_STRING:
@@ -267,10 +267,10 @@ def _charset(meta: _Cursor, version: int, name: str, notes: list[str]) -> str:
         stored = java_enum_name(meta.take(meta.left, "a charset"))
     else:
         stored = meta.string("a charset name")
-    known = charset_name(stored) if stored is not None else None
-    if known is None:
+    charset = charset_name(stored) if stored is not None else None
+    if charset is None:
         notes.append(f"column {name!r}: unknown charset {stored!r}; read as {DEFAULT_CHARSET}")
-    return known or DEFAULT_CHARSET
+    return charset or DEFAULT_CHARSET
 
 
 def _enum(meta: _Cursor, version: int, name: str, notes: list[str]) -> tuple[str, tuple[str, ...]]:
@@ -280,11 +280,11 @@ def _enum(meta: _Cursor, version: int, name: str, notes: list[str]) -> tuple[str
     start = meta.position
     doubts: list[str] = []
     try:
-        found = _enum_table(meta, name, doubts, with_charset=True)
+        values = _enum_table(meta, name, doubts, with_charset=True)
     except FormatError:
         doubts.append("it does not fit")
     if not doubts and not meta.left:
-        return found
+        return values
     meta.position = start
     return _enum_table(meta, name, notes, with_charset=False)
 
@@ -294,10 +294,10 @@ def _enum_table(meta: _Cursor, name: str, notes: list[str], *, with_charset: boo
     charset = DEFAULT_CHARSET
     if with_charset:
         stored = meta.string("a charset name")
-        known = charset_name(stored)
-        if known is None:
+        known_charset = charset_name(stored)
+        if known_charset is None:
             notes.append(f"column {name!r}: unknown charset {stored!r}; read as {charset}")
-        charset = known or charset
+        charset = known_charset or charset
     return charset, tuple(meta.string(f"a value of enum {name!r}", charset) for _ in range(count))
 
 

@@ -129,7 +129,7 @@ DETAIL = {
 def _scalar(kind: LogType) -> Scalar:
     facts = BY_LOG[kind]
     nulls = (facts.null, facts.also_null) if facts.log_null is None else (facts.log_null,)
-    return Scalar(facts.packed, facts.arrow, tuple(one for one in nulls if one is not None))
+    return Scalar(facts.packed, facts.arrow, tuple(null for null in nulls if null is not None))
 
 
 SCALARS = {kind: _scalar(kind) for kind, facts in BY_LOG.items() if facts.width}

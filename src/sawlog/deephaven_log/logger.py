@@ -198,22 +198,22 @@ class Logger:
         return bool(enum_table(field))
 
     def _batches(self, data: Any) -> Iterator[pa.RecordBatch]:
-        wanted = [name for name in self._schema.names if name not in self._constants]
+        column_names = [name for name in self._schema.names if name not in self._constants]
         if not isinstance(data, pa.RecordBatch) and not hasattr(data, "__arrow_c_stream__"):
             raise SchemaError(f"cannot log {type(data).__name__}: expected a record batch, a table or an Arrow stream")
         pieces = [data] if isinstance(data, pa.RecordBatch) else pa.RecordBatchReader.from_stream(data)
         for batch in validate_batches(pieces):
-            missing = [name for name in wanted if name not in batch.schema.names]
+            missing = [name for name in column_names if name not in batch.schema.names]
             unknown = [name for name in batch.schema.names if name not in self._schema.names]
             if missing or unknown:
-                raise SchemaError(f"columns {missing or unknown}: expected {', '.join(wanted)}")
-            chosen = [name for name in self._schema.names if name in batch.schema.names]
-            for name in chosen:
-                found, expected = batch.schema.field(name).type, self._schema.field(name).type
-                if found != expected:
-                    raise SchemaError(f"column {name!r} is {found}; the logger's schema says {expected}")
+                raise SchemaError(f"columns {missing or unknown}: expected {', '.join(column_names)}")
+            batch_names = [name for name in self._schema.names if name in batch.schema.names]
+            for name in batch_names:
+                actual_type, expected = batch.schema.field(name).type, self._schema.field(name).type
+                if actual_type != expected:
+                    raise SchemaError(f"column {name!r} is {actual_type}; the logger's schema says {expected}")
             if batch.num_rows:
-                yield batch.select(chosen)
+                yield batch.select(batch_names)
 
     def _encode(self, batch: pa.RecordBatch, flags: tuple[int, int, int]) -> None:
         if self._file is None:
@@ -267,10 +267,10 @@ class Logger:
         """A name that no log in the directory has yet."""
         millis = int(self._begun * 1000)
         while True:
-            begun = datetime.fromtimestamp(millis / 1000, UTC)
-            name = replace(self._name, begun=begun)
+            start_time = datetime.fromtimestamp(millis / 1000, UTC)
+            name = replace(self._name, begun=start_time)
             if name.column_partition is None:
-                name = replace(name, column_partition=f"{begun:%Y-%m-%d}")
+                name = replace(name, column_partition=f"{start_time:%Y-%m-%d}")
             try:
                 path = os.path.join(self._path, format_name(name))
             except ValueError as error:

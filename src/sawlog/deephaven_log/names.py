@@ -53,24 +53,24 @@ def parse_name(name: str) -> LogName:
     There are two styles: `ns.table.System.internal.column.bin.time` and the older `ns.table.internal.bin.column.time`.
     Tokens that fit neither are left out rather than guessed.
     """
-    at = name.rfind(_BIN + ".")
-    if at < 0:
-        at = len(name) - len(_BIN) if name.endswith(_BIN) else -1
-    if at < 0:
+    bin_place = name.rfind(_BIN + ".")
+    if bin_place < 0:
+        bin_place = len(name) - len(_BIN) if name.endswith(_BIN) else -1
+    if bin_place < 0:
         return LogName()
-    tokens = name[:at].split(".")
-    right = name[at + len(_BIN) + 1 :]
-    begun = _begun(right)
+    tokens = name[:bin_place].split(".")
+    right = name[bin_place + len(_BIN) + 1 :]
+    start_time = _begun(right)
     if len(tokens) >= _STANDARD_TOKENS and tokens[2] in _SETS:
         internal = ".".join(tokens[3:-1])
-        return LogName(tokens[0], tokens[1], tokens[2], internal, tokens[-1], begun)
+        return LogName(tokens[0], tokens[1], tokens[2], internal, tokens[-1], start_time)
     if len(tokens) < 3:
         namespace, table = (tokens[0], tokens[1]) if len(tokens) == 2 else (None, None)
-        return LogName(namespace, table, begun=begun)
+        return LogName(namespace, table, begun=start_time)
     kind = tokens[2] if tokens[2] in _SETS and len(tokens) > 3 else None
-    rest = tokens[3:] if kind else tokens[2:]
-    found = _DATE.match(right)
-    return LogName(tokens[0], tokens[1], kind, ".".join(rest), found[0] if found else None, begun)
+    remaining_tokens = tokens[3:] if kind else tokens[2:]
+    date = _DATE.match(right)
+    return LogName(tokens[0], tokens[1], kind, ".".join(remaining_tokens), date[0] if date else None, start_time)
 
 
 def format_name(name: LogName) -> str:
@@ -104,9 +104,9 @@ def _begun(text: str) -> datetime | None:
     year, month, day, hour, minute, second = (int(match[i]) for i in range(1, 7))
     zone = match[8]
     try:
-        begun = datetime(year, month, day, hour, minute, second, int(match[7].ljust(6, "0")), UTC)
+        start_time = datetime(year, month, day, hour, minute, second, int(match[7].ljust(6, "0")), UTC)
         if zone in (None, "Z"):
-            return begun
-        return datetime.strptime(f"{begun:%Y-%m-%d %H:%M:%S.%f}{zone}", "%Y-%m-%d %H:%M:%S.%f%z")
+            return start_time
+        return datetime.strptime(f"{start_time:%Y-%m-%d %H:%M:%S.%f}{zone}", "%Y-%m-%d %H:%M:%S.%f%z")
     except ValueError:
         return None

@@ -81,7 +81,7 @@ class ReadOptions:
 
     def without_incomplete(self) -> Self:
         """The same options, by which the rows of incomplete sets are dropped."""
-        return replace(self, incomplete="drop", salvage=tuple(one for one in self.salvage if one != "incomplete"))
+        return replace(self, incomplete="drop", salvage=tuple(kind for kind in self.salvage if kind != "incomplete"))
 
 
 @dataclass(frozen=True, slots=True)

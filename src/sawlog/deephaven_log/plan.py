@@ -59,7 +59,7 @@ _REMEMBERED: dict[tuple[Any, ...], Layout] = {}
 def scan(
     file: File,
     header: Header,
-    wanted: Scan,
+    scan: Scan,
     *,
     start: int,
     task_bytes: int | None,
@@ -74,71 +74,71 @@ def scan(
     Args:
         file: The log.
         header: Its header.
-        wanted: As for reading.
+        scan: As for reading.
         start: The end of the header, or the start of an entry that begins a set.
         task_bytes: Distance of cuts; None for none.
         threads: How many walk it, where there are cuts.
     """
-    asked = _question(file, wanted, start, task_bytes)
-    if asked is not None and asked in _REMEMBERED:
-        return _REMEMBERED[asked]
-    found = _search(file, header, wanted, start, task_bytes, threads)
-    if asked is not None and asked == _question(file, wanted, start, task_bytes):
+    key = _question(file, scan, start, task_bytes)
+    if key is not None and key in _REMEMBERED:
+        return _REMEMBERED[key]
+    layout = _search(file, header, scan, start, task_bytes, threads)
+    if key is not None and key == _question(file, scan, start, task_bytes):
         if len(_REMEMBERED) >= _MOST_REMEMBERED:
             _REMEMBERED.clear()  # at once: other threads plan, too
-        _REMEMBERED[asked] = found
-    return found
+        _REMEMBERED[key] = layout
+    return layout
 
 
-def _question(file: File, wanted: Scan, start: int, distance: int | None) -> tuple[Any, ...] | None:
+def _question(file: File, scan: Scan, start: int, distance: int | None) -> tuple[Any, ...] | None:
     """What the answer depends on; None where a log may change unnoticed.
 
     That is so just after a change, in the same clock tick, and where a log ends in zeros: a process that mapped the
     space may fill it unseen.
     """
-    if is_remote(file.path) or file.path in wanted.storage.inputs.held or file.size <= start:
+    if is_remote(file.path) or file.path in scan.storage.inputs.held or file.size <= start:
         return None
     try:
-        found = os.stat(file.path)
-        if not stat.S_ISREG(found.st_mode) or time.time() - found.st_ctime < STABLE_SECONDS:
+        status = os.stat(file.path)
+        if not stat.S_ISREG(status.st_mode) or time.time() - status.st_ctime < STABLE_SECONDS:
             return None
         with open(file.path, "rb") as log:
             if os.pread(log.fileno(), 1, file.size - 1) in (b"", b"\0"):
                 return None
     except OSError:
         return None  # its reader says what is wrong
-    state = (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
-    return file.path, file.size, state, start, distance, wanted.on_damage, repr(wanted.options)
+    state = (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
+    return file.path, file.size, state, start, distance, scan.on_damage, repr(scan.options)
 
 
 def _search(
     file: File,
     header: Header,
-    wanted: Scan,
+    scan: Scan,
     start: int,
     task_bytes: int | None,
     threads: int,
 ) -> Layout:
     from sawlog.deephaven_log.walk import CutWalk, Entries
 
-    found = None
+    layout = None
     if task_bytes is not None and threads > 1:
-        found = in_stretches(file, header, wanted, start, task_bytes, threads)
-        if found is not None:
-            return found
-    with closing(wanted.storage.open(file.path)) as source:
+        layout = in_stretches(file, header, scan, start, task_bytes, threads)
+        if layout is not None:
+            return layout
+    with closing(scan.storage.open(file.path)) as source:
         if task_bytes is None and not may_hold_delete(source, start, file.size):
             return Layout()
-        entries = Entries(Span(file, start, file.size), source, header, wanted.options)
-        if wanted.on_damage == "fail":
-            found = _layout(CutWalk(entries, verify=False, stops=True), task_bytes)
-        if found is None:
-            verify = wanted.options.verify_checksums
-            found = _layout(CutWalk(entries, verify=verify, stops=False), task_bytes)
-    return found or Layout()
+        entries = Entries(Span(file, start, file.size), source, header, scan.options)
+        if scan.on_damage == "fail":
+            layout = _layout(CutWalk(entries, verify=False, stops=True), task_bytes)
+        if layout is None:
+            verify = scan.options.verify_checksums
+            layout = _layout(CutWalk(entries, verify=verify, stops=False), task_bytes)
+    return layout or Layout()
 
 
-def in_stretches(file: File, header: Header, wanted: Scan, start: int, distance: int, threads: int) -> Layout | None:
+def in_stretches(file: File, header: Header, scan: Scan, start: int, distance: int, threads: int) -> Layout | None:
     """What as many threads find, each in a stretch; None if there is damage, or one does not end where the next begins.
 
     Where a stretch begins is guessed by resynchronisation; that the one before ends there, entry by entry, proves it.
@@ -147,24 +147,24 @@ def in_stretches(file: File, header: Header, wanted: Scan, start: int, distance:
     targets = range(start + length, start + threads * length, length) if length > PROOF_BYTES else ()
 
     def guessed(target: int) -> int | None:
-        return find_cut(file, header, wanted, target)
+        return find_cut(file, header, scan, target)
 
     def walked(stretch: tuple[int, int]) -> Layout | None:
-        found = walk_stretch(file, header, wanted, *stretch, distance)
-        return found[0] if found is not None and found[1] == stretch[1] else None
+        stretch_layout = walk_stretch(file, header, scan, *stretch, distance)
+        return stretch_layout[0] if stretch_layout is not None and stretch_layout[1] == stretch[1] else None
 
     guesses = {cut for _, cut in map_ordered(targets, once(guessed), threads) if cut is not None}
     begins = [start, *sorted(guesses)]
-    layouts = [one for _, one in map_ordered(pairwise([*begins, file.size]), once(walked), threads)]
-    found = [one for one in layouts if one is not None]
-    if len(found) < len(layouts):
+    layouts = [layout for _, layout in map_ordered(pairwise([*begins, file.size]), once(walked), threads)]
+    complete_layouts = [layout for layout in layouts if layout is not None]
+    if len(complete_layouts) < len(layouts):
         return None
-    every = chain.from_iterable(one.cuts for one in found)
-    return Layout(tuple(every)[1:], max(one.live_from for one in found))
+    every = chain.from_iterable(layout.cuts for layout in complete_layouts)
+    return Layout(tuple(every)[1:], max(layout.live_from for layout in complete_layouts))
 
 
 def walk_stretch(
-    file: File, header: Header, wanted: Scan, begin: int, target: int, distance: int
+    file: File, header: Header, scan: Scan, begin: int, target: int, distance: int
 ) -> tuple[Layout, int] | None:
     """What is found from a cut, itself among the cuts, to the first one at or past `target`, and where that is.
 
@@ -173,10 +173,10 @@ def walk_stretch(
     """
     from sawlog.deephaven_log.walk import CutWalk, Entries
 
-    verify = wanted.options.verify_checksums and wanted.on_damage != "fail"
+    verify = scan.options.verify_checksums and scan.on_damage != "fail"
     cuts = [begin]
-    with closing(wanted.storage.open(file.path, target)) as source:
-        entries = Entries(Span(file, begin, file.size), source, header, wanted.options)
+    with closing(scan.storage.open(file.path, target)) as source:
+        entries = Entries(Span(file, begin, file.size), source, header, scan.options)
         walk = CutWalk(entries, verify=verify, stops=True)
         while (cut := walk.go_on(min(cuts[-1] + distance, target))) is not None and cut < target:
             cuts.append(cut)
@@ -189,26 +189,26 @@ def may_hold_delete(source: Source, start: int, end: int) -> bool:
     """Whether a range may hold a DELETE_PARTITION, by a look for the bytes that mark one, at the memory's speed."""
     from sawlog.deephaven_log.kernels.scan import MARK_BYTES, may_delete
 
-    seen = start
-    while seen < end:
-        begin = max(start, seen - MARK_BYTES + 1)
+    searched_to = start
+    while searched_to < end:
+        begin = max(start, searched_to - MARK_BYTES + 1)
         data = source.window(begin, min(SEARCHED_BYTES, end - begin))
         if may_delete(data):
             return True
-        if begin + len(data) <= seen:
+        if begin + len(data) <= searched_to:
             return False  # the file has become shorter, as its reader will say
-        seen = begin + len(data)
+        searched_to = begin + len(data)
     return False
 
 
-def find_cuts(file: File, header: Header, wanted: Scan, *, task_bytes: int) -> Iterator[int]:
+def find_cuts(file: File, header: Header, scan: Scan, *, task_bytes: int) -> Iterator[int]:
     """The cuts of a whole log, each found when it is asked for; where damage raises, none after the first one."""
     from sawlog.deephaven_log.walk import CutWalk, Entries
 
-    fails = wanted.on_damage == "fail"
-    verify = wanted.options.verify_checksums and not fails
-    with closing(wanted.storage.open(file.path)) as source:
-        entries = Entries(Span(file, header.size, file.size), source, header, wanted.options)
+    fails = scan.on_damage == "fail"
+    verify = scan.options.verify_checksums and not fails
+    with closing(scan.storage.open(file.path)) as source:
+        entries = Entries(Span(file, header.size, file.size), source, header, scan.options)
         yield from _cuts(CutWalk(entries, verify=verify, stops=fails), task_bytes)
 
 
@@ -225,27 +225,27 @@ def _cuts(walk: CutWalk, distance: int) -> Iterator[int]:
         cut = walk.go_on(cut + distance)
 
 
-def find_cut(file: File, header: Header, wanted: Scan, target: int) -> int | None:
+def find_cut(file: File, header: Header, scan: Scan, target: int) -> int | None:
     """The first entry at or past byte `target` that begins a set, found without the bytes before; None for none."""
     from sawlog.deephaven_log.walk import CutWalk, Entries
 
-    with closing(wanted.storage.open(file.path, target + 2 * PROOF_BYTES)) as source:
+    with closing(scan.storage.open(file.path, target + 2 * PROOF_BYTES)) as source:
         position = target
         for _ in range(_ATTEMPTS):
-            entries = Entries(Span(file, position, file.size), source, header, wanted.options)
+            entries = Entries(Span(file, position, file.size), source, header, scan.options)
             walk = CutWalk(entries, verify=True, stops=True)
             walk.search()
             walk.go_on(file.size)
-            found = int(walk.state.position)
-            if not walk.stopped or found >= file.size:
+            candidate = int(walk.state.position)
+            if not walk.stopped or candidate >= file.size:
                 return None
-            cut = walk.go_on(found)
+            cut = walk.go_on(candidate)
             if cut is None and not walk.stopped:
                 return None
-            if cut is not None and cut < found + PROOF_BYTES:
-                walk.go_on(found + PROOF_BYTES)
+            if cut is not None and cut < candidate + PROOF_BYTES:
+                walk.go_on(candidate + PROOF_BYTES)
             # A log inside a value is followed by the rest of that value, which may look like an unfinished entry.
             if not walk.stopped and walk.state.tail < 0:
                 return cut
-            position = found + 1
+            position = candidate + 1
     return None

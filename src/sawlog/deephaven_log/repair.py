@@ -30,12 +30,12 @@ def repair(file: File, target: str, options: ReadOptions, storage: Storage) -> N
     """
     header = open_log(file, options, storage)
     findings = Findings("skip", drained=True)
-    whole = whole_log(file, header, options, storage)
+    log_range = whole_log(file, header, options, storage)
     with closing(storage.open(file.path)) as source, closing(storage.open(file.path)) as original:
         staged = storage.stage(target)
         try:
             staged.write(_sound(header))
-            walk = whole.walk(source, pa.schema([]), findings)
+            walk = log_range.walk(source, pa.schema([]), findings)
             copy = _Copy(original, staged, header, header.size, walk.remarkable, walk.bad_values)
             for _ in walk.batches():
                 copy.around(take_damages(findings))
@@ -92,13 +92,13 @@ class _Copy:
     def up_to(self, end: int) -> None:
         """Copy everything before byte `end`."""
         while self.remarkable and self.remarkable[0].start < end:
-            one = self.remarkable.pop(0)
-            self._plain(one.start)
-            if one.salvaged:
-                while self.position < one.end:
+            remarkable = self.remarkable.pop(0)
+            self._plain(remarkable.start)
+            if remarkable.salvaged:
+                while self.position < remarkable.end:
                     self._entry(standalone=True)
             else:
-                self.commands(one.end)
+                self.commands(remarkable.end)
         self._plain(end)
 
     def commands(self, end: int) -> None:

@@ -151,15 +151,15 @@ class LogWalk(ChainWalk):
         length = layout.DIGEST_SIZE if not self.header.digest and not self.fails else 0
         places = () if self._force else self.header.places
         self.state.header_bytes = self.header.size - length - sum(size for _, size in places)
-        for (kind, _), (where, size) in zip(self.header.unknown, places, strict=False):
+        for (kind, _), (offset, size) in zip(self.header.unknown, places, strict=False):
             detail = (
                 f"a header record of type {kind}; types 1 to 3 are known: what it says of the rows is not applied;"
                 ' salvage="unknown_versions" takes it for nothing that they need'
             )
-            self.findings.damage(Damage(self.path, where, size, UNSUPPORTED, detail))
+            self.findings.damage(Damage(self.path, offset, size, UNSUPPORTED, detail))
         if length:
-            where, what = self.header.size - length, Kind.HEADER_DIGEST.name.lower()
-            self.findings.damage(Damage(self.path, where, length, what, self.header.notes[0]))
+            offset, damage_kind = self.header.size - length, Kind.HEADER_DIGEST.name.lower()
+            self.findings.damage(Damage(self.path, offset, length, damage_kind, self.header.notes[0]))
 
 
 class RowWalk(LogWalk):
@@ -272,9 +272,9 @@ class RowWalk(LogWalk):
             return False
         state.set_start = -1
         if self._incomplete == "error":
-            what = DETAIL[Kind.INCOMPLETE_SET].format(count)
+            detail = DETAIL[Kind.INCOMPLETE_SET].format(count)
             name = Kind.INCOMPLETE_SET.name.lower()
-            self.findings.damage(Damage(self.path, start, end - start, name, what))
+            self.findings.damage(Damage(self.path, start, end - start, name, detail))
             return False
         self._remember(True, start, end)
         self.findings.notes["salvaged_rows"] += count

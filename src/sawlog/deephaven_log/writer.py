@@ -147,12 +147,12 @@ def committed_end(path: str, header: bytes, storage: Storage) -> int:
     """
     options = ReadOptions()
     file = File(path, os.path.getsize(path))
-    found = open_log(file, options, storage)
-    if found.raw != header:
+    log_header = open_log(file, options, storage)
+    if log_header.raw != header:
         raise OptionError(f"{path}: append=True: the log has another header: other columns, constants or versions")
     findings = Findings("fail")
-    whole = whole_log(file, found, options, storage)
-    for _ in whole.decode(pa.schema([]), findings):
+    log_range = whole_log(file, log_header, options, storage)
+    for _ in log_range.decode(pa.schema([]), findings):
         pass
     tail = findings.tail
     return file.size if tail is None or tail.status is TailStatus.CLEAN else tail.offset

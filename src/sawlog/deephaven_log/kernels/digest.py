@@ -39,19 +39,19 @@ def digest_of(window: Any, pos: Any, length: Any, state: Any, rules: Any) -> Any
     capacity = np.uint64(len(rules.totals) - 1) * _STEP
     if length <= SUMMED or length > capacity:
         return adler32(window.data, pos, length)
-    at = window.base + pos
+    position = window.base + pos
     origin = np.uint64(max(state.origin, 0))
-    stale = state.origin < 0 or at < origin
-    first = _ZERO if stale else at - origin
+    stale = state.origin < 0 or position < origin
+    first = _ZERO if stale else position - origin
     if not stale:
-        held = origin + min(first // _STEP * _STEP, np.uint64(state.ready))
-        stale = first + length > capacity or held < window.base
+        oldest = origin + min(first // _STEP * _STEP, np.uint64(state.ready))
+        stale = first + length > capacity or oldest < window.base
     if stale:
-        state.origin = at
+        state.origin = position
         state.ready = 0
         rules.totals[0] = _ZERO
         rules.weights[0] = _ZERO
-        origin = at
+        origin = position
         first = _ZERO
     ready = np.uint64(state.ready)
     while ready + _STEP <= first + length:

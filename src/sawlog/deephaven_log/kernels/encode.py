@@ -92,13 +92,13 @@ def _measure(rows: Any, row: Any) -> Any:
 
 
 @inlined
-def _lay_out(rows: Any, row: Any, out: Any, at: Any) -> Any:
+def _lay_out(rows: Any, row: Any, out: Any, position: Any) -> Any:
     """Write presence map and values of a row at `out[at:]`. Returns the position after them."""
     arena = rows.arena
     for i in range(rows.presence):
-        out[at + np.uint64(i)] = 0
-    bits = at
-    at += np.uint64(rows.presence)
+        out[position + np.uint64(i)] = 0
+    bits = position
+    position += np.uint64(rows.presence)
     for number in range(len(rows.columns)):
         column = rows.columns[number]
         if column.valid >= 0 and arena[column.valid + row] == 0:
@@ -106,13 +106,13 @@ def _lay_out(rows: Any, row: Any, out: Any, at: Any) -> Any:
         out[bits + np.uint64(column.byte)] |= column.mask
         values, item = np.uint64(column.values), np.uint64(row)
         if column.width != 0:
-            _put(column.width, out, at, arena, values, item)
-            at += np.uint64(column.width)
+            _put(column.width, out, position, arena, values, item)
+            position += np.uint64(column.width)
         else:
             start = load_u32(arena, values + item * _FOUR)
             length = load_u32(arena, values + (item + _ONE) * _FOUR) - start
-            at = _put_slice(out, at, arena, np.uint64(column.body) + start, length)
-    return at
+            position = _put_slice(out, position, arena, np.uint64(column.body) + start, length)
+    return position
 
 
 @wide_kernel

@@ -83,14 +83,14 @@ def _present(width: int) -> Any:
         hits = _ZERO
         done = 0
         while count - done >= many:
-            at = values + (first + np.uint64(done)) * step
-            hits |= load_many(data, offset, places, place + np.uint64(done), target, at, pattern, mask)
+            index = values + (first + np.uint64(done)) * step
+            hits |= load_many(data, offset, places, place + np.uint64(done), target, index, pattern, mask)
             done += many
-        found = hits != _ZERO
+        has_sentinel = hits != _ZERO
         for i in range(done, count):
-            at = np.uint64(places[place + np.uint64(i)]) + offset
-            found |= (take(target, values, first + np.uint64(i), data, at) | mask) == pattern
-        check = found and column.has_null != 0
+            index = np.uint64(places[place + np.uint64(i)]) + offset
+            has_sentinel |= (take(target, values, first + np.uint64(i), data, index) | mask) == pattern
+        check = has_sentinel and column.has_null != 0
         if not check and column.nulls == 0:
             return
         if check:
@@ -98,14 +98,14 @@ def _present(width: int) -> Any:
         valid = column.valid + row
         nulls = 0
         for i in range(count):
-            here = 1
+            validity = 1
             if check:
                 value = load(data, np.uint64(places[place + np.uint64(i)]) + offset)
                 if (value | mask) == pattern:
-                    here = 0
+                    validity = 0
                     nulls += 1
                     store(target, values + (first + np.uint64(i)) * step, _ZERO)
-            scratch[valid + i] = here
+            scratch[valid + i] = validity
         column.nulls += nulls
 
     return present
@@ -125,10 +125,10 @@ def _mixed(width: int) -> Any:
         check = column.has_null != 0
         valid = column.valid + row
         for i in range(count):
-            at = np.uint64(places[place + i])
-            null = at == _ABSENT
+            position = np.uint64(places[place + i])
+            null = position == _ABSENT
             if not null:
-                null = (take(target, values, first + np.uint64(i), data, at) | mask) == pattern and check
+                null = (take(target, values, first + np.uint64(i), data, position) | mask) == pattern and check
             if null:
                 store(target, values + (first + np.uint64(i)) * step, _ZERO)
                 _mark_nulls(column, scratch, row + i)
@@ -194,8 +194,8 @@ def _gather_bytes(data: Any, column: Any, places: Any, count: Any, row: Any, are
     target = np.uint64(column.body)
     used = np.uint64(column.used)
     for i in range(count):
-        at = np.uint64(places[place + i]) + offset
-        used = append(arena, target, used, arena, ends, data, at, _load_length(data, at - _LENGTH))
+        position = np.uint64(places[place + i]) + offset
+        used = append(arena, target, used, arena, ends, data, position, _load_length(data, position - _LENGTH))
         ends += _FOUR
     if column.text != 0 and beyond_ascii(arena, target + np.uint64(column.used), target + used):
         column.high = 1
@@ -213,14 +213,14 @@ def _gather_mixed_bytes(
     used = np.uint64(column.used)
     valid = column.valid + row
     for i in range(count):
-        at = np.uint64(places[place + i]) if uneven else _ABSENT
-        if at == _ABSENT:
+        position = np.uint64(places[place + i]) if uneven else _ABSENT
+        if position == _ABSENT:
             _mark_nulls(column, scratch, row + i)
             column.nulls += 1
             scratch[valid + i] = 0
             store_u32(arena, ends, used)
         else:
-            used = append(arena, target, used, arena, ends, data, at + _LENGTH, _load_length(data, at))
+            used = append(arena, target, used, arena, ends, data, position + _LENGTH, _load_length(data, position))
             if column.nulls != 0:
                 scratch[valid + i] = 1
         ends += _FOUR

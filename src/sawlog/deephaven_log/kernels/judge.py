@@ -249,24 +249,24 @@ def _pass_zeros(window: Any, pos: Any, state: Any) -> Any:
     """Go on over zeros, which are padding if they reach the end of the file, and damage elsewhere."""
     data = window.data
     stop = min(np.uint64(len(data)), window.end - window.base)
-    at = pos
-    while stop - at >= _EIGHT and load_u64(data, at) == _ZERO:
-        at += _EIGHT
-    while at < stop and data[at] == 0:
-        at += _ONE
-    if window.base + at >= window.end:
+    position = pos
+    while stop - position >= _EIGHT and load_u64(data, position) == _ZERO:
+        position += _EIGHT
+    while position < stop and data[position] == 0:
+        position += _ONE
+    if window.base + position >= window.end:
         if window.end < window.size:
-            return FOUND, at - pos
+            return FOUND, position - pos
         state.zeros = state.lost
         state.padding_bytes += np.int64(window.end) - state.lost
         state.lost = -1
-        return SKIPPED, at - pos
-    state.zeros_go_on = 0 if at < stop else 1
+        return SKIPPED, position - pos
+    state.zeros_go_on = 0 if position < stop else 1
     # The last of the zeros may be the first bytes of a size.
-    back = min(at - pos, _SIZE - _ONE)
-    if state.zeros_go_on != 0 and back == at - pos:
+    back = min(position - pos, _SIZE - _ONE)
+    if state.zeros_go_on != 0 and back == position - pos:
         return SHORT, _REACH
-    return SKIPPED, at - pos - back
+    return SKIPPED, position - pos - back
 
 
 @inlined
@@ -282,20 +282,20 @@ def _search(window: Any, pos: Any, state: Any, rules: Any) -> Any:
     if state.zeros_go_on != 0:
         return _pass_zeros(window, pos, state)
     limit = np.uint64(len(window.data))
-    whole = window.base + limit >= window.size
+    is_complete = window.base + limit >= window.size
     if state.following >= 0:
         following = np.uint64(state.following) - window.base
         in_sight = following + _SIZE <= limit
         reach = following + _SIZE
         if in_sight:
             reach += min(load_big_u32(window.data, following), rules.longest) + _EIGHT
-        if reach > limit and not whole:
+        if reach > limit and not is_complete:
             return SHORT, reach - pos
         good = window.base + following == window.end or window.base + following == window.size
         if good or (in_sight and _frame(window, following, _VERIFY, state, rules)[0] == _WHOLE):
             state.following = -1
-            found = _chain_to(window, pos, following, state, rules)
-            return FOUND, min(found, window.end - window.base) - pos
+            chain_start = _chain_to(window, pos, following, state, rules)
+            return FOUND, min(chain_start, window.end - window.base) - pos
         state.following = -1
     verdict, size = search_chain(_agrees, window.end, _REACH, window, pos, state, rules)
     if verdict == FOUND and state.cut_off != 0 and window.base + pos + size >= window.end:
@@ -306,12 +306,12 @@ def _search(window: Any, pos: Any, state: Any, rules: Any) -> Any:
 
 
 @inlined
-def _bad_entry(state: Any, rules: Any, kind: Any, one: Any, two: Any, following: Any) -> Any:
+def _bad_entry(state: Any, rules: Any, kind: Any, first: Any, second: Any, following: Any) -> Any:
     """A bad entry: search for the next good one, once there is room for the running sums."""
     if len(rules.totals) < 2:
         state.sums_wanted = 1
         return SHORT, _ONE
-    blame(state, kind, one, two)
+    blame(state, kind, first, second)
     state.following = following
     state.cut_off = 0
     state.zeros_go_on = 0
@@ -330,27 +330,27 @@ def judge(window: Any, pos: Any, state: Any, rules: Any) -> Any:
     if state.lost >= 0:
         return _search(window, pos, state, rules)
     data = window.data
-    at = window.base + pos
-    if at >= window.end:
+    position = window.base + pos
+    if position >= window.end:
         return ENDED, _ZERO
-    left = window.end - at
+    remaining = window.end - position
     last = window.end == window.size
-    if left < _SIZE and last:
-        return TORN, left
-    if np.uint64(len(data)) - pos < min(_HEAD, window.size - at):
+    if remaining < _SIZE and last:
+        return TORN, remaining
+    if np.uint64(len(data)) - pos < min(_HEAD, window.size - position):
         return SHORT, _HEAD
     length = load_big_u32(data, pos)
     total = _SIZE + length
     if length == _ZERO:
-        lost = _bad_entry(state, rules, _UNUSED, _NOUGHT, _NOUGHT, _NONE)
+        outcome = _bad_entry(state, rules, _UNUSED, _NOUGHT, _NOUGHT, _NONE)
         state.zeros_go_on = 1
-        return lost
-    if length < _MIN or length > rules.longest or (total > window.size - at and not last):
+        return outcome
+    if length < _MIN or length > rules.longest or (total > window.size - position and not last):
         return _bad_entry(state, rules, _BAD_SIZE, _signed(length), np.int64(_MIN), _NONE)
-    if total > left and last:
-        lost = _bad_entry(state, rules, _BAD_SIZE, np.int64(length), np.int64(_MIN), _NONE)
+    if total > remaining and last:
+        outcome = _bad_entry(state, rules, _BAD_SIZE, np.int64(length), np.int64(_MIN), _NONE)
         state.cut_off = 1
-        return lost
+        return outcome
     # What is deleted hangs on records: they are verified even where rows are not, by who looks for nothing else.
     verify = rules.verify or (rules.vouched and data[pos + _FLAGS] & _RECORD_BIT != 0)
     verdict, total = _frame(window, pos, verify, state, rules)
@@ -359,11 +359,11 @@ def judge(window: Any, pos: Any, state: Any, rules: Any) -> Any:
     if verdict == _MISMATCHED:
         covered = total - _DIGEST
         expected = np.int64(digest_of(window, pos, covered, state, rules))
-        found = np.int64(load_big_u32(data, pos + covered))
+        stored = np.int64(load_big_u32(data, pos + covered))
         state.suspected = total
         state.suspected_flags = data[pos + _FLAGS]
-        return _bad_entry(state, rules, _MISMATCH, expected, found, np.int64(at + total))
-    if total > left:
+        return _bad_entry(state, rules, _MISMATCH, expected, stored, np.int64(position + total))
+    if total > remaining:
         return _bad_entry(state, rules, _BAD_SIZE, _signed(length), np.int64(_MIN), _NONE)
     flags = np.uint64(data[pos + _FLAGS])
     if flags > _KNOWN_FLAGS and not rules.vouched:

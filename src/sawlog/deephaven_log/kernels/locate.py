@@ -40,9 +40,9 @@ def _prepare(data: Any, body: Any, rules: Any, fixed: Any) -> Any:
     offset = np.int64(0)
     for place in range(len(rules.columns)):
         column = rules.columns[place]
-        here = data[body + np.uint64(column.byte)] & column.mask != 0
-        column.present = 1 if here else 0
-        if here:
+        is_present = data[body + np.uint64(column.byte)] & column.mask != 0
+        column.present = 1 if is_present else 0
+        if is_present:
             column.segment = segments
             column.offset = offset
             offset += column.width
@@ -57,10 +57,10 @@ def _prepare(data: Any, body: Any, rules: Any, fixed: Any) -> Any:
 @inlined
 def _likeness(presence: Any, trusted: Any) -> Any:
     """Which bits of an entry's first 8 bytes must be the same in all rows of a run."""
-    seen = _RECORD << _AFTER_SIZE if trusted else _FLAG_BITS
+    bits = _RECORD << _AFTER_SIZE if trusted else _FLAG_BITS
     for i in range(min(presence, _WITH_SIZE)):
-        seen |= _FLAG_BITS << np.uint64(8 + 8 * i)
-    return seen
+        bits |= _FLAG_BITS << np.uint64(8 + 8 * i)
+    return bits
 
 
 @inlined
@@ -105,35 +105,38 @@ def run(window: Any, pos: Any, stop: Any, trusted: Any, state: Any, out: Any, ru
     segments = np.uint64(_prepare(data, first, rules, fixed))
     tail = np.uint64(fixed[segments])
     # Flags and the first bytes of the presence map are compared at once, with what they must be.
-    seen = _likeness(presence, trusted)
-    like = load_u64(data, pos) & seen & ~_FLAG_BITS | (_ZERO if trusted else _SINGLE << _AFTER_SIZE)
+    bits = _likeness(presence, trusted)
+    like = load_u64(data, pos) & bits & ~_FLAG_BITS | (_ZERO if trusted else _SINGLE << _AFTER_SIZE)
     last = stop - head - _DIGEST
     room = np.uint64(min(np.int64(CHUNK), state.max_rows - row))
     count = _ZERO
     while count < room and pos <= last:
         prefetch(data, pos + _AHEAD)
         total = load_big_u32(data, pos) + _SIZE
-        if load_u64(data, pos) & seen != like or total > longest + _SIZE or total > stop - pos:
+        if load_u64(data, pos) & bits != like or total > longest + _SIZE or total > stop - pos:
             break
-        same = _WITH_SIZE
-        while same < presence and data[pos + _BODY + np.uint64(same)] == data[first + np.uint64(same)]:
-            same += 1
-        if same < presence:
+        equal_bytes = _WITH_SIZE
+        while (
+            equal_bytes < presence
+            and data[pos + _BODY + np.uint64(equal_bytes)] == data[first + np.uint64(equal_bytes)]
+        ):
+            equal_bytes += 1
+        if equal_bytes < presence:
             break
         finish = pos + total - _DIGEST
-        at = pos + head
-        places[count] = at
+        position = pos + head
+        places[count] = position
         place = count
         # A length at the very end is read from the digest, and leads past the end like any that is too large.
         for segment in range(segments):
-            at += np.uint64(fixed[segment])
-            if at > finish:
+            position += np.uint64(fixed[segment])
+            if position > finish:
                 break
-            at += load_big_u32(data, at) + _LENGTH
+            position += load_big_u32(data, position) + _LENGTH
             place += _CHUNK
-            places[place] = at
-        at += tail
-        if at > finish or (strict and at != finish):
+            places[place] = position
+        position += tail
+        if position > finish or (strict and position != finish):
             break
         if verify and (pos < _LEAD or load_big_u32(data, finish) != adler32_before(data, finish, finish - pos)):
             break
@@ -158,26 +161,26 @@ def row_end(data: Any, body: Any, finish: Any, rules: Any, index: Any) -> Any:
         Where the last field ends; past `finish` if the columns do not fit.
     """
     places = rules.places
-    at = body + np.uint64(rules.presence)
-    if at > finish:
-        return at
+    position = body + np.uint64(rules.presence)
+    if position > finish:
+        return position
     for number in range(len(rules.columns)):
         column = rules.columns[number]
         place = number * CHUNK + index
         if data[body + np.uint64(column.byte)] & column.mask == 0:
             places[place] = ABSENT
             continue
-        places[place] = at
+        places[place] = position
         width = np.uint64(column.width)
         if width == _ZERO:
-            if at + _LENGTH > finish:
-                return at + _LENGTH
-            at += load_big_u32(data, at) + _LENGTH
+            if position + _LENGTH > finish:
+                return position + _LENGTH
+            position += load_big_u32(data, position) + _LENGTH
         else:
-            at += width
-        if at > finish:
-            return at
-    return at
+            position += width
+        if position > finish:
+            return position
+    return position
 
 
 @inlined
@@ -190,9 +193,9 @@ def mixed_run(window: Any, pos: Any, stop: Any, trusted: Any, state: Any, out: A
     verify, longest = _verifies(trusted, state, rules)
     strict = rules.strict
     least = _BODY + np.uint64(rules.presence) + _DIGEST
-    most = min(np.int64(CHUNK), state.max_rows - row)
+    row_limit = min(np.int64(CHUNK), state.max_rows - row)
     count = np.int64(0)
-    while count < most and pos + least <= stop:
+    while count < row_limit and pos + least <= stop:
         prefetch(data, pos + _AHEAD)
         length = load_big_u32(data, pos)
         if length > longest or length + _SIZE > stop - pos or length + _SIZE < least:
@@ -201,8 +204,8 @@ def mixed_run(window: Any, pos: Any, stop: Any, trusted: Any, state: Any, out: A
         if flags != _SINGLE and (not trusted or flags & _RECORD):
             break
         finish = pos + length + _SIZE - _DIGEST
-        at = row_end(data, pos + _BODY, finish, rules, count)
-        if at > finish or (strict and at != finish):
+        row_finish = row_end(data, pos + _BODY, finish, rules, count)
+        if row_finish > finish or (strict and row_finish != finish):
             break
         if verify and (pos < _LEAD or load_big_u32(data, finish) != adler32_before(data, finish, finish - pos)):
             break

@@ -54,20 +54,20 @@ class Out(NamedTuple):
 
 
 @inlined
-def _note_rows(events: Any, state: Any, kind: Any, at: Any, total: Any) -> None:
+def _note_rows(events: Any, state: Any, kind: Any, position: Any, total: Any) -> None:
     """Write down a row that is lost or salvaged; neighbours become one event, with the number of rows."""
     last = state.events - 1
-    if last >= 0 and events[last].kind == kind and events[last].offset + events[last].length == at:
+    if last >= 0 and events[last].kind == kind and events[last].offset + events[last].length == position:
         events[last].length += total
         events[last].one += 1
     else:
-        note(events, state, kind, at, total, _ONE, _NOUGHT)
+        note(events, state, kind, position, total, _ONE, _NOUGHT)
 
 
 @inlined
-def _give_up_set(state: Any, at: Any, events: Any, rules: Any) -> None:
-    """The set that is being walked was aborted by what is at `at`: another set, or a DELETE_PARTITION."""
-    length = at - state.set_start
+def _give_up_set(state: Any, position: Any, events: Any, rules: Any) -> None:
+    """The set that is being walked was aborted by what is at `position`: another set, or a DELETE_PARTITION."""
+    length = position - state.set_start
     if rules.notes_aborted:
         note(events, state, GIVEN_UP, state.set_start, length, state.set_rows, _NOUGHT)
     state.aborted_rows += state.set_rows
@@ -76,26 +76,26 @@ def _give_up_set(state: Any, at: Any, events: Any, rules: Any) -> None:
 
 
 @inlined
-def _break_set(state: Any, at: Any, events: Any, rules: Any) -> None:
-    """The set that is being walked lacks a member at `at`: decide what becomes of its rows, and go back to it."""
+def _break_set(state: Any, position: Any, events: Any, rules: Any) -> None:
+    """The set that is being walked lacks a member at `position`: decide what becomes of its rows, and go back to it."""
     start = state.set_start
     if rules.emit:
-        state.trusted = at
-        note(events, state, SALVAGED, start, at - start, state.set_rows, _NOUGHT)
+        state.trusted = position
+        note(events, state, SALVAGED, start, position - start, state.set_rows, _NOUGHT)
     else:
-        state.doomed = at
+        state.doomed = position
     state.set_start = -1
     state.position = start
 
 
 @inlined
-def _take_row(here: Any, total: Any, flags: Any, state: Any, events: Any, rules: Any) -> Any:
+def _take_row(position: Any, total: Any, flags: Any, state: Any, events: Any, rules: Any) -> Any:
     """The state machine of sets, for an intact row that is not simply delivered. Section 5."""
-    following = here + total
-    state.position = here
+    following = position + total
+    state.position = position
     if state.set_start >= 0:
         if flags & _START:
-            _give_up_set(state, here, events, rules)
+            _give_up_set(state, position, events, rules)
             return BACK
         state.set_rows += 1
         if flags:
@@ -104,26 +104,26 @@ def _take_row(here: Any, total: Any, flags: Any, state: Any, events: Any, rules:
             state.set_start = -1
             return BACK
         return TAKEN
-    if here < state.doomed:
-        _note_rows(events, state, _BROKEN_SET, here, total)
+    if position < state.doomed:
+        _note_rows(events, state, _BROKEN_SET, position, total)
         return TAKEN
-    if here < state.trusted:
+    if position < state.trusted:
         return NO_ROOM
     if flags == _SINGLE:
         state.orphaned = 0
     elif flags == _START:
-        state.set_start = here
+        state.set_start = position
         state.set_rows = 1
         state.orphaned = 0
         return TAKEN
     elif state.orphaned != 0:
         state.orphaned = 0 if flags else 1
         if not rules.emit:
-            _note_rows(events, state, _LOST_START, here, total)
+            _note_rows(events, state, _LOST_START, position, total)
             return TAKEN
-        _note_rows(events, state, SALVAGED, here, total)
+        _note_rows(events, state, SALVAGED, position, total)
     elif rules.strict:
-        note(events, state, _ORPHAN, here, total, np.int64(flags), _NOUGHT)
+        note(events, state, _ORPHAN, position, total, np.int64(flags), _NOUGHT)
         return TAKEN
     else:
         state.orphan_rows += 1
@@ -134,14 +134,14 @@ def _take_row(here: Any, total: Any, flags: Any, state: Any, events: Any, rules:
 @inlined
 def run(window: Any, pos: Any, state: Any, out: Any, rules: Any) -> Any:
     """Rows that are delivered, or deleted, some at a time. See `sawlog.chain`."""
-    here = np.int64(window.base + pos)
+    position = np.int64(window.base + pos)
     end = np.int64(window.end)
-    if state.set_start >= 0 or state.lost >= 0 or here >= end or here < state.doomed:
+    if state.set_start >= 0 or state.lost >= 0 or position >= end or position < state.doomed:
         return pos
     live_from = np.int64(rules.live_from)
-    live = here >= live_from
+    live = position >= live_from
     bound = end if live else min(end, live_from)
-    trusted = here < state.trusted
+    trusted = position < state.trusted
     if trusted:
         bound = min(bound, state.trusted)
     stop = min(np.uint64(len(window.data)), np.uint64(bound) - window.base)
@@ -168,33 +168,33 @@ def run(window: Any, pos: Any, state: Any, out: Any, rules: Any) -> Any:
 @inlined
 def gather(window: Any, pos: Any, size: Any, state: Any, out: Any, rules: Any) -> Any:
     """Take an intact entry that `run` has not taken. See `sawlog.chain`."""
-    at = np.int64(window.base + pos)
+    position = np.int64(window.base + pos)
     total = np.int64(size)
     flags = flags_of(window.data, pos)
     if flags & _RECORD:
         if is_delete(window.data, pos, size):
-            state.last_delete = at + total
+            state.last_delete = position + total
             if rules.applies_deletes and state.set_start >= 0:
-                _give_up_set(state, at, out.events, rules)
+                _give_up_set(state, position, out.events, rules)
         if state.set_start < 0:
             state.record_bytes += total
             if not has_digest(window.data, pos, size):
                 state.undigested += 1
         return TAKEN
-    return _take_row(at, total, flags, state, out.events, rules)
+    return _take_row(position, total, flags, state, out.events, rules)
 
 
 @inlined
 def on_damage(window: Any, start: Any, length: Any, state: Any, out: Any, rules: Any) -> Any:
     """Take in damage, which breaks the set that contains it. See `sawlog.chain`."""
-    at = np.int64(start)
+    position = np.int64(start)
     if state.set_start >= 0:
         state.orphaned_from = state.set_start
-        _break_set(state, at, out.events, rules)
+        _break_set(state, position, out.events, rules)
         return BACK
-    if state.orphaned == 0 and at != state.doomed:
-        state.orphaned_from = at
-    note(out.events, state, state.kind, at, np.int64(length), state.one, state.two)
+    if state.orphaned == 0 and position != state.doomed:
+        state.orphaned_from = position
+    note(out.events, state, state.kind, position, np.int64(length), state.one, state.two)
     state.orphaned = 1
     state.zeros = -1
     return TAKEN

@@ -90,10 +90,10 @@ def pass_rows(window: Any, pos: Any, state: Any, out: Any, rules: Any) -> Any:
 
 
 @inlined
-def _list(entries: Any, state: Any, at: Any, size: Any, role: Any, mismatch: Any) -> None:
+def _list(entries: Any, state: Any, position: Any, size: Any, role: Any, mismatch: Any) -> None:
     """Write an entry down."""
     entry = entries[state.rows]
-    entry.offset = at
+    entry.offset = position
     entry.length = size
     entry.role = role
     entry.mismatch = mismatch
@@ -103,18 +103,18 @@ def _list(entries: Any, state: Any, at: Any, size: Any, role: Any, mismatch: Any
 @always_inlined
 def gather(window: Any, pos: Any, size: Any, state: Any, out: Any, rules: Any) -> Any:
     """List an entry; or note where deletions end, and stop where a cut may be. See `sawlog.chain`."""
-    at = np.int64(window.base + pos)
+    position = np.int64(window.base + pos)
     total = np.int64(size)
     if len(out.entries) != 0:
-        _list(out.entries, state, at, total, np.int64(window.data[pos + _FLAGS]), _GOOD)
+        _list(out.entries, state, position, total, np.int64(window.data[pos + _FLAGS]), _GOOD)
         state.record_bytes += total
         return TAKEN
     flags = flags_of(window.data, pos)
     if flags & _RECORD:
         if is_delete(window.data, pos, size):
-            state.last_delete = at + total
-    elif at >= state.target and flags & _START:
-        state.cut = at
+            state.last_delete = position + total
+    elif position >= state.target and flags & _START:
+        state.cut = position
         return DONE
     return TAKEN
 
@@ -146,16 +146,16 @@ def may_delete(data: Bytes) -> Bool:
     Where they are not, there is no such command: to know that, no entry need be walked.
     """
     limit = np.uint64(len(data))
-    at = _ZERO
-    while limit - at > _PLACES + _APART:
-        found = pairs(data, at + _APART, _ID_1, _ID_2)
-        if found != _ZERO and found & pairs(data, at, _TYPE_1, _TYPE_2) != _ZERO:
+    position = _ZERO
+    while limit - position > _PLACES + _APART:
+        id_matches = pairs(data, position + _APART, _ID_1, _ID_2)
+        if id_matches != _ZERO and id_matches & pairs(data, position, _TYPE_1, _TYPE_2) != _ZERO:
             return True
-        at += _PLACES
-    while limit - at > _APART + _ONE:
-        if data[at] == _TYPE_1 and data[at + _ONE] == _TYPE_2:
-            following = at + _APART
+        position += _PLACES
+    while limit - position > _APART + _ONE:
+        if data[position] == _TYPE_1 and data[position + _ONE] == _TYPE_2:
+            following = position + _APART
             if data[following] == _ID_1 and data[following + _ONE] == _ID_2:
                 return True
-        at += _ONE
+        position += _ONE
     return False
