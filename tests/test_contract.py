@@ -4,14 +4,28 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import ClassVar
 
+import pyarrow as pa
 import pytest
 
 from sawlog import capabilities
 from sawlog.damage import Findings
-from sawlog.format import Contents, DirectoryLayout, Format, Fragment, StreamRules, View, Writer
+from sawlog.errors import OptionError
+from sawlog.format import (
+    Contents,
+    DirectoryLayout,
+    Format,
+    Fragment,
+    Match,
+    Scan,
+    StreamRules,
+    View,
+    Writer,
+    assemble,
+)
 from sawlog.storage import Directories, File, Storage
 
 MAX_MEMBERS = 16
@@ -24,6 +38,17 @@ EXAMPLES = Path(__file__).parents[1] / "examples"
 
 class _Example(Contents):
     views: ClassVar = {}
+
+
+class _Smallest(Format):
+    name, title, suffix = "smallest", "smallest format", ".small"
+    views: ClassVar = {"rows": "", "damage": ""}
+
+    def match(self, file: File, head: bytes) -> Match:
+        return Match.NO
+
+    def open(self, files: Sequence[File], scan: Scan) -> Contents:
+        return _Example(self, files, scan)
 
 
 def members(contract: type) -> set[str]:
@@ -85,3 +110,25 @@ def test_an_example_imports_from_few_modules(example: str) -> None:
         for name in node.names
     }
     assert 0 < len(imported) <= MAX_MODULES, sorted(imported)
+
+
+def test_a_small_format_is_read_only_and_selects_by_suffix() -> None:
+    format, storage = _Smallest(), Storage()
+    files = [File("a.small", 1, False), File("b", 1, True), File("c", 1, False)]
+    assert [file.path for file in format.select(files, "rows")] == ["a.small", "b"]
+    with pytest.raises(OptionError, match=r"x\.small: smallest is read, and not written"):
+        format.writer("x.small", pa.schema([]), format.write_options(), storage)
+    contents = format.open(files, Scan(storage=storage))
+    with pytest.raises(OptionError, match="view 'rows' of smallest cannot be followed as a stream"):
+        capabilities.require_followable(contents)
+    assert capabilities.list_tables(contents) == []
+
+
+def test_a_batch_is_assembled_of_columns_and_provenance() -> None:
+    offsets = pa.array([3, 7], pa.int64())
+    schema = pa.schema([("_offset", pa.int64()), ("n", pa.int8()), ("_file", pa.string())])
+    batch = assemble(schema, 2, {"n": pa.array([1, 2], pa.int8())}, "a", offsets)
+    assert batch.to_pydict() == {"_offset": [3, 7], "n": [1, 2], "_file": ["a", "a"]}
+    assert assemble(pa.schema([]), 2, {}, "a", offsets).num_rows == 2
+    with pytest.raises(KeyError):
+        assemble(pa.schema([("other", pa.int8())]), 2, {}, "a", offsets)
