@@ -41,10 +41,10 @@ def heuristic_count(checkpoint: bytes, files: Mapping[str, DataFile]) -> int | N
         for name, facts in files.items():
             encoded = name.encode("utf-8", "surrogateescape")
             needle = len(encoded).to_bytes(layout.NAME_LENGTH_SIZE, "big") + encoded
-            at = checkpoint.find(needle)
-            if at < 0:
+            name_offset = checkpoint.find(needle)
+            if name_offset < 0:
                 continue
-            stored = checkpoint[at + len(needle) : at + len(needle) + layout.FILE_SIZE_SIZE]
+            stored = checkpoint[name_offset + len(needle) : name_offset + len(needle) + layout.FILE_SIZE_SIZE]
             size = int.from_bytes(stored, order, signed=True)
             if len(stored) < layout.FILE_SIZE_SIZE or not 0 <= size <= facts.size:
                 counts.add(-1)
@@ -102,14 +102,14 @@ class Verdict:
 
     def gaps_for(self, names: Collection[str]) -> list[Damage]:
         """The gaps that concern a reader of some columns: theirs, and those of columns that nobody can name."""
-        return [one.damage for one in self.gaps if one.column in ("", *names) or one.column not in self.specs]
+        return [gap.damage for gap in self.gaps if gap.column in ("", *names) or gap.column not in self.specs]
 
 
 def committed_rows(
     location: Location,
     headers: Headers,
     specs: Mapping[str, ColumnSpec],
-    given: int | None,
+    requested_rows: int | None,
     storage: Storage,
 ) -> Rows:
     """The rows of a location, by the first of: what the user says, `table.size`, what the files have room for.
@@ -118,10 +118,12 @@ def committed_rows(
         OptionError: When the user asks for more rows than any column has.
     """
     capacities = _Capacities(location, headers, specs, storage)
-    if given is not None:
-        if not capacities.reach(given):
-            raise OptionError(f"{location.directory}: num_rows={given}: the longest column has {capacities.most} rows")
-        return Rows(given, "num_rows")
+    if requested_rows is not None:
+        if not capacities.reach(requested_rows):
+            raise OptionError(
+                f"{location.directory}: num_rows={requested_rows}: the longest column has {capacities.most} rows"
+            )
+        return Rows(requested_rows, "num_rows")
     checkpoint = read_checkpoint(location, partial(read_indexed, storage))
     count = plain_count(checkpoint)
     if count is not None:
@@ -217,24 +219,24 @@ class _Capacities:
             assert column.data is not None
             assert header is not None
             assert width is not None
-            at = header.data_start + (rows - _IDLE_ROWS) * width
-            if read_indexed(self._storage, column.data, at, _IDLE_ROWS * width).strip(b"\0"):
+            first_byte = header.data_start + (rows - _IDLE_ROWS) * width
+            if read_indexed(self._storage, column.data, first_byte, _IDLE_ROWS * width).strip(b"\0"):
                 return False
         return True
 
     def data_files(self) -> dict[str, DataFile]:
-        found = {}
+        data_files = {}
         for name, column in self._location.columns.items():
             for suffix in (layout.DATA, layout.SYMBOL_OFFSETS):
                 file = column.files.get(suffix)
                 header = self._headers.of(column, suffix) if file is not None else None
                 if file is not None and header is not None:
                     width = row_width(self._specs.get(name), column) if suffix == layout.DATA else None
-                    found[file.name] = DataFile(file.size - header.data_start, width)
+                    data_files[file.name] = DataFile(file.size - header.data_start, width)
             for suffix in (layout.BINARY, layout.SYMBOL_BINARY):
                 if suffix in column.files:
-                    found[column.files[suffix].name] = DataFile(column.files[suffix].size, None)
-        return found
+                    data_files[column.files[suffix].name] = DataFile(column.files[suffix].size, None)
+        return data_files
 
     def _of(self, name: str) -> int | None:
         if name not in self._known:

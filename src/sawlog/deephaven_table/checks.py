@@ -48,9 +48,9 @@ class FileCheck(Fragment):
         del schema
         if self.counts:
             findings.rows += self.verdict.rows.count
-        there = {file.path for file in self.verdict.location.files}
-        for gap in (one.damage for one in self.verdict.gaps):
-            if gap.path == self.path or (self.first and gap.path not in there):
+        listed_paths = {file.path for file in self.verdict.location.files}
+        for gap in (damage_gap.damage for damage_gap in self.verdict.gaps):
+            if gap.path == self.path or (self.first and gap.path not in listed_paths):
                 findings.damage(gap)
         parts = layout.split_name(self.file.name)
         header = used = unreadable = 0
@@ -63,10 +63,10 @@ class FileCheck(Fragment):
         else:
             column = self.verdict.location.columns[parts[0]]
             header, used = self._column_file(column, parts[1])
-            own = {file.path for file in column.files.values()}
+            column_paths = {file.path for file in column.files.values()}
             for damages in self._values(column, parts[1]):
                 for damage in damages:
-                    if damage.path == self.path or (parts[1] == layout.DATA and damage.path not in own):
+                    if damage.path == self.path or (parts[1] == layout.DATA and damage.path not in column_paths):
                         unreadable += damage.length if damage.offset < header else 0
                         findings.damage(damage)
                 yield pa.RecordBatch.from_arrays([], schema=pa.schema([]))
@@ -100,14 +100,14 @@ class FileCheck(Fragment):
         """Damage of the column, as opening it finds it and, for its primary file, decoding all of its rows."""
         if column.data is None or suffix not in (layout.DATA, layout.SYMBOL_OFFSETS):
             return
-        found = Findings("skip", drained=True)
+        value_findings = Findings("skip", drained=True)
         headers, count = self.verdict.headers, self.verdict.rows.count
-        reader = ColumnReader(column.name, self.verdict, self.scan, found)
+        reader = ColumnReader(column.name, self.verdict, self.scan, value_findings)
         try:
             groups = self._groups(column, reader.type) if suffix == layout.DATA else None
         except FormatError as error:
             groups = None
-            found.damage(bad_metadata(column, headers, str(error)))
+            value_findings.damage(bad_metadata(column, headers, str(error)))
         row = 0
         while row < count and suffix == layout.DATA:
             array = reader.read(row, reader.fit(row, min(BATCH_ROWS, count - row)))
@@ -115,11 +115,11 @@ class FileCheck(Fragment):
             if wrong is not None:
                 groups = None
                 detail = f"grouping: row {wrong} is {array[wrong - row]}, and in the group of another value"
-                found.damage(bad_metadata(column, headers, detail))
+                value_findings.damage(bad_metadata(column, headers, detail))
             row += len(array)
-            yield take_damages(found)
+            yield take_damages(value_findings)
         reader.close()
-        yield take_damages(found)
+        yield take_damages(value_findings)
 
     def _groups(self, column: ColumnFiles, target: pa.DataType) -> GroupComparison | None:
         grouping = column_grouping(column, self.verdict, self.scan.storage)
@@ -137,8 +137,8 @@ class FileCheck(Fragment):
             count = min(count, self.verdict.rows.count)
         source = self.scan.storage.open(offsets.path)
         last = 0
-        for at in range(0, count * layout.OFFSET_SIZE, _CHUNK):
-            data = source.window(header.data_start + at, min(_CHUNK, count * layout.OFFSET_SIZE - at))
+        for first_byte in range(0, count * layout.OFFSET_SIZE, _CHUNK):
+            data = source.window(header.data_start + first_byte, min(_CHUNK, count * layout.OFFSET_SIZE - first_byte))
             ends = words(data, layout.OFFSET_SIZE, little=headers.little(header)).view(np.int64)
             inside = ends[~check_ends(np.concatenate([ends[:1], ends]), self.file.size)]
             last = max(last, int(inside.max(initial=0)))
@@ -149,9 +149,9 @@ class FileCheck(Fragment):
         """Bring the account to the size of the file: what is neither header nor rows nor damage is its end."""
         account = findings.account
         account.header += header - unreadable
-        rest = self.file.size - header - used
+        surplus = self.file.size - header - used
         damaged = min(account.damage - unreadable, self.file.size - header)
-        tail = max(0, min(rest, self.file.size - header - damaged))
+        tail = max(0, min(surplus, self.file.size - header - damaged))
         account.record += self.file.size - header - damaged - tail
         start = self.file.size - tail
         status = TailStatus.CLEAN

@@ -108,9 +108,9 @@ def decode_objects(spec: ColumnSpec, slices: Slices, target: pa.DataType) -> Dec
     decode = _decoder(spec.type, target)
     values = []
     bad = np.zeros(len(lengths), np.bool_)
-    whole = slices.data.tobytes()
+    data = slices.data.tobytes()
     for row in range(len(lengths)):
-        value = whole[slices.ends[row] : slices.ends[row + 1]]
+        value = data[slices.ends[row] : slices.ends[row + 1]]
         try:
             values.append(decode(value) if value else None)
         except _BadObjectError:
@@ -140,22 +140,22 @@ def encode_variable(spec: ColumnSpec, array: pa.Array, place: Place) -> Encoded:
     encode = _encoder(spec.type)
     values = _zoned_values(array) if spec.type is ColumnType.ZONED_DATE_TIME else array.to_pylist()
     encoded = []
-    for at, value in enumerate(values):
+    for row, value in enumerate(values):
         try:
             encoded.append(b"" if value is None else encode(value))
         except (ValueError, InvalidOperation, OverflowError, struct.error) as error:
-            raise place.error(at, f"{value!r} cannot be written as {spec.type.value}: {error}") from error
+            raise place.error(row, f"{value!r} cannot be written as {spec.type.value}: {error}") from error
     return _joined(encoded)
 
 
 def _slots_in_slices(spec: ColumnSpec, slices: Slices, target: pa.DataType) -> Decoded:
     """Objects of a codec of fixed width that were stored with offsets all the same."""
     lengths = slices.lengths
-    whole = lengths == spec.slot_width
-    array, unfit = decode_slots(spec, np.ascontiguousarray(slices.data[np.repeat(whole, lengths)]), target)
-    places = array_of(np.where(whole, np.cumsum(whole) - 1, 0), pa.int64(), ~whole)
-    bad = (lengths > 0) & ~whole
-    bad[np.flatnonzero(whole)[unfit]] = True
+    is_slot = lengths == spec.slot_width
+    array, unfit = decode_slots(spec, np.ascontiguousarray(slices.data[np.repeat(is_slot, lengths)]), target)
+    places = array_of(np.where(is_slot, np.cumsum(is_slot) - 1, 0), pa.int64(), ~is_slot)
+    bad = (lengths > 0) & ~is_slot
+    bad[np.flatnonzero(is_slot)[unfit]] = True
     return array.take(places), bad
 
 
@@ -259,12 +259,12 @@ def _encode_decimals(slots: NDArray[np.uint8], array: pa.Array, precision: int, 
         slots[:, 0] = ~negative
         slots[:, 1:] = big[:, 16 - width :]
     else:
-        for at, value in enumerate(array.to_pylist()):
+        for row, value in enumerate(array.to_pylist()):
             if value is not None:
-                number = _unscaled(value, precision, scale, place, at)
-                slots[at, 0] = number >= 0
+                number = _unscaled(value, precision, scale, place, row)
+                slots[row, 0] = number >= 0
                 magnitude = np.frombuffer(abs(number).to_bytes(width, "big"), np.uint8)
-                slots[at, 1:] = magnitude if number >= 0 else ~magnitude
+                slots[row, 1:] = magnitude if number >= 0 else ~magnitude
     _check_highest(slots, array, valid, place)
     if valid is not None:
         slots[~valid, 0] = layout.SIGN_NEGATIVE
@@ -273,22 +273,24 @@ def _encode_decimals(slots: NDArray[np.uint8], array: pa.Array, precision: int, 
 
 def _check_highest(slots: NDArray[np.uint8], array: pa.Array, valid: NDArray[np.bool_] | None, place: Place) -> None:
     """Refuse magnitudes whose highest bit is set."""
-    taken = (slots[:, 1] >> 7 == 1) == (slots[:, 0] == layout.SIGN_POSITIVE)
+    too_large = (slots[:, 1] >> 7 == 1) == (slots[:, 0] == layout.SIGN_POSITIVE)
     if valid is not None:
-        taken &= valid
-    if taken.any():
-        at = int(taken.argmax())
-        raise place.error(at, f"{array[at]} is too large for Deephaven's codec; a precision of one digit more takes it")
+        too_large &= valid
+    if too_large.any():
+        row = int(too_large.argmax())
+        raise place.error(
+            row, f"{array[row]} is too large for Deephaven's codec; a precision of one digit more takes it"
+        )
 
 
-def _unscaled(value: Any, precision: int, scale: int, place: Place, at: int) -> int:
+def _unscaled(value: Any, precision: int, scale: int, place: Place, row: int) -> int:
     try:
         number, exponent = _stripped(value)
     except (ValueError, InvalidOperation) as error:
-        raise place.error(at, f"{value!r} is no decimal: {error}") from error
+        raise place.error(row, f"{value!r} is no decimal: {error}") from error
     shift = exponent + scale
     if number and (shift < 0 or len(str(abs(number))) + shift > precision):
-        raise place.error(at, f"{value!r} does not fit {precision} digits, {scale} of them after the point")
+        raise place.error(row, f"{value!r} does not fit {precision} digits, {scale} of them after the point")
     return number * 10**shift if number else 0
 
 
@@ -299,10 +301,10 @@ def _stripped(value: Any) -> tuple[int, int]:
         raise ValueError("not a finite number")
     sign, digits, exponent = decimal.as_tuple()
     text = "".join(map(str, digits))
-    kept = text.rstrip("0")
-    if not kept:
+    significant = text.rstrip("0")
+    if not significant:
         return 0, 0
-    return int(f"-{kept}" if sign else kept), int(exponent) + len(text) - len(kept)
+    return int(f"-{significant}" if sign else significant), int(exponent) + len(text) - len(significant)
 
 
 def _unscaled_and_scale(data: bytes) -> tuple[int, int]:
@@ -330,8 +332,8 @@ def _decimal_decoder(target: pa.DataType) -> Callable[[bytes], Decimal]:
                 raise _BadObjectError
             shift = 0
         factor = 10 ** abs(shift)
-        shifted, rest = (unscaled * factor, 0) if shift >= 0 else divmod(unscaled, factor)
-        if rest or abs(shifted) >= 10**target.precision:
+        shifted, remainder = (unscaled * factor, 0) if shift >= 0 else divmod(unscaled, factor)
+        if remainder or abs(shifted) >= 10**target.precision:
             raise _BadObjectError
         return Decimal((int(shifted < 0), tuple(map(int, str(abs(shifted)))), -target.scale))
 
@@ -389,8 +391,8 @@ def _encode_dates(slots: NDArray[np.uint8], array: pa.Array, place: Place) -> No
     if slots.shape[1] == layout.DATE_COMPACT_SIZE:
         far = (year < 0) | (year > layout.MAX_COMPACT_YEAR)
         if far.any():
-            at = int(far.argmax())
-            raise place.error(at, f"the year {year[at]} is not within 0 to {layout.MAX_COMPACT_YEAR}")
+            row = int(far.argmax())
+            raise place.error(row, f"the year {year[row]} is not within 0 to {layout.MAX_COMPACT_YEAR}")
     else:
         year += layout.DATE_YEAR_BIAS
     _pack(slots, year << layout.DATE_YEAR_SHIFT | month << layout.DATE_MONTH_SHIFT | day)
@@ -423,8 +425,8 @@ def _encode_times(slots: NDArray[np.uint8], array: pa.Array, digits: int, place:
     unit = 10 ** (_TIME_DIGITS - digits)
     unfit = (nanos % unit != 0) | (nanos < 0) | (nanos >= 86_400 * 10**_TIME_DIGITS)
     if unfit.any():
-        at = int(unfit.argmax())
-        raise place.error(at, f"{array[at]} is no time of day with {digits} digits of a second")
+        row = int(unfit.argmax())
+        raise place.error(row, f"{array[row]} is no time of day with {digits} digits of a second")
     seconds, fraction = np.divmod(nanos // unit, 10**digits)
     minutes, second = np.divmod(seconds, 60)
     hour, minute = np.divmod(minutes, 60)
@@ -454,8 +456,8 @@ def _encode_fixed_bytes(slots: NDArray[np.uint8], array: pa.Array, place: Place,
     if valid is not None:
         wrong &= valid
     if wrong.any():
-        at = int(wrong.argmax())
-        raise place.error(at, f"{lengths[at]} bytes in a column of {width} bytes each")
+        row = int(wrong.argmax())
+        raise place.error(row, f"{lengths[row]} bytes in a column of {width} bytes each")
     values = np.frombuffer(data, np.uint8).reshape(-1, width)
     slots[slice(None) if valid is None else valid, int(nullable) :] = values
     if valid is not None:
@@ -473,14 +475,14 @@ def _encode_bytes(array: pa.Array, place: Place) -> Encoded:
 
 
 def _decode_utf8(slices: Slices) -> Decoded:
-    everything = np.ones(len(slices.bad), np.bool_)
-    text = slices.binary(everything).cast(pa.string(), safe=False)
+    all_rows = np.ones(len(slices.bad), np.bool_)
+    text = slices.binary(all_rows).cast(pa.string(), safe=False)
     bad = np.zeros(len(text), np.bool_)
     try:
         text.validate(full=True)
     except pa.ArrowInvalid:
         values: list[bytes | None] = []
-        for row, scalar in enumerate(slices.binary(everything)):
+        for row, scalar in enumerate(slices.binary(all_rows)):
             value = scalar.as_py()
             bad[row] = isinstance(decode_by(bytes.decode, value), Undecodable)
             values.append(None if bad[row] else value)
@@ -504,14 +506,14 @@ def decode_arrays(kind: ColumnType, slices: Slices, target: pa.DataType, *, sent
     counts = words(np.ascontiguousarray(heads[:, layout.ARRAY_PREFIX_SIZE :]).ravel(), 4, little=False).astype(np.int64)
     fitting = (heads[:, : layout.ARRAY_PREFIX_SIZE] == prefix).all(axis=1)
     fitting &= _ARRAY_HEAD + counts * width == lengths[long_enough]
-    chosen = long_enough[fitting]
+    array_rows = long_enough[fitting]
     good = np.zeros(len(lengths), np.bool_)
-    good[chosen] = True
+    good[array_rows] = True
     bad = (lengths > 0) & ~good & ~_null_streams(slices, starts, lengths)
-    kept = np.repeat(good, lengths)
-    heads_at = (starts[chosen, None] + np.arange(_ARRAY_HEAD)).ravel()
-    kept[heads_at] = False
-    elements = slices.keep(kept)
+    element_bytes = np.repeat(good, lengths)
+    heads_at = (starts[array_rows, None] + np.arange(_ARRAY_HEAD)).ravel()
+    element_bytes[heads_at] = False
+    elements = slices.keep(element_bytes)
     payload = np.ascontiguousarray(elements.data)
     if kind is ColumnType.BOOLEANS:
         bits = pa.py_buffer(np.packbits(payload != 0, bitorder="little"))
@@ -524,12 +526,12 @@ def decode_arrays(kind: ColumnType, slices: Slices, target: pa.DataType, *, sent
 
 def _null_streams(slices: Slices, starts: NDArray[np.int64], lengths: NDArray[np.int32]) -> NDArray[np.bool_]:
     """Which values are a serialized null."""
-    found = np.zeros(len(lengths), np.bool_)
+    nulls = np.zeros(len(lengths), np.bool_)
     size = len(layout.JAVA_NULL)
     rows = np.flatnonzero(lengths == size)
     null = np.frombuffer(layout.JAVA_NULL, np.uint8)
-    found[rows] = (slices.data[starts[rows, None] + np.arange(size)] == null).all(axis=1)
-    return found
+    nulls[rows] = (slices.data[starts[rows, None] + np.arange(size)] == null).all(axis=1)
+    return nulls
 
 
 def _encode_arrays(kind: ColumnType, array: pa.Array, place: Place) -> Encoded:
@@ -543,14 +545,14 @@ def _encode_arrays(kind: ColumnType, array: pa.Array, place: Place) -> Encoded:
     counts = values_of(fill_null(pc.list_value_length(lists), 0).cast(pa.int64()), "<i8")
     ends = np.cumsum(counts)
     elements = lists.flatten()
-    where = ElementPlace(place.column, place.row, ends)
+    element_place = ElementPlace(place.column, place.row, ends)
     if kind is ColumnType.BOOLEANS and elements.null_count:
-        raise where.error(index_of(elements.is_null(), True), "null in an array of booleans")
-    data = encode_fixed(element, elements, where).byteswap().tobytes()
+        raise element_place.error(index_of(elements.is_null(), True), "null in an array of booleans")
+    data = encode_fixed(element, elements, element_place).byteswap().tobytes()
     prefix = layout.array_prefix(ARRAYS[kind].descriptor)
     encoded = []
-    for at, (count, end) in enumerate(zip(counts.tolist(), ends.tolist(), strict=True)):
-        if valid is not None and not valid[at]:
+    for row, (count, end) in enumerate(zip(counts.tolist(), ends.tolist(), strict=True)):
+        if valid is not None and not valid[row]:
             encoded.append(b"")
         else:
             length = count.to_bytes(layout.ARRAY_LENGTH_SIZE, "big")
@@ -558,17 +560,17 @@ def _encode_arrays(kind: ColumnType, array: pa.Array, place: Place) -> Encoded:
     return _joined(encoded)
 
 
-def _number(data: bytes, at: int, packed: str) -> tuple[Any, int]:
+def _number(data: bytes, position: int, packed: str) -> tuple[Any, int]:
     """A number, and where it ends."""
-    end = at + struct.calcsize(packed)
+    end = position + struct.calcsize(packed)
     if end > len(data):
         raise _BadObjectError
-    return struct.unpack_from(packed, data, at)[0], end
+    return struct.unpack_from(packed, data, position)[0], end
 
 
-def _decode_sized(data: bytes, at: int) -> tuple[str, int]:
+def _decode_sized(data: bytes, position: int) -> tuple[str, int]:
     """A string after its length, and where it ends."""
-    length, end = _number(data, at, ">i")
+    length, end = _number(data, position, ">i")
     if not 0 <= length <= len(data) - end:
         raise _BadObjectError
     text = decode_by(bytes.decode, data[end : end + length])
@@ -597,9 +599,9 @@ def _zoned_values(array: pa.Array) -> list[tuple[int, str] | None]:
     else:
         times, zones = array.field("time"), array.field("zone")
     nanos = times.cast(pa.timestamp("ns", "UTC")).cast(pa.int64()).to_pylist()
-    there = array.is_valid().to_pylist()
-    triples = zip(there, nanos, zones.to_pylist(), strict=True)
-    return [(time, name) if known else None for known, time, name in triples]
+    validity_flags = array.is_valid().to_pylist()
+    triples = zip(validity_flags, nanos, zones.to_pylist(), strict=True)
+    return [(time, name) if is_valid else None for is_valid, time, name in triples]
 
 
 def _encode_zoned(value: tuple[int | None, str | None]) -> bytes:
@@ -611,16 +613,16 @@ def _encode_zoned(value: tuple[int | None, str | None]) -> bytes:
 
 def _map_decoder(kind: ColumnType) -> Callable[[bytes], list[tuple[str, Any]]]:
     def decode(data: bytes) -> list[tuple[str, Any]]:
-        count, at = _number(data, 0, ">i")
+        count, position = _number(data, 0, ">i")
         # An entry takes at least a length of its key and a byte of its value.
         if not 0 <= count <= len(data) // (layout.LENGTH_SIZE + 1):
             raise _BadObjectError
         entries = []
         for _ in range(count):
-            key, at = _decode_sized(data, at)
-            value, at = _decode_map_value(kind, data, at)
+            key, position = _decode_sized(data, position)
+            value, position = _decode_map_value(kind, data, position)
             entries.append((key, value))
-        if at != len(data):
+        if position != len(data):
             raise _BadObjectError
         return entries
 
@@ -636,15 +638,15 @@ def _encode_map(kind: ColumnType, entries: list[tuple[str, Any]]) -> bytes:
     return b"".join(parts)
 
 
-def _decode_map_value(kind: ColumnType, data: bytes, at: int) -> tuple[Any, int]:
+def _decode_map_value(kind: ColumnType, data: bytes, position: int) -> tuple[Any, int]:
     if kind is ColumnType.STRING_TO_STRING:
-        return _decode_sized(data, at)
+        return _decode_sized(data, position)
     if kind is ColumnType.STRING_TO_BOOLEAN:
-        value, end = _number(data, at, ">B")
+        value, end = _number(data, position, ">B")
         return None if value == layout.MAP_BOOLEAN_NULL else value != 0, end
     facts = FIXED[element_type(kind)]
-    value, end = _number(data, at, facts.packed)
-    null = int.from_bytes(data[at:end], "big") == facts.null
+    value, end = _number(data, position, facts.packed)
+    null = int.from_bytes(data[position:end], "big") == facts.null
     return None if null else value, end
 
 

@@ -81,8 +81,8 @@ def fits(spec: ColumnSpec, kind: pa.DataType) -> bool:
     if pa.types.is_list(expected):
         return is_list(kind) and kind.value_type == expected.value_type
     if pa.types.is_map(expected):
-        same = kind.item_type == expected.item_type if pa.types.is_map(kind) else False
-        return same and is_text(kind.key_type)
+        same_items = kind.item_type == expected.item_type if pa.types.is_map(kind) else False
+        return same_items and is_text(kind.key_type)
     return bool(kind == expected)
 
 

@@ -63,11 +63,11 @@ class ColumnWriter:
         """Write the metadata into the header of the data file, and what does not fit into a file next to it."""
         if metadata == layout.JAVA_NULL:  # it is there
             return
-        begin, rest = self._generation.header(metadata)
+        begin, overflow = self._generation.header(metadata)
         with open(self._path(layout.DATA), "r+b") as file:
             file.write(begin)
-        if rest:
-            self._append(layout.OVERFLOW, rest)
+        if overflow:
+            self._append(layout.OVERFLOW, overflow)
 
     def _write_symbols(self, symbols: SymbolTable, array: pa.Array, place: Place) -> None:
         if self.spec.type is ColumnType.STRING:
@@ -142,20 +142,22 @@ def _masks(symbols: SymbolTable, array: pa.Array, place: Place) -> NDArray[np.ui
     lists = cast(array, pa.list_(array.type.value_type), place)
     counts = values_of(fill_null(pc.list_value_length(lists), 0).cast(pa.int64()), "<i8")
     elements = lists.flatten()
-    where = ElementPlace(place.column, place.row, np.cumsum(counts))
+    element_place = ElementPlace(place.column, place.row, np.cumsum(counts))
     if elements.null_count:
-        raise where.error(index_of(elements.is_null(), True), "a null in a set of strings")
-    numbers = symbols.numbers(elements, where)
+        raise element_place.error(index_of(elements.is_null(), True), "a null in a set of strings")
+    numbers = symbols.numbers(elements, element_place)
     if numbers.max(initial=0) >= layout.MAX_SYMBOLS_IN_SET:
-        at = int((numbers >= layout.MAX_SYMBOLS_IN_SET).argmax())
+        row = int((numbers >= layout.MAX_SYMBOLS_IN_SET).argmax())
         number = layout.MAX_SYMBOLS_IN_SET
-        raise where.error(at, f"{elements[at].as_py()!r} is one string too many: sets have {number} different ones")
+        raise element_place.error(
+            row, f"{elements[row].as_py()!r} is one string too many: sets have {number} different ones"
+        )
     masks = np.zeros(len(array), np.uint64)
     np.bitwise_or.at(masks, np.repeat(np.arange(len(array)), counts), np.uint64(1) << numbers.astype(np.uint64))
-    taken = masks == null
-    if taken.any():
-        at = int(taken.argmax())
-        text = lists[at].as_py()[0]
-        raise place.error(at, f"the set of only {text!r} stands for null, so that it cannot be written")
+    ambiguous = masks == null
+    if ambiguous.any():
+        row = int(ambiguous.argmax())
+        text = lists[row].as_py()[0]
+        raise place.error(row, f"the set of only {text!r} stands for null, so that it cannot be written")
     valid = validity(lists)
     return masks if valid is None else np.where(valid, masks, null)

@@ -74,8 +74,8 @@ class ColumnReader:
         count = min(count, self._most)
         if self._binary is None or first >= self._capacity:
             return count
-        held = min(count, self._capacity - first)
-        ends, bad = self._offsets(first, held)
+        stored_rows = min(count, self._capacity - first)
+        ends, bad = self._offsets(first, stored_rows)
         if int(ends[-1]) - int(ends[0]) <= min(BATCH_BYTES, self._budget) and not bad.any():
             return count
         lengths = np.where(bad, 0, np.diff(ends))
@@ -83,15 +83,15 @@ class ColumnReader:
         bad |= (lengths > MAX_VALUE) | (np.cumsum(lengths) > self._budget)
         filled = np.cumsum(np.where(bad, 0, lengths))
         fitting = max(1, int(np.searchsorted(filled, BATCH_BYTES, side="right")))
-        return count if fitting == held else fitting
+        return count if fitting == stored_rows else fitting
 
     def read(self, first: int, count: int) -> pa.Array:
         """Rows `first` to `first + count`."""
-        held = min(count, max(0, self._capacity - first))
-        if not held:
+        stored_rows = min(count, max(0, self._capacity - first))
+        if not stored_rows:
             return pa.nulls(count, self.type)
-        array = self._fitting(self._decode(first, held))
-        return array if held == count else pa.concat_arrays([array, pa.nulls(count - held, self.type)])
+        array = self._fitting(self._decode(first, stored_rows))
+        return array if stored_rows == count else pa.concat_arrays([array, pa.nulls(count - stored_rows, self.type)])
 
     def sample(self, rows: NDArray[np.int64]) -> pa.Array:
         """Some single rows, in order: those that groups begin with. Rows that the files do not hold are null."""
@@ -102,7 +102,7 @@ class ColumnReader:
             return pa.concat_arrays([self.read(row, 1) for row in rows.tolist()])
         if len(rows) <= SAMPLED_ONE_BY_ONE:
             read, path, places = self._storage.read, self._column.data.path, self._start + rows * self.width
-            picked = b"".join(read(path, at, self.width) for at in places.tolist())
+            picked = b"".join(read(path, offset, self.width) for offset in places.tolist())
             data = np.frombuffer(picked, np.uint8)
         else:
             data = np.concatenate([self._picked(part) for part in _near(rows, WINDOW_BYTES // self.width)])
@@ -135,17 +135,17 @@ class ColumnReader:
         self._source = self._storage.open(data.path)
         header = self._headers.of(self._column, layout.DATA, self._source)
         if header is None:
-            found = bytes(self._source.window(0, layout.HEADER_SIZE)).hex(" ") or "nothing"
-            detail = f"expected sizes of metadata and header within the file, found {found}"
+            head = bytes(self._source.window(0, layout.HEADER_SIZE)).hex(" ") or "nothing"
+            detail = f"expected sizes of metadata and header within the file, found {head}"
             self._damage(Kind.BAD_HEADER, 0, data.size, detail)
             return
         self._start = header.data_start
         self._little = self._headers.little(header)
         self._capacity = min(self._rows, max(0, self._source.size - self._start) // self.width)
         if self._capacity < self._rows:
-            at = self._start + self._capacity * self.width
+            end = self._start + self._capacity * self.width
             detail = f"expected {self._rows} rows of {self.width} bytes, found {self._capacity}"
-            self._damage(Kind.SHORT_FILE, at, max(0, self._source.size - at), detail)
+            self._damage(Kind.SHORT_FILE, end, max(0, self._source.size - end), detail)
         if symbols:
             self._open_symbols()
         elif self.width == layout.OFFSET_SIZE and (spec.variable or layout.BINARY in files):
@@ -279,17 +279,19 @@ class ColumnReader:
         edges = np.flatnonzero(np.diff(np.concatenate([[False], bad, [False]]).astype(np.int8)))
         for begin, end in edges.reshape(-1, 2).tolist():
             if not self._findings.listing:
-                rest = edges[edges >= begin].reshape(-1, 2)
-                self._findings.tally(kind.name.lower(), len(rest), int(np.diff(rest).sum()) * self.width)
+                remaining_edges = edges[edges >= begin].reshape(-1, 2)
+                self._findings.tally(
+                    kind.name.lower(), len(remaining_edges), int(np.diff(remaining_edges).sum()) * self.width
+                )
                 return
             rows = f"row {first + begin}" if end == begin + 1 else f"rows {first + begin} to {first + end - 1}"
-            at = self._start + (first + begin) * self.width
-            self._damage(kind, at, (end - begin) * self.width, f"column {self._column.name!r}, {rows}: {detail}")
+            offset = self._start + (first + begin) * self.width
+            self._damage(kind, offset, (end - begin) * self.width, f"column {self._column.name!r}, {rows}: {detail}")
 
     def _damage(self, kind: Kind, offset: int, length: int, detail: str, path: str | None = None) -> None:
         assert self._column.data is not None
-        where = self._column.data.path if path is None else path
-        self._findings.damage(Damage(where, offset, length, kind.name.lower(), detail))
+        damaged_path = self._column.data.path if path is None else path
+        self._findings.damage(Damage(damaged_path, offset, length, kind.name.lower(), detail))
 
 
 def _near(rows: NDArray[np.int64], span: int) -> list[NDArray[np.int64]]:

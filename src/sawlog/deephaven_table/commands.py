@@ -53,29 +53,29 @@ def validate(
     from sawlog.deephaven_table.validation import Expectations
     from sawlog.deephaven_table.validation import validate as run
 
-    given = {"min_rows": min_rows, "max_rows": max_rows}
-    counts: dict[str, Any] = {name: count for name, count in given.items() if count is not None}
+    limits = {"min_rows": min_rows, "max_rows": max_rows}
+    counts: dict[str, Any] = {name: count for name, count in limits.items() if count is not None}
     expected = Expectations.read(expect) if expect is not None else Expectations()
     expected = _and(replace(expected, **counts), no_nulls, max_nulls=0)
     expected = _and(expected, ascending, sorted="location")
     expected = _and(expected, ascending_in_groups, sorted="groups")
     expected = _and(expected, grouped, grouped=True)
     options = {**({} if schema is None else {"schema": schema}), **arguments.format_options(option, call=run)}
-    found = run(
+    validation = run(
         tree, expected, column_partition=partition, storage_options=arguments.storage_options(storage), **options
     )
-    facts = [(one.path, counted(one.rows, "row")) for one in found.locations]
+    facts = [(location.path, counted(location.rows, "row")) for location in validation.locations]
     document = {
         "tree": tree,
-        "valid": found.valid,
-        "rows": found.rows,
-        "locations": [asdict(one) for one in found.locations],
+        "valid": validation.valid,
+        "rows": validation.rows,
+        "locations": [asdict(location) for location in validation.locations],
     }
-    summary = f"in {counted(len(found.locations), 'location')}: {counted(len(found.problems), 'problem')}"
-    show(Outcome(document, counted(found.rows, "row"), summary, facts), json=json)
-    for problem in found.problems:
+    summary = f"in {counted(len(validation.locations), 'location')}: {counted(len(validation.problems), 'problem')}"
+    show(Outcome(document, counted(validation.rows, "row"), summary, facts), json=json)
+    for problem in validation.problems:
         complain(problem)
-    return Exit.OK if found.valid else Exit.DAMAGED
+    return Exit.OK if validation.valid else Exit.DAMAGED
 
 
 def _and(expected: Expectations, columns: list[str] | None, **more: object) -> Expectations:

@@ -54,12 +54,15 @@ class DeephavenTableContents(Contents):
         self._storage = scan.storage
         self._verdicts: dict[str, Verdict] = {}
         walk = TreeWalk(scan.roots, files)
-        found = self._choose(find_locations(walk, files, self._options.layout, scan.storage))
-        every = [file for location in found for file in location.files]
-        self._links = {**walk.escaping_files(found), **walk.escaping}
-        safe = found
+        chosen_locations = self._choose(find_locations(walk, files, self._options.layout, scan.storage))
+        every = [file for location in chosen_locations for file in location.files]
+        self._links = {**walk.escaping_files(chosen_locations), **walk.escaping}
+        safe = chosen_locations
         if self._links:
-            safe = [one.with_files(file for file in one.files if file.path not in self._links) for one in found]
+            safe = [
+                location.with_files(file for file in location.files if file.path not in self._links)
+                for location in chosen_locations
+            ]
         if self._links and scan.on_damage == "fail":
             raise DamageError(_link_damage(*next(iter(self._links.items()))))
         self._types = TableSpecs(safe, self._options, scan.storage, required=scan.view == "rows")
@@ -78,8 +81,8 @@ class DeephavenTableContents(Contents):
         name = self.partition_column
         if name and name not in names and any(location.column_partition for location in self.locations):
             order = self._types.table.order
-            at = order.index(name) if name in order else len(fields)
-            fields.insert(min(at, len(fields)), pa.field(name, pa.string(), metadata={PARTITION_KEY: b"column"}))
+            index = order.index(name) if name in order else len(fields)
+            fields.insert(min(index, len(fields)), pa.field(name, pa.string(), metadata={PARTITION_KEY: b"column"}))
         return pa.schema(fields)
 
     @property
@@ -157,8 +160,8 @@ class DeephavenTableContents(Contents):
             facts["internal partitions"] = len({location.internal_partition for location in self.locations})
             facts["column partitions"] = len({location.column_partition for location in self.locations})
         rows = [self._verdict(location).rows for location in self.locations]
-        facts["rows"] = sum(one.count for one in rows)
-        facts["row count from"] = ", ".join(sorted({one.source for one in rows}))
+        facts["rows"] = sum(location_rows.count for location_rows in rows)
+        facts["row count from"] = ", ".join(sorted({location_rows.source for location_rows in rows}))
         grouping = [name for name, spec in self.specs.items() if spec.grouping]
         if grouping:
             facts["grouping columns"] = ", ".join(grouping)
@@ -167,28 +170,30 @@ class DeephavenTableContents(Contents):
     def _choose(self, locations: Sequence[Location]) -> list[Location]:
         if not locations:
             raise FormatError("there is no location of column files")
-        wanted = {"namespace": self._options.namespace, "table": self._options.table}
-        chosen = [
+        expected = {"namespace": self._options.namespace, "table": self._options.table}
+        matching_locations = [
             location
             for location in locations
-            if all(value is None or getattr(location, part) in (None, value) for part, value in wanted.items())
+            if all(value is None or getattr(location, part) in (None, value) for part, value in expected.items())
         ]
-        if not chosen:
+        if not matching_locations:
             raise FormatError(f"none of the {len(locations)} locations is of the namespace and table asked for")
-        tables = {(location.namespace, location.table) for location in chosen if location.layout != "splayed"}
+        tables = {
+            (location.namespace, location.table) for location in matching_locations if location.layout != "splayed"
+        }
         if len(tables) > 1:
-            found = ", ".join(sorted(f"{namespace}.{table}" for namespace, table in tables))
-            raise OptionError(f"locations of several tables: {found}; choose one with namespace= and table=")
-        return chosen
+            table_names = ", ".join(sorted(f"{namespace}.{table}" for namespace, table in tables))
+            raise OptionError(f"locations of several tables: {table_names}; choose one with namespace= and table=")
+        return matching_locations
 
     def _verdict(self, location: Location) -> Verdict:
         """What a location is; the first time, with a warning where that is uncertain."""
-        found = self._verdicts.get(location.directory) or self._types.judge(location)
-        if found.rows.remark:
-            warn(found.rows.remark, DamageWarning)
-            found = replace(found, rows=replace(found.rows, remark=""))
-        self._verdicts[location.directory] = found
-        return found
+        verdict = self._verdicts.get(location.directory) or self._types.judge(location)
+        if verdict.rows.remark:
+            warn(verdict.rows.remark, DamageWarning)
+            verdict = replace(verdict, rows=replace(verdict.rows, remark=""))
+        self._verdicts[location.directory] = verdict
+        return verdict
 
     def _judge_remote(self, locations: Iterable[Location]) -> None:
         """Judge remote locations many at a time: one after the other, each waits for the network."""
@@ -207,8 +212,10 @@ class DeephavenTableContents(Contents):
     def _possible(self, request: BoundScan, location: Location) -> bool:
         """Whether filters on partitions let any row of a location through."""
         named = {self.partition_column: location.column_partition, _INTERNAL.name: location.internal_partition}
-        known = {name: array_of([value], pa.string()) for name, value in named.items() if name not in self.specs}
-        return possible(request.projection.query, pa.record_batch(known))
+        partition_values = {
+            name: array_of([value], pa.string()) for name, value in named.items() if name not in self.specs
+        }
+        return possible(request.projection.query, pa.record_batch(partition_values))
 
     def _ranges(self, request: BoundScan, location: Location, task_bytes: int | None) -> Iterator[RowRange]:
         verdict = self._verdict(location)
@@ -273,8 +280,8 @@ class DeephavenTableContents(Contents):
 
     def _group_ranges(self, grouping: Any, condition: Condition) -> list[tuple[int, int]]:
         field = self.rows_schema.field(condition.column)
-        found = [(group.first, group.end) for value in condition.values for group in grouping.find(_key(value, field))]
-        return sorted(set(found))
+        ranges = [(group.first, group.end) for value in condition.values for group in grouping.find(_key(value, field))]
+        return sorted(set(ranges))
 
     def _every(self, location: Location) -> list[File]:
         """The files of a location; with the first, the links that lead out of the tree."""
@@ -307,22 +314,22 @@ def _link_damage(path: str, target: str) -> Damage:
     return Damage(path, 0, 0, Kind.UNSAFE_PATH.name.lower(), detail)
 
 
-def _intersection(some: Sequence[tuple[int, int]], others: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+def _intersection(ranges: Sequence[tuple[int, int]], other_ranges: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
     """What two lists of ranges, each in order, have in common; ranges that touch become one."""
-    found: list[tuple[int, int]] = []
-    one = other = 0
-    while one < len(some) and other < len(others):
-        low = max(some[one][0], others[other][0])
-        high = min(some[one][1], others[other][1])
+    common: list[tuple[int, int]] = []
+    index = other_index = 0
+    while index < len(ranges) and other_index < len(other_ranges):
+        low = max(ranges[index][0], other_ranges[other_index][0])
+        high = min(ranges[index][1], other_ranges[other_index][1])
         if low < high:
-            if found and found[-1][1] == low:
-                low = found.pop()[0]
-            found.append((low, high))
-        if some[one][1] < others[other][1]:
-            one += 1
+            if common and common[-1][1] == low:
+                low = common.pop()[0]
+            common.append((low, high))
+        if ranges[index][1] < other_ranges[other_index][1]:
+            index += 1
         else:
-            other += 1
-    return found
+            other_index += 1
+    return common
 
 
 def _key(value: Any, field: pa.Field) -> Any:

@@ -31,7 +31,7 @@ def parts(source: Source, path: str, offset: int, spec: ColumnSpec | None = None
     """
     head = source.window(0, HEAD_SIZE).tobytes()
     header = parse_header(head, source.size) if path.endswith((layout.DATA, layout.SYMBOL_OFFSETS)) else None
-    at = offset
+    position = offset
     if not offset and header is not None:
         order = "little endian" if header.little else "big endian"
         size = f"{header.metadata_size:,}, data {order}"
@@ -40,27 +40,27 @@ def parts(source: Source, path: str, offset: int, spec: ColumnSpec | None = None
         yield Part("data start", layout.DATA_START_OFFSET, width, f"{header.data_start:,}", use="header")
         if header.prefix_size:
             yield Part("metadata", layout.HEADER_SIZE, header.prefix_size, use="header")
-        at = layout.HEADER_SIZE + header.prefix_size
-        if header.data_start > at:
-            yield Part("reserved", at, header.data_start - at, use="header")
-        at = header.data_start
-    if spec is not None and path.endswith(layout.DATA) and at == (header.data_start if header is not None else 0):
-        for part in _values(source, at, spec, little=header is not None and bool(header.little)):
+        position = layout.HEADER_SIZE + header.prefix_size
+        if header.data_start > position:
+            yield Part("reserved", position, header.data_start - position, use="header")
+        position = header.data_start
+    if spec is not None and path.endswith(layout.DATA) and position == (header.data_start if header is not None else 0):
+        for part in _values(source, position, spec, little=header is not None and bool(header.little)):
             yield part
-            at = part.end
-    if at < source.size:
-        yield Part("data", at, source.size - at)
+            position = part.end
+    if position < source.size:
+        yield Part("data", position, source.size - position)
 
 
-def _values(source: Source, at: int, spec: ColumnSpec, *, little: bool) -> Iterator[Part]:
+def _values(source: Source, offset: int, spec: ColumnSpec, *, little: bool) -> Iterator[Part]:
     """The first values of a column whose width is that of its type, or of the numbers of its symbols."""
     kind = BY_COLUMN[ColumnType.INT if spec.type is ColumnType.STRING and spec.symbols else spec.type]
     if not kind.packed or kind.width != spec.width:
         return
-    data = source.window(at, _MOST * kind.width).tobytes()
-    nulls = tuple(one for one in (kind.null, kind.also_null) if one is not None)
+    data = source.window(offset, _MOST * kind.width).tobytes()
+    nulls = tuple(null for null in (kind.null, kind.also_null) if null is not None)
     scalar = Scalar(f"{'<' if little else '>'}{kind.packed[1:]}", kind.arrow, nulls)
     for number in range(min(_MOST, len(data) // kind.width)):
-        shown = scalar.shown(data[number * kind.width :][: kind.width])
+        value = scalar.shown(data[number * kind.width :][: kind.width])
         symbol = "symbol " if kind.type is not spec.type else ""
-        yield Part(f"row {number:,}", at + number * kind.width, kind.width, symbol + shown)
+        yield Part(f"row {number:,}", offset + number * kind.width, kind.width, symbol + value)

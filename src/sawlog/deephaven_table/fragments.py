@@ -56,11 +56,11 @@ class RowRange(Fragment):
         readers = self._readers(schema, findings)
         columns = [(field, readers.get(field.name)) for field in schema]
         width = sum(reader.width for reader in readers.values())
-        most = max(1, min(BATCH_ROWS, BATCH_BYTES // max(1, width)))
+        max_rows = max(1, min(BATCH_ROWS, BATCH_BYTES // max(1, width)))
         row = self.start
         try:
             while row < end:
-                count = min(most, end - row)
+                count = min(max_rows, end - row)
                 for reader in readers.values():
                     count = min(count, reader.fit(row, count))
                 arrays = [

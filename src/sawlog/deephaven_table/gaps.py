@@ -21,26 +21,26 @@ def promised_by_others(locations: Sequence[Location]) -> dict[str, frozenset[str
     """
     dates: dict[tuple[str | None, ...], list[Location]] = defaultdict(list)
     streams: dict[tuple[str | None, ...], list[Location]] = defaultdict(list)
-    for one in locations:
-        if one.layout == "historical" and one.whole:
-            dates[one.namespace, one.table, one.column_partition].append(one)
-            streams[one.namespace, one.table, one.internal_partition].append(one)
-    found: dict[str, set[str]] = defaultdict(set)
+    for location in locations:
+        if location.layout == "historical" and location.whole:
+            dates[location.namespace, location.table, location.column_partition].append(location)
+            streams[location.namespace, location.table, location.internal_partition].append(location)
+    promised: dict[str, set[str]] = defaultdict(set)
     for group in dates.values():
-        every = {name for one in group for name in _with_data(one)}
-        for one in group:
-            found[one.directory] |= every
+        every = {name for location in group for name in _with_data(location)}
+        for location in group:
+            promised[location.directory] |= every
     for group in streams.values():
         before: set[str] = set()
         prefixes: list[set[str]] = []
-        for one in group:
-            before |= _with_data(one)
+        for location in group:
+            before |= _with_data(location)
             prefixes.append(set(before))
         after: set[str] = set()
-        for one, seen in zip(reversed(group), reversed(prefixes), strict=True):
-            after |= _with_data(one)
-            found[one.directory] |= seen & after
-    return {directory: frozenset(names) for directory, names in found.items()}
+        for location, prefix in zip(reversed(group), reversed(prefixes), strict=True):
+            after |= _with_data(location)
+            promised[location.directory] |= prefix & after
+    return {directory: frozenset(names) for directory, names in promised.items()}
 
 
 def _with_data(location: Location) -> set[str]:
@@ -53,7 +53,7 @@ def find_gaps(
     headers: Headers,
     specs: Mapping[str, ColumnSpec],
     schema: tuple[Collection[str], str],
-    others: Collection[str],
+    promised: Collection[str],
 ) -> tuple[Gap, ...]:
     """What a location lacks, or holds a stump of, that no column's own reader comes across.
 
@@ -63,32 +63,32 @@ def find_gaps(
         headers: How its files begin.
         specs: The columns that are known.
         schema: The columns that its `table.schema` defines, and why that cannot be read; empty where it can.
-        others: Columns that other locations show it must have.
+        promised: Columns that other locations show it must have.
     """
-    own, unreadable = schema
-    found = list(_missing_columns(location, own if location.whole else (), others if location.whole else ()))
+    defined, unreadable = schema
+    gaps = list(_missing_columns(location, defined if location.whole else (), promised if location.whole else ()))
     if unreadable:
         path = f"{location.directory}/{layout.TABLE_SCHEMA}"
         detail = f"{unreadable}: types were inferred and may be others; give schema= or types=, or restore the file"
-        found.append(Gap("", Damage(path, 0, 0, CUT_METADATA, detail)))
+        gaps.append(Gap("", Damage(path, 0, 0, CUT_METADATA, detail)))
     if rows.unknown:
         kind = MISSING_FILE if location.other(layout.TABLE_SIZE) is None else CUT_METADATA
         detail = f"{rows.unknown}; num_rows= says how many rows there are"
-        found.append(Gap("", Damage(f"{location.directory}/{layout.TABLE_SIZE}", 0, 0, kind, detail)))
-    return (*found, *_stumps(location, rows, headers, specs))
+        gaps.append(Gap("", Damage(f"{location.directory}/{layout.TABLE_SIZE}", 0, 0, kind, detail)))
+    return (*gaps, *_stumps(location, rows, headers, specs))
 
 
-def _missing_columns(location: Location, own: Iterable[str], others: Iterable[str]) -> Iterable[Gap]:
+def _missing_columns(location: Location, defined: Iterable[str], promised: Iterable[str]) -> Iterable[Gap]:
     """A gap for each column without a data file."""
-    reasons = dict.fromkeys(others, "other locations have the column")
-    reasons |= dict.fromkeys(own, f"{layout.TABLE_SCHEMA} names the column")
+    reasons = dict.fromkeys(promised, "other locations have the column")
+    reasons |= dict.fromkeys(defined, f"{layout.TABLE_SCHEMA} names the column")
     for name, column in location.columns.items():
         if column.data is None:
-            rest = ", ".join(file.name for file in column.files.values())
-            reasons[name] = f"the column's other files are there ({rest})"
-    there = _with_data(location)
+            file_names = ", ".join(file.name for file in column.files.values())
+            reasons[name] = f"the column's other files are there ({file_names})"
+    names_with_data = _with_data(location)
     for name, reason in reasons.items():
-        if name not in there:
+        if name not in names_with_data:
             detail = f"{reason}, and its data are not: it reads as null; restore the file, or leave the column out"
             yield Gap(name, Damage(f"{location.directory}/{name}{layout.DATA}", 0, 0, MISSING_FILE, detail))
 

@@ -41,10 +41,12 @@ class Evidence:
     rows: int | None
 
 
-def schema_spec(column: SchemaColumn, where: str) -> ColumnSpec:
+def schema_spec(column: SchemaColumn, source_name: str) -> ColumnSpec:
     """The column that a schema file defines."""
     spec = (
-        codec_spec(column.codec, column.codec_arguments, f"{where}: column {column.name!r}") if column.codec else None
+        codec_spec(column.codec, column.codec_arguments, f"{source_name}: column {column.name!r}")
+        if column.codec
+        else None
     )
     if spec is None:
         spec = (
@@ -164,27 +166,27 @@ def definition_specs(data: bytes, names: Sequence[str]) -> dict[str, ColumnSpec]
     places = []
     for name in names:
         encoded = name.encode("utf-8")
-        at = data.find(len(encoded).to_bytes(2, "big") + encoded)
-        if at >= 0:
-            places.append((at, at + 2 + len(encoded), name))
+        position = data.find(len(encoded).to_bytes(2, "big") + encoded)
+        if position >= 0:
+            places.append((position, position + 2 + len(encoded), name))
     places.sort()
-    found = {}
+    specs = {}
     for index, (_, end, name) in enumerate(places):
         following = places[index + 1][0] if index + 1 < len(places) else len(data)
         spec = _first_class(data, end, following)
         if spec is not None:
-            found[name] = spec
-    return found
+            specs[name] = spec
+    return specs
 
 
 def _first_class(data: bytes, start: int, end: int) -> ColumnSpec | None:
     for match in _CLASS.finditer(data, start, end):
-        for at in range(match.start(), match.end()):
+        for position in range(match.start(), match.end()):
             # Names have their length before them.
-            length = int.from_bytes(data[at - 2 : at], "big")
-            if not 0 < length <= _LONGEST_CLASS or at + length > end:
+            length = int.from_bytes(data[position - 2 : position], "big")
+            if not 0 < length <= _LONGEST_CLASS or position + length > end:
                 continue
-            word = data[at : at + length]
+            word = data[position : position + length]
             if not _CLASS.fullmatch(word):
                 continue
             if word[:1] == b"[" and word[1:] in _DESCRIPTORS:

@@ -13,10 +13,10 @@ from sawlog.kernels.signature import Bool, Bytes, UInt16s, UInt32s, UInt64, UInt
 
 @inlined
 def _holds(values: Any, pattern: Any) -> Any:
-    found = False
+    is_held = False
     for i in range(len(values)):
-        found |= values[i] == pattern
-    return found
+        is_held |= values[i] == pattern
+    return is_held
 
 
 @kernel

@@ -86,8 +86,8 @@ def parse_header(head: bytes, size: int, *, forced: bool = False) -> FileHeader 
     room = min(start - layout.HEADER_SIZE, metadata)
     body = head[layout.HEADER_SIZE : layout.HEADER_SIZE + room]
     java = body.startswith(layout.JAVA_STREAM_MAGIC)
-    own = body.startswith((layout.OBJECT_STREAM_START, layout.OBJECT_STREAM_LONG_START))
-    if metadata and not (java or own or forced):
+    is_stream = body.startswith((layout.OBJECT_STREAM_START, layout.OBJECT_STREAM_LONG_START))
+    if metadata and not (java or is_stream or forced):
         return None
     little = bool(first & layout.LITTLE_ENDIAN_BIT)
     return FileHeader(1, little, start, metadata, java)
@@ -101,11 +101,11 @@ def read_metadata(file: File, overflow: File | None, header: FileHeader, storage
     """
     if not header.metadata_size or header.version != 1:
         return b""
-    held = overflow.size if overflow is not None else 0
-    if held < header.overflow_size:
+    available = overflow.size if overflow is not None else 0
+    if available < header.overflow_size:
         raise FormatError(
             f"{file.path}: the metadata has {header.metadata_size} bytes: expected {header.overflow_size} of them in"
-            f" the overflow file, found {held}"
+            f" the overflow file, found {available}"
         )
     prefix = read_indexed(storage, file, layout.HEADER_SIZE, header.prefix_size)
     if overflow is None or not header.overflow_size:
@@ -195,18 +195,20 @@ class Location:
     def with_files(self, files: Iterable[File]) -> Location:
         """The location with the files that lie in its directory."""
         columns: dict[str, dict[str, File]] = {}
-        others = []
+        other_files = []
         for file in files:
             parts = layout.split_name(file.name)
             if parts is None:
-                others.append(file)
+                other_files.append(file)
             else:
                 columns.setdefault(parts[0], {})[parts[1]] = file
-        found = {
-            name: ColumnFiles(name, {suffix: given[suffix] for suffix in layout.SUFFIXES[::-1] if suffix in given})
-            for name, given in columns.items()
+        column_files = {
+            name: ColumnFiles(
+                name, {suffix: files_by_suffix[suffix] for suffix in layout.SUFFIXES[::-1] if suffix in files_by_suffix}
+            )
+            for name, files_by_suffix in columns.items()
         }
-        return replace(self, columns=found, others=tuple(others))
+        return replace(self, columns=column_files, others=tuple(other_files))
 
 
 def read_checkpoint(location: Location, read: Callable[[File, int, int], bytes]) -> bytes | None:
@@ -272,17 +274,20 @@ def _judge(primaries: list[_Primary], widths: Mapping[str, int], count: int | No
         count: Committed rows, where `table.size` gives them.
         storage: Where the files are.
     """
-    headers = [one.header for one in primaries]
+    headers = [primary.header for primary in primaries]
     if any(header is not None and header.certain for header in headers):
         return _ColumnVersion(1)
-    if any(layout.OVERFLOW in one.column.files or layout.SYMBOL_OVERFLOW in one.column.files for one in primaries):
+    if any(
+        layout.OVERFLOW in primary.column.files or layout.SYMBOL_OVERFLOW in primary.column.files
+        for primary in primaries
+    ):
         return _ColumnVersion(1)
     if not primaries or any(header is None for header in headers):
         return _ColumnVersion(2)
     with_header, without = (_exact(primaries, widths, count, version) for version in (1, 2))
     if with_header != without:
         return _ColumnVersion(1 if with_header else 2)
-    if not all(_unused_is_zero(one, storage) for one in primaries):
+    if not all(_unused_is_zero(primary, storage) for primary in primaries):
         return _ColumnVersion(2)
     starts = Counter(header.data_start for header in headers if header is not None)
     alike = len(starts) == 1 and (len(primaries) > 1 or next(iter(starts)) in _USUAL_STARTS)
@@ -291,32 +296,32 @@ def _judge(primaries: list[_Primary], widths: Mapping[str, int], count: int | No
 
 def _exact(primaries: list[_Primary], widths: Mapping[str, int], count: int | None, version: int) -> bool:
     """Whether the data files are exactly as long as the committed rows make them in a column version."""
-    data = [one for one in primaries if one.suffix == layout.DATA]
+    data = [primary for primary in primaries if primary.suffix == layout.DATA]
     if not count or not data:
         return False
-    for one in data:
-        start = one.header.data_start if version == 1 and one.header is not None else 0
-        if one.file.size - start not in {count * width for width in _widths(one.column, widths)}:
+    for primary in data:
+        start = primary.header.data_start if version == 1 and primary.header is not None else 0
+        if primary.file.size - start not in {count * width for width in _widths(primary.column, widths)}:
             return False
     return True
 
 
-def _widths(column: ColumnFiles, known: Mapping[str, int]) -> tuple[int, ...]:
+def _widths(column: ColumnFiles, widths: Mapping[str, int]) -> tuple[int, ...]:
     """Bytes that a row of a column can have."""
-    if column.name in known:
-        return (known[column.name],)
+    if column.name in widths:
+        return (widths[column.name],)
     if layout.SYMBOL_OFFSETS in column.files:
         return layout.SYMBOL_SIZE, FIXED[ColumnType.STRING_SET].width
     return (layout.OFFSET_SIZE,) if layout.BINARY in column.files else layout.WIDTHS
 
 
-def _unused_is_zero(one: _Primary, storage: Storage) -> bool:
+def _unused_is_zero(primary: _Primary, storage: Storage) -> bool:
     """Whether nothing is in the space between the metadata and the data."""
-    assert one.header is not None
-    begin, end = layout.HEADER_SIZE + one.header.prefix_size, one.header.data_start
+    assert primary.header is not None
+    begin, end = layout.HEADER_SIZE + primary.header.prefix_size, primary.header.data_start
     return all(
-        not read_indexed(storage, one.file, at, min(_CHUNK, end - at)).strip(b"\x00")
-        for at in range(begin, end, _CHUNK)
+        not read_indexed(storage, primary.file, offset, min(_CHUNK, end - offset)).strip(b"\x00")
+        for offset in range(begin, end, _CHUNK)
     )
 
 
@@ -327,12 +332,12 @@ class Headers:
         self,
         location: Location,
         storage: Storage,
-        given: Declared = _NOTHING_DECLARED,
+        declared: Declared = _NOTHING_DECLARED,
         widths: Mapping[str, int] | None = None,
     ) -> None:
         self._location = location
         self._storage = storage
-        self._given = given
+        self._given = declared
         self._widths = widths or {}
         self._parsed: dict[tuple[str, bool], FileHeader | None] = {}
 
@@ -422,8 +427,8 @@ class Headers:
             return None
         width = layout.OFFSET_SIZE
         data = read_indexed(self._storage, offsets, 0, min(_EDGE, count) * width)
-        at = max(len(data), (count - _EDGE) * width)
-        data += read_indexed(self._storage, offsets, at, count * width - at)
+        tail_start = max(len(data), (count - _EDGE) * width)
+        data += read_indexed(self._storage, offsets, tail_start, count * width - tail_start)
         fits = {}
         for order in ("little", "big"):
             ends = [

@@ -23,7 +23,7 @@ class Types(dict[str, str]):
         Raises:
             OptionError: When a part is no `name=type`.
         """
-        found = cls()
+        types = cls()
         depth = begin = 0
         for place, letter in enumerate(text + ","):
             depth += {"(": 1, ")": -1}.get(letter, 0)
@@ -32,10 +32,10 @@ class Types(dict[str, str]):
             part, begin = text[begin:place].strip(), place + 1
             name, equals, kind = part.partition("=")
             if equals:
-                found[name.strip()] = kind.strip()
+                types[name.strip()] = kind.strip()
             elif part:
                 raise OptionError(f"types={text!r}: expected name=type pairs")
-        return found
+        return types
 
 
 @dataclass(frozen=True, slots=True)

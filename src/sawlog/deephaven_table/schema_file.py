@@ -34,8 +34,8 @@ def schema_file(
 def declared(data: bytes) -> Declared:
     """What a schema file that sawlog has left says of the files next to it."""
     root = _ROOT.search(data)
-    found = dict(_ATTRIBUTE.findall(root[0])) if root else {}
-    version, order = found.get(_VERSION.encode()), found.get(_ORDER.encode())
+    attributes = dict(_ATTRIBUTE.findall(root[0])) if root else {}
+    version, order = attributes.get(_VERSION.encode()), attributes.get(_ORDER.encode())
     little = {_LITTLE.encode(): True, _BIG.encode(): False}.get(order or b"")
     return Declared(int(version) if version in (b"1", b"2") else None, little)
 
@@ -45,21 +45,21 @@ def _column(spec: ColumnSpec | None) -> dict[str, str]:
         return {"dataType": BY_COLUMN[ColumnType.STRING].java, "columnType": "Partitioning"}
     facts = BY_COLUMN[spec.type]
     by_class = facts.codec or spec.type in (ColumnType.STRING, ColumnType.BLOB)
-    found = {"dataType": facts.java if by_class else spec.type.value}
+    attributes = {"dataType": facts.java if by_class else spec.type.value}
     if spec.type is ColumnType.BLOB and spec.class_name:
-        found["dataType"] = spec.class_name
+        attributes["dataType"] = spec.class_name
     if spec.grouping:
-        found["columnType"] = GROUPING
+        attributes["columnType"] = GROUPING
     if spec.type is ColumnType.STRING:
-        found["symbolTable"] = SYMBOL_TABLE if spec.symbols else NO_SYMBOL_TABLE
+        attributes["symbolTable"] = SYMBOL_TABLE if spec.symbols else NO_SYMBOL_TABLE
     if spec.type in (ColumnType.STRING, ColumnType.STRING_SET):
-        found["encoding"] = spec.charset.replace("-", "_")
+        attributes["encoding"] = spec.charset.replace("-", "_")
     if facts.codec:
         arguments = codec_arguments(spec.arguments)
         simple = "Simple" if _SIMPLE in arguments else ""
-        found["objectCodec"] = f"{_CODECS}.{simple}{spec.type.value}Codec"
-        found["objectCodecArguments"] = ",".join(one for one in arguments if one != _SIMPLE)
-    return found
+        attributes["objectCodec"] = f"{_CODECS}.{simple}{spec.type.value}Codec"
+        attributes["objectCodecArguments"] = ",".join(argument for argument in arguments if argument != _SIMPLE)
+    return attributes
 
 
 def _attributes(values: Mapping[str, str]) -> str:

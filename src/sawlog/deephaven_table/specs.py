@@ -62,8 +62,8 @@ class TableSpecs:
     @cached_property
     def partition_column(self) -> str:
         """Name of the partitioning column; empty when it is left out."""
-        given = self._options.partition_column
-        return given if given is not None else self.table.partition_column or layout.DEFAULT_PARTITION_COLUMN
+        name = self._options.partition_column
+        return name if name is not None else self.table.partition_column or layout.DEFAULT_PARTITION_COLUMN
 
     @cached_property
     def table(self) -> TableSchema:
@@ -75,23 +75,23 @@ class TableSpecs:
     @cached_property
     def specs(self) -> dict[str, ColumnSpec]:
         """What is known of every column, in the order of the schema file, then of the option, then by name."""
-        found = dict(self._named)
-        names = {**self._defined, **found, **self._stored}
-        missing = [name for name in names if name not in found]
-        found |= self._inferred(missing, found)
-        guessed = {name: found[name].guessed for name in missing if name in found and found[name].guessed}
+        specs = dict(self._named)
+        names = {**self._defined, **specs, **self._stored}
+        missing = [name for name in names if name not in specs]
+        specs |= self._inferred(missing, specs)
+        guessed = {name: specs[name].guessed for name in missing if name in specs and specs[name].guessed}
         if guessed:
             guesses = "; ".join(f"{name} ({guess})" for name, guess in guessed.items())
             warn(f"{self.locations[0].directory}: types were inferred: {guesses}; name them with types= or schema=")
-        return {name: self._of_files(name, found[name], name in self._defined) for name in names if name in found}
+        return {name: self._of_files(name, specs[name], name in self._defined) for name in names if name in specs}
 
     def of(self, location: Location) -> Mapping[str, ColumnSpec]:
         """The columns as the files of a location have them."""
-        left = self._left.get(location.directory)
-        if left is None:
+        schema = self._left.get(location.directory)
+        if schema is None:
             return self.specs
-        own = {name: spec for name, spec in self._owned(left).items() if name in self.specs}
-        return {**self.specs, **own}
+        owned = {name: spec for name, spec in self._owned(schema).items() if name in self.specs}
+        return {**self.specs, **owned}
 
     def judge(self, location: Location) -> Verdict:
         """What a location is."""
@@ -99,18 +99,22 @@ class TableSpecs:
         rows = committed_rows(location, headers, specs, self._options.num_rows, self._storage)
         if location.columns:
             _ = headers.version  # found out before copies of it go to other processes
-        left = self._left.get(location.directory)
-        defined = () if left is None else [one.name for one in left.columns if one.name != left.partition_column]
+        left_schema = self._left.get(location.directory)
+        defined = (
+            ()
+            if left_schema is None
+            else [column.name for column in left_schema.columns if column.name != left_schema.partition_column]
+        )
         typed = self._options.schema is not None or location.columns.keys() <= self._options.types.keys()
         schema = (defined, "" if typed else self._unreadable.get(location.directory, ""))
-        others = self._promised.get(location.directory, frozenset()) if left is None else ()
-        return Verdict(location, specs, headers, rows, find_gaps(location, rows, headers, specs, schema, others))
+        promised = self._promised.get(location.directory, frozenset()) if left_schema is None else ()
+        return Verdict(location, specs, headers, rows, find_gaps(location, rows, headers, specs, schema, promised))
 
     def headers_of(self, location: Location) -> Headers:
         """How the files of a location begin."""
         if location.directory not in self._headers:
-            left = self._left.get(location.directory)
-            specs = self._named if left is None else {**self._named, **self._owned(left)}
+            schema = self._left.get(location.directory)
+            specs = self._named if schema is None else {**self._named, **self._owned(schema)}
             widths = {
                 name: width
                 for name, spec in specs.items()
@@ -149,55 +153,59 @@ class TableSpecs:
     def _defined(self) -> dict[str, ColumnSpec]:
         """The columns of the schema file that is given, or of those in locations: the widest of their types."""
         if self._options.schema is not None:
-            columns = [one for one in self.table.columns if one.name != self.partition_column]
-            return {one.name: schema_spec(one, self._options.schema) for one in columns}
-        found: dict[str, ColumnSpec] = {}
-        whole = {id(self._left[one.directory]) for one in self.locations if one.whole and one.directory in self._left}
-        for left in {id(left): left for left in self._left.values()}.values():
-            for name, spec in self._owned(left).items():
-                if name in self._stored or id(left) in whole:
-                    found[name] = _wider(found[name], spec) if name in found else spec
-        return found
+            columns = [column for column in self.table.columns if column.name != self.partition_column]
+            return {column.name: schema_spec(column, self._options.schema) for column in columns}
+        specs: dict[str, ColumnSpec] = {}
+        complete_schemas = {
+            id(self._left[location.directory])
+            for location in self.locations
+            if location.whole and location.directory in self._left
+        }
+        for schema in {id(schema): schema for schema in self._left.values()}.values():
+            for name, spec in self._owned(schema).items():
+                if name in self._stored or id(schema) in complete_schemas:
+                    specs[name] = _wider(specs[name], spec) if name in specs else spec
+        return specs
 
     @cached_property
     def _named(self) -> dict[str, ColumnSpec]:
         """Columns whose types the option or the schema file names."""
-        given = {name: parse_type(text, f"types: column {name!r}") for name, text in self._options.types.items()}
+        types = {name: parse_type(text, f"types: column {name!r}") for name, text in self._options.types.items()}
         defined = self._defined
-        for name in given:
+        for name in types:
             if name not in self._stored and name not in defined:
-                known = ", ".join({**defined, **self._stored})
-                raise OptionError(f"types: there is no column {name!r}; columns: {known}")
+                column_names = ", ".join({**defined, **self._stored})
+                raise OptionError(f"types: there is no column {name!r}; columns: {column_names}")
         known_groupings = {
             name: replace(spec, grouping=defined[name].grouping) if name in defined else spec
-            for name, spec in given.items()
+            for name, spec in types.items()
         }
         return {**defined, **known_groupings}
 
-    def _inferred(self, names: Sequence[str], known: Mapping[str, ColumnSpec]) -> dict[str, ColumnSpec]:
+    def _inferred(self, names: Sequence[str], known_specs: Mapping[str, ColumnSpec]) -> dict[str, ColumnSpec]:
         """Types of columns that nobody names, from the first location that shows them."""
-        found: dict[str, ColumnSpec] = {}
+        inferred: dict[str, ColumnSpec] = {}
         for location in self.locations if names else ():
-            wanted = [name for name in names if name not in found and name in location.columns]
-            if not wanted:
+            missing = [name for name in names if name not in inferred and name in location.columns]
+            if not missing:
                 continue
-            left = self._left.get(location.directory)
-            owned = {} if left is None else self._owned(left)
-            found |= {name: owned[name] for name in wanted if name in owned}
-            wanted = [name for name in wanted if name not in owned]
+            schema = self._left.get(location.directory)
+            owned = {} if schema is None else self._owned(schema)
+            inferred |= {name: owned[name] for name in missing if name in owned}
+            missing = [name for name in missing if name not in owned]
             definition = location.other(layout.TABLE_DEFINITION)
             if definition is not None and definition.size <= MAX_DEFINITION:
-                known_ones = definition_specs(read_indexed(self._storage, definition, 0, definition.size), wanted)
-                found |= known_ones
-                wanted = [name for name in wanted if name not in known_ones]
+                recovered = definition_specs(read_indexed(self._storage, definition, 0, definition.size), missing)
+                inferred |= recovered
+                missing = [name for name in missing if name not in recovered]
             headers = self.headers_of(location)
             rows = self._options.num_rows
             if rows is None:
                 rows = plain_count(read_checkpoint(location, partial(read_indexed, self._storage)))
             if rows is None:
-                rows = known_rows(location, headers, {**known, **found})
+                rows = known_rows(location, headers, {**known_specs, **inferred})
             evidence = Evidence(location, headers, rows)
-            for name in wanted:
+            for name in missing:
                 try:
                     spec = infer(location.columns[name], evidence, self._storage)
                 except SchemaError:
@@ -205,26 +213,30 @@ class TableSpecs:
                         raise
                     continue
                 if spec is not None:
-                    found[name] = spec
-        return found
+                    inferred[name] = spec
+        return inferred
 
     def _of_files(self, name: str, spec: ColumnSpec, defined: bool) -> ColumnSpec:
         """The spec of a String with or without symbols, as the first location has it."""
         columns = [location.columns[name] for location in self.locations if name in location.columns]
         return spec.stored(columns[0].files) if columns and not (defined and spec.symbols) else spec
 
-    def _owned(self, left: TableSchema) -> dict[str, ColumnSpec]:
+    def _owned(self, schema: TableSchema) -> dict[str, ColumnSpec]:
         """The columns that a schema file in a location defines, but for those whose types the reader gives."""
-        if id(left) not in self._own:
-            columns = [one for one in left.columns if one.name not in (left.partition_column, *self._options.types)]
-            self._own[id(left)] = {one.name: schema_spec(one, layout.TABLE_SCHEMA) for one in columns}
-        return self._own[id(left)]
+        if id(schema) not in self._own:
+            columns = [
+                column
+                for column in schema.columns
+                if column.name not in (schema.partition_column, *self._options.types)
+            ]
+            self._own[id(schema)] = {column.name: schema_spec(column, layout.TABLE_SCHEMA) for column in columns}
+        return self._own[id(schema)]
 
     def _declared(self, locations: Sequence[Location]) -> list[Location]:
         """Locations with what the `.schema` files say that sawlog's writer has left in them."""
-        left = {location.directory: location.other(layout.TABLE_SCHEMA) for location in locations}
-        files = {place: file for place, file in left.items() if file is not None and file.size <= MAX_SCHEMA}
-        large = {place: file.size for place, file in left.items() if file is not None and place not in files}
+        schema_files = {location.directory: location.other(layout.TABLE_SCHEMA) for location in locations}
+        files = {place: file for place, file in schema_files.items() if file is not None and file.size <= MAX_SCHEMA}
+        large = {place: file.size for place, file in schema_files.items() if file is not None and place not in files}
         self._unreadable |= {place: f"larger than a schema file can be ({size} bytes)" for place, size in large.items()}
         read = each_file(lambda file: read_indexed(self._storage, file, 0, file.size), files.values())
         data = dict(zip(files, read, strict=True))
@@ -242,17 +254,17 @@ class TableSpecs:
             except (FormatError, SchemaError) as error:
                 self._unreadable[location.directory] = str(error).removeprefix(f"{file.path}: ")
                 self._parsed[data] = None
-        left = self._parsed[data]
-        if left is None:
+        schema = self._parsed[data]
+        if schema is None:
             self._unreadable.setdefault(location.directory, "it is no schema file")
             return location
-        self._left[location.directory] = left
+        self._left[location.directory] = schema
         return replace(location, declared=declared(data))
 
 
-def _wider(one: ColumnSpec, other: ColumnSpec) -> ColumnSpec:
+def _wider(current: ColumnSpec, candidate: ColumnSpec) -> ColumnSpec:
     """Of two types that a column had, the one that has all values; the first where there is none."""
     for ladder in (INTEGERS, FLOATS):
-        if one.type in ladder and other.type in ladder:
-            return max(one, other, key=lambda spec: ladder.index(spec.type))
-    return one
+        if current.type in ladder and candidate.type in ladder:
+            return max(current, candidate, key=lambda spec: ladder.index(spec.type))
+    return current

@@ -85,13 +85,13 @@ class SymbolTable:
         return numbers
 
     def _add(self, count: int, place: Place) -> None:
-        known = self._known
-        if self._first + known.count > MAX_SYMBOLS:
+        interner = self._known
+        if self._first + interner.count > MAX_SYMBOLS:
             raise SchemaError(f"a symbol table of {MAX_SYMBOLS} strings is full")
-        ends, data = known.interned.strings
-        ends = ends[count : known.count + 1]
+        ends, data = interner.interned.strings
+        ends = ends[count : interner.count + 1]
         buffers = [None, pa.py_buffer(ends - ends[0]), pa.py_buffer(data[ends[0] : ends[-1]].copy())]
-        new = pa.Array.from_buffers(pa.large_string(), known.count - count, buffers)
+        new = pa.Array.from_buffers(pa.large_string(), interner.count - count, buffers)
         self._new.append(encode_strings(new, self._charset, place))
 
 
@@ -107,8 +107,8 @@ class _FirstUse(Place):
     places: Any
     used: Any
 
-    def error(self, at: int, message: str) -> SchemaError:
-        return Place(self.column, self.row + int((self.places == self.used[at]).argmax())).error(0, message)
+    def error(self, index: int, message: str) -> SchemaError:
+        return Place(self.column, self.row + int((self.places == self.used[index]).argmax())).error(0, message)
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,5 +118,5 @@ class _Nth(Place):
     whole: Place
     numbers: Any
 
-    def error(self, at: int, message: str) -> SchemaError:
-        return self.whole.error(int(self.numbers[at]), message)
+    def error(self, index: int, message: str) -> SchemaError:
+        return self.whole.error(int(self.numbers[index]), message)

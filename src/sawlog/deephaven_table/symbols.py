@@ -54,12 +54,12 @@ class SymbolTable:
             places = self.places[places]
             bad = places == UNUSABLE
         else:
-            known = ids < self.count
-            places = np.where(known, ids, 0).astype(np.int32)
+            in_table = ids < self.count
+            places = np.where(in_table, ids, 0).astype(np.int32)
             if self.places is not None:
                 places = self.places[places]
-            bad = ~known & (ids != layout.NULL_SYMBOL & 0xFFFF_FFFF)
-            places[~known] = NULL
+            bad = ~in_table & (ids != layout.NULL_SYMBOL & 0xFFFF_FFFF)
+            places[~in_table] = NULL
             bad |= places == UNUSABLE
         valid = places >= 0
         places[~valid] = 0
@@ -77,8 +77,8 @@ def load_symbols(column: ColumnFiles, headers: Headers, charset: str, storage: S
     data = _content(offsets, header.data_start, storage)
     count = len(data) // layout.OFFSET_SIZE
     ends = np.zeros(count + 1, np.int64)
-    whole = data[: count * layout.OFFSET_SIZE]
-    ends[1:] = words(whole, layout.OFFSET_SIZE, little=headers.little(header)).view(np.int64)
+    offset_bytes = data[: count * layout.OFFSET_SIZE]
+    ends[1:] = words(offset_bytes, layout.OFFSET_SIZE, little=headers.little(header)).view(np.int64)
     file = column.files.get(layout.SYMBOL_BINARY)
     characters = np.zeros(0, np.uint8) if file is None else _content(file, 0, storage)
     bad = check_ends(ends, len(characters))
@@ -126,10 +126,10 @@ def symbol_sets(
     """
     null = np.uint64(FIXED[ColumnType.STRING_SET].null)
     valid = masks != null
-    known = min(len(symbols), layout.MAX_SYMBOLS_IN_SET)
-    beyond = np.uint64(0) if known == layout.MAX_SYMBOLS_IN_SET else ~np.uint64((1 << known) - 1)
+    symbol_count = min(len(symbols), layout.MAX_SYMBOLS_IN_SET)
+    beyond = np.uint64(0) if symbol_count == layout.MAX_SYMBOLS_IN_SET else ~np.uint64((1 << symbol_count) - 1)
     if unusable is not None:
-        for id in np.flatnonzero(unusable[:known]).tolist():
+        for id in np.flatnonzero(unusable[:symbol_count]).tolist():
             beyond |= np.uint64(1 << id)
     bad = valid & ((masks & beyond) != 0)
     valid &= ~bad

@@ -26,7 +26,7 @@ _LISTERS = 16
 _UNSAFE = re.compile(r"[\x00-\x1f\x7f]")
 
 
-def find_locations(walk: TreeWalk, files: Sequence[File], wanted: Layout, storage: Storage) -> list[Location]:
+def find_locations(walk: TreeWalk, files: Sequence[File], layout_kind: Layout, storage: Storage) -> list[Location]:
     """The locations that files lie in, by table, column partition and internal partition.
 
     A directory is listed again: its files may have grown, and names that begin with an underscore are names of columns.
@@ -40,20 +40,20 @@ def find_locations(walk: TreeWalk, files: Sequence[File], wanted: Layout, storag
         directories.setdefault(_directory(file), []).append(file)
     listed = walk.listed | _list([name for name in directories if name not in walk.listed], storage)
     locations = []
-    for directory, found in directories.items():
+    for directory, named_files in directories.items():
         if any(file.name == layout.TABLE_PARQUET for file in listed[directory]):
             warn(f"{directory}: a Parquet location, left out: read it with pyarrow")
             continue
-        chosen, whole = listed[directory], True
-        if all(file.explicit for file in found):
-            columns = {parts[0] for file in found if (parts := layout.split_name(file.name)) is not None}
-            whole = not columns
-            chosen = [
+        member_files, is_complete = listed[directory], True
+        if all(file.explicit for file in named_files):
+            columns = {parts[0] for file in named_files if (parts := layout.split_name(file.name)) is not None}
+            is_complete = not columns
+            member_files = [
                 file
-                for file in chosen
+                for file in member_files
                 if (parts := layout.split_name(file.name)) is None or not columns or parts[0] in columns
             ]
-        location = replace(place(directory, wanted), whole=whole).with_files(chosen)
+        location = replace(place(directory, layout_kind), whole=is_complete).with_files(member_files)
         if location.columns or location.other(layout.TABLE_SIZE) is not None:
             locations.append(location)
     return distinct(sorted(locations, key=_order))
@@ -63,12 +63,12 @@ def _directory(file: File) -> str:
     return posixpath.dirname(file.path) or "."
 
 
-def place(directory: str, wanted: Layout) -> Location:
+def place(directory: str, layout_kind: Layout) -> Location:
     """What the path of a location says of it.
 
     Args:
         directory: Path or URL of the location.
-        wanted: The tree it is in; `auto` decides by the path.
+        layout_kind: The tree it is in; `auto` decides by the path.
 
     Raises:
         FormatError: When a name would lead out of the tree, or the path is not of the tree.
@@ -81,10 +81,10 @@ def place(directory: str, wanted: Layout) -> Location:
             raise FormatError(f"{directory!r}: {part!r} cannot be the name of a partition or a table")
     padded = [""] * (5 - len(parts)) + parts
     namespace, first, second, column, table = padded[-5:]
-    if wanted == "intraday" or (wanted == "auto" and table and table == first and second):
+    if layout_kind == "intraday" or (layout_kind == "auto" and table and table == first and second):
         _complete(directory, "intraday", namespace, first, second, column, table)
         return Location(directory, "intraday", namespace, table, second, column)
-    if wanted == "historical" or (wanted == "auto" and first in layout.PARTITIONS):
+    if layout_kind == "historical" or (layout_kind == "auto" and first in layout.PARTITIONS):
         _complete(directory, "historical", namespace, first, second, column, table)
         return Location(directory, "historical", namespace, table, second, column)
     above = padded[-2]
@@ -126,12 +126,12 @@ class TreeWalk:
 
     def escaping_files(self, locations: Iterable[Location]) -> dict[str, str]:
         """Files of locations that are links out of what was named, and where to."""
-        found: dict[str, str] = {}
+        targets: dict[str, str] = {}
         for location in locations:
             links = [file.path for file in location.files if self._is_link(location.directory, file.path)]
             allowed = [*self._roots, os.path.realpath(location.directory)] if links else []
-            found |= {link: to for link in links if not _inside(to := os.path.realpath(link), allowed)}
-        return found
+            targets |= {link: to for link in links if not _inside(to := os.path.realpath(link), allowed)}
+        return targets
 
     def _is_link(self, directory: str, path: str) -> bool:
         if directory in self.listed:
@@ -140,8 +140,8 @@ class TreeWalk:
 
     def _down(self, directory: str, *, linked: bool) -> None:
         """Walk down a directory; in linked ones, note the files too."""
-        with os.scandir(directory) as found:
-            entries = sorted(found, key=lambda entry: entry.name)
+        with os.scandir(directory) as iterator:
+            entries = sorted(iterator, key=lambda entry: entry.name)
         if linked or directory in self._holding:
             # Spelled as `Storage.files_in` does: files in the current directory have nothing in front of them.
             paths = {entry.name if directory == "." else entry.path: entry for entry in entries if entry.is_file()}
@@ -173,16 +173,16 @@ class TreeWalk:
 
 def distinct(locations: Sequence[Location]) -> list[Location]:
     """Every location once, whatever links lead to it: by the name that says most, then by its own."""
-    found: dict[str, Location] = {}
+    locations_by_path: dict[str, Location] = {}
     if len(locations) < 2:
         return list(locations)
     for location in locations:
         real = location.directory if is_remote(location.directory) else os.path.realpath(location.directory)
-        other = found.get(real)
-        if other is None or _rank(location, real) < _rank(other, real):
-            found[real] = location
-    kept = {location.directory for location in found.values()}
-    return [location for location in locations if location.directory in kept]
+        previous = locations_by_path.get(real)
+        if previous is None or _rank(location, real) < _rank(previous, real):
+            locations_by_path[real] = location
+    directories = {location.directory for location in locations_by_path.values()}
+    return [location for location in locations if location.directory in directories]
 
 
 def _rank(location: Location, real: str) -> tuple[bool, bool]:
@@ -197,8 +197,8 @@ def _list(directories: Sequence[str], storage: Storage) -> dict[str, list[File]]
     if not any(is_remote(directory) for directory in directories):
         return {directory: storage.files_in(directory) for directory in directories}
     with ThreadPoolExecutor(_LISTERS) as pool:
-        found = pool.map(lambda directory: storage.files_in(directory, fresh=False), directories)
-        return dict(zip(directories, found, strict=True))
+        listings = pool.map(lambda directory: storage.files_in(directory, fresh=False), directories)
+        return dict(zip(directories, listings, strict=True))
 
 
 def _order(location: Location) -> tuple[str, str, list[tuple[int, int, str]], list[tuple[int, int, str]], str]:

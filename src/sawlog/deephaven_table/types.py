@@ -114,8 +114,8 @@ class ColumnSpec:
         if self.type is ColumnType.CHAR and char == "string":
             return pa.string()
         if self.type in (ColumnType.BIG_DECIMAL, ColumnType.BIG_INTEGER):
-            given = codec_arguments(self.arguments) or codec_arguments(decimal)
-            return _decimal(given, integer=self.type is ColumnType.BIG_INTEGER)
+            argument_list = codec_arguments(self.arguments) or codec_arguments(decimal)
+            return _decimal(argument_list, integer=self.type is ColumnType.BIG_INTEGER)
         return BY_COLUMN[self.type].arrow
 
     def field(self, name: str, char: Literal["number", "string"] = "number", decimal: str | None = None) -> pa.Field:
@@ -138,15 +138,17 @@ class ColumnSpec:
     @classmethod
     def of_metadata(cls, metadata: Mapping[bytes, bytes] | None) -> ColumnSpec | None:
         """The column that a field's metadata describes; None when it does not name a type of column files."""
-        given = metadata or {}
-        kind = _ALIASES.get(given.get(TYPE_KEY, b"").decode("utf-8", "replace").lower())
+        field_metadata = metadata or {}
+        kind = _ALIASES.get(field_metadata.get(TYPE_KEY, b"").decode("utf-8", "replace").lower())
         if kind is None:
             return None
-        charset = charset_name(given.get(CHARSET_KEY, b"").decode("utf-8", "replace")) or layout.DEFAULT_CHARSET
-        symbols = given.get(_SYMBOLS_KEY, SYMBOL_TABLE.encode()) != NO_SYMBOL_TABLE.encode()
-        arguments = given[CODEC_KEY].decode() if CODEC_KEY in given else None
-        class_name = given[CLASS_KEY].decode("utf-8", "replace") if CLASS_KEY in given else None
-        return cls(kind, symbols, charset, arguments, class_name, given.get(ROLE_KEY) == GROUPING.encode())
+        charset = (
+            charset_name(field_metadata.get(CHARSET_KEY, b"").decode("utf-8", "replace")) or layout.DEFAULT_CHARSET
+        )
+        symbols = field_metadata.get(_SYMBOLS_KEY, SYMBOL_TABLE.encode()) != NO_SYMBOL_TABLE.encode()
+        arguments = field_metadata[CODEC_KEY].decode() if CODEC_KEY in field_metadata else None
+        class_name = field_metadata[CLASS_KEY].decode("utf-8", "replace") if CLASS_KEY in field_metadata else None
+        return cls(kind, symbols, charset, arguments, class_name, field_metadata.get(ROLE_KEY) == GROUPING.encode())
 
 
 def codec_arguments(text: str | None) -> list[str]:
@@ -154,7 +156,7 @@ def codec_arguments(text: str | None) -> list[str]:
     return [part.strip() for part in (text or "").split(",") if part.strip()]
 
 
-def parse_type(text: str, where: str, charset: str = layout.DEFAULT_CHARSET) -> ColumnSpec:
+def parse_type(text: str, context: str, charset: str = layout.DEFAULT_CHARSET) -> ColumnSpec:
     """A type as an option spells it.
 
     `double`, `String` (with a symbol table), `String(None)` and `String(None,UTF-8)` (without), `BigDecimal(10,2)`,
@@ -167,26 +169,26 @@ def parse_type(text: str, where: str, charset: str = layout.DEFAULT_CHARSET) -> 
     match = _SPELLED.fullmatch(text)
     kind = _ALIASES.get(match[1].rpartition(".")[2].lower()) if match else None
     if match is None or kind is None:
-        known = ", ".join(kind.value for kind in ColumnType)
-        raise OptionError(f"{where}: unknown type {text!r}; known types: {known}")
+        type_names = ", ".join(kind.value for kind in ColumnType)
+        raise OptionError(f"{context}: unknown type {text!r}; known types: {type_names}")
     arguments = codec_arguments(match[2])
     if kind is ColumnType.STRING:
-        return _string(arguments, where, charset)
+        return _string(arguments, context, charset)
     if arguments and kind not in _CODECS:
-        raise OptionError(f"{where}: {kind.value} takes no arguments, found {match[2]!r}")
-    return _checked(ColumnSpec(kind, charset=charset, arguments=",".join(arguments) or None), where)
+        raise OptionError(f"{context}: {kind.value} takes no arguments, found {match[2]!r}")
+    return _checked(ColumnSpec(kind, charset=charset, arguments=",".join(arguments) or None), context)
 
 
-def codec_spec(class_name: str, arguments: str, where: str) -> ColumnSpec | None:
+def codec_spec(class_name: str, arguments: str, context: str) -> ColumnSpec | None:
     """The column of a codec, by the name of the codec's class; None for a codec that is not known."""
     name = class_name.rpartition(".")[2].lower()
     kind = next((row.type for row in TYPES if row.codec and row.codec.lower() in name), None)
     if kind is None:
         return None
-    given = codec_arguments(arguments)
+    argument_list = codec_arguments(arguments)
     if kind is ColumnType.BYTE_ARRAY and "simple" in name:
-        given.append("simple")
-    return _checked(ColumnSpec(kind, arguments=",".join(given) or None), where)
+        argument_list.append("simple")
+    return _checked(ColumnSpec(kind, arguments=",".join(argument_list) or None), context)
 
 
 def class_spec(class_name: str) -> ColumnSpec:
@@ -198,7 +200,7 @@ def class_spec(class_name: str) -> ColumnSpec:
     return ColumnSpec(kind)
 
 
-def _string(arguments: list[str], where: str, charset: str) -> ColumnSpec:
+def _string(arguments: list[str], context: str, charset: str) -> ColumnSpec:
     spec = ColumnSpec(ColumnType.STRING, charset=charset)
     for argument in arguments:
         named = charset_name(argument)
@@ -207,15 +209,15 @@ def _string(arguments: list[str], where: str, charset: str) -> ColumnSpec:
         elif named is not None:
             spec = replace(spec, charset=named)
         else:
-            raise OptionError(f"{where}: String takes None or ColumnLocation, and a charset; found {argument!r}")
+            raise OptionError(f"{context}: String takes None or ColumnLocation, and a charset; found {argument!r}")
     return spec
 
 
-def _checked(spec: ColumnSpec, where: str) -> ColumnSpec:
+def _checked(spec: ColumnSpec, context: str) -> ColumnSpec:
     arguments = codec_arguments(spec.arguments)
     numbers = [int(argument) for argument in arguments if re.fullmatch(r"-?\d{1,9}", argument)]
     words = [argument for argument in arguments if not re.fullmatch(r"-?\d{1,9}", argument)]
-    low, high, count, known = {
+    low, high, count, known_words = {
         ColumnType.BIG_DECIMAL: (0, 10_000, 2, {"allowRounding", "noRounding"}),
         ColumnType.BIG_INTEGER: (1, 10_000, 1, set[str]()),
         ColumnType.LOCAL_DATE: (0, 0, 0, {"Full", "Compact", "notNull", "nullable"}),
@@ -224,10 +226,12 @@ def _checked(spec: ColumnSpec, where: str) -> ColumnSpec:
     }.get(spec.type, (0, 0, 0, set[str]()))
     decimal = spec.type is ColumnType.BIG_DECIMAL and arguments
     fits = len(numbers) == count if decimal else len(numbers) <= count
-    if not fits or not set(words) <= known or any(not low <= number <= high for number in numbers):
-        raise OptionError(f"{where}: {spec.type.value} cannot have the arguments ({spec.arguments})")
+    if not fits or not set(words) <= known_words or any(not low <= number <= high for number in numbers):
+        raise OptionError(f"{context}: {spec.type.value} cannot have the arguments ({spec.arguments})")
     if decimal and (numbers[0] < 1 or numbers[1] > numbers[0]):
-        raise OptionError(f"{where}: expected a precision of 1 or more and a scale within it, found ({spec.arguments})")
+        raise OptionError(
+            f"{context}: expected a precision of 1 or more and a scale within it, found ({spec.arguments})"
+        )
     return spec
 
 

@@ -63,20 +63,20 @@ class Expectations:
     columns: Mapping[str, ColumnExpectation] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, document: Mapping[str, Any], where: str) -> Expectations:
+    def of(cls, document: Mapping[str, Any], context: str) -> Expectations:
         """Expectations from plain data: the attributes by name, and `columns` by name with theirs.
 
         Raises:
             OptionError: For an unknown name or a value of another type.
         """
         columns = document.get("columns", {})
-        if not isinstance(columns, Mapping) or not all(isinstance(one, Mapping) for one in columns.values()):
-            raise OptionError(f"{where}: columns: expected a table for each column, such as [columns.Timestamp]")
+        if not isinstance(columns, Mapping) or not all(isinstance(column, Mapping) for column in columns.values()):
+            raise OptionError(f"{context}: columns: expected a table for each column, such as [columns.Timestamp]")
         parsed = {
-            name: parse_options(ColumnExpectation, one, where=f"{where}: column {name!r}")
-            for name, one in columns.items()
+            name: parse_options(ColumnExpectation, column, where=f"{context}: column {name!r}")
+            for name, column in columns.items()
         }
-        return replace(parse_options(cls, {**document, "columns": {}}, where=where), columns=parsed)
+        return replace(parse_options(cls, {**document, "columns": {}}, where=context), columns=parsed)
 
     @classmethod
     def read(cls, path: PathLike, storage: Storage | None = None) -> Expectations:
@@ -86,10 +86,10 @@ class Expectations:
             OptionError: When it is none.
         """
         data = (storage or Storage()).read(path)
-        found = decode_by(tomllib.load, io.BytesIO(data))
-        if isinstance(found, Undecodable):
-            raise OptionError(f"{path}: not TOML: {found.detail}")
-        return cls.of(found, str(path))
+        document = decode_by(tomllib.load, io.BytesIO(data))
+        if isinstance(document, Undecodable):
+            raise OptionError(f"{path}: not TOML: {document.detail}")
+        return cls.of(document, str(path))
 
     def expect(self, name: str, **more: Any) -> Expectations:
         """The same, and more of one column."""
@@ -148,12 +148,12 @@ class Validation:
     @property
     def rows(self) -> int:
         """Rows of all locations."""
-        return sum(one.rows for one in self.locations)
+        return sum(location.rows for location in self.locations)
 
     @property
     def problems(self) -> list[str]:
         """The problems of all locations, each with its path."""
-        return [f"{one.path}: {problem}" for one in self.locations for problem in one.problems]
+        return [f"{location.path}: {problem}" for location in self.locations for problem in location.problems]
 
     @property
     def valid(self) -> bool:
@@ -199,7 +199,7 @@ def validate(
     ]
     if not checks:
         raise FormatError(f"{path}: no location of the column partition {column_partition!r}")
-    return Validation([found for _, found in map_ordered(checks, once(_Check.run), cores())])
+    return Validation([location for _, location in map_ordered(checks, once(_Check.run), cores())])
 
 
 class _Check:
@@ -244,10 +244,10 @@ class _Check:
 
     def _begin(self) -> None:
         """Look at the columns and their groups."""
-        held = self._fragments[0].verdict.specs if self._fragments else self._specs
+        specs = self._fragments[0].verdict.specs if self._fragments else self._specs
         for name in self._specs:
-            if name in held:
-                self._found.columns[name] = ValidatedColumn(held[name].type.value)
+            if name in specs:
+                self._found.columns[name] = ValidatedColumn(specs[name].type.value)
         for fragment in self._fragments[:1]:
             for name, column in fragment.verdict.location.columns.items():
                 if name not in self._found.columns:
@@ -260,24 +260,24 @@ class _Check:
                 if grouping is not None:
                     self._groupings[name] = grouping
                     self._found.columns[name].groups = len(grouping)
-                    if comparable(grouping, held[name].type):
+                    if comparable(grouping, specs[name].type):
                         target = self._schema.field(name).type
-                        self._compared[name] = GroupComparison(grouping, held[name].type, target)
+                        self._compared[name] = GroupComparison(grouping, specs[name].type, target)
 
     def _orders(self) -> dict[str, _Order]:
         firsts = [grouping.firsts for grouping in self._groupings.values()]
         starts = np.unique(np.concatenate(firsts)) if firsts else np.zeros(0, np.int64)
         nowhere = np.zeros(0, np.int64)
         return {
-            name: _Order(starts if one.sorted == "groups" else nowhere)
-            for name, one in self._expected.columns.items()
-            if one.sorted is not None and name in self._found.columns
+            name: _Order(starts if expectation.sorted == "groups" else nowhere)
+            for name, expectation in self._expected.columns.items()
+            if expectation.sorted is not None and name in self._found.columns
         }
 
     def _take(self, batch: pa.RecordBatch, row: int, orders: Mapping[str, _Order]) -> None:
-        for name, found in self._found.columns.items():
+        for name, column in self._found.columns.items():
             array = batch.column(name)
-            found.nulls += array.null_count
+            column.nulls += array.null_count
             if name in orders:
                 orders[name].take(array, row)
             compared = self._compared.get(name)
@@ -294,23 +294,23 @@ class _Check:
             self._problems.append(f"expected at least {expected.min_rows} rows, found {rows}")
         if expected.max_rows is not None and rows > expected.max_rows:
             self._problems.append(f"expected at most {expected.max_rows} rows, found {rows}")
-        for name, one in expected.columns.items():
-            found = self._found.columns.get(name)
-            if found is None:
+        for name, expectation in expected.columns.items():
+            column = self._found.columns.get(name)
+            if column is None:
                 self._problems.append(f"column {name!r}: expected it, found none")
             else:
-                self._problems += [f"column {name!r}: {problem}" for problem in _differences(one, found, rows)]
+                self._problems += [f"column {name!r}: {problem}" for problem in _differences(expectation, column, rows)]
 
 
-def _differences(expected: ColumnExpectation, found: ValidatedColumn, rows: int) -> list[str]:
+def _differences(expected: ColumnExpectation, column: ValidatedColumn, rows: int) -> list[str]:
     problems = []
-    if expected.type is not None and expected.type.lower() != found.type.lower():
-        problems.append(f"expected the type {expected.type}, found {found.type}")
-    if expected.max_nulls is not None and found.nulls > expected.max_nulls:
-        problems.append(f"expected at most {expected.max_nulls} nulls, found {found.nulls}")
-    if expected.max_null_fraction is not None and found.nulls > expected.max_null_fraction * rows:
-        problems.append(f"expected at most {expected.max_null_fraction:.3%} nulls, found {found.nulls} in {rows} rows")
-    if expected.grouped and found.groups is None and rows:
+    if expected.type is not None and expected.type.lower() != column.type.lower():
+        problems.append(f"expected the type {expected.type}, found {column.type}")
+    if expected.max_nulls is not None and column.nulls > expected.max_nulls:
+        problems.append(f"expected at most {expected.max_nulls} nulls, found {column.nulls}")
+    if expected.max_null_fraction is not None and column.nulls > expected.max_null_fraction * rows:
+        problems.append(f"expected at most {expected.max_null_fraction:.3%} nulls, found {column.nulls} in {rows} rows")
+    if expected.grouped and column.groups is None and rows:
         problems.append("expected groups, found none that can be read")
     return problems
 

@@ -48,20 +48,20 @@ class Place:
     column: str
     row: int
 
-    def error(self, at: int, message: str) -> SchemaError:
-        """What to raise about value `at` of the array."""
-        return SchemaError(f"column {self.column!r}, row {self.row + at}: {message}")
+    def error(self, index: int, message: str) -> SchemaError:
+        """Return what to raise about value `index` of the array."""
+        return SchemaError(f"column {self.column!r}, row {self.row + index}: {message}")
 
 
 @dataclass(frozen=True, slots=True)
 class ElementPlace(Place):
-    """Identifies elements of lists: the list of element `at` is the first that ends after it."""
+    """Identifies elements of lists: the list of element `index` is the first that ends after it."""
 
     ends: Any
 
-    def error(self, at: int, message: str) -> SchemaError:
+    def error(self, index: int, message: str) -> SchemaError:
         return SchemaError(
-            f"column {self.column!r}, row {self.row + int(self.ends.searchsorted(at, 'right'))}: {message}"
+            f"column {self.column!r}, row {self.row + int(self.ends.searchsorted(index, 'right'))}: {message}"
         )
 
 
@@ -103,11 +103,11 @@ def cast(array: pa.Array, kind: pa.DataType, place: Place) -> pa.Array:
     try:
         return array.cast(kind)
     except pa.ArrowInvalid as error:
-        for at in range(len(array)):
+        for row in range(len(array)):
             try:
-                array.slice(at, 1).cast(kind)
+                array.slice(row, 1).cast(kind)
             except pa.ArrowInvalid as reason:
-                raise place.error(at, f"{array[at]} cannot be written as {kind}: {reason}") from reason
+                raise place.error(row, f"{array[row]} cannot be written as {kind}: {reason}") from reason
         raise SchemaError(f"column {place.column!r}: {error}") from error
     except pa.ArrowNotImplementedError as error:
         raise SchemaError(f"column {place.column!r} is {array.type}, expected {kind}") from error
@@ -131,9 +131,9 @@ def plain_array(kind: ColumnType, values: NDArray[Any], target: pa.DataType, *, 
         return _booleans(values, FIXED[kind])
     nulls = None
     if sentinels and any(holds(values, pattern) for pattern in _NULLS[kind]):
-        first, *others = _NULLS[kind]
+        first, *other_nulls = _NULLS[kind]
         valid = values != first
-        for pattern in others:
+        for pattern in other_nulls:
             valid &= values != pattern
         nulls = bitmap(valid)
     if pa.types.is_string(target):
@@ -186,8 +186,10 @@ def _nanoseconds(array: pa.Array, valid: NDArray[np.bool_] | None, place: Place)
     if valid is not None:
         far &= valid
     if far.any():
-        at = int(far.argmax())
-        raise place.error(at, f"{array.cast(pa.int64())[at]} {array.type.unit} since 1970 is out of a DateTime's reach")
+        row = int(far.argmax())
+        raise place.error(
+            row, f"{array.cast(pa.int64())[row]} {array.type.unit} since 1970 is out of a DateTime's reach"
+        )
     with np.errstate(over="ignore"):  # of nulls
         return values * factor
 
@@ -216,11 +218,11 @@ class Slices:
         buffers = [bitmap(valid), pa.py_buffer(self.ends), pa.py_buffer(self.data)]
         return pa.Array.from_buffers(pa.binary(), len(valid), buffers)
 
-    def keep(self, kept: NDArray[np.bool_]) -> Slices:
+    def keep(self, mask: NDArray[np.bool_]) -> Slices:
         """The values without those of their bytes that are not to be kept."""
         moved = np.zeros(len(self.data) + 1, np.int64)
-        np.cumsum(kept, out=moved[1:])
-        return Slices(self.data[kept], moved[self.ends].astype(np.int32), self.bad)
+        np.cumsum(mask, out=moved[1:])
+        return Slices(self.data[mask], moved[self.ends].astype(np.int32), self.bad)
 
 
 def check_ends(ends: NDArray[np.int64], size: int) -> NDArray[np.bool_]:
@@ -260,9 +262,9 @@ def text_array(slices: Slices, charset: str) -> tuple[pa.Array, list[int]]:
     empty = slices.ends[:-1][single]
     empty = empty[slices.data[empty] == EMPTY_STRING[0]]
     if len(empty):
-        kept = np.ones(len(slices.data), np.bool_)
-        kept[empty] = False
-        slices = slices.keep(kept)
+        mask = np.ones(len(slices.data), np.bool_)
+        mask[empty] = False
+        slices = slices.keep(mask)
     ascii = bool(slices.data.max(initial=0) < _BEYOND_ASCII)
     return decode_text(slices.binary(valid), charset, ascii=ascii)
 
@@ -310,11 +312,11 @@ def _in_charset(text: pa.Array, charset: str, place: Place) -> pa.Array:
             sizes = values_of(fill_null(pc.utf8_length(text), 0).cast(pa.int64()), "<i8")
             return _large_binary(sizes, moved, text)
     encoded = []
-    for at, value in enumerate(text.to_pylist()):
+    for row, value in enumerate(text.to_pylist()):
         try:
             encoded.append(b"" if not value else encode_text(value, charset))
         except ValueError as error:
-            raise unencodable(place, at, value, charset, error) from error
+            raise unencodable(place, row, value, charset, error) from error
     return _large_binary(np.fromiter(map(len, encoded), np.int64, len(encoded)), b"".join(encoded), text)
 
 
@@ -356,8 +358,8 @@ def encode_text(text: str, charset: str) -> bytes:
     return data
 
 
-def unencodable(place: Place, at: int, value: str, charset: str, error: ValueError) -> SchemaError:
+def unencodable(place: Place, row: int, value: str, charset: str, error: ValueError) -> SchemaError:
     """What to raise about a string that `encode_text` refuses."""
     if isinstance(error, UnicodeEncodeError):
-        return place.error(at, f'{value!r} cannot be written in {charset}; charset="UTF-8" takes every text')
-    return place.error(at, str(error))
+        return place.error(row, f'{value!r} cannot be written in {charset}; charset="UTF-8" takes every text')
+    return place.error(row, str(error))

@@ -58,7 +58,7 @@ class LocationWriter(Writer):
         self._generation = options.generation
         self._implied = _implied(schema, self._path)
         self._schema = schema
-        stored = [one for one in schema if one.name not in self._implied]
+        stored = [field for field in schema if field.name not in self._implied]
         if not stored or len(set(schema.names)) < len(schema.names):
             raise SchemaError("the columns of a location must have different names, and there must be one at least")
         for name in (*options.types, *options.group):
@@ -66,7 +66,7 @@ class LocationWriter(Writer):
                 raise OptionError(f"there is no column {name!r}; columns: {', '.join(schema.names)}")
         defined = _defined(options.schema, storage)
         self.specs = {
-            one.name: column_spec(one, options.types, options.charset, defined.get(one.name)) for one in stored
+            field.name: column_spec(field, options.types, options.charset, defined.get(field.name)) for field in stored
         }
         self._groups = {name: GroupTracker(name, self.specs[name].type) for name in options.group if name in self.specs}
         self._check_target()
@@ -140,12 +140,12 @@ class LocationWriter(Writer):
     def _schema_file(self) -> bytes:
         location = place(published(self._path), "auto")
         columns: dict[str, ColumnSpec | None] = {}
-        for one in self._schema:
-            if one.name in self.specs:
-                spec = self.specs[one.name]
-                columns[one.name] = altered(spec, grouping=spec.grouping or one.name in self._groups)
-            elif (one.metadata or {}).get(PARTITION_KEY) == b"column":
-                columns[one.name] = None
+        for field in self._schema:
+            if field.name in self.specs:
+                spec = self.specs[field.name]
+                columns[field.name] = altered(spec, grouping=spec.grouping or field.name in self._groups)
+            elif (field.metadata or {}).get(PARTITION_KEY) == b"column":
+                columns[field.name] = None
         return schema_file(columns, location.namespace, location.table, self._generation)
 
     def _check_target(self) -> None:
@@ -180,13 +180,13 @@ def _implied(schema: pa.Schema, path: str) -> dict[str, str]:
     """Columns whose values are in the names of directories, and these values."""
     location = place(published(path), "auto")
     named = {b"column": location.column_partition, b"internal": location.internal_partition}
-    found = {one.name: named.get((one.metadata or {}).get(PARTITION_KEY, b"")) for one in schema}
-    return {name: value for name, value in found.items() if value is not None}
+    partition_values = {field.name: named.get((field.metadata or {}).get(PARTITION_KEY, b"")) for field in schema}
+    return {name: value for name, value in partition_values.items() if value is not None}
 
 
-def _check_implied(array: pa.Array, value: str, where: Place) -> None:
+def _check_implied(array: pa.Array, value: str, place: Place) -> None:
     import pyarrow.compute as pc
 
     wrong = index_of(fill_null(pc.equal(array, scalar_of(value, array.type)), False), False)
     if wrong >= 0:
-        raise where.error(wrong, f"{array[wrong]} does not belong into a location of {value!r}")
+        raise place.error(wrong, f"{array[wrong]} does not belong into a location of {value!r}")

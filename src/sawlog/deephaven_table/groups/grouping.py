@@ -76,10 +76,10 @@ class Grouping:
 
     def find(self, value: Any) -> list[Group]:
         """The groups whose value equals the given one. Two only for 0.0 and -0.0, which Java distinguishes."""
-        places = [place for place, one in enumerate(self.values) if one == value]
+        places = [place for place, key in enumerate(self.values) if key == value]
         return [group for place in places for group in self.slice(place, place + 1)]
 
-    def check(self, rows: int, where: str) -> None:
+    def check(self, rows: int, context: str) -> None:
         """Make sure that the groups hold every row of the column exactly once.
 
         Raises:
@@ -91,39 +91,39 @@ class Grouping:
             place = int(wrong[0])
             (group,) = self.slice(place, place + 1)
             raise FormatError(
-                f"{where}: grouping: the rows of {group.value!r} are {group.first} to {group.end}; expected them"
+                f"{context}: grouping: the rows of {group.value!r} are {group.first} to {group.end}; expected them"
                 f" to begin at {expected[place]} and to end by {rows}"
             )
         if expected[-1] != rows:
-            raise FormatError(f"{where}: grouping: the groups end at row {expected[-1]}; the column has {rows}")
+            raise FormatError(f"{context}: grouping: the groups end at row {expected[-1]}; the column has {rows}")
 
 
-def read_grouping(data: bytes, where: str) -> Grouping | None:
+def read_grouping(data: bytes, context: str) -> Grouping | None:
     """The grouping in the metadata of a column; None when it says that there is none.
 
     Args:
         data: All of the metadata, header and overflow.
-        where: What the bytes are, to begin error messages with.
+        context: What the bytes are, to begin error messages with.
 
     Raises:
         FormatError: When the bytes cannot be read, or hold no map of ranges where one is expected.
     """
     if not data:
         return None
-    stream = read_stream(data, where, _named)
+    stream = read_stream(data, context, _named)
     if stream.root is None:
         return None
     if not isinstance(stream.root, JavaMap | RangeMap | JavaObject):
-        raise FormatError(f"{where}: expected a map of ranges or null, found {type(stream.root).__name__}")
+        raise FormatError(f"{context}: expected a map of ranges or null, found {type(stream.root).__name__}")
     candidates = stream.maps if isinstance(stream.root, JavaObject) else [stream.root]
     for candidate in candidates:
         if isinstance(candidate, RangeMap):
-            return _columns(candidate, where)
+            return _columns(candidate, context)
         if all(isinstance(value, JavaArray) and value.kind in _RANGES for _, value in candidate.entries):
-            return _grouping(candidate, where)
+            return _grouping(candidate, context)
     if isinstance(stream.root, JavaObject):  # a column of the oldest product, without groups
         return None
-    raise FormatError(f"{where}: expected a map of int[] or long[], found a map of something else")
+    raise FormatError(f"{context}: expected a map of int[] or long[], found a map of something else")
 
 
 def grouping_bytes(kind: ColumnType, groups: Iterable[Group], column: str) -> bytes:
@@ -147,34 +147,36 @@ def key_type(kind: ColumnType, column: str) -> str:
         SchemaError: For types whose class was never published.
     """
     if kind not in KEY_TYPES:
-        known = ", ".join(KEY_TYPES)
+        type_names = ", ".join(KEY_TYPES)
         raise SchemaError(
             f"column {column!r} is {kind}, which cannot be grouped: Java's class of its values was never published;"
-            f" types that can be: {known}"
+            f" types that can be: {type_names}"
         )
     return KEY_TYPES[kind]
 
 
-def _grouping(found: JavaMap, where: str) -> Grouping:
+def _grouping(java_map: JavaMap, context: str) -> Grouping:
     ranges = RangeMap()
-    for key, rows in found.entries:
+    for key, rows in java_map.entries:
         if len(rows) != 2:
-            raise FormatError(f"{where}: grouping: a range of {len(rows)} numbers; expected first and end")
-        name, value = _key(key, where)
+            raise FormatError(f"{context}: grouping: a range of {len(rows)} numbers; expected first and end")
+        name, value = _key(key, context)
         if not ranges.add(name, value, rows):
-            raise FormatError(f"{where}: grouping: values of {ranges.key_type} and of {name}")
-    return _columns(ranges, where)
+            raise FormatError(f"{context}: grouping: values of {ranges.key_type} and of {name}")
+    return _columns(ranges, context)
 
 
-def _columns(found: RangeMap, where: str) -> Grouping:
-    numbers = np.frombuffer(found.ranges, np.int64).reshape(-1, 2)
+def _columns(range_map: RangeMap, context: str) -> Grouping:
+    numbers = np.frombuffer(range_map.ranges, np.int64).reshape(-1, 2)
     firsts, ends = numbers[:, 0], numbers[:, 1]
     wrong = np.flatnonzero((firsts < 0) | (firsts > ends) | (ends > MAX_ROWS))
     if len(wrong):
         place = int(wrong[0])
-        raise FormatError(f"{where}: grouping: the rows of {found.keys[place]!r} are {firsts[place]} to {ends[place]}")
+        raise FormatError(
+            f"{context}: grouping: the rows of {range_map.keys[place]!r} are {firsts[place]} to {ends[place]}"
+        )
     order = np.lexsort((ends, firsts))
-    return Grouping(found.key_type, [found.keys[place] for place in order], firsts[order], ends[order])
+    return Grouping(range_map.key_type, [range_map.keys[place] for place in order], firsts[order], ends[order])
 
 
 def _named(key: Any) -> tuple[str, Any] | None:
@@ -185,7 +187,7 @@ def _named(key: Any) -> tuple[str, Any] | None:
         return None
 
 
-def _key(key: Any, where: str) -> tuple[str, Any]:
+def _key(key: Any, context: str) -> tuple[str, Any]:
     """Class and value of a map's key."""
     if key is None:
         return "", None
@@ -200,13 +202,13 @@ def _key(key: Any, where: str) -> tuple[str, Any]:
         nanos = _nanoseconds(key)
         if nanos is not None:
             return name, nanos
-        raise FormatError(f"{where}: grouping: values of the unknown class {name}")
-    raise FormatError(f"{where}: grouping: {type(key).__name__} as a value")
+        raise FormatError(f"{context}: grouping: values of the unknown class {name}")
+    raise FormatError(f"{context}: grouping: {type(key).__name__} as a value")
 
 
 def _nanoseconds(key: JavaObject) -> int | None:
     """A point in time: java.time.Instant, or a class of the product that holds one long."""
-    block = b"".join(one for one in key.written if isinstance(one, bytes))
+    block = b"".join(piece for piece in key.written if isinstance(piece, bytes))
     if key.type.name == "java.time.Ser" and len(block) == 13 and block[0] == _INSTANT:
         seconds, nanos = struct.unpack(">qi", block[1:])
         return int(seconds * _NANOS + nanos)
@@ -249,12 +251,12 @@ class GroupComparison:
     def _differs(self, array: pa.Array, expected: pa.Array) -> int | None:
         import pyarrow.compute as pc
 
-        found = array.dictionary_decode() if pa.types.is_dictionary(array.type) else array
-        same = pc.or_(fill_null(pc.equal(found, expected), False), pc.and_(found.is_null(), expected.is_null()))
+        values = array.dictionary_decode() if pa.types.is_dictionary(array.type) else array
+        equal = pc.or_(fill_null(pc.equal(values, expected), False), pc.and_(values.is_null(), expected.is_null()))
         if pa.types.is_floating(self.type):
-            nan = pc.and_(pc.is_nan(found), pc.is_nan(expected))
-            same = pc.or_(same, fill_null(nan, False))
-        place = index_of(same, False)
+            nan = pc.and_(pc.is_nan(values), pc.is_nan(expected))
+            equal = pc.or_(equal, fill_null(nan, False))
+        place = index_of(equal, False)
         return None if place < 0 else place
 
 

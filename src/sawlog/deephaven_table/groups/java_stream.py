@@ -72,12 +72,12 @@ _SMALL = 256
 """Bytes of values that are read again when they are referred to."""
 
 
-def read_stream(data: bytes, where: str, key: KeyOf | None = None) -> JavaStream:
+def read_stream(data: bytes, context: str, key: KeyOf | None = None) -> JavaStream:
     """The first value of a stream; what follows it is not looked at.
 
     Args:
         data: A Java stream, or one of the product's own kind.
-        where: What the bytes are, to begin error messages with.
+        context: What the bytes are, to begin error messages with.
         key: Class and value of a map's key; None for an unknown class. With it maps from such values to ranges are read
             as `RangeMap`, if all maps are of that kind.
 
@@ -86,18 +86,18 @@ def read_stream(data: bytes, where: str, key: KeyOf | None = None) -> JavaStream
             without running its classes; names the byte.
     """
     if len(data) > MAX_BYTES:
-        raise FormatError(f"{where}: {len(data)} bytes of serialized objects; at most {MAX_BYTES} are read")
+        raise FormatError(f"{context}: {len(data)} bytes of serialized objects; at most {MAX_BYTES} are read")
     if data.startswith(JAVA_STREAM_MAGIC):
-        reader = Reader(data, len(JAVA_STREAM_MAGIC), where, key)
+        reader = Reader(data, len(JAVA_STREAM_MAGIC), context, key)
         try:
             return JavaStream(reader.value(0), reader.maps)
         except _NoRangesError:
-            reader = Reader(data, len(JAVA_STREAM_MAGIC), where, most=_MAX_OBJECTS)
+            reader = Reader(data, len(JAVA_STREAM_MAGIC), context, max_elements=_MAX_OBJECTS)
             return JavaStream(reader.value(0), reader.maps)
     if data[:1] in (bytes([Code.BLOCK_DATA]), bytes([Code.LONG_BLOCK_DATA])):
-        product = _ProductReader(Reader(data, 0, where))
+        product = _ProductReader(Reader(data, 0, context))
         return JavaStream(product.value(0), product.maps)
-    raise FormatError(f"{where}: expected a Java stream (ac ed 00 05), found {data[:4].hex(' ') or 'nothing'}")
+    raise FormatError(f"{context}: expected a Java stream (ac ed 00 05), found {data[:4].hex(' ') or 'nothing'}")
 
 
 class Reader:
@@ -110,16 +110,16 @@ class Reader:
         self,
         data: bytes,
         position: int,
-        where: str,
+        context: str,
         key: KeyOf | None = None,
-        most: int = MAX_ELEMENTS,
+        max_elements: int = MAX_ELEMENTS,
     ) -> None:
         self.data = data
         self.position = position
-        self.where = where
+        self.where = context
         self.maps: list[JavaMap | RangeMap] = []
         self._key = key
-        self._most = most
+        self._most = max_elements
         self._handles = array("q")
         self._values: dict[int, Any] = {}
         self._again = False
@@ -131,9 +131,9 @@ class Reader:
 
     def take(self, length: int) -> bytes:
         """The next bytes."""
-        left = len(self.data) - self.position
-        if not 0 <= length <= left:
-            raise self.error(f"expected {length} bytes, found {left}")
+        available = len(self.data) - self.position
+        if not 0 <= length <= available:
+            raise self.error(f"expected {length} bytes, found {available}")
         start = self.position
         self.position += length
         return self.data[start : self.position]
@@ -160,10 +160,10 @@ class Reader:
 
     def value(self, depth: int) -> Any:
         """The next value. Block data is none."""
-        found = self._element(depth)
-        if isinstance(found, bytes):
+        element = self._element(depth)
+        if isinstance(element, bytes):
             raise self.error("expected an object, found block data")
-        return found
+        return element
 
     def block(self) -> bytes:
         """The next piece of block data."""
@@ -256,10 +256,10 @@ class Reader:
         if code == Code.NULL:
             return None
         if code == Code.REFERENCE:
-            found = self._reference()
-            if not isinstance(found, JavaClass):
+            target = self._reference()
+            if not isinstance(target, JavaClass):
                 raise self.error("expected a reference to a class, found one to something else")
-            return found
+            return target
         if code == Code.CLASS_DESC:
             return self._new_class(depth)
         if code == Code.PROXY_CLASS_DESC:
@@ -289,9 +289,9 @@ class Reader:
                 raise self.error(f"field {label!r} of {name} has the unknown type {kind!r}")
             fields.append((kind, label))
         self._annotation(depth)
-        made = JavaClass(name, uid, flags, tuple(fields), self._class(depth + 1))
-        self._fill(place, made)
-        return made
+        java_class = JavaClass(name, uid, flags, tuple(fields), self._class(depth + 1))
+        self._fill(place, java_class)
+        return java_class
 
     def _annotation(self, depth: int, take: Callable[[Any], None] = lambda _: None) -> None:
         """Values and block data up to the end mark."""
@@ -309,9 +309,11 @@ class Reader:
         self._keep(None)
         count = self._count()
         if element in PRIMITIVES:
-            made: JavaArray | list[Any] = JavaArray(element, self.take(count * struct.calcsize(PRIMITIVES[element])))
-            self._fill(place, made, start if self.position - start <= _SMALL else None)
-            return made
+            java_array: JavaArray | list[Any] = JavaArray(
+                element, self.take(count * struct.calcsize(PRIMITIVES[element]))
+            )
+            self._fill(place, java_array, start if self.position - start <= _SMALL else None)
+            return java_array
         values: list[Any] = []
         self._fill(place, values)
         values.extend(self.value(depth + 1) for _ in range(count))
@@ -339,36 +341,36 @@ class Reader:
         kind = self._class(depth + 1)
         if kind is None:
             raise self.error("an object without a class")
-        made = JavaObject(kind)
+        instance = JavaObject(kind)
         # A map refers to itself only where it is its own value; then it is no map of ranges.
         place = len(self._handles)
-        self._keep(made)
+        self._keep(instance)
         entries: _Entries | None = None
         for part in kind.lineage():
             if part.name.startswith("java.util.") and part.name.endswith(("Map", "Hashtable")):
                 entries = entries or _Entries(self._key)
-                self._part(part, made, depth, entries.take)
+                self._part(part, instance, depth, entries.take)
             else:
-                self._part(part, made, depth, made.written.append)
+                self._part(part, instance, depth, instance.written.append)
         if entries is None or entries.odd:
             if entries is not None and self._key is not None:
                 raise _NoRangesError
-            made.written += entries.pieces if entries is not None else []
+            instance.written += entries.pieces if entries is not None else []
             small = kind.name.startswith(_BOXES) and self.position - start <= _SMALL
-            self._fill(place, made, start if small else None)
-            return made
-        found = entries.map(marked=kind.name == "java.util.concurrent.ConcurrentHashMap")
-        self._fill(place, found)
-        self.maps.append(found)
-        return found
+            self._fill(place, instance, start if small else None)
+            return instance
+        java_map = entries.map(marked=kind.name == "java.util.concurrent.ConcurrentHashMap")
+        self._fill(place, java_map)
+        self.maps.append(java_map)
+        return java_map
 
-    def _part(self, part: JavaClass, made: JavaObject, depth: int, written: Callable[[Any], None]) -> None:
+    def _part(self, part: JavaClass, instance: JavaObject, depth: int, written: Callable[[Any], None]) -> None:
         """Read what one class of an object's lineage has written, and hand it over piece by piece."""
         self.count_element()
         if part.flags & SERIALIZABLE:
             for kind, name in part.fields:
                 primitive = PRIMITIVES.get(kind)
-                made.values[name] = self.value(depth + 1) if primitive is None else self.number(primitive)
+                instance.values[name] = self.value(depth + 1) if primitive is None else self.number(primitive)
             if part.flags & WRITE_METHOD:
                 self._annotation(depth, written)
         elif part.flags & EXTERNALIZABLE and part.flags & BLOCK_DATA_MODE:
@@ -480,9 +482,9 @@ class _ProductReader:
             kind, width = ("I", 4) if code == _ProductCode.INTS else ("J", 8)
             return JavaArray(kind, self._take(self._count() * width))
         if code in (_ProductCode.MAP, _ProductCode.LINKED_MAP):
-            found = JavaMap([(self.value(depth + 1), self.value(depth + 1)) for _ in range(self._count())])
-            self.maps.append(found)
-            return found
+            java_map = JavaMap([(self.value(depth + 1), self.value(depth + 1)) for _ in range(self._count())])
+            self.maps.append(java_map)
+            return java_map
         if code == _ProductCode.JAVA_OBJECT:
             if self._used < len(self._block):
                 raise self._reader.error("expected a Java object at the end of the block data")
