@@ -40,7 +40,7 @@ class BadValue(NamedTuple):
 
 
 def stored_columns(header: Header) -> Any:
-    """What kernels know of the stored columns of a header, as records; none is wanted."""
+    """Return what kernels know of the stored columns of a header, as records; none is wanted."""
     columns = np.zeros(len(header.stored), gather.COLUMN).view(np.recarray)
     places = np.arange(len(columns))
     columns.width = [column.width for column in header.stored]
@@ -197,7 +197,7 @@ class RowBatch:
         return batch_of(arrays, self._schema, rows)
 
     def _judge(self, place: int, rows: int) -> NDArray[np.bool_] | None:
-        """Which values of a column are none; None where all are."""
+        """Return a mask of the values of a column that are invalid; None where all are valid."""
         column = self._header.stored[place]
         if column.type is LogType.ENUM:
             indices = self.arena[self._gathered[place].values :][: rows * column.width].view(np.int32)

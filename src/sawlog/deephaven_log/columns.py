@@ -46,7 +46,7 @@ HEADER_RECORDS_KEY = b"sawlog.header_records"
 
 @dataclass(frozen=True, slots=True)
 class Rendering:
-    """How columns become Arrow columns, from the read options and a schema file.
+    """Rules by which columns become Arrow columns, from the read options and a schema file.
 
     Attributes:
         units: Long columns that hold times, and their units.
@@ -111,7 +111,7 @@ def unite(files: Sequence[tuple[str, Header]], rendering: Rendering) -> pa.Schem
 
 
 def _shared_facts(headers: Sequence[Header]) -> dict[bytes, bytes] | None:
-    """What the headers say of their tables, where they all say the same, as metadata of the schema."""
+    """Return what the headers say of their tables, where they all say the same, as metadata of the schema."""
     metadata = {}
     versions = {header.application_version for header in headers}
     records = {header.unknown for header in headers}

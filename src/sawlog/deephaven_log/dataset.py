@@ -61,7 +61,7 @@ _STRETCH_NUMBERS = 4
 
 @dataclass(frozen=True, slots=True)
 class Log:
-    """One file of a dataset: its name's parts, its header, or why it has none."""
+    """File of a dataset: its name's parts, its header, or why it has none."""
 
     file: File
     name: LogName
@@ -72,7 +72,7 @@ class Log:
 
     @property
     def partition(self) -> tuple[str, ...]:
-        """What the logs of one partition share; a log whose name does not say it is a partition of its own."""
+        """Key that the logs of one partition share; a log whose name does not say it is a partition of its own."""
         partition = self.name.partition
         return partition if all(partition) else (self.file.path,)
 
@@ -206,7 +206,7 @@ class DeephavenLogContents(Contents):
             yield part
 
     def _ends(self, file: File, header: Header) -> tuple[int, int]:
-        """Where a log is read: from the end of the header, or an entry that begins a set, to another or the end."""
+        """Return where a log is read: from the header's end, or an entry that begins a set, to another or the end."""
         if self._stretch is None:
             return header.size, file.size
         first, last = self._stretch
@@ -227,7 +227,7 @@ class DeephavenLogContents(Contents):
         return contents
 
     def plan_whole_read(self) -> Self | None:
-        """See `PlansWholeReads`: one walk is enough as long as there is no DELETE_PARTITION, and no damage.
+        """Plan one walk, as `PlansWholeReads` says: enough as long as there is no DELETE_PARTITION, and no damage.
 
         A reader that wants rows one after the other must know beforehand which were deleted; one that wants them all
         may find out.
@@ -239,7 +239,7 @@ class DeephavenLogContents(Contents):
         return contents
 
     def committed_end(self, request: BoundScan, file: File, position: int) -> int:
-        """See `Followable.committed_end`. The new bytes are walked once, to find where the last complete set ends.
+        """Walk the new bytes once, to find where the last complete set ends, as `Followable.committed_end` says.
 
         What follows damage may be the rest of a set that damage has broken, until a set begins; it waits as well.
         """
@@ -255,7 +255,7 @@ class DeephavenLogContents(Contents):
         return survey(replace(log_range, start=start), file.size, last=True).end
 
     def between(self, request: BoundScan, ranges: Sequence[Range]) -> list[Fragment]:
-        """See `Followable.between`.
+        """Return fragments of new ranges, as `Followable.between` says.
 
         A DELETE_PARTITION takes back what comes with it; rows that were delivered before cannot be taken back.
         """
@@ -371,7 +371,7 @@ class DeephavenLogContents(Contents):
         return Log(file, name, header)
 
     def _name(self, file: File, *, single: bool) -> LogName | None:
-        """What is known of a file, by its name and by the options; None when it is not asked for."""
+        """Return what is known of a file, by its name and by the options; None when it is not asked for."""
         name = parse_name(file.name)
         fields = ("namespace", "table", "internal_partition", "column_partition")
         options = {part: getattr(self._options, part) for part in fields if getattr(self._options, part) is not None}
@@ -419,7 +419,7 @@ class DeephavenLogContents(Contents):
         return layout.live_from
 
     def _known_layout(self, log: Log, header: Header, task_bytes: int | None) -> Layout | None:
-        """What an index says of an intact log, or what tasks have found in stretches that end where the next begin."""
+        """Return the layout by an index of an intact log, or by tasks whose stretches end where the next begin."""
         distance = _even(log.file.size - header.size, task_bytes)
         if distance is None or distance >= CUT_BYTES:
             indexed = self._indexed_layout(log)

@@ -328,7 +328,7 @@ class Encoder:
             raise
 
     def _error(self, column: LogColumn, row: int, message: str) -> SchemaError:
-        """What to raise about a row of the batch."""
+        """Return the error to raise about a row of the batch."""
         return SchemaError(f"column {column.name!r}, row {self._rows + row}: {message}")
 
     def _indices(self, column: LogColumn, array: pa.DictionaryArray, valid: Any) -> NDArray[np.int32]:

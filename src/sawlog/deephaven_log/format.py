@@ -78,7 +78,7 @@ class DeephavenLog(Format):
         return LogWriter(path, schema, options, storage)
 
     def repair(self, file: File, target: str, options: ReadOptions, storage: Storage) -> None:
-        """See `Format.repair`. Header, commands and intact entries are carried over byte for byte."""
+        """Repair as `Format.repair` says. Header, commands and intact entries are carried over byte for byte."""
         from sawlog.deephaven_log.repair import repair
 
         repair(file, target, options, storage)

@@ -89,7 +89,7 @@ class LogFragment(Fragment):
         return source
 
     def entries(self, source: Source) -> Entries:
-        """What a walk over the range goes by."""
+        """Return what a walk over the range goes by."""
         from sawlog.deephaven_log.walk import Entries
 
         return Entries(Span(self.file, self.start, self.end), source, self.header, self.scan.options)
@@ -122,7 +122,7 @@ class RowRange(LogFragment):
 
 
 def whole_log(file: File, header: Header, options: Any, storage: Storage) -> RowRange:
-    """One range over all of a log that delivers no columns: to check it, to repair it, to go on writing it."""
+    """Return a range over all of a log that delivers no columns: to check, to repair, to go on writing it."""
     scan = Scan(options=options, on_damage="skip", storage=storage)
     projection = Projection(pa.schema([]), pa.schema([]))
     return RowRange(scan, projection, file.path, file.size, file, header, header.size, file.size)
@@ -178,7 +178,7 @@ class EntryRange(LogFragment):
 
 
 class Command(NamedTuple):
-    """What a record that is no row says; None for what it is too short for."""
+    """Fields of a record that is no row; None for what it is too short for."""
 
     record_type: int | None
     record_version: int | None

@@ -23,7 +23,7 @@ class IncompleteHeaderError(FormatError):
 
 @dataclass(frozen=True)
 class LogColumn:
-    """One column definition.
+    """Definition of one column.
 
     Attributes:
         name: Its name.
@@ -47,7 +47,7 @@ class LogColumn:
 
 @dataclass(frozen=True)
 class Header:
-    """What the header of one file says.
+    """Parsed header of one file.
 
     Attributes:
         version: Version of the file.
@@ -204,7 +204,7 @@ def parse_header(path: str, raw: bytes, *, strict: bool) -> Header:
 
 
 def _covered(raw: bytes, end: int) -> str:
-    """Which bytes the digest covers; the text leaves it open."""
+    """Return the name of the bytes that the digest covers, empty if it matches none; the text leaves it open."""
     stored = int.from_bytes(raw[end:], "big")
     for name, start in layout.HEADER_DIGEST_STARTS.items():
         if zlib.adler32(raw[start:end]) == stored:
@@ -365,7 +365,7 @@ def build_header(
 
 
 def schema_metadata(column: LogColumn) -> bytes:
-    """What a header says of a column besides its name and type: a character set, the names of an Enum."""
+    """Return a column's metadata besides its name and type: a character set, the names of an Enum."""
     if column.type is LogType.ENHANCED_STRING:
         return _string(column.charset)
     if column.type is LogType.ENUM:

@@ -137,7 +137,7 @@ SCALARS = {kind: _scalar(kind) for kind, facts in BY_LOG.items() if facts.width}
 
 
 def null_bytes(kind: LogType) -> bytes:
-    """How a constant null of a type is stored."""
+    """Return the bytes of a constant null of a type."""
     if kind in SCALARS:
         return SCALARS[kind].encode(None)
     return NULL_LENGTH.to_bytes(COUNT_SIZE, "big", signed=True)

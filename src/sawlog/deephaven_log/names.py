@@ -16,7 +16,7 @@ _WHOLE_BIN = re.compile(r"\.bin(\.|$)")
 
 @dataclass(frozen=True, slots=True)
 class LogName:
-    """What the name of a log says. Fields it says nothing on are None.
+    """Parts of the name of a log. Those that it says nothing on are None.
 
     Attributes:
         namespace: Namespace of the table.
@@ -36,7 +36,7 @@ class LogName:
 
     @property
     def partition(self) -> tuple[str, str, str, str]:
-        """What files of one partition have in common: namespace, table, internal and column partition."""
+        """Key that files of one partition share: namespace, table, internal and column partition."""
         parts = (self.namespace, self.table, self.internal_partition, self.column_partition)
         namespace, table, internal, column = (part or "" for part in parts)
         return namespace, table, internal, column

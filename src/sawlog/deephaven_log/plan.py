@@ -1,4 +1,4 @@
-"""Where a log may be cut, and which of its rows a DELETE_PARTITION has deleted: found by walking the chain of entries.
+"""Places where a log may be cut, and rows that a DELETE_PARTITION has deleted: found by walking the entries.
 
 A fragment may begin at any entry that begins a set, for what a reader makes of such an entry and of all that follow
 does not depend on what came before. There are two ways to find one near a given byte. A planned scan walks the chain
@@ -42,7 +42,7 @@ _ATTEMPTS = 16
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """What a scan found in a range of a log.
+    """Cuts and deletions that a scan found in a range of a log.
 
     Attributes:
         cuts: Starts of entries that begin a set, ascending, perhaps found as they are asked for.
@@ -91,7 +91,7 @@ def scan(
 
 
 def _question(file: File, scan: Scan, start: int, distance: int | None) -> tuple[Any, ...] | None:
-    """What the answer depends on; None where a log may change unnoticed.
+    """Return what the answer depends on; None where a log may change unnoticed.
 
     That is so just after a change, in the same clock tick, and where a log ends in zeros: a process that mapped the
     space may fill it unseen.
@@ -139,7 +139,7 @@ def _search(
 
 
 def in_stretches(file: File, header: Header, scan: Scan, start: int, distance: int, threads: int) -> Layout | None:
-    """What as many threads find, each in a stretch; None if there is damage, or one does not end where the next begins.
+    """Return the layout by threads, a stretch each; None if there is damage, or a stretch ends beside the next.
 
     Where a stretch begins is guessed by resynchronisation; that the one before ends there, entry by entry, proves it.
     """
@@ -166,7 +166,7 @@ def in_stretches(file: File, header: Header, scan: Scan, start: int, distance: i
 def walk_stretch(
     file: File, header: Header, scan: Scan, begin: int, target: int, distance: int
 ) -> tuple[Layout, int] | None:
-    """What is found from a cut, itself among the cuts, to the first one at or past `target`, and where that is.
+    """Return the layout from a cut, itself among the cuts, to the first at or past `target`, and where that is.
 
     Returns:
         `None` if there is damage.
@@ -213,7 +213,7 @@ def find_cuts(file: File, header: Header, scan: Scan, *, task_bytes: int) -> Ite
 
 
 def _layout(walk: CutWalk, task_bytes: int | None) -> Layout | None:
-    """What a walk finds; None if it stops at damage."""
+    """Return what a walk finds; None if it stops at damage."""
     cuts = tuple(_cuts(walk, task_bytes or walk.span.file.size))
     return None if walk.stopped else Layout(cuts, int(walk.state.last_delete))
 

@@ -1,4 +1,4 @@
-"""How far a log is committed, where it may be cut, and what of it is deleted: found in one walk over its entries."""
+"""Survey of a log: how far it is committed, where it may be cut, and what is deleted, found in one walk."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _ROW_BYTES = 32
 
 @dataclass(frozen=True, slots=True)
 class Survey:
-    """What a walk has found.
+    """Committed end, cuts and deletions that a walk has found.
 
     Attributes:
         end: Where the last complete set of rows ends, or where the walk was to stop.

@@ -57,7 +57,7 @@ class Remarkable:
 
 
 class Entries(NamedTuple):
-    """What is walked.
+    """Range of entries that is walked, its bytes, its header and its options.
 
     Attributes:
         span: The range: from the end of the header, or an entry that begins a set, to another one, or the file's end.
@@ -73,7 +73,7 @@ class Entries(NamedTuple):
 
 
 class LogWalk(ChainWalk):
-    """One pass over a range of entries.
+    """Pass over a range of entries.
 
     Args:
         entries: Those of the range.
@@ -128,7 +128,7 @@ class LogWalk(ChainWalk):
         )
 
     def rules(self) -> k.Rules:
-        """What the kernel goes by. Once a file has shown damage, there is room for the sums that bound its cost."""
+        """Rules of the kernel. Once a file has shown damage, there is room for the sums that bound its cost."""
         if self.state.sums_wanted and len(self._rules.totals) < 2:
             steps = min(digest.SUMMED_BYTES, max(self.span.file.size, 1)) // digest.STEP + 2
             self._rules = self._rules._replace(totals=np.zeros(steps, np.uint64), weights=np.zeros(steps, np.uint64))
@@ -139,7 +139,7 @@ class LogWalk(ChainWalk):
         return max(length, SUSPICIOUS_BYTES) if self.state.lost >= 0 else length
 
     def reset(self) -> None:
-        """See `ChainWalk.reset`."""
+        """Do nothing: the kernel's state needs no reset between batches."""
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         if self.span.start == self.header.size:
@@ -163,7 +163,7 @@ class LogWalk(ChainWalk):
 
 
 class RowWalk(LogWalk):
-    """One pass over a range as rows.
+    """Pass over a range as rows.
 
     Args:
         batch: Where rows go.
@@ -246,7 +246,7 @@ class RowWalk(LogWalk):
         self.starts = self._batch.starts
 
     def remark(self, event: Event) -> None:
-        """What became of a set."""
+        """Note what became of a set."""
         if event.kind == rows.SALVAGED:
             self.findings.notes["salvaged_rows"] += event.one
         if self.findings.drained:
@@ -307,7 +307,7 @@ class RowWalk(LogWalk):
 
 
 class EntryWalk(LogWalk):
-    """One pass over a range as a list of its entries.
+    """Pass over a range as a list of its entries.
 
     Args:
         show: Makes a batch of entries, of `sawlog.deephaven_log.kernels.scan.ENTRY`.

@@ -139,7 +139,7 @@ def lock(descriptor: int, path: str) -> None:
 
 
 def committed_end(path: str, header: bytes, storage: Storage) -> int:
-    """Where the last complete set of a log ends.
+    """Return where the last complete set of a log ends.
 
     Raises:
         OptionError: When its header is not the one given.

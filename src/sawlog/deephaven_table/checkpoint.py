@@ -18,7 +18,7 @@ _IDLE_ROWS = 64
 
 @dataclass(frozen=True, slots=True)
 class DataFile:
-    """What a data file can hold.
+    """Size and row width of a data file.
 
     Attributes:
         size: Bytes of its data region.
@@ -60,7 +60,7 @@ def heuristic_count(checkpoint: bytes, files: Mapping[str, DataFile]) -> int | N
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """How many rows of a location are committed, and how that is known.
+    """Number of committed rows of a location, and how that is known.
 
     Attributes:
         count: Rows to read.
@@ -92,7 +92,7 @@ class Gap:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What a location is. It is judged once per open; plans, reads, views, checks and validation all ask this."""
+    """Judgement of a location, made once per open; plans, reads, views, checks and validation all ask it."""
 
     location: Location
     specs: Mapping[str, ColumnSpec]
@@ -198,7 +198,7 @@ class _Capacities:
         return {name: count for name in self._location.columns if (count := self._of(name)) is not None}
 
     def torn(self) -> str:
-        """Which column ends within a value, so that its file was cut; empty where none does."""
+        """Say which column ends within a value, so that its file was cut; empty where none does."""
         for name in self.every():
             width, over = self._over[name]
             if over:

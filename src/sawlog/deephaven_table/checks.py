@@ -127,7 +127,7 @@ class FileCheck(Fragment):
         return GroupComparison(grouping, kind, target) if grouping is not None and comparable(grouping, kind) else None
 
     def _last_end(self, column: ColumnFiles, suffix: str) -> int:
-        """How far the binary data is referred to."""
+        """Return how far the binary data is referred to."""
         headers, offsets = self.verdict.headers, column.files.get(suffix)
         header = headers.of(column, suffix) if offsets is not None else None
         if offsets is None or header is None:

@@ -525,7 +525,7 @@ def decode_arrays(kind: ColumnType, slices: Slices, target: pa.DataType, *, sent
 
 
 def _null_streams(slices: Slices, starts: NDArray[np.int64], lengths: NDArray[np.int32]) -> NDArray[np.bool_]:
-    """Which values are a serialized null."""
+    """Return a mask of the values that are a serialized null."""
     nulls = np.zeros(len(lengths), np.bool_)
     size = len(layout.JAVA_NULL)
     rows = np.flatnonzero(lengths == size)

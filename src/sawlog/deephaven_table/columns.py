@@ -70,7 +70,7 @@ class ColumnReader:
         self._most = self._most_rows()
 
     def fit(self, first: int, count: int) -> int:
-        """How many of the next rows make a batch of a reasonable size; at least one."""
+        """Return how many of the next rows make a batch of a reasonable size; at least one."""
         count = min(count, self._most)
         if self._binary is None or first >= self._capacity:
             return count
@@ -94,7 +94,7 @@ class ColumnReader:
         return array if stored_rows == count else pa.concat_arrays([array, pa.nulls(count - stored_rows, self.type)])
 
     def sample(self, rows: NDArray[np.int64]) -> pa.Array:
-        """Some single rows, in order: those that groups begin with. Rows that the files do not hold are null."""
+        """Return single rows, in order: those that groups begin with. Rows that the files do not hold are null."""
         assert self._column.data is not None
         if len(rows) and rows[-1] >= self._capacity:
             return pa.nulls(len(rows), self.type)

@@ -92,7 +92,7 @@ class DeephavenTableContents(Contents):
 
     @cached_property
     def specs(self) -> dict[str, ColumnSpec]:
-        """What is known of every column, in the order of the schema file, then of the option, then by name."""
+        """Specs of all columns, in the order of the schema file, then of the option, then by name."""
         specs = self._types.specs
         self._types.tell_generation()
         return specs
@@ -187,7 +187,7 @@ class DeephavenTableContents(Contents):
         return matching_locations
 
     def _verdict(self, location: Location) -> Verdict:
-        """What a location is; the first time, with a warning where that is uncertain."""
+        """Judge a location; the first time, with a warning where its row count is uncertain."""
         verdict = self._verdicts.get(location.directory) or self._types.judge(location)
         if verdict.rows.remark:
             warn(verdict.rows.remark, DamageWarning)
@@ -315,7 +315,7 @@ def _link_damage(path: str, target: str) -> Damage:
 
 
 def _intersection(ranges: Sequence[tuple[int, int]], other_ranges: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
-    """What two lists of ranges, each in order, have in common; ranges that touch become one."""
+    """Return the ranges common to two lists of ranges, each in order; ranges that touch become one."""
     common: list[tuple[int, int]] = []
     index = other_index = 0
     while index < len(ranges) and other_index < len(other_ranges):

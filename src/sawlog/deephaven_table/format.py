@@ -88,7 +88,7 @@ class DeephavenTable(Format):
         return DeephavenTableContents(self, files, scan)
 
     def writer(self, path: str, schema: pa.Schema, options: WriteOptions, storage: Storage) -> Writer:
-        """See `Format.writer`; the path is the directory of a location. One that is there is replaced."""
+        """Open a writer, as `Format.writer` says; the path is a location's directory. One that is there is replaced."""
         from sawlog.deephaven_table.writer import LocationWriter
 
         return LocationWriter(path, schema, options, storage, replace=True)
@@ -96,7 +96,7 @@ class DeephavenTable(Format):
     def partitioned_writer(
         self, path: str, column: str, schema: pa.Schema, options: WriteOptions, storage: Storage
     ) -> Writer:
-        """See `WritesPartitions.partitioned_writer`; the path is an internal partition, `TABLE/INTERNAL`.
+        """Open a writer of partitions; the path is an internal partition, `TABLE/INTERNAL`.
 
         Rows go to the locations `TABLE/INTERNAL/VALUE/TABLE`, and the names of directories give the column.
 

@@ -27,7 +27,7 @@ BATCH_BYTES = 32 << 20
 
 
 def bad_metadata(column: ColumnFiles, headers: Headers, detail: str) -> Damage:
-    """What is wrong with the groups of a column."""
+    """Return the damage of the groups of a column."""
     data, header = column.data, headers.of(column, layout.DATA)
     assert data is not None
     length = min(header.prefix_size, data.size - layout.HEADER_SIZE) if header is not None else 0
@@ -141,6 +141,6 @@ class RowRange(Fragment):
 
 
 def _partition(field: pa.Field) -> bytes | None:
-    """Which partition a column names, if it is not out of files."""
+    """Return the partition that a column names, if it is not out of files."""
     value: bytes | None = (field.metadata or {}).get(PARTITION_KEY)
     return value

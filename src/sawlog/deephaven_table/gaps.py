@@ -55,7 +55,7 @@ def find_gaps(
     schema: tuple[Collection[str], str],
     promised: Collection[str],
 ) -> tuple[Gap, ...]:
-    """What a location lacks, or holds a stump of, that no column's own reader comes across.
+    """Return what a location lacks, or holds a stump of, that no column's own reader comes across.
 
     Args:
         location: The location.

@@ -34,7 +34,7 @@ MAX_DEFINITION = 4 << 20
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """What a location shows of its columns."""
+    """Facts of a location that types of columns are inferred from."""
 
     location: Location
     headers: Headers
@@ -105,7 +105,7 @@ def _of_bytes(sample: bytes) -> ColumnSpec:
 
 
 def known_rows(location: Location, headers: Headers, specs: Mapping[str, ColumnSpec]) -> int | None:
-    """How many rows the columns whose width is known have room for; None without such a column.
+    """Return how many rows the columns of known width have room for; None without such a column.
 
     Without one, all columns together may leave a single possibility: a number of rows by which the sizes of all of
     them can be divided to give widths of plain values.

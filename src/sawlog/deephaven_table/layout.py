@@ -184,7 +184,7 @@ def is_member(name: str) -> bool:
 
 
 def array_prefix(letter: str) -> bytes:
-    """What every serialized array of a primitive type begins with, up to its length."""
+    """Return the first bytes of every serialized array of a primitive type, up to its length."""
     name = f"[{letter}".encode()
     described = b"\x72" + len(name).to_bytes(2, "big") + name + ARRAY_UIDS[letter].to_bytes(8, "big")
     return JAVA_STREAM_MAGIC + b"\x75" + described + b"\x02\0\0\x78\x70"

@@ -23,7 +23,7 @@ HEAD_SIZE = 16
 
 @dataclass(frozen=True, slots=True)
 class FileHeader:
-    """How a file of a column begins.
+    """Header at the beginning of a column's file.
 
     Attributes:
         version: Column version: 1 has a header, 2 has none.
@@ -52,7 +52,7 @@ class FileHeader:
 
 @dataclass(frozen=True, slots=True)
 class Declared:
-    """What the reader, or a schema file in a location, says of how its files begin.
+    """Version and byte order of files, as the reader or a schema file in a location declares them.
 
     Attributes:
         version: Column version; None when it is not said.
@@ -115,7 +115,7 @@ def read_metadata(file: File, overflow: File | None, header: FileHeader, storage
 
 @dataclass(frozen=True, slots=True)
 class Generation:
-    """How all files of a location begin and which way round their numbers are.
+    """Version and byte order of the files of a location that is written.
 
     Attributes:
         version: Column version, 1 or 2.
@@ -157,7 +157,7 @@ class ColumnFiles:
 
 @dataclass(frozen=True, slots=True)
 class Location:
-    """One directory of column files: all columns of one internal and one column partition.
+    """Directory of column files: all columns of one internal and one column partition.
 
     Attributes:
         directory: Where it is.
@@ -326,7 +326,7 @@ def _unused_is_zero(primary: _Primary, storage: Storage) -> bool:
 
 
 class Headers:
-    """How the files of a location begin. Picklable: a file is looked at when it is asked for, and only once."""
+    """Headers of the files of a location. Picklable: a file is looked at when it is asked for, and only once."""
 
     def __init__(
         self,
@@ -342,7 +342,7 @@ class Headers:
         self._parsed: dict[tuple[str, bool], FileHeader | None] = {}
 
     def of(self, column: ColumnFiles, suffix: str, source: Source | None = None) -> FileHeader | None:
-        """How a `.dat` or a `.sym` begins; None when its header is damaged, and nothing of it can be read.
+        """Return the header of a `.dat` or a `.sym`; None when it is damaged, and nothing of it can be read.
 
         Args:
             column: The column.

@@ -90,7 +90,7 @@ class ReadOptions:
 
     @property
     def declared(self) -> Declared:
-        """What the reader says of how files begin."""
+        """Version and byte order of files, as the reader declares them."""
         version = None if self.column_version == "auto" else int(self.column_version)
         return Declared(version, None if self.byteorder == "auto" else self.byteorder == "little")
 
@@ -129,6 +129,6 @@ class WriteOptions:
 
     @property
     def generation(self) -> Generation:
-        """How files begin."""
+        """Version and byte order of the files that are written."""
         start = files.COMPACT_DATA_START if self.compact_header else files.MAX_DATA_START
         return Generation(self.column_version, self.byteorder == "little", start)

@@ -32,7 +32,7 @@ def schema_file(
 
 
 def declared(data: bytes) -> Declared:
-    """What a schema file that sawlog has left says of the files next to it."""
+    """Return what a schema file that sawlog has left says of the files next to it."""
     root = _ROOT.search(data)
     attributes = dict(_ATTRIBUTE.findall(root[0])) if root else {}
     version, order = attributes.get(_VERSION.encode()), attributes.get(_ORDER.encode())

@@ -29,7 +29,7 @@ from sawlog.storage import File, Storage, each_file, read_indexed
 
 
 class TableSpecs:
-    """What is known of the columns of a table.
+    """Specs of the columns of a table, from schemas, options and a look at files.
 
     A location that says itself what its columns are is read as it says, and converted to what the table's columns are:
     the types of a table change with time.
@@ -74,7 +74,7 @@ class TableSpecs:
 
     @cached_property
     def specs(self) -> dict[str, ColumnSpec]:
-        """What is known of every column, in the order of the schema file, then of the option, then by name."""
+        """Specs of all columns, in the order of the schema file, then of the option, then by name."""
         specs = dict(self._named)
         names = {**self._defined, **specs, **self._stored}
         missing = [name for name in names if name not in specs]
@@ -94,7 +94,7 @@ class TableSpecs:
         return {**self.specs, **owned}
 
     def judge(self, location: Location) -> Verdict:
-        """What a location is."""
+        """Judge a location."""
         specs, headers = self.of(location), self.headers_of(location)
         rows = committed_rows(location, headers, specs, self._options.num_rows, self._storage)
         if location.columns:
@@ -111,7 +111,7 @@ class TableSpecs:
         return Verdict(location, specs, headers, rows, find_gaps(location, rows, headers, specs, schema, promised))
 
     def headers_of(self, location: Location) -> Headers:
-        """How the files of a location begin."""
+        """Return the headers of the files of a location."""
         if location.directory not in self._headers:
             schema = self._left.get(location.directory)
             specs = self._named if schema is None else {**self._named, **self._owned(schema)}

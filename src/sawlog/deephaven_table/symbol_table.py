@@ -97,7 +97,7 @@ class SymbolTable:
 
 @dataclass(frozen=True, slots=True)
 class _FirstUse(Place):
-    """Where values of a dictionary are first used.
+    """Places of rows in which values of a dictionary are first used.
 
     Attributes:
         places: Places in the dictionary, of every row.
@@ -113,7 +113,7 @@ class _FirstUse(Place):
 
 @dataclass(frozen=True, slots=True)
 class _Nth(Place):
-    """Where some of the values are that another place refers to."""
+    """Places of those values of an array that have certain numbers."""
 
     whole: Place
     numbers: Any

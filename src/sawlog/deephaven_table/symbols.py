@@ -101,7 +101,7 @@ def _prefix(ends: NDArray[np.int64], bad: NDArray[np.bool_], characters: Bytes) 
 
 
 def _content(file: File, start: int, storage: Storage) -> Bytes:
-    """What a file has from a byte on; most tables of symbols are small."""
+    """Return the bytes of a file from a byte on; most tables of symbols are small."""
     if file.size - start <= _SMALL:
         return np.frombuffer(storage.read(file.path, start, _SMALL), np.uint8)
     source = storage.open(file.path)

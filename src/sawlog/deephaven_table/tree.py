@@ -64,7 +64,7 @@ def _directory(file: File) -> str:
 
 
 def place(directory: str, layout_kind: Layout) -> Location:
-    """What the path of a location says of it.
+    """Return a location with what its path says of it.
 
     Args:
         directory: Path or URL of the location.

@@ -1,4 +1,4 @@
-"""What a column holds: its type as Deephaven names it, how it is stored, its Arrow type, and its field's metadata."""
+"""Types of columns: as Deephaven names them, how they are stored, their Arrow types, their fields' metadata."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _CODECS: Final = frozenset(kind for kind, row in BY_COLUMN.items() if row.codec)
 
 @dataclass(frozen=True, slots=True)
 class ColumnSpec:
-    """What is known of a column from a schema, from options, or by a look at its files.
+    """Type of a column and how it is stored, from a schema, from options, or by a look at its files.
 
     Attributes:
         type: Its type.
@@ -103,7 +103,7 @@ class ColumnSpec:
         return 0
 
     def arrow_type(self, char: Literal["number", "string"] = "number", decimal: str | None = None) -> pa.DataType:
-        """Its Arrow type.
+        """Return the Arrow type of the column.
 
         Args:
             char: A char as a number or as a string.

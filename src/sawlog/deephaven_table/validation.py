@@ -1,4 +1,4 @@
-"""What the locations of a table are expected to be, by options or in a TOML file, and whether they are."""
+"""Validation of the locations of a table against expectations, from options or a TOML file."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from sawlog.storage import PathLike, Storage
 
 @dataclass(frozen=True, slots=True)
 class ColumnExpectation:
-    """What a column is expected to be, in every location.
+    """Expectations of a column, in every location.
 
     Attributes:
         type: Its type, as schema files spell it.
@@ -50,7 +50,7 @@ class ColumnExpectation:
 
 @dataclass(frozen=True, slots=True)
 class Expectations:
-    """What is expected of every location.
+    """Expectations of every location.
 
     Attributes:
         min_rows: Rows that it has at least.
@@ -99,7 +99,7 @@ class Expectations:
 
 @dataclass(slots=True)
 class ValidatedColumn:
-    """What was found in a column of a location.
+    """Facts that were found of a column of a location.
 
     Attributes:
         type: Its type, as schema files spell it.
@@ -116,7 +116,7 @@ class ValidatedColumn:
 
 @dataclass(slots=True)
 class ValidatedLocation:
-    """What was found in a location.
+    """Facts and problems that were found of a location.
 
     Attributes:
         path: Its directory.
@@ -137,7 +137,7 @@ class ValidatedLocation:
 
 @dataclass(frozen=True, slots=True)
 class Validation:
-    """What `validate` found.
+    """Result of `validate`: the locations, and their problems.
 
     Attributes:
         locations: Every location, in order.

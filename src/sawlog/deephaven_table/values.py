@@ -88,7 +88,7 @@ def bitmap(valid: NDArray[np.bool_]) -> pa.Buffer | None:
 
 
 def validity(array: pa.Array) -> NDArray[np.bool_] | None:
-    """Which values are there; None: all are."""
+    """Return a mask of the values that are not null; None where all are."""
     return boolean_values(array.is_valid()) if array.null_count else None
 
 
@@ -226,7 +226,7 @@ class Slices:
 
 
 def check_ends(ends: NDArray[np.int64], size: int) -> NDArray[np.bool_]:
-    """Which values have offsets that cannot be: before their own beginning, or outside of the binary data.
+    """Return which values have offsets that cannot be: before their own beginning, or outside the binary data.
 
     Args:
         ends: The end of the value before the first, then the ends of all values.
@@ -344,7 +344,7 @@ def lengths_and_bytes(array: pa.Array) -> tuple[NDArray[np.int64], Any]:
 
 
 def encode_text(text: str, charset: str) -> bytes:
-    """One string in a charset, as Java writes it; an empty one is a single zero byte.
+    """Encode a string in a charset, as Java writes it; an empty one is a single zero byte.
 
     Raises:
         UnicodeEncodeError: When the charset lacks a character.
@@ -359,7 +359,7 @@ def encode_text(text: str, charset: str) -> bytes:
 
 
 def unencodable(place: Place, row: int, value: str, charset: str, error: ValueError) -> SchemaError:
-    """What to raise about a string that `encode_text` refuses."""
+    """Return the error to raise about a string that `encode_text` refuses."""
     if isinstance(error, UnicodeEncodeError):
         return place.error(row, f'{value!r} cannot be written in {charset}; charset="UTF-8" takes every text')
     return place.error(row, str(error))

@@ -76,7 +76,7 @@ def column_grouping(column: ColumnFiles, verdict: Verdict, storage: Storage) -> 
 
 @dataclass(frozen=True)
 class LocationView(Fragment):
-    """What is known of one location."""
+    """Fragment of a view that describes one location."""
 
     verdict: Verdict
 

@@ -77,7 +77,7 @@ class LocationWriter(Writer):
         self._staged: list[Staged] = []
 
     def write(self, batch: pa.RecordBatch) -> None:
-        """See `Writer.write`. After an error the location can only be aborted."""
+        """Write a batch, as `Writer.write` says. After an error the location can only be aborted."""
         if self._rows + batch.num_rows > layout.MAX_COUNTED_ROWS:
             raise SchemaError(f"a location holds at most {layout.MAX_COUNTED_ROWS} rows; write several")
         _, columns = self._begin()
@@ -103,7 +103,7 @@ class LocationWriter(Writer):
         self._extra[name] = data
 
     def finish(self) -> list[Staged]:
-        """See `Writer.finish`. The count of the rows is written last.
+        """Publish the location, as `Writer.finish` says. The count of the rows is written last.
 
         Raises:
             SchemaError: When a batch was refused: a part of it is in the files.

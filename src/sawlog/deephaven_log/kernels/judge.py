@@ -64,7 +64,7 @@ STATE = state_type(
 
 
 class Rules(NamedTuple):
-    """What entries are judged by.
+    """Rules by which entries are judged.
 
     Attributes:
         longest: uint64, longest plausible entry, in bytes after its size.
@@ -164,7 +164,7 @@ def is_delete(data: Any, pos: Any, total: Any) -> Any:
 
 @inlined
 def _frame(window: Any, pos: Any, verify: Any, state: Any, rules: Any) -> Any:
-    """What the size and the digest of an entry at `pos` say.
+    """Judge an entry at `pos` by its size and its digest.
 
     Returns:
         _WHOLE, _MISMATCHED, _BEYOND (it ends past the file), _IMPOSSIBLE (its size is), or _UNSEEN (it ends past
@@ -230,7 +230,7 @@ def _agrees(window: Any, pos: Any, state: Any, rules: Any) -> Any:
 
 @inlined
 def _chain_to(window: Any, pos: Any, goal: Any, state: Any, rules: Any) -> Any:
-    """Where good entries begin that lead from one to the next exactly to `goal`, from `pos` on; `goal` if none do."""
+    """Return where, from `pos` on, good entries begin that lead from one to the next to `goal`; `goal` if none do."""
     while pos < goal:
         start = pos
         verdict, total = _frame(window, pos, _VERIFY, state, rules)
@@ -326,7 +326,7 @@ def _signed(length: Any) -> Any:
 
 @inlined
 def judge(window: Any, pos: Any, state: Any, rules: Any) -> Any:
-    """What is at a position. See `sawlog.chain`."""
+    """Judge what is at a position. See `sawlog.chain`."""
     if state.lost >= 0:
         return _search(window, pos, state, rules)
     data = window.data

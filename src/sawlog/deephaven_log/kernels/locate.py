@@ -56,7 +56,7 @@ def _prepare(data: Any, body: Any, rules: Any, fixed: Any) -> Any:
 
 @inlined
 def _likeness(presence: Any, trusted: Any) -> Any:
-    """Which bits of an entry's first 8 bytes must be the same in all rows of a run."""
+    """Return which bits of an entry's first 8 bytes must be the same in all rows of a run."""
     bits = _RECORD << _AFTER_SIZE if trusted else _FLAG_BITS
     for i in range(min(presence, _WITH_SIZE)):
         bits |= _FLAG_BITS << np.uint64(8 + 8 * i)

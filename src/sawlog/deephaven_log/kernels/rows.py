@@ -36,7 +36,7 @@ _ORPHAN = np.int64(Kind.ORPHAN_ROW)
 
 
 class Out(NamedTuple):
-    """Where rows go.
+    """Arrays that rows and events are written to.
 
     Attributes:
         arena: uint8, gathered values.

@@ -50,7 +50,7 @@ MARK_BYTES = int(_APART) + 2
 
 
 class Out(NamedTuple):
-    """What a walk finds.
+    """Arrays that the entries and events of a walk are written to.
 
     Attributes:
         entries: Of `ENTRY`; none for a scan.

@@ -70,7 +70,7 @@ class Grouping:
         return self.slice(0, len(self))
 
     def slice(self, start: int, end: int) -> tuple[Group, ...]:
-        """Some of the groups."""
+        """Return a range of the groups."""
         columns = (self.values[start:end], self.firsts[start:end].tolist(), self.ends[start:end].tolist())
         return tuple(map(Group, *columns))
 

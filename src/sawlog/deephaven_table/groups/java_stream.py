@@ -39,7 +39,7 @@ _MAX_OBJECTS = 1 << 17
 
 
 class Code(IntEnum):
-    """What begins an element of the stream."""
+    """Codes that begin an element of the stream."""
 
     NULL = 0x70
     REFERENCE = 0x71
@@ -126,7 +126,7 @@ class Reader:
         self._elements = 0
 
     def error(self, message: str) -> FormatError:
-        """What to raise: the message, and where in the stream."""
+        """Return the error to raise: the message, and where in the stream."""
         return FormatError(f"{self.where}: byte {self.position} of the serialized objects: {message}")
 
     def take(self, length: int) -> bytes:

@@ -1,4 +1,4 @@
-"""What a stream of Java's serialization holds, as plain data: classes, objects, arrays and maps."""
+"""Plain data that a stream of Java's serialization holds: classes, objects, arrays and maps."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ class RangeMap:
 
 @dataclass(frozen=True, slots=True)
 class JavaStream:
-    """What a stream holds.
+    """Values of a stream: the root, and every map.
 
     Attributes:
         root: Its first value: None, a string, a `JavaArray`, `JavaMap`, `RangeMap`, `JavaObject`, `JavaClass`, or a

@@ -99,7 +99,7 @@ def _runs(array: pa.Array) -> list[tuple[Any, int]]:
 
 
 def _identity(value: Any) -> Any:
-    """What makes values the same to Java: floats are by their bits, but every NaN is one."""
+    """Return a key that is equal where values are the same to Java: floats by their bits, but every NaN as one."""
     if not isinstance(value, float):
         return value
     return "NaN" if math.isnan(value) else struct.pack(">d", value)
