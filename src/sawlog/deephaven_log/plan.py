@@ -139,7 +139,7 @@ def _search(
 
 
 def in_stretches(file: File, header: Header, scan: Scan, start: int, distance: int, threads: int) -> Layout | None:
-    """Return the layout by threads, a stretch each; None if there is damage, or a stretch ends beside the next.
+    """Return the layout by threads, a stretch each; None if there is damage, or a stretch misses the next.
 
     Where a stretch begins is guessed by resynchronisation; that the one before ends there, entry by entry, proves it.
     """

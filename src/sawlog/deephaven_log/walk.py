@@ -139,7 +139,7 @@ class LogWalk(ChainWalk):
         return max(length, SUSPICIOUS_BYTES) if self.state.lost >= 0 else length
 
     def reset(self) -> None:
-        """Do nothing: the kernel's state needs no reset between batches."""
+        """Do nothing: no rows are in memory."""
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         if self.span.start == self.header.size:

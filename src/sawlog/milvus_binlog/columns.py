@@ -85,7 +85,7 @@ class LargeTextError(SchemaError):
 
 
 def kind_of(error: SchemaError) -> Kind:
-    """What values are that cannot be decoded."""
+    """Return the kind of damage of values that cannot be decoded."""
     return Kind.UNSUPPORTED if isinstance(error, LargeTextError) else Kind.BAD_VALUE
 
 

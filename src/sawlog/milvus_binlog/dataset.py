@@ -45,7 +45,7 @@ class LooseContents(Contents):
 
     @cached_property
     def subject(self) -> Subject:
-        """What the first file holds; the others have to hold the same.
+        """Subject of the first file; the others have to hold the same.
 
         Raises:
             FormatError: When it is no Milvus file.
@@ -57,7 +57,7 @@ class LooseContents(Contents):
             return subject_of(log, paths.parse(file), {field.id: field for field in fields})
 
     def find_view(self, name: str) -> View[Any]:
-        """See `Contents.find_view`.
+        """Return a view of the files, as `Contents.find_view` says.
 
         Raises:
             FormatError: When the first file is no Milvus file.
@@ -86,7 +86,7 @@ class LooseContents(Contents):
         return pa.schema([pa.field("pk", subject.key or pa.string(), nullable=False), *DELETES_SCHEMA])
 
     def _rows(self, request: BoundScan, task_bytes: int | None) -> Iterator[Fragment]:
-        """One fragment per file."""
+        """Yield a fragment per file."""
         del task_bytes
         for file in self.files:
             if self.subject.content == "delta":
@@ -128,7 +128,7 @@ class LooseContents(Contents):
         return lambda offset: parts(source, offset)
 
     def facts(self, request: BoundScan) -> dict[str, Any]:
-        """What the headers of the first file say."""
+        """Return what the headers of the first file say."""
         del request
         quiet = Findings("skip", drained=True)
         with opened(self.files[0], self.scan.storage, self._options.max_item_bytes) as log:

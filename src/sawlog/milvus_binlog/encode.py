@@ -225,7 +225,7 @@ def _vectors(field: Field, array: pa.Array, row: int) -> pa.Array:
 
 
 def payload(field: Field, column: pa.Array | pa.ChunkedArray, name: str = layout.PAYLOAD_COLUMN) -> bytes:
-    """One column as the Parquet file that Milvus 2.0 to 2.6 accepts as a payload.
+    """Return a column as the Parquet file that Milvus 2.0 to 2.6 accepts as a payload.
 
     Milvus reads no data pages of version 2, and expects one column. Its own Go writers make one row group.
     """
@@ -267,7 +267,7 @@ def raw_size(column: pa.Array | pa.ChunkedArray) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a log belongs: ids of collection, partition and segment."""
+    """Place of a log: ids of collection, partition and segment."""
 
     collection: int
     partition: int
@@ -325,7 +325,7 @@ def descriptor_bytes(created: int, fixed: bytes, extra: dict[str, Any]) -> bytes
 
 
 def event_bytes(event: NewEvent, created: int, end: int) -> bytes:
-    """What precedes an event's payload; the event ends at byte `end` of its file."""
+    """Return the bytes in front of an event's payload; the event ends at byte `end` of its file."""
     length = layout.HEADER.size + layout.EVENT_DATA.size + len(event.payload)
     return layout.HEADER.pack(created, event.type, length, end) + layout.EVENT_DATA.pack(event.first, event.last)
 

@@ -171,7 +171,7 @@ class MilvusBinlog(Format):
         repair(file, target, options, storage)
 
     def repair_files(self, contents: Contents, places: Sequence[tuple[File, str]], storage: Storage) -> None:
-        """See `RepairsTogether.repair_files`. The files of a collection keep the same rows of each binlog batch."""
+        """Repair files together. The files of a collection keep the same rows of each binlog batch."""
         from sawlog.milvus_binlog.collection.dataset import CollectionContents
         from sawlog.milvus_binlog.collection.repair import repair_collections
 

@@ -76,7 +76,7 @@ INDEX_SCHEMA = pa.schema([pa.field("data", pa.large_binary(), nullable=False)])
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """What a file holds.
+    """Content and fields of a file.
 
     Attributes:
         content: Its content: the column of an event, those of bare Parquet, deletes, ...
@@ -162,7 +162,7 @@ def _key_type(log: Log) -> pa.DataType:
 
 @dataclass(frozen=True)
 class FileFragment(Fragment):
-    """One file. Where no column is wanted, those of the projection are decoded all the same, to find all damage.
+    """Fragment of one file. Where no column is wanted, the projection's are decoded anyway, to find all damage.
 
     Attributes:
         file: The file.
@@ -225,7 +225,7 @@ class FileFragment(Fragment):
             findings.damage(log.without_events())
 
     def _judged(self, log: Log) -> Subject | None:
-        """What the file holds; `None` when it is too broken to say."""
+        """Return the subject of the file; `None` when it is too broken to say."""
         if self.log is not None and self.log.kind == layout.DELTA_LOG:
             return Subject("delta")
         try:

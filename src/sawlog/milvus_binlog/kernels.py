@@ -58,7 +58,7 @@ _EIGHT = np.uint64(8)
 
 @inlined
 def _element(data: Any, pos: Any, end: Any, shape: Any) -> Any:
-    """One of several numbers that are packed: it, and the position after it, which is 0 for none."""
+    """Return one of several numbers that are packed, and the position after it, which is 0 for none."""
     if shape == VARINT:
         return varint(data, pos, end)
     width = _FOUR if shape == FIXED32 else _EIGHT

@@ -274,7 +274,7 @@ def tso_time(timestamp: int) -> dt.datetime:
 
 
 def sniff(head: bytes) -> Shape:
-    """What a file is, by its first bytes."""
+    """Return what a file is, by its first bytes."""
     if head.startswith(MAGIC):
         return "v1"
     if head.startswith(PARQUET_MAGIC):

@@ -99,7 +99,7 @@ class Descriptor:
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One data event.
+    """Data event of a file.
 
     Attributes:
         type: Type code.
@@ -136,7 +136,7 @@ def data_type_name(code: int) -> str:
 
 
 def content_of(event: EventType, descriptor: Descriptor) -> Content:
-    """What an event holds."""
+    """Return the content of an event."""
     if event is EventType.DELETE and descriptor.field in (layout.DELTA_FIELD, 0):
         return "delta"
     if event is EventType.INDEX_FILE:
@@ -145,7 +145,7 @@ def content_of(event: EventType, descriptor: Descriptor) -> Content:
 
 
 def explain(head: bytes) -> str:
-    """What is wrong with the first bytes of a file, quoting them; with a hint where there is one."""
+    """Return what is wrong with the first bytes of a file, quoting them; with a hint where there is one."""
     quoted = head[:16].hex(" ") or "nothing, the file is empty"
     expected = f"expected {layout.MAGIC.hex(' ')} (a binlog) or {layout.PARQUET_MAGIC.hex(' ')} (Parquet)"
     shape = layout.sniff(head)
@@ -304,7 +304,7 @@ class _Fetched:
         self._bytes = b""
 
     def window(self, offset: int, length: int) -> NDArray[np.uint8]:
-        """See `Source.window`; windows may go anywhere.
+        """Return a window as `Source.window` does; windows may go anywhere.
 
         Raises:
             ChangedError: When the file has become shorter.
@@ -364,7 +364,7 @@ EVENT = record_type("kind", "start", "length", "next_position", "timestamp", "fi
 
 
 class Rules(NamedTuple):
-    """What the descriptor says.
+    """Rules by which events are judged, from the descriptor.
 
     Attributes:
         end: Where it ends.
@@ -378,7 +378,7 @@ class Rules(NamedTuple):
 
 
 class Out(NamedTuple):
-    """Where events go: records of `EVENT`, and what is damaged."""
+    """Arrays that events go to: records of `EVENT`, and what is damaged."""
 
     found: Any
     events: Any
@@ -401,7 +401,7 @@ def _header(data: Any, pos: int, rules: Rules) -> tuple[int, int, int, int]:
 
 
 def judge(window: Any, pos: Any, state: Any, rules: Rules) -> tuple[int, int]:
-    """What is at a position. Damage lasts up to the end of the file: the next event cannot be located.
+    """Judge what is at a position. Damage lasts up to the end of the file: the next event cannot be located.
 
     An event of a type beyond those that are known is unsupported where its length and its next position agree.
     """
@@ -472,7 +472,7 @@ class _State(dict[str, int]):
 
 
 class _EventWalk(ChainWalk):
-    """One pass over the events; its batches are lists of them."""
+    """Pass over the events; its batches are lists of them."""
 
     kinds = EventKind
     unsupported = frozenset({EventKind.ENCRYPTED, EventKind.UNSUPPORTED})
@@ -491,14 +491,14 @@ class _EventWalk(ChainWalk):
         return int(_walk(_no_run, judge, _gather, on_damage, window, self.state, self._out, self._rules))
 
     def deliver(self, rows: int) -> Iterator[tuple[int, list[Event]]]:
-        """They are no rows."""
+        """Yield the events, none of which is a row."""
         yield 0, [Event(EventType(code), *numbers) for code, *numbers in self._out.found[:rows].tolist()]
 
     def reset(self) -> None:
-        """See `ChainWalk.reset`: what was delivered is written over."""
+        """Do nothing: what was delivered is written over."""
 
     def window_length(self, position: int) -> int:
-        """What is far away is not looked at."""
+        """Return the length of an event's head: nothing beyond it is looked at."""
         del position
         return HEAD
 
@@ -519,7 +519,7 @@ class _EventWalk(ChainWalk):
         return f"the event's length is {signed(event.one)}; {possible}"
 
     def _account(self) -> None:
-        """See `ChainWalk`: the reader of an event accounts for it."""
+        """Do nothing: the reader of an event accounts for it."""
 
     def _read_error(self, error: OSError) -> None:
         raise error
@@ -531,14 +531,14 @@ _HARMLESS = (Kind.TRAILING_BYTES, Kind.BAD_EXTRA)
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """What holds rows in a file: an event with its payload; `None` for the event of a bare Parquet file."""
+    """Rows in a file: an event with its payload; `None` for the event of a bare Parquet file."""
 
     event: Event | None
     extent: Extent
 
     @property
     def offset(self) -> int:
-        """Where it begins in the file."""
+        """Offset in the file at which it begins."""
         return self.extent.offset - self.extent.framing
 
     @property
@@ -569,7 +569,7 @@ def check_content(part: Part, descriptor: Descriptor | None, content: Content, p
 
 
 class Log:
-    """One file, open.
+    """Milvus file, open.
 
     Args:
         file: The file.

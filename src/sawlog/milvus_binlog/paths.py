@@ -1,4 +1,4 @@
-"""What the path of a log says about it: `<root>/insert_log/<collection>/<partition>/<segment>/<field>/<log>`."""
+"""Paths of logs and what they say: `<root>/insert_log/<collection>/<partition>/<segment>/<field>/<log>`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from sawlog.storage import File
 
 @dataclass(frozen=True, slots=True)
 class LogFile:
-    """One file of a collection, as its path names it.
+    """File of a collection, as its path names it.
 
     Attributes:
         file: The file.
@@ -69,7 +69,7 @@ def parse(file: File) -> LogFile | None:
 
 
 def segment_of(log: LogFile) -> str:
-    """What the files of a segment have in common."""
+    """Return the key that the files of a segment have in common."""
     return f"{log.root}/{log.kind}/{log.collection}/{log.partition}/{log.segment}"
 
 

@@ -184,7 +184,7 @@ def _part(
 
 
 def _read(part: Part, payload: Payload, subject: Subject) -> Iterator[NDArray[np.uint8]]:
-    """Which rows of the event a read delivers: 1 for each of them, 0 for the others.
+    """Yield which rows of the event a read delivers: 1 for each of them, 0 for the others.
 
     Raises:
         UnreadableError: After the last that it delivers, when the event is damaged.

@@ -93,7 +93,7 @@ def _hits(rows: DataFrame, deleted: DataFrame, key: str) -> Column:
 
 @dataclass(frozen=True, slots=True)
 class Compaction:
-    """What `compact` did.
+    """Result of `compact`.
 
     Attributes:
         rows: Rows in the source, and in the target: they are the same.

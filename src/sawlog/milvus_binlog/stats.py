@@ -82,7 +82,7 @@ class BloomFilter:
         return {"m": self.bits, "k": self.hashes, "b": base64.urlsafe_b64encode(raw).decode()}
 
     def found(self, keys: pa.Array) -> int:
-        """How many of some keys the filter may hold; those that it was made over always count."""
+        """Return how many of some keys the filter may hold; those that it was made over always count."""
         return self._run(keys, add=False)
 
     def _run(self, keys: pa.Array, *, add: bool) -> int:

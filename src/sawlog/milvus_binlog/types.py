@@ -86,7 +86,7 @@ INFERRED_ELEMENTS = {
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """One field of a collection.
+    """Field of a collection.
 
     Attributes:
         id: Field id: 0 and 1 are the system's, the user's begin at 100.

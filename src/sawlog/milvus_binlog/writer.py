@@ -108,7 +108,7 @@ class TreeWriter(Writer):
         self._open = None
 
     def noted(self, place: Place) -> WrittenSegment:
-        """What was written of a segment."""
+        """Return the record of what was written of a segment."""
         key = (place.collection, place.partition, place.segment)
         return self._written.setdefault(key, WrittenSegment(place.partition, place.segment))
 
@@ -439,7 +439,7 @@ def _in_order(columns: Sequence[pa.ChunkedArray]) -> list[pa.ChunkedArray]:
 
 
 def _routes(batch: pa.RecordBatch, options: WriteOptions) -> Iterator[tuple[Place, pa.Array | None]]:
-    """Which rows go where: by the columns that say so, else by the options. A segment below 0 is a new one."""
+    """Yield which rows go where: by the columns that say so, else by the options. A segment below 0 is a new one."""
     import numpy as np
 
     columns: Mapping[str, pa.Array] = {

@@ -46,12 +46,12 @@ are those of insert logs below the root, dropped ones included."""
 
 @dataclass(frozen=True)
 class CollectionFragment(Fragment):
-    """One collection."""
+    """Fragment of the view `collections`: one collection."""
 
     collection: Collection
 
     def decode(self, schema: pa.Schema, findings: Findings) -> Iterator[pa.RecordBatch]:
-        """One row. Nothing is read for it but metadata and names of files."""
+        """Yield one row. Nothing is read for it but metadata and names of files."""
         collection, meta = self.collection, self.collection.meta
         stored_segments = [segment for segment in collection.segments.values() if segment.inserts]
         row = {
@@ -120,7 +120,7 @@ class MissingFragment(Fragment):
 
 @dataclass(frozen=True)
 class SegmentFragment(Fragment):
-    """One segment.
+    """Fragment of the view `segments`: one segment.
 
     Attributes:
         segment: What is on disk, and what the metadata knows.
@@ -141,7 +141,7 @@ class SegmentFragment(Fragment):
         return 0, 0  # the bytes are those of its files
 
     def decode(self, schema: pa.Schema, findings: Findings) -> Iterator[pa.RecordBatch]:
-        """One row; damage are files that are missing, or that disagree about the number of rows."""
+        """Yield one row; damage are files that are missing, or that disagree about the number of rows."""
         rows = self._count(findings)
         findings.rows += 1
         if not schema.names:

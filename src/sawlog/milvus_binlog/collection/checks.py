@@ -1,4 +1,4 @@
-"""What is reported of collections besides damage: the rows that are read, what is left out, and what may be missing."""
+"""Reports on collections besides damage: the rows that are read, those left out, and those that may be missing."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def note_rows(datasets: Iterable[Counted], reports: Mapping[str, FileReport]) ->
 def broken_metadata(
     named: str | None, own_path: str | None, roots: Collection_[str], storage: Storage
 ) -> Missing | None:
-    """What is wrong with metadata that is cut, or gone from a backup; `None` for metadata that is whole, or none.
+    """Return the gap of metadata that is cut, or gone from a backup; `None` for metadata that is whole, or none.
 
     Args:
         named: The metadata that is to be read.
@@ -82,7 +82,7 @@ def left_out(
     table: str | None,
     until: int | None,
 ) -> Iterator[Skipped]:
-    """What metadata says is gone: dropped collections and segments; and logs that it does not name.
+    """Yield what metadata says is gone, dropped collections and segments; and logs that it does not name.
 
     Args:
         collections: All collections below the root.
@@ -104,7 +104,7 @@ def left_out(
 
 
 def remarks(selection: Selection, view: str) -> Iterator[str]:
-    """What the rows of a collection are, or are not.
+    """Yield remarks on what the rows of a collection are, or are not.
 
     Args:
         selection: Which of its segments are read.

@@ -87,11 +87,11 @@ _PARQUET_END = b"PAR1"
 
 
 class SegmentsWarning(UserWarning):
-    """It is unknown which segments are alive, or what is left of a collection's past."""
+    """Warns that it is unknown which segments are alive, or what is left of a collection's past."""
 
 
 class CollectionContents(Contents):
-    """One collection below a root."""
+    """Contents of a collection below a root."""
 
     _last: tuple[Projection, frozenset[int]] | None = None
 
@@ -170,7 +170,7 @@ class CollectionContents(Contents):
 
     @cached_property
     def _metas(self) -> Mapping[int, CollectionMeta]:
-        """What the metadata says of collections, at the time that is asked for."""
+        """Metadata of collections by id, at the time that is asked for."""
         # Otherwise, that of the backup that the files are in.
         place = self._options.metadata or self._own
         metas = load(place, self._scan.storage).at(self._until) if place and not self._broken else {}
@@ -186,19 +186,19 @@ class CollectionContents(Contents):
 
     @property
     def _backup_root(self) -> str | None:
-        """Where a backup has its files, if its own metadata is read: all of the collections' files are there."""
+        """Root of a backup's files, if its own metadata is read: all of the collections' files are there."""
         if self._own is None or self._options.metadata is not None or self._scan.schema is not None:
             return None
         return backup_root(self._own)
 
     @cached_property
     def _broken(self) -> Missing | None:
-        """What is wrong with the metadata, where it is cut, or gone from a backup."""
+        """Gap of the metadata, where it is cut, or gone from a backup."""
         roots = {log.root for log in self._logs}
         return broken_metadata(self._options.metadata, self._own, roots, self._scan.storage)
 
     def _metadata_gap(self, request: BoundScan) -> Iterator[MissingFragment]:
-        """What reports that the metadata is broken, in front of all that is read without it."""
+        """Yield a fragment that reports broken metadata, in front of all that is read without it."""
         if self._broken is not None:
             yield MissingFragment(*request, posixpath.dirname(self._broken.directory), 0, self._broken)
 
@@ -290,7 +290,7 @@ class CollectionContents(Contents):
         return list(self._planned(bind_scan(self, self.scan)))
 
     def _row_batches(self, request: BoundScan, task_bytes: int | None) -> Iterator[Fragment]:
-        """One fragment per binlog batch; several of a large one in bare Parquet."""
+        """Yield a fragment per binlog batch; several of a large one in bare Parquet."""
         yield from self._metadata_gap(request)
         yield from self._batches(request, task_bytes)
 
@@ -308,7 +308,7 @@ class CollectionContents(Contents):
                 yield replace(self._segment(request, segment, collection), standalone=True)
 
     def _deletes(self, request: BoundScan, task_bytes: int | None) -> Iterator[Fragment]:
-        """One fragment per delta log."""
+        """Yield a fragment per delta log."""
         del task_bytes
         yield from self._metadata_gap(request)
         for segment in self._selection.every:
@@ -322,7 +322,7 @@ class CollectionContents(Contents):
                 yield MissingFragment(*request, gap.directory, 0, gap)
 
     def _events(self, request: BoundScan, task_bytes: int | None) -> Iterator[Fragment]:
-        """One fragment per file."""
+        """Yield a fragment per file."""
         del task_bytes
         yield from self._metadata_gap(request)
         for log in self._own_logs():
@@ -335,12 +335,12 @@ class CollectionContents(Contents):
                 yield MissingFragment(*request, gap.directory, 0, gap)
 
     def committed_end(self, request: BoundScan, file: File, position: int) -> int:
-        """See `Followable.committed_end`."""
+        """Return the end of what is committed, as `Followable.committed_end` says."""
         del request
         return _committed_end(self, file, position)
 
     def between(self, request: BoundScan, ranges: Sequence[Range]) -> list[Fragment]:
-        """See `Followable.between`."""
+        """Return fragments of new ranges, as `Followable.between` says."""
         return list(_between(self, request, ranges))
 
     def _own_logs(self) -> list[LogFile]:
@@ -627,7 +627,7 @@ class CollectionContents(Contents):
         return ruled_out(every, self.primary, request.projection.query, self.scan.storage)
 
     def _check_key(self) -> None:
-        """See that what needs the primary key can be done.
+        """Check that what needs the primary key can be done.
 
         Raises:
             OptionError: For `dedupe` where the key is unknown.
@@ -644,7 +644,7 @@ class CollectionContents(Contents):
             )
 
     def skipped_files(self, request: BoundScan) -> list[Skipped]:
-        """What the metadata says is gone or does not name, and what statistics rule out."""
+        """Yield what the metadata says is gone or does not name, and what statistics rule out."""
         skipped = [
             *left_out(self.collections, self._metas, self._options.table, self._until),
         ]
@@ -671,7 +671,7 @@ def _check_view(view: str) -> None:
 
 
 def _committed_end(dataset: CollectionContents, file: File, position: int) -> int:
-    """See `Contents.committed_end`: files count when they are whole, inserts when all of their batch are."""
+    """Return the end of what is committed: files count when they are whole, inserts when all of their batch are."""
     _check_view(dataset.scan.view)
     if dataset.scan.view == "deletes":
         return file.size if _whole(dataset, file) else position
@@ -683,7 +683,7 @@ def _committed_end(dataset: CollectionContents, file: File, position: int) -> in
 
 
 def _between(dataset: CollectionContents, request: BoundScan, ranges: Sequence[Range]) -> Iterator[Fragment]:
-    """See `Contents.between`. A batch is read with the file of its first field, and once only."""
+    """Return fragments of new files. A batch is read with the file of its first field, and once only."""
     _check_view(dataset.scan.view)
     requested_paths = {row_range.file.path for row_range in ranges}
     shared = dataset._shared(request.scan.view) if request.scan.view == "inserts" else None

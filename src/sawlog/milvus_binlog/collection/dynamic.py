@@ -26,7 +26,7 @@ _INT64 = range(-(1 << 63), 1 << 63)
 
 @dataclass(frozen=True, slots=True)
 class DynamicField:
-    """One key of the dynamic field: its name, and one of `TYPES`."""
+    """Key of the dynamic field: its name, and one of `TYPES`."""
 
     name: str
     type: str

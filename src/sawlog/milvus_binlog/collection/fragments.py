@@ -1,4 +1,4 @@
-"""One binlog batch of a segment: its files, joined by row position, deletes applied. Sections 4 and 5."""
+"""Binlog batch of a segment: its files, joined by row position, deletes applied. Sections 4 and 5."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Shared:
-    """What all batches of a dataset have in common.
+    """Facts that all batches of a dataset have in common.
 
     Attributes:
         fields: The fields of the collection, those of the system included, by column name.
@@ -72,7 +72,7 @@ class Shared:
 
 @dataclass(frozen=True)
 class BatchFragment(Fragment):
-    """One binlog batch.
+    """Fragment of one binlog batch.
 
     Attributes:
         shared: What all batches have in common.
@@ -105,11 +105,11 @@ class BatchFragment(Fragment):
     replaced: bytes | None = None
 
     def decode(self, schema: pa.Schema, findings: Findings) -> Iterator[pa.RecordBatch]:
-        """See `Fragment.decode`. A batch that lacks a file, or whose files disagree, is damaged as a whole."""
+        """Decode the batch. One that lacks a file, or whose files disagree, is damaged as a whole."""
         yield from self.traced(schema, findings, [])
 
     def traced(self, schema: pa.Schema, findings: Findings, masks: list[NDArray[np.uint8]]) -> Iterator[pa.RecordBatch]:
-        """See `decode`.
+        """Decode the batch as `decode` does, and note which of its rows are delivered.
 
         Args:
             schema: Columns to deliver.
@@ -205,14 +205,14 @@ class BatchFragment(Fragment):
         return damages if damage is None or any(listed.path == place for listed in damages) else [damage, *damages]
 
     def _places(self, field: Field) -> Collection[int]:
-        """Which files of the batch may hold a field."""
+        """Return the ids of the files of the batch that may hold a field."""
         if field.id in self.batch.groups:
             return [self.batch.groups[field.id]]
         return [field.id] if field.id in self.batch.files else self.batch.files.keys()
 
 
 class _Join:
-    """One pass over a batch: the same rows of every wanted column, survivors only."""
+    """Pass over a batch: the same rows of every wanted column, survivors only."""
 
     def __init__(
         self,
@@ -328,7 +328,7 @@ class _Join:
         return needed_fields
 
     def _rows(self, stored_columns: Mapping[int, Stored]) -> int:
-        """How many rows the batch has, by all files that are read.
+        """Return how many rows the batch has, by all files that are read.
 
         Raises:
             UnreadableError: When they disagree.
@@ -348,7 +348,7 @@ class _Join:
             self._columns.report(other)
 
     def _offsets(self, stored: Stored) -> None:
-        """Where rows come from: the events of the file with the lowest field id."""
+        """Return the places that rows come from: the events of the file with the lowest field id."""
         import numpy as np
 
         self._events: NDArray[np.int64] = np.asarray(stored.offsets, np.int64)
@@ -417,7 +417,7 @@ class _Join:
         return {TIMESTAMP.name} if primary is None else {TIMESTAMP.name, primary.name}
 
     def _survivors(self, stored: Mapping[str, pa.Array], count: int) -> NDArray[np.uint8]:
-        """Which rows are in the collection."""
+        """Return which rows are in the collection."""
         import numpy as np
 
         shared = self._shared
@@ -490,7 +490,7 @@ class _Join:
             raise self._unreadable(field, f"from row {self._position} on: {error}", kind_of(error)) from None
 
     def _unreadable(self, field: Field, detail: str, kind: Kind) -> UnreadableError:
-        """What to raise for values of a field, about the event that the current rows begin in."""
+        """Return the error to raise for values of a field, about the event that the current rows begin in."""
         stored = self.opened[field.id]
         ends = list(accumulate(payload.rows for payload in stored.payloads))
         place = min(bisect_right(ends, stored.first + self._position), len(ends) - 1)
@@ -499,7 +499,7 @@ class _Join:
     def _column(
         self, field: pa.Field, stored: Mapping[str, pa.Array], keep: NDArray[np.uint8], rows_left: int
     ) -> pa.Array:
-        """One delivered column of the rows that are left."""
+        """Return one delivered column of the rows that are left."""
         shared = self._shared
         if field.name in stored:
             decoded = self._decode(shared.fields[field.name], stored[field.name])
@@ -621,7 +621,7 @@ class Columns:
         return Damage(batch.files[id].file.path, 0, 0, Kind.ROW_COUNT_MISMATCH, detail)
 
     def any(self) -> Stored:
-        """One file that can be read, whichever; its rows are as many as those of the others.
+        """Return a file that can be read, whichever; its rows are as many as those of the others.
 
         Raises:
             UnreadableError: When there is none.
@@ -705,7 +705,7 @@ class Stored:
 
     @property
     def rows(self) -> int:
-        """How many values are read of it."""
+        """Number of values that are read of it."""
         return (sum(payload.rows for payload in self.payloads) if self.last is None else self.last) - self.first
 
     @property
@@ -715,7 +715,7 @@ class Stored:
 
 
 def in_no_file(fragment: BatchFragment, field: Field) -> Missing:
-    """What to say of a field that none of the files of a batch holds, or one that is not read."""
+    """Return the message on a field that none of the files of a batch holds, or one that is not read."""
     if field.id in fragment.batch.unread:
         return Missing(fragment.path, fragment.batch.unread[field.id], Kind.UNSUPPORTED)
     return Missing(fragment.path, f"field {field.id} ({field.name}) is in none of the batch's files")

@@ -1,4 +1,4 @@
-"""What is below a root as collections: segments, their binlog batches, and which of them are alive. Section 5."""
+"""Collections below a root: their segments, binlog batches, and which of them are alive. Section 5."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Missing:
 
     @property
     def damage(self) -> Damage:
-        """What it is to a reader of the rows."""
+        """Damage that it is to a reader of the rows."""
         return Damage(self.directory, 0, self.length, self.kind, self.detail)
 
 
@@ -43,7 +43,7 @@ class Slice(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """One binlog batch: the files, one per field or column group, that hold the same rows.
+    """Binlog batch: the files, one per field or column group, that hold the same rows.
 
     Attributes:
         index: Its number within the segment.
@@ -87,7 +87,7 @@ class Batch:
 
 @dataclass(slots=True)
 class Segment:
-    """One segment: what is on disk, and what the metadata knows of it.
+    """Segment of a collection: what is on disk, and what the metadata knows of it.
 
     Logs on disk that the metadata does not name are no part of it, as they are none to a server.
 
@@ -117,7 +117,7 @@ class Segment:
 
     @property
     def directory(self) -> str:
-        """Where its insert logs lie."""
+        """Directory of its insert logs."""
         sample = next((logs[0] for logs in self.inserts.values() if logs), None)
         if sample is not None:
             return sample.file.path.rsplit("/", 2)[0]
@@ -126,7 +126,7 @@ class Segment:
 
     @property
     def files(self) -> list[LogFile]:
-        """Its insert logs, or the files of its column groups."""
+        """Insert logs of the segment, or the files of its column groups."""
         return [log for logs in self.inserts.values() for log in logs]
 
     @property
@@ -195,7 +195,7 @@ class Segment:
         return gaps
 
     def _named(self, id: int, log: LogFile) -> Log:
-        """What the metadata says of an insert log."""
+        """Return an insert log as the metadata has it."""
         logs = self.meta.inserts.get(id, ()) if self.meta is not None else ()
         return next((one for one in logs if one.id == log.log), Log(log.log))
 
@@ -207,7 +207,7 @@ class Segment:
         return [_other_size(log, size) for log, size in pairs if size not in (0, log.file.size)]
 
     def delete_counts(self) -> dict[str, int]:
-        """How many deletes delta logs have by the metadata, by path; nothing of those of which it does not say."""
+        """Number of deletes of delta logs by the metadata, by path; nothing of those of which it does not say."""
         named = (self.meta.deltas if self.meta is not None and not self.manifests else None) or ()
         counts = {log.id: log.rows for log in named if log.rows}
         return {log.file.path: counts[log.log] for log in self.deltas if log.log in counts}
@@ -224,7 +224,7 @@ class Segment:
 
 
 def lost_delta(path: str, source: str) -> Missing:
-    """What to say of a delta log that is not there.
+    """Return the message on a delta log that is not there.
 
     Args:
         path: Where it ought to be.
@@ -235,7 +235,7 @@ def lost_delta(path: str, source: str) -> Missing:
 
 
 def _other_size(log: LogFile, size: int) -> Missing:
-    """What to say of a log that has another size than the metadata says."""
+    """Return the message on a log that has another size than the metadata says."""
     detail = f"expected {size:,} bytes, as the metadata says, found {log.file.size:,}"
     return Missing(log.file.path, f"{detail}: {layout.OTHER_STATE}", Kind.MISMATCHED_FILE)
 
@@ -258,12 +258,12 @@ class Collection:
 
     @property
     def name(self) -> str:
-        """Its name, or its id where no metadata names it."""
+        """Name of the collection, or its id where no metadata names it."""
         return self.meta.name if self.meta is not None and self.meta.name else str(self.id)
 
     @property
     def qualified(self) -> str:
-        """Its name after that of its database, and its id; only the id where no metadata names it."""
+        """Name of the collection after that of its database, and its id; only the id where no metadata names it."""
         return f"{self.meta.database}.{self.name} ({self.id})" if self.meta is not None else str(self.id)
 
     @property
@@ -416,7 +416,7 @@ class Collection:
         ]
 
     def delete_counts(self) -> dict[str, int]:
-        """How many deletes the delta logs of all segments have by the metadata; see `Segment.delete_counts`."""
+        """Number of deletes of the delta logs of all segments by the metadata; see `Segment.delete_counts`."""
         return {path: count for one in self.segments.values() for path, count in one.delete_counts().items()}
 
     def _alive(self, segment: Segment, as_of: int | None, partitions: Collection_[int]) -> bool:

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 class _Kept(NamedTuple):
-    """What is kept of a file.
+    """Rows of a file that are kept.
 
     Attributes:
         fields: The fields of its collection, by id.
@@ -110,7 +110,7 @@ def _recounted(
 
 
 def _count(log: LogFile, count: Any, dataset: CollectionContents, limits: Mapping[str, _Kept]) -> Any:
-    """How many rows or deletes are kept of a log that has so many by the metadata."""
+    """Return how many rows or deletes are kept of a log that has so many by the metadata."""
     rows = limits.get(log.file.path, _Kept()).rows
     if rows is not None:
         return int(rows.sum())

@@ -1,4 +1,4 @@
-"""What of a collection is read: the logs it is made of, its segments, and the batches that filters leave."""
+"""Selection of what is read of a collection: its logs, its segments, and the batches that filters leave."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class Selection:
         return tuple(id for id, name in dropped.items() if {str(id), name} & set(self.options.partitions))
 
     def within(self, segments: list[Segment]) -> list[Segment]:
-        """Those of some segments that lie in the partitions that are asked for.
+        """Return the segments that lie in the partitions that are asked for.
 
         Raises:
             OptionError: For a partition that is not known.

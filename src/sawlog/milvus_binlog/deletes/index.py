@@ -64,7 +64,7 @@ class DeleteIndex:
         return sum(table.nbytes for table in self._tables.values())
 
     def surviving(self, keys: pa.Array, times: NDArray[np.int64]) -> NDArray[np.uint8] | None:
-        """Which rows are not deleted, 1 or 0 each; `None` when all of them survive.
+        """Return which rows are not deleted, 1 or 0 each; `None` when all of them survive.
 
         Args:
             keys: Their primary keys.
@@ -245,7 +245,7 @@ _KEY_BYTES = 16
 
 @dataclass(frozen=True, slots=True)
 class DeltaLogs:
-    """Some delta logs whose deletes are looked up together.
+    """Delta logs whose deletes are looked up together.
 
     Attributes:
         files: The delta logs.

@@ -30,7 +30,7 @@ _PK_TYPES = {DataType.Int64: pa.int64(), DataType.VarChar: pa.string()}
 
 @dataclass(frozen=True, slots=True)
 class Deletes:
-    """Some deletes of one file.
+    """Deletes of one file.
 
     Attributes:
         keys: Primary keys, int64 or string.
@@ -143,7 +143,7 @@ def _columns(payload: Payload, bad: list[tuple[int, str]]) -> Iterator[tuple[pa.
 
 
 def _places(payload: Payload) -> tuple[int, int]:
-    """Where keys and timestamps are: by field id where there are any, else by name, else in order."""
+    """Return where keys and timestamps are: by field id where there are any, else by name, else in order."""
     ids = [(field.metadata or {}).get(layout.FIELD_ID_KEY) for field in payload.schema]
     names = payload.schema.names
     if b"0" in ids and b"1" in ids:
@@ -221,7 +221,7 @@ def _usual_cells(cells: pa.Array) -> tuple[pa.Array, pa.Array] | None:
 
 
 def parse_cell(cell: str | bytes) -> tuple[Any, int, DataType] | Undecodable:
-    """One delete: JSON with `pk`, `ts` and `pkType`, or the legacy text `pk,ts`; why it is neither."""
+    """Parse a delete: JSON with `pk`, `ts` and `pkType`, or the legacy text `pk,ts`; else, why it is neither."""
     data = decode_json(cell)
     if isinstance(data, Undecodable):
         return _legacy_cell(cell)

@@ -1,1 +1,1 @@
-"""What metadata says about collections: etcd dumps, backups, and schemas given by the user."""
+"""Metadata of collections: etcd dumps, backups, and schemas given by the user."""

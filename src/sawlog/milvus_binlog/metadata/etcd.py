@@ -68,7 +68,7 @@ class Etcd:
             raise FormatError(f"{location}: no collection in these {len(keys)} keys; expected those below <root>/meta")
 
     def at(self, time: int | None) -> dict[int, CollectionMeta]:
-        """See `Timeline.at`. Keys without snapshots are taken to have been always as they are now.
+        """Return the collections at a time. Keys without snapshots are taken to have always been as they are now.
 
         Raises:
             FormatError: When a value is not what its key says.
@@ -120,7 +120,7 @@ class Etcd:
     def _collection(
         self, value: bytes, time: int | None, databases: Mapping[int, str], aliases: Mapping[int, tuple[str, ...]]
     ) -> CollectionMeta | None:
-        """One collection; `None` for one that is dropped, or not made yet."""
+        """Return a collection; `None` for one that is dropped, or not made yet."""
         info = CollectionInfo(value)
         id = info.id
         if info.state not in _ALIVE or (time is not None and info.create_time > time):

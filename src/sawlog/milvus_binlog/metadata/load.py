@@ -24,7 +24,7 @@ def load(path: str, storage: Storage) -> Timeline:
 
 
 def backup_root(meta: str) -> str:
-    """Where the logs of a backup are, by the path of its metadata."""
+    """Return the root of a backup's logs, by the path of its metadata."""
     return posixpath.join(posixpath.dirname(posixpath.dirname(meta)), layout.BACKUP_LOGS)
 
 

@@ -17,7 +17,7 @@ from sawlog.milvus_binlog.metadata.model import reading
 
 @dataclass(frozen=True, slots=True)
 class PackedFile:
-    """Some rows of a file: those from `first` to before `last`."""
+    """Range of rows of a file: those from `first` to before `last`."""
 
     path: str
     first: int
@@ -25,7 +25,7 @@ class PackedFile:
 
     @property
     def rows(self) -> int:
-        """How many they are."""
+        """Number of rows."""
         return self.last - self.first
 
 
@@ -46,7 +46,7 @@ class ColumnGroup:
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """One version of a segment. Paths are complete.
+    """Manifest of one version of a segment. Paths are complete.
 
     Attributes:
         groups: Its column groups.
@@ -178,7 +178,7 @@ def _bare(data: bytes) -> tuple[int, int] | None:
 
 
 def _number(data: bytes, pos: int) -> tuple[int, int]:
-    """One of Avro's ints, and where it ends; -1 where there is none."""
+    """Return one of Avro's ints, and where it ends; -1 where there is none."""
     value = 0
     for shift in range(0, 35, 7):
         if pos >= len(data):
@@ -191,7 +191,7 @@ def _number(data: bytes, pos: int) -> tuple[int, int]:
 
 
 def _newer(data: bytes) -> str:
-    """What is not supported of a manifest that is newer than what is known; empty for others."""
+    """Return what is not supported of a manifest that is newer than what is known; empty for others."""
     bare = _bare(data)
     if bare is not None and bare[0] > layout.LAST_MANIFEST:
         return f"a manifest of version {bare[0]}; versions up to {layout.LAST_MANIFEST} are read"
@@ -224,7 +224,7 @@ def manifest_record(data: bytes) -> dict[str, Any]:
 
 
 def _decoded(decoder: Callable[..., Any], *args: Any) -> Any:
-    """What fastavro makes of the bytes; it does not check the shape of a schema."""
+    """Return what fastavro makes of the bytes; it does not check the shape of a schema."""
     decoded = decode_by(saying(decoder, AttributeError, RecursionError, TypeError), *args)
     if isinstance(decoded, Undecodable):
         raise FormatError(f"no Avro container: {decoded.detail}")

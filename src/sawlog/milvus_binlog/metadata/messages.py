@@ -245,7 +245,7 @@ class MsgPosition(Message):
 
 
 class Binlog(Message):
-    """One log. Its path may stand for its id."""
+    """Message of one log. Its path may stand for its id."""
 
     entries_num = Field(1, integer)
     timestamp_from = Field(2, integer)

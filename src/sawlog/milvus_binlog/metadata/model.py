@@ -1,4 +1,4 @@
-"""What metadata knows of collections and segments, and the timeline that it is read from."""
+"""Model of the metadata of collections and segments, and the timeline that it is read from."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _LIVE_STATES = (SegmentState.GROWING, SegmentState.SEALED, SegmentState.FLUSHED,
 
 @dataclass(frozen=True, slots=True)
 class Log:
-    """One binlog in the metadata.
+    """Binlog as the metadata has it.
 
     Attributes:
         id: Its id.
@@ -35,7 +35,7 @@ class Log:
 
 @dataclass(frozen=True, slots=True)
 class SegmentMeta:
-    """One segment in the metadata.
+    """Segment as the metadata has it.
 
     Attributes:
         id: Segment id.
@@ -83,7 +83,7 @@ class SegmentMeta:
 
 @dataclass(frozen=True, slots=True)
 class CollectionMeta:
-    """One collection in the metadata, at some time.
+    """Collection as the metadata has it, at some time.
 
     Attributes:
         id: Collection id; 0 in schemas given by the user.
@@ -120,7 +120,7 @@ class CollectionMeta:
 
 
 class Timeline(Protocol):
-    """What metadata says, at any time."""
+    """Metadata of collections at any time."""
 
     def at(self, time: int | None) -> Mapping[int, CollectionMeta]:
         """The collections that there were at a TSO, by id; `None` for now."""
@@ -134,7 +134,7 @@ class Moment:
     collections: Mapping[int, CollectionMeta]
 
     def at(self, time: int | None) -> Mapping[int, CollectionMeta]:
-        """See `Timeline.at`."""
+        """Return the collections, which are the same at any time."""
         del time
         return self.collections
 

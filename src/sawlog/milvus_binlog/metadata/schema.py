@@ -123,7 +123,7 @@ def message_fields(messages: Iterable[FieldSchema], structs: Iterable[StructArra
 
 
 def _message_field(message: FieldSchema) -> Field | None:
-    """One field; `None` for one that is dropped."""
+    """Return a field; `None` for one that is dropped."""
     if message.state not in _ALIVE:
         return None
     with reading(f"field {message.name!r}"):
@@ -175,7 +175,7 @@ def checked(fields: Iterable[Field]) -> tuple[Field, ...]:
 
 
 def typed_default(field: Field) -> pa.Scalar:
-    """What a missing value reads as.
+    """Return the value that a missing value reads as.
 
     Raises:
         SchemaError: When it is not of the field's type.

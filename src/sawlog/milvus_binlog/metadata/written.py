@@ -34,7 +34,7 @@ _DEFAULTS = {
 
 @dataclass(frozen=True, slots=True)
 class WrittenLog:
-    """One log: its path below the root of the logs, its bytes, and its rows, with the range of their timestamps."""
+    """Log that was written: path below the root of the logs, bytes, rows, and the range of their timestamps."""
 
     path: str
     size: int
@@ -45,7 +45,7 @@ class WrittenLog:
 
 @dataclass(slots=True)
 class WrittenSegment:
-    """One segment: its rows, and its logs, those of inserts by field."""
+    """Segment that was written: its rows, and its logs, those of inserts by field."""
 
     partition: int
     id: int
@@ -56,7 +56,7 @@ class WrittenSegment:
 
 @dataclass(frozen=True, slots=True)
 class WrittenCollection:
-    """One collection: its id, name, database, fields, and the names of its partitions where they have some."""
+    """Collection that was written: id, name, database, fields, and names of partitions where it has some."""
 
     id: int
     name: str
@@ -66,7 +66,7 @@ class WrittenCollection:
 
 
 def _meta_path(root: str, name: str) -> str:
-    """Where the metadata of a backup's tree is."""
+    """Return the path of a file of metadata in a backup's tree."""
     return f"{root.rstrip('/')}/{layout.BACKUP_META_DIRECTORY}/{name}"
 
 
@@ -107,7 +107,7 @@ def backup_documents(
 
 
 def _schema(collection: WrittenCollection) -> dict[str, Any]:
-    """Its schema. A server adds the dynamic field itself, after all others, and refuses one that is named."""
+    """Return a collection's schema. A server adds the dynamic field itself, last, and refuses one that is named."""
     last = max((field.id for field in collection.fields), default=0)
     fields = [json_field(field) for field in collection.fields if not (field.dynamic and field.id == last)]
     dynamic = {"enable_dynamic_field": True} if any(field.dynamic for field in collection.fields) else {}
@@ -115,7 +115,7 @@ def _schema(collection: WrittenCollection) -> dict[str, Any]:
 
 
 def json_field(user_field: Field) -> dict[str, Any]:
-    """One field; what is nothing is left out, as protobuf's JSON does. A server makes no field without its bounds."""
+    """Return a field as protobuf's JSON, without what is nothing. A server makes no field without its bounds."""
     texts = DataType.VarChar in (user_field.type, user_field.element)
     params = {
         "dim": user_field.dim,

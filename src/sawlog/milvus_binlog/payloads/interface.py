@@ -125,7 +125,7 @@ class PayloadWriter:
         return self._bytes
 
     def __len__(self) -> int:
-        """How many values were added."""
+        """Return how many values were added."""
         return sum(len(column) for column in self._columns)
 
     def _check(self, type: DataType) -> None:
@@ -195,7 +195,7 @@ class PayloadReader:
         self.array: pa.Array = pa.concat_arrays(decoded) if decoded else pa.nulls(0, self._field.arrow_type())
 
     def __len__(self) -> int:
-        """How many values there are."""
+        """Return how many values there are."""
         return len(self.array)
 
     @property
@@ -231,7 +231,7 @@ class PayloadReader:
         raise SchemaError(f"{self._field.type.name} values have no fixed width; take `array`")
 
     def string(self, index: int) -> str:
-        """One value of a string column.
+        """Return one value of a string column.
 
         Raises:
             IndexError: When there is no such value.

@@ -285,7 +285,7 @@ def _number(value: int) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """One column chunk.
+    """Column chunk of a Parquet file.
 
     Attributes:
         type: Physical type.
@@ -327,7 +327,7 @@ class Chunk:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """One row group: how many rows, and a chunk per leaf column."""
+    """Row group of a Parquet file: how many rows, and a chunk per leaf column."""
 
     rows: int
     chunks: tuple[Chunk, ...]
@@ -335,7 +335,7 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class Footer:
-    """What a footer says about the rows of its file, and how many bytes it takes."""
+    """Row groups that a footer lists, and how many bytes it takes."""
 
     rows: int
     groups: tuple[Group, ...]
@@ -421,7 +421,7 @@ def _count(record: dict[str, Any], name: str, description: str) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """One page: its type, where its header and its data begin in the file, and its size before and after decompression.
+    """Page of a column chunk: type, where header and data begin, and size before and after decompression.
 
     Of a data page also the number of its values, nulls included, and whether they are indices into the dictionary.
     """

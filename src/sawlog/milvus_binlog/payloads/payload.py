@@ -62,7 +62,7 @@ _EXPANSION = 16
 
 @dataclass(frozen=True, slots=True)
 class Extent:
-    """Where a Parquet payload is in its file, and how many bytes of its event precede it."""
+    """Extent of a Parquet payload in its file, and how many bytes of its event precede it."""
 
     offset: int
     length: int
@@ -78,7 +78,7 @@ class UnreadableError(Exception):
 
 
 class Payload:
-    """One Parquet payload, opened: its footer read, its page sizes checked.
+    """Parquet payload, opened: its footer read, its page sizes checked.
 
     Args:
         source: The file, open.
@@ -180,7 +180,7 @@ class Payload:
             raise
 
     def resolve(self, index: int, field: Field | None) -> list[_Lost]:
-        """Which rows of a column are lost, in order, page by page; from here on its values are read so.
+        """Find which rows of a column are lost, in order, page by page; from here on its values are read so.
 
         Args:
             index: Which column.
@@ -199,11 +199,11 @@ class Payload:
         return self._lost[index]
 
     def lost(self, index: int) -> list[_Lost]:
-        """What `resolve` found to be lost of a column."""
+        """Return what `resolve` found to be lost of a column."""
         return self._lost.get(index, [])
 
     def _least_limit(self, index: int) -> int:
-        """See `row_limit`, of a column whose pages cannot all be checked: no value is longer than its dictionary."""
+        """Return the row limit where some pages cannot be checked: no value is longer than its dictionary."""
         longest = self.schema.types[index].byte_width if self.holds_vectors(index) else 1
         for group, leaf in itertools.product(range(len(self.footer.groups)), self.leaves(index)):
             with suppress(ParquetError):
@@ -236,7 +236,7 @@ class Payload:
         return arrays
 
     def row_limit(self, index: int) -> int:
-        """How many values of a column can be decoded at once without bursting; checks its pages, once.
+        """Return how many values of a column can be decoded at once without bursting; checks its pages, once.
 
         Raises:
             UnreadableError: For pages that are broken or too large.
@@ -251,7 +251,7 @@ class Payload:
         return self._limits[index]
 
     def what_is_lost(self, losses: Sequence[_Lost]) -> UnreadableError:
-        """What to raise, after the rows that can be read, when some are lost."""
+        """Return the error to raise, after the rows that can be read, when some are lost."""
         return self.unreadable(*what_is_lost(losses))
 
     @property
@@ -326,7 +326,7 @@ class Payload:
         return pa.BufferReader(pa.py_buffer(self.source.window(extent.offset, extent.length)))
 
     def unreadable(self, detail: str, kind: Kind = Kind.BAD_PAYLOAD) -> UnreadableError:
-        """What to raise when the payload cannot be read on."""
+        """Return the error to raise when the payload cannot be read on."""
         return UnreadableError(Damage(self.path, self._extent.offset, self._extent.length, kind, detail))
 
     @contextmanager
@@ -338,7 +338,7 @@ class Payload:
             raise self.unreadable(f"not a Parquet payload to read: {error}", error.kind) from None
 
     def _decode(self, decoder: Callable[..., Any], *args: Any, **settings: Any) -> Any:
-        """What pyarrow makes of the payload.
+        """Return what pyarrow makes of the payload.
 
         Raises:
             UnreadableError: When it refuses the bytes.
@@ -350,7 +350,7 @@ class Payload:
 
 
 def _reader(file: Any, **limits: int) -> tuple[ParquetReader, pa.Schema, list[Any]]:
-    """What `pyarrow.parquet.ParquetFile` wraps, whose module also imports the clients of all object stores.
+    """Open pyarrow's inner reader, without `pyarrow.parquet`, which also imports the clients of all object stores.
 
     Returns:
         The reader, and the columns of the file: as Arrow's, and the leaves of Parquet.
@@ -373,12 +373,12 @@ def _named(schema: pa.Schema) -> pa.Schema:
 
 
 def _only_column(batch: pa.RecordBatch) -> pa.Array:
-    """Its values; `RecordBatch.column` would ask for its name, too, which need not be UTF-8."""
+    """Return the only column's values; `RecordBatch.column` would ask for its name, which need not be UTF-8."""
     return batch.to_struct_array().field(0)
 
 
 def _leaves(kind: pa.DataType) -> int:
-    """How many leaf columns of Parquet a type is spread over."""
+    """Return how many leaf columns of Parquet a type is spread over."""
     if isinstance(kind, pa.BaseExtensionType):
         return _leaves(kind.storage_type)
     if pa.types.is_map(kind):
@@ -389,7 +389,7 @@ def _leaves(kind: pa.DataType) -> int:
 
 
 def batch_rows(columns: Iterable[tuple[Payload, int]]) -> int:
-    """How many rows of some columns make a batch of about `BATCH_BYTES`.
+    """Return how many rows of some columns make a batch of about `BATCH_BYTES`.
 
     Raises:
         UnreadableError: For pages that are broken or too large.
@@ -483,7 +483,7 @@ def _moved(array: pa.Array, keep: NDArray[np.uint8], rows_left: int) -> pa.Array
 
 
 def mask_of(keep: NDArray[np.uint8]) -> pa.BooleanArray:
-    """Ones and zeros as Arrow's Booleans."""
+    """Return ones and zeros as Arrow's Booleans."""
     import numpy as np
 
     bits = pa.py_buffer(np.packbits(keep, bitorder="little"))
@@ -537,7 +537,7 @@ def _zipped(
 
 
 def rows_at_once(payload: Payload, columns: Sequence[int]) -> int:
-    """How many rows of a payload are decoded at a time.
+    """Return how many rows of a payload are decoded at a time.
 
     Raises:
         UnreadableError: For pages that are broken or too large.
@@ -661,7 +661,7 @@ def _sound_rows(losses: Iterable[_Lost], rows: int) -> NDArray[np.uint8]:
 
 
 def what_is_lost(losses: Sequence[_Lost]) -> tuple[str, Kind]:
-    """What to say of all that is lost of a payload, and of which kind it is: damage, unless all is unsupported."""
+    """Return a message on all that is lost of a payload, and its kind: damage, unless all is unsupported."""
     first = min(losses, key=lambda loss: (loss.kind == Kind.UNSUPPORTED, loss.first))
     if first.first == first.end:
         return first.detail, first.kind
@@ -836,7 +836,7 @@ def _refused(error: ParquetError) -> _RefusedError:
 
 
 def _decoded(decoder: Callable[..., Any], *args: Any, **settings: Any) -> Any:
-    """What pyarrow makes of the bytes."""
+    """Return what pyarrow makes of the bytes."""
     decoded = decode_by(decoder, *args, **settings)
     if isinstance(decoded, Undecodable):
         raise _RefusedError(f"pyarrow cannot read the Parquet payload: {decoded.detail[:200]}")

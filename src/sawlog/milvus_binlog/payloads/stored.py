@@ -1,4 +1,4 @@
-"""What stored columns say about their fields: dimensions, element types, types of bare Parquet; and which fit."""
+"""Facts of fields from stored columns: dimensions, element types, types of bare Parquet; and which fit."""
 
 from __future__ import annotations
 
