@@ -11,7 +11,6 @@ from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from functools import cache, partial
 from multiprocessing import get_context
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -19,6 +18,7 @@ import sawlog
 from benchmarks.harness import Case, Probe, Settings, Side
 from sawlog.kernels.crc32c import crc32c
 from sawlog.kernels.jit import kernel
+from sawlog.kernels.signature import Bytes, UInt64
 
 LENGTH = 100
 """Bytes of a LevelDB record or value."""
@@ -192,7 +192,8 @@ def machine(size: int, gains: Gains) -> Case:
 
 
 @kernel
-def checksum_of(data: Any) -> Any:
+def checksum_of(data: Bytes) -> UInt64:
+    """The CRC-32C of some bytes."""
     return crc32c(data, np.uint64(0), np.uint64(len(data)))
 
 
