@@ -17,6 +17,7 @@ from sawlog.kernels.crc32c import crc32c
 from sawlog.kernels.jit import kernel
 from sawlog.kernels.memory import copy_bytes
 from sawlog.kernels.protobuf import varint
+from sawlog.kernels.signature import Bool, Bytes, Int64s, OutBytes, UInt64
 from sawlog.kernels.snappy import expand_snappy
 
 LENGTHS = {"small": (100, "100-byte"), "large": (1000, "1,000-byte")}
@@ -153,7 +154,7 @@ class Blocks:
 
 
 @kernel
-def checksums_of(data: Any, ends: Any) -> Any:
+def checksums_of(data: Bytes, ends: Int64s) -> UInt64:
     """The CRC-32C of all blocks, added up."""
     total = np.uint64(0)
     for i in range(len(ends) - 1):
@@ -162,7 +163,7 @@ def checksums_of(data: Any, ends: Any) -> Any:
 
 
 @kernel
-def expand_all(data: Any, ends: Any, snappy: Any, out: Any) -> None:
+def expand_all(data: Bytes, ends: Int64s, snappy: Bool, out: OutBytes) -> None:
     """Put each block where the one before was, expanded if it is compressed."""
     for i in range(len(ends) - 1):
         start, stop = np.uint64(ends[i]), np.uint64(ends[i + 1])
@@ -174,7 +175,7 @@ def expand_all(data: Any, ends: Any, snappy: Any, out: Any) -> None:
 
 
 @kernel
-def checksums(window: Any, size: Any) -> Any:
+def checksums(window: Bytes, size: UInt64) -> UInt64:
     """The CRC-32C of all blocks of a size, added up."""
     total = at = np.uint64(0)
     while at + size <= np.uint64(len(window)):

@@ -86,6 +86,32 @@ def test_benchmarks_find_what_they_use(name: str) -> None:
 
 
 @pytest.mark.nightly
+@pytest.mark.parametrize(("name", "only"), [("threads", "threads_"), ("deephaven_table", ""), ("leveldb_table", "")])
+def test_benchmarks_run(name: str, only: str, tmp_path: Path) -> None:
+    """With tiny sizes; those that need other peers than the tests do, or Spark, are not among them."""
+    options = [
+        "--size",
+        "200kB",
+        "--big",
+        "400kB",
+        "--repeat",
+        "1",
+        "--only",
+        only,
+        "--dir",
+        tmp_path,
+        "--out",
+        tmp_path,
+    ]
+    command = [sys.executable, "-m", "benchmarks", name, *map(str, options)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    cases = json.loads((tmp_path / f"{name}.json").read_text())["cases"]
+    assert cases
+    assert all(len(side["seconds"]) == 1 for case in cases for side in case["sides"])
+
+
+@pytest.mark.nightly
 def test_a_call_of_every_kernel_is_found(tmp_path: Path) -> None:
     """It fails with the names of kernels that nothing calls."""
     script = "import sys, pathlib, benchmarks.kernel_calls as c; c.recorded(pathlib.Path(sys.argv[1]), 1000)"

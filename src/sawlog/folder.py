@@ -91,15 +91,31 @@ def open_folder(
         wanted = view_names(chosen).get(view, "rows")
         part_found = Found(chosen, wanted, chosen.select(part.files, wanted) or part.files, part.others)
         own = {name: value for name, value in given.items() if name in names(chosen.read_options)}
-        opened.append(_folder_part(part_found, [part.path], general, own))
+        others = [_format(other).read_options for other in apart if _format(other) is not chosen]
+        shared = frozenset(name for name in own if any(name in names(options) for options in others))
+        opened.append(_folder_part(part_found, [part.path], general, own, shared))
     return Folder(opened, skipped)
 
 
 def _folder_part(
-    found: Found, paths: Sequence[str], general: Mapping[str, Any], options: Mapping[str, Any]
+    found: Found,
+    paths: Sequence[str],
+    general: Mapping[str, Any],
+    options: Mapping[str, Any],
+    shared: frozenset[str] = frozenset(),
 ) -> FolderPart:
-    size = sum(file.size for file in found.files)
-    return FolderPart(paths[0], found, size, options, lambda: open_found(found, paths, **general, **options))
+    """Return a part that opens with its options; those shared with other formats are left out if it refuses them."""
+
+    def open_part() -> Dataset:
+        try:
+            return open_found(found, paths, **general, **options)
+        except OptionError:
+            fitting = {name: value for name, value in options.items() if name not in shared}
+            if len(fitting) == len(options):
+                raise
+            return open_found(found, paths, **general, **fitting)
+
+    return FolderPart(paths[0], found, sum(file.size for file in found.files), options, open_part)
 
 
 def _format(part: Part) -> Format:

@@ -10,6 +10,7 @@ import pytest
 
 import sawlog
 from sawlog.damage import Findings
+from sawlog.leveldb.records.layout import MARKS
 
 from .datastore import Blob, Geo, Raw, Reference, Vector, entity
 from .test_entities import agrees
@@ -85,7 +86,10 @@ def scan(path: Path) -> tuple[list[tuple], int]:
 
 def test_every_tag_and_every_damage(tmp_path: Path) -> None:
     records = [batch(9, counted, tag) for tag, *_, counted in TAGS] + [record for record, *_ in DAMAGED]
-    records.append(batch(1, len(TAGS), *(tag for tag, *_ in TAGS)))
+    plain = [
+        tag for tag, name, *_ in TAGS if name not in MARKS
+    ]  # operations of transactions have numbers by other rules
+    records.append(batch(1, len(plain), *plain))
     rows, damages = scan(save(tmp_path, *records))
     expected = [model(record) for record in records]
     assert rows == [row for found, _ in expected for row in found]

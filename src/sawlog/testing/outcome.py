@@ -279,7 +279,7 @@ def misaccounted(damages: Iterable[Damage], account: Account, size: int) -> Iter
             not one.length
             and one.offset < size
             and one.kind not in SIZELESS
-            and verdict_of(one.kind) is not Verdict.INCOMPLETE
+            and verdict_of(one.kind) is Verdict.DAMAGED
         ):
             yield f"damage {one} has no bytes"
         last, end = one.offset, max(end, one.offset + one.length)
