@@ -47,7 +47,7 @@ class RowErrors:
 
 @dataclass(frozen=True)
 class Rows:
-    """What is known of a batch's rows.
+    """Rows of a batch, and where they are.
 
     Attributes:
         window: The bytes that positions refer to.
@@ -111,11 +111,11 @@ class ColumnBuilder:
 
     @property
     def memory(self) -> k.Memory:
-        """What kernels gather to."""
+        """Memory that kernels gather to."""
         return k.Memory(self._ops, self._arena.values, self._scratch, self._failures)
 
     def arrays(self, rows: Rows, marks: RowErrors) -> list[pa.Array]:
-        """One array per field. Rows that turn out damaged are reported to `marks`, and hold anything."""
+        """Return an array per field. Rows that turn out damaged are reported to `marks`, and hold anything."""
         return [self._array(field, rows, marks) for field in self.fields]
 
     def chosen(self, names: Sequence[str], rows: Rows, marks: RowErrors) -> list[pa.Array]:
@@ -196,13 +196,13 @@ class ColumnBuilder:
         return self._places[name][0]
 
     def places(self, fields: Sequence[ViewField]) -> tuple[Any, Any]:
-        """Where fields are: `FIXED` and `PAYLOADS` records of `sawlog.filodb_record.kernels.series`."""
+        """Return where fields are: `FIXED` and `PAYLOADS` records of `sawlog.filodb_record.kernels.series`."""
         fixed = [(self._places[field.name][0], SCALARS[field.kind].width) for field in fields if field.kind in SCALARS]
         payloads = [self._places[field.name] for field in fields if field.kind in POINTED]
         return np.array(fixed, FIXED), np.array(payloads, PAYLOADS)
 
     def _operations(self) -> Any:
-        """What the kernel does, per layout and field."""
+        """Return the kernel's operations, per layout and field."""
         table = []
         for number, schema in enumerate(self._layouts):
             places = [index for index, field in enumerate(self.fields) if field.name in self._places]
@@ -261,7 +261,7 @@ class ColumnBuilder:
         return pa.py_buffer(part.to_pybytes()) if 4 * rows < self.capacity else part
 
     def _validity(self, field: ViewField, rows: Rows) -> pa.Buffer | None:
-        """Which rows have a value: those whose layout has the column."""
+        """Return which rows have a value: those whose layout has the column."""
         if not field.arrow.nullable:
             return None
         if field.kind in ("hash", "schema_id"):

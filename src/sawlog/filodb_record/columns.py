@@ -53,7 +53,7 @@ _UNKNOWN_FIELDS: tuple[Extra, ...] = ("schema_id", "record")
 
 @dataclass(frozen=True)
 class ViewField:
-    """One column of a view.
+    """Column of a view.
 
     Attributes:
         name: Its name.

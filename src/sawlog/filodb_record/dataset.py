@@ -42,7 +42,7 @@ _CUTS = "cuts"
 
 
 class _Cut(NamedTuple):
-    """Where a range begins, and what is known of the file in front of it; see `ContainerRange`."""
+    """Start of a range, and what is known of the file in front of it; see `ContainerRange`."""
 
     start: int
     step: int
@@ -74,7 +74,7 @@ class ContainerContents(Contents):
                 yield from self._cut(request, file, task_bytes)
 
     def _series(self, request: BoundScan, task_bytes: int | None) -> Iterator[Fragment]:
-        """One fragment for all files."""
+        """Yield a fragment for all files."""
         del task_bytes
         ranges = tuple(self._whole(request, file) for file in self.files)
         first = self.files[0].path if self.files else ""
@@ -87,7 +87,7 @@ class ContainerContents(Contents):
     }
 
     def committed_end(self, request: BoundScan, file: File, position: int) -> int:
-        """See `Followable.committed_end`. Positions are at the end of complete containers."""
+        """Return the end of the complete containers, as `Followable.committed_end` says."""
         if self.scan.view == "partkeys":
             raise unfollowable(self)
 
@@ -104,7 +104,7 @@ class ContainerContents(Contents):
         return int(next(place for place in (state.tail, state.zeros, state.position) if place >= 0))
 
     def between(self, request: BoundScan, ranges: Sequence[Range]) -> list[Fragment]:
-        """See `Followable.between`."""
+        """Return fragments of new ranges, as `Followable.between` says."""
         return [
             replace(self._range(request, replace(file, size=end), start, end, self._step), resumed=start > 0)
             for file, start, end in ranges
@@ -129,7 +129,7 @@ class ContainerContents(Contents):
         yield from charts.pictures()
 
     def counting(self, request: BoundScan) -> Counting | None:
-        """Where all records are read."""
+        """Return what counts records, where all of them are read; else None."""
         scan = request.scan
         whole = scan.view == "rows" and scan.columns is None and not scan.filters and scan.expression is None
         return Charts(available_columns(self)) if whole and self.files else None
@@ -187,7 +187,7 @@ class ContainerContents(Contents):
         return self.scan.options.container_size or 0
 
     def _metadata(self) -> dict[bytes, bytes]:
-        """What the writer needs to make the same records again."""
+        """Return the metadata that the writer needs to make the same records again."""
         schemas: Schemas = self.scan.options.known
         names = [layout.name for layout in self.selection.layouts]
         records = "partkeys" if self.part_keys or self.scan.view == "partkeys" else "ingestion"
@@ -209,7 +209,7 @@ class ContainerContents(Contents):
             begin = cut
 
     def _cuts(self, request: BoundScan, file: File, distance: int) -> Iterator[_Cut]:
-        """Where an intact file is cut by an index, or any by a walk from its start."""
+        """Yield where an intact file is cut by an index, or any by a walk from its start."""
         indexed = self._indexed_cuts(file, distance)
         last = 0
         for cut in self._beginnings(request, file) if indexed is None else indexed:
@@ -218,7 +218,7 @@ class ContainerContents(Contents):
                 last = cut.start
 
     def _beginnings(self, request: BoundScan, file: File) -> Iterator[_Cut]:
-        """Where the containers of a file begin."""
+        """Yield where the containers of a file begin."""
         step = self._step
         with closing(self.scan.storage.open(file.path)) as source:
             walk = self._whole(request, file).containers(source)
@@ -229,7 +229,7 @@ class ContainerContents(Contents):
                     step = following - begin
 
     def _indexed_cuts(self, file: File, distance: int) -> Iterable[_Cut] | None:
-        """What an index says of where containers begin: of one in `CUT_BYTES`."""
+        """Return where containers begin by an index: of one in `CUT_BYTES`; None without an index."""
         answer = (
             known_answer(self.scan.storage, file, question_by_options(self, _CUTS)) if distance >= CUT_BYTES else None
         )
@@ -239,11 +239,11 @@ class ContainerContents(Contents):
         return map(_Cut, numbers[::3], numbers[1::3], numbers[2::3])
 
     def needs_scan(self, file: File, task_bytes: int) -> bool:
-        """See `NeedsScanToSplit.needs_scan`: where containers begin is known only of those in front of them."""
+        """Say whether a scan is needed: where containers begin is known only of those in front of them."""
         return self._indexed_cuts(file, task_bytes) is None
 
     def scan_for_splits(self, request: BoundScan) -> bool:
-        """See `ScansForSplits.scan_for_splits`: note where containers begin."""
+        """Note where containers begin, as `ScansForSplits.scan_for_splits` says."""
         for file in self.files:
             if file.size > CUT_BYTES:
                 cuts = itertools.chain.from_iterable(self._cuts(request, file, CUT_BYTES))

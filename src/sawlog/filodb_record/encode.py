@@ -143,7 +143,7 @@ class Encoder:
         return np.zeros(max(fixed, 1), np.uint8), np.zeros(max(payloads, 4), np.uint8)
 
     def _operations(self) -> Any:
-        """How to put the values into records."""
+        """Return the operations that put the values into records."""
         orders: list[Sequence[Column]] = [record.record.columns for record in self._records] or [self._columns]
         ops = np.zeros((len(orders), max(map(len, orders)) + len(self._heads)), c.PUT)
         for number, columns in enumerate(orders):
@@ -157,7 +157,7 @@ class Encoder:
         return ops
 
     def _finish_heads(self, batch: pa.RecordBatch, hashes: NDArray[np.uint64], arena: NDArray[np.uint8]) -> None:
-        """See that the schema IDs of nested records are some, and store FiloDB's own hashes where none are given."""
+        """Check that nested records have schema IDs, and store FiloDB's own hashes where none are given."""
         rows = batch.num_rows
         identities, stored = (
             arena[self._places[column.name][0] :][: 4 * rows].view(np.uint32) for column in self._heads
@@ -343,7 +343,7 @@ class Encoder:
 
 
 def refuse_nulls(array: pa.Array, name: str, first_row: int, has: NDArray[np.bool_] | None = None) -> None:
-    """See that rows have values, those of whose schema the column is (None: all), and only those.
+    """Check that rows have values, those of whose schema the column is (None: all), and only those.
 
     Raises:
         SchemaError: Where it is not so.

@@ -105,7 +105,7 @@ class Framing:
         self._doubts = array("q")
 
     def doubts(self, offset: int) -> int:
-        """How many doubts the bytes of the file before a place raise."""
+        """Return how many doubts the bytes of the file before a place raise."""
         return self._before + bisect_left(self._doubts, offset)
 
     def header(self, offset: int) -> Header:
@@ -207,7 +207,7 @@ class Framing:
         return bare and is_header(header.length, PLAIN_WORD, header.time, header.record, self._flagged)
 
     def _other_end(self, offset: int) -> int | None:
-        """Where what follows a container of another version begins, or the file ends; `None` where there is none."""
+        """Return the end of a container of another version, or of the file; `None` where there is none."""
         if not self._is_other(offset):
             return None
         size, end = self._size, offset + LENGTH_SIZE + self.header(offset).length
@@ -224,7 +224,7 @@ class Framing:
         return size if is_whole(size - offset, 0, layout.EMPTY_CONTAINER, 0, self.step) else None
 
     def _other_after(self, offset: int, end: int, limit: int) -> int | None:
-        """Where a container of another version begins, and ends, after the unused rest of one that is whole."""
+        """Return where a container of another version begins, and ends, after the unused rest of a whole one."""
         units = range(offset + layout.MIN_CONTAINER_SIZE, limit, layout.WHOLE_UNIT)
         for place in (*units, *([offset + self.step] if self.step else ())):
             self.looked += 1
@@ -233,7 +233,7 @@ class Framing:
         return None
 
     def _resync(self, offset: int, head: Header, *, filled: bool) -> Container:
-        """It is not whole: is its length wrong?"""
+        """Return a container that is not whole, and decide whether its length is wrong."""
         end = offset + LENGTH_SIZE + head.length
         next_header, _ = self._search(offset + CONTAINER_HEADER_SIZE)
         if next_header < end:
@@ -261,7 +261,7 @@ class Framing:
         return Container(s.INTACT, offset, first, end, following, head, ending)
 
     def _cut_short(self, offset: int, head: Header, next_header: int) -> Container:
-        """Its length is wrong: another one begins at `next_header`."""
+        """Return a container whose length is wrong: another one begins at `next_header`."""
         first = offset + CONTAINER_HEADER_SIZE
         return Container(
             int(Kind.BAD_CONTAINER_LENGTH),
@@ -282,7 +282,7 @@ class Framing:
         return is_whole(size, size - LENGTH_SIZE - head.length, next_fields.length, next_fields.record, self.step)
 
     def _search(self, start: int, *, memo: bool = True) -> tuple[int, bool]:
-        """Where the next header from `start` on is, or the file ends; and whether other bytes than zeros precede it.
+        """Return where the next header, or the file's end, is; and whether other bytes than zeros precede it.
 
         What was searched before is not searched again.
         """
@@ -309,7 +309,7 @@ class Framing:
     # Containers that another one hides: its length is wrong, and ends where a later one begins.
 
     def hidden(self, container: Container, broken: int, bound: int, *, ends_here: bool) -> int | None:
-        """Where a container begins that another one hides, whose records ended, or broke, at `broken`.
+        """Return where a container begins that another one hides, whose records ended, or broke, at `broken`.
 
         It begins there, or where a whole container can end after that, and must be one that a builder would have gone
         on in. Containers that are not hidden themselves are looked through a number of times that follows their bytes.

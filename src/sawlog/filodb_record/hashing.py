@@ -56,7 +56,7 @@ def h32(data: bytes | bytearray | memoryview) -> int:
 
 
 def combine(total: int, value: int) -> int:
-    """One hash out of two."""
+    """Combine two hashes into one."""
     return signed(HASH_FACTOR * total + value)
 
 

@@ -1,4 +1,4 @@
-"""What makes a container's header. Plain Python over plain numbers, which kernels compile: there is no other judge.
+"""Judgement of a container's header. Plain Python over plain numbers, which kernels compile: the only judge.
 
 Section 4 of the format. Recognition, framing, planning, counting, repair, streams and binary columns all ask here.
 """

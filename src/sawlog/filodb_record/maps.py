@@ -15,7 +15,7 @@ Buffer = bytes | bytearray | memoryview
 
 
 def encode_entry(key: bytes, value: bytes, predefined: Sequence[bytes]) -> bytes:
-    """One entry.
+    """Return an entry of a map as bytes.
 
     Raises:
         SchemaError: For a key of 192 bytes or more, or a value of 64 KiB or more.

@@ -24,7 +24,7 @@ _AT_ONCE = 1 << 17
 
 @dataclass(slots=True)
 class _Series:
-    """One partition key: its records, their first and last time in milliseconds, and the place of the first."""
+    """Series of one partition key: its records, first and last time in milliseconds, and place of the first."""
 
     rows: int
     first: int

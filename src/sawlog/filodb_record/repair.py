@@ -52,7 +52,7 @@ def taken(dataset: ContainerContents) -> ReadOptions:
 
 
 def _whole_file(file: File, options: ReadOptions, storage: Storage) -> ContainerRange:
-    """One range over all of a file: all records that a reader takes, and those of unknown schemas, as they are."""
+    """Return a range over all of a file: records that a reader takes, and those of unknown schemas, as they are."""
     read_options = replace(options, salvage=("unknown_schemas",), extras=("container_timestamp", "record"))
     scan = Scan(options=read_options, on_damage="skip", storage=storage)
     selection = select(read_options, [schema_records(storage.read(file.path, 0, PROBE_BYTES), read_options.known)])

@@ -1,4 +1,4 @@
-"""Which schemas are read of some data, and how their records are laid out."""
+"""Selection of the schemas that are read of some data, and the layouts of their records."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _WORD = layout.VERSION_WORD.offset
 
 @dataclass(frozen=True)
 class Layout:
-    """How the records of one schema are laid out.
+    """Layout of the records of one schema.
 
     Attributes:
         name: Name of the schema.
@@ -33,7 +33,7 @@ class Layout:
 
 @dataclass(frozen=True)
 class Selection:
-    """What is read of some data.
+    """Schemas whose records are read of some data.
 
     Attributes:
         layouts: The layouts of the schemas to deliver.
@@ -114,7 +114,7 @@ def joined(records: Iterable[bytes]) -> bytes:
 
 
 def split(data: bytes) -> list[bytes]:
-    """What `joined` has put together."""
+    """Return the records that `joined` has put together."""
     records, pos = [], 0
     while pos < len(data):
         start, pos = layout.RECORD.ends(data, pos)

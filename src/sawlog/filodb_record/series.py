@@ -61,7 +61,7 @@ class SeriesTable:
 
 
 class SeriesWalk(RecordsWalk):
-    """One row per series that is seen for the first time."""
+    """Walk that makes a row per series that is seen for the first time."""
 
     def __init__(
         self, fragment: ContainerRange, source: Source, schema: pa.Schema, findings: Findings, table: SeriesTable
@@ -89,7 +89,7 @@ class SeriesScan(Fragment):
     ranges: tuple[ContainerRange, ...]
 
     def decode(self, schema: pa.Schema, findings: Findings) -> Iterator[pa.RecordBatch]:
-        """See `Fragment.decode`. A series is delivered where it is seen first."""
+        """Yield batches of series. Each is delivered where it is seen first."""
         table = SeriesTable()
         for range_ in self.ranges:
             with closing(self.scan.storage.open(range_.path)) as source:

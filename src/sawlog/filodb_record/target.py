@@ -1,4 +1,4 @@
-"""What rows are written as."""
+"""Target of a writer: the layouts that rows are written in."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _SPECIAL_COLUMNS = (SCHEMA_COLUMN, SCHEMA_ID_COLUMN, HASH_COLUMN, TIME_COLUMN, R
 
 @dataclass(frozen=True)
 class Target:
-    """What rows are written as."""
+    """Layouts that rows are written in, and how they are chosen."""
 
     layouts: tuple[Layout, ...]
     by_name: bool

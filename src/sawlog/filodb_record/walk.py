@@ -59,7 +59,7 @@ _TORN = {
 
 
 def meanings_of(selection: Selection) -> Any:
-    """What each schema ID means to the kernel."""
+    """Return what each schema ID means to the kernel."""
     raw = len(selection.layouts)
     schema_index = np.full(1 << 16, raw if selection.raw else s.UNKNOWN, np.int16)
     schema_index[list(selection.known)] = s.NOT_WANTED if selection.chosen else s.UNEXPECTED
@@ -102,7 +102,7 @@ class Sight:
 
 
 class Walk(ChainWalk):
-    """What all passes share: containers are framed one after the other, and a kernel walks the records of each.
+    """Pass over containers, which are framed one after the other, while a kernel walks the records of each.
 
     Args:
         fragment: What is read.
@@ -180,7 +180,7 @@ class Walk(ChainWalk):
         """Walk on: MORE, FULL, or END, where `state.tail` is set, or the framing is to say how to go on."""
 
     def read(self, window: Window) -> int:
-        """See `ChainWalk.read`. What is doubtful to the kernel is judged here."""
+        """Run the kernel over a window. Containers that it finds doubtful are judged here."""
         state = self.state
         self._sight.data, self._sight.base = window.data, int(window.base)
         limit = self._sight.base + len(window.data)
@@ -215,7 +215,7 @@ class Walk(ChainWalk):
         return True
 
     def _hidden_at(self, offset: int) -> Container:
-        """What is at a place among hidden containers."""
+        """Return the container at a place among hidden ones."""
         has_header = self.span.file.size - offset >= layout.CONTAINER_HEADER_SIZE
         head = self.framing.header(offset) if has_header else Header(0, 0, 0, 0)
         if offset != self._expected:
@@ -275,7 +275,7 @@ class Walk(ChainWalk):
         self.state["events"] += 1
 
     def window_length(self, position: int) -> int:
-        """See `ChainWalk.window_length`. Past the range, what follows its last container is looked at."""
+        """Return the length of a window. Past the range, what follows its last container is looked at."""
         return min(WINDOW_BYTES, max(self.span.end - position, 0) + LOOK)
 
     @property
@@ -289,7 +289,7 @@ class Walk(ChainWalk):
 
 
 class RecordsWalk(Walk):
-    """What passes over records share: the columns that are gathered of them."""
+    """Pass over records, with the columns that are gathered of them."""
 
     def __init__(
         self, fragment: ContainerRange, source: Source, schema: pa.Schema, findings: Findings, *, bounds: Any = None
@@ -362,7 +362,7 @@ class RecordsWalk(Walk):
 
 
 class RowsWalk(RecordsWalk):
-    """One row per record."""
+    """Pass that makes a row per record."""
 
     def _gathered(self) -> Sequence[ViewField]:
         """The wanted fields, and all payloads of the records, which are judged whether they are wanted or not."""
@@ -385,7 +385,7 @@ class RowsWalk(RecordsWalk):
         return (*gathered, *self._hidden)
 
     def _chosen(self, rows: Rows) -> Rows:
-        """See `RecordsWalk._chosen`: by single labels. Damaged maps are kept, to be reported."""
+        """Choose rows by single labels. Those with damaged maps are kept, to be reported."""
         for condition in self._conditions:
             values, state = self._builder.labels(condition.column, (condition.key or "").encode(), rows)
             distinct = values.dictionary_encode()
@@ -439,7 +439,7 @@ class RowsWalk(RecordsWalk):
 
 
 class ContainersWalk(Walk):
-    """One row per container."""
+    """Pass that makes a row per container."""
 
     def __init__(
         self, fragment: ContainerRange, source: Source, schema: pa.Schema, findings: Findings, *, records: bool = True
@@ -471,7 +471,7 @@ class ContainersWalk(Walk):
         yield rows, pa.RecordBatch.from_arrays(arrays, schema=self._schema)
 
     def reset(self) -> None:
-        """See `ChainWalk.reset`: batches hold copies."""
+        """Do nothing: batches hold copies."""
 
     def each(self) -> Iterator[Any]:
         """The containers, as `CONTAINER` records."""
@@ -501,7 +501,7 @@ class ContainerRange(FileRange):
     doubts: int = 0
 
     def decode(self, schema: pa.Schema, findings: Findings) -> Iterator[pa.RecordBatch]:
-        """See `Fragment.decode`. With all columns, or none, every byte of a record is checked, else only theirs."""
+        """Decode rows. With all columns, or none, every byte of a record is checked, else only theirs."""
         with closing(self.scan.storage.open(self.path)) as source:
             walk = ContainersWalk if self.scan.view == "frames" else RowsWalk
             yield from walk(self, source, schema, findings).batches()

@@ -54,7 +54,7 @@ def format_code(kind: BucketKind, *, xor: bool) -> int:
 
 @dataclass(frozen=True)
 class Buckets:
-    """Where the buckets of a histogram end. Made by `geometric`, `custom`, `exponential` or `empty`.
+    """Buckets of a histogram, by where they end. Made by `geometric`, `custom`, `exponential` or `empty`.
 
     Attributes:
         kind: How they are defined.

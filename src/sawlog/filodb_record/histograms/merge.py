@@ -29,7 +29,7 @@ class Scheme:
 
     @property
     def ends(self) -> tuple[float, float]:
-        """Where its first and its last positive bucket end."""
+        """Upper edges of its first and its last positive bucket."""
         step = math.log(_base(self.scale))
         return math.exp((self.start + 1) * step), math.exp((self.start + self.positive) * step)
 

@@ -59,7 +59,7 @@ records it has."""
 
 
 class Containers(NamedTuple):
-    """Where containers go.
+    """Arrays that containers go to.
 
     Attributes:
         rows: `CONTAINER` records.
@@ -93,13 +93,13 @@ def _header_at(window: Any, place: Any, rules: Any, searched: Any) -> Any:
 
 @inlined
 def _stop_of(window: Any, pos: Any) -> Any:
-    """Where the records of the container at a file offset end."""
+    """Return where the records of the container at a file offset end."""
     return pos + np.uint64(layout.LENGTH_SIZE) + _load_length(window.data, pos - window.base)
 
 
 @inlined
 def _follows(window: Any, pos: Any, state: Any, rules: Any) -> Any:
-    """Where the container after the one at a file offset begins, where that is beyond doubt; else 0.
+    """Return where the container after the one at an offset begins, where that is beyond doubt; else 0.
 
     It begins where the records end, or one whole container further on; a header is there, too, or the file ends.
     """
@@ -216,7 +216,7 @@ def _open_value(window: Any, pos: Any, state: Any, rules: Any) -> Any:
 
 @inlined
 def _judge_value(window: Any, pos: Any, state: Any, rules: Any) -> Any:
-    """What is at a position of a column of values: one of them, or what is in it."""
+    """Judge what is at a position of a column of values: one of them, or what is in it."""
     if state.inside == 0:
         return _open_value(window, pos, state, rules)
     offset = np.int64(window.base + pos)

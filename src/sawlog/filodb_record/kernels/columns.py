@@ -62,7 +62,7 @@ _load_size = loader(layout.PAYLOAD.length)
 
 
 class Memory(NamedTuple):
-    """Where columns are gathered to.
+    """Arrays that columns are gathered to.
 
     Attributes:
         ops: `OPERATION` records per schema and column.
@@ -116,7 +116,7 @@ def _start(block: Any, row: Any) -> Any:
 
 @always_inlined
 def _gather_payloads(block: Any, number: Any, op: Any, place: Any, memory: Any, tally: Any) -> Any:
-    """Where the payloads of a column are, and how long; returns how many pointers or lengths lead outside."""
+    """Gather positions and lengths of a column's payloads; return how many pointers or lengths lead outside."""
     data, picked, scratch = block.data, block.picked, memory.scratch
     slot = np.uint64(op.slot)
     second = np.uint64(op.second) + block.first * _FOUR
@@ -151,7 +151,7 @@ def _gather_payloads(block: Any, number: Any, op: Any, place: Any, memory: Any, 
 
 @always_inlined
 def _check_ends(block: Any, number: Any, ops: Any, failures: Any) -> Any:
-    """How many records do not end where the last of their payloads does."""
+    """Return how many records do not end where the last of their payloads does."""
     failed = 0
     for r in range(block.count):
         row = block.picked[r]

@@ -169,7 +169,7 @@ class Rows(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """How rows are laid out.
+    """Layout of the rows to encode.
 
     Attributes:
         layouts: `LAYOUT` records.

@@ -1,4 +1,4 @@
-"""What strings and maps share: where they are, and the check of their text."""
+"""Functions that strings and maps share: where they are, and the check of their text."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ class Payloads(NamedTuple):
 
 
 class Bad(NamedTuple):
-    """What is wrong with payloads.
+    """Marks of payloads that are damaged.
 
     Attributes:
         kinds: uint8 per row, a `Kind`, or 0; rows that are marked already are left alone.

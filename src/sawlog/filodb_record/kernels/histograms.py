@@ -59,7 +59,7 @@ def _i32(value: Any) -> Any:
 
 @inlined
 def _buckets(window: Any, pos: Any, length: Any) -> Any:
-    """How many buckets a blob has, and how long its definition is; -1 buckets when it is no histogram."""
+    """Return how many buckets a blob has, and how long its definition is; -1 buckets when it is no histogram."""
     if length < _ONE:
         return -1, _ZERO
     code = window[pos]
@@ -101,7 +101,7 @@ class Sizes(NamedTuple):
 
 
 class Buckets(NamedTuple):
-    """What `gather_histograms` makes.
+    """Arrays that `gather_histograms` fills.
 
     Attributes:
         tops: float64 per bucket.
@@ -316,7 +316,7 @@ def histogram_quantiles(
 
 @inlined
 def _rank(all: Any, row: Any, bucket: Any, value: Any, minimum: Any, maximum: Any) -> Any:
-    """How much of a row's histogram is at or below a value inside of a bucket."""
+    """Return how much of a row's histogram is at or below a value inside of a bucket."""
     first = np.int64(all.ends[row])
     low, below = 0.0, 0.0
     if bucket > first:

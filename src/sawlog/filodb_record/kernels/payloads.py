@@ -68,7 +68,7 @@ class Names(NamedTuple):
 
 
 class Encoded(NamedTuple):
-    """Where the payloads of a column are put down.
+    """Arrays that the payloads of a column are put down in.
 
     Attributes:
         wanted: uint8 per row: 0 for rows without a value, which get position and length 0.

@@ -48,7 +48,7 @@ _load_word = loader(layout.VERSION_WORD)
 
 
 class Out(NamedTuple):
-    """Where rows go.
+    """Arrays that rows go to.
 
     Attributes:
         starts: int64 per row: file offset of its record.
@@ -67,7 +67,7 @@ class Out(NamedTuple):
 
 @inlined
 def _sure(meaning: Any) -> Any:
-    """What a schema ID means where no container begins."""
+    """Return what a schema ID means where no container begins."""
     return s.DOUBTED - meaning if meaning < s.NOT_WANTED else meaning
 
 
@@ -139,7 +139,7 @@ def _look_again(window: Any, pos: Any, remaining: Any, state: Any, rules: Any) -
 
 @always_inlined
 def judge_record(window: Any, pos: Any, end: Any, state: Any, rules: Any) -> Any:
-    """What is at a position among the records of a container, which end at `end`.
+    """Judge what is at a position among the records of a container, which end at `end`.
 
     Returns:
         GOOD, SHORT, DAMAGED or TORN; the bytes up to the next record, or that must be in sight; the number of its

@@ -54,7 +54,7 @@ _AHEAD = 8
 
 
 class Columns(NamedTuple):
-    """Where columns were gathered to.
+    """Arrays that columns were gathered to.
 
     Attributes:
         fixed: `FIXED` records.

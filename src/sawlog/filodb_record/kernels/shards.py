@@ -46,7 +46,7 @@ def _trimmed(data: Any, start: Any, length: Any, suffixes: Any) -> Any:
 
 
 class Partition(NamedTuple):
-    """Which labels make up the hashes.
+    """Labels that make up the hashes.
 
     Attributes:
         shard: `Texts`, shard key labels in order, without the metric.
@@ -60,7 +60,7 @@ class Partition(NamedTuple):
 
 
 class Hashes(NamedTuple):
-    """What `label_hashes` sets.
+    """Arrays that `label_hashes` sets.
 
     Attributes:
         shard: uint32 per row.

@@ -1,4 +1,4 @@
-"""What the walk over containers and records goes by, and what it keeps."""
+"""Rules and state of the walk over containers and records."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ DOUBTED = -7
 
 
 class Rules(NamedTuple):
-    """How containers and records are read.
+    """Rules by which containers and records are read.
 
     Attributes:
         plain: Whether records have no schema ID; then all are of schema 0.

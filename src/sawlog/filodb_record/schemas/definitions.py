@@ -24,7 +24,7 @@ from sawlog.guard import Undecodable, decode_by, saying
 
 @dataclass(frozen=True)
 class DatasetOptions:
-    """How FiloDB chooses shards and trims metrics.
+    """Options by which FiloDB chooses shards and trims metrics.
 
     Attributes:
         shard_key_columns: Labels (and the metric) that choose the group of shards.
@@ -212,7 +212,7 @@ class Schemas(Mapping[str, Schema]):
 
     @classmethod
     def from_text(cls, text: str) -> Schemas:
-        """What an option says: the path of a file with definitions, or the definitions themselves."""
+        """Return schemas by an option: the path of a file with definitions, or the definitions themselves."""
         return cls.parse(text) if "\n" in text or "{" in text else cls.load(text)
 
     @classmethod

@@ -53,7 +53,7 @@ _BARE = re.compile(r"[A-Za-z_][\w-]*")
 
 @dataclass(frozen=True)
 class Column:
-    """One column of a schema.
+    """Column of a schema.
 
     Attributes:
         name: Its name.
@@ -104,7 +104,7 @@ class Column:
 
     @cached_property
     def hash(self) -> int:
-        """What the column adds to a schema hash, a signed 32-bit number."""
+        """Hash that the column adds to a schema hash, a signed 32-bit number."""
         return signed(h32(self.name.encode()) * java_string_hash(_TYPE_NAMES[self.type]) + params_hash(self.params))
 
     def __str__(self) -> str:
@@ -204,7 +204,7 @@ def _as_text(value: ParamValue) -> str:
 
 
 class PartKeyBuilder(Protocol):
-    """What is asked of a `RecordBuilder`."""
+    """Protocol of a `RecordBuilder`."""
 
     def start_new_record(self, schema: RecordSchema, schema_id: int | None = None) -> None:
         """Begin a record."""

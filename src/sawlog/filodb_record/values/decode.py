@@ -185,7 +185,7 @@ class ValueDecoder:
                 return super().describe(event._replace(two=self._end_in_value(event)))
 
             def _end_in_value(self, event: Event) -> int:
-                """Where a container, or its value, ends, counted from the value's start."""
+                """Return where a container, or its value, ends, counted from the value's start."""
                 if event.kind not in (Kind.BAD_RECORD_LENGTH, Kind.BAD_CONTAINER_LENGTH):
                     return event.two
                 return event.two - int(starts[np.searchsorted(ends, event.offset, "right")])
@@ -253,12 +253,12 @@ class ValueDecoder:
 
 
 def name_of(number: int) -> str:
-    """What stands for the file in messages."""
+    """Return the text that stands for the file in messages."""
     return f"value {number} of the batch"
 
 
 def _bounds(values: pa.Array) -> tuple[NDArray[np.int64], NDArray[np.uint8]]:
-    """Where each value starts and the last one ends, and the bytes."""
+    """Return where each value starts and the last one ends, and the bytes."""
     data, ends = binary_parts(values)
     first = int(ends[0])
     data = data[first : int(ends[-1])]

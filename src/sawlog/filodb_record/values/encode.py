@@ -27,7 +27,7 @@ class ValueEncoder:
     options: WriteOptions
 
     def encode(self, rows: pa.Array) -> pa.Array:
-        """One container per value; null where the value is null.
+        """Return a container per value; null where the value is null.
 
         Raises:
             SchemaError: For anything that cannot be represented.
