@@ -29,7 +29,7 @@ def copies(directory: Path, source: Path, names: list[str]) -> None:
 
 
 def written(directory: Path, name: str, format: str, table: pa.Table) -> Path:
-    """A file that is written once, beside the directory."""
+    """A file that is written once, next to the directory."""
     path = directory.parent / f"{format}_{name}"
     if not path.exists():
         sawlog.write(table, path, format=format)

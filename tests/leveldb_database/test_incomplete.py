@@ -399,7 +399,7 @@ def test_a_table_of_another_state_of_the_same_size(
     report = sawlog.verify(tmp_path / "db")
     assert report.incomplete
     assert [file.path for file in report.files if file.kinds["mismatched_file"]] == [str(table)]
-    # A key outside of the MANIFEST's bounds is met before the end of the table is.
+    # A key outside of the MANIFEST's bounds is read before the end of the table is.
     with pytest.raises((IncompleteError, DamageError), match=r"of another state of the database|misplaced_key"):
         rows(tmp_path / "db", on_damage="fail")
 
