@@ -32,6 +32,14 @@ _POINTER = re.compile(r"See `[^`]+`[^.]*\.")
 _BARE = {"ABC", "Enum", "Exception", "Generic", "IntEnum", "NamedTuple", "Protocol", "object"}
 """Bases whose methods nobody overrides."""
 FUNCTION = (ast.FunctionDef, ast.AsyncFunctionDef)
+PRONOUNS = re.compile(
+    "_*(ones?|found|given|known|held|kept|seen|said|wanted|begun|where|whole|left|some|most|here|there|at|rest|others?"
+    "|what|which|how|that|this|it|these|those|them|they|asked|needed|meant|told|lost|gone|made|taken|chosen|shown|such"
+    "|same|own|both|n?either|nothing|something|anything|everything|nobody|somebody|another)_*"
+)
+"""Pronouns, participles and question words: none of them says what a variable holds."""
+QUESTIONS = ("What", "One", "How", "Where", "Which", "Those", "See", "Whatever")
+"""First words of docstrings that do not say what a class is, or what a function returns."""
 
 
 @cache
@@ -91,6 +99,27 @@ def pointing_docstrings() -> Iterator[str]:
         for node in nodes(tree):
             if isinstance(node, (*FUNCTION, ast.ClassDef)) and _POINTER.fullmatch(ast.get_docstring(node) or ""):
                 yield f"{name}.{node.name}"
+
+
+def question_docstrings() -> Iterator[str]:
+    """Docstrings whose first word is a question word or a pronoun."""
+    for name, tree in modules().items():
+        for node in (tree, *nodes(tree)):
+            if isinstance(node, (*FUNCTION, ast.ClassDef, ast.Module)):
+                first = (ast.get_docstring(node) or "").partition(" ")[0]
+                if first.rstrip(",.:;'s") in QUESTIONS:
+                    yield f"{name}.{getattr(node, 'name', '')}".rstrip(".")
+
+
+def pronouns() -> Iterator[str]:
+    """Variables and parameters that are called by a pronoun or a participle."""
+    for name, tree in modules().items():
+        for node in nodes(tree):
+            if isinstance(node, ast.Name) and PRONOUNS.fullmatch(node.id):
+                if isinstance(node.ctx, ast.Store):
+                    yield f"{name}:{node.lineno} {node.id}"
+            elif isinstance(node, ast.arg) and PRONOUNS.fullmatch(node.arg):
+                yield f"{name}:{node.lineno} {node.arg}"
 
 
 def undocumented_methods() -> Iterator[str]:
@@ -179,6 +208,8 @@ MEASURES: dict[str, Callable[[], Iterator[str]]] = {
     "small_modules": small_modules,
     "one_caller_functions": one_caller_functions,
     "pointing_docstrings": pointing_docstrings,
+    "question_docstrings": question_docstrings,
+    "pronouns": pronouns,
     "undocumented_methods": undocumented_methods,
     "late_imports": late_imports,
     "circles": circles,
