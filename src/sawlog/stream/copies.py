@@ -57,100 +57,100 @@ class Copies:
     def keep(self, arrived: Mapping[str, Seen]) -> None:
         """Forget copies that are no more."""
         if self.links:
-            here = set(map(key_of, arrived))
-            self.links = {key: link for key, link in self.links.items() if key in here}
-            self._compared = {key: link for key, link in self._compared.items() if key in here}
-            self._stamps = {key: stamp for key, stamp in self._stamps.items() if key in here}
+            arrived_keys = set(map(key_of, arrived))
+            self.links = {key: link for key, link in self.links.items() if key in arrived_keys}
+            self._compared = {key: link for key, link in self._compared.items() if key in arrived_keys}
+            self._stamps = {key: stamp for key, stamp in self._stamps.items() if key in arrived_keys}
 
     def name(self, origin: bytes) -> str:
         """What a file is called that there are copies of, or was called."""
         return self._names.get(origin, "another file")
 
-    def origins(self, seen: Mapping[str, Seen]) -> dict[bytes, str]:
+    def origins(self, entries: Mapping[str, Seen]) -> dict[bytes, str]:
         """Names of the files that there are copies of, as far as those files are there."""
-        wanted = {link.origin for link in self.links.values()}
-        if wanted - self._names.keys():
-            self._names |= {key: name for name in seen if (key := key_of(name)) in wanted}
-        return {key: name for key in wanted if (name := self._names.get(key)) is not None and name in seen}
+        origin_keys = {link.origin for link in self.links.values()}
+        if origin_keys - self._names.keys():
+            self._names |= {key: name for name in entries if (key := key_of(name)) in origin_keys}
+        return {key: name for key in origin_keys if (name := self._names.get(key)) is not None and name in entries}
 
-    def unchanged(self, name: str, one: Seen) -> bool:
+    def unchanged(self, name: str, entry: Seen) -> bool:
         """Whether a copy is as it was when it was compared; else it is none for now. Reports what has long been one."""
         key = key_of(name)
-        if self.links[key].size != one.file.size:
+        if self.links[key].size != entry.file.size:
             self._compared[key] = self.links.pop(key)
             return False
-        if key not in self._reported and time.time() - one.changed > _REPORTED_AFTER:
+        if key not in self._reported and time.time() - entry.changed > _REPORTED_AFTER:
             self._reported.add(key)
             logger.warning(
                 "%s: all of its %d bytes are those of %s: it is taken for a copy, and left out unless it goes on"
                 " otherwise, or the other one is emptied or removed",
-                one.file.path,
-                one.file.size,
+                entry.file.path,
+                entry.file.size,
                 self.name(self.links[key].origin),
             )
         return True
 
     def emptied(self, arrived: Mapping[str, Seen], unbegun: Mapping[bytes, Seen]) -> set[bytes]:
         """Keys of files that nothing was read of, and that do not begin with what their copies hold any more."""
-        found = set()
-        for name, one in arrived.items() if unbegun else ():
+        emptied_keys = set()
+        for name, entry in arrived.items() if unbegun else ():
             link = self.links.get(key := key_of(name))
             if link is None or link.origin not in unbegun:
                 continue
             origin = unbegun[link.origin]
             if self._stamps.get(key) == origin.stamp:
                 continue
-            size, storage = min(link.size, one.file.size), self._follower.storage
-            if origin.file.size < size or prove(one.file, size, storage) != prove(origin.file, size, storage):
-                found.add(link.origin)
+            size, storage = min(link.size, entry.file.size), self._follower.storage
+            if origin.file.size < size or prove(entry.file, size, storage) != prove(origin.file, size, storage):
+                emptied_keys.add(link.origin)
             self._stamps[key] = origin.stamp
-        return found
+        return emptied_keys
 
     def succeed(self, first: str, copies: Iterable[str], arrived: Mapping[str, Seen]) -> Iterator[str]:
         """Have one copy take the place of the original of some; those that are not known to be copies of it."""
         key = key_of(first)
-        whole = self.links[key].size
+        longest = self.links[key].size
         self._names[key] = first
         for name in copies:
             link = self.links.pop(key_of(name))
-            if name != first and link.size == arrived[name].file.size <= whole:
+            if name != first and link.size == arrived[name].file.size <= longest:
                 self.links[key_of(name)] = Link(key, link.size)
             else:
                 yield name
 
-    def link(self, name: str, one: Seen, other: str, origin: Seen) -> bool:
+    def link(self, name: str, entry: Seen, origin_name: str, origin: Seen) -> bool:
         """Take one file for a copy of another if all of its bytes are those of the other."""
-        key, size = key_of(name), one.file.size
+        key, size = key_of(name), entry.file.size
         link = self._compared.pop(key, None)
-        at = link.size if link is not None and link.origin == key_of(other) and link.size < size else 0
+        compared = link.size if link is not None and link.origin == key_of(origin_name) and link.size < size else 0
         storage = self._follower.storage
-        blocks = ((begin, min(begin + BLOCK, size)) for begin in range(at, size, BLOCK))
-        for begin, end in itertools.chain([(max(at, size - PROVEN_BYTES), size)], blocks):
-            mine, others = (storage.read(path, begin, end - begin) for path in (one.file.path, origin.file.path))
-            emptied = begin + len(others) < min(end, origin.file.size)  # since the look: the next one finds that
-            if mine != others and not (emptied and mine.startswith(others)):
+        blocks = ((begin, min(begin + BLOCK, size)) for begin in range(compared, size, BLOCK))
+        for begin, end in itertools.chain([(max(compared, size - PROVEN_BYTES), size)], blocks):
+            data, origin_data = (storage.read(path, begin, end - begin) for path in (entry.file.path, origin.file.path))
+            emptied = begin + len(origin_data) < min(end, origin.file.size)  # since the look: the next one finds that
+            if data != origin_data and not (emptied and data.startswith(origin_data)):
                 return False
-        self.links[key] = Link(key_of(other), size)
+        self.links[key] = Link(key_of(origin_name), size)
         self._stamps[key] = origin.stamp
-        self._names[key_of(other)] = other
+        self._names[key_of(origin_name)] = origin_name
         return True
 
 
 class Living:
     """Files that are there: those that were begun by how they begin, the others by their names."""
 
-    def __init__(self, follower: Files, known: Iterable[Known], seen: Mapping[str, Seen]) -> None:
+    def __init__(self, follower: Files, records: Iterable[Known], entries: Mapping[str, Seen]) -> None:
         self._follower = follower
-        self._seen = seen
+        self._seen = entries
         self._begun: dict[int, dict[bytes, list[Known]]] = defaultdict(lambda: defaultdict(list))
         self._unbegun: dict[Hashable, list[str]] = defaultdict(list)
         self._bases: set[str] = set()
-        self._names = set(map(posixpath.basename, seen))
+        self._names = set(map(posixpath.basename, entries))
         self._named = sorted(set(map(len, self._names)), reverse=True)
         self._siblings: dict[str, list[str]] | None = None
         self._places: set[WriterPosition | None] = set()
-        for name, record in known:
-            base, place = posixpath.basename(name), follower.writer_position(seen[name])
+        for name, record in records:
+            base, place = posixpath.basename(name), follower.writer_position(entries[name])
             if record is None:
                 self._unbegun[base].append(name)
                 if place is not None:
@@ -164,21 +164,21 @@ class Living:
         bases = [*self._bases, *(key for key in self._unbegun if isinstance(key, str))]
         self._lengths = sorted(set(map(len, bases)))
 
-    def like(self, name: str, one: Seen) -> Iterator[Known]:
+    def like(self, name: str, entry: Seen) -> Iterator[Known]:
         """Files that one may be a copy of: those that begin as it does, and are named alike."""
-        base, place = posixpath.basename(name), self._follower.writer_position(one)
+        base, place = posixpath.basename(name), self._follower.writer_position(entry)
         begins = [base[:length] for length in self._lengths if length <= len(base)]
         rotated = self._rotated(base)
         if rotated or place in self._places or any(begin in self._bases for begin in begins):
-            yield from itertools.islice(self._like(name, one), LIKELY)
+            yield from itertools.islice(self._like(name, entry), LIKELY)
         if not self._unbegun:
             return
         for begin in begins:
             if begin != base:
-                yield from ((other, None) for other in itertools.islice(self._unbegun.get(begin, ()), LIKELY))
+                yield from ((candidate, None) for candidate in itertools.islice(self._unbegun.get(begin, ()), LIKELY))
         rank = self._rank(name)
         alike = [*itertools.islice(self._unbegun.get(place, ()), LIKELY), *self._rotated_alike(rotated)]
-        yield from ((other, None) for other in alike if self._rank(other) < rank)
+        yield from ((candidate, None) for candidate in alike if self._rank(candidate) < rank)
 
     def _rotated(self, base: str) -> str:
         """The longest name of a file that is there which a name has with a suffix, such as that of a rotation."""
@@ -196,29 +196,39 @@ class Living:
 
     def _rank(self, name: str) -> tuple[Any, ...]:
         """Of files of one name, which is likely to be the original: the longest, eldest, nearest."""
-        one = self._seen[name]
-        return -one.file.size, one.changed, len(name), name
+        entry = self._seen[name]
+        return -entry.file.size, entry.changed, len(name), name
 
-    def _like(self, name: str, one: Seen) -> Iterator[Known]:
+    def _like(self, name: str, entry: Seen) -> Iterator[Known]:
         storage = self._follower.storage
-        first = storage.read(one.file.path, 0, min(one.file.size, PROVEN_BYTES))
-        for length, begun in self._begun.items():
+        first = storage.read(entry.file.path, 0, min(entry.file.size, PROVEN_BYTES))
+        for length, records_by_head in self._begun.items():
             if length <= len(first):
                 mine = head_of(hashlib.blake2b(first[:length], digest_size=8).hexdigest())
-                yield from (known for known in begun.get(mine, ()) if self._plausible(name, one, known[0]))
-            elif not is_remote(one.file.path):  # what is written there is seen when all of it is
-                longer = (known for some in begun.values() for known in some if self._plausible(name, one, known[0]))
-                for known in itertools.islice(longer, LIKELY):
-                    if storage.read(self._seen[known[0]].file.path, 0, len(first)) == first:
-                        yield known
+                yield from (
+                    record for record in records_by_head.get(mine, ()) if self._plausible(name, entry, record[0])
+                )
+            elif not is_remote(entry.file.path):  # what is written there is seen when all of it is
+                longer = (
+                    record
+                    for records in records_by_head.values()
+                    for record in records
+                    if self._plausible(name, entry, record[0])
+                )
+                for record in itertools.islice(longer, LIKELY):
+                    if storage.read(self._seen[record[0]].file.path, 0, len(first)) == first:
+                        yield record
 
-    def _plausible(self, name: str, one: Seen, other: str) -> bool:
+    def _plausible(self, name: str, entry: Seen, other_name: str) -> bool:
         """Whether one file is named like the other, with something after it, or is the same one of a writer's."""
-        if name == other:
+        if name == other_name:
             return False
-        base, base_of_other = posixpath.basename(name), posixpath.basename(other)
-        mine, others = self._follower.writer_position(one), self._follower.writer_position(self._seen[other])
-        if base.startswith(base_of_other) or (mine is not None and mine == others):
+        base, base_of_other = posixpath.basename(name), posixpath.basename(other_name)
+        position, other_position = (
+            self._follower.writer_position(entry),
+            self._follower.writer_position(self._seen[other_name]),
+        )
+        if base.startswith(base_of_other) or (position is not None and position == other_position):
             return True
         rotated = self._rotated(base)
         return rotated != "" and rotated == self._rotated(base_of_other)

@@ -68,53 +68,55 @@ class Files:
         self.listing = Listing(self.paths, self.storage, self.name)
         self._foreign = {self.name(path): None for path in self.foreign}
 
-    def together(self, chosen: Sequence[Seen], seen: dict[str, Seen]) -> list[Seen]:
+    def together(self, taken_entries: Sequence[Seen], entries: dict[str, Seen]) -> list[Seen]:
         """Files, and those that have to be looked at with them."""
-        wanted = {
-            group for one in chosen if (group := self.format.directory_layout.judged_together(one.file)) is not None
+        groups = {
+            group
+            for entry in taken_entries
+            if (group := self.format.directory_layout.judged_together(entry.file)) is not None
         }
-        singles = [one for one in chosen if self.format.directory_layout.judged_together(one.file) is None]
-        if not wanted:
+        singles = [entry for entry in taken_entries if self.format.directory_layout.judged_together(entry.file) is None]
+        if not groups:
             return singles
         return singles + [
-            one for one in seen.values() if self.format.directory_layout.judged_together(one.file) in wanted
+            entry for entry in entries.values() if self.format.directory_layout.judged_together(entry.file) in groups
         ]
 
-    def committed_end(self, name: str, seen: Seen) -> int | None:
+    def committed_end(self, name: str, entry: Seen) -> int | None:
         """How far a file can be read, where that is known."""
-        known = self._committed_ends.get(name)
-        return known.at if known is not None and known.stamp == seen.stamp else None
+        committed = self._committed_ends.get(name)
+        return committed.at if committed is not None and committed.stamp == entry.stamp else None
 
     def forget(self, name: str) -> int | None:
         """Forget how far a file could be read, and say it."""
-        known = self._committed_ends.pop(name, None)
-        return known.at if known is not None else None
+        committed = self._committed_ends.pop(name, None)
+        return committed.at if committed is not None else None
 
-    def remember(self, name: str, seen: Seen, at: int) -> None:
+    def remember(self, name: str, entry: Seen, position: int) -> None:
         """Keep how far a file can be read."""
-        self._committed_ends[name] = _CommittedEnd(seen.stamp, at)
+        self._committed_ends[name] = _CommittedEnd(entry.stamp, position)
 
-    def may_be_foreign(self, name: str, seen: Seen) -> bool:
+    def may_be_foreign(self, name: str, entry: Seen) -> bool:
         """Whether a file that cannot be opened need not be damaged: nothing was read, nor says its name whose it is."""
-        return name not in self.begun and self.writer_position(seen) is None
+        return name not in self.begun and self.writer_position(entry) is None
 
-    def disown(self, name: str, seen: Seen, error: Exception | None) -> None:
+    def disown(self, name: str, entry: Seen, error: Exception | None) -> None:
         """A file is none of the stream's, as long as it stays what it is."""
         if error is not None:
-            logger.warning("%s: left out of the stream until it changes: %s", seen.file.path, error)
-        self._foreign[name] = seen.stamp
+            logger.warning("%s: left out of the stream until it changes: %s", entry.file.path, error)
+        self._foreign[name] = entry.stamp
 
-    def ours(self, name: str, one: Seen) -> bool:
+    def ours(self, name: str, entry: Seen) -> bool:
         """Whether a file belongs to the stream, as far as its name says."""
         if name in self._foreign:
             stamp = self._foreign[name]
             if stamp is None:
-                self._foreign[name] = one.stamp
-            if stamp in (None, one.stamp):
+                self._foreign[name] = entry.stamp
+            if stamp in (None, entry.stamp):
                 return False
             del self._foreign[name]
-        if self.format.select([one.file], self.view) and self.format.stream_rules.is_followed(one.file, self.view):
-            table = self.format.directory_layout.table_name(one.file)
+        if self.format.select([entry.file], self.view) and self.format.stream_rules.is_followed(entry.file, self.view):
+            table = self.format.directory_layout.table_name(entry.file)
             self.table = self.table or table
             if table in (None, self.table):
                 return True
@@ -122,27 +124,27 @@ class Files:
                 self._others.add(table)
                 logger.warning(
                     "%s: a log of the table %s: the stream is of %s, and leaves logs of other tables out",
-                    one.file.path,
+                    entry.file.path,
                     table,
                     self.table,
                 )
-        self._foreign[name] = one.stamp
+        self._foreign[name] = entry.stamp
         return False
 
     def turn(self, group: Hashable) -> int:
         """When a writer was last read from; those that waited longest come first."""
         return self._last.get(group, 0)
 
-    def group(self, name: str, seen: Seen) -> tuple[Hashable, Any]:
+    def group(self, name: str, entry: Seen) -> tuple[Hashable, Any]:
         """Who writes a file, and its place among that writer's."""
-        place = self.writer_position(seen)
+        place = self.writer_position(entry)
         return (name, 0) if place is None else (place.writer, place.place)
 
-    def writer_position(self, seen: Seen) -> WriterPosition | None:
+    def writer_position(self, entry: Seen) -> WriterPosition | None:
         """The place of a file among its writer's."""
-        path = seen.file.path
+        path = entry.file.path
         if path not in self._positions:
-            self._positions[path] = self.format.stream_rules.writer_position(seen.file)
+            self._positions[path] = self.format.stream_rules.writer_position(entry.file)
         return self._positions[path]
 
     def name(self, path: str) -> str:
@@ -153,5 +155,5 @@ class Files:
 
 def root_of(paths: Sequence[str]) -> str:
     """What the names of a stream's files leave out of their paths; nothing where there are several roots."""
-    (*others, root) = paths
-    return "" if others else root.rstrip("/") + "/"
+    (*other_paths, root) = paths
+    return "" if other_paths else root.rstrip("/") + "/"

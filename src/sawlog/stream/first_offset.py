@@ -58,12 +58,12 @@ class Finished:
         run.count += 1
         run.digest = (run.digest + _digest(name, size)) % _MODULUS
 
-    def resolve(self, sizes: Mapping[str, int], where: str) -> Finished:
+    def resolve(self, sizes: Mapping[str, int], paths: str) -> Finished:
         """The same, by the files that are there now. Files may have been removed, never added or changed.
 
         Args:
             sizes: Names and sizes of the covered files that are there.
-            where: The stream's path, for messages.
+            paths: The stream's path, for messages.
 
         Raises:
             SawlogError: When a finished file has changed its size, or one was added among them.
@@ -74,7 +74,7 @@ class Finished:
         for before, after in zip(self.runs, now.runs, strict=True):
             if after.count > before.count or (after.count == before.count and after.digest != before.digest):
                 raise SawlogError(
-                    f"{where}: up to {before.through}, {before.count} files were read to their end, with digest"
+                    f"{paths}: up to {before.through}, {before.count} files were read to their end, with digest"
                     f" {before.digest:016x} of their names and sizes; now there are {after.count}, with digest"
                     f" {after.digest:016x}: one of them has grown or was put among them while the stream stood still."
                     " Take it away, or start the stream with a new checkpoint"
@@ -86,10 +86,10 @@ class Finished:
         """Runs as `{last name: "count digest"}`."""
         runs = []
         for through, text in data.items():
-            found = _RUN.fullmatch(text)
-            if found is None:
+            match = _RUN.fullmatch(text)
+            if match is None:
                 raise FormatError(f"expected a count and a digest, found {text[:60]!r}")
-            runs.append(Run(through, int(found[1]), int(found[2], 16)))
+            runs.append(Run(through, int(match[1]), int(match[2], 16)))
         return cls(sorted(runs, key=lambda run: natural_order(run.through)))
 
 

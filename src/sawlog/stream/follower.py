@@ -66,9 +66,9 @@ class Follower(Files):
         if scan.view != "damage":
             scan = replace(scan, schema=load_schema(schema) if schema is not None else view_schema(contents))
 
-        def opened(some: Sequence[Seen]) -> Opened:
-            found = format.open([one.file for one in some], scan)
-            return Opened(found, bind_scan(found, scan))
+        def opened(entries: Sequence[Seen]) -> Opened:
+            contents = format.open([entry.file for entry in entries], scan)
+            return Opened(contents, bind_scan(contents, scan))
 
         if format.stream_rules.is_complete(scan.view):
             contents = format.open(files, scan)
@@ -91,14 +91,14 @@ class Follower(Files):
         """
         if self._records is None or start != self._records.start:
             self._records = Records(self, start, self._records)
-        seen = self._look()
+        entries = self._look()
         self.table = start.table or self.table
-        self._records.refresh(seen)
+        self._records.refresh(entries)
         self.begun = self._records.files
-        waiting = self._waiting(self._records, seen)
+        waiting = self._waiting(self._records, entries)
         with wrap_errors(f"{', '.join(self.paths)}: following failed"):
-            reached = _Intake(self, self._records.files, limited=limited).take(waiting, seen)
-        return self._next(self._records, reached, seen) if reached else start
+            reached = _Intake(self, self._records.files, limited=limited).take(waiting, entries)
+        return self._next(self._records, reached, entries) if reached else start
 
     def between(self, start: Offset, end: Offset) -> list[Fragment]:
         """The fragments of the micro-batch between two offsets; the same whenever it is asked for.
@@ -110,25 +110,25 @@ class Follower(Files):
         news = {name: place for name, place in end.files.items() if place.at > begins[name]}
         if not news:
             return []
-        seen = self._frozen or self.listing.files
-        if not all(name in seen and self._proved.get(name, -1) >= place.at for name, place in news.items()):
-            seen = self.listing.refresh(())
-        chosen: dict[str, Seen] = {}
+        entries = self._frozen or self.listing.files
+        if not all(name in entries and self._proved.get(name, -1) >= place.at for name, place in news.items()):
+            entries = self.listing.refresh(())
+        entries_by_name: dict[str, Seen] = {}
         for name, place in news.items():
-            one = seen.get(name)
-            if one is None or one.file.size < place.at:
-                one = Records(self, end).moved_to(place, seen) or one
-            if one is None:
+            entry = entries.get(name)
+            if entry is None or entry.file.size < place.at:
+                entry = Records(self, end).moved_to(place, entries) or entry
+            if entry is None:
                 raise SawlogError(
                     f"{self.root}{name}: the file was removed; a micro-batch that has to be repeated needs its"
                     f" bytes up to {place.at}. Put it back, or start again with a new checkpoint, or without positions"
                 )
-            if one.file.size < place.at or self._proved.get(name, -1) < place.at:
-                check_proof(one.file, place.at, place.proof, self.storage)
-            chosen[name] = one
+            if entry.file.size < place.at or self._proved.get(name, -1) < place.at:
+                check_proof(entry.file, place.at, place.proof, self.storage)
+            entries_by_name[name] = entry
         with wrap_errors(f"{', '.join(self.paths)}: planning failed"):
-            contents, request = self.open(self.together(list(chosen.values()), seen))
-            names = {one.file.path: name for name, one in chosen.items()}
+            contents, request = self.open(self.together(list(entries_by_name.values()), entries))
+            names = {entry.file.path: name for name, entry in entries_by_name.items()}
             read = [(file, names[file.path]) for file in contents.files if file.path in names]
             return require_followable(contents).between(
                 request, [Range(file, begins[name], news[name].at) for file, name in read]
@@ -137,91 +137,96 @@ class Follower(Files):
     def lag(self, start: Offset) -> tuple[int, int]:
         """Files, and bytes, past an offset, as last seen; unfinished tails included."""
         waiting = [
-            seen.file.size - (start.files[name].at if name in start.files else 0)
-            for name, seen in self.listing.files.items()
+            entry.file.size - (start.files[name].at if name in start.files else 0)
+            for name, entry in self.listing.files.items()
             if name not in self._foreign and start.finished.get(key := key_of(name)) is None and key not in start.copies
         ]
-        return sum(one > 0 for one in waiting), sum(one for one in waiting if one > 0)
+        return sum(byte_count > 0 for byte_count in waiting), sum(
+            byte_count for byte_count in waiting if byte_count > 0
+        )
 
     def _look(self) -> dict[str, Seen]:
         if self._frozen is not None:
             return self._frozen
         return self.listing.refresh(self._records.ended if self._records is not None else ())
 
-    def _waiting(self, records: Records, seen: dict[str, Seen]) -> list[str]:
+    def _waiting(self, records: Records, entries: dict[str, Seen]) -> list[str]:
         """Names of files that may have something new."""
-        found: list[str] = []
+        names: list[str] = []
         stuck: dict[str, str] = {}
-        for name, one in seen.items():
+        for name, entry in entries.items():
             if name in records.ended or name in records.copies:
                 continue
-            at = records.files[name].at if name in records.files else 0
-            committed_end = self.committed_end(name, one)
+            position = records.files[name].at if name in records.files else 0
+            committed_end = self.committed_end(name, entry)
             if committed_end is None:
-                if one.file.size or at:
-                    found.append(name)
-            elif committed_end > at:
-                found.append(name)
-            elif one.file.size > at and (group := self.format.directory_layout.judged_together(one.file)) is not None:
+                if entry.file.size or position:
+                    names.append(name)
+            elif committed_end > position:
+                names.append(name)
+            elif (
+                entry.file.size > position
+                and (group := self.format.directory_layout.judged_together(entry.file)) is not None
+            ):
                 stuck[name] = group
         if stuck:
-            moved = {self.format.directory_layout.judged_together(seen[name].file) for name in found}
+            moved = {self.format.directory_layout.judged_together(entries[name].file) for name in names}
             freed = [name for name, group in stuck.items() if group in moved]
             for name in freed:
                 del self._committed_ends[name]
-            found += freed
-        return [name for name in found if self.ours(name, seen[name])]
+            names += freed
+        return [name for name in names if self.ours(name, entries[name])]
 
-    def _next(self, records: Records, reached: dict[str, int], seen: dict[str, Seen]) -> Offset:
+    def _next(self, records: Records, reached: dict[str, int], entries: dict[str, Seen]) -> Offset:
         """The offset after a micro-batch; what was finished before it is summed up."""
         files = {name: Place(place.at, place.proof, place.at) for name, place in records.files.items()}
-        for name, at in reached.items():
+        for name, position in reached.items():
             begin = files[name].at if name in files else 0
-            files[name] = Place(at, prove(seen[name].file, at, self.storage), begin)
-            self._proved[name] = at
-            group, _ = self.group(name, seen[name])
+            files[name] = Place(position, prove(entries[name].file, position, self.storage), begin)
+            self._proved[name] = position
+            group, _ = self.group(name, entries[name])
             self._last[group] = self.listing.number
-        newest = self._newest(seen)
+        newest = self._newest(entries)
         ended: dict[str, Ended] = {}
         for name in records.start.files.keys() & files.keys() - reached.keys():
-            one = seen.get(name)
-            if self._done(name, files[name].at, one, newest):
-                ended[name] = Ended.of(files.pop(name), one.version if one is not None else "")
+            entry = entries.get(name)
+            if self._done(name, files[name].at, entry, newest):
+                ended[name] = Ended.of(files.pop(name), entry.version if entry is not None else "")
                 self._committed_ends.pop(name, None)
-        finished = records.finish(ended, seen)
+        finished = records.finish(ended, entries)
         waiting: dict[bytes, int] = {}
-        for name, one in seen.items():
+        for name, entry in entries.items():
             if name in files or name in records.ended or name in records.copies:
                 continue
-            if one.file.size and name not in self._foreign:
-                waiting[key_of(name)] = one.file.size
+            if entry.file.size and name not in self._foreign:
+                waiting[key_of(name)] = entry.file.size
                 if len(waiting) == WAITING:
                     break
         schema = self.schema or records.start.schema
         return Offset(files, finished, waiting, self.table, schema, copies=dict(records.copies.links))
 
-    def _done(self, name: str, at: int, one: Seen | None, newest: dict[Hashable, Any]) -> bool:
+    def _done(self, name: str, position: int, entry: Seen | None, newest: dict[Hashable, Any]) -> bool:
         """Whether a file that was read up to a position is finished, for the time being."""
-        if one is None:
+        if entry is None:
             return True
-        if one.file.size != at and self.committed_end(name, one) != at:
+        if entry.file.size != position and self.committed_end(name, entry) != position:
             return False  # there is more to be read, or nobody has looked yet
-        place = self.writer_position(one)
+        place = self.writer_position(entry)
         succeeded = place is not None and place.writer in newest and newest[place.writer] > place.place
-        if one.file.size == at and (succeeded or self.format.stream_rules.is_complete(self.view)):
+        if entry.file.size == position and (succeeded or self.format.stream_rules.is_complete(self.view)):
             return True
-        return time.time() - one.changed > self.options.finishedafter
+        return time.time() - entry.changed > self.options.finishedafter
 
-    def _newest(self, seen: dict[str, Seen]) -> dict[Hashable, Any]:
+    def _newest(self, entries: dict[str, Seen]) -> dict[Hashable, Any]:
         """The place of each writer's newest file, of those that an earlier look has found.
 
         Files are looked at one after the other: only of those that are looked at again is it certain that nothing was
         written to them before their successor was begun.
         """
         newest: dict[Hashable, Any] = {}
-        for other in seen.values():
-            place = self.writer_position(other)
-            if place is not None and other.first < self.listing.number:
+        for entry in entries.values():
+            place = self.writer_position(entry)
+            if place is not None and entry.first < self.listing.number:
                 newest[place.writer] = max(newest.get(place.writer, place.place), place.place)
         return newest
 
@@ -240,41 +245,41 @@ class _Intake:
         self._full = False
         self._counting: tuple[Contents, BoundScan] | None = None
 
-    def take(self, names: Sequence[str], seen: dict[str, Seen]) -> dict[str, int]:
+    def take(self, names: Sequence[str], entries: dict[str, Seen]) -> dict[str, int]:
         """Positions to read up to, of those files that have something new."""
-        for some in self._chunks(self._in_turn(names, seen)):
-            for names_of_one, opened in self._opened(some, seen):
+        for chunk in self._chunks(self._in_turn(names, entries)):
+            for names_of_one, opened in self._opened(chunk, entries):
                 files = {file.path for file in opened.contents.files}
                 for name in names_of_one:
-                    if seen[name].file.path not in files:
-                        self._follower.disown(name, seen[name], None)
+                    if entries[name].file.path not in files:
+                        self._follower.disown(name, entries[name], None)
                         continue
-                    self._take_one(name, seen[name], opened)
+                    self._take_one(name, entries[name], opened)
                     if self._full:
                         return self._reached
         return self._reached
 
-    def _opened(self, names: Sequence[str], seen: dict[str, Seen]) -> Iterator[tuple[Sequence[str], Opened]]:
+    def _opened(self, names: Sequence[str], entries: dict[str, Seen]) -> Iterator[tuple[Sequence[str], Opened]]:
         """Files as one dataset; one by one where a foreign one is among them."""
         try:
-            yield names, self._follower.open(self._follower.together([seen[name] for name in names], seen))
+            yield names, self._follower.open(self._follower.together([entries[name] for name in names], entries))
             return
         except FormatError:
-            if len(names) == 1 and not self._follower.may_be_foreign(names[0], seen[names[0]]):
+            if len(names) == 1 and not self._follower.may_be_foreign(names[0], entries[names[0]]):
                 raise
         for name in names:
             try:
-                opened = self._follower.open(self._follower.together([seen[name]], seen))
+                opened = self._follower.open(self._follower.together([entries[name]], entries))
             except FormatError as error:
-                if not self._follower.may_be_foreign(name, seen[name]):
+                if not self._follower.may_be_foreign(name, entries[name]):
                     raise
-                self._follower.disown(name, seen[name], error)
+                self._follower.disown(name, entries[name], error)
                 continue
             yield [name], opened
 
-    def _in_turn(self, names: Sequence[str], seen: dict[str, Seen]) -> list[str]:
+    def _in_turn(self, names: Sequence[str], entries: dict[str, Seen]) -> list[str]:
         """Writers in the order in which they waited; the files of each in the order of writing."""
-        groups = {name: self._follower.group(name, seen[name]) for name in names}
+        groups = {name: self._follower.group(name, entries[name]) for name in names}
         eldest: dict[Hashable, str] = {}
         for name in sorted(names, key=natural_order):
             eldest.setdefault(groups[name][0], name)
@@ -290,60 +295,74 @@ class _Intake:
         waiting = iter(names)
         # The first few by themselves: the limits may leave room for no more.
         size = 8
-        while some := tuple(itertools.islice(waiting, size)):
-            yield some
+        while chunk := tuple(itertools.islice(waiting, size)):
+            yield chunk
             size = TOGETHER
 
-    def _take_one(self, name: str, one: Seen, opened: Opened) -> None:
+    def _take_one(self, name: str, entry: Seen, opened: Opened) -> None:
         place = self._places.get(name, Place(0))
-        known = self._follower.committed_end(name, one)
-        if known is None and place.at:
-            check_proof(one.file, place.at, place.proof, self._follower.storage)
-        end = self._end(name, one, opened, place.at, known)
+        committed_end = self._follower.committed_end(name, entry)
+        if committed_end is None and place.at:
+            check_proof(entry.file, place.at, place.proof, self._follower.storage)
+        end = self._end(name, entry, opened, place.at, committed_end)
         if end > place.at:
             self._reached[name] = end
             self._full = self._full or (self._files is not None and len(self._reached) >= self._files)
 
-    def _end(self, name: str, one: Seen, opened: Opened, at: int, known: int | None) -> int:
+    def _end(self, name: str, entry: Seen, opened: Opened, position: int, committed_end: int | None) -> int:
         """How far a file is read now: to its committed end, or as far as the limits leave room."""
-        whole = self._follower.format.stream_rules.is_complete(self._follower.view)
-        target = one.file.size
-        if self._bytes is not None and not whole:
-            target = min(target, at + self._bytes)
-        end = known if known is not None and known <= target else self._advance(name, one, opened, at, target)
-        if end > at and self._bytes is not None and whole and self._reached and end - at > self._bytes:
+        is_complete = self._follower.format.stream_rules.is_complete(self._follower.view)
+        target = entry.file.size
+        if self._bytes is not None and not is_complete:
+            target = min(target, position + self._bytes)
+        end = (
+            committed_end
+            if committed_end is not None and committed_end <= target
+            else self._advance(name, entry, opened, position, target)
+        )
+        if (
+            end > position
+            and self._bytes is not None
+            and is_complete
+            and self._reached
+            and end - position > self._bytes
+        ):
             self._full = True
-            return at
-        if end > at and self._rows is not None:
-            end = self._within_rows(name, one, opened, at, end, whole=whole)
-        if end > at and self._bytes is not None:
-            self._bytes = max(0, self._bytes - (end - at))
-            self._full = self._full or not self._bytes or target < one.file.size
+            return position
+        if end > position and self._rows is not None:
+            end = self._within_rows(name, entry, opened, position, end, is_complete=is_complete)
+        if end > position and self._bytes is not None:
+            self._bytes = max(0, self._bytes - (end - position))
+            self._full = self._full or not self._bytes or target < entry.file.size
         return end
 
-    def _advance(self, name: str, one: Seen, opened: Opened, at: int, target: int) -> int:
+    def _advance(self, name: str, entry: Seen, opened: Opened, position: int, target: int) -> int:
         """The committed end of the file as if it ended at `target`; of more of it if nothing complete ends there."""
-        request, size = opened.request, one.file.size
+        request, size = opened.request, entry.file.size
         contents = require_followable(opened.contents)
         while target < size:
-            end = contents.committed_end(request, replace(one.file, size=target), at)
-            if end > at:
+            end = contents.committed_end(request, replace(entry.file, size=target), position)
+            if end > position:
                 return end
             if self._reached:
                 self._full = True
-                return at
-            target = min(size, at + 2 * (target - at))
+                return position
+            target = min(size, position + 2 * (target - position))
         end = (
-            contents.committed_end(request, one.file, at) if at else find_whole_end(opened.contents, request, one.file)
+            contents.committed_end(request, entry.file, position)
+            if position
+            else find_whole_end(opened.contents, request, entry.file)
         )
-        self._follower.remember(name, one, end)
+        self._follower.remember(name, entry, end)
         return end
 
-    def _within_rows(self, name: str, one: Seen, opened: Opened, at: int, end: int, *, whole: bool) -> int:
+    def _within_rows(
+        self, name: str, entry: Seen, opened: Opened, position: int, end: int, *, is_complete: bool
+    ) -> int:
         """The last position up to `end` for whose rows there is room."""
         room = self._rows or 0
         cut = None
-        for offsets in self._offsets(opened, Range(one.file, at, end)):
+        for offsets in self._offsets(opened, Range(entry.file, position, end)):
             if offsets.num_rows > room:
                 cut = int(offsets.column(0)[room].as_py())
                 break
@@ -353,15 +372,15 @@ class _Intake:
             self._full = self._full or not room
             return end
         self._full = True
-        if whole or cut <= at:
-            return at if self._reached else end
-        return min(end, self._advance(name, one, opened, at, cut))
+        if is_complete or cut <= position:
+            return position if self._reached else end
+        return min(end, self._advance(name, entry, opened, position, cut))
 
-    def _offsets(self, opened: Opened, asked: Range) -> Iterator[pa.RecordBatch]:
+    def _offsets(self, opened: Opened, requested: Range) -> Iterator[pa.RecordBatch]:
         """Where the rows of a range begin."""
         contents, request = opened
         if self._counting is None or self._counting[0] is not contents:
             scan = replace(request.scan, columns=(OFFSET_COLUMN,), filters=(), on_damage="skip")
             self._counting = contents, bind_scan(contents, scan)
-        for fragment in require_followable(contents).between(self._counting[1], [asked]):
+        for fragment in require_followable(contents).between(self._counting[1], [requested]):
             yield from fragment.to_batches(Findings("skip"))

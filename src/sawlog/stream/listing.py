@@ -86,17 +86,17 @@ class Listing:
         if all(not is_remote(path) and os.path.isdir(path) for path in self.paths):
             self._look(finished)
         else:
-            found = {self.name(file.path): file for file in find_all(self.storage, self.paths)}
-            self.files = {name: self._seen(name, file, self._stamp(file)) for name, file in found.items()}
+            files = {self.name(file.path): file for file in find_all(self.storage, self.paths)}
+            self.files = {name: self._seen(name, file, self._stamp(file)) for name, file in files.items()}
         return self.files
 
     def _look(self, finished: Container[str]) -> None:
         now = time.monotonic()
-        everything = now - self._swept > SWEEP
-        if everything:
+        is_sweep = now - self._swept > SWEEP
+        if is_sweep:
             self._swept = now
-        found: dict[str, Seen] = {}
-        chosen = self.storage.chosen
+        entries: dict[str, Seen] = {}
+        is_chosen = self.storage.chosen
         waiting = [(path, path) for path in self.paths]
         while waiting:
             root, path = waiting.pop()
@@ -104,9 +104,9 @@ class Listing:
             waiting += [(root, inner) for inner in directory.directories]
             for entry in directory.files:
                 name = self.name(entry)
-                known = self.files.get(name)
-                if known is not None and known.file.path == entry and not everything and name in finished:
-                    found[name] = known
+                previous = self.files.get(name)
+                if previous is not None and previous.file.path == entry and not is_sweep and name in finished:
+                    entries[name] = previous
                     continue
                 try:
                     status = os.stat(entry)
@@ -116,29 +116,29 @@ class Listing:
                 if not stat.S_ISREG(status.st_mode):
                     continue
                 file = File(entry, status.st_size, explicit=False, modified=status.st_mtime, changed=status.st_ctime)
-                if chosen is None or chosen(root, file):
+                if is_chosen is None or is_chosen(root, file):
                     stamp = (status.st_size, status.st_mtime_ns, status.st_ino)
-                    found[name] = self._seen(name, file, stamp)
-        self.files = found
+                    entries[name] = self._seen(name, file, stamp)
+        self.files = entries
 
     def _directory(self, path: str) -> _Directory:
         try:
             modified = os.stat(path).st_mtime_ns
         except FileNotFoundError:
             return _Directory(0, [], [], stable=False)
-        known = self._directories.get(path)
-        if known is not None and known.stable and known.modified == modified:
-            return known
+        previous = self._directories.get(path)
+        if previous is not None and previous.stable and previous.modified == modified:
+            return previous
         files: list[str] = []
         directories: list[str] = []
-        begun = time.time()
+        start = time.time()
         with os.scandir(path) as entries:
             for entry in entries:
                 if entry.is_dir(follow_symlinks=False):
                     directories += [] if passed_over(entry.name) else [entry.path]
                 elif not entry.name.startswith(HIDDEN):
                     files.append(entry.path)
-        stable = begun - modified / 1e9 > STABLE_SECONDS
+        stable = start - modified / 1e9 > STABLE_SECONDS
         self._directories[path] = _Directory(modified, files, directories, stable)
         return self._directories[path]
 
@@ -153,17 +153,17 @@ class Listing:
         return (file.size, status.st_mtime_ns, status.st_ino)
 
     def _seen(self, name: str, file: File, stamp: tuple[Any, ...]) -> Seen:
-        known = self.files.get(name)
-        if known is not None and known.stamp == stamp and known.file.path == file.path:
-            return known
+        previous = self.files.get(name)
+        if previous is not None and previous.stamp == stamp and previous.file.path == file.path:
+            return previous
         changed = stamp[1] / 1e9 if len(stamp) > 2 else time.time()
-        return Seen(file, stamp, changed, known.first if known is not None else self.number)
+        return Seen(file, stamp, changed, previous.first if previous is not None else self.number)
 
 
 def find_all(storage: Storage, paths: Sequence[str]) -> list[File]:
     """The files that are there. A path that is missing may come: a directory that is not made, or not mounted, yet."""
-    found: dict[str, File] = {}
+    files: dict[str, File] = {}
     for path in paths:
         with contextlib.suppress(FileNotFoundError):
-            found |= {file.path: file for file in storage.find(path)}
-    return list(found.values())
+            files |= {file.path: file for file in storage.find(path)}
+    return list(files.values())

@@ -110,18 +110,18 @@ def dump_schema(schema: pa.Schema) -> str:
 def load_schema(text: str) -> pa.Schema:
     """What `dump_schema` made."""
     stored = decode_by(zlib.decompress, _bytes(text))
-    found = stored if isinstance(stored, Undecodable) else decode_by(pa.ipc.read_schema, pa.py_buffer(stored))
-    if isinstance(found, Undecodable):
-        raise FormatError(f"{_EXPECTED}, found a schema that cannot be read: {found.detail}")
-    return found
+    schema = stored if isinstance(stored, Undecodable) else decode_by(pa.ipc.read_schema, pa.py_buffer(stored))
+    if isinstance(schema, Undecodable):
+        raise FormatError(f"{_EXPECTED}, found a schema that cannot be read: {schema.detail}")
+    return schema
 
 
 def _bytes(text: str) -> bytes:
     """What base64 stands for."""
-    found = decode_by(base64.b64decode, text, validate=True)
-    if isinstance(found, Undecodable):
+    decoded = decode_by(base64.b64decode, text, validate=True)
+    if isinstance(decoded, Undecodable):
         raise FormatError(f"{_EXPECTED}, found no base64: {text[:60]!r}")
-    return found
+    return decoded
 
 
 def _entries(text: str, entry: struct.Struct) -> Iterator[tuple[bytes, ...]]:
@@ -153,8 +153,8 @@ class _Bucket(dict[bytes, Ended]):
     def text(self) -> str:
         if self._text is None:
             packed = [
-                _FINISHED.pack(key[1:], one.at.to_bytes(5, "big"), one.head, one.tail, one.version)
-                for key, one in sorted(self.items())
+                _FINISHED.pack(key[1:], ended.at.to_bytes(5, "big"), ended.head, ended.tail, ended.version)
+                for key, ended in sorted(self.items())
             ]
             self._text = base64.b64encode(b"".join(packed)).decode()
         return self._text
@@ -189,7 +189,7 @@ class Finished:
             bucket = _Bucket(buckets[index])
             for key in removed:
                 bucket.pop(key, None)
-            bucket |= {key: one for key, one in added.items() if key[0] == index}
+            bucket |= {key: ended for key, ended in added.items() if key[0] == index}
             buckets[index] = bucket
         return Finished(buckets)
 
@@ -205,8 +205,8 @@ class Finished:
             prefix = decode_by(bytes.fromhex, first)
             if isinstance(prefix, Undecodable) or len(prefix) != 1:
                 raise FormatError(f"{_EXPECTED}, found files by {first[:60]!r}")
-            for rest, at, *digests in _entries(text, _FINISHED):
-                buckets[prefix[0]][prefix + rest] = Ended(int.from_bytes(at, "big"), *digests)
+            for key_rest, position, *digests in _entries(text, _FINISHED):
+                buckets[prefix[0]][prefix + key_rest] = Ended(int.from_bytes(position, "big"), *digests)
         return cls(buckets)
 
 
@@ -278,19 +278,19 @@ class Offset:
         version = shaped(data, dict[str, Any], _EXPECTED).get("version", 1)
         if version == 1:
             first: _First = shaped(data, _First, _EXPECTED)
-            files = {name: Place(one.at, one.proof, _SINCE_BEFORE) for name, one in first.files.items()}
+            files = {name: Place(place.at, place.proof, _SINCE_BEFORE) for name, place in first.files.items()}
             return cls(files, old=first_offset.Finished.from_json(first.finished))
         if version == VERSION:
-            given: _Stored = shaped(data, _Stored, _EXPECTED)
+            stored: _Stored = shaped(data, _Stored, _EXPECTED)
             return cls(
-                {name: Place(*one) for name, one in given.files.items()},
-                Finished.from_json(given.finished),
-                {key: int.from_bytes(size, "big") for key, size in _entries(given.waiting, _WAITING)},
-                given.table,
-                given.schema,
+                {name: Place(*fields) for name, fields in stored.files.items()},
+                Finished.from_json(stored.finished),
+                {key: int.from_bytes(size, "big") for key, size in _entries(stored.waiting, _WAITING)},
+                stored.table,
+                stored.schema,
                 copies={
                     key: Link(origin, int.from_bytes(size, "big"))
-                    for key, origin, size in _entries(given.copies, _COPY)
+                    for key, origin, size in _entries(stored.copies, _COPY)
                 },
             )
         raise SawlogError(f"found an offset of version {version}; this sawlog knows up to {VERSION}")
@@ -298,14 +298,16 @@ class Offset:
     def to_json(self) -> dict[str, Any]:
         """Plain data with sorted keys: Spark compares offsets as text."""
         if self.old is not None:
-            files = {name: {"at": one.at, "proof": one.proof} for name, one in sorted(self.files.items())}
+            files = {name: {"at": place.at, "proof": place.proof} for name, place in sorted(self.files.items())}
             runs = {run.through: f"{run.count} {run.digest:016x}" for run in self.old.runs}
             return {"files": files, "finished": dict(sorted(runs.items()))}
         packed = [_WAITING.pack(key, size.to_bytes(5, "big")) for key, size in sorted(self.waiting.items())]
-        copies = [_COPY.pack(key, one.origin, one.size.to_bytes(5, "big")) for key, one in sorted(self.copies.items())]
+        copies = [
+            _COPY.pack(key, link.origin, link.size.to_bytes(5, "big")) for key, link in sorted(self.copies.items())
+        ]
         data = {
             "copies": base64.b64encode(b"".join(copies)).decode(),
-            "files": {name: [one.at, one.proof, one.begin] for name, one in sorted(self.files.items())},
+            "files": {name: [place.at, place.proof, place.begin] for name, place in sorted(self.files.items())},
             "finished": self.finished.to_json(),
             "schema": self.schema,
             "table": self.table,
@@ -315,12 +317,14 @@ class Offset:
         return {key: value for key, value in data.items() if value not in (None, "")}
 
 
-def prove(file: File, at: int, storage: Storage) -> str:
-    """The proof for a file that was read up to byte `at`; an index may know it."""
-    question = f"proof {at}"
+def prove(file: File, position: int, storage: Storage) -> str:
+    """The proof for a file that was read up to byte `position`; an index may know it."""
+    question = f"proof {position}"
     digests = known_answer(storage, file, question)
     if digests is None:
-        digests = " ".join(_digest(storage.read(file.path, start, length)) for start, length in _spans(at)).encode()
+        digests = " ".join(
+            _digest(storage.read(file.path, start, length)) for start, length in _spans(position)
+        ).encode()
         note_answer(storage, file, question, digests)
     return digests.decode()
 
@@ -330,28 +334,30 @@ def head(file: File, size: int, storage: Storage) -> str:
     return _digest(storage.read(file.path, 0, min(size, PROVEN_BYTES)))
 
 
-def check_proof(file: File, at: int, proof: str, storage: Storage) -> None:
+def check_proof(file: File, position: int, proof: str, storage: Storage) -> None:
     """Make sure that a file still begins with the bytes that were read of it.
 
     Raises:
         SawlogError: When it is shorter, or others are there; names the file and both facts.
     """
-    if file.size < at:
-        raise SawlogError(f"{file.path}: the file shrank to {file.size} bytes; {at} bytes of it were read{_ADVICE}")
-    if not at:
+    if file.size < position:
+        raise SawlogError(
+            f"{file.path}: the file shrank to {file.size} bytes; {position} bytes of it were read{_ADVICE}"
+        )
+    if not position:
         return
-    for (start, length), expected in zip(_spans(at), proof.split(), strict=True):
-        found = _digest(storage.read(file.path, start, length))
-        if found != expected:
+    for (start, length), expected in zip(_spans(position), proof.split(), strict=True):
+        actual = _digest(storage.read(file.path, start, length))
+        if actual != expected:
             raise SawlogError(
                 f"{file.path}: the file was replaced or rewritten: bytes {start} to {start + length} had the digest"
-                f" {expected} when they were read, and have {found} now{_ADVICE}"
+                f" {expected} when they were read, and have {actual} now{_ADVICE}"
             )
 
 
-def _spans(at: int) -> list[tuple[int, int]]:
-    length = min(at, PROVEN_BYTES)
-    return [(0, length), (at - length, length)]
+def _spans(position: int) -> list[tuple[int, int]]:
+    length = min(position, PROVEN_BYTES)
+    return [(0, length), (position - length, length)]
 
 
 def _digest(data: bytes) -> str:

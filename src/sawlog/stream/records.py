@@ -68,60 +68,60 @@ class Records:
         self._copied: set[str] = set()
         self._kept: dict[str, int] = {}
 
-    def refresh(self, seen: Mapping[str, Seen]) -> None:
+    def refresh(self, entries: Mapping[str, Seen]) -> None:
         """Bring the records up to date.
 
         Raises:
             SawlogError: When a file was replaced, rewritten or cut, or removed before it was read.
         """
         if not self._resolved:
-            self._take_over(seen)
-        self._copied = set(self.copies.origins(seen).values())
+            self._take_over(entries)
+        self._copied = set(self.copies.origins(entries).values())
         new: dict[str, Seen] = {}
         changed: dict[str, Place | Ended] = {}
-        for name, one in seen.items():
-            if self.ended.get(name) == one.stamp:
+        for name, entry in entries.items():
+            if self.ended.get(name) == entry.stamp:
                 continue
             self.ended.pop(name, None)
             place = self.files.get(name)
             if place is not None:
-                if self._replaced(name, one, place):
+                if self._replaced(name, entry, place):
                     changed[name] = place
             elif (ended := self._ended(name)) is not None:
-                self._look_again(name, one, ended, changed)
-            elif self._follower.ours(name, one) and one.file.size:
-                new[name] = one
+                self._look_again(name, entry, ended, changed)
+            elif self._follower.ours(name, entry) and entry.file.size:
+                new[name] = entry
         waited = self.start.waiting if self._restarted else {}
-        arrived = {n: one for n, one in new.items() if n not in self._unbegun and key_of(n) not in waited}
+        arrived = {n: entry for n, entry in new.items() if n not in self._unbegun and key_of(n) not in waited}
         self.copies.keep(arrived)
-        arrived = self._release(arrived, changed, seen)
-        moved = self._resolve_moves(arrived, changed, seen)
-        self._hold({name: one for name, one in arrived.items() if name not in moved}, new, moved, changed, seen)
-        for name, known in changed.items():
-            self._refuse(name, seen[name], known)
-        self._resolve_losses(seen, [arrived[name] for name in arrived if name not in moved])
-        self._unbegun = {n: one for n, one in new.items() if n not in moved and n not in self.copies}
+        arrived = self._release(arrived, changed, entries)
+        moved = self._resolve_moves(arrived, changed, entries)
+        self._hold({name: entry for name, entry in arrived.items() if name not in moved}, new, moved, changed, entries)
+        for name, record in changed.items():
+            self._refuse(name, entries[name], record)
+        self._resolve_losses(entries, [arrived[name] for name in arrived if name not in moved])
+        self._unbegun = {n: entry for n, entry in new.items() if n not in moved and n not in self.copies}
         self._restarted = False
 
-    def finish(self, ended: Mapping[str, Ended], seen: Mapping[str, Seen]) -> Finished:
+    def finish(self, ended: Mapping[str, Ended], entries: Mapping[str, Seen]) -> Finished:
         """The finished files of the next offset: those there were, and some more."""
-        added = {**self._added, **{key_of(name): one for name, one in ended.items()}}
+        added = {**self._added, **{key_of(name): record for name, record in ended.items()}}
         finished = self._finished.with_changes(added, self._removed) if added or self._removed else self._finished
-        self.ended |= {name: seen[name].stamp for name in ended if name in seen}
-        surplus = len(finished) - len(seen) - REMEMBERED
+        self.ended |= {name: entries[name].stamp for name in ended if name in entries}
+        surplus = len(finished) - len(entries) - REMEMBERED
         if surplus > 0:
-            here = {key_of(name) for name in seen}
-            gone = [key for key in finished if key not in here]
-            finished = finished.with_changes({}, set(gone[: max(0, len(gone) - REMEMBERED)]))
+            listed_keys = {key_of(name) for name in entries}
+            removed_keys = [key for key in finished if key not in listed_keys]
+            finished = finished.with_changes({}, set(removed_keys[: max(0, len(removed_keys) - REMEMBERED)]))
         return finished
 
-    def moved_to(self, place: Place, seen: Mapping[str, Seen]) -> Seen | None:
+    def moved_to(self, place: Place, entries: Mapping[str, Seen]) -> Seen | None:
         """The file that begins with what was read at a place, of those that were not begun."""
-        for name, one in seen.items():
-            if name in self.files or self._ended(name) is not None or one.file.size < place.at:
+        for name, entry in entries.items():
+            if name in self.files or self._ended(name) is not None or entry.file.size < place.at:
                 continue
-            if self._proves(one, place):
-                return one
+            if self._proves(entry, place):
+                return entry
         return None
 
     def _ended(self, name: str) -> Ended | None:
@@ -130,46 +130,48 @@ class Records:
     def _ended_by(self, key: bytes) -> Ended | None:
         return self._added.get(key) or (None if key in self._removed else self._finished.get(key))
 
-    def _take_over(self, seen: Mapping[str, Seen]) -> None:
+    def _take_over(self, entries: Mapping[str, Seen]) -> None:
         """Finished files by the account of the first version: all those there are up to the last name."""
         assert self.start.old is not None
-        names = [name for name in covered(seen, self.start.old, self.files) if self._follower.ours(name, seen[name])]
-        self.start.old.resolve({name: seen[name].file.size for name in names}, ", ".join(self._follower.paths))
+        names = [
+            name for name in covered(entries, self.start.old, self.files) if self._follower.ours(name, entries[name])
+        ]
+        self.start.old.resolve({name: entries[name].file.size for name in names}, ", ".join(self._follower.paths))
         for name in names:
-            one = seen[name]
-            self._added[key_of(name)] = Ended(one.file.size, NO_HEAD, bytes(3), version_of(one.version))
+            entry = entries[name]
+            self._added[key_of(name)] = Ended(entry.file.size, NO_HEAD, bytes(3), version_of(entry.version))
         self._resolved = True
 
-    def _replaced(self, name: str, one: Seen, place: Place) -> bool:
+    def _replaced(self, name: str, entry: Seen, place: Place) -> bool:
         """Whether another file has a name: it is shorter, or, where it need not be the same inode, begins otherwise."""
-        if one.file.size < place.at:
+        if entry.file.size < place.at:
             return True
         if not place.at:
             return False
-        if name in self._copied and self._follower.committed_end(name, one) is None:
-            return not self._proves(one, place)
-        if name in self._inodes and self._inodes[name] == one.inode:
+        if name in self._copied and self._follower.committed_end(name, entry) is None:
+            return not self._proves(entry, place)
+        if name in self._inodes and self._inodes[name] == entry.inode:
             return False
         if not place.proof:  # of positions that were saved without one
-            self.files[name] = replace(place, proof=prove(one.file, place.at, self._follower.storage))
-        elif head(one.file, place.at, self._follower.storage) != place.proof.partition(" ")[0]:
+            self.files[name] = replace(place, proof=prove(entry.file, place.at, self._follower.storage))
+        elif head(entry.file, place.at, self._follower.storage) != place.proof.partition(" ")[0]:
             return True
-        self._inodes[name] = one.inode
+        self._inodes[name] = entry.inode
         return False
 
-    def _look_again(self, name: str, one: Seen, ended: Ended, changed: dict[str, Place | Ended]) -> None:
+    def _look_again(self, name: str, entry: Seen, ended: Ended, changed: dict[str, Place | Ended]) -> None:
         """A finished file that has not been looked at, or has changed: it sleeps on, wakes, or is another one."""
-        if one.file.size == ended.at and version_of(one.version) == ended.version:
-            self.ended[name] = one.stamp
+        if entry.file.size == ended.at and version_of(entry.version) == ended.version:
+            self.ended[name] = entry.stamp
             return
-        if one.file.size < ended.at:
+        if entry.file.size < ended.at:
             changed[name] = ended
             return
-        proof = prove(one.file, ended.at, self._follower.storage) if ended.at else ""
+        proof = prove(entry.file, ended.at, self._follower.storage) if ended.at else ""
         if not _same(ended, proof):
             changed[name] = ended
-        elif one.file.size == ended.at:
-            self.ended[name] = one.stamp
+        elif entry.file.size == ended.at:
+            self.ended[name] = entry.stamp
         else:
             self._wake(name, ended, proof)
 
@@ -178,19 +180,19 @@ class Records:
         self._removed.add(key_of(name))
         self._added.pop(key_of(name), None)
 
-    def _gone(self, seen: Mapping[str, Seen]) -> Iterator[_Lost]:
+    def _gone(self, entries: Mapping[str, Seen]) -> Iterator[_Lost]:
         for name, place in self.files.items():
-            if name not in seen and place.at:
+            if name not in entries and place.at:
                 yield name, place
-        here = {key_of(name) for name in seen}
+        listed_keys = {key_of(name) for name in entries}
         for key in self._finished:
-            if key not in here and key not in self._removed:
-                one = self._finished.get(key)
-                if one is not None and one.head != NO_HEAD:
-                    yield key, one
+            if key not in listed_keys and key not in self._removed:
+                record = self._finished.get(key)
+                if record is not None and record.head != NO_HEAD:
+                    yield key, record
 
     def _release(
-        self, arrived: Mapping[str, Seen], changed: dict[str, Place | Ended], seen: Mapping[str, Seen]
+        self, arrived: Mapping[str, Seen], changed: dict[str, Place | Ended], entries: Mapping[str, Seen]
     ) -> dict[str, Seen]:
         """Let copies go whose originals are gone, or were emptied; those that arrived, but for the other copies.
 
@@ -200,18 +202,22 @@ class Records:
         self._kept = {}
         if not links:
             return dict(arrived)
-        names = self.copies.origins(seen)
-        lost = {link.origin for link in links.values()} - {key for key, name in names.items() if name not in changed}
-        unbegun = {key: seen[name] for key, name in names.items() if key not in lost and self._known(key) is None}
-        lost |= self.copies.emptied(arrived, unbegun)
+        names = self.copies.origins(entries)
+        lost_origins = {link.origin for link in links.values()} - {
+            key for key, name in names.items() if name not in changed
+        }
+        unbegun = {
+            key: entries[name] for key, name in names.items() if key not in lost_origins and self._known(key) is None
+        }
+        lost_origins |= self.copies.emptied(arrived, unbegun)
         released: dict[bytes, list[str]] = {}
         free: dict[str, Seen] = {}
-        for name, one in arrived.items():
+        for name, entry in arrived.items():
             link = links.get(key_of(name))
-            if link is not None and link.origin in lost:
+            if link is not None and link.origin in lost_origins:
                 released.setdefault(link.origin, []).append(name)
-            elif link is None or not self.copies.unchanged(name, one):
-                free[name] = one
+            elif link is None or not self.copies.unchanged(name, entry):
+                free[name] = entry
         for origin, copies in released.items():
             copies.sort(key=lambda name: links[key_of(name)].size, reverse=True)
             record, first = self._known(origin), copies[0]
@@ -228,11 +234,11 @@ class Records:
     def _end_copies(self, copies: Iterable[str], arrived: Mapping[str, Seen]) -> None:
         """Copies of which all was read in their original."""
         for name in copies:
-            one = arrived[name]
+            entry = arrived[name]
             del self.copies.links[key_of(name)]
-            place = Place(one.file.size, prove(one.file, one.file.size, self._follower.storage))
-            self._added[key_of(name)] = Ended.of(place, one.version)
-            self.ended[name] = one.stamp
+            place = Place(entry.file.size, prove(entry.file, entry.file.size, self._follower.storage))
+            self._added[key_of(name)] = Ended.of(place, entry.version)
+            self.ended[name] = entry.stamp
 
     def _known(self, key: bytes) -> Place | Ended | None:
         """The record of a file by the key of its name."""
@@ -247,13 +253,13 @@ class Records:
         self._added.pop(key_of(name), None)
         self._check_emptied(name, place.at if place is not None else 0)
 
-    def _check_emptied(self, name: str, kept: int) -> None:
+    def _check_emptied(self, name: str, copied_bytes: int) -> None:
         """Notice what was written to a file between its being copied and its being emptied, and was not read."""
         reachable = self._follower.forget(name) or 0
-        if reachable > kept:
+        if reachable > copied_bytes:
             self._lost(
-                f"{self._follower.root}{name}: the file was copied and emptied; {kept} bytes of it were read or are in"
-                f" the copy, {reachable} could have been read"
+                f"{self._follower.root}{name}: the file was copied and emptied; {copied_bytes} bytes of it were read or"
+                f" are in the copy, {reachable} could have been read"
             )
 
     def _hold(
@@ -262,122 +268,134 @@ class Records:
         new: Mapping[str, Seen],
         moved: set[str],
         changed: Mapping[str, Place | Ended],
-        seen: Mapping[str, Seen],
+        entries: Mapping[str, Seen],
     ) -> None:
         """Hold files back that are copies of others that are there; `moved` gets those whose original was emptied."""
         if not arrived or self._follower.format.stream_rules.is_complete(self._follower.view):
             return
-        known: list[tuple[str, Place | Ended | None]] = []
-        for name in seen:
+        candidates: list[tuple[str, Place | Ended | None]] = []
+        for name in entries:
             record = self.files.get(name) or self._ended(name)
             if record is not None and record.at and name not in changed and getattr(record, "head", None) != NO_HEAD:
-                known.append((name, record))
-        known += [(name, None) for name in new if name not in moved]
-        living = Living(self._follower, known, seen)
-        left: set[str] = set()
-        for name, one in sorted(arrived.items(), key=lambda item: (len(item[0]), item[0])):
-            for other, record in living.like(name, one):
-                if other in left or other in self.copies:
+                candidates.append((name, record))
+        candidates += [(name, None) for name in new if name not in moved]
+        living = Living(self._follower, candidates, entries)
+        moved_names: set[str] = set()
+        for name, entry in sorted(arrived.items(), key=lambda item: (len(item[0]), item[0])):
+            for original, record in living.like(name, entry):
+                if original in moved_names or original in self.copies:
                     continue
-                if self.copies.link(name, one, other, seen[other]):
+                if self.copies.link(name, entry, original, entries[original]):
                     break
                 if record is None:
                     continue
-                if record.at <= one.file.size and self._proves(one, record) and not self._proves(seen[other], record):
-                    self._move(other, record, name, one)
+                if (
+                    record.at <= entry.file.size
+                    and self._proves(entry, record)
+                    and not self._proves(entries[original], record)
+                ):
+                    self._move(original, record, name, entry)
                     moved.add(name)
-                    left.add(other)
+                    moved_names.add(original)
                     break
 
-    def _proves(self, one: Seen, record: Place | Ended) -> bool:
-        proof = prove(one.file, record.at, self._follower.storage)
+    def _proves(self, entry: Seen, record: Place | Ended) -> bool:
+        proof = prove(entry.file, record.at, self._follower.storage)
         return proof == record.proof if isinstance(record, Place) else _same(record, proof)
 
     def _resolve_moves(
-        self, arrived: dict[str, Seen], changed: dict[str, Place | Ended], seen: Mapping[str, Seen]
+        self, arrived: dict[str, Seen], changed: dict[str, Place | Ended], entries: Mapping[str, Seen]
     ) -> set[str]:
         """Find the new names of files that are gone, or in whose place there is another, which arrives by that."""
         if not arrived:
             return set()
-        lost = [*self._gone(seen), *changed.items()]
-        if not lost:
+        lost_records = [*self._gone(entries), *changed.items()]
+        if not lost_records:
             return set()
-        lengths = sorted({min(one.at, PROVEN_BYTES) for _, one in lost}, reverse=True)
+        lengths = sorted({min(record.at, PROVEN_BYTES) for _, record in lost_records}, reverse=True)
         moved = set()
         waiting = [*arrived]
         for name in waiting:
-            one = arrived[name]
+            entry = arrived[name]
             heads = {
-                length: head(one.file, length, self._follower.storage) for length in lengths if length <= one.file.size
+                length: head(entry.file, length, self._follower.storage)
+                for length in lengths
+                if length <= entry.file.size
             }
-            match = self._match(one, lost, heads)
+            match = self._match(entry, lost_records, heads)
             if match is not None:
-                first = self._follower.storage.read(one.file.path, 0, PROVEN_BYTES)
+                first = self._follower.storage.read(entry.file.path, 0, PROVEN_BYTES)
                 written_over = set(map(key_of, self._follower.format.stream_rules.overwritten_names(name, first)))
-                match = self._match(one, [found for found in lost if _key(found[0]) not in written_over], heads)
+                match = self._match(
+                    entry, [candidate for candidate in lost_records if _key(candidate[0]) not in written_over], heads
+                )
             if match is not None:
-                lost.remove(match)
-                self._move(*match, name, one)
+                lost_records.remove(match)
+                self._move(*match, name, entry)
                 moved.add(name)
-                if isinstance(match[0], str) and changed.pop(match[0], None) is not None and seen[match[0]].file.size:
-                    arrived[match[0]] = seen[match[0]]
+                if (
+                    isinstance(match[0], str)
+                    and changed.pop(match[0], None) is not None
+                    and entries[match[0]].file.size
+                ):
+                    arrived[match[0]] = entries[match[0]]
                     waiting.append(match[0])
         return moved
 
-    def _match(self, one: Seen, lost: list[_Lost], heads: Mapping[int, str]) -> _Lost | None:
+    def _match(self, entry: Seen, lost_records: list[_Lost], heads: Mapping[int, str]) -> _Lost | None:
         """The record of a file that begins with all that was read of it; those of its size first, then the longest."""
         likely = []
-        for found in lost:
-            record = found[1]
+        for candidate in lost_records:
+            record = candidate[1]
             first = heads.get(min(record.at, PROVEN_BYTES))
-            if first is None or record.at > one.file.size:
+            if first is None or record.at > entry.file.size:
                 continue
             expected = head_of(record.proof) if isinstance(record, Place) else record.head
             if expected == head_of(first):
-                likely.append(found)
-        likely.sort(key=lambda found: -found[1].at)
-        for found in likely[:LIKELY]:
-            if self._proves(one, found[1]):
-                return found
+                likely.append(candidate)
+        likely.sort(key=lambda candidate: -candidate[1].at)
+        for candidate in likely[:LIKELY]:
+            if self._proves(entry, candidate[1]):
+                return candidate
         return None
 
-    def _move(self, old: str | bytes, record: Place | Ended, name: str, one: Seen) -> None:
-        logger.info("%s: was read before, under another name", one.file.path)
+    def _move(self, old: str | bytes, record: Place | Ended, name: str, entry: Seen) -> None:
+        logger.info("%s: was read before, under another name", entry.file.path)
         if isinstance(record, Place):
             assert isinstance(old, str)
             del self.files[old]
             self.files[name] = Place(record.at, record.proof, record.at)
-            self._check_emptied(old, one.file.size)
+            self._check_emptied(old, entry.file.size)
             return
         key = _key(old)
         if isinstance(old, str):
             self.ended.pop(old, None)
         self._removed.add(key)
         self._added.pop(key, None)
-        if one.file.size > record.at:
-            self._wake(name, record, prove(one.file, record.at, self._follower.storage))
+        if entry.file.size > record.at:
+            self._wake(name, record, prove(entry.file, record.at, self._follower.storage))
         else:
-            self._added[key_of(name)] = record._replace(version=version_of(one.version))
-            self.ended[name] = one.stamp
+            self._added[key_of(name)] = record._replace(version=version_of(entry.version))
+            self.ended[name] = entry.stamp
 
-    def _refuse(self, name: str, one: Seen, known: Place | Ended) -> None:
+    def _refuse(self, name: str, entry: Seen, record: Place | Ended) -> None:
         """A file is not what it was, and what was read of it is nowhere."""
-        if isinstance(known, Place):
-            check_proof(one.file, known.at, known.proof, self._follower.storage)
+        if isinstance(record, Place):
+            check_proof(entry.file, record.at, record.proof, self._follower.storage)
             return
-        if one.file.size < known.at:
-            check_proof(one.file, known.at, "", self._follower.storage)
+        if entry.file.size < record.at:
+            check_proof(entry.file, record.at, "", self._follower.storage)
         raise SawlogError(
-            f"{one.file.path}: the file was replaced or rewritten after all of its {known.at} bytes were read. Start"
+            f"{entry.file.path}: the file was replaced or rewritten after all of its {record.at} bytes were read. Start"
             " again with a new checkpoint, or without positions, to read it from its beginning"
         )
 
-    def _resolve_losses(self, seen: Mapping[str, Seen], arrived: list[Seen]) -> None:
+    def _resolve_losses(self, entries: Mapping[str, Seen], arrived: list[Seen]) -> None:
         """Notice files that were removed before all of them was read."""
-        inodes = {one.inode for one in arrived} - {None}
-        sizes = {one.file.size for one in arrived}
+        inodes = {entry.inode for entry in arrived} - {None}
+        sizes = {entry.file.size for entry in arrived}
         for name, place in self.files.items():
-            if name not in seen:
+            if name not in entries:
                 reachable = self._follower.forget(name)
                 if reachable is not None and reachable > place.at:
                     self._lost(
@@ -386,20 +404,22 @@ class Records:
                     )
         before, self._unbegun = self._unbegun, {}
         waited = self.start.waiting if self._restarted else {}
-        for name, kept in self._kept.items():
+        for name, copied_bytes in self._kept.items():
             size = before[name].file.size if name in before else waited.get(key_of(name), 0)
-            if size > kept:
+            if size > copied_bytes:
                 self._lost(
                     f"{self._follower.root}{name}: the file was copied, and emptied or removed before it was read;"
-                    f" {kept} of its {size} bytes are in the copy"
+                    f" {copied_bytes} of its {size} bytes are in the copy"
                 )
-        for name, one in before.items():
-            begun = name in self.start.files or self._ended(name) is not None
-            if name not in seen and not begun and name not in self._kept and one.inode not in inodes:
-                self._lost(f"{one.file.path}: the file was removed before it was read; it had {one.file.size} bytes")
+        for name, entry in before.items():
+            is_begun = name in self.start.files or self._ended(name) is not None
+            if name not in entries and not is_begun and name not in self._kept and entry.inode not in inodes:
+                self._lost(
+                    f"{entry.file.path}: the file was removed before it was read; it had {entry.file.size} bytes"
+                )
         if self._restarted and self.start.waiting:
-            here = {key_of(name) for name in seen}
-            missing = [size for key, size in self.start.waiting.items() if key not in here and size not in sizes]
+            listed_keys = {key_of(name) for name in entries}
+            missing = [size for key, size in self.start.waiting.items() if key not in listed_keys and size not in sizes]
             if missing:
                 self._lost(
                     f"{', '.join(self._follower.paths)}: {len(missing)} files of {sum(missing)} bytes were removed"
@@ -413,8 +433,8 @@ class Records:
         logger.warning(message)
 
 
-def _key(lost: str | bytes) -> bytes:
-    return key_of(lost) if isinstance(lost, str) else lost
+def _key(name_or_key: str | bytes) -> bytes:
+    return key_of(name_or_key) if isinstance(name_or_key, str) else name_or_key
 
 
 def _same(ended: Ended, proof: str) -> bool:
