@@ -73,8 +73,10 @@ class Directories:
         name = normalize(directory)
         if is_remote(name):
             fs, inner = self._connect_again(name)
-            found = fs.ls(inner, detail=True) if fs.isdir(inner) else []
-            return sorted(posixpath.basename(one["name"].rstrip("/")) for one in found if one["type"] == "directory")
+            infos = fs.ls(inner, detail=True) if fs.isdir(inner) else []
+            return sorted(
+                posixpath.basename(entry["name"].rstrip("/")) for entry in infos if entry["type"] == "directory"
+            )
         if not os.path.isdir(name):
             return []
         with os.scandir(name) as entries:
@@ -87,7 +89,7 @@ class Directories:
             if not is_remote(name):
                 return os.listdir(name)
             fs, inner = self._connect_again(name)
-            return [posixpath.basename(one.rstrip("/")) for one in fs.ls(inner, detail=False)]
+            return [posixpath.basename(path.rstrip("/")) for path in fs.ls(inner, detail=False)]
         except (FileNotFoundError, NotADirectoryError):
             return []
 
@@ -115,10 +117,10 @@ class Directories:
             info = fs.info(inner) if fs.exists(inner) else {"size": 0}
             return File(path, int(info["size"]), version=version_of(info), modified=modified_at(info))
         try:
-            found = os.stat(path, follow_symlinks=False)
+            status = os.stat(path, follow_symlinks=False)
         except FileNotFoundError:
             return File(path, 0)
-        return File(path, found.st_size, modified=found.st_mtime)
+        return File(path, status.st_size, modified=status.st_mtime)
 
     def read_now(self, path: PathLike) -> bytes:
         """All of a small file, as it is now: one that others replace, so that what was found before does not matter.
@@ -202,8 +204,8 @@ class Directories:
         else:
             below = [os.path.join(parent, name) for parent, inner, names in os.walk(root) for name in [*inner, *names]]
         relative = (path[len(root) :] for path in below)
-        found = {path[: end + len(STAGED_SUFFIX)]: None for path in relative if (end := staged_end(path)) >= 0}
-        return [root + path for path in found if marker in path]
+        staged = {path[: end + len(STAGED_SUFFIX)]: None for path in relative if (end := staged_end(path)) >= 0}
+        return [root + path for path in staged if marker in path]
 
     def below(self, directory: str) -> list[str]:
         """The paths of all files in a directory, hidden ones included."""

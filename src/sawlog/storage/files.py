@@ -86,12 +86,12 @@ class Storage:
         Raises:
             FileNotFoundError: When a path or glob matches nothing.
         """
-        given = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
-        found: dict[str, File] = {}
-        for path in given:
+        patterns = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
+        files: dict[str, File] = {}
+        for path in patterns:
             for file in self._list_one(normalize(path)):
-                found.setdefault(file.path, file)
-        return list(found.values())
+                files.setdefault(file.path, file)
+        return list(files.values())
 
     def files_in(self, directory: PathLike, *, fresh: bool = True) -> list[File]:
         """The files that lie directly in a directory, those with hidden names included, by name.
@@ -113,10 +113,10 @@ class Storage:
             files = [self._remember(fs.unstrip_protocol(entry["name"]), entry, explicit=False) for entry in entries]
         else:
             # Paths are spelled as `find` spells them: files in the current directory have none in front of them.
-            with os.scandir(name) as found:
+            with os.scandir(name) as iterator:
                 files = [
                     File(os.path.join(name, entry.name) if name != "." else entry.name, entry.stat().st_size, False)
-                    for entry in found
+                    for entry in iterator
                     if entry.is_file()
                 ]
         return sorted(files, key=lambda file: file.path)
@@ -175,17 +175,17 @@ class Storage:
         if not first:
             return
         pairs = zip(posixpath.dirname(names[0]).split("/"), posixpath.dirname(names[-1]).split("/"), strict=False)
-        common = [one for one, other in itertools.takewhile(lambda pair: pair[0] == pair[1], pairs)]
+        common = [part for part, last_part in itertools.takewhile(lambda pair: pair[0] == pair[1], pairs)]
         fs, inner = self._fresh("/".join(common) if len(names) > 1 else names[0])
         for url, state in first.items():
             state.check(self._states.get(url, state), url)  # which a later listing may have changed
-        asked = [url for url, state in first.items() if not fs.matching(state)]
+        urls = [url for url, state in first.items() if not fs.matching(state)]
         now: dict[str, State] = {}
-        if len(asked) > _SINGLY and not fs.http:
+        if len(urls) > _SINGLY and not fs.http:
             now = {fs.unstrip_protocol(name): State.of(info) for name, info in fs.find(inner).items()}
-        for url in asked:
+        for url in urls:
             with contextlib.suppress(FileNotFoundError):  # what is gone since has not been replaced
-                if len(asked) <= _SINGLY or fs.http:
+                if len(urls) <= _SINGLY or fs.http:
                     now[url] = State.of(fs.info(self._remote(url)[1]))
             if url in now:
                 first[url].check(now[url], url)
@@ -245,45 +245,45 @@ class Storage:
         """
         published: list[Staged] = []
         try:
-            for one in staged:
-                self._publish(one)
-                if one.temporary != one.final:
-                    published.append(one)
+            for staged_file in staged:
+                self._publish(staged_file)
+                if staged_file.temporary != staged_file.final:
+                    published.append(staged_file)
         except BaseException:
-            for one in published:
-                self._take_back(one)
+            for staged_file in published:
+                self._take_back(staged_file)
             raise
 
-    def _publish(self, one: Staged) -> None:
+    def _publish(self, staged: Staged) -> None:
         """Rename one. A directory that is replaced steps aside first, and comes back if its place is not taken."""
-        if one.temporary == one.final:
+        if staged.temporary == staged.final:
             return
-        if one.exclusive and self.exists(one.final):
-            raise FileExistsError(f"{one.final} exists already")
-        if one.exclusive or not one.directory or not self.is_directory(one.final):
-            self._rename(one.temporary, one.final, directory=one.directory)
+        if staged.exclusive and self.exists(staged.final):
+            raise FileExistsError(f"{staged.final} exists already")
+        if staged.exclusive or not staged.directory or not self.is_directory(staged.final):
+            self._rename(staged.temporary, staged.final, directory=staged.directory)
             return
-        if not is_remote(one.final) and exchange(one.temporary, one.final):
+        if not is_remote(staged.final) and exchange(staged.temporary, staged.final):
             self._forget()
-            sync_directory(os.path.dirname(one.final) or ".")
-            self.directories.remove(one.temporary)
+            sync_directory(os.path.dirname(staged.final) or ".")
+            self.directories.remove(staged.temporary)
             return
-        aside = f"{one.temporary.removesuffix(STAGED_SUFFIX)}.old{STAGED_SUFFIX}"
-        self._rename(one.final, aside, directory=True)
+        aside = f"{staged.temporary.removesuffix(STAGED_SUFFIX)}.old{STAGED_SUFFIX}"
+        self._rename(staged.final, aside, directory=True)
         try:
-            self._rename(one.temporary, one.final, directory=True)
+            self._rename(staged.temporary, staged.final, directory=True)
         except BaseException:
-            self._rename(aside, one.final, directory=True)
+            self._rename(aside, staged.final, directory=True)
             raise
         self.directories.remove(aside)
 
-    def _take_back(self, one: Staged) -> None:
+    def _take_back(self, staged: Staged) -> None:
         """Make what was published disappear again."""
-        if one.directory:
-            self._rename(one.final, one.temporary, directory=True)
-            self.directories.remove(one.temporary)
+        if staged.directory:
+            self._rename(staged.final, staged.temporary, directory=True)
+            self.directories.remove(staged.temporary)
         else:
-            self.directories.remove(one.final)
+            self.directories.remove(staged.final)
 
     def _rename(self, source: str, target: str, *, directory: bool = False) -> None:
         self._forget()
@@ -298,8 +298,8 @@ class Storage:
 
     def _forget(self) -> None:
         """Forget what was found: what is replaced now is known to be another file."""
-        for known in (self._found, self._states, self._asked, self._listed):
-            known.clear()
+        for cache in (self._found, self._states, self._asked, self._listed):
+            cache.clear()
 
     def _remote(self, url: str) -> tuple[Store, str]:
         return connected(url, self.options)
@@ -317,8 +317,8 @@ class Storage:
         if size is not None:
             return [File(path, size)]
         if os.path.isdir(path):
-            found = committed(self.directories, path, lambda: self._committed(path))
-            return in_order(self._choose(path, found))
+            committed_files = committed(self.directories, path, lambda: self._committed(path))
+            return in_order(self._choose(path, committed_files))
         if os.path.exists(path):
             return list(self._choose(os.path.dirname(path), [self._file(path, explicit=True)]))
         matches = [match for match in glob.glob(path, recursive=True) if not os.path.basename(match).startswith(HIDDEN)]
@@ -330,8 +330,8 @@ class Storage:
         return in_order(files)
 
     def _choose(self, root: str, files: Iterable[File]) -> Iterable[File]:
-        chosen = self.chosen
-        return files if chosen is None else (file for file in files if chosen(root, file))
+        is_chosen = self.chosen
+        return files if is_chosen is None else (file for file in files if is_chosen(root, file))
 
     def _committed(self, root: str) -> tuple[list[File], list[str]]:
         """The files of a directory, none of which a job has replaced meanwhile, and what in it has a log of jobs."""
@@ -340,7 +340,7 @@ class Storage:
             logs: list[str] = []
             files = list(self._walk(root, walked, logs))
             with contextlib.suppress(FileNotFoundError):
-                if all(os.path.samestat(os.stat(name), known) for name, known in walked.items()):
+                if all(os.path.samestat(os.stat(name), status) for name, status in walked.items()):
                     return files, logs
 
     def _walk(self, directory: str, walked: dict[str, os.stat_result], logs: list[str]) -> Iterator[File]:
@@ -373,21 +373,21 @@ class Storage:
         return file if stat.S_ISREG(self._found[path].st_mode) else None
 
     def _file(self, path: str, *, explicit: bool) -> File:
-        found = self._found[path] = os.stat(path)
-        return File(path, found.st_size, explicit, modified=found.st_mtime, changed=found.st_ctime)
+        status = self._found[path] = os.stat(path)
+        return File(path, status.st_size, explicit, modified=status.st_mtime, changed=status.st_ctime)
 
     def _check_same(self, path: str, descriptor: int) -> None:
         """Whether an open file is the one that was found."""
-        found = self._found.get(path)
-        if found is None:
+        status = self._found.get(path)
+        if status is None:
             return
         now = os.fstat(descriptor)
-        if (now.st_dev, now.st_ino) != (found.st_dev, found.st_ino):
+        if (now.st_dev, now.st_ino) != (status.st_dev, status.st_ino):
             raise ChangedError(f"{path}: the file was replaced while it was read; open it again")
-        if now.st_size < found.st_size:
-            raise ChangedError.shorter(path, found.st_size, now.st_size)
+        if now.st_size < status.st_size:
+            raise ChangedError.shorter(path, status.st_size, now.st_size)
 
-    def _object(self, url: str, found: File | None = None) -> Remote:
+    def _object(self, url: str, file: File | None = None) -> Remote:
         """A remote file, as it was when it was found, here or by another process."""
         fs, path = self._remote(url)
         state = self._states.get(url)
@@ -396,8 +396,8 @@ class Storage:
             if info["size"] is None:
                 raise StorageError(f"{url}: the server does not say how long the file is; download it first")
             state = State.of(info)
-            if found is not None:
-                state.earlier(found.size, found.version, found.modified).check(state, url)
+            if file is not None:
+                state.earlier(file.size, file.version, file.modified).check(state, url)
             self._states[url] = state
         self._asked.setdefault(url, state)
         return Remote(fs, path, url, state)
@@ -427,19 +427,19 @@ class Storage:
         fs.invalidate_cache()
         for name, info in fs.find(match).items():
             explicit = name == match
-            found = fs.unstrip_protocol(name)
+            url = fs.unstrip_protocol(name)
             if info["size"] is None:  # by an HTTP server that makes its answers as it sends them
                 with fs.open(name, "rb") as stream:
-                    files.append(File(found, self.inputs.hold(found, stream)))
+                    files.append(File(url, self.inputs.hold(url, stream)))
                 continue
-            file = self._remember(found, info, explicit=explicit)
+            file = self._remember(url, info, explicit=explicit)
             if not explicit:
-                listed.setdefault(posixpath.dirname(found), []).append(file)
+                listed.setdefault(posixpath.dirname(url), []).append(file)
             *above, last = posixpath.relpath(name, match).split("/")
             if explicit or not (last.startswith(HIDDEN) or any(map(passed_over, above))):
                 files.append(file)
             elif above and above[-1] == LOG:
-                logs.add(posixpath.dirname(posixpath.dirname(found)))
+                logs.add(posixpath.dirname(posixpath.dirname(url)))
         self._listed.update(listed)
         return files, logs
 
@@ -453,9 +453,9 @@ def each_file(work: Callable[[File], Result], files: Iterable[File]) -> Iterator
 
 def discard_staged(storage: Storage, staged: Iterable[Staged]) -> None:
     """Delete staged files that shall not be published."""
-    for one in staged:
-        if one.temporary != one.final:
-            storage.directories.remove(one.temporary)
+    for staged_file in staged:
+        if staged_file.temporary != staged_file.final:
+            storage.directories.remove(staged_file.temporary)
 
 
 def known_answer(storage: Storage, file: File, question: str) -> bytes | None:

@@ -135,8 +135,8 @@ def packed(numbers: Sequence[int]) -> bytes:
 
 def unpacked(answer: bytes) -> list[int]:
     """The numbers of an answer."""
-    found: list[int] = np.frombuffer(answer[: len(answer) // 8 * 8], "<i8").tolist()
-    return found
+    numbers: list[int] = np.frombuffer(answer[: len(answer) // 8 * 8], "<i8").tolist()
+    return numbers
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,25 +169,28 @@ class Index:
     options: str = ""
 
     @classmethod
-    def of(cls, found: Mapping[AnyFile, Facts], options: str = "") -> Self:
+    def of(cls, facts_by_file: Mapping[AnyFile, Facts], options: str = "") -> Self:
         """The index of some files."""
         numbers: dict[tuple[str, bytes], int] = {}
         columns: list[list[Any]] = [
-            [_key(file.path) for file in found],
-            [file.size for file in found],
-            [file.version for file in found],
-            [last_change(file) for file in found],
-            [[numbers.setdefault(one, len(numbers)) for one in facts.answers.items()] for facts in found.values()],
-            [facts.measured for facts in found.values()],
+            [_key(file.path) for file in facts_by_file],
+            [file.size for file in facts_by_file],
+            [file.version for file in facts_by_file],
+            [last_change(file) for file in facts_by_file],
+            [
+                [numbers.setdefault(answer, len(numbers)) for answer in facts.answers.items()]
+                for facts in facts_by_file.values()
+            ],
+            [facts.measured for facts in facts_by_file.values()],
         ]
         arrays = [array_of(column, field.type) for column, field in zip(columns, _SCHEMA, strict=True)]
         fields = list(_SCHEMA)
-        for name in dict.fromkeys(name for facts in found.values() for name in facts.limits):
-            pairs = [facts.limits.get(name, (None, None)) for facts in found.values()]
+        for name in dict.fromkeys(name for facts in facts_by_file.values() for name in facts.limits):
+            pairs = [facts.limits.get(name, (None, None)) for facts in facts_by_file.values()]
             kind = next(low.type for low, _ in pairs if low is not None)
             for prefix, column in zip((_LOW, _HIGH), zip(*pairs, strict=True), strict=True):
-                same = [one if one is not None and one.type == kind else None for one in column]
-                arrays.append(array_of(same, kind))
+                bounds = [bound if bound is not None and bound.type == kind else None for bound in column]
+                arrays.append(array_of(bounds, kind))
                 fields.append(pa.field(f"{prefix}{name}", kind))
         return cls(pa.Table.from_arrays(arrays, schema=pa.schema(fields)), tuple(numbers), options)
 
@@ -198,17 +201,21 @@ class Index:
         tables: list[pa.Table] = []
         kinds: dict[str, pa.Field] = {field.name: field for field in _SCHEMA}
         for part in parts:
-            codes = np.array([numbers.setdefault(one, len(numbers)) for one in part.answers] or [0], np.int32)
+            codes = np.array([numbers.setdefault(answer, len(numbers)) for answer in part.answers] or [0], np.int32)
             column = one_array(part.rows["answers"])
             values = fixed_array(pa.int32(), codes[values_of(column.values, np.int32)])
             answers = pa.ListArray.from_arrays(column.offsets, values, _SCHEMA.field("answers").type)
             tables.append(part.rows.set_column(_SCHEMA.get_field_index("answers"), _SCHEMA.field("answers"), answers))
-            for one in part.rows.schema:
-                kinds.setdefault(one.name, one)
+            for column_field in part.rows.schema:
+                kinds.setdefault(column_field.name, column_field)
         schema = pa.schema(kinds.values())
-        whole = [pa.Table.from_arrays([_column(one, field) for field in schema], schema=schema) for one in tables]
+        complete_tables = [
+            pa.Table.from_arrays([_column(table, field) for field in schema], schema=schema) for table in tables
+        ]
         return cls(
-            pa.concat_tables(whole).combine_chunks() if whole else pa.Table.from_batches([], schema),
+            pa.concat_tables(complete_tables).combine_chunks()
+            if complete_tables
+            else pa.Table.from_batches([], schema),
             tuple(numbers),
             options,
         )
@@ -229,18 +236,18 @@ class Index:
         rows = decode_by(_table, body)
         if isinstance(rows, Undecodable):
             raise FormatError(f"byte {start}: not a table")
-        low = [(one.name.removeprefix(_LOW), one.type) for one in list(rows.schema)[len(_SCHEMA) :: 2]]
+        low = [(field.name.removeprefix(_LOW), field.type) for field in list(rows.schema)[len(_SCHEMA) :: 2]]
         limits = [pa.field(f"{prefix}{name}", kind) for name, kind in low for prefix in (_LOW, _HIGH)]
         if list(rows.schema) != [*_SCHEMA, *limits]:
             raise FormatError(f"byte {start}: not a table of files")
         metadata = rows.schema.metadata or {}
-        found = decode_by(_table, metadata.get(_ANSWERS, b""))
-        if isinstance(found, Undecodable) or not found.schema.equals(_ANSWERS_SCHEMA):
+        answer_table = decode_by(_table, metadata.get(_ANSWERS, b""))
+        if isinstance(answer_table, Undecodable) or not answer_table.schema.equals(_ANSWERS_SCHEMA):
             raise FormatError(f"byte {start}: not a table of answers")
         codes = values_of(one_array(rows["answers"]).values, np.int32)
-        if len(codes) and not 0 <= codes.min() <= codes.max() < len(found):
-            raise FormatError(f"byte {start}: expected numbers of {len(found)} answers, found {codes.max()}")
-        answers = zip(found["question"].to_pylist(), found["answer"].to_pylist(), strict=True)
+        if len(codes) and not 0 <= codes.min() <= codes.max() < len(answer_table):
+            raise FormatError(f"byte {start}: expected numbers of {len(answer_table)} answers, found {codes.max()}")
+        answers = zip(answer_table["question"].to_pylist(), answer_table["answer"].to_pylist(), strict=True)
         return cls(rows, tuple(answers), metadata.get(_OPTIONS, b"").decode(errors="replace"))
 
     def to_bytes(self) -> bytes:
@@ -260,7 +267,9 @@ class Index:
         if row is None:
             return None
         codes = self._codes[self._ends[row] : self._ends[row + 1]]
-        return next((answer for asked, answer in (self.answers[code] for code in codes) if asked == question), None)
+        return next(
+            (answer for answered, answer in (self.answers[code] for code in codes) if answered == question), None
+        )
 
     def note(self, file: Listed, question: str, answer: bytes) -> None:
         """Nothing: an index that is in use stays as it is."""
@@ -296,7 +305,7 @@ class Index:
             columns: What is asked for. Those of which nothing is known, or of another type, are left out.
         """
         kinds = {field.name: field.type for field in self.rows.schema}
-        names = [one.name for one in columns if kinds.get(f"{_LOW}{one.name}") == value_type(one.type)]
+        names = [column.name for column in columns if kinds.get(f"{_LOW}{column.name}") == value_type(column.type)]
         rows = array_of([self._row(file) for file in files] if names else [], pa.int64())
         low, high = ([one_array(self.rows[f"{prefix}{name}"]).take(rows) for name in names] for prefix in (_LOW, _HIGH))
         return pa.RecordBatch.from_arrays(low, names), pa.RecordBatch.from_arrays(high, names)
@@ -346,10 +355,10 @@ def value_type(kind: pa.DataType) -> pa.DataType:
 
 def _column(table: pa.Table, field: pa.Field) -> pa.Array:
     """A column of a table; nulls where it has none of the type."""
-    known = table.schema.get_field_index(field.name)
-    if known < 0 or table.schema.field(known).type != field.type:
+    index = table.schema.get_field_index(field.name)
+    if index < 0 or table.schema.field(index).type != field.type:
         return pa.nulls(table.num_rows, field.type)
-    return table.column(known)
+    return table.column(index)
 
 
 def _key(path: str) -> bytes:
@@ -360,9 +369,9 @@ def _key(path: str) -> bytes:
 def _table(data: bytes | memoryview) -> pa.Table:
     table = pa.ipc.open_stream(pa.py_buffer(data)).read_all().combine_chunks()
     table.validate(full=True)
-    for column, one in zip(table.columns, table.schema, strict=True):
-        inner = one_array(column).values.null_count if pa.types.is_list(one.type) else 0
-        if inner or (column.null_count and not one.nullable):
+    for column, column_field in zip(table.columns, table.schema, strict=True):
+        inner = one_array(column).values.null_count if pa.types.is_list(column_field.type) else 0
+        if inner or (column.null_count and not column_field.nullable):
             raise ValueError("nulls where there are none")
     return table
 

@@ -37,28 +37,28 @@ class Inputs:
         given: Bytes by name, from another process.
     """
 
-    def __init__(self, given: Mapping[str, bytes] = MappingProxyType({})) -> None:
-        self.held: dict[str, memoryview | int] = {name: memoryview(data) for name, data in given.items()}
+    def __init__(self, data_by_name: Mapping[str, bytes] = MappingProxyType({})) -> None:
+        self.held: dict[str, memoryview | int] = {name: memoryview(data) for name, data in data_by_name.items()}
 
     def __del__(self) -> None:
-        for held in self.held.values():
-            if isinstance(held, int):
-                os.close(held)
+        for resource in self.held.values():
+            if isinstance(resource, int):
+                os.close(resource)
 
-    def name(self, given: Input) -> str:
+    def name(self, source: Input) -> str:
         """The name of an input; paths are their own.
 
         Raises:
             FormatError: For what is neither a path nor bytes nor a binary file.
         """
-        if isinstance(given, str | os.PathLike):
-            return os.fspath(given)
-        if hasattr(given, "read"):
-            return self._keep(_of_stream(given), str(getattr(given, "name", "<stream>")))
+        if isinstance(source, str | os.PathLike):
+            return os.fspath(source)
+        if hasattr(source, "read"):
+            return self._keep(_of_stream(source), str(getattr(source, "name", "<stream>")))
         try:
-            return self._keep(memoryview(given).cast("B"), "<bytes>")
+            return self._keep(memoryview(source).cast("B"), "<bytes>")
         except TypeError:
-            kind = type(given).__name__
+            kind = type(source).__name__
             raise FormatError(f"cannot read {kind}: expected a path, bytes, a buffer or a binary file") from None
 
     def take(self, path: str) -> int | None:
@@ -93,8 +93,8 @@ class Inputs:
 
     def open(self, name: str) -> Source:
         """The bytes of an input that was taken in; each source moves by itself."""
-        held = self.held[name]
-        return MemorySource(held) if isinstance(held, memoryview) else LocalSource(os.dup(held), name)
+        resource = self.held[name]
+        return MemorySource(resource) if isinstance(resource, memoryview) else LocalSource(os.dup(resource), name)
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Bytes travel to other processes; what was streamed does not.
@@ -103,16 +103,16 @@ class Inputs:
             SawlogError: When there is a stream among the inputs.
         """
         data: dict[str, bytes] = {}
-        for name, held in self.held.items():
-            if isinstance(held, int):
+        for name, resource in self.held.items():
+            if isinstance(resource, int):
                 raise SawlogError(f"{name}: a stream cannot be read by other processes; write it to a file first")
-            data[name] = bytes(held)
+            data[name] = bytes(resource)
         return (Inputs, (data,))
 
-    def _keep(self, held: memoryview | int, name: str) -> str:
+    def _keep(self, resource: memoryview | int, name: str) -> str:
         numbered = (f"{name} {n}" for n in itertools.count(2))
-        free = next(one for one in itertools.chain([name], numbered) if one not in self.held)
-        self.held[free] = held
+        free = next(candidate for candidate in itertools.chain([name], numbered) if candidate not in self.held)
+        self.held[free] = resource
         return free
 
 

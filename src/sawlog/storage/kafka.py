@@ -54,8 +54,8 @@ class Topics(AbstractFileSystem):  # type: ignore[misc]
             FileNotFoundError: When there is no such topic or partition.
             KafkaException: When the broker does not answer.
         """
-        found = self._entries(self._strip_protocol(path).split("/"))
-        return found if detail else [one["name"] for one in found]
+        entries = self._entries(self._strip_protocol(path).split("/"))
+        return entries if detail else [entry["name"] for entry in entries]
 
     def cat_file(self, path: str, start: int | None = None, end: int | None = None, **_: Any) -> bytes:
         """Bytes of the value of a message.
@@ -76,31 +76,31 @@ class Topics(AbstractFileSystem):  # type: ignore[misc]
             if not inner:
                 topics = consumer.list_topics(timeout=SECONDS).topics
                 return [_directory(f"{path}/{name}") for name in topics if not name.startswith("__")]
-            topic, *rest = inner
-            numbers = _numbers(path, rest, len(rest))
-            known = consumer.list_topics(topic, timeout=SECONDS).topics[topic]
-            if known.error is not None and known.error.code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
-                raise KafkaException(known.error)
-            if not known.partitions or len(numbers) > 2 or (numbers and numbers[0] not in known.partitions):
+            topic, *number_names = inner
+            numbers = _numbers(path, number_names, len(number_names))
+            metadata = consumer.list_topics(topic, timeout=SECONDS).topics[topic]
+            if metadata.error is not None and metadata.error.code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
+                raise KafkaException(metadata.error)
+            if not metadata.partitions or len(numbers) > 2 or (numbers and numbers[0] not in metadata.partitions):
                 raise FileNotFoundError(path)
             if not numbers:
-                return [_directory(f"{path}/{number}") for number in known.partitions]
+                return [_directory(f"{path}/{number}") for number in metadata.partitions]
             partition = _Partition(broker, topic, numbers[0])
             sizes = self._listed(consumer, partition)
-            wanted = sizes if len(numbers) == 1 else [numbers[1]]
-            if not all(offset in sizes for offset in wanted):
+            offsets = sizes if len(numbers) == 1 else [numbers[1]]
+            if not all(offset in sizes for offset in offsets):
                 raise FileNotFoundError(path)
             parent = "/".join(map(str, partition))
             return [
                 {"name": f"{parent}/{offset}{SUFFIX}", "size": sizes[offset], "type": "file", "ETag": str(offset)}
-                for offset in wanted
+                for offset in offsets
             ]
 
     def _listed(self, consumer: Consumer, partition: _Partition) -> dict[int, int]:
         """The bytes of all messages that a partition has now, by offset."""
         first, end = consumer.get_watermark_offsets(TopicPartition(partition.topic, partition.number), timeout=SECONDS)
         sizes = self._sizes.setdefault(partition, {})
-        for offset in [one for one in sizes if one < first]:
+        for offset in [listed_offset for listed_offset in sizes if listed_offset < first]:
             del sizes[offset]
         begin = max(first, self._next.get(partition, first))
         sizes.update((offset, len(value)) for offset, value in self._messages(consumer, partition, begin, end))
@@ -161,7 +161,7 @@ def _directory(name: str) -> dict[str, Any]:
 
 def _numbers(path: str, names: list[str], count: int) -> list[int]:
     """The numbers of a partition and of a message."""
-    numbers = [name.removesuffix(SUFFIX) if at else name for at, name in enumerate(names)]
+    numbers = [name.removesuffix(SUFFIX) if index else name for index, name in enumerate(names)]
     if len(names) != count or not all(number.isascii() and number.isdigit() for number in numbers):
         raise FileNotFoundError(path)
     return [int(number) for number in numbers]

@@ -67,8 +67,8 @@ def connected(url: str, options: Mapping[str, Any]) -> tuple[Store, str]:
     except ImportError as error:
         scheme = url.partition(":")[0]
         extra = _EXTRAS.get(scheme)
-        how = install(extra) if extra else f"install what fsspec needs for {scheme}: {error}"
-        raise SawlogError(f"{url}: {how}") from error
+        advice = install(extra) if extra else f"install what fsspec needs for {scheme}: {error}"
+        raise SawlogError(f"{url}: {advice}") from error
     except StorageError as error:
         if isinstance(error.__cause__, ValueError):  # what fsspec says of a scheme that it does not know
             raise OptionError(f"{url}: {error.__cause__}") from error.__cause__
@@ -112,16 +112,18 @@ def _fault(error: Exception, url: str) -> Exception:
         error = cause if library or isinstance(cause, TimeoutError | ConnectionError) else error
     if _says(error, _REFUSED):
         return PermissionError(errno.EACCES, without_secrets(str(error)))
-    if isinstance(error, _ANSWERS) and any(isinstance(one, str) and one != without_secrets(one) for one in error.args):
+    if isinstance(error, _ANSWERS) and any(
+        isinstance(argument, str) and argument != without_secrets(argument) for argument in error.args
+    ):
         return type(error)(without_secrets(str(error)))
     if isinstance(error, _ANSWERS):
         return error
     text = str(error)
     for secret in secrets_in(url):
         text = text.replace(secret, "***")
-    said = StorageError(f"{url}: {type(error).__name__}: {text}")
-    said.__cause__ = error
-    return said
+    answer = StorageError(f"{url}: {type(error).__name__}: {text}")
+    answer.__cause__ = error
+    return answer
 
 
 def _says(error: Exception, statuses: tuple[int, ...]) -> bool:
@@ -148,10 +150,10 @@ class Store:
         self._url = url
 
     def __getattr__(self, name: str) -> Any:
-        found = getattr(self.fs, name)
+        attribute = getattr(self.fs, name)
         if name in _READING:
-            return partial(ask, self._url, found)
-        return partial(self._change, found) if name in _WRITING else found
+            return partial(ask, self._url, attribute)
+        return partial(self._change, attribute) if name in _WRITING else attribute
 
     @property
     def http(self) -> bool:
@@ -168,10 +170,10 @@ class Store:
         """The URL of a path. Unlike fsspec's own, it has the host, where paths of the file system do not."""
         url = self._url.rstrip("/")
         inner = self.fs._strip_protocol(url).rstrip("/")
-        begun = url.removesuffix(inner)
-        if "::" in url or "://" in path or not url.endswith(inner) or not begun.partition("://")[2]:
+        root = url.removesuffix(inner)
+        if "::" in url or "://" in path or not url.endswith(inner) or not root.partition("://")[2]:
             return str(self.fs.unstrip_protocol(path))
-        return begun + path
+        return root + path
 
     def find(self, path: str) -> dict[str, dict[str, Any]]:
         """All files below a path, or the file that it is; none where it is missing.
@@ -183,20 +185,20 @@ class Store:
         inherited = getattr(type(self.fs), "_find", type(self.fs).find).__module__
         strict = {"on_error": "raise"} if inherited in ("fsspec.spec", "fsspec.asyn") else {}
         try:
-            found: dict[str, dict[str, Any]] = ask(self._url, self.fs.find, path, withdirs=False, detail=True, **strict)
+            infos: dict[str, dict[str, Any]] = ask(self._url, self.fs.find, path, withdirs=False, detail=True, **strict)
         except (FileNotFoundError, NotADirectoryError):
             return {}
         within = f"{path.rstrip('/')}/{posixpath.basename(path)}"
-        if list(found) == [within] and (info := self.info(path))["type"] == "file":
+        if list(infos) == [within] and (info := self.info(path))["type"] == "file":
             return {path: info}  # which FTP servers list as if it lay in itself
-        return {name: info or self.info(path) for name, info in found.items()}
+        return {name: info or self.info(path) for name, info in infos.items()}
 
     def ls(self, path: str, *, detail: bool) -> list[Any]:
         """What is directly in a directory, as it is now: not what another thread has put into fsspec's cache."""
         options = inspect.signature(getattr(self.fs, "_ls", self.fs.ls)).parameters
         fresh = {"refresh": True} if "refresh" in options else {}
-        found: list[Any] = ask(self._url, self.fs.ls, path, detail=detail, **fresh)
-        return found
+        entries: list[Any] = ask(self._url, self.fs.ls, path, detail=detail, **fresh)
+        return entries
 
     def exists(self, path: str) -> bool:
         """Whether there is a file or directory. Unlike fsspec's own, it fails where the store does not answer."""
@@ -244,7 +246,7 @@ class State:
     def earlier(self, size: int, version: str, time: float | None) -> State:
         """What was said before, where no more than `version_of` is known of it."""
         tag = _tag(version)
-        name = next((key for key, one in self.tags.items() if one == tag), next(iter(self.tags), None))
+        name = next((key for key, value in self.tags.items() if value == tag), next(iter(self.tags), None))
         return State(size, {name: tag} if name and tag else {}, time)
 
     def same(self, now: State) -> bool:
@@ -312,17 +314,17 @@ class Remote:
         self.state.check(State.of(self._store.info(self._path)), self.url)
 
     def _range(self, start: int, end: int) -> bytes:
-        wanted = end - start
-        if wanted <= 0:
+        length = end - start
+        if length <= 0:
             return b""
         data = self._asked(start, end)
-        if len(data) != wanted and len(data) == self.state.size:
+        if len(data) != length and len(data) == self.state.size:
             self._copy = tempfile.TemporaryFile(prefix="sawlog-")  # from a server that knows no ranges
             self._copy.write(data)
             self._copy.flush()
             data = data[start:end]
-        if len(data) != wanted:
-            raise StorageError(f"{self.url}: expected {wanted} bytes at byte {start}, the store sent {len(data)}")
+        if len(data) != length:
+            raise StorageError(f"{self.url}: expected {length} bytes at byte {start}, the store sent {len(data)}")
         return data
 
     def _asked(self, start: int, end: int) -> bytes:
@@ -340,9 +342,9 @@ class Remote:
 async def _matching(fs: Any, path: str, start: int, end: int, tag: str) -> bytes:
     """A range of an object in S3, if it is still the one with a tag."""
     bucket, key, version = fs.split_path(path)
-    given = {"VersionId": version} if version else {}
+    version_argument = {"VersionId": version} if version else {}
     answer = await fs._call_s3(
-        "get_object", Bucket=bucket, Key=key, Range=f"bytes={start}-{end - 1}", IfMatch=f'"{tag}"', **given
+        "get_object", Bucket=bucket, Key=key, Range=f"bytes={start}-{end - 1}", IfMatch=f'"{tag}"', **version_argument
     )
     async with answer["Body"] as body:
         data: bytes = await body.read()

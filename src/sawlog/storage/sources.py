@@ -144,10 +144,10 @@ class Piece:
         """Where the bytes up to `end` belong."""
         return self._memory[self.end - self.start : end - self.start]
 
-    def append(self, other: Piece, offset: int) -> None:
+    def append(self, piece: Piece, offset: int) -> None:
         """Copy what another piece has from `offset`, as far as there is room."""
-        count = min(other.end - offset, self.capacity)
-        self._memory[:count] = other._memory[offset - other.start : offset - other.start + count]
+        count = min(piece.end - offset, self.capacity)
+        self._memory[:count] = piece._memory[offset - piece.start : offset - piece.start + count]
         self.end = self.start + count
 
 
@@ -265,8 +265,8 @@ class SourceFile(io.RawIOBase):
 
     def read(self, size: int = -1) -> bytes:
         """`size` bytes, or all that are left."""
-        left = max(0, self._source.size - self._at)
-        data = bytes(self._source.window(self._at, left if size < 0 else min(size, left)))
+        remaining = max(0, self._source.size - self._at)
+        data = bytes(self._source.window(self._at, remaining if size < 0 else min(size, remaining)))
         self._at += len(data)
         return data
 
