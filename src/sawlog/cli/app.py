@@ -96,7 +96,7 @@ def _value(parameter: Any, convert: Callable[[Any, Any], Any], hint: Any, contex
 
 
 class Verb(_WithoutPydantic, TyperCommand):
-    """One of them."""
+    """Command of one verb."""
 
 
 class Verbs(_WithoutPydantic, TyperGroup):
@@ -127,7 +127,7 @@ def _identifier(name: str) -> str:
 
 
 def _description(point: EntryPoint) -> str | None:
-    """What the source of a verb says: to import it, and what it imports, takes ten times as long."""
+    """Return a verb's docstring from its source: to import it, and what it imports, takes ten times as long."""
     spec = find_spec(point.module)
     source = getattr(spec and spec.loader, "get_source", lambda _: None)(point.module)
     for one in ast.parse(source or "").body:

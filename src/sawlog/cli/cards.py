@@ -13,7 +13,7 @@ from sawlog.options import as_text
 
 @dataclass(frozen=True, slots=True)
 class OptionCard:
-    """One option: what it takes, its default, what it does."""
+    """Description of an option: what it takes, its default, what it does."""
 
     name: str
     takes: str
@@ -39,7 +39,7 @@ def attribute_docs(cls: type) -> dict[str, str]:
 
 
 def describe(hint: Any) -> str:
-    """What an option of that type takes, as one writes it on the command line."""
+    """Return what an option of a type takes, as one writes it on the command line."""
     origin, args = get_origin(hint), get_args(hint)
     if origin is Literal:
         return "|".join(map(str, args))

@@ -33,7 +33,7 @@ _RENDERED_ROWS = 1000
 
 
 class Rendering(StrEnum):
-    """What rows look like."""
+    """Forms in which rows are shown."""
 
     TABLE = "table"
     JSONL = "jsonl"

@@ -1,4 +1,4 @@
-"""What a shell may complete: formats, views, columns and options."""
+"""Completions for a shell: formats, views, columns and options."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def _paths(ctx: typer.Context) -> list[str]:
 
 
 def _dataset(ctx: typer.Context) -> Dataset | None:
-    """What the command line names so far; nothing where it cannot be opened."""
+    """Open what the command line names so far; nothing where it cannot be opened."""
     given: dict[str, Any] = ctx.params
     paths = _paths(ctx)
     try:

@@ -127,7 +127,7 @@ def unread(*_: object) -> NoReturn:
 
 @contextmanager
 def _explained(all_errors: Any, of_disk: tuple[type[Exception], ...]) -> Iterator[None]:
-    """What a database says: of the disk, or of values and types that it does not have."""
+    """Explain errors of a database: of the disk, or of values and types that it does not have."""
     try:
         yield
     except of_disk as error:

@@ -265,7 +265,7 @@ def _window_in_order(comparison: Comparison, a: Side, b: Side) -> None:
 
 
 def meeting(a: list[str], b: list[str]) -> tuple[int, int] | None:
-    """How many rows of both are before the nearest one that both have, if there is one."""
+    """Return how many rows of both are before the nearest one that both have, if there is one."""
     places: dict[str, int] = {}
     for place, line in enumerate(b):
         places.setdefault(line, place)

@@ -104,13 +104,13 @@ def with_exit_codes(verb: Callable[P, int]) -> Callable[P, int]:
 
 
 def exit_code(error: Exception) -> Exit:
-    """What a verb ends with that an error has stopped; other libraries may have handed it on as text."""
+    """Return the exit code of a verb that an error has stopped; other libraries may have handed it on as text."""
     kind = type(error).__name__ if isinstance(error, SawlogError) else _own(error)[0]
     return _CODES.get(kind, Exit.UNUSABLE)
 
 
 def explain(error: Exception) -> str | None:
-    """What to report to the user about an error; `None` for one that is a bug."""
+    """Return what to report to the user about an error; `None` for one that is a bug."""
     if isinstance(error, FINDING_ERRORS):
         return str(error).replace('on_damage="skip"', "--on-damage skip")
     if isinstance(error, OSError) and error.strerror:

@@ -28,7 +28,7 @@ class _FormatCard:
 
 @dataclass(frozen=True, slots=True)
 class _Cards:
-    """What is known about formats."""
+    """Descriptions of formats."""
 
     formats: list[_FormatCard]
 

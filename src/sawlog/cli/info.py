@@ -38,7 +38,7 @@ _STYLES = {
 
 @dataclass(slots=True)
 class Info(Result):
-    """What is known about a path."""
+    """Facts that are known about a path."""
 
     paths: list[str]
     format: Format
@@ -58,7 +58,7 @@ class Info(Result):
 
     @property
     def tails(self) -> dict[str, Tail]:
-        """How the files end, as far as a count has seen it."""
+        """Tails of the files, as far as a count has seen them."""
         return {path: found.tail for path, found in self.losses.files.items() if found.tail is not None}
 
     def to_dict(self) -> dict[str, Any]:
@@ -111,7 +111,7 @@ class Info(Result):
         page.grid("  ", ((column.name, _column_text(column)) for column in self.schema))
 
     def _print_strips(self, page: Page) -> None:
-        """What the bytes of small files are for, a line per file, damage in red."""
+        """Print what the bytes of small files are for, a line per file, damage in red."""
         if not self.strips:
             return
         from sawlog.map.strip import SIGNS, cells
@@ -169,7 +169,7 @@ def info(
 
 @dataclass(slots=True)
 class _Parts(Result):
-    """What is known about a folder of several datasets."""
+    """Facts that are known about a folder of several datasets."""
 
     parts: list[Info]
     skipped: list[Skipped]

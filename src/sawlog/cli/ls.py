@@ -31,7 +31,7 @@ COUNTED_BYTES = 8 << 20
 
 @dataclass(slots=True)
 class ListedTable:
-    """One of the tables of a part, or all that the part is.
+    """Table of a part, or all that the part is.
 
     Attributes:
         name: Its name; empty where the part is one table.
@@ -48,7 +48,7 @@ class ListedTable:
 
 @dataclass(slots=True)
 class Listed:
-    """One part of a path.
+    """Part of a path, as it is listed.
 
     Attributes:
         part: Its files and its format.
@@ -86,7 +86,7 @@ class Listed:
         return [one for one in (self.error, *(table.error for table in self.tables)) if one is not None]
 
     def commands(self, table: ListedTable) -> list[str]:
-        """What shows the rows of a table, and what decodes them further; nothing where they cannot be shown."""
+        """Return commands that show a table's rows, and decode them further; none where they cannot be shown."""
         if table.error is not None:
             return []
         command = self.part.command({**self.options, **table.options})
@@ -94,7 +94,7 @@ class Listed:
 
     @property
     def state(self) -> str:
-        """What a look at its bytes has shown, in a few words."""
+        """State that a look at its bytes has shown, in a few words."""
         if self.errors:
             return "not readable" if self.rows is None else "in part not readable"
         if self.damaged:

@@ -1,4 +1,4 @@
-"""Where verbs put what they found: results on stdout, for people or programs; progress on stderr."""
+"""Output of verbs: results on stdout, for people or programs; progress on stderr."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Advance = Callable[[int], None]
 
 
 class Result(Protocol):
-    """What a verb found: plain data for programs, a page for people."""
+    """Result of a verb: plain data for programs, a page for people."""
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON."""
@@ -120,7 +120,7 @@ class Page:
             self.fact("not read", f"{', '.join(names)}{more}, {size_text(sum(one.bytes for one in group))}: {reason}")
 
     def damages(self, damages: list[Damage], count: int, *, every: bool = False) -> None:
-        """One line per damage, of `count` that there are."""
+        """Print a line per damage, of `count` that there are."""
         shown = damages if every else damages[:_SHOWN_RANGES]
         for damage in shown:
             verdict = verdict_of(damage.kind)
@@ -132,7 +132,7 @@ class Page:
 
 
 def logfmt(event: dict[str, Any]) -> str:
-    """One line of `name=value`, quoted where needed; unknown values are left out."""
+    """Return a line of `name=value`, quoted where needed; unknown values are left out."""
     pairs = []
     for name, value in event.items():
         for key, one in value.items() if isinstance(value, dict) else [("", value)]:
@@ -155,7 +155,7 @@ def account_text(account: Account) -> str:
 
 
 def tail_text(tail: Tail) -> str:
-    """How a file ends, and where."""
+    """Return the text of how a file ends, and where."""
     if tail.status is TailStatus.CLEAN:
         return str(tail.status)
     detail = f" ({tail.detail})" if tail.detail else ""
@@ -181,7 +181,7 @@ def text_sink(write: Callable[[bytes], Any]) -> Callable[[Any], Any]:
 
 
 def check_binary(path: str, title: str) -> None:
-    """See to it that bytes do not go to a terminal.
+    """Refuse to write bytes to a terminal.
 
     Raises:
         OptionError: When the path is stdout, and that is one.

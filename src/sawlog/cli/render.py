@@ -179,7 +179,7 @@ def text_array(array: pa.Array, encode: Encode) -> pa.Array:
 
 
 def json_lines(batch: pa.RecordBatch, encode: Encode = escape) -> Iterator[str]:
-    """One JSON object per row, without line ends. Lines hold no character that is not printable."""
+    """Yield a JSON object per row, without line ends. Lines hold no character that is not printable."""
     names = batch.schema.names
     if not names:
         yield from ["{}"] * batch.num_rows

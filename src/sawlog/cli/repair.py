@@ -109,7 +109,7 @@ def repair(
 
 
 def check_apart(src: str, dst: str) -> None:
-    """See to it that a source is not overwritten.
+    """Refuse to overwrite a source.
 
     Raises:
         OptionError: When both are the same, be it by way of links.

@@ -16,7 +16,7 @@ from sawlog.scanning import read_rows
 
 
 class DamageSummary:
-    """What scans left out, per file."""
+    """Summary of what scans left out, per file."""
 
     def __init__(self, skipped: Iterable[Skipped] = ()) -> None:
         self.files: dict[str, Findings] = {}
@@ -52,7 +52,7 @@ class DamageSummary:
         return Exit.UNSUPPORTED if self.unsupported else Exit.OK
 
     def report(self) -> None:
-        """One line per file with damage or an unfinished tail, and one per reason why others were not read."""
+        """Report a line per file with damage or an unfinished tail, and one per reason why others were not read."""
         for remark in remarks(self.skipped):
             complain(f"warning: {remark}")
         for path, findings in self.files.items():

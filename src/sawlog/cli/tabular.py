@@ -152,7 +152,7 @@ class CsvEncoder:
 
 
 class JsonlEncoder:
-    """One JSON object per line."""
+    """Encoder of rows as JSON objects, one per line."""
 
     def __init__(self, sink: Any, schema: pa.Schema, options: TextWriteOptions) -> None:
         self._sink, self._encode = sink, ENCODE[options.binary]
@@ -211,7 +211,7 @@ def _opened(decoder: Callable[..., Any], *args: Any) -> Any:
 
 @dataclass(frozen=True)
 class TableFormat:
-    """One kind of table file, known by its suffixes; it writes the first of them."""
+    """Kind of table file, known by its suffixes; it writes the first of them."""
 
     name: str
     title: str
@@ -309,7 +309,7 @@ TABLE_FORMATS: dict[str, TableFormat] = {
 
 
 class TableWriter(FileWriter):
-    """One table file, written next to its place and renamed when it is whole."""
+    """Writer of a table file, written next to its place and renamed when it is whole."""
 
     def __init__(self, path: str, encoder: Callable[[Any], Encoder], storage: Storage) -> None:
         self.storage = storage
@@ -337,7 +337,7 @@ class TableWriter(FileWriter):
 
 
 class Sink(io.RawIOBase):
-    """What takes bytes, as pyarrow wants it."""
+    """Sink of bytes, as pyarrow wants it."""
 
     def __init__(self, write: Callable[[Any], None]) -> None:
         self._write = write

@@ -30,7 +30,7 @@ _STYLES = {
 
 @dataclass(slots=True)
 class _VerifiedPath:
-    """One path: its report, or why there is none."""
+    """Verified path: its report, or why there is none."""
 
     path: str
     report: Report | None = None
@@ -44,7 +44,7 @@ class _VerifiedPath:
         return {"path": self.path, **self.report.to_dict()}
 
     def to_dicts(self) -> list[dict[str, Any]]:
-        """One for each part of the path."""
+        """Return a dictionary for each part of the path."""
         if self.report is None or not self.report.parts:
             return [self.to_dict()]
         missed = [_unread(one) for one in self.report.own_skipped if one.missed]

@@ -58,7 +58,7 @@ class File:
 
 @dataclass(frozen=True)
 class Directories:
-    """What a storage does with directories, whatever it has found there before.
+    """Operations on directories of a storage, whatever it has found there before.
 
     Attributes:
         options: What fsspec needs.
@@ -111,7 +111,7 @@ class Directories:
         return sorted(fs.unstrip_protocol(log) for log in logs)
 
     def stat(self, path: str) -> File:
-        """One file or local directory, as it is now; of size 0 and no time where it is gone."""
+        """Return a file or local directory, as it is now; of size 0 and no time where it is gone."""
         if is_remote(path):
             fs, inner = self._connect_again(path)
             info = fs.info(inner) if fs.exists(inner) else {"size": 0}
@@ -190,7 +190,7 @@ class Directories:
         return StagedDirectory(temporary, temporary, final)
 
     def staged(self, directory: PathLike, marker: str) -> list[str]:
-        """What is staged under a directory and neither published nor discarded: left by writers that were killed.
+        """Return paths staged below a directory, neither published nor discarded: left by writers that were killed.
 
         Args:
             directory: Where to look, walking down; it may not exist.

@@ -45,7 +45,7 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True)
 class Storage:
-    """Where files are found and put. Picklable; holds what fsspec needs to reach remote places.
+    """Place where files are found and put. Picklable; holds what fsspec needs to reach remote places.
 
     Attributes:
         options: What fsspec needs.

@@ -72,7 +72,7 @@ class Listed(Protocol):
 
     @property
     def version(self) -> str:
-        """What a remote storage says of its state."""
+        """Version of the file, as a remote storage says it."""
         ...
 
     @property
@@ -90,10 +90,10 @@ AnyFile = TypeVar("AnyFile", bound=Listed)
 
 
 class Memory(Protocol):
-    """What planning asks before it asks a store."""
+    """Memory that planning asks before it asks a store."""
 
     def answer(self, file: Listed, question: str) -> bytes | None:
-        """What is known of a file; `None` where that is nothing."""
+        """Return what is known of a file; `None` where that is nothing."""
         ...
 
     def note(self, file: Listed, question: str, answer: bytes) -> None:
@@ -109,7 +109,7 @@ class Notebook:
         self._lock = threading.Lock()
 
     def answer(self, file: Listed, question: str) -> bytes | None:
-        """What was noted before."""
+        """Return what was noted before."""
         return self.of(file).get(question)
 
     def note(self, file: Listed, question: str, answer: bytes) -> None:
@@ -141,7 +141,7 @@ def unpacked(answer: bytes) -> list[int]:
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What an index holds of a file.
+    """Facts that an index holds of a file.
 
     Attributes:
         answers: What planning has asked.
@@ -156,7 +156,7 @@ class Facts:
 
 @dataclass(frozen=True, eq=False)
 class Index:
-    """What is known of files, by path. Many have answers in common: each different one is held once.
+    """Index of facts of files, by path. Many have answers in common: each different one is held once.
 
     Attributes:
         rows: A row for each file; `answers` are numbers of answers.
@@ -262,7 +262,7 @@ class Index:
         return MAGIC + hashlib.sha256(body).digest() + body
 
     def answer(self, file: Listed, question: str) -> bytes | None:
-        """What is held of this state of a file."""
+        """Return what is held of this state of a file."""
         row = self._row(file)
         if row is None:
             return None
@@ -287,13 +287,13 @@ class Index:
         )
 
     def known(self, files: Iterable[AnyFile], *, statistics: bool = False) -> set[AnyFile]:
-        """Those files of which something is known; with `statistics`, of which these are known as well."""
+        """Return the files of which something is known; with `statistics`, of which these are known as well."""
         return {
             file for file in files if (row := self._row(file)) is not None and (self._measured[row] or not statistics)
         }
 
     def of_files(self, files: Iterable[Listed]) -> Index:
-        """What is known of some of the files."""
+        """Return the index of some of the files."""
         rows = array_of(sorted(row for file in files if (row := self._row(file)) is not None), pa.int64())
         return Index(self.rows.take(rows).combine_chunks(), self.answers, self.options)
 
@@ -362,7 +362,7 @@ def _column(table: pa.Table, field: pa.Field) -> pa.Array:
 
 
 def _key(path: str) -> bytes:
-    """What a path is called in an index, wherever a process is."""
+    """Return the key of a path in an index, wherever a process is."""
     return os.fsencode(path if is_remote(path) else os.path.abspath(path))
 
 

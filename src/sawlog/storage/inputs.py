@@ -1,4 +1,4 @@
-"""What can be read without being a file at a path: pipes, standard input, bytes in memory, open files."""
+"""Inputs that are no files at paths: pipes, standard input, bytes in memory, open files."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ class Topics(AbstractFileSystem):  # type: ignore[misc]
         self._lock = threading.Lock()
 
     def ls(self, path: str, detail: bool = True, **_: Any) -> list[Any]:
-        """What is below a broker, a topic or a partition.
+        """List what is below a broker, a topic or a partition.
 
         Raises:
             FileNotFoundError: When there is no such topic or partition.

@@ -100,7 +100,7 @@ def ask(url: str, request: Callable[P, T], *args: P.args, **settings: P.kwargs) 
 
 
 def _fault(error: Exception, url: str) -> Exception:
-    """What to raise when a request has failed, without secrets in it."""
+    """Return the error to raise when a request has failed, without secrets in it."""
     if isinstance(error, TypeError):
         return OptionError(f"{url}: {error}; expected the options that its store takes")
     if isinstance(error, (SawlogError, *FAULTS)):
@@ -194,7 +194,7 @@ class Store:
         return {name: info or self.info(path) for name, info in infos.items()}
 
     def ls(self, path: str, *, detail: bool) -> list[Any]:
-        """What is directly in a directory, as it is now: not what another thread has put into fsspec's cache."""
+        """List a directory, as it is now: not what another thread has put into fsspec's cache."""
         options = inspect.signature(getattr(self.fs, "_ls", self.fs.ls)).parameters
         fresh = {"refresh": True} if "refresh" in options else {}
         entries: list[Any] = ask(self._url, self.fs.ls, path, detail=detail, **fresh)
@@ -225,7 +225,7 @@ class Store:
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """What a store says of an object: its size, and what distinguishes this content from others.
+    """State of an object in its store: its size, and what distinguishes this content from others.
 
     Attributes:
         size: Bytes in it.
@@ -244,7 +244,7 @@ class State:
         return cls(int(info["size"]), tags, modified_at(info))
 
     def earlier(self, size: int, version: str, time: float | None) -> State:
-        """What was said before, where no more than `version_of` is known of it."""
+        """Return the state that was noted before, where no more than `version_of` is known of it."""
         tag = _tag(version)
         name = next((key for key, value in self.tags.items() if value == tag), next(iter(self.tags), None))
         return State(size, {name: tag} if name and tag else {}, time)
@@ -354,7 +354,7 @@ async def _matching(fs: Any, path: str, start: int, end: int, tag: str) -> bytes
 
 
 def version_of(info: Mapping[str, Any]) -> str:
-    """What changes when an object is written again; empty where its store says nothing."""
+    """Return a tag that changes when an object is written again; empty where its store says nothing."""
     return next((str(info[key]) for key in (*_TAGS, *_TIMES) if info.get(key)), "")
 
 

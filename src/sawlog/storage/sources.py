@@ -74,7 +74,7 @@ class LocalSource:
         self._piece, self._spare = Piece(0), Piece(0)
 
     def window(self, offset: int, length: int) -> Bytes:
-        """See `Source.window`."""
+        """Read a window, as `Source.window` says."""
         length = max(0, min(length, self.size - offset))
         if not length:
             return _NOTHING
@@ -84,7 +84,7 @@ class LocalSource:
         return piece.view(offset, length)
 
     def close(self) -> None:
-        """See `Source.close`. Windows outlive it."""
+        """Close the file, as `Source.close` says. Windows outlive it."""
         if self._descriptor >= 0:
             os.close(self._descriptor)
         self._descriptor = -1
@@ -112,7 +112,7 @@ class LocalSource:
 
 
 def failed_read(path: str, offset: int, error: OSError) -> StorageError:
-    """What to raise when the operating system cannot read a local file: its disk, or what is between, is at fault."""
+    """Return the error to raise when the system cannot read a local file: its disk, or what is between, is at fault."""
     kind = DiskError if error.errno == errno.EIO else StorageError
     return kind(f"{path}: cannot be read at byte {offset}: {error.strerror or error}")
 
@@ -141,7 +141,7 @@ class Piece:
         return array[offset - self.start : offset - self.start + length]
 
     def room(self, end: int) -> memoryview:
-        """Where the bytes up to `end` belong."""
+        """Return the memory that the bytes up to `end` belong in."""
         return self._memory[self.end - self.start : end - self.start]
 
     def append(self, piece: Piece, offset: int) -> None:
@@ -167,7 +167,7 @@ class MappedSource:
         self._released = 0
 
     def window(self, offset: int, length: int) -> Bytes:
-        """See `Source.window`."""
+        """Return a window of the mapped memory."""
         length = max(0, min(length, self.size - offset))
         if self._map is None or not length:
             return _NOTHING
@@ -188,7 +188,7 @@ class MappedSource:
             raise ChangedError.shorter(self._path, self.size, self._map.size())
 
     def close(self) -> None:
-        """See `Source.close`."""
+        """Let go of the map."""
         # Arrays may still point into the map; it is unmapped when the last of them goes.
         self._map = None
 
@@ -205,11 +205,11 @@ class MemorySource:
         self.size = len(self._data)
 
     def window(self, offset: int, length: int) -> Bytes:
-        """See `Source.window`."""
+        """Return a window of the memory."""
         return self._data[offset : offset + max(0, length)]
 
     def close(self) -> None:
-        """See `Source.close`."""
+        """Close the source, as `Source.close` says."""
 
 
 class SourceRange:
@@ -227,11 +227,11 @@ class SourceRange:
         self.size = source.size - start if length is None else length
 
     def window(self, offset: int, length: int) -> Bytes:
-        """See `Source.window`."""
+        """Return a window of the range."""
         return self._source.window(self._start + offset, min(length, self.size - offset))
 
     def close(self) -> None:
-        """See `Source.close`."""
+        """Close the source, as `Source.close` says."""
         self._source.close()
 
 
@@ -289,7 +289,7 @@ class RemoteSource:
         self._bytes = b""
 
     def window(self, offset: int, length: int) -> Bytes:
-        """See `Source.window`."""
+        """Read a window, as `Source.window` says."""
         length = max(0, min(length, self.size - offset))
         end = offset + length
         if offset < self._start or offset > self._start + len(self._bytes):
@@ -304,7 +304,7 @@ class RemoteSource:
         return np.frombuffer(self._bytes, np.uint8, length)
 
     def close(self) -> None:
-        """See `Source.close`."""
+        """Close the source, as `Source.close` says."""
         self._pool.shutdown(wait=False, cancel_futures=True)
 
     def _range(self, offset: int, end: int) -> bytes:

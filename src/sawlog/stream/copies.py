@@ -63,7 +63,7 @@ class Copies:
             self._stamps = {key: stamp for key, stamp in self._stamps.items() if key in arrived_keys}
 
     def name(self, origin: bytes) -> str:
-        """What a file is called that there are copies of, or was called."""
+        """Return the name, now or before, of a file that there are copies of."""
         return self._names.get(origin, "another file")
 
     def origins(self, entries: Mapping[str, Seen]) -> dict[bytes, str]:

@@ -24,7 +24,7 @@ class Opened(NamedTuple):
 
 @dataclass(slots=True)
 class _CommittedEnd:
-    """How far a file could be read when it had a stamp."""
+    """Position up to which a file could be read when it had a stamp."""
 
     stamp: tuple[Any, ...]
     at: int
@@ -32,7 +32,7 @@ class _CommittedEnd:
 
 @dataclass
 class Files:
-    """What one stream knows of its files.
+    """State of a stream's files.
 
     Args:
         paths: What the stream reads.
@@ -83,7 +83,7 @@ class Files:
         ]
 
     def committed_end(self, name: str, entry: Seen) -> int | None:
-        """How far a file can be read, where that is known."""
+        """Return how far a file can be read, where that is known."""
         committed = self._committed_ends.get(name)
         return committed.at if committed is not None and committed.stamp == entry.stamp else None
 
@@ -148,12 +148,12 @@ class Files:
         return self._positions[path]
 
     def name(self, path: str) -> str:
-        """What the stream calls the file at a path."""
+        """Return the stream's name of the file at a path."""
         inner = path.removeprefix(self.root) if self.root else path
         return self.format.stream_rules.stream_name(inner or path)
 
 
 def root_of(paths: Sequence[str]) -> str:
-    """What the names of a stream's files leave out of their paths; nothing where there are several roots."""
+    """Return the root that the names of a stream's files leave out; empty where there are several roots."""
     (*other_paths, root) = paths
     return "" if other_paths else root.rstrip("/") + "/"

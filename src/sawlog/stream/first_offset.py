@@ -94,7 +94,7 @@ class Finished:
 
 
 def covered(names: Iterable[str], finished: Finished, files: Collection[str]) -> list[str]:
-    """Those names that stand for finished files: up to the last of them, and not among those that may grow."""
+    """Return names of finished files: up to the last of them, and not among those that may grow."""
     through = finished.through
     if through is None:
         return []

@@ -30,7 +30,7 @@ TOGETHER = 100
 
 @dataclass
 class Follower(Files):
-    """What follows the files of a stream. Only offsets decide what is read; all else is remembered to save work."""
+    """Follower of the files of a stream. Only offsets decide what is read; all else is remembered to save work."""
 
     _proved: dict[str, int] = field(default_factory=dict)
     _records: Records | None = None
@@ -46,7 +46,7 @@ class Follower(Files):
         foreign: Iterable[str] = (),
         schema: str | None = None,
     ) -> Self:
-        """What follows files that were opened, and those that appear.
+        """Return a follower of files that were opened, and of those that appear.
 
         Args:
             contents: What the stream begins with; without `schema`, its columns are those of the stream.
@@ -232,7 +232,7 @@ class Follower(Files):
 
 
 class _Intake:
-    """One choice of what the next micro-batch takes: files in turn, each as far as it is read within the limits."""
+    """Choice of what the next micro-batch takes: files in turn, each as far as it is read within the limits."""
 
     def __init__(self, follower: Files, places: Mapping[str, Place], *, limited: bool) -> None:
         self._follower = follower
@@ -310,7 +310,7 @@ class _Intake:
             self._full = self._full or (self._files is not None and len(self._reached) >= self._files)
 
     def _end(self, name: str, entry: Seen, opened: Opened, position: int, committed_end: int | None) -> int:
-        """How far a file is read now: to its committed end, or as far as the limits leave room."""
+        """Return how far a file is read now: to its committed end, or as far as the limits leave room."""
         is_complete = self._follower.format.stream_rules.is_complete(self._follower.view)
         target = entry.file.size
         if self._bytes is not None and not is_complete:
@@ -377,7 +377,7 @@ class _Intake:
         return min(end, self._advance(name, entry, opened, position, cut))
 
     def _offsets(self, opened: Opened, requested: Range) -> Iterator[pa.RecordBatch]:
-        """Where the rows of a range begin."""
+        """Yield where the rows of a range begin."""
         contents, request = opened
         if self._counting is None or self._counting[0] is not contents:
             scan = replace(request.scan, columns=(OFFSET_COLUMN,), filters=(), on_damage="skip")

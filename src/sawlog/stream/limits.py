@@ -1,4 +1,4 @@
-"""How much one micro-batch takes: options in Spark's words."""
+"""Limits of one micro-batch: options in Spark's words."""
 
 from __future__ import annotations
 

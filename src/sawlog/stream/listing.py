@@ -1,4 +1,4 @@
-"""Which files there are, again and again: only what may have changed is looked at."""
+"""Listing of a stream's files, again and again: only what may have changed is looked at."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ class Seen:
 
     @property
     def version(self) -> str:
-        """What shows that the file may have been rewritten."""
+        """Stamp that shows that the file may have been rewritten."""
         return self.file.version or "/".join(map(str, self.stamp[1:]))
 
     @property
     def inode(self) -> Any:
-        """What stays when a local file is renamed; `None` for a remote one."""
+        """Inode, which stays when a local file is renamed; `None` for a remote one."""
         return self.stamp[2] if len(self.stamp) > 2 else None
 
 
@@ -143,7 +143,7 @@ class Listing:
         return self._directories[path]
 
     def _stamp(self, file: File) -> tuple[Any, ...]:
-        """See `Seen.stamp`; remote files and what is in memory have no inode."""
+        """Return the stamp of a file; remote files and what is in memory have no inode."""
         if is_remote(file.path) or file.path in self.storage.inputs.held:
             return (file.size, file.version)
         try:

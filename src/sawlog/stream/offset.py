@@ -45,7 +45,7 @@ _ADVICE = (
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """How far a file was read.
+    """Position up to which a file was read.
 
     Attributes:
         at: Committed bytes.
@@ -63,7 +63,7 @@ _SINCE_BEFORE = -1
 
 
 class Ended(NamedTuple):
-    """What is remembered of a file that was read to its end.
+    """Record of a file that was read to its end.
 
     Attributes:
         at: Its size then.
@@ -98,7 +98,7 @@ def version_of(version: str) -> bytes:
 
 
 def key_of(name: str) -> bytes:
-    """What stands for a name."""
+    """Return the key that stands for a name."""
     return hashlib.blake2b(name.encode(errors="surrogateescape"), digest_size=_NAME_BYTES).digest()
 
 
@@ -108,7 +108,7 @@ def dump_schema(schema: pa.Schema) -> str:
 
 
 def load_schema(text: str) -> pa.Schema:
-    """What `dump_schema` made."""
+    """Return the schema that `dump_schema` made text of."""
     stored = decode_by(zlib.decompress, _bytes(text))
     schema = stored if isinstance(stored, Undecodable) else decode_by(pa.ipc.read_schema, pa.py_buffer(stored))
     if isinstance(schema, Undecodable):
@@ -117,7 +117,7 @@ def load_schema(text: str) -> pa.Schema:
 
 
 def _bytes(text: str) -> bytes:
-    """What base64 stands for."""
+    """Decode base64."""
     decoded = decode_by(base64.b64decode, text, validate=True)
     if isinstance(decoded, Undecodable):
         raise FormatError(f"{_EXPECTED}, found no base64: {text[:60]!r}")
@@ -133,7 +133,7 @@ def _entries(text: str, entry: struct.Struct) -> Iterator[tuple[bytes, ...]]:
 
 
 class Link(NamedTuple):
-    """What is remembered of a file that is the copy of another.
+    """Record of a file that is the copy of another.
 
     Attributes:
         origin: Key of the name of the other.
@@ -145,7 +145,7 @@ class Link(NamedTuple):
 
 
 class _Bucket(dict[bytes, Ended]):
-    """Some of the finished files; never changed once an offset has it, so that its text is made once."""
+    """Share of the finished files; never changed once an offset has it, so that its text is made once."""
 
     _text: str | None = None
 
@@ -179,7 +179,7 @@ class Finished:
     __hash__ = None  # type: ignore[assignment]
 
     def get(self, key: bytes) -> Ended | None:
-        """What is known of a file; `None` for one that is not finished."""
+        """Return what is known of a file; `None` for one that is not finished."""
         return self._buckets[key[0]].get(key)
 
     def with_changes(self, added: Mapping[bytes, Ended], removed: set[bytes]) -> Finished:
@@ -199,7 +199,7 @@ class Finished:
 
     @classmethod
     def from_json(cls, data: Mapping[str, str]) -> Finished:
-        """What `to_json` made."""
+        """Return the files that `to_json` made data of."""
         buckets = [_Bucket() for _ in range(_BUCKETS)]
         for first, text in data.items():
             prefix = decode_by(bytes.fromhex, first)
@@ -253,7 +253,7 @@ class Offset:
     copies: dict[bytes, Link] = field(default_factory=dict)
 
     def begin_of(self, name: str, place: Place) -> int:
-        """Where the micro-batch that follows this offset, and leads to a place in a file, begins to read it."""
+        """Return where the micro-batch after this offset begins to read a file, up to a place in it."""
         if place.begin != _SINCE_BEFORE:
             return place.begin
         return self.files[name].at if name in self.files else 0
@@ -270,7 +270,7 @@ class Offset:
 
     @classmethod
     def from_json(cls, data: Any) -> Offset:
-        """What `to_json` made, in this version or in the first.
+        """Return the offset that `to_json` made data of, in this version or in the first.
 
         Raises:
             SawlogError: When it is something else.
@@ -330,7 +330,7 @@ def prove(file: File, position: int, storage: Storage) -> str:
 
 
 def head(file: File, size: int, storage: Storage) -> str:
-    """What the proof of a file that was read up to byte `size` begins with."""
+    """Return the beginning of the proof of a file that was read up to byte `size`."""
     return _digest(storage.read(file.path, 0, min(size, PROVEN_BYTES)))
 
 
