@@ -39,7 +39,7 @@ WriteMode = Literal["overwrite", "error"]
 
 
 class Target(Protocol):
-    """What can be written to: a format, or a kind of table file."""
+    """Target of a write: a format, or a kind of table file."""
 
     @property
     def name(self) -> str:
@@ -47,7 +47,7 @@ class Target(Protocol):
         ...
 
     def writer(self, path: str, schema: pa.Schema, options: Any, storage: Storage) -> Writer:
-        """See `Format.writer`."""
+        """Open a writer, as `Format.writer` says."""
         ...
 
 
@@ -380,7 +380,7 @@ def _tabular(data: Any) -> tuple[pa.Schema, Iterable[pa.RecordBatch]]:
 
 
 def check_free(path: PathLike, mode: WriteMode, storage: Storage) -> None:
-    """See to it that nothing is replaced that is to stay.
+    """Refuse to replace anything that is to stay.
 
     Raises:
         OptionError: For an unknown mode.

@@ -74,7 +74,7 @@ def constant_string(value: str, length: int) -> pa.Array:
 
 
 def computed(table: pa.Table, expressions: Mapping[str, Any], said: str) -> pa.Table:
-    """What expressions make of the rows of a table.
+    """Return what expressions make of the rows of a table.
 
     Acero works in the calling thread. How many threads decode is for the reader to say, and those of Arrow's own may
     hold Python's memory still when the call has come back.
@@ -98,7 +98,7 @@ def computed(table: pa.Table, expressions: Mapping[str, Any], said: str) -> pa.T
 
 
 def called(function: str, *values: Any, options: tuple[Any, ...] | None = None) -> Any:
-    """What one of Arrow's functions makes of values.
+    """Return what one of Arrow's functions makes of values.
 
     `pyarrow.compute` writes a Python function for each of them when it is imported, which takes a tenth of what `cat`
     does with a small file.
@@ -204,7 +204,7 @@ def one_array(column: pa.ChunkedArray) -> pa.Array:
 
 
 class GrowingDictionary:
-    """One dictionary for batches that each bring their own, for takers that want it to grow and never to change."""
+    """Dictionary for batches that each bring their own, for takers that want it to grow and never to change."""
 
     def __init__(self) -> None:
         self._values: pa.Array | None = None
@@ -328,7 +328,7 @@ def _since_epoch(time: dt.datetime, unit: str) -> int:
 
 
 def _offsets(items: Sequence[Any], dtype: Any = np.int32) -> pa.Buffer:
-    """Where each item begins, and the last one ends."""
+    """Return where each item begins, and the last one ends."""
     ends = np.zeros(len(items) + 1, np.int64)
     np.cumsum(np.fromiter(map(len, items), np.int64, len(items)), out=ends[1:])
     if ends[-1] > np.iinfo(dtype).max:
@@ -347,7 +347,7 @@ def fill_null(values: pa.Array | pa.ChunkedArray, value: Any) -> pa.Array | pa.C
 
 
 def index_of(values: pa.Array, value: Any) -> int:
-    """Where a value first is in an array; -1 if it is not there."""
+    """Return where a value first is in an array; -1 if it is not there."""
     place: int = values.index(scalar_of(value, values.type)).as_py()
     return place
 

@@ -1,4 +1,4 @@
-"""What only some formats can do: small protocols that are found by type, each with one caller."""
+"""Capabilities of only some formats: small protocols that are found by type, each with one caller."""
 
 from __future__ import annotations
 

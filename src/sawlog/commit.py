@@ -1,4 +1,4 @@
-"""One commit protocol for jobs of many files: tasks fill a hidden directory, and all of it appears at one moment.
+"""Commit protocol for jobs of many files: tasks fill a hidden directory, and all of it appears at one moment.
 
 On a local disk one rename does it: of the directory, where there is none yet; of its only file; or else the directory
 as it shall be is made of hard links next to the one that is there, and the two are exchanged. Where nothing can be
@@ -60,7 +60,7 @@ class Delivery:
 
 @dataclass(frozen=True)
 class Job:
-    """What puts files into a directory, all at once. Picklable.
+    """Job that puts files into a directory, all at once. Picklable.
 
     Attributes:
         storage: Where the directory is.

@@ -1,4 +1,4 @@
-"""What a scan finds besides rows: damage, the state of the tail, and where every byte went."""
+"""Findings of a scan besides rows: damage, the state of the tail, and where every byte went."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ class DamageWarning(UserWarning):
 
 
 class TailStatus(StrEnum):
-    """How a file ends."""
+    """Status of the end of a file."""
 
     CLEAN = "clean"
     """The last record is complete and nothing follows it."""
@@ -120,7 +120,7 @@ class Tail:
 
 @dataclass(slots=True)
 class Account:
-    """Where the bytes of a file went. The six add up to what was scanned.
+    """Account of the bytes of a file. The six numbers add up to what was scanned.
 
     Attributes:
         header: Headers and metadata of the file.
@@ -299,7 +299,7 @@ def places(count: int) -> str:
 
 @dataclass(slots=True)
 class FileReport:
-    """What `verify` or `repair` found in one file."""
+    """Findings of `verify` or `repair` in one file."""
 
     path: str
     size: int
@@ -372,7 +372,7 @@ class FileReport:
 
 @dataclass(slots=True)
 class Report:
-    """What `verify` or `repair` found: one entry per file, in reading order."""
+    """Findings of `verify` or `repair`: one entry per file, in reading order."""
 
     format: str
     files: list[FileReport] = field(default_factory=list)
@@ -411,7 +411,7 @@ class Report:
 
     @property
     def own_skipped(self) -> list[Skipped]:
-        """What was not looked at and is in none of the parts."""
+        """Entries of `skipped` that are in none of the parts."""
         inside = {id(one) for part in self.parts for one in part.skipped}
         return [one for one in self.skipped if id(one) not in inside]
 
@@ -487,7 +487,7 @@ class Skipped:
 
 
 def by_reason(skipped: Iterable[Skipped]) -> dict[str, list[Skipped]]:
-    """What was left out, gathered by reason."""
+    """Return what was left out, gathered by reason."""
     found: dict[str, list[Skipped]] = {}
     for one in skipped:
         found.setdefault(one.reason, []).append(one)
@@ -495,7 +495,7 @@ def by_reason(skipped: Iterable[Skipped]) -> dict[str, list[Skipped]]:
 
 
 def remarks(skipped: Iterable[Skipped]) -> list[str]:
-    """One sentence for every reason why rows of a path are not in an answer."""
+    """Return a sentence for every reason why rows of a path are not in an answer."""
     found = []
     for reason, group in by_reason(one for one in skipped if one.missed or one.command).items():
         files = "was" if len(group) == 1 else f"and {len(group) - 1} more were"

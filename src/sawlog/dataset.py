@@ -29,7 +29,7 @@ _Result = TypeVar("_Result")
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Dataset:
-    """What a path holds: a schema, and rows. Opening reads no more than headers.
+    """Dataset at a path: a schema, and rows. Opening reads no more than headers.
 
     Args:
         contents: What the format knows of the files.
@@ -66,7 +66,7 @@ class Dataset:
 
     @cached_property
     def skipped(self) -> list[Skipped]:
-        """What the path holds and a read leaves out."""
+        """Contents of the path that a read leaves out."""
         unselected = self.contents.unselected
         others: list[Skipped] = []
         if unselected:
@@ -158,7 +158,7 @@ class Dataset:
         return self.to_table().to_pandas(**settings)
 
     def count_rows(self, filter: Any = None) -> int:
-        """How many rows `to_batches` delivers; without filters no column is gathered."""
+        """Return how many rows `to_batches` delivers; without filters no column is gathered."""
         if filter is not None:
             return self.with_projection(None, filter).count_rows()
         if self.scan.filters or self.scan.expression is not None or self.scan.view == "damage":
@@ -197,7 +197,7 @@ class Dataset:
     def report(
         self, task_bytes: int | None = None, advance: Callable[[int], None] | None = None, *, every: bool = False
     ) -> Report:
-        """What `verify` finds, with what is not read, and what more could be read of damaged files."""
+        """Return what `verify` finds, with what is not read, and what more could be read of damaged files."""
         found = list(self.verify(task_bytes, advance, every=every))
         damaged = {one.path: one for one in found if one.damaged}
         files = [file for file in self.files if file.path in damaged]
@@ -228,7 +228,7 @@ class Dataset:
         return exported(self.to_reader(), requested_schema)
 
     def __len__(self) -> int:
-        """How many rows there are, counted by every call."""
+        """Return how many rows there are, counted by every call."""
         return self.count_rows()
 
     def __bool__(self) -> bool:
@@ -240,7 +240,7 @@ class Dataset:
         return self.to_batches()
 
     def _repr_html_(self) -> str:
-        """What a notebook shows: where the bytes of small files went, and the first rows."""
+        """Return what a notebook shows: where the bytes of small files went, and the first rows."""
         from sawlog.map.notebook import as_html
 
         return as_html(self)
@@ -283,7 +283,7 @@ class Scanner:
         return pa.Table.from_batches(self.to_batches(), self.schema)
 
     def count_rows(self) -> int:
-        """How many rows there are."""
+        """Return how many rows there are."""
         return self.dataset.count_rows()
 
     def head(self, n: int = 10) -> pa.Table:
@@ -308,7 +308,7 @@ def exported(reader: pa.RecordBatchReader, requested: object = None) -> object:
 
 
 def count_rows(dataset: Dataset, done: OnFragmentDone) -> int:
-    """How many rows there are before any filter; what was left out goes to `done`, fragment by fragment."""
+    """Return how many rows there are before any filter; what was left out goes to `done`, fragment by fragment."""
     return _at_once(dataset, lambda contents, done: scanning.count_rows(contents, dataset.request, done), done)
 
 

@@ -1,4 +1,4 @@
-"""What two sets of the same rows have in common."""
+"""Digest of rows, by which two sets of rows are compared."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ MODULUS = 1 << 64
 
 @dataclass(frozen=True, slots=True)
 class Digest:
-    """What two sets of the same rows have in common, in whatever order they are.
+    """Digest of a set of rows: the same for the same rows, in whatever order they are.
 
     Attributes:
         rows: How many rows there are.
@@ -20,7 +20,7 @@ class Digest:
     checksum: int = 0
 
     def __add__(self, other: Digest) -> Digest:
-        """That of the rows of both."""
+        """Return the digest of the rows of both."""
         return Digest(self.rows + other.rows, (self.checksum + other.checksum) % MODULUS)
 
     def __str__(self) -> str:

@@ -148,7 +148,7 @@ class ArrowDataset(pyarrow.dataset.Dataset):  # type: ignore[misc]
         return self.scanner(*args, **settings).head(num_rows)
 
     def count_rows(self, filter: Any = None, **_: Any) -> int:
-        """How many rows there are that meet an expression."""
+        """Return how many rows meet an expression."""
         return self._dataset.count_rows(filter)
 
     def __reduce__(self) -> tuple[Any, ...]:

@@ -59,7 +59,7 @@ class FormatError(SawlogError):
 
 @dataclass(frozen=True, slots=True)
 class Damage:
-    """One range of bytes that could not be decoded.
+    """Range of bytes that could not be decoded.
 
     Attributes:
         path: The file, as it was named to sawlog.

@@ -1,4 +1,4 @@
-"""What is at a place of a file, part by part, for people who look at its bytes."""
+"""Fields at a place of a file, part by part, for people who look at its bytes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Use = Literal["header", "record", "padding"]
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One field of a layout, found in a file.
+    """Field of a layout, found in a file.
 
     Attributes:
         name: What the format calls it.
@@ -65,7 +65,7 @@ class Fields:
 
     @property
     def left(self) -> int:
-        """How many bytes follow."""
+        """Number of bytes that follow."""
         return len(self._data) - self.position
 
     def take(self, name: str, length: int, show: Callable[[bytes], str] = lambda taken: "") -> bytes:
@@ -95,7 +95,7 @@ class Fields:
         return value
 
     def rest(self, name: str) -> None:
-        """What follows, as one part, if anything does."""
+        """Note what follows, as one part, if anything does."""
         if self.left:
             self.take(name, self.left, lambda taken: f"{len(taken):,} bytes")
 

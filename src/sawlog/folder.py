@@ -39,7 +39,7 @@ class Folder:
 
 @dataclass(frozen=True, slots=True)
 class FolderPart:
-    """One of the datasets of a path.
+    """Dataset of a path that holds several.
 
     Attributes:
         path: Where it is, as a command names it.
@@ -57,7 +57,7 @@ class FolderPart:
 
     @property
     def title(self) -> str:
-        """What people call its format."""
+        """Title of its format."""
         return self.found.format.title
 
 

@@ -33,7 +33,7 @@ def foreign(error: Exception) -> bool:
 
 
 def explain(error: Exception) -> str:
-    """What a foreign exception says, and the place in sawlog that it passed last."""
+    """Return what a foreign exception says, and the place in sawlog that it passed last."""
     frames = [one for one in traceback.extract_tb(error.__traceback__) if one.filename.startswith(_PACKAGE)]
     frames = [one for one in frames if one.filename != __file__] or frames
     where = f" in {frames[-1].filename.removeprefix(_PACKAGE)}, line {frames[-1].lineno}" if frames else ""
@@ -53,7 +53,7 @@ FAULTS = (MemoryError, RecursionError, ImportError, AttributeError, NameError, T
 
 @dataclass(frozen=True, slots=True)
 class Undecodable:
-    """What a decoder said of bytes that it refuses."""
+    """Refusal of a decoder, and what it said of the bytes."""
 
     detail: str
 

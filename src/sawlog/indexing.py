@@ -246,7 +246,7 @@ def _parts(groups: list[list[File]], *, statistics: bool, many: bool) -> Sequenc
 
 
 def index_path(given: PathLike | bool, paths: Sequence[str]) -> str:
-    """Where the index of some paths is.
+    """Return where the index of some paths is.
 
     Args:
         given: The path of the index; `True`, or the text `true`: in the directory.

@@ -1,4 +1,4 @@
-"""What is imported when it is asked for: the exports of packages, attributes of classes, and entry points."""
+"""Imports on demand: the exports of packages, attributes of classes, and entry points."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ def natural_order(path: str) -> list[tuple[int, int, str]]:
 
 
 def normalize(path: PathLike) -> str:
-    """One spelling per place: `file:` URLs become local paths, Hadoop's schemes their fsspec counterparts."""
+    """Return one spelling per place: `file:` URLs become local paths, Hadoop's schemes their fsspec counterparts."""
     text = os.fspath(path)
     match = _URL.match(text)
     if match is None:

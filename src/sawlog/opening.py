@@ -22,12 +22,12 @@ Filters = Sequence[tuple[str, str, Any] | list[tuple[str, str, Any]]]
 
 
 def storage_of(given: Mapping[str, Any] | Storage | None, memory_map: bool = False) -> Storage:
-    """Where things are: a storage that is in use already knows what came through pipes."""
+    """Return the storage of paths: one that is in use already knows what came through pipes."""
     return given if isinstance(given, Storage) else Storage(dict(given or {}), memory_map)
 
 
 def threads_of(wanted: bool | int) -> int:
-    """How many threads are to be used."""
+    """Return how many threads are to be used."""
     if isinstance(wanted, bool):
         return cores() if wanted else 1
     if wanted < 1:

@@ -1,4 +1,4 @@
-"""Which process works on something, in a few characters, and whether it is still there.
+"""Owners of work: which process works on something, in a few characters, and whether it is still there.
 
 An owner is the machine's boot and the namespace of its processes, the number of the process, and when it began.
 """

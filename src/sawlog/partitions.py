@@ -41,7 +41,7 @@ class PartitionedWriter(Writer):
         self._rows = 0
 
     def write(self, batch: pa.RecordBatch) -> None:
-        """See `Writer.write`. Rows keep their order within a partition.
+        """Write a batch, as `Writer.write` says. Rows keep their order within a partition.
 
         Raises:
             SchemaError: Also for a value that cannot name a directory.

@@ -1,4 +1,4 @@
-"""Which rows are wanted: one tree of conditions, bound to a schema, whatever dialect they were written in.
+"""Queries: which rows are wanted, as a tree of conditions bound to a schema, whatever their dialect.
 
 Tuples as in `pyarrow.parquet.read_table` are conditions, lists of lists of them alternatives. The texts of the command
 line, Spark's filters and its options in JSON are put as such tuples. Arrow's expressions, which DuckDB writes, become
@@ -88,21 +88,21 @@ class Condition:
 
 @dataclass(frozen=True, slots=True)
 class And:
-    """What holds where all of its parts do."""
+    """Query that holds where all of its parts do."""
 
     parts: tuple[Query, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Or:
-    """What holds where one of its parts does."""
+    """Query that holds where one of its parts does."""
 
     parts: tuple[Query, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Not:
-    """What holds where its part does not."""
+    """Query that holds where its part does not."""
 
     part: Query
 
@@ -215,7 +215,7 @@ def _within(condition: Condition, low: pa.Array, high: pa.Array) -> pa.Array:
 
 
 def interval(query: Query, column: str) -> tuple[Any, Any]:
-    """Where the integers, texts or bytes of a column are if a query holds.
+    """Return where the integers, texts or bytes of a column are if a query holds.
 
     Returns:
         The least of them, and the first after them; None where there is no such bound.
@@ -252,7 +252,7 @@ def conditions(query: Query) -> Iterator[Condition]:
 
 
 def bind(filters: Iterable[Any], expression: Any, schema: pa.Schema, viewed: pa.Schema) -> And:
-    """What is wanted, as one tree.
+    """Return what is wanted, as one tree.
 
     Args:
         filters: Tuples that must all hold, or lists of tuples of which one list must, as pyarrow takes them.
@@ -314,7 +314,7 @@ def parse(given: tuple[str, str, Any], schema: pa.Schema, where: str = "") -> Co
 
 
 def element_of(column: str, schema: pa.Schema, where: str) -> tuple[str, str | None, pa.DataType]:
-    """What a condition names: a column, or a key of a column of maps, as in `tags['job']`.
+    """Return what a condition names: a column, or a key of a column of maps, as in `tags['job']`.
 
     Args:
         column: Its name, or the element.

@@ -24,7 +24,7 @@ Result = TypeVar("Result")
 
 
 def cores() -> int:
-    """How many threads can run at a time: as many as pyarrow would use, on the cores that the process may use."""
+    """Return how many threads can run at a time: as pyarrow would use, on the cores that the process may use."""
     import pyarrow as pa
 
     allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -76,7 +76,7 @@ class Part:
 
     @property
     def title(self) -> str:
-        """What people call the format."""
+        """Title of the format."""
         return "unknown" if self.format is None else self.format.title
 
     def command(self, options: Mapping[str, Any]) -> str:
@@ -146,7 +146,7 @@ def recognize(files: Sequence[File], storage: Storage, paths: Sequence[str], vie
 
 
 def named_homes(format: Format, files: Sequence[File], paths: Sequence[str]) -> set[str]:
-    """Those of the paths that are directories of datasets; empty where any directory may hold files of one."""
+    """Return the paths that are directories of datasets; empty where any directory may hold files of one."""
     if not format.directory_layout.is_directory:
         return set()
     return {format.directory_layout.dataset_directory(file) for file in files} & {

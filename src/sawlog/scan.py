@@ -1,4 +1,4 @@
-"""What is wanted of a dataset, and the columns that have to be decoded for it."""
+"""Scans: what is wanted of a dataset, and the columns that have to be decoded for it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ DAMAGE_EXTRA = (*PROVENANCE, pa.field(BYTES_COLUMN, pa.binary()))
 
 @dataclass(frozen=True, slots=True)
 class NamedTable:
-    """One of the tables below a path, as catalogs list them.
+    """Table below a path, as catalogs list it.
 
     Attributes:
         namespace: What its name belongs to: a database.
@@ -45,7 +45,7 @@ class NamedTable:
 
 @dataclass(frozen=True)
 class Scan:
-    """What is wanted of a dataset. Picklable, shared by all of its fragments.
+    """Columns, filters and options of a read. Picklable, shared by all fragments of a dataset.
 
     Attributes:
         view: The view being read.
@@ -77,7 +77,7 @@ class Scan:
     is_format_named: bool = False
 
     def __getstate__(self) -> dict[str, Any]:
-        """What is pickled.
+        """Return what is pickled.
 
         Raises:
             SchemaError: For an expression by position, for which Arrow has no bytes.

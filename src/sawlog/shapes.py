@@ -1,4 +1,4 @@
-"""What sawlog itself wrote as JSON, read back: values of the types that annotations name, or refused."""
+"""Shapes of JSON that sawlog itself wrote, read back: values of annotated types, or refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is written and not yet visible: how it is named, made durable, and where it goes."""
+"""Staged files, written and not yet visible: how they are named, made durable, and where they go."""
 
 from __future__ import annotations
 
@@ -48,25 +48,25 @@ class Store(Protocol):
         ...
 
     def stat(self, path: str) -> Found:
-        """One file, as it is now; without a time where it is gone."""
+        """Return a file, as it is now; without a time where it is gone."""
         ...
 
 
 class HasDirectories(Protocol):
-    """What staged files are deleted from: a `sawlog.storage.Storage`."""
+    """Storage with directories, which staged files are deleted from: a `sawlog.storage.Storage`."""
 
     @property
     def directories(self) -> Store:
-        """Its directories."""
+        """Directories of the storage."""
         ...
 
 
 class Found(Protocol):
-    """What is asked of a `sawlog.storage.File`."""
+    """Protocol of a `sawlog.storage.File`."""
 
     @property
     def path(self) -> str:
-        """Where it is."""
+        """Path of the file."""
         ...
 
     @property
@@ -148,7 +148,7 @@ def sweep(final: str) -> None:
 
 
 def staged_end(path: str) -> int:
-    """Where the name of the outermost staged file or directory of a path ends but for its suffix; -1: there is none."""
+    """Return where the outermost staged name in a path ends but for its suffix; -1: there is none."""
     for place in re.finditer(re.escape(STAGED_SUFFIX), path):
         if path[place.end() : place.end() + 1] in ("", "/", os.sep):
             return place.start()

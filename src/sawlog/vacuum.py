@@ -1,4 +1,4 @@
-"""What writers that were killed have left in a directory: found, and deleted where that is proven."""
+"""Leftovers of writers that were killed, in a directory: found, and deleted where that is proven."""
 
 from __future__ import annotations
 

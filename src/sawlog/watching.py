@@ -45,7 +45,7 @@ class Watch:
 
     @property
     def positions(self) -> dict[str, Any]:
-        """How far the batches handed out so far go, as plain data for JSON: an offset, as in a checkpoint of Spark's.
+        """Positions up to which batches were handed out, as plain data for JSON: an offset, as in Spark's checkpoints.
 
         Per file it holds the end of its last complete record or transaction that was read, and what proves that the
         file is still the same. Moves with the last batch of a look; a watch that is given it goes on after that.
@@ -58,7 +58,7 @@ class Watch:
             time.sleep(self._poll)
 
     def look(self) -> list[pa.RecordBatch]:
-        """What has been added since the last look; then it returns.
+        """Look once, and return what has been added since the last look.
 
         Raises:
             SawlogError: When a file was replaced, rewritten or cut, or removed before it was read.

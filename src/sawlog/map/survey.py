@@ -1,4 +1,4 @@
-"""One pass over a dataset: where its bytes went, how its rows lie, and what they hold."""
+"""Survey of a dataset in one pass: where its bytes went, how its rows lie, and what they hold."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ Advance = Callable[[int], None]
 
 
 class _FileSurvey:
-    """What is known of one file so far."""
+    """Survey of one file so far."""
 
     def __init__(self, file: File, files: int) -> None:
         self.file = file
@@ -143,7 +143,7 @@ class _FileSurvey:
 
 
 class _Content:
-    """What the columns hold, batch by batch."""
+    """Content of the columns, batch by batch."""
 
     def __init__(self, schema: pa.Schema, counting: Counting | None) -> None:
         self.schema = schema
@@ -260,7 +260,7 @@ def _pictures(dataset: sawlog.Dataset, counting: Counting | None) -> list[Pictur
 
 
 def _led_to(pictures: Sequence[Picture]) -> dict[str, list[tuple[int, int]]]:
-    """Where in each file the boxes of charts lead to: offset, and bytes to be shown."""
+    """Return where in each file the boxes of charts lead to: offset, and bytes to be shown."""
     places: dict[str, set[int]] = {}
     for box in (box for picture in pictures for boxes in picture.lanes.values() for box in boxes):
         if box.path:
