@@ -25,8 +25,8 @@ def option_cards(options: type) -> list[OptionCard]:
     """The fields of an options dataclass, with what the `Attributes:` section of its docstring says about them."""
     hints, docs = get_type_hints(options), attribute_docs(options)
     return [
-        OptionCard(one.name, describe(hints[one.name]), _default(one), docs.get(one.name, ""))
-        for one in fields(options)
+        OptionCard(option.name, describe(hints[option.name]), _default(option), docs.get(option.name, ""))
+        for option in fields(options)
     ]
 
 
@@ -44,11 +44,11 @@ def describe(hint: Any) -> str:
     if origin is Literal:
         return "|".join(map(str, args))
     if origin in (Union, types.UnionType):
-        return "|".join(describe(one) for one in args if one is not types.NoneType)
+        return "|".join(describe(argument) for argument in args if argument is not types.NoneType)
     if origin is tuple:
         return f"{describe(args[0])},..."
-    known = {bool: "true|false", int: "integer", float: "number", str: "text"}
-    return known.get(hint, getattr(hint, "__name__", "text"))
+    names = {bool: "true|false", int: "integer", float: "number", str: "text"}
+    return names.get(hint, getattr(hint, "__name__", "text"))
 
 
 def _default(option: Field[Any]) -> str | None:

@@ -24,18 +24,18 @@ def formats(incomplete: str) -> list[str]:
 
 def views(ctx: typer.Context, incomplete: str) -> list[tuple[str, str]]:
     """Views that the paths have, also by formats that theirs includes; of all formats where there is no path."""
-    dataset, chosen = _dataset(ctx), ctx.params.get("format")
+    dataset, format_name = _dataset(ctx), ctx.params.get("format")
     if dataset is None:
-        asked, files = [get_format(chosen)] if chosen else [*sawlog.formats().values()], None
+        candidates, files = [get_format(format_name)] if format_name else [*sawlog.formats().values()], None
     else:
-        included = [] if chosen else sorted(dataset.format.directory_layout.absorbs)
-        asked, files = [dataset.format, *map(get_format, included)], dataset.files
-    found: dict[str, str] = {}
-    for format in asked:
-        for name, said in format.views.items():
+        included = [] if format_name else sorted(dataset.format.directory_layout.absorbs)
+        candidates, files = [dataset.format, *map(get_format, included)], dataset.files
+    descriptions: dict[str, str] = {}
+    for format in candidates:
+        for name, description in format.views.items():
             if name.startswith(incomplete) and (files is None or format.select(files, name)):
-                found.setdefault(name, said)
-    return [described(name, _brief(said)) for name, said in found.items()]
+                descriptions.setdefault(name, description)
+    return [described(name, _brief(description)) for name, description in descriptions.items()]
 
 
 def columns(ctx: typer.Context, incomplete: str) -> list[str]:

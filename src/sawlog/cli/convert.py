@@ -51,7 +51,7 @@ class Conversion(Result):
                 for path, found in self.losses.files.items()
                 if found.kinds
             }
-            | {one.path: {"bytes": one.bytes, "reason": one.reason} for one in self.losses.skipped},
+            | {skipped.path: {"bytes": skipped.bytes, "reason": skipped.reason} for skipped in self.losses.skipped},
         }
 
     def print_to(self, page: Page) -> None:
@@ -186,17 +186,17 @@ def target_format(dst: str, name: str | None) -> Format | TableFormat:
     Raises:
         OptionError: When there is none, or more than one.
     """
-    known: dict[str, Format | TableFormat] = {**sawlog.formats(), **TABLE_FORMATS}
+    formats: dict[str, Format | TableFormat] = {**sawlog.formats(), **TABLE_FORMATS}
     if name is not None:
-        if name not in known:
-            raise OptionError(f"--to: unknown format {name!r}; known formats: {', '.join(known)}")
-        return known[name]
+        if name not in formats:
+            raise OptionError(f"--to: unknown format {name!r}; known formats: {', '.join(formats)}")
+        return formats[name]
     table = by_suffix(dst)
     if table is not None:
         return table
     fitting = [format for format in sawlog.formats().values() if format.suffix and dst.lower().endswith(format.suffix)]
     if len(fitting) != 1:
-        candidates = " or ".join(format.name for format in fitting) or "none of " + ", ".join(known)
+        candidates = " or ".join(format.name for format in fitting) or "none of " + ", ".join(formats)
         raise OptionError(f"{dst}: its suffix says {candidates}; name the format with --to")
     return fitting[0]
 
@@ -217,10 +217,10 @@ def source_tables(src: str, name: str | None, storage: Storage) -> tuple[TableFo
             return None
     else:
         table = TABLE_FORMATS[name]
-    chosen = [file for file in files if file.explicit or by_suffix(file.path) is table]
-    if not chosen:
+    table_files = [file for file in files if file.explicit or by_suffix(file.path) is table]
+    if not table_files:
         raise FormatError(f"{src}: none of the {len(files)} files there is {table.title}")
-    return table, chosen
+    return table, table_files
 
 
 def _recognized(files: list[File], storage: Storage) -> bool:

@@ -49,8 +49,8 @@ class DatabaseEncoder:
         self._path = os.path.join(self._place.name, "database")
 
     def _copy(self) -> None:
-        with self._place, open(self._path, "rb") as made:
-            shutil.copyfileobj(made, self._sink, _PIECE_BYTES)
+        with self._place, open(self._path, "rb") as database:
+            shutil.copyfileobj(database, self._sink, _PIECE_BYTES)
 
 
 class SqliteEncoder(DatabaseEncoder):
@@ -169,7 +169,7 @@ def _duckdb_type(kind: pa.DataType) -> pa.DataType:
     if pa.types.is_duration(kind):
         return pa.duration("us")
     if pa.types.is_struct(kind):
-        return pa.struct([one.with_type(_duckdb_type(one.type)) for one in kind])
+        return pa.struct([field.with_type(_duckdb_type(field.type)) for field in kind])
     if pa.types.is_map(kind):
         return pa.map_(_duckdb_type(kind.key_type), _duckdb_type(kind.item_type))
     if pa.types.is_list(kind) or pa.types.is_large_list(kind):

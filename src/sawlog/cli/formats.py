@@ -57,11 +57,11 @@ def formats(
     json: arguments.Json = False,
 ) -> int:
     """Show the formats, their views, and their options with defaults."""
-    known: dict[str, Any] = {**sawlog.formats(), **TABLE_FORMATS}
+    formats: dict[str, Any] = {**sawlog.formats(), **TABLE_FORMATS}
     for name in names or ():
-        if name not in known:
-            raise OptionError(f"unknown format {name!r}; known formats: {', '.join(known)}")
-    show(_Cards([_card(known[name]) for name in names or known]), json=json)
+        if name not in formats:
+            raise OptionError(f"unknown format {name!r}; known formats: {', '.join(formats)}")
+    show(_Cards([_card(formats[name]) for name in names or formats]), json=json)
     return Exit.OK
 
 

@@ -59,7 +59,7 @@ class Info(Result):
     @property
     def tails(self) -> dict[str, Tail]:
         """Tails of the files, as far as a count has seen them."""
-        return {path: found.tail for path, found in self.losses.files.items() if found.tail is not None}
+        return {path: report.tail for path, report in self.losses.files.items() if report.tail is not None}
 
     def to_dict(self) -> dict[str, Any]:
         document = {
@@ -68,7 +68,7 @@ class Info(Result):
             "title": self.format.title,
             "size": self.size,
             "files": [{"path": file.path, "size": file.size} for file in self.files],
-            "views": {name: self.format.views[meant] for name, meant in view_names(self.format).items()},
+            "views": {name: self.format.views[view] for name, view in view_names(self.format).items()},
             "view": self.view,
             "schema": [
                 {
@@ -80,7 +80,7 @@ class Info(Result):
                 for column in self.schema
             ],
             "facts": self.facts,
-            "skipped": [one.to_dict() for one in self.skipped],
+            "skipped": [skipped.to_dict() for skipped in self.skipped],
         }
         if self.rows is not None:
             document["rows"] = self.rows
@@ -103,7 +103,7 @@ class Info(Result):
                 page.fact("tail", (f"{path}: " if len(self.files) > 1 else "") + tail_text(tail))
         self._print_strips(page)
         page.skipped(self.skipped)
-        if any(one.missed for one in self.skipped):
+        if any(skipped.missed for skipped in self.skipped):
             page.fact("parts", f"listed by: sawlog ls {shlex.join(self.paths)}")
         page.line(("views", "bold"))
         page.grid("  ", self.format.views.items())

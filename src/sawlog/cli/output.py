@@ -115,29 +115,31 @@ class Page:
     def skipped(self, skipped: Iterable[Skipped]) -> None:
         """Files that were not read, one line per reason."""
         for reason, group in by_reason(skipped).items():
-            names = [one.path for one in group[:_SHOWN_SKIPPED]]
+            names = [skipped.path for skipped in group[:_SHOWN_SKIPPED]]
             more = f" and {len(group) - len(names):,} more" if len(group) > len(names) else ""
-            self.fact("not read", f"{', '.join(names)}{more}, {size_text(sum(one.bytes for one in group))}: {reason}")
+            self.fact(
+                "not read", f"{', '.join(names)}{more}, {size_text(sum(skipped.bytes for skipped in group))}: {reason}"
+            )
 
     def damages(self, damages: list[Damage], count: int, *, every: bool = False) -> None:
         """Print a line per damage, of `count` that there are."""
-        shown = damages if every else damages[:_SHOWN_RANGES]
-        for damage in shown:
+        listed = damages if every else damages[:_SHOWN_RANGES]
+        for damage in listed:
             verdict = verdict_of(damage.kind)
             place = "" if verdict is Verdict.INCOMPLETE else f"at byte {damage.offset:,}, {damage.length:,} bytes: "
             style = "yellow" if verdict is Verdict.UNSUPPORTED else "red"
             self.line((f"         {damage.kind} ", style), (f"{place}{damage.detail}", ""))
-        if count > len(shown):
-            self.line((f"         and {count - len(shown):,} more; sawlog verify --all lists them", ""))
+        if count > len(listed):
+            self.line((f"         and {count - len(listed):,} more; sawlog verify --all lists them", ""))
 
 
 def logfmt(event: dict[str, Any]) -> str:
     """Return a line of `name=value`, quoted where needed; unknown values are left out."""
     pairs = []
     for name, value in event.items():
-        for key, one in value.items() if isinstance(value, dict) else [("", value)]:
-            if one is not None:
-                text = str(one)
+        for key, field in value.items() if isinstance(value, dict) else [("", value)]:
+            if field is not None:
+                text = str(field)
                 plain = text.isprintable() and text and not set(text) & set(' ="\\')
                 pairs.append(f"{name}{'.' if key else ''}{key}={text if plain else ascii_json(text)}")
     return " ".join(pairs)
@@ -208,11 +210,11 @@ def progress(total: int, label: str) -> Iterator[Advance]:
     columns = (text, BarColumn(), DownloadColumn(binary_units=True), TransferSpeedColumn(), TimeRemainingColumn())
     bar = Progress(*columns, console=Console(stderr=True), transient=True)
     task = bar.add_task(label, total=total)
-    begun = time.monotonic()
+    start = time.monotonic()
 
     def advance(size: int) -> None:
         bar.advance(task, size)
-        if not bar.live.is_started and time.monotonic() - begun > PATIENCE:
+        if not bar.live.is_started and time.monotonic() - start > PATIENCE:
             bar.start()
 
     try:

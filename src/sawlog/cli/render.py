@@ -89,10 +89,10 @@ def unescape(text: str) -> bytes:
 
 
 def _from_base64(text: str) -> bytes:
-    found = decode_by(base64.b64decode, text, validate=True)
-    if isinstance(found, Undecodable):
-        raise ValueError(f"expected base64: {found.detail}")  # noqa: TRY004 - of the text
-    return found
+    decoded = decode_by(base64.b64decode, text, validate=True)
+    if isinstance(decoded, Undecodable):
+        raise ValueError(f"expected base64: {decoded.detail}")  # noqa: TRY004 - of the text
+    return decoded
 
 
 ENCODE: dict[BinaryText, Encode] = {
@@ -154,10 +154,10 @@ def texts(array: pa.Array, encode: Encode = escape, *, nulls: bool = True) -> li
     """The values of an array as text; nested ones are JSON, in which objects may do without their null members."""
     if pa.types.is_boolean(array.type):
         return [None if value is None else str(value).lower() for value in array.to_pylist()]
-    found = values(array, encode)
+    cells = values(array, encode)
     if not nulls:
-        found = [_without_nulls(value) for value in found]
-    return [value if value is None or isinstance(value, str) else _COMPACT.encode(value) for value in found]
+        cells = [_without_nulls(value) for value in cells]
+    return [value if value is None or isinstance(value, str) else _COMPACT.encode(value) for value in cells]
 
 
 def _without_nulls(value: Any) -> Any:
@@ -220,9 +220,9 @@ def _timestamps(array: pa.Array) -> list[str | None]:
 
 
 def _duration(count: int, digits: int) -> str:
-    whole, fraction = divmod(abs(count), 10**digits)
+    seconds, fraction = divmod(abs(count), 10**digits)
     sign = "-" if count < 0 else ""
-    return f"{sign}PT{whole}" + (f".{fraction:0{digits}d}".rstrip("0").rstrip(".") if fraction else "") + "S"
+    return f"{sign}PT{seconds}" + (f".{fraction:0{digits}d}".rstrip("0").rstrip(".") if fraction else "") + "S"
 
 
 def _nested(array: pa.Array, encode: Encode) -> list[Any]:

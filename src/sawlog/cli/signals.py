@@ -42,7 +42,7 @@ def terminable() -> Iterator[None]:
     """Have the signals that end a process raise `KeyboardInterrupt`, unless somebody wants them otherwise."""
     before = {}
     if threading.current_thread() is threading.main_thread():
-        before = {one: kept for one in _ENDINGS if (kept := signal.getsignal(one)) in _DEFAULTS}
+        before = {number: handler for number in _ENDINGS if (handler := signal.getsignal(number)) in _DEFAULTS}
     for number in before:
         signal.signal(number, _end)
     repeated = bool(before) and hasattr(signal, "setitimer") and signal.getsignal(signal.SIGALRM) == signal.SIG_DFL
@@ -55,8 +55,8 @@ def terminable() -> Iterator[None]:
     finally:
         if repeated:
             signal.setitimer(signal.ITIMER_REAL, 0)
-        for number, kept in before.items():
-            signal.signal(number, kept)
+        for number, handler in before.items():
+            signal.signal(number, handler)
         _received.clear()
 
 
@@ -79,7 +79,7 @@ def _woken() -> Iterator[None]:
                     signal.pthread_kill(main, signal.SIGURG)
                     awake.wait(WAKING)
 
-    kept = signal.signal(signal.SIGURG, lambda number, frame: awake.set())
+    handler = signal.signal(signal.SIGURG, lambda number, frame: awake.set())
     waker = threading.Thread(target=wake, daemon=True)
     waker.start()
     before = signal.set_wakeup_fd(writable, warn_on_full_buffer=False)
@@ -91,7 +91,7 @@ def _woken() -> Iterator[None]:
         waker.join()
         os.close(writable)
         os.close(readable)
-        signal.signal(signal.SIGURG, kept)
+        signal.signal(signal.SIGURG, handler)
 
 
 def ended(error: BaseException) -> int | None:

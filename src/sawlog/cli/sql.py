@@ -34,7 +34,7 @@ def sql(
     """
     from sawlog import duckdb
 
-    found = duckdb.sql(
+    relation = duckdb.sql(
         query,
         tables=arguments.key_values(table, "--table"),
         format=format,
@@ -42,7 +42,7 @@ def sql(
         storage_options=arguments.storage_options(storage),
         **arguments.format_options(option, call=duckdb.sql),
     )
-    rows = pa.RecordBatchReader.from_stream(found)
+    rows = pa.RecordBatchReader.from_stream(relation)
     print_rows(iter(rows), rows.schema, Rendering.JSONL if json else output)
     sys.stdout.flush()
     return Exit.OK

@@ -124,8 +124,8 @@ def _shorten(text: str, width: int) -> str:
 
 def _cells(batch: pa.RecordBatch, room: int | None) -> list[list[str]]:
     """The texts of a batch by column, safe to show on a terminal."""
-    shown = [_heads(column, room) if room and is_binary(column.type) else column for column in batch.columns]
-    return [[_NULL if text is None else printable(text) for text in texts(column, nulls=False)] for column in shown]
+    columns = [_heads(column, room) if room and is_binary(column.type) else column for column in batch.columns]
+    return [[_NULL if text is None else printable(text) for text in texts(column, nulls=False)] for column in columns]
 
 
 def _heads(column: pa.Array, room: int) -> pa.Array:

@@ -35,22 +35,25 @@ def vacuum(
 
     Rows that can be read are never deleted, nor is anything of a process that still runs on this machine.
     """
-    found = delete(
+    leftovers = delete(
         path,
         older_than=_seconds(older_than),
         dry_run=dry_run,
         storage_options=arguments.storage_options(storage),
     )
-    dead = [one for one in found if one.dead]
-    document = {"path": path, "dry_run": dry_run, "leftovers": [asdict(one) for one in found]}
-    summary = f"{'would be ' if dry_run else ''}deleted, {len(found) - len(dead)} kept"
-    facts = [(one.path, f"{counted(one.files, 'file')}, {one.size:,} bytes: {one.reason}") for one in found]
+    dead = [leftover for leftover in leftovers if leftover.dead]
+    document = {"path": path, "dry_run": dry_run, "leftovers": [asdict(leftover) for leftover in leftovers]}
+    summary = f"{'would be ' if dry_run else ''}deleted, {len(leftovers) - len(dead)} kept"
+    facts = [
+        (leftover.path, f"{counted(leftover.files, 'file')}, {leftover.size:,} bytes: {leftover.reason}")
+        for leftover in leftovers
+    ]
     show(Outcome(document, counted(len(dead), "leftover"), summary, facts), json=json)
     return Exit.OK
 
 
 def _seconds(text: str) -> float:
-    found = re.fullmatch(r"(\d+(?:\.\d+)?)([smhd])", text.strip())
-    if found is None:
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)([smhd])", text.strip())
+    if match is None:
         raise OptionError(f"--older-than {text!r}: expected a number and s, m, h or d, as in 12h")
-    return float(found[1]) * _UNITS[found[2]]
+    return float(match[1]) * _UNITS[match[2]]

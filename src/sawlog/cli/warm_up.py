@@ -25,7 +25,7 @@ def warm_up(
 
     for name in names or ():
         get_format(name)
-    said = "there is nothing to do" if MODE == "library" else "each process has them compiled when it needs them"
+    message = "there is nothing to do" if MODE == "library" else "each process has them compiled when it needs them"
     document: dict[str, str | None] = {"kernels": MODE}
     facts = []
     if not names and importlib.util.find_spec("pyspark") is not None:
@@ -36,5 +36,5 @@ def warm_up(
         except SawlogError as error:
             document["archive"], archive = None, f"none: {error}"
         facts.append(("archive of Spark's classes", archive))
-    show(Outcome(document, "kernels", f"{MODE}: {said}", facts), json=json)
+    show(Outcome(document, "kernels", f"{MODE}: {message}", facts), json=json)
     return Exit.OK
