@@ -14,7 +14,6 @@ from rocksdict import BlockBasedOptions, CompactOptions, DBCompressionType, Opti
 
 from sawlog.testing import Exemption, Laws, Sample, Span, check
 from sawlog.testing.sample import Files
-from tests.leveldb_log.fragments import HEADER, masked
 
 from .mutators import MUTATORS
 
@@ -199,17 +198,3 @@ def test_a_blob_file_that_the_manifest_does_not_name_is_left_out() -> None:
     name = min(one for one in blob_files() if one.endswith(".blob"))
     outcome = check(intact, {**blob_files(), "999999.blob": blob_files()[name][:-1]})
     assert (len(outcome.rows), outcome.damages) == (5, [])
-
-
-@pytest.mark.parametrize("view", ["live", "all"])
-def test_range_deletions_in_an_order_that_is_not_known_are_refused_by_every_verb(view: str) -> None:
-    intact = sample(f"rocksdb {view}", rocksdb_files(), view)
-    files = dict(intact.content)
-    (name,) = (one for one in files if one.startswith("MANIFEST"))
-    manifest = bytearray(files[name].replace(b"leveldb.BytewiseComparator", b"leveldb.BytewiseComparatoX"))
-    at = 0
-    while at < len(manifest):
-        end = at + HEADER + int.from_bytes(manifest[at + 4 : at + 6], "little")
-        manifest[at : at + 4] = masked(bytes(manifest[at + 6 : end])).to_bytes(4, "little")
-        at = end
-    assert "range deletions in an order" in str(check(intact, {**files, name: bytes(manifest)}).refused)

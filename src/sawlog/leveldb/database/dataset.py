@@ -219,7 +219,7 @@ class DatabaseContents(Contents):
 
     def _blob_checks(self, request: BoundScan, task_bytes: int | None, version: DatabaseVersion) -> Iterator[Fragment]:
         """Yield the ranges of a column family that look for damage of its blob files only."""
-        if version.apart or not version.bytewise:
+        if version.apart or version.stamped or not version.bytewise:
             yield from self._version_ranges(request, task_bytes, version, BlobDamage)
 
     def _ranges(self, request: BoundScan, task_bytes: int | None) -> Iterator[KeyRange]:

@@ -328,7 +328,9 @@ class KeyRange(Fragment):
         try:
             streams = self._streams(findings, ledgers)
             version = self.version
-            for entries in merged(streams, self.low, self.high, version.pending, bytewise=version.bytewise):
+            bytewise = version.bytewise
+            report = partial(self._report_ranges, findings)
+            for entries in merged(streams, self.low, self.high, version.pending, report, bytewise=bytewise):
                 findings.rows += len(entries.order) if every else int(entries.live.sum())
                 if findings.observe is not None and not orphan:
                     findings.observe(entries)
@@ -345,6 +347,15 @@ class KeyRange(Fragment):
         if findings.intact is not None and not findings.kinds:
             accounts = {file: ledger.account for file, ledger in ledgers.items()}
             findings.intact |= {file.path: one for file, one in accounts.items() if one.total == file.size}
+
+    def _report_ranges(self, findings: Findings, path: str, newest: int) -> None:
+        """Report a file with range deletions of which the reach is not known: where the MANIFEST names the order."""
+        detail = (
+            f"{posixpath.basename(path)} has range deletions in an order of keys that this version of sawlog does not"
+            " know, or with timestamps: which keys they delete is not known, so entries up to sequence number"
+            f" {newest} do not count as live; view 'all' has them"
+        )
+        findings.damage(Damage(self.version.path, 0, 0, UNSUPPORTED, detail))
 
     def _with_blobs(self, entries: MergedEntries, schema: pa.Schema, findings: Findings) -> Iterator[pa.RecordBatch]:
         """Entries with values in the places of those that lead to blob files; without values that are damaged."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache, cached_property
 from typing import Any, NamedTuple
 
@@ -13,7 +13,6 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from sawlog.arrow import array_of, batch_of, batch_of_rows, boolean_values, fixed_array, scalar_of, values_of
-from sawlog.errors import FormatError
 from sawlog.kernels.columns import gathered
 from sawlog.leveldb.columns import (
     BLOB,
@@ -201,13 +200,17 @@ class MergedEntries:
         covers: The range deletions that count.
         pending: The entries that are not committed: they neither answer nor hide others.
         bytewise: Whether that order is the bytes'; otherwise all is sorted again.
+        uncertain: The sequence number up to which range deletions may have deleted entries, of which nobody knows
+            which: these do not answer.
 
     Attributes:
         order: int64, numbers of entries, counted through all runs.
         live: Whether a database would answer with each of them.
     """
 
-    def __init__(self, groups: Sequence[Sequence[Run]], covers: k.Covers, pending: Pending, *, bytewise: bool) -> None:
+    def __init__(
+        self, groups: Sequence[Sequence[Run]], covers: k.Covers, pending: Pending, *, bytewise: bool, uncertain: int = 0
+    ) -> None:
         lengths = [sum(run.rows for run in group) for group in groups]
         self._runs = [run for group in groups for run in group]
         self._batches = [batch for run in self._runs for batch in run.batches if batch.num_rows]
@@ -232,6 +235,8 @@ class MergedEntries:
         self.live: NDArray[np.bool_] = fates == k.SHOWN
         if (self._codes == RANGE).any():
             self.live &= self._codes[self.order] != RANGE
+        if uncertain:
+            self.live &= self._sequences[self.order] > uncertain
         if self._pending is not None:
             self.live &= self._pending[self.order] < 0
         if self._strays is not None:
@@ -465,7 +470,13 @@ def _covers_of(ranges: Sequence[pa.RecordBatch]) -> k.Covers:
 
 
 def merged(
-    groups: Sequence[Sequence[Stream]], low: bytes, high: bytes | None, pending: Pending, *, bytewise: bool
+    groups: Sequence[Sequence[Stream]],
+    low: bytes,
+    high: bytes | None,
+    pending: Pending,
+    report: Callable[[str, int], None],
+    *,
+    bytewise: bool,
 ) -> Iterator[MergedEntries]:
     """Merge streams, window after window of keys.
 
@@ -474,20 +485,22 @@ def merged(
         low: The first key that is wanted. All keys but those of range deletions are in the range that is.
         high: The key after the last one; `None`: there is no end.
         pending: The entries that are not committed.
+        report: Told of range deletions in another order, or with timestamps, by their file and the highest of their
+            sequence numbers: which keys they delete is not known, so only entries that are newer answer.
         bytewise: Whether that order is the bytes'; otherwise all is read before anything is resolved.
-
-    Raises:
-        FormatError: For range deletions in another order, or with timestamps.
     """
     if not bytewise:
         runs = [[Run(one.path, one.level, list(one.batches)) for one in group] for group in groups]
+        uncertain = 0
         for run in itertools.chain(*runs):
-            for batch in run.batches:
-                if only(batch, deletions=True).num_rows:
-                    raise _refused(run.path)
-        yield MergedEntries(runs, _covers_of([]), pending, bytewise=False)
+            deleted = [only(batch, deletions=True) for batch in run.batches]
+            newest = max(map(_newest, deleted), default=0)
+            if newest:
+                report(run.path, newest)
+            uncertain = max(uncertain, newest)
+        yield MergedEntries(runs, _covers_of([]), pending, bytewise=False, uncertain=uncertain)
         return
-    deletions = _Deletions(low, high)
+    deletions = _Deletions(low, high, report)
     feeds = [_Feed(group, deletions) for group in groups]
     for feed in feeds:
         feed.fill()
@@ -495,27 +508,27 @@ def merged(
         limit = min(feed.last_key for feed in waiting)
         runs = [feed.take(limit) for feed in feeds]
         strays = [run for feed in feeds for run in feed.take_strays(limit)]
-        yield MergedEntries([*runs, *strays, *deletions.take(limit)], deletions.covers, pending, bytewise=True)
+        runs += [*strays, *deletions.take(limit)]
+        yield MergedEntries(runs, deletions.covers, pending, bytewise=True, uncertain=deletions.uncertain)
         for feed in waiting:
             if feed.last_key == limit:
                 feed.fill()
     strays = [run for feed in feeds for run in feed.take_strays(None)]
-    yield MergedEntries(
-        [*(feed.take(None) for feed in feeds), *strays, *deletions.take(None)], deletions.covers, pending, bytewise=True
-    )
+    runs = [*(feed.take(None) for feed in feeds), *strays, *deletions.take(None)]
+    yield MergedEntries(runs, deletions.covers, pending, bytewise=True, uncertain=deletions.uncertain)
 
 
-def _refused(path: str) -> FormatError:
-    return FormatError(
-        f"{path}: range deletions in an order of keys that only the database knows, or with timestamps;"
-        " read its tables and logs one by one"
-    )
+def _newest(batch: pa.RecordBatch) -> int:
+    """The highest sequence number of a batch; 0 where it has none, or only such as wait for a commit."""
+    return int(values_of(batch.column(SEQUENCE), np.int64).max(initial=0))
 
 
 class _Deletions:
     """The range deletions of the files that are open, or were, as far as they reach into a range of keys."""
 
-    def __init__(self, low: bytes, high: bytes | None) -> None:
+    def __init__(self, low: bytes, high: bytes | None, report: Callable[[str, int], None]) -> None:
+        self._report = report
+        self.uncertain = 0
         self._low = low
         self._high = high
         self._every: list[pa.RecordBatch] = []
@@ -525,9 +538,14 @@ class _Deletions:
     def add(self, path: str, level: int, batch: pa.RecordBatch) -> None:
         """Take in those of a file, in any order."""
         if STAMP in batch.schema.names:
-            raise _refused(path)
+            newest = _newest(batch)
+            if newest:
+                self._report(path, newest)
+            self.uncertain = max(self.uncertain, newest)
         # As rows, the others belong to the ranges that they begin in.
         self._waiting.append(Run(path, level, [_slice_keys(sorted_batch(batch), self._low, self._high)]))
+        if STAMP in batch.schema.names:
+            return
         if self._high is not None:
             batch = batch.filter(pc.less(batch.column(KEY), scalar_of(self._high, pa.binary())))
         if self._low:

@@ -1,0 +1,43 @@
+"""Range deletions whose reach is not known."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from rocksdict import Options, Rdict
+
+import sawlog
+from sawlog.damage import DamageWarning, Verdict
+from sawlog.errors import UnsupportedError
+from tests.leveldb_log.fragments import HEADER, masked
+
+
+@pytest.mark.parametrize("view", ["live", "all"])
+def test_range_deletions_in_an_order_that_is_not_known_are_unsupported(view: str, tmp_path: Path) -> None:
+    """Entries that are newer than they are cannot be deleted by them, and are read."""
+    options = Options(raw_mode=True)
+    options.set_disable_auto_compactions(True)
+    database = Rdict(str(tmp_path), options)
+    for key in b"abcd":
+        database[bytes([key])] = b"old"
+    database.delete_range(b"b", b"c")
+    database[b"b"] = b"new"
+    database.flush()
+    database.close()
+    (path,) = tmp_path.glob("MANIFEST-*")
+    manifest = bytearray(path.read_bytes().replace(b"leveldb.BytewiseComparator", b"leveldb.BytewiseComparatoX"))
+    at = 0
+    while at < len(manifest):
+        end = at + HEADER + int.from_bytes(manifest[at + 4 : at + 6], "little")
+        manifest[at : at + 4] = masked(bytes(manifest[at + 6 : end])).to_bytes(4, "little")
+        at = end
+    path.write_bytes(manifest)
+    given = {"format": "leveldb_database", "view": view}
+    with pytest.raises(UnsupportedError, match="range deletions in an order"):
+        sawlog.read(tmp_path, **given)
+    with pytest.warns(DamageWarning, match="does not support"):
+        rows = sawlog.read(tmp_path, on_damage="skip", **given).to_pylist()
+    assert [(row["key"], row["value"]) for row in rows if row.get("live", True)] == [(b"b", b"new")]
+    assert len(rows) == (1 if view == "live" else 5)  # the flush has left out what was deleted
+    assert sawlog.verify(tmp_path, format="leveldb_database").verdict is Verdict.UNSUPPORTED
