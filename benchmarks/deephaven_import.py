@@ -18,7 +18,7 @@ import pyarrow.csv
 import sawlog
 from benchmarks.harness import Case, Probe, Settings, Side
 from benchmarks.spark import session
-from sawlog.deephaven_log import Logger
+from sawlog.deephaven.log import Logger
 
 SEED = 20
 ROW_BYTES = 40

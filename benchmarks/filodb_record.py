@@ -16,12 +16,12 @@ import pyarrow as pa
 
 import sawlog
 from benchmarks.harness import Case, Settings, Side
-from sawlog.damage import Findings
-from sawlog.filodb_record.layer import Layer
-from sawlog.filodb_record.options import WriteOptions
-from sawlog.filodb_record.target import Target
-from sawlog.filodb_record.walk import WINDOW_BYTES, ContainerRange, RowsWalk
-from sawlog.filodb_record.writer import OUT_BYTES
+from sawlog.filodb.layer import Layer
+from sawlog.filodb.options import WriteOptions
+from sawlog.filodb.target import Target
+from sawlog.filodb.walk import WINDOW_BYTES, ContainerRange, RowsWalk
+from sawlog.filodb.writer import OUT_BYTES
+from sawlog.format.damage import Findings
 
 RECORD = 156
 """Bytes of a record with its padding, about."""

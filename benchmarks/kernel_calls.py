@@ -19,14 +19,14 @@ import pytest
 
 import sawlog
 from benchmarks import deephaven_import, filodb_record, leveldb_payloads, milvus_binlog
-from sawlog.deephaven_import.digest import row_hashes
-from sawlog.filodb_record.schemas import default_partition
-from sawlog.filodb_record.values import shards
+from sawlog.deephaven.ingest.digest import row_hashes
+from sawlog.filodb.schemas import default_partition
+from sawlog.filodb.values import shards
+from sawlog.format.recognition import formats
 from sawlog.kernels import build, native
 from sawlog.kernels.jit import Entry, Kernel
 from sawlog.leveldb.database import kernels as of_databases
 from sawlog.map import survey
-from sawlog.recognition import formats
 
 CALLS = 40
 """Of each kernel, the first so many calls of each piece of work are looked at; the longest is kept."""

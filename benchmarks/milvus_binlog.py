@@ -15,9 +15,9 @@ import pyarrow.parquet as pq
 import sawlog
 from benchmarks.harness import Case, Settings, Side
 from benchmarks.spark import noop, session
-from sawlog.damage import Findings
-from sawlog.milvus_binlog.collection.dataset import SegmentsWarning
-from sawlog.milvus_binlog.log import opened
+from sawlog.format.damage import Findings
+from sawlog.milvus.collection.dataset import SegmentsWarning
+from sawlog.milvus.log import opened
 from sawlog.storage import File, Storage
 
 DIMENSIONS = 128

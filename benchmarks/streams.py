@@ -19,7 +19,7 @@ import sawlog
 from benchmarks.deephaven_log import ROW_BYTES, SCHEMA, market_data
 from benchmarks.harness import Case, Probe, Settings, Side
 from benchmarks.spark import session_with_jar
-from sawlog.deephaven_log import Logger
+from sawlog.deephaven.log import Logger
 
 FILES = 16
 """Logs that the rows are spread over, as a writer that rolls leaves them."""

@@ -9,7 +9,7 @@ import time
 
 import pyarrow as pa
 
-from sawlog.deephaven_log import Logger
+from sawlog.deephaven.log import Logger
 
 SCHEMA = pa.schema(
     [

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import sawlog
-from sawlog.deephaven_log import Logger
+from sawlog.deephaven.log import Logger
 from tests.documents import ROOT, blocks, toml
 
 GOLDEN = ROOT / "tests" / "golden"

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from sawlog import lazy, recognition
+from sawlog.format import lazy, recognition
 from sawlog.kernels import native
 
 

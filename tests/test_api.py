@@ -13,9 +13,9 @@ import pyarrow as pa
 import pytest
 
 import sawlog
-from sawlog.damage import MAX_LISTED, Damage, Findings
-from sawlog.format import TASK_BYTES
-from sawlog.planning import MAX_FRAGMENTS_PER_TASK, pack
+from sawlog.format.contract import TASK_BYTES
+from sawlog.format.damage import MAX_LISTED, Damage, Findings
+from sawlog.format.planning import MAX_FRAGMENTS_PER_TASK, pack
 
 RECORDS = [b"alpha", b"", b"gamma" * 10_000, b"delta"]
 
@@ -240,17 +240,17 @@ def test_names_that_are_imported_late_are_all_there() -> None:
     assert set(sawlog.__all__) <= set(dir(sawlog))
     for name in sawlog.__all__:
         assert getattr(sawlog, name).__module__.startswith("sawlog.")
-    code = "import sawlog; assert sawlog.damage.Report is sawlog.Report and not hasattr(sawlog, '_nothing')"
+    code = "import sawlog; assert sawlog.format.damage.Report is sawlog.Report and not hasattr(sawlog, '_nothing')"
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
 def test_the_packages_of_formats_need_no_import_of_their_own() -> None:
     code = """
 import sys, sawlog
-assert "sawlog.deephaven_log" not in sys.modules
-assert sawlog.deephaven_log.Logger.__name__ == "Logger"
-assert "Logger" in dir(sawlog.deephaven_log)
-assert sawlog.filodb_record.RecordBuilder and sawlog.leveldb and sawlog.deephaven_table and sawlog.milvus_binlog
+assert "sawlog.deephaven.log" not in sys.modules
+assert sawlog.deephaven.log.Logger.__name__ == "Logger"
+assert "Logger" in dir(sawlog.deephaven.log)
+assert sawlog.filodb.RecordBuilder and sawlog.leveldb and sawlog.deephaven.table and sawlog.milvus
 assert not hasattr(sawlog, "nothing")
 """
     subprocess.run([sys.executable, "-c", code], check=True)

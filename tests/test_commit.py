@@ -18,15 +18,15 @@ from typing import Any
 import fsspec
 import pytest
 
-import sawlog.commit
-import sawlog.owners
+import sawlog.storage.commit
+import sawlog.storage.owners
 import sawlog.storage.remote
-from sawlog.commit import Delivery, Job
-from sawlog.commitlog import LOG, CommitLog, Record
 from sawlog.errors import FormatError, SawlogError
-from sawlog.owners import gone, this_owner
-from sawlog.staging import published
 from sawlog.storage import Directories, Storage
+from sawlog.storage.commit import Delivery, Job
+from sawlog.storage.commit_log import LOG, CommitLog, Record
+from sawlog.storage.owners import gone, this_owner
+from sawlog.storage.staging import published
 from tests.exactly_once.commits import Commits
 
 NOBODY = f"{this_owner().partition('-')[0]}-4194305-1"
@@ -38,7 +38,7 @@ def place(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mo
     if request.param == "s3":
         return Storage(request.getfixturevalue("s3")), f"s3://logs/{tmp_path.name}/out"
     if request.param == "no exchange":
-        monkeypatch.setattr(sawlog.commit, "exchange", lambda *_: False)
+        monkeypatch.setattr(sawlog.storage.commit, "exchange", lambda *_: False)
     return Storage(), str(tmp_path / "out")
 
 
@@ -185,7 +185,7 @@ def test_a_job_that_is_at_work_is_waited_for(
     assert len(waits) == 3
     assert visible(place) == ["a", "b", "c"]
     log.append(Record((log.last() or Record()).number + 1, "publishing", "silent", "", new=["c"]))
-    monkeypatch.setattr(sawlog.commit, "LEASE", -1.0)
+    monkeypatch.setattr(sawlog.storage.commit, "LEASE", -1.0)
     put(place, "three", "d")
     assert visible(place) == ["a", "b", "d"]
 
@@ -194,7 +194,7 @@ def test_one_that_was_taken_for_dead_does_not_publish(
     place: tuple[Storage, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     put(place, "one", "a", "b")
-    monkeypatch.setattr(sawlog.commit, "exchange", lambda *_: False)
+    monkeypatch.setattr(sawlog.storage.commit, "exchange", lambda *_: False)
     slow = begin(place, "slow")
     staged = stage(slow, "c", "d")
     move = Job.move_all
@@ -202,7 +202,7 @@ def test_one_that_was_taken_for_dead_does_not_publish(
     def late(job: Job, moves: list[tuple[str, str]]) -> None:
         move(job, moves)
         if job.name == "slow":
-            monkeypatch.setattr(sawlog.commit, "LEASE", -1.0)
+            monkeypatch.setattr(sawlog.storage.commit, "LEASE", -1.0)
             put(place, "two", "e")
 
     monkeypatch.setattr(Job, "move_all", late)
@@ -263,7 +263,7 @@ def test_what_others_have_put_there_is_kept(tmp_path: Path, monkeypatch: pytest.
     (root / "link").symlink_to("README.txt")
     (root / "d").chmod(0o750)
     opened = (root / "README.txt").open("a")
-    exchange = sawlog.commit.exchange
+    exchange = sawlog.storage.commit.exchange
 
     def late(one: str, other: str) -> bool:
         (root / "d" / "late").write_text("1")
@@ -275,7 +275,7 @@ def test_what_others_have_put_there_is_kept(tmp_path: Path, monkeypatch: pytest.
         return exchange(one, other)
 
     (root / "README2.txt").write_text("older")
-    monkeypatch.setattr(sawlog.commit, "exchange", late)
+    monkeypatch.setattr(sawlog.storage.commit, "exchange", late)
     job = begin(place, "two")
     job.publish(stage(job, "e", "f"), lambda: [f"{root}/a", f"{root}/d/b"])
     job.sweep()
@@ -319,7 +319,7 @@ def test_owners() -> None:
 
 def test_in_a_worker_of_spark_the_driver_owns() -> None:
     worker = subprocess.run(
-        [sys.executable, "-c", "from sawlog.owners import this_owner; print(this_owner())"],
+        [sys.executable, "-c", "from sawlog.storage.owners import this_owner; print(this_owner())"],
         env={**os.environ, "PYTHON_WORKER_FACTORY_PORT": "1"},
         stdout=subprocess.PIPE,
         text=True,

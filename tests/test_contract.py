@@ -11,10 +11,9 @@ from typing import ClassVar
 import pyarrow as pa
 import pytest
 
-from sawlog import capabilities
-from sawlog.damage import Findings
 from sawlog.errors import OptionError
-from sawlog.format import (
+from sawlog.format import capabilities
+from sawlog.format.contract import (
     Contents,
     DirectoryLayout,
     Format,
@@ -26,6 +25,7 @@ from sawlog.format import (
     Writer,
     assemble,
 )
+from sawlog.format.damage import Findings
 from sawlog.storage import Directories, File, Storage
 
 MAX_MEMBERS = 16

@@ -17,10 +17,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import sawlog
-from sawlog.dataset import exported
+from sawlog.dataset.dataset import exported
 from sawlog.errors import SchemaError
+from sawlog.format.query import And, bind, choose, conditions
 from sawlog.leveldb.records.writes import WriteRange
-from sawlog.query import And, bind, choose, conditions
 from tests.samples import samples
 
 __all__ = ["samples"]
@@ -243,7 +243,7 @@ def test_comparisons_that_must_hold_are_found() -> None:
 @pytest.fixture
 def decoded(monkeypatch: pytest.MonkeyPatch) -> dict[str, set[str] | int]:
     """What was decoded: which columns, and how many rows of them."""
-    from sawlog.dataset import Fragment
+    from sawlog.dataset.dataset import Fragment
 
     seen: dict[str, Any] = {"columns": set(), "rows": 0}
     whole = Fragment.to_batches
@@ -276,7 +276,7 @@ def test_polars_pushes_columns_rows_and_limits_down(
 
 DUCKDB = """
 import sys, duckdb, sawlog
-from sawlog.dataset import Fragment
+from sawlog.dataset.dataset import Fragment
 seen = {"columns": set(), "rows": 0}
 whole = Fragment.to_batches
 def counted(self, findings=None):

@@ -16,7 +16,7 @@ import pytest
 import sawlog
 from sawlog.cli import main
 from sawlog.errors import OptionError
-from sawlog.options import parse_options
+from sawlog.format.options import parse_options
 from sawlog.spark.options import read_request, write_request
 from tests.documents import ROOT
 

@@ -14,7 +14,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from sawlog.errors import SchemaError
-from sawlog.scan import OFFSET_COLUMN, PROVENANCE, Projection, Scan
+from sawlog.format.scan import OFFSET_COLUMN, PROVENANCE, Projection, Scan
 
 STRUCT = pa.struct([("x", pa.int64()), ("deep", pa.struct([("z", pa.string()), ("n", pa.int64())]))])
 SCHEMA = pa.schema(

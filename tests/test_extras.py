@@ -47,7 +47,7 @@ assert json.loads(verb("sql", "SELECT count(*) AS n FROM 'a.log'", "--json")) ==
 """
 SPARK = """
 import datetime as dt, os, warnings
-from sawlog.deephaven_log import Logger
+from sawlog.deephaven.log import Logger
 import sawlog.spark
 conf = ["--conf", "spark.master=local[1]"]
 schema = pa.schema([("n", pa.int64())])

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sawlog.errors import OptionError, SchemaError
-from sawlog.query import bind, choose, interval, possible
+from sawlog.format.query import bind, choose, interval, possible
 
 SCHEMA = pa.schema([("n", pa.int64()), ("s", pa.string())])
 

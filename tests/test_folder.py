@@ -18,7 +18,7 @@ __all__ = ["run"]
 DATABASE = Path(__file__).parent / "golden/leveldb_database/rocksdb-11.8.1-timed-put/db"
 
 
-pytestmark = pytest.mark.filterwarnings("ignore::sawlog.milvus_binlog.collection.dataset.SegmentsWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::sawlog.milvus.collection.dataset.SegmentsWarning")
 
 
 @pytest.fixture

@@ -11,8 +11,8 @@ import pytest
 
 import sawlog
 from sawlog.cli import main
-from sawlog.damage import Damage, Findings
 from sawlog.errors import ChangedError, InternalError, StorageError
+from sawlog.format.damage import Damage, Findings
 from sawlog.guard import Undecodable, decode_by
 from sawlog.leveldb.log import format as leveldb
 from sawlog.leveldb.log.dataset import LogContents

@@ -24,17 +24,17 @@ import pytest
 from fsspec.implementations.memory import MemoryFileSystem
 
 import sawlog
-from sawlog import indexing
-from sawlog.damage import Findings
-from sawlog.deephaven_log import Logger, plan
-from sawlog.deephaven_log.dataset import HEADER, LAYOUT
-from sawlog.deephaven_log.format import DeephavenLog
-from sawlog.deephaven_log.header import header_size
-from sawlog.deephaven_log.options import ReadOptions
+from sawlog.dataset import index
+from sawlog.dataset.index import IndexWarning
+from sawlog.deephaven.log import Logger, plan
+from sawlog.deephaven.log.dataset import HEADER, LAYOUT
+from sawlog.deephaven.log.format import DeephavenLog
+from sawlog.deephaven.log.header import header_size
+from sawlog.deephaven.log.options import ReadOptions
 from sawlog.errors import ChangedError, OptionError, SawlogError
-from sawlog.format import CUT_BYTES
-from sawlog.indexing import IndexWarning
-from sawlog.planning import indexed_rows
+from sawlog.format.contract import CUT_BYTES
+from sawlog.format.damage import Findings
+from sawlog.format.planning import indexed_rows
 from sawlog.storage import File, Storage
 from sawlog.storage.index import INDEX_NAME, MAGIC, Facts, Index, packed
 from sawlog.stream.follower import Follower
@@ -52,7 +52,7 @@ OLD = time.time() - 60
 @pytest.fixture(autouse=True)
 def settled(monkeypatch: pytest.MonkeyPatch) -> None:
     """Files count as written long ago."""
-    monkeypatch.setattr(indexing, "STABLE_SECONDS", -60)
+    monkeypatch.setattr(index, "STABLE_SECONDS", -60)
 
 
 @pytest.fixture
@@ -166,11 +166,11 @@ def test_what_has_changed_is_looked_into(logs: str, change: str, monkeypatch: py
 
 
 def test_a_file_that_was_written_just_now_is_not_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(indexing, "STABLE_SECONDS", 60)
+    monkeypatch.setattr(index, "STABLE_SECONDS", 60)
     sawlog.write(pa.table({"i": [1]}), tmp_path / "Trades.bin.1", format="deephaven_log")
     done = sawlog.index(tmp_path)
     assert (done.files, done.read) == (0, 1), "another one of its size in the same tick would not be noticed"
-    monkeypatch.setattr(indexing, "STABLE_SECONDS", -60)
+    monkeypatch.setattr(index, "STABLE_SECONDS", -60)
     assert sawlog.index(tmp_path).files == 1
 
 
@@ -536,7 +536,7 @@ def searched(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         paths.append(file.path)
         return scan(file, *rest, **settings)
 
-    monkeypatch.setattr("sawlog.deephaven_log.dataset.scan", watched)
+    monkeypatch.setattr("sawlog.deephaven.log.dataset.scan", watched)
     return paths
 
 

@@ -124,10 +124,10 @@ CALLERS = {"decode_by", "saying", "decode_json"}
 OUR_OWN_BYTES = {
     "sawlog.kernels.native",  # the table of its own library
     "sawlog.spark.jar",  # the digests of the jars that it carries
-    "sawlog.query",  # an expression that pyarrow has just pickled
-    "sawlog.deephaven_import.runs",  # a file that this process has just written
-    "sawlog.cli.render",  # hexadecimal digits that a pattern has matched
-    "sawlog.deephaven_table.groups.java_output",  # constants
+    "sawlog.format.query",  # an expression that pyarrow has just pickled
+    "sawlog.deephaven.ingest.runs",  # a file that this process has just written
+    "sawlog.format.printing",  # hexadecimal digits that a pattern has matched
+    "sawlog.deephaven.table.groups.java_output",  # constants
     "sawlog.spark.planner",  # what the jar sends to the Python source
     "sawlog.stream.offset",  # digests of a proof that is an offset's own
 }

@@ -6,7 +6,7 @@ from typing import Any, Literal
 import pytest
 
 from sawlog.errors import OptionError
-from sawlog.options import parse_options
+from sawlog.format.options import parse_options
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sawlog.recognition import formats
+from sawlog.format.recognition import formats
 from tools import pictures
 
 

@@ -16,10 +16,10 @@ import pyarrow as pa
 import pytest
 
 import sawlog
-from sawlog import reading
 from sawlog.chain.walk import ChainWalk
 from sawlog.leveldb.table.rows import SpanWalk
-from sawlog.reading import map_ordered
+from sawlog.storage import workers
+from sawlog.storage.workers import map_ordered
 from tests.cli.conftest import Run, run
 from tests.leveldb_log.fragments import write
 from tests.samples import ALL, FORMATS, ROWS, samples
@@ -29,7 +29,7 @@ __all__ = ["run", "samples"]
 
 @pytest.fixture(autouse=True)
 def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    for place in ("sawlog.reading", "sawlog.planning"):
+    for place in ("sawlog.storage.workers", "sawlog.format.planning"):
         monkeypatch.setattr(f"{place}.PIECE_BYTES", 1 << 20)
     for place in (
         "deephaven_table.dataset.DeephavenTableContents",
@@ -125,7 +125,7 @@ def damage(path: Path, places: range) -> Path:
 
 
 def test_damage_is_told_as_by_one_thread(samples: dict[str, Path], run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sawlog.scanning.MAX_LISTED", 100)
+    monkeypatch.setattr("sawlog.dataset.scanning.MAX_LISTED", 100)
     path = damage(samples["leveldb_log"], range(200_000, 14_000_000, 10_001))
     found = []
     for threads in (1, 3):
@@ -240,7 +240,7 @@ def test_errors_come_in_their_turn() -> None:
 
 def test_head_reads_nothing_ahead(samples: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
     dataset = sawlog.open(samples["leveldb_log"], format="leveldb_log", use_threads=4)
-    monkeypatch.setattr(reading, "Crew", None)
+    monkeypatch.setattr(workers, "Crew", None)
     assert dataset.head(5).num_rows == 5
 
 
@@ -259,4 +259,4 @@ def test_directories_are_repaired_by_several_threads(samples: dict[str, Path], t
 def test_a_number_of_threads_is_a_number(samples: dict[str, Path]) -> None:
     with pytest.raises(sawlog.OptionError, match="use_threads=0: expected True, False or a number"):
         sawlog.open(samples["leveldb_log"], format="leveldb_log", use_threads=0)
-    assert sawlog.open(samples["leveldb_log"], format="leveldb_log").scan.threads == reading.cores() >= 1
+    assert sawlog.open(samples["leveldb_log"], format="leveldb_log").scan.threads == workers.cores() >= 1

@@ -13,7 +13,7 @@ import pytest
 
 import sawlog
 from sawlog.errors import FormatError, OptionError
-from sawlog.recognition import parts
+from sawlog.format.recognition import parts
 from sawlog.storage import Storage
 from tests.cli.conftest import Run, run
 from tests.samples import law_samples
@@ -35,7 +35,7 @@ def database(path: Path, keys: int = 3000) -> dict[bytes, bytes]:
         return dict(db.iterator())
 
 
-pytestmark = pytest.mark.filterwarnings("ignore::sawlog.milvus_binlog.collection.dataset.SegmentsWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::sawlog.milvus.collection.dataset.SegmentsWarning")
 NO_WARNINGS = pytest.mark.filterwarnings("ignore::UserWarning")
 
 

@@ -11,8 +11,8 @@ from fsspec.implementations.memory import MemoryFileSystem
 
 import sawlog
 from sawlog.cli import main
-from sawlog.damage import DamageWarning
 from sawlog.errors import Damage, DamageError, SawlogError, StorageError, secrets_in, without_secrets
+from sawlog.format.damage import DamageWarning
 
 SECRET = "hunter2"
 

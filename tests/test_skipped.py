@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 import sawlog
-from sawlog.recognition import left_out
+from sawlog.format.recognition import left_out
 from tests.cli.conftest import Run, run
 
 __all__ = ["run"]

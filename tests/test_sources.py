@@ -51,10 +51,10 @@ def databases(samples: dict[str, Path]) -> dict[str, Path]:
 
 
 SCRIPT = """
-import os, sys, sawlog, sawlog.dataset
+import os, sys, sawlog, sawlog.dataset.dataset
 from pathlib import Path
 sys.stderr = sys.stdout
-sawlog.format.PIECE_BYTES = 1 << 20
+sawlog.format.contract.PIECE_BYTES = 1 << 20
 name, *runs = sys.argv[1:]
 for run in runs:
     path, policy, threads = run.split(":")

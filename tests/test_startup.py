@@ -19,8 +19,8 @@ import pyarrow as pa
 import pytest
 
 import sawlog
+from sawlog.format.recognition import formats
 from sawlog.kernels import native
-from sawlog.recognition import formats
 from tests.sealed import ROOT, sealed
 
 SHOP = Path(__file__).parents[1] / "examples" / "data" / "shop"

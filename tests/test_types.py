@@ -12,8 +12,8 @@ import sawlog
 
 @pytest.mark.nightly  # `make types` sees what the tests name
 def test_public_names_are_known_and_no_others(tmp_path: Path) -> None:
-    lines = [*(f"sawlog.{name}" for name in sawlog.__all__), "sawlog.deephaven_log.Logger", "sawlog.polars.scan"]
-    wrong = ["sawlog.raed", "sawlog.deephaven_log.Loger", "sawlog.filodb_record.RecordBuildr"]
+    lines = [*(f"sawlog.{name}" for name in sawlog.__all__), "sawlog.deephaven.log.Logger", "sawlog.polars.scan"]
+    wrong = ["sawlog.raed", "sawlog.deephaven.log.Loger", "sawlog.filodb.RecordBuildr"]
     script = tmp_path / "script.py"
     script.write_text("import sawlog\n" + "\n".join([*lines, *wrong]) + "\n")
     said, _, _ = api.run(["--follow-imports=silent", "--cache-dir", str(tmp_path), str(script)])

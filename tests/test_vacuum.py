@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from sawlog.commitlog import CommitLog, Record
-from sawlog.owners import this_owner
 from sawlog.storage import Storage
-from sawlog.vacuum import vacuum
+from sawlog.storage.commit_log import CommitLog, Record
+from sawlog.storage.owners import this_owner
+from sawlog.storage.vacuum import vacuum
 from tests.cli.conftest import Run, run
 from tests.test_commit import NOBODY, begin, place, put, stage, visible
 

@@ -24,7 +24,7 @@ def add(path: Path, *records: bytes) -> None:
     sawlog.write(pa.table({"record": pa.array(records, pa.binary())}), path, format="leveldb_log", append=path.exists())
 
 
-def look(watch: sawlog.watching.Watch) -> list[bytes]:
+def look(watch: sawlog.dataset.watch.Watch) -> list[bytes]:
     return [value for batch in watch.look() for value in batch.column("record").to_pylist()]
 
 

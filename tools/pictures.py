@@ -25,13 +25,13 @@ import numpy as np
 import pyarrow as pa
 
 import sawlog
-from sawlog.deephaven_log import layout as deephaven_log
-from sawlog.deephaven_table import layout as deephaven_table
-from sawlog.filodb_record import layout as filodb
+from sawlog.deephaven.log import layout as deephaven_log
+from sawlog.deephaven.table import layout as deephaven_table
+from sawlog.filodb import layout as filodb
 from sawlog.leveldb.log import layout as leveldb_log
 from sawlog.leveldb.table import layout as leveldb_table
 from sawlog.map import render, survey
-from sawlog.milvus_binlog import layout as milvus
+from sawlog.milvus import layout as milvus
 
 ROOT = Path(__file__).resolve().parents[1]
 IMAGES = ROOT / "docs" / "images"

@@ -6,17 +6,18 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from sawlog import deephaven_log as deephaven_log
-    from sawlog import deephaven_table as deephaven_table
     from sawlog import duckdb as duckdb
-    from sawlog import filodb_record as filodb_record
+    from sawlog import filodb as filodb
     from sawlog import leveldb as leveldb
-    from sawlog import milvus_binlog as milvus_binlog
+    from sawlog import milvus as milvus
     from sawlog import polars as polars
     from sawlog import spark as spark
     from sawlog.api import Written, formats, open, read, repair, verify, write
-    from sawlog.damage import Damage, DamageWarning, FileReport, Report, Skipped, Tail, TailStatus, Verdict
-    from sawlog.dataset import Dataset
+    from sawlog.dataset.dataset import Dataset
+    from sawlog.dataset.index import Indexed, IndexWarning, index
+    from sawlog.dataset.watch import Watch
+    from sawlog.deephaven import log as log
+    from sawlog.deephaven import table as table
     from sawlog.errors import (
         ChangedError,
         DamageError,
@@ -29,10 +30,9 @@ if TYPE_CHECKING:
         StorageError,
         UnsupportedError,
     )
-    from sawlog.format import Format, Fragment, Writer
-    from sawlog.indexing import Indexed, IndexWarning, index
-    from sawlog.scan import Scan
-    from sawlog.watching import Watch
+    from sawlog.format.contract import Format, Fragment, Writer
+    from sawlog.format.damage import Damage, DamageWarning, FileReport, Report, Skipped, Tail, TailStatus, Verdict
+    from sawlog.format.scan import Scan
 
 __all__ = [
     "ChangedError",
@@ -74,8 +74,8 @@ __version__ = "0.3.0"
 
 _PLACES = {
     "api": ("Written", "formats", "open", "read", "repair", "verify", "write"),
-    "damage": ("Damage", "DamageWarning", "FileReport", "Report", "Skipped", "Tail", "TailStatus", "Verdict"),
-    "dataset": ("Dataset",),
+    "format.damage": ("Damage", "DamageWarning", "FileReport", "Report", "Skipped", "Tail", "TailStatus", "Verdict"),
+    "dataset.dataset": ("Dataset",),
     "errors": (
         "ChangedError",
         "DamageError",
@@ -88,10 +88,10 @@ _PLACES = {
         "StorageError",
         "UnsupportedError",
     ),
-    "format": ("Format", "Fragment", "Writer"),
-    "indexing": ("IndexWarning", "Indexed", "index"),
-    "scan": ("Scan",),
-    "watching": ("Watch",),
+    "format.contract": ("Format", "Fragment", "Writer"),
+    "dataset.index": ("IndexWarning", "Indexed", "index"),
+    "format.scan": ("Scan",),
+    "dataset.watch": ("Watch",),
 }
 """Modules, and the public names that come from them."""
 _HOMES = {name: module for module, names in _PLACES.items() for name in names}

@@ -13,24 +13,24 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, get_args
 import pyarrow as pa
 
 from sawlog.arrow import validate_batches
-from sawlog.capabilities import WritesPartitions
-from sawlog.damage import OnDamage, Report
-from sawlog.dataset import Dataset
+from sawlog.dataset.dataset import Dataset
+from sawlog.dataset.index import with_index
+from sawlog.dataset.opening import Filters, find, names_of_inputs, open_found, storage_of, threads_of
 from sawlog.errors import ChangedError, OptionError, SchemaError
-from sawlog.format import Format, Writer
+from sawlog.format.capabilities import WritesPartitions
+from sawlog.format.contract import Format, Writer
+from sawlog.format.damage import OnDamage, Report
+from sawlog.format.options import current, find_rescue_options, parse_options
+from sawlog.format.recognition import formats as _formats
+from sawlog.format.recognition import get_format, left_out
+from sawlog.format.scan import Columns, Scan
 from sawlog.guard import wrap_errors
-from sawlog.indexing import with_index
-from sawlog.opening import Filters, find, names_of_inputs, open_found, storage_of, threads_of
-from sawlog.options import current, find_rescue_options, parse_options
-from sawlog.recognition import formats as _formats
-from sawlog.recognition import get_format, left_out
-from sawlog.scan import Columns, Scan
-from sawlog.staging import destination, sweep
 from sawlog.storage import File, PathLike, Storage, is_remote, normalize
 from sawlog.storage.inputs import Input
+from sawlog.storage.staging import destination, sweep
 
 if TYPE_CHECKING:
-    from sawlog.folder import FolderPart
+    from sawlog.dataset.folder import FolderPart
 
 _READINGS = 10
 """How often a directory is read from the beginning, because jobs replaced files meanwhile, before that is an error."""
@@ -274,7 +274,7 @@ def verify(
 
     Of a folder of several datasets, each is read by itself; `Report.parts` has what was found in each.
     """
-    from sawlog.folder import open_folder, report
+    from sawlog.dataset.folder import open_folder, report
 
     folder = open_folder(path, format=format, on_damage="skip", storage_options=storage_options, **options)
     return report(folder, lambda part: part.open().report())
@@ -304,7 +304,7 @@ def repair(
         OptionError: When `dst` is `src`.
         SawlogError: When what was written does not hold the same rows, or is not clean; says both counts.
     """
-    from sawlog.folder import open_folder, report
+    from sawlog.dataset.folder import open_folder, report
 
     storage = storage_of(storage_options)
     wanted = {"on_damage": "skip", "storage_options": storage, "use_threads": use_threads, **options}
@@ -346,7 +346,7 @@ def _repair(
     is_format_named: bool,
 ) -> Report:
     """Repair one dataset of `src` to `dst`, or below it."""
-    from sawlog.repairing import repair_files
+    from sawlog.dataset.repair import repair_files
 
     (chosen, _, files, unselected), options = part.found, part.options
     given = current(chosen.read_options, options, where=f"reading {chosen.name}")

@@ -10,9 +10,9 @@ import pyarrow as pa
 import pyarrow.dataset
 
 from sawlog import api
-from sawlog.capabilities import list_tables
-from sawlog.dataset import Dataset, Scanner
+from sawlog.dataset.dataset import Dataset, Scanner
 from sawlog.errors import OptionError
+from sawlog.format.capabilities import list_tables
 from sawlog.guard import optional
 from sawlog.storage.inputs import Input
 

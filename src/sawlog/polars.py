@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from sawlog import api
-from sawlog.dataset import Dataset, Scanner
+from sawlog.dataset.dataset import Dataset, Scanner
 from sawlog.errors import SawlogError
 from sawlog.guard import install
 from sawlog.storage.inputs import Input

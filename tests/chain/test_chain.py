@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from sawlog.damage import DamageError, Findings, TailStatus
 from sawlog.errors import DiskError
+from sawlog.format.damage import DamageError, Findings, TailStatus
 
 from . import toy
 from .toy import ToyWalk, box, model, note
@@ -116,7 +116,7 @@ def test_a_long_search_looks_at_each_byte_about_once(window: int) -> None:
 
 
 def test_damage_beyond_the_listing_limit_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sawlog.damage.MAX_LISTED", 5)
+    monkeypatch.setattr("sawlog.format.damage.MAX_LISTED", 5)
     bad = note(b"abc")[:2] + b"\x00" + note(b"abc")[3:]
     whole = toy.TOTAL.encode(8 + 40 * len(bad)) + b"\xb0\0\0\0" + bad * 40
     _, findings = read(Bytes(whole))

@@ -9,8 +9,8 @@ import pyarrow as pa
 import pytest
 
 from sawlog.chain.kernels import record_type
-from sawlog.chain.layout import Number, Scalar, loader, places, storer
 from sawlog.kernels.jit import kernel
+from sawlog.kernels.layout import Number, Scalar, loader, places, storer
 from sawlog.kernels.signature import OutBytes, UInt64
 
 

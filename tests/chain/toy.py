@@ -16,10 +16,10 @@ import numpy as np
 import pyarrow as pa
 
 from sawlog.chain import kernels as c
-from sawlog.chain.layout import Number, loader
 from sawlog.chain.walk import ChainWalk, Span
-from sawlog.damage import Findings
+from sawlog.format.damage import Findings
 from sawlog.kernels.jit import always_inlined, inlined, kernel
+from sawlog.kernels.layout import Number, loader
 from sawlog.kernels.signature import Array, Bool, Int64, OutBytes, OutInt32s, OutInt64s, Record
 from sawlog.storage import File
 

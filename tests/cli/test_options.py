@@ -12,7 +12,7 @@ import typer
 
 import sawlog
 from sawlog.cli.app import app
-from sawlog.options import as_text
+from sawlog.format.options import as_text
 from tests.cli.conftest import Run
 
 ROOT = Path(__file__).parents[2]

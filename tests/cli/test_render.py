@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sawlog.cli.render import DECODE, ENCODE, escape, json_lines, printable, text_array, texts, unescape
-from sawlog.cli.render import values as json_values
+from sawlog.format.printing import DECODE, ENCODE, escape, json_lines, printable, text_array, texts, unescape
+from sawlog.format.printing import values as json_values
 
 
 @given(st.binary(max_size=200))

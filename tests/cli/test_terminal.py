@@ -16,7 +16,7 @@ from pyarrow import parquet
 
 import sawlog
 from sawlog.cli import main
-from sawlog.deephaven_log import Logger
+from sawlog.deephaven.log import Logger
 from tests.cli.conftest import Run
 
 HOSTILE = "\x1b]0;owned\x07\x1b[5m\x9b2J\x7f\r\u202e"

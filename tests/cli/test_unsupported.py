@@ -11,8 +11,8 @@ import pytest
 
 import sawlog
 from sawlog.cli import main
-from sawlog.damage import UNSUPPORTED, Damage, DamageWarning, Findings
 from sawlog.errors import UnsupportedError
+from sawlog.format.damage import UNSUPPORTED, Damage, DamageWarning, Findings
 from sawlog.leveldb.log.walk import LogRange
 
 

@@ -13,7 +13,7 @@ import pytest
 
 import sawlog
 from sawlog.cli.cards import attribute_docs, option_cards
-from sawlog.cli.render import unescape
+from sawlog.format.printing import unescape
 from sawlog.kernels.jit import MODE
 from sawlog.spark import jvm
 from tests.cli.conftest import RECORDS, Run, write_log

@@ -12,8 +12,8 @@ import pyarrow as pa
 import pytest
 
 import sawlog
-from sawlog.damage import DamageWarning
 from sawlog.errors import OptionError, SchemaError
+from sawlog.format.damage import DamageWarning
 from sawlog.testing import Laws, Mutation, Sample, Span, check
 from sawlog.testing.mutations import bent, changed
 

@@ -11,14 +11,14 @@ import pyarrow as pa
 import pytest
 
 import sawlog
-from sawlog.damage import OnDamage
-from sawlog.deephaven_import.plan import PartitionPlan, Planner, Split
-from sawlog.deephaven_import.records import Partition, Progress
-from sawlog.deephaven_log.logger import Logger
-from sawlog.deephaven_log.options import ReadOptions
-from sawlog.format import Scan
-from sawlog.planning import bind_scan
-from sawlog.recognition import get_format
+from sawlog.deephaven.ingest.plan import PartitionPlan, Planner, Split
+from sawlog.deephaven.ingest.records import Partition, Progress
+from sawlog.deephaven.log.logger import Logger
+from sawlog.deephaven.log.options import ReadOptions
+from sawlog.format.contract import Scan
+from sawlog.format.damage import OnDamage
+from sawlog.format.planning import bind_scan
+from sawlog.format.recognition import get_format
 from sawlog.storage import Storage
 
 SCHEMA = pa.schema([("N", pa.int64()), ("Sym", pa.string()), ("Px", pa.float64())])

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 import sawlog
-from sawlog.deephaven_import import tree
-from sawlog.deephaven_import.spark import follow_logs, import_logs
-from sawlog.deephaven_import.tree import IntradayTable
+from sawlog.deephaven.ingest import tree
+from sawlog.deephaven.ingest.spark import follow_logs, import_logs
+from sawlog.deephaven.ingest.tree import IntradayTable
 from sawlog.errors import OptionError, SawlogError
 
 from .support import DATE, Logs, batch, db, logs
@@ -22,7 +22,7 @@ __all__ = ["db", "logs"]
 @pytest.fixture
 def slept(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     seconds: list[float] = []
-    monkeypatch.setattr("sawlog.deephaven_import.spark.follow.sleep", seconds.append)
+    monkeypatch.setattr("sawlog.deephaven.ingest.spark.follow.sleep", seconds.append)
     return seconds
 
 
@@ -98,7 +98,7 @@ def test_what_goes_wrong_is_told_and_tried_again(
         def full(*args: Any) -> None:
             raise OSError(28, "No space left on device")
 
-        patch.setattr("sawlog.deephaven_table.writer.LocationWriter.finish", full)
+        patch.setattr("sawlog.deephaven.table.writer.LocationWriter.finish", full)
         look = next(looks)
         assert look.done.rows == 0
         assert "No space left" in look.errors[0]
@@ -114,7 +114,7 @@ def test_a_look_costs_no_more_the_more_there_were(
     read: list[str] = []
     plain = tree.read_small
     monkeypatch.setattr(tree, "read_small", lambda path: read.append(path) or plain(path))
-    monkeypatch.setattr("sawlog.deephaven_import.history.read_small", lambda path: None)
+    monkeypatch.setattr("sawlog.deephaven.ingest.history.read_small", lambda path: None)
     looks = follow_logs(None, logs.directory, db)
     with logs.begin() as logger:
         for number in range(12):

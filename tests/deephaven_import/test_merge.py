@@ -14,17 +14,17 @@ import pyarrow as pa
 import pytest
 
 import sawlog
-from sawlog.deephaven_import import runs
-from sawlog.deephaven_import.digest import digest, row_hashes
-from sawlog.deephaven_import.history import MergeRecord, Part
-from sawlog.deephaven_import.order import sort_key, sort_order
-from sawlog.deephaven_import.records import RECORD_NAME
-from sawlog.deephaven_import.spark import follow_logs, import_logs, merge, nightly
-from sawlog.digest import Digest
+from sawlog.deephaven.ingest import runs
+from sawlog.deephaven.ingest.digest import digest, row_hashes
+from sawlog.deephaven.ingest.history import MergeRecord, Part
+from sawlog.deephaven.ingest.order import sort_key, sort_order
+from sawlog.deephaven.ingest.records import RECORD_NAME
+from sawlog.deephaven.ingest.spark import follow_logs, import_logs, merge, nightly
 from sawlog.errors import FormatError, OptionError
+from sawlog.format.digest import Digest
 from tests.deephaven_import.support import DATE, Logs
 
-job = sys.modules["sawlog.deephaven_import.spark.merge"]
+job = sys.modules["sawlog.deephaven.ingest.spark.merge"]
 ROWS = 3000
 
 

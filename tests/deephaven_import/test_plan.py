@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sawlog.deephaven_import.records import Partition, PositionRecord, Progress, Taken
+from sawlog.deephaven.ingest.records import Partition, PositionRecord, Progress, Taken
 from sawlog.errors import DamageError, FormatError, SawlogError
 
 from .support import Logs, batch, logs, plan, rows

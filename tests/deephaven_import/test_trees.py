@@ -11,16 +11,16 @@ import pyarrow as pa
 import pytest
 
 import sawlog
-from sawlog.deephaven_import.history import HistoricalTable
-from sawlog.deephaven_import.journal import Journal
-from sawlog.deephaven_import.spark import import_logs, merge
-from sawlog.deephaven_import.tree import IntradayTable
+from sawlog.deephaven.ingest.history import HistoricalTable
+from sawlog.deephaven.ingest.journal import Journal
+from sawlog.deephaven.ingest.spark import import_logs, merge
+from sawlog.deephaven.ingest.tree import IntradayTable
 from sawlog.errors import FormatError, OptionError, SawlogError, SchemaError
 from tests.deephaven_import.support import DATE, Logs, batch, db, history, intraday, logs, numbers
 
 __all__ = ["db", "logs"]
 
-job = sys.modules["sawlog.deephaven_import.spark.merge"]
+job = sys.modules["sawlog.deephaven.ingest.spark.merge"]
 
 
 @pytest.fixture

@@ -19,8 +19,8 @@ COUNT = 4000
 
 @pytest.fixture
 def log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr("sawlog.deephaven_log.batches.FIRST_ROWS", 20)
-    monkeypatch.setattr("sawlog.deephaven_log.batches.MAX_ROWS", 100)
+    monkeypatch.setattr("sawlog.deephaven.log.batches.FIRST_ROWS", 20)
+    monkeypatch.setattr("sawlog.deephaven.log.batches.MAX_ROWS", 100)
     path = tmp_path / "t.bin"
     values = [{"N": i, "S": None if i % 7 == 0 else f"value {i}", "B": i % 3 == 0} for i in range(COUNT)]
     path.write_bytes(header(COLS) + b"".join(row(COLS, one) for one in values))

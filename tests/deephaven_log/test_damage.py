@@ -14,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import sawlog
-from sawlog.damage import DamageWarning, FileReport
 from sawlog.errors import FormatError
+from sawlog.format.damage import DamageWarning, FileReport
 from sawlog.testing import Sample, check
 
 from .reference import Col, committed, entry, header, row, text

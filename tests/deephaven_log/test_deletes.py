@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 
 import sawlog
-from sawlog.deephaven_log import dataset as datasets
-from sawlog.deephaven_log import plan, walk
-from sawlog.deephaven_log.kernels.scan import MARK_BYTES, may_delete
-from sawlog.planning import plan_for_threads
+from sawlog.deephaven.log import dataset as datasets
+from sawlog.deephaven.log import plan, walk
+from sawlog.deephaven.log.kernels.scan import MARK_BYTES, may_delete
+from sawlog.format.planning import plan_for_threads
 
 from .reference import DELETE, Col, committed, entry, header, row
 from .test_damage import checked

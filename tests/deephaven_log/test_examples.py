@@ -9,8 +9,8 @@ import pyarrow as pa
 import pytest
 
 import sawlog
-from sawlog.deephaven_log import DELETE_PARTITION, Logger
-from sawlog.deephaven_log.header import parse_header
+from sawlog.deephaven.log import DELETE_PARTITION, Logger
+from sawlog.deephaven.log.header import parse_header
 from sawlog.errors import DamageError
 from tests.deephaven_log.reference import DELETE, entry
 
@@ -136,8 +136,8 @@ def test_a_command_without_digest(log):
 
 
 def test_the_metadata_of_an_enum_is_the_published_one():
+    from sawlog.deephaven.log.header import LogColumn, schema_metadata
     from sawlog.deephaven.types import LogType
-    from sawlog.deephaven_log.header import LogColumn, schema_metadata
 
     column = LogColumn("Side", LogType.ENUM, "UTF-8", ("Buy", "Sell", "Short"))
     expected = "00000003 00000005 5554462d38 00000003 427579 00000004 53656c6c 00000005 53686f7274"

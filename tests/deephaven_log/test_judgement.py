@@ -11,8 +11,8 @@ import pyarrow as pa
 import pytest
 
 import sawlog
-from sawlog.damage import DamageWarning
 from sawlog.errors import DamageError, FormatError
+from sawlog.format.damage import DamageWarning
 
 from .reference import Col, entry, header, row
 from .test_sets import COLS, HEADER, make
@@ -185,7 +185,7 @@ def test_memory_for_constants_follows_the_file(tmp_path: Path) -> None:
 
 def test_work_grows_with_the_damaged_ranges_of_a_log_and_no_faster(tmp_path: Path) -> None:
     """Every second entry is damaged: the running sums over what may be entries are not restarted for each."""
-    from sawlog.deephaven_log.kernels import rows, scan
+    from sawlog.deephaven.log.kernels import rows, scan
 
     calls = 0
 

@@ -23,13 +23,13 @@ PACE = 4 if MODE == PYTHON else 1
 @pytest.fixture(autouse=True)
 def narrow(monkeypatch: pytest.MonkeyPatch) -> None:
     """Batches, events and windows so small that they run out everywhere."""
-    monkeypatch.setattr("sawlog.deephaven_log.batches.FIRST_ROWS", 2)
-    monkeypatch.setattr("sawlog.deephaven_log.batches.MAX_ROWS", 5)
-    monkeypatch.setattr("sawlog.deephaven_log.batches.FIRST_ROOM", 16)
+    monkeypatch.setattr("sawlog.deephaven.log.batches.FIRST_ROWS", 2)
+    monkeypatch.setattr("sawlog.deephaven.log.batches.MAX_ROWS", 5)
+    monkeypatch.setattr("sawlog.deephaven.log.batches.FIRST_ROOM", 16)
     monkeypatch.setattr("sawlog.chain.walk.EVENT_ROOM", 2)
     monkeypatch.setattr("sawlog.chain.walk.WINDOW_BYTES", 100)
-    monkeypatch.setattr("sawlog.deephaven_log.walk.SUSPICIOUS_BYTES", 120)
-    monkeypatch.setattr("sawlog.deephaven_log.plan.SEARCHED_BYTES", 90)
+    monkeypatch.setattr("sawlog.deephaven.log.walk.SUSPICIOUS_BYTES", 120)
+    monkeypatch.setattr("sawlog.deephaven.log.plan.SEARCHED_BYTES", 90)
 
 
 @pytest.mark.nightly

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from sawlog.deephaven_log.names import LogName, format_name, order_key, parse_name
+from sawlog.deephaven.log.names import LogName, format_name, order_key, parse_name
 
 
 @pytest.mark.parametrize(

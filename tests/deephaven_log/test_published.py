@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 import sawlog
-from sawlog.deephaven_log import Logger
+from sawlog.deephaven.log import Logger
 from sawlog.errors import SchemaError
 
 from .reference import CODES, DELETE, Col, entry, header, row, text

@@ -14,8 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import sawlog
-from sawlog.damage import DamageWarning
 from sawlog.errors import DamageError, FormatError, OptionError, SchemaError, UnsupportedError
+from sawlog.format.damage import DamageWarning
 
 from .reference import CODES, Col, entry, header, row, row_body, text
 

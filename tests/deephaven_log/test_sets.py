@@ -13,8 +13,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import sawlog
-from sawlog.damage import DamageWarning, Findings
 from sawlog.errors import DamageError, OptionError
+from sawlog.format.damage import DamageWarning, Findings
 
 from .reference import DELETE, Col, committed, entry, header, row
 

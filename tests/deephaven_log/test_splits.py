@@ -14,10 +14,10 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import sawlog
-from sawlog.damage import DamageWarning, Findings
-from sawlog.deephaven_log import plan
-from sawlog.deephaven_log.fragments import whole_log
-from sawlog.deephaven_log.survey import survey
+from sawlog.deephaven.log import plan
+from sawlog.deephaven.log.fragments import whole_log
+from sawlog.deephaven.log.survey import survey
+from sawlog.format.damage import DamageWarning, Findings
 
 from .reference import DELETE, Col, entry, header, row
 from .test_sets import put
@@ -96,7 +96,7 @@ def test_rows_do_not_depend_on_how_many_threads_walk_the_log_for_cuts(entries, c
     data, starts = build(entries)
     path = put(damage(data, starts, changes))
     try:
-        with patch.object(plan, "PROOF_BYTES", 60), patch("sawlog.planning.PIECE_BYTES", 0):
+        with patch.object(plan, "PROOF_BYTES", 60), patch("sawlog.format.planning.PIECE_BYTES", 0):
             whole = rows_of(path, None)
             assert rows_of(path, size, use_threads=threads) == whole
             assert rows_of(path, None, use_threads=threads) == whole
@@ -119,7 +119,7 @@ def test_stretches_of_a_log_are_walked_side_by_side_and_tell_of_deletions():
     try:
         with (
             patch.object(plan, "PROOF_BYTES", 60),
-            patch("sawlog.planning.PIECE_BYTES", 0),
+            patch("sawlog.format.planning.PIECE_BYTES", 0),
             patch.object(plan, "in_stretches", noted),
         ):
             assert rows_of(path, 200, use_threads=3) == rows_of(path, None) == list(range(20, 30))

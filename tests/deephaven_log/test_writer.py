@@ -14,9 +14,9 @@ import pyarrow as pa
 import pytest
 
 import sawlog
-from sawlog.damage import DamageWarning
-from sawlog.deephaven_log import DELETE_PARTITION, Logger, read_bin, read_bin_dir
+from sawlog.deephaven.log import DELETE_PARTITION, Logger, read_bin, read_bin_dir
 from sawlog.errors import DamageError, OptionError, SchemaError
+from sawlog.format.damage import DamageWarning
 
 from .reference import Col, header, row
 from .test_sets import COLS, make

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 import sawlog
-from sawlog.deephaven_table import layout
+from sawlog.deephaven.table import layout
 
 from .reference import Shape, put, put_variable
 

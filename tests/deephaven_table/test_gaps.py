@@ -9,9 +9,9 @@ import pyarrow as pa
 import pytest
 
 import sawlog
-from sawlog.damage import DamageWarning, Verdict
 from sawlog.errors import DamageError, FormatError, IncompleteError
-from sawlog.recognition import parts
+from sawlog.format.damage import DamageWarning, Verdict
+from sawlog.format.recognition import parts
 from sawlog.storage import Storage
 
 from .reference import Shape, put_fixed, put_rows, put_symbols, put_text

@@ -10,8 +10,8 @@ import pyarrow.compute as pc
 import pytest
 
 import sawlog
-from sawlog.damage import DamageWarning
 from sawlog.errors import DamageError
+from sawlog.format.damage import DamageWarning
 
 from .reference import Shape, grouping, put_fixed, put_rows, put_symbols, put_text
 

@@ -14,11 +14,11 @@ from typing import Any
 
 import pytest
 
+from sawlog.deephaven.table.groups.grouping import KEY_TYPES, Group, Grouping, grouping_bytes, read_grouping
+from sawlog.deephaven.table.groups.java_stream import MAX_BYTES, MAX_ELEMENTS, read_stream
+from sawlog.deephaven.table.groups.java_values import MAX_DEPTH, JavaArray, JavaMap, JavaObject
+from sawlog.deephaven.table.layout import ARRAY_UIDS, JAVA_NULL, array_prefix
 from sawlog.deephaven.types import ColumnType
-from sawlog.deephaven_table.groups.grouping import KEY_TYPES, Group, Grouping, grouping_bytes, read_grouping
-from sawlog.deephaven_table.groups.java_stream import MAX_BYTES, MAX_ELEMENTS, read_stream
-from sawlog.deephaven_table.groups.java_values import MAX_DEPTH, JavaArray, JavaMap, JavaObject
-from sawlog.deephaven_table.layout import ARRAY_UIDS, JAVA_NULL, array_prefix
 from sawlog.errors import FormatError, SchemaError
 
 TEXTS = ["AAPL", "", "a\0b", "ÿ日本", "\U0001f600", "x" * 70_000]

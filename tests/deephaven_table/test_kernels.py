@@ -13,10 +13,10 @@ import pyarrow as pa
 import pytest
 
 import sawlog
-from sawlog.damage import DamageWarning
-from sawlog.deephaven_table import symbol_table
-from sawlog.deephaven_table.kernels import holds, reaches
-from sawlog.deephaven_table.values import Place
+from sawlog.deephaven.table import symbol_table
+from sawlog.deephaven.table.kernels import holds, reaches
+from sawlog.deephaven.table.values import Place
+from sawlog.format.damage import DamageWarning
 from sawlog.kernels import intern
 
 from .reference import Shape, put, put_fixed, put_rows, put_symbols, put_text
@@ -71,7 +71,7 @@ def test_symbols_are_numbered_as_they_first_appear(monkeypatch: pytest.MonkeyPat
 
 
 def test_small_locations_in_every_shape(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sawlog.deephaven_table.fragments.BATCH_ROWS", 5)
+    monkeypatch.setattr("sawlog.deephaven.table.fragments.BATCH_ROWS", 5)
     rng = random.Random(1)
     numbers = [rng.choice([None, rng.randrange(-100, 100)]) for _ in range(17)]
     texts = [None if number is None else "x" * (number % 7) for number in numbers]

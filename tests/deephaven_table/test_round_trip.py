@@ -18,11 +18,11 @@ from hypothesis import strategies as st
 
 import sawlog
 from sawlog.deephaven.schema_xml import parse_schema
+from sawlog.deephaven.table.infer import schema_spec
+from sawlog.deephaven.table.location import Generation
+from sawlog.deephaven.table.schema_file import schema_file
+from sawlog.deephaven.table.types import ColumnSpec, parse_type
 from sawlog.deephaven.types import ColumnType
-from sawlog.deephaven_table.infer import schema_spec
-from sawlog.deephaven_table.location import Generation
-from sawlog.deephaven_table.schema_file import schema_file
-from sawlog.deephaven_table.types import ColumnSpec, parse_type
 from sawlog.errors import IncompleteError, OptionError
 
 TEXT = st.text(st.characters(blacklist_categories=["Cs"]), max_size=6).filter(lambda text: text != "\0")
@@ -34,7 +34,7 @@ ASCII = st.text(st.characters(max_codepoint=127), max_size=6).filter(lambda text
 def _unsynced() -> Iterator[None]:
     """Hundreds of small tables need not survive a power cut."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("sawlog.staging.sync_file", lambda path: None)
+        patch.setattr("sawlog.storage.staging.sync_file", lambda path: None)
         patch.setattr("sawlog.storage.files.sync_directory", lambda path: None)
         yield
 

@@ -12,8 +12,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import sawlog
-from sawlog.damage import DamageWarning
 from sawlog.errors import OptionError, SchemaError
+from sawlog.format.damage import DamageWarning
 
 from .reference import Shape, int_array, put, put_fixed, put_rows, put_symbols, put_text, put_variable
 
@@ -207,7 +207,7 @@ def test_batches_of_wide_values_are_smaller(tmp_path: Path) -> None:
 
 
 def test_tables_of_many_columns_make_no_huge_batches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sawlog.deephaven_table.fragments.BATCH_BYTES", 120)
+    monkeypatch.setattr("sawlog.deephaven.table.fragments.BATCH_BYTES", 120)
     for name in "abc":
         put_fixed(tmp_path, name, "long", list(range(12)), Shape())
     types = dict.fromkeys("abc", "long")
@@ -224,9 +224,9 @@ def test_opaque_objects_are_binary(tmp_path: Path) -> None:
 
 
 def test_any_cut_gives_the_same_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sawlog.deephaven_table.dataset.BATCH_ROWS", 7)
-    monkeypatch.setattr("sawlog.deephaven_table.fragments.BATCH_ROWS", 7)
-    monkeypatch.setattr("sawlog.deephaven_table.columns.BATCH_BYTES", 20)
+    monkeypatch.setattr("sawlog.deephaven.table.dataset.BATCH_ROWS", 7)
+    monkeypatch.setattr("sawlog.deephaven.table.fragments.BATCH_ROWS", 7)
+    monkeypatch.setattr("sawlog.deephaven.table.columns.BATCH_BYTES", 20)
     rows = 100
     put_fixed(tmp_path, "n", "long", list(range(rows)), Shape())
     put_text(tmp_path, "t", ["x" * (i % 11) for i in range(rows)], Shape())

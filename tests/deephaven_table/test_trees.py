@@ -10,11 +10,10 @@ import pyarrow as pa
 import pytest
 
 import sawlog
-from sawlog import reading
-from sawlog.damage import DamageWarning
-from sawlog.deephaven_table.tree import place
+from sawlog.deephaven.table.tree import place
 from sawlog.errors import DamageError, FormatError, OptionError, SchemaError
-from sawlog.storage import Storage
+from sawlog.format.damage import DamageWarning
+from sawlog.storage import Storage, workers
 
 from .reference import Shape, put_fixed, put_rows, put_symbols, put_text
 
@@ -373,13 +372,13 @@ def test_guesses_are_not_written(tmp_path: Path) -> None:
 def test_one_location_is_read_by_one_thread(historical: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     crews = []
 
-    class Watched(reading.Crew):
+    class Watched(workers.Crew):
         def __init__(self, threads: int) -> None:
             crews.append(threads)
             super().__init__(threads)
 
-    monkeypatch.setattr(reading, "Crew", Watched)
-    monkeypatch.setattr("sawlog.planning.PIECE_BYTES", 0)
+    monkeypatch.setattr(workers, "Crew", Watched)
+    monkeypatch.setattr("sawlog.format.planning.PIECE_BYTES", 0)
     sawlog.read(historical / "Systems" / "Ns" / "Partitions" / "0" / DATES[0] / "Trades", types=TYPES, use_threads=4)
     assert crews == []
     sawlog.read(historical, types=TYPES, use_threads=2)

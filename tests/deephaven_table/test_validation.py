@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from sawlog.cli import main
-from sawlog.deephaven_table.validation import ColumnExpectation, Expectations, validate
+from sawlog.deephaven.table.validation import ColumnExpectation, Expectations, validate
 from sawlog.errors import FormatError, OptionError
 
 from .reference import Shape, grouping, put_fixed, put_rows, put_symbols, put_text
@@ -108,7 +108,7 @@ def test_order_in_groups(
 ) -> None:
     """Also where a batch ends between the two rows."""
     for rows in (256, 1, 2, 5):
-        monkeypatch.setattr("sawlog.deephaven_table.fragments.BATCH_ROWS", rows)
+        monkeypatch.setattr("sawlog.deephaven.table.fragments.BATCH_ROWS", rows)
         found = validate(trades(tmp_path, times), Expectations().expect("Ts", sorted="groups"), types=TYPES)
         assert found.locations[0].columns["Ts"].ascends == (row is None)
         assert found.problems == (

@@ -15,14 +15,14 @@ import pyarrow.compute as pc
 import pytest
 
 import sawlog
+from sawlog.deephaven.table.column_writer import ColumnWriter
+from sawlog.deephaven.table.groups.grouping import Group, read_grouping
+from sawlog.deephaven.table.layout import JAVA_NULL, array_prefix
+from sawlog.deephaven.table.location import Generation
+from sawlog.deephaven.table.options import WriteOptions
+from sawlog.deephaven.table.types import ColumnSpec
+from sawlog.deephaven.table.writer import LocationWriter
 from sawlog.deephaven.types import ColumnType
-from sawlog.deephaven_table.column_writer import ColumnWriter
-from sawlog.deephaven_table.groups.grouping import Group, read_grouping
-from sawlog.deephaven_table.layout import JAVA_NULL, array_prefix
-from sawlog.deephaven_table.location import Generation
-from sawlog.deephaven_table.options import WriteOptions
-from sawlog.deephaven_table.types import ColumnSpec
-from sawlog.deephaven_table.writer import LocationWriter
 from sawlog.errors import OptionError, SchemaError
 from sawlog.storage import Storage
 
@@ -510,7 +510,7 @@ def test_many_columns_need_few_descriptors(tmp_path: Path) -> None:
 
 
 def test_a_symbol_table_forgets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sawlog.deephaven_table.symbol_table.MAX_KNOWN_SYMBOLS", 2)
+    monkeypatch.setattr("sawlog.deephaven.table.symbol_table.MAX_KNOWN_SYMBOLS", 2)
     batches = [pa.record_batch({"C": values}) for values in (["a", "b"], ["b", "c"], ["c", "a"], ["a"])]
     found = write(tmp_path / "t", pa.Table.from_batches(batches))
     assert found["C.sym.bytes"] == b"abcca"

@@ -22,7 +22,7 @@ import pyarrow as pa
 from pyspark.sql.types import LongType, StringType, StructType
 
 import sawlog
-import sawlog.commit
+import sawlog.storage.commit
 from sawlog.spark.stream_writer import SawlogStreamWriter, StagedTask, make_stream_writer
 from sawlog.spark.writer import SawlogWriter, Written, make_writer
 
@@ -52,7 +52,7 @@ def commit(asked: dict[str, Any]) -> Callable[[], None]:
     return lambda: stream.commit(shares, generation)
 
 
-def _staged(writer: SawlogWriter, job: sawlog.commit.Job, generation: int, task: int) -> list[Any]:
+def _staged(writer: SawlogWriter, job: sawlog.storage.commit.Job, generation: int, task: int) -> list[Any]:
     writing = writer.begin(job, task)
     writing.write(rows(generation, task))
     return writing.finish()
@@ -80,7 +80,7 @@ def count_steps(kill: int | None, answer: int) -> Callable[[], int]:
 
     for name in LOCAL:
         setattr(os, name, counted(getattr(os, name)))
-    sawlog.commit.exchange = counted(sawlog.commit.exchange)  # type: ignore[attr-defined]
+    sawlog.storage.commit.exchange = counted(sawlog.storage.commit.exchange)  # type: ignore[attr-defined]
     asking = aiobotocore.client.AioBaseClient._make_api_call
 
     async def ask(client: Any, name: str, *args: Any, **more: Any) -> Any:
@@ -95,7 +95,7 @@ def count_steps(kill: int | None, answer: int) -> Callable[[], int]:
 
 def run(asked: dict[str, Any], answer: int) -> None:
     if asked["exchange"] is False:
-        sawlog.commit.exchange = lambda *_: False  # type: ignore[attr-defined]
+        sawlog.storage.commit.exchange = lambda *_: False  # type: ignore[attr-defined]
     publish = commit(asked)
     steps = count_steps(asked["kill"], answer)
     publish()

@@ -12,7 +12,7 @@ import sys
 from contextlib import suppress
 from typing import Any
 
-from sawlog.deephaven_import.spark import follow_logs, import_logs, nightly
+from sawlog.deephaven.ingest.spark import follow_logs, import_logs, nightly
 from sawlog.errors import SawlogError
 
 LATER = "2999-01-01"

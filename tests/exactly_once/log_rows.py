@@ -11,7 +11,7 @@ import time
 
 import pyarrow as pa
 
-from sawlog.deephaven_log import Logger
+from sawlog.deephaven.log import Logger
 
 SCHEMA = pa.schema([("k", pa.int64()), ("s", pa.string())])
 SPAN = 10**8

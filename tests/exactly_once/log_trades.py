@@ -12,7 +12,7 @@ from contextlib import ExitStack
 
 import pyarrow as pa
 
-from sawlog.deephaven_log import Logger
+from sawlog.deephaven.log import Logger
 from tests.exactly_once.log_rows import SPAN
 
 SCHEMA = pa.schema([("k", pa.int64()), ("Sym", pa.string()), ("px", pa.float64())])

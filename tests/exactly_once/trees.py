@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import sawlog
-from sawlog.deephaven_table.validation import ColumnExpectation, Expectations, validate
+from sawlog.deephaven.table.validation import ColumnExpectation, Expectations, validate
 
 from .log_trades import NAMESPACE, TABLES
 from .processes import Processes, descendants, is_worker, kill

@@ -14,7 +14,7 @@ from pathlib import Path
 import pyarrow as pa
 
 import sawlog
-from sawlog.deephaven_log import Logger
+from sawlog.deephaven.log import Logger
 
 from .log_rows import SCHEMA, SPAN, rows
 

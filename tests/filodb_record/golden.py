@@ -6,8 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from sawlog.filodb_record import PartitionSchema, RecordSchema, Schema
-from sawlog.filodb_record.schemas.record import parse_columns
+from sawlog.filodb import PartitionSchema, RecordSchema, Schema
+from sawlog.filodb.schemas.record import parse_columns
 
 PLACE = Path(__file__).parent.parent / "golden" / "filodb"
 TIMESTAMP = 1_700_000_000_000

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from sawlog import FormatError, OptionError, SchemaError
-from sawlog.filodb_record import (
+from sawlog.filodb import (
     Buckets,
     Column,
     Histogram,
@@ -20,7 +20,7 @@ from sawlog.filodb_record import (
     Schema,
     Schemas,
 )
-from sawlog.filodb_record.schemas.record import parse_columns
+from sawlog.filodb.schemas.record import parse_columns
 
 from . import golden
 
@@ -226,7 +226,7 @@ def test_literals_of_filodbs_readme_and_tests() -> None:
 
 
 def test_hashes_of_the_producers_own() -> None:
-    from sawlog.filodb_record.hashing import h32
+    from sawlog.filodb.hashing import h32
 
     known = EXTERNAL["influx_style_endMap_false"]
     target = builder()

@@ -14,9 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import sawlog
-from sawlog.damage import DamageWarning, FileReport, Findings, TailStatus
 from sawlog.errors import DamageError
-from sawlog.filodb_record import Buckets, Histogram, RecordBuilder, Schemas, walk
+from sawlog.filodb import Buckets, Histogram, RecordBuilder, Schemas, walk
+from sawlog.format.damage import DamageWarning, FileReport, Findings, TailStatus
 from sawlog.testing import Sample, check
 from tests.unit_of_loss import assert_lost_by_unit
 
@@ -469,7 +469,7 @@ def test_damage_ends_with_the_file() -> None:
     assert report.account.total == size
 
 
-@pytest.mark.filterwarnings("ignore::sawlog.damage.DamageWarning")
+@pytest.mark.filterwarnings("ignore::sawlog.format.damage.DamageWarning")
 def test_schemas_are_picked_from_containers_whose_length_is_wrong(tmp_path: Path) -> None:
     """The reader takes a length that is no multiple of four for damaged; so does who looks for schemas."""
     path = Path(__file__).parent / "wrong_length.container"

@@ -14,8 +14,8 @@ import pytest
 import sawlog
 from sawlog import OptionError, SchemaError
 from sawlog.cli import main
-from sawlog.damage import DamageWarning
-from sawlog.filodb_record import RecordBuilder, Schemas, assemble
+from sawlog.filodb import RecordBuilder, Schemas, assemble
+from sawlog.format.damage import DamageWarning
 
 from . import golden
 from .test_writer import gauges, write

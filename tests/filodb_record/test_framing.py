@@ -14,10 +14,10 @@ import pyarrow as pa
 import pytest
 
 import sawlog
-from sawlog.damage import DamageWarning, Findings
-from sawlog.filodb_record import RecordBuilder, Schemas, layout
-from sawlog.filodb_record.judge import header_length
-from sawlog.filodb_record.walk import ContainersWalk
+from sawlog.filodb import RecordBuilder, Schemas, layout
+from sawlog.filodb.judge import header_length
+from sawlog.filodb.walk import ContainersWalk
+from sawlog.format.damage import DamageWarning, Findings
 from sawlog.storage import Storage
 
 from . import golden

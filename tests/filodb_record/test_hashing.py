@@ -9,8 +9,8 @@ import pytest
 import xxhash
 
 from sawlog import OptionError
-from sawlog.filodb_record import hashing
-from sawlog.filodb_record.layout import HASH_INIT, HASH_SEED
+from sawlog.filodb import hashing
+from sawlog.filodb.layout import HASH_INIT, HASH_SEED
 from sawlog.kernels.jit import kernel
 from sawlog.kernels.signature import Bytes, UInt64
 from sawlog.kernels.xxh32 import xxh32

@@ -13,9 +13,9 @@ import pyarrow as pa
 import pytest
 
 import sawlog
-from sawlog.damage import DamageWarning, Findings
-from sawlog.filodb_record import RecordBuilder, Schemas
-from sawlog.filodb_record.walk import ContainersWalk
+from sawlog.filodb import RecordBuilder, Schemas
+from sawlog.filodb.walk import ContainersWalk
+from sawlog.format.damage import DamageWarning, Findings
 from sawlog.storage import Storage
 from sawlog.testing import Sample, check
 

@@ -14,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sawlog import FormatError, SchemaError
-from sawlog.filodb_record import Buckets, Histogram
-from sawlog.filodb_record.histograms import (
+from sawlog.filodb import Buckets, Histogram
+from sawlog.filodb.histograms import (
     add,
     histogram_add,
     histogram_fraction,
@@ -24,9 +24,9 @@ from sawlog.filodb_record.histograms import (
     merge,
     nibblepack,
 )
-from sawlog.filodb_record.histograms.functions import HISTOGRAM, as_struct
-from sawlog.filodb_record.histograms.merge import Scheme
-from sawlog.filodb_record.kernels.powers import powers
+from sawlog.filodb.histograms.functions import HISTOGRAM, as_struct
+from sawlog.filodb.histograms.merge import Scheme
+from sawlog.filodb.kernels.powers import powers
 
 from . import golden
 

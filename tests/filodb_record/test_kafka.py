@@ -11,8 +11,8 @@ from confluent_kafka import Producer
 
 import sawlog
 from sawlog.cli import main
-from sawlog.damage import DamageWarning
 from sawlog.errors import OptionError, StorageError
+from sawlog.format.damage import DamageWarning
 from sawlog.storage import kafka
 from tests.filodb_record import golden
 

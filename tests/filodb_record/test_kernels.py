@@ -9,9 +9,9 @@ import pyarrow as pa
 import pytest
 
 import sawlog
-from sawlog.filodb_record import Buckets, Histogram, RecordBuilder, Schemas
-from sawlog.filodb_record.schemas import default_partition
-from sawlog.filodb_record.values import partition_hashes, shards
+from sawlog.filodb import Buckets, Histogram, RecordBuilder, Schemas
+from sawlog.filodb.schemas import default_partition
+from sawlog.filodb.values import partition_hashes, shards
 from sawlog.kernels.jit import MODE, PYTHON
 
 from . import golden
@@ -29,12 +29,12 @@ PACE = 4 if MODE == PYTHON else 1
 @pytest.fixture(autouse=True)
 def narrow(monkeypatch: pytest.MonkeyPatch) -> None:
     """Batches, events, tables and windows so small that they run out everywhere."""
-    monkeypatch.setattr("sawlog.filodb_record.walk.WINDOW_BYTES", 500)
-    monkeypatch.setattr("sawlog.filodb_record.walk.BATCH_ROWS", 7)
-    monkeypatch.setattr("sawlog.filodb_record.walk.EVENT_ROOM", 2)
-    monkeypatch.setattr("sawlog.filodb_record.walk.BATCH_BUCKETS", 20)
-    monkeypatch.setattr("sawlog.filodb_record.series.FIRST_SERIES", 2)
-    monkeypatch.setattr("sawlog.filodb_record.layer.BATCH_ROWS", 9)
+    monkeypatch.setattr("sawlog.filodb.walk.WINDOW_BYTES", 500)
+    monkeypatch.setattr("sawlog.filodb.walk.BATCH_ROWS", 7)
+    monkeypatch.setattr("sawlog.filodb.walk.EVENT_ROOM", 2)
+    monkeypatch.setattr("sawlog.filodb.walk.BATCH_BUCKETS", 20)
+    monkeypatch.setattr("sawlog.filodb.series.FIRST_SERIES", 2)
+    monkeypatch.setattr("sawlog.filodb.layer.BATCH_ROWS", 9)
 
 
 @pytest.mark.parametrize("first", range(4))

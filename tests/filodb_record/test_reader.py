@@ -11,7 +11,7 @@ import pytest
 
 import sawlog
 from sawlog import DamageError, DamageWarning, OptionError, SchemaError
-from sawlog.filodb_record import (
+from sawlog.filodb import (
     Buckets,
     Column,
     Histogram,
@@ -20,8 +20,8 @@ from sawlog.filodb_record import (
     Schema,
     Schemas,
 )
-from sawlog.filodb_record.kernels import maps
-from sawlog.filodb_record.schemas.record import parse_columns
+from sawlog.filodb.kernels import maps
+from sawlog.filodb.schemas.record import parse_columns
 
 from . import golden
 
@@ -164,7 +164,7 @@ def test_every_kind_of_histogram(tmp_path: Path, group: str) -> None:
 
 
 def test_sums_are_estimates_from_the_middles() -> None:
-    from sawlog.filodb_record.kernels.histograms import histogram_totals
+    from sawlog.filodb.kernels.histograms import histogram_totals
 
     np = pytest.importorskip("numpy")
     counts, sums = np.zeros(2), np.zeros(2)
@@ -439,7 +439,7 @@ def test_maps_that_come_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     for one in given:
         made.add_from_reader(one, GAUGE)
     (container,) = made.optimal_container_bytes()
-    monkeypatch.setattr("sawlog.filodb_record.walk.WINDOW_BYTES", 16 << 10)
+    monkeypatch.setattr("sawlog.filodb.walk.WINDOW_BYTES", 16 << 10)
     for memo in (maps.MEMO_BYTES, 1 << 10, 64):
         monkeypatch.setattr(maps, "MEMO_BYTES", memo)
         for strings in ("utf8", "binary"):

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from sawlog import OptionError, SchemaError
-from sawlog.filodb_record import Column, PartitionSchema, RecordSchema, Schema, Schemas
-from sawlog.filodb_record.schemas import BUILT_IN
-from sawlog.filodb_record.schemas.record import params_hash, parse_columns
+from sawlog.filodb import Column, PartitionSchema, RecordSchema, Schema, Schemas
+from sawlog.filodb.schemas import BUILT_IN
+from sawlog.filodb.schemas.record import params_hash, parse_columns
 
 from . import golden
 

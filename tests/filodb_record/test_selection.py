@@ -9,8 +9,8 @@ from pathlib import Path
 import pyarrow as pa
 
 import sawlog
-from sawlog.damage import DamageWarning
-from sawlog.filodb_record import Schemas
+from sawlog.filodb import Schemas
+from sawlog.format.damage import DamageWarning
 
 from . import golden
 from .test_framing import HEADER, containers

@@ -10,16 +10,16 @@ import pyarrow as pa
 import pytest
 
 from sawlog import DamageError, SchemaError
-from sawlog.filodb_record import RecordBuilder, Schemas
-from sawlog.filodb_record.hashing import (
+from sawlog.filodb import RecordBuilder, Schemas
+from sawlog.filodb.hashing import (
     combine_hash_excluding,
     ingestion_shard,
     sort_and_compute_hashes,
 )
-from sawlog.filodb_record.layer import Layer
-from sawlog.filodb_record.options import ReadOptions, WriteOptions
-from sawlog.filodb_record.schemas import default_partition
-from sawlog.filodb_record.values import ValueDecoder, ValueEncoder, decode, partition_hashes, shards
+from sawlog.filodb.layer import Layer
+from sawlog.filodb.options import ReadOptions, WriteOptions
+from sawlog.filodb.schemas import default_partition
+from sawlog.filodb.values import ValueDecoder, ValueEncoder, decode, partition_hashes, shards
 
 from . import golden
 from .test_hashing import shard_key_hash

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 import sawlog
 from sawlog import DamageError, OptionError, SchemaError
-from sawlog.filodb_record import Buckets, Histogram, RecordBuilder, Schema, Schemas
+from sawlog.filodb import Buckets, Histogram, RecordBuilder, Schema, Schemas
 
 from . import golden
 

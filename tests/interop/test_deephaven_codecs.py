@@ -15,7 +15,7 @@ import pyspark
 import pytest
 
 import sawlog
-from sawlog.deephaven_table.types import parse_type
+from sawlog.deephaven.table.types import parse_type
 
 pytestmark = pytest.mark.interop
 

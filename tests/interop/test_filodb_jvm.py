@@ -14,10 +14,10 @@ import pyarrow as pa
 import pytest
 
 import sawlog
-from sawlog.filodb_record import Buckets, Histogram, Schemas
-from sawlog.filodb_record.schemas import default_partition
-from sawlog.filodb_record.schemas.record import params_hash
-from sawlog.filodb_record.values import shards
+from sawlog.filodb import Buckets, Histogram, Schemas
+from sawlog.filodb.schemas import default_partition
+from sawlog.filodb.schemas.record import params_hash
+from sawlog.filodb.values import shards
 
 pytestmark = pytest.mark.interop
 

@@ -19,10 +19,10 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 import sawlog
 from sawlog.cli import main
-from sawlog.filodb_record import RecordContainer, Schemas
-from sawlog.filodb_record.options import ReadOptions
-from sawlog.filodb_record.schemas import default_partition
-from sawlog.filodb_record.values import ValueDecoder, partition_hashes, shards
+from sawlog.filodb import RecordContainer, Schemas
+from sawlog.filodb.options import ReadOptions
+from sawlog.filodb.schemas import default_partition
+from sawlog.filodb.values import ValueDecoder, partition_hashes, shards
 from tests.filodb_record import golden
 from tests.interop.kafka_server import connector_jars, kafka
 

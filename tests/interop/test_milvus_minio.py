@@ -18,7 +18,7 @@ from tests.milvus_binlog.support import GOLDEN, with_etcd
 
 pytestmark = [
     pytest.mark.interop,
-    pytest.mark.filterwarnings("ignore::sawlog.milvus_binlog.collection.dataset.SegmentsWarning"),
+    pytest.mark.filterwarnings("ignore::sawlog.milvus.collection.dataset.SegmentsWarning"),
 ]
 
 ENVIRONMENT = "SAWLOG_MINIO"

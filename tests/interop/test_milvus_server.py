@@ -16,8 +16,8 @@ import pyarrow as pa
 import pytest
 
 import sawlog
-from sawlog.damage import DamageWarning
-from sawlog.milvus_binlog import layout
+from sawlog.format.damage import DamageWarning
+from sawlog.milvus import layout
 from tests.interop.milvus_server import Milvus, milvus
 
 pytestmark = pytest.mark.interop

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from sawlog.deephaven_log.logger import Logger
+from sawlog.deephaven.log.logger import Logger
 from tests.interop import delta
 from tests.interop.kafka_server import connector_jars, kafka
 from tools.jars import spark

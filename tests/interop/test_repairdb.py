@@ -20,7 +20,7 @@ import pytest
 from rocksdict import Options, Rdict
 
 import sawlog
-from sawlog.damage import DamageWarning
+from sawlog.format.damage import DamageWarning
 
 plyvel = pytest.importorskip("plyvel", reason="plyvel has no wheels for Python 3.13 and later")
 

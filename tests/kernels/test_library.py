@@ -20,10 +20,10 @@ import numpy as np
 import pytest
 
 import sawlog
-from sawlog.deephaven_import.kernels import count_order, hash_rows, hash_words
-from sawlog.deephaven_table.kernels import reaches
+from sawlog.deephaven.ingest.kernels import count_order, hash_rows, hash_words
+from sawlog.deephaven.table.kernels import reaches
 from sawlog.errors import InternalError
-from sawlog.filodb_record.kernels.payloads import valid_ends
+from sawlog.filodb.kernels.payloads import valid_ends
 from sawlog.kernels import build, native
 from sawlog.kernels.columns import gather_slices
 from sawlog.kernels.jit import Entry, Kernel
@@ -170,9 +170,9 @@ def test_a_file_may_change_but_for_what_kernels_use(table: dict[str, Any], monke
         (b"\nUNSUPPORTED = ", b"\n@kernel\ndef one(): pass\n\n\nUNSUPPORTED = "): False,
     }
     for (old, new), fits in edits.items():
-        changed = (content("sawlog/damage.py") or b"").replace(old, new, 1)
+        changed = (content("sawlog/format/damage.py") or b"").replace(old, new, 1)
         monkeypatch.setattr(
-            native, "content", lambda path, data=changed: data if path == "sawlog/damage.py" else content(path)
+            native, "content", lambda path, data=changed: data if path == "sawlog/format/damage.py" else content(path)
         )
         native.misfit.cache_clear()
         assert (native.misfit() is None) == fits, new

@@ -16,9 +16,9 @@ import zstandard
 from rocksdict import DBCompressionType, Options, Rdict
 
 import sawlog
+from sawlog.kernels.varints import encode_varint
 from sawlog.leveldb.table import layout
 from sawlog.leveldb.table.pebble import BlockLayer
-from sawlog.varints import encode_varint
 from tests.leveldb_database.support import state_new_size
 from tests.leveldb_log.fragments import masked
 

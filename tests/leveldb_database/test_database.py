@@ -16,7 +16,7 @@ from rocksdict import DBCompressionType, Options, Rdict, WriteBatch
 
 import sawlog
 from sawlog import DamageError, IncompleteError, OptionError, SawlogError
-from sawlog.damage import Findings
+from sawlog.format.damage import Findings
 
 plyvel = pytest.importorskip("plyvel", reason="plyvel has no wheels for Python 3.13 and later")
 

@@ -10,9 +10,9 @@ import pytest
 
 import sawlog
 from sawlog import IncompleteError
+from sawlog.kernels.varints import encode_varint
 from sawlog.leveldb.database.catalog import RemoteObject, remote_objects
 from sawlog.storage import Storage
-from sawlog.varints import encode_varint
 from tests.leveldb_database.test_answers import GOLDEN, answers, delivered
 
 LOGS = {

@@ -11,8 +11,8 @@ import rocksdict
 from rocksdict import Options, Rdict
 
 import sawlog
-from sawlog.damage import Report
 from sawlog.errors import DamageError, IncompleteError
+from sawlog.format.damage import Report
 from sawlog.leveldb.records.layout import Tag
 from tests.leveldb_database.test_pebble import answers
 from tests.leveldb_log.fragments import varint, write

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 import sawlog
-from sawlog.damage import DamageWarning
 from sawlog.errors import UnsupportedError
+from sawlog.format.damage import DamageWarning
 from tests.leveldb_database.test_pebble import answers, live
 from tests.leveldb_log.fragments import masked, reference, write
 

@@ -12,9 +12,9 @@ import pytest
 
 import sawlog
 from sawlog import SawlogError
-from sawlog.capabilities import find_field_parser
-from sawlog.damage import Findings
 from sawlog.errors import DamageError, IncompleteError
+from sawlog.format.capabilities import find_field_parser
+from sawlog.format.damage import Findings
 from sawlog.testing.outcome import places
 from tests.leveldb_log.fragments import masked
 from tests.unit_of_loss import assert_lost_by_unit

@@ -14,7 +14,7 @@ import pytest
 
 import sawlog
 import sawlog.map
-from sawlog.dataset import Dataset
+from sawlog.dataset.dataset import Dataset
 from sawlog.leveldb.table.rows import TableRange
 from tests.map.pictures import pictures, widths
 

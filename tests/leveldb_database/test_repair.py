@@ -15,8 +15,8 @@ from rocksdict import Options, Rdict
 
 import sawlog
 from sawlog.cli import main
-from sawlog.damage import DamageWarning, Verdict
 from sawlog.errors import OptionError, SawlogError
+from sawlog.format.damage import DamageWarning, Verdict
 from sawlog.leveldb.applications.idb_order import order_of
 from sawlog.leveldb.applications.view import UnknownBytesError
 

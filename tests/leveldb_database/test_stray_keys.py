@@ -12,7 +12,7 @@ import pytest
 from rocksdict import Options, Rdict
 
 import sawlog
-from sawlog.damage import Findings
+from sawlog.format.damage import Findings
 from sawlog.testing import check
 from sawlog.testing.reading import any_fragments, same_counts, same_filters, two_threads
 from tests.leveldb_log.fragments import masked
@@ -31,7 +31,7 @@ def test_every_part_of_a_table_is_read_once(size: int) -> None:
     """The key '\"' is in a table that begins with 'a', as the MANIFEST has it; the first range ends below 'a'."""
     dataset = sawlog.open(DATABASE, format="leveldb_database", view="all", on_damage="skip")
 
-    def entries(fragments: list[sawlog.format.Fragment]) -> Counter[str]:
+    def entries(fragments: list[sawlog.format.contract.Fragment]) -> Counter[str]:
         found = Findings("skip", drained=True)
         batches = [batch for one in fragments for batch in one.to_batches(found)]
         table = pa.Table.from_batches(batches, dataset.schema).drop_columns(["live"])

@@ -8,8 +8,8 @@ import pytest
 from rocksdict import Options, Rdict
 
 import sawlog
-from sawlog.damage import DamageWarning, Verdict
 from sawlog.errors import UnsupportedError
+from sawlog.format.damage import DamageWarning, Verdict
 from tests.leveldb_log.fragments import HEADER, masked
 
 

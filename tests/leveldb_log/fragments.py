@@ -10,7 +10,7 @@ from pathlib import Path
 import crc32c
 
 import sawlog
-from sawlog.damage import Account, Damage, Findings, Tail
+from sawlog.format.damage import Account, Damage, Findings, Tail
 from sawlog.testing.outcome import misaccounted
 
 BLOCK = 32768

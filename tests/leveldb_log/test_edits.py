@@ -9,8 +9,8 @@ import pytest
 from rocksdict import Options, Rdict
 
 import sawlog
-from sawlog.damage import DamageWarning
 from sawlog.errors import DamageError, FormatError, OptionError, SawlogError, UnsupportedError
+from sawlog.format.damage import DamageWarning
 
 from .fragments import write
 from .test_writes import MANIFEST, lp, varint

@@ -19,8 +19,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import sawlog
-from sawlog.damage import DamageWarning, Findings
 from sawlog.errors import DamageError, FormatError, SchemaError
+from sawlog.format.damage import DamageWarning, Findings
 from sawlog.leveldb.datastore.plain import PlainEntities
 from sawlog.leveldb.datastore.values import EntityDecoder, json_encoder, key_path
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import sawlog
-from sawlog.format import Range
+from sawlog.format.contract import Range
 
 from .fragments import BLOCK, FIRST, fragment, write
 

@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import sawlog
-from sawlog.damage import TailStatus
 from sawlog.errors import DamageError, OptionError
+from sawlog.format.damage import TailStatus
 
 from .fragments import BLOCK, FIRST, FULL, HEADER, LAST, MIDDLE, batch, fragment, masked, offsets, scan, write
 

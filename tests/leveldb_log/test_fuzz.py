@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import sawlog
-from sawlog.damage import TailStatus
 from sawlog.errors import FINDING_ERRORS
+from sawlog.format.damage import TailStatus
 
 from .fragments import BLOCK, FIRST, FULL, LAST, MIDDLE, agrees, fragment, masked, offsets, scan, write
 
@@ -136,7 +136,7 @@ def test_fail_delivers_what_stands_before_the_first_damage(tmp_path_factory, cro
     delivered: list = []
 
     def read() -> None:
-        for batch in whole.to_batches(sawlog.damage.Findings("fail")):
+        for batch in whole.to_batches(sawlog.format.damage.Findings("fail")):
             delivered.extend(zip(*(column.to_pylist() for column in batch.columns), strict=True))
 
     if not skipped.damages:

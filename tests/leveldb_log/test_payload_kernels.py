@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import sawlog
-from sawlog.damage import Findings
+from sawlog.format.damage import Findings
 from sawlog.leveldb.records.layout import MARKS
 
 from .datastore import Blob, Geo, Raw, Reference, Vector, entity

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 import sawlog
-from sawlog.damage import TailStatus
 from sawlog.errors import SchemaError, UnsupportedError
+from sawlog.format.damage import TailStatus
 
 from .fragments import fragment
 

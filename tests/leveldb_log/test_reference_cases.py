@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 import sawlog
-from sawlog.damage import TailStatus
+from sawlog.format.damage import TailStatus
 
 from .fragments import (
     BLOCK,

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import sawlog
-from sawlog.damage import DamageWarning, Findings, TailStatus
+from sawlog.format.damage import DamageWarning, Findings, TailStatus
 from tests.unit_of_loss import Rows, assert_lost_by_unit
 
 from .fragments import BLOCK, FIRST, LAST, MIDDLE, fragment, masked, scan, scan_file, write

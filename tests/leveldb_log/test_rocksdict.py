@@ -13,7 +13,7 @@ import pytest
 from rocksdict import Options, Rdict
 
 import sawlog
-from sawlog.damage import TailStatus
+from sawlog.format.damage import TailStatus
 
 from .fragments import BLOCK, batch, scan_file
 

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import sawlog
-from sawlog.damage import Findings, TailStatus
+from sawlog.format.damage import Findings, TailStatus
 
 from .fragments import BLOCK, FIRST, FULL, LAST, MIDDLE, Found, fragment, offsets, scan, write
 

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 import sawlog
 from sawlog.errors import OptionError, SchemaError
+from sawlog.format.recognition import get_format
 from sawlog.leveldb.options import LogWriteOptions
-from sawlog.recognition import get_format
 from sawlog.storage import Storage, discard_staged
 
 from .fragments import BLOCK, FIRST, fragment, scan, scan_file, write

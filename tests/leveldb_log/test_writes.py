@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from rocksdict import Options, Rdict, WriteBatch
 
 import sawlog
-from sawlog.damage import DamageWarning, Findings
 from sawlog.errors import DamageError, OptionError, SchemaError, UnsupportedError
+from sawlog.format.damage import DamageWarning, Findings
 
 from .fragments import offsets, write
 

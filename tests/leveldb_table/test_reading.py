@@ -10,7 +10,7 @@ import pytest
 import rocksdict
 
 import sawlog
-from sawlog.capabilities import find_field_parser
+from sawlog.format.capabilities import find_field_parser
 from tests.leveldb_table.support import leveldb_tables, pairs, rocksdb_tables
 
 DATA = pairs(600)
@@ -118,7 +118,7 @@ def test_filters_on_the_key_spare_blocks(tmp_path: Path) -> None:
             dataset = sawlog.open(str(file), format="leveldb_table", filters=[("key", op, key)])
             expected = [(k, v) for k, v in sorted(DATA.items()) if test(k, key)]
             assert put(dataset.to_table()) == expected, (op, key)
-    from sawlog.damage import Findings
+    from sawlog.format.damage import Findings
 
     findings = Findings("fail")
     dataset = sawlog.open(str(file), format="leveldb_table", filters=[("key", "=", sorted(DATA)[300])])

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import sawlog
+from sawlog.format.charts import Picture
 from sawlog.map import survey
-from sawlog.pictures import Picture
 
 
 def pictures(path: object, **options: Any) -> dict[str, Picture]:

@@ -14,13 +14,13 @@ import pyarrow.parquet as pq
 import pytest
 
 import sawlog
-from sawlog.capabilities import find_field_parser
-from sawlog.fields import Part
+from sawlog.format.capabilities import find_field_parser
+from sawlog.format.fields import Part
+from sawlog.kernels.varints import varints_and_ends
 from sawlog.leveldb.table.fields import named_spans
 from sawlog.leveldb.table.rows import table_map
 from sawlog.map import survey
 from sawlog.map.excerpts import HEAD_PARTS, PARTS
-from sawlog.varints import varints_and_ends
 from tests.leveldb_log.test_rocksdb_dialect import compressed_log, zstd
 from tests.leveldb_table.test_laws import TestLaws as Tables
 from tests.samples import FORMATS, samples

@@ -12,10 +12,21 @@ import pytest
 
 import sawlog
 from sawlog.errors import FormatError
+from sawlog.format.charts import (
+    BUCKETS,
+    MOST_BOXES,
+    MOST_LANES,
+    Box,
+    KeySpan,
+    Picture,
+    Rates,
+    Sums,
+    key_text,
+    over_keys,
+)
 from sawlog.leveldb.log.dataset import LogContents
 from sawlog.map import render, survey
 from sawlog.map.content import Column
-from sawlog.pictures import BUCKETS, MOST_BOXES, MOST_LANES, Box, KeySpan, Picture, Rates, Sums, key_text, over_keys
 from tests.map.pictures import pictures, widths
 
 SHOP = Path(__file__).parents[2] / "examples/data/shop"

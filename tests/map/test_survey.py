@@ -19,16 +19,16 @@ import pytest
 import sawlog
 import sawlog.map
 from sawlog.cli import main
-from sawlog.damage import Damage, Findings, Tail, TailStatus
-from sawlog.dataset import Dataset
-from sawlog.format import BoundScan, Contents, Fragment, View
+from sawlog.dataset.dataset import Dataset
+from sawlog.format.contract import BoundScan, Contents, Fragment, View
+from sawlog.format.damage import Damage, Findings, Tail, TailStatus
+from sawlog.format.recognition import get_format
+from sawlog.format.scan import Scan
 from sawlog.map import render, strip, survey
 from sawlog.map.kernels import USES
 from sawlog.map.levels import MOST_BINS, Levels, Ranges
 from sawlog.map.model import FileMap, Map
 from sawlog.map.rows import KEPT_ROWS
-from sawlog.recognition import get_format
-from sawlog.scan import Scan
 from sawlog.storage import File
 from tests.leveldb_table.support import rocksdb_tables
 from tests.leveldb_table.test_versions import with_block
@@ -129,7 +129,7 @@ def test_every_use_has_a_colour_and_a_sign() -> None:
     """In terminals, notebooks, and the page's legend, in both schemes."""
     page = Path(sawlog.map.__file__).parent / "page"
     (uses,) = re.findall(r"const USES = (\[.*\]);", (page / "model.js").read_text())
-    assert set(json.loads(uses)) == set(USES) == {one.name for one in dataclasses.fields(sawlog.damage.Account)}
+    assert set(json.loads(uses)) == set(USES) == {one.name for one in dataclasses.fields(sawlog.format.damage.Account)}
     for use in USES:
         assert use in strip.COLOURS
         assert strip.SIGNS[use].strip()
@@ -309,7 +309,7 @@ def test_a_page_does_not_grow_with_the_file(tmp_path: Path, size: int) -> None:
 
 def test_bins_are_filled_to_the_byte() -> None:
     levels = Levels(1000, 10)
-    account = sawlog.damage.Account(header=30, record=800, padding=50, tail=70, damage=50)
+    account = sawlog.format.damage.Account(header=30, record=800, padding=50, tail=70, damage=50)
     damage = Ranges(np.array([95, 300]), np.array([115, 330]), "damage")
     levels.add_piece(0, 1000, account, [damage, Ranges(np.array([930]), np.array([1000]), "tail")])
     assert levels.bins["damage_bytes"].tolist() == [5, 15, 0, 30, 0, 0, 0, 0, 0, 0]

@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TypeAlias
 
-from sawlog.milvus_binlog.layout import SegmentState
-from sawlog.varints import encode_varint
+from sawlog.kernels.varints import encode_varint
+from sawlog.milvus.layout import SegmentState
 
 Value: TypeAlias = "int | bytes | Sequence[bytes]"
 

@@ -13,7 +13,7 @@ import pytest
 
 import sawlog
 from sawlog.errors import FormatError, OptionError
-from sawlog.milvus_binlog import layout
+from sawlog.milvus import layout
 
 from .support import NOW, delete, with_etcd, write
 from .test_metadata import message

@@ -21,18 +21,18 @@ from hypothesis import strategies as st
 
 import sawlog
 from sawlog.errors import FormatError, IncompleteError, OptionError, SchemaError
-from sawlog.milvus_binlog import layout
-from sawlog.milvus_binlog.collection.dataset import SegmentsWarning
-from sawlog.milvus_binlog.encode import NewEvent, Place, log_bytes
-from sawlog.milvus_binlog.layout import DataType, EventType
-from sawlog.milvus_binlog.metadata import messages
-from sawlog.milvus_binlog.metadata.load import load
-from sawlog.milvus_binlog.metadata.messages import CollectionInfo, Message, SegmentInfo, ValueField
-from sawlog.milvus_binlog.options import ReadOptions
+from sawlog.milvus import layout
+from sawlog.milvus.collection.dataset import SegmentsWarning
+from sawlog.milvus.encode import NewEvent, Place, log_bytes
+from sawlog.milvus.layout import DataType, EventType
+from sawlog.milvus.metadata import messages
+from sawlog.milvus.metadata.load import load
+from sawlog.milvus.metadata.messages import CollectionInfo, Message, SegmentInfo, ValueField
+from sawlog.milvus.options import ReadOptions
 
 from .support import GOLDEN, NOW, SYNTHETIC, delete, id_of, open_as_it_lies, truth, with_etcd, write
 
-pytestmark = pytest.mark.filterwarnings("ignore::sawlog.milvus_binlog.collection.dataset.SegmentsWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::sawlog.milvus.collection.dataset.SegmentsWarning")
 
 
 def keys(root: Path, **options: Any) -> list[Any]:
@@ -428,7 +428,7 @@ def test_stream_written_files_join(tmp_path: Path) -> None:
         target.parent.mkdir(parents=True)
         shutil.copy(path, target)
     for field, values in ((0, [1, 2, 3]), (1, [NOW] * 3)):
-        from sawlog.milvus_binlog import PayloadWriter
+        from sawlog.milvus import PayloadWriter
 
         writer = PayloadWriter("Int64")
         writer.add_int64(values)

@@ -8,13 +8,13 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from sawlog.milvus_binlog.collection.dataset import SegmentsWarning
+from sawlog.milvus.collection.dataset import SegmentsWarning
 from tests.milvus_binlog.support import write
 
 
 def test_it_says_once_which_segments_it_takes_for_alive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("pyspark")
-    from sawlog.milvus_binlog import spark
+    from sawlog.milvus import spark
 
     def planned_again(session: None, dataset: Any, *rest: object) -> int:
         return len(dataset.batches())

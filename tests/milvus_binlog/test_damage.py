@@ -22,19 +22,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import sawlog
-from sawlog.damage import DamageWarning
 from sawlog.errors import DamageError, FormatError, IncompleteError, UnsupportedError
-from sawlog.milvus_binlog import layout
-from sawlog.milvus_binlog.encode import NewEvent, Place, log_bytes
-from sawlog.milvus_binlog.layout import DataType, EventType
-from sawlog.milvus_binlog.payloads.payload import DICTIONARY_BUDGET
+from sawlog.format.damage import DamageWarning
+from sawlog.milvus import layout
+from sawlog.milvus.encode import NewEvent, Place, log_bytes
+from sawlog.milvus.layout import DataType, EventType
+from sawlog.milvus.payloads.payload import DICTIONARY_BUDGET
 from sawlog.testing import Sample, changes, check, reading
 
 from . import thrift
 from .packing import group, packed_file, write_manifest, write_segment
 from .support import GOLDEN, NOW, SYNTHETIC, delete, open_as_it_lies, write
 
-pytestmark = pytest.mark.filterwarnings("ignore::sawlog.milvus_binlog.collection.dataset.SegmentsWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::sawlog.milvus.collection.dataset.SegmentsWarning")
 
 BAD = SYNTHETIC / "bad"
 GOOD = (SYNTHETIC / "multi_event_insert").read_bytes()

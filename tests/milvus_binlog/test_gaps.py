@@ -12,14 +12,14 @@ import pyarrow as pa
 import pytest
 
 import sawlog
-from sawlog.damage import DamageWarning, Verdict
 from sawlog.errors import FormatError, IncompleteError, OptionError
-from sawlog.recognition import parts
+from sawlog.format.damage import DamageWarning, Verdict
+from sawlog.format.recognition import parts
 from sawlog.storage import Storage
 
 from .support import GOLDEN, NOW, delete, with_etcd, write
 
-pytestmark = pytest.mark.filterwarnings("ignore::sawlog.milvus_binlog.collection.dataset.SegmentsWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::sawlog.milvus.collection.dataset.SegmentsWarning")
 
 
 @pytest.fixture

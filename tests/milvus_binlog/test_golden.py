@@ -15,7 +15,7 @@ import sawlog
 
 from .support import GOLDEN, SETS, SYNTHETIC, collections, id_of, manifest, open_as_it_lies, truth, with_etcd
 
-pytestmark = pytest.mark.filterwarnings("ignore::sawlog.milvus_binlog.collection.dataset.SegmentsWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::sawlog.milvus.collection.dataset.SegmentsWarning")
 
 
 def float32(value: float) -> float:
@@ -209,7 +209,7 @@ def test_index_file_is_its_bytes() -> None:
 
 
 def test_stats_logs_hold_the_keys_of_their_segment() -> None:
-    from sawlog.milvus_binlog.stats import BloomFilter, parse_stats, stats_log
+    from sawlog.milvus.stats import BloomFilter, parse_stats, stats_log
 
     for path in sorted((GOLDEN / "2.3.5").glob("stats_log/*/*/*/*/1")):
         segment = int(path.parts[-3])

@@ -12,7 +12,7 @@ import pytest
 
 import sawlog
 from sawlog.errors import OptionError
-from sawlog.milvus_binlog import layout
+from sawlog.milvus import layout
 
 from .support import GOLDEN, NOW, delete, truth, with_etcd, write
 from .test_metadata import PK, SECOND, Server, message, quiet

@@ -15,22 +15,22 @@ import pytest
 
 import sawlog
 from sawlog.errors import DamageError, OptionError
-from sawlog.milvus_binlog import layout
-from sawlog.milvus_binlog.columns import decode
-from sawlog.milvus_binlog.deletes import index
-from sawlog.milvus_binlog.deletes.index import DeltaLogs
-from sawlog.milvus_binlog.encode import NewEvent, Place, log_bytes
-from sawlog.milvus_binlog.layout import DataType, EventType, Kind
-from sawlog.milvus_binlog.payloads import parquet
-from sawlog.milvus_binlog.payloads.payload import Extent, Payload, UnreadableError
-from sawlog.milvus_binlog.types import TIMESTAMP
+from sawlog.milvus import layout
+from sawlog.milvus.columns import decode
+from sawlog.milvus.deletes import index
+from sawlog.milvus.deletes.index import DeltaLogs
+from sawlog.milvus.encode import NewEvent, Place, log_bytes
+from sawlog.milvus.layout import DataType, EventType, Kind
+from sawlog.milvus.payloads import parquet
+from sawlog.milvus.payloads.payload import Extent, Payload, UnreadableError
+from sawlog.milvus.types import TIMESTAMP
 from sawlog.storage import File, Storage
 
 from .support import NOW, delete, open_as_it_lies, write
 
 pytestmark = [
-    pytest.mark.filterwarnings("ignore::sawlog.milvus_binlog.collection.dataset.SegmentsWarning"),
-    pytest.mark.filterwarnings("ignore::sawlog.damage.DamageWarning"),
+    pytest.mark.filterwarnings("ignore::sawlog.milvus.collection.dataset.SegmentsWarning"),
+    pytest.mark.filterwarnings("ignore::sawlog.format.damage.DamageWarning"),
 ]
 
 DAMAGED = Path(__file__).parent / "damaged"
@@ -319,7 +319,7 @@ def test_delete_logs_take_the_memory_of_their_keys(tmp_path: Path) -> None:
 
 
 def test_tables_that_grow_keep_what_they_hold() -> None:
-    from sawlog.milvus_binlog.deletes.log import Deletes
+    from sawlog.milvus.deletes.log import Deletes
 
     def some(texts: bool) -> Iterator[Deletes]:
         for start in range(0, 5000, 700):

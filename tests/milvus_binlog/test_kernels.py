@@ -16,12 +16,12 @@ from sawlog.errors import FormatError
 from sawlog.guard import Undecodable
 from sawlog.kernels.jit import kernel
 from sawlog.kernels.signature import UInt64
-from sawlog.milvus_binlog import kernels
-from sawlog.milvus_binlog.deletes import kernels as delete_kernels
-from sawlog.milvus_binlog.deletes.index import DeleteIndex
-from sawlog.milvus_binlog.deletes.log import Deletes, parse_cell, text_deletes
-from sawlog.milvus_binlog.layout import DataType
-from sawlog.milvus_binlog.stats import BloomFilter
+from sawlog.milvus import kernels
+from sawlog.milvus.deletes import kernels as delete_kernels
+from sawlog.milvus.deletes.index import DeleteIndex
+from sawlog.milvus.deletes.log import Deletes, parse_cell, text_deletes
+from sawlog.milvus.layout import DataType
+from sawlog.milvus.stats import BloomFilter
 
 pytestmark = pytest.mark.filterwarnings("ignore:overflow encountered:RuntimeWarning")  # hashes do, in plain Python
 
@@ -95,7 +95,7 @@ def test_cells_are_read_as_json_is(cells: list[str]) -> None:
 
 @pytest.mark.parametrize("keys", [[5, -5, 0, (1 << 63) - 1, 1 - (1 << 63)], ["", "a", "héllo", "x" * 40]])
 def test_usual_cells_take_no_detour(keys: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sawlog.milvus_binlog.deletes.log.parse_cell", None)
+    monkeypatch.setattr("sawlog.milvus.deletes.log.parse_cell", None)
     assert read([cell(key, 7) for key in keys]) == ([(key, 7) for key in keys], [])
 
 

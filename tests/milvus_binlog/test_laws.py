@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from sawlog.milvus_binlog import layout
+from sawlog.milvus import layout
 from sawlog.testing import Exemption, Laws, Sample, Span, check, reading
 
 from .dumps import dump

@@ -14,14 +14,14 @@ import pyarrow.parquet as pq
 import pytest
 
 import sawlog
-from sawlog.damage import DamageWarning
 from sawlog.errors import DamageError, FormatError, OptionError, SawlogError
-from sawlog.milvus_binlog import layout
-from sawlog.milvus_binlog.collection.dataset import SegmentsWarning
+from sawlog.format.damage import DamageWarning
+from sawlog.milvus import layout
+from sawlog.milvus.collection.dataset import SegmentsWarning
 
 from .support import GOLDEN, NOW, delete, open_as_it_lies, with_etcd, write
 
-quiet = pytest.mark.filterwarnings("ignore::sawlog.milvus_binlog.collection.dataset.SegmentsWarning")
+quiet = pytest.mark.filterwarnings("ignore::sawlog.milvus.collection.dataset.SegmentsWarning")
 SECOND = 1000 << layout.LOGICAL_BITS
 
 

@@ -14,9 +14,9 @@ import pyarrow.parquet as pq
 import pytest
 
 import sawlog
-from sawlog.damage import DamageWarning, Findings
 from sawlog.errors import DamageError, IncompleteError, OptionError, UnsupportedError
-from sawlog.milvus_binlog.payloads.payload import Payload
+from sawlog.format.damage import DamageWarning, Findings
+from sawlog.milvus.payloads.payload import Payload
 
 from .packing import DELTA, SCHEMA, STATS, array, group, mapping, packed_file, record, write_manifest, write_segment
 from .support import NOW, delete, open_as_it_lies, write

@@ -15,11 +15,11 @@ import pyarrow.parquet as pq
 import pytest
 
 import sawlog
-from sawlog.damage import Findings
-from sawlog.milvus_binlog import layout
-from sawlog.milvus_binlog.encode import NewEvent, Place, log_bytes
-from sawlog.milvus_binlog.layout import DataType, EventType
-from sawlog.milvus_binlog.payloads.parquet import Page, pages
+from sawlog.format.damage import Findings
+from sawlog.milvus import layout
+from sawlog.milvus.encode import NewEvent, Place, log_bytes
+from sawlog.milvus.layout import DataType, EventType
+from sawlog.milvus.payloads.parquet import Page, pages
 from tests.unit_of_loss import assert_lost_by_unit
 
 from .packing import write_segment
@@ -280,7 +280,7 @@ def test_a_batch_without_row_ids_does_not_keep_the_newest_of_others_from_being_r
     assert found.to_pylist() == table.to_pylist()
 
 
-@pytest.mark.filterwarnings("ignore::sawlog.milvus_binlog.collection.dataset.SegmentsWarning")
+@pytest.mark.filterwarnings("ignore::sawlog.milvus.collection.dataset.SegmentsWarning")
 @pytest.mark.parametrize("page", [0, 4, 5, 7, 9])
 def test_a_page_of_a_file_that_several_batches_share_is_told_once(page: int, tmp_path: Path) -> None:
     count, size = 200_000, 20_000

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sawlog.errors import FormatError, SchemaError
-from sawlog.milvus_binlog import PayloadReader, PayloadWriter
+from sawlog.milvus import PayloadReader, PayloadWriter
 
 SCALARS: list[tuple[str, str, list[Any]]] = [
     ("Bool", "add_bool", [True, False, True]),

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from sawlog.pictures import Picture
+from sawlog.format.charts import Picture
 from tests.map.pictures import pictures, widths
 
 from .support import GOLDEN, id_of, manifest

@@ -19,13 +19,13 @@ from hypothesis import strategies as st
 
 import sawlog
 from sawlog.errors import ChangedError
-from sawlog.milvus_binlog import log
+from sawlog.milvus import log
 from sawlog.storage import File, Storage
 
 from .packing import write_segment
 from .support import NOW, delete, open_as_it_lies, write
 
-pytestmark = pytest.mark.filterwarnings("ignore::sawlog.milvus_binlog.collection.dataset.SegmentsWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::sawlog.milvus.collection.dataset.SegmentsWarning")
 ROWS = 3000
 DIMENSIONS = 1024
 

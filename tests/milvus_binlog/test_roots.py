@@ -9,12 +9,12 @@ import pyarrow as pa
 import pytest
 
 import sawlog
-from sawlog.damage import DamageWarning
 from sawlog.errors import DamageError
+from sawlog.format.damage import DamageWarning
 
 from .support import NOW, delete, open_as_it_lies, write
 
-pytestmark = pytest.mark.filterwarnings("ignore::sawlog.milvus_binlog.collection.dataset.SegmentsWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::sawlog.milvus.collection.dataset.SegmentsWarning")
 
 
 def test_a_servers_data_root_is_recognised(tmp_path: Path) -> None:

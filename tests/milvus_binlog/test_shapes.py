@@ -14,10 +14,10 @@ import pyarrow as pa
 import pytest
 
 import sawlog
-from sawlog.damage import Findings
 from sawlog.errors import FormatError, InternalError
-from sawlog.milvus_binlog import stats
-from sawlog.milvus_binlog.metadata import backup, load, manifest
+from sawlog.format.damage import Findings
+from sawlog.milvus import stats
+from sawlog.milvus.metadata import backup, load, manifest
 
 from .support import GOLDEN, delete, write
 

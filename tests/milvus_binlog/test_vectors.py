@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sawlog.milvus_binlog.layout import Kind
-from sawlog.milvus_binlog.payloads.payload import (
+from sawlog.milvus.layout import Kind
+from sawlog.milvus.payloads.payload import (
     BATCH_BYTES,
     DICTIONARY_BUDGET,
     ColumnStream,

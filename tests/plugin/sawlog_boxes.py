@@ -8,8 +8,8 @@ from typing import Any, ClassVar
 
 import pyarrow as pa
 
-from sawlog.damage import Findings
-from sawlog.format import BoundScan, Contents, Format, Fragment, Match, Scan, View, Writer
+from sawlog.format.contract import BoundScan, Contents, Format, Fragment, Match, Scan, View, Writer
+from sawlog.format.damage import Findings
 from sawlog.storage import File, Storage
 
 

@@ -8,8 +8,19 @@ from typing import Any, ClassVar
 
 import pyarrow as pa
 
-from sawlog.damage import Damage, Findings, Tail, TailStatus
-from sawlog.format import FILE_COLUMN, OFFSET_COLUMN, BoundScan, Contents, Format, Fragment, Match, Scan, View, Writer
+from sawlog.format.contract import (
+    FILE_COLUMN,
+    OFFSET_COLUMN,
+    BoundScan,
+    Contents,
+    Format,
+    Fragment,
+    Match,
+    Scan,
+    View,
+    Writer,
+)
+from sawlog.format.damage import Damage, Findings, Tail, TailStatus
 from sawlog.storage import File, Staged, Storage
 
 MAGIC = b"#lines\n"

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import sawlog.spark
-from sawlog import lazy, recognition
+from sawlog.format import lazy, recognition
 from sawlog.spark.jvm import CLASS_PATH, launched
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from sawlog.deephaven_log import Logger
+from sawlog.deephaven.log import Logger
 
 if TYPE_CHECKING:
     from pathlib import Path

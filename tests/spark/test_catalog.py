@@ -9,7 +9,7 @@ import pytest
 from pyspark.errors import AnalysisException
 
 import sawlog
-from sawlog.milvus_binlog import layout
+from sawlog.milvus import layout
 from tests.milvus_binlog.support import GOLDEN, truth, with_etcd
 
 if TYPE_CHECKING:

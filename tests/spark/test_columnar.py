@@ -17,8 +17,8 @@ from pyspark.sql import functions as f
 
 import sawlog
 import sawlog.spark
-from sawlog import indexing
-from sawlog.deephaven_log import Logger
+from sawlog.dataset import index
+from sawlog.deephaven.log import Logger
 from sawlog.storage import Storage
 from tests.spark.conftest import COLUMNS
 
@@ -210,7 +210,7 @@ def test_sizes_are_known(spark: SparkSession, trades: Path) -> None:
 def test_an_index_counts_rows(
     spark: SparkSession, trades: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(indexing, "STABLE_SECONDS", -60)
+    monkeypatch.setattr(index, "STABLE_SECONDS", -60)
     sawlog.index(trades, to=tmp_path / "index", statistics=True)
     columns = spark.read.format(COLUMNS).option("index", str(tmp_path / "index")).load(str(trades))
     spark.conf.set("spark.sql.cbo.planStats.enabled", "true")  # else Spark 4.3 takes only the size

@@ -109,7 +109,7 @@ def test_import_goes_on(
             return
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("sawlog.deephaven_import.spark.follow.sleep", sleep)
+    monkeypatch.setattr("sawlog.deephaven.ingest.spark.follow.sleep", sleep)
     main(["import", str(logs.directory), str(db), "--follow", "0.5", "--json"])
     captured = capsys.readouterr()
     assert re.findall(r'"rows": (\d+)', captured.out) == ["10", "20"]

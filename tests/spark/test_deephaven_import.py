@@ -19,9 +19,9 @@ import pyarrow as pa
 import pytest
 
 import sawlog
-from sawlog.deephaven_import import publication
-from sawlog.deephaven_import.spark import import_logs, merge
-from sawlog.deephaven_log.logger import Logger
+from sawlog.deephaven.ingest import publication
+from sawlog.deephaven.ingest.spark import import_logs, merge
+from sawlog.deephaven.log.logger import Logger
 from sawlog.errors import DamageError, FormatError, OptionError, SawlogError, SchemaError
 from tests.deephaven_import.support import DATE, SCHEMA, Logs, batch, db, history, intraday, logs, numbers
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 __all__ = ["db", "logs"]
 
-load = sys.modules["sawlog.deephaven_import.spark.load"]
+load = sys.modules["sawlog.deephaven.ingest.spark.load"]
 ROOT = Path(__file__).resolve().parents[2]
 XML = """<Table namespace="Ns" name="T" storageType="NestedPartitionedOnDisk">
   <Column name="Day" dataType="String" columnType="Partitioning"/>
@@ -184,7 +184,7 @@ def test_refusals(spark: SparkSession, logs: Logs, db: Path) -> None:
 
 
 def test_two_imports_at_a_time(spark: SparkSession, logs: Logs, db: Path) -> None:
-    from sawlog.deephaven_import.tree import IntradayTable
+    from sawlog.deephaven.ingest.tree import IntradayTable
 
     logs.write(0, 10)
     with (
@@ -207,7 +207,7 @@ def test_locations_of_others_are_left_alone(spark: SparkSession, logs: Logs, db:
 JOB = """
 import os, sys
 from pyspark.sql import SparkSession
-from sawlog.deephaven_import.spark import import_logs
+from sawlog.deephaven.ingest.spark import import_logs
 spark = (SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
     .config("spark.driver.host", "127.0.0.1").config("spark.driver.bindAddress", "127.0.0.1")
     .config("spark.log.level", "OFF").config("spark.sql.shuffle.partitions", "2").getOrCreate())

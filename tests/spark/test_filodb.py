@@ -12,8 +12,8 @@ from pyspark.sql import functions as F
 
 import sawlog
 import sawlog.spark
-from sawlog.filodb_record import Buckets, Histogram
-from sawlog.filodb_record.spark import filodb_partition_hash, filodb_shard, from_filodb_record, to_filodb_record
+from sawlog.filodb import Buckets, Histogram
+from sawlog.filodb.spark import filodb_partition_hash, filodb_shard, from_filodb_record, to_filodb_record
 from tests.filodb_record import golden
 
 if TYPE_CHECKING:

@@ -12,13 +12,13 @@ import pyarrow as pa
 import pytest
 
 import sawlog
-from sawlog.milvus_binlog.collection.dataset import SegmentsWarning
+from sawlog.milvus.collection.dataset import SegmentsWarning
 from tests.milvus_binlog.support import GOLDEN, NOW, SYNTHETIC, delete, open_as_it_lies, with_etcd, write
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-pytestmark = pytest.mark.filterwarnings("ignore::sawlog.milvus_binlog.collection.dataset.SegmentsWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::sawlog.milvus.collection.dataset.SegmentsWarning")
 
 
 def source(spark: SparkSession, path: Path, **options: Any) -> DataFrame:
@@ -79,7 +79,7 @@ def test_source_applies_deletes_without_a_shuffle(spark: SparkSession, tree: tup
 
 @pytest.mark.nightly
 def test_deletes_across_segments_by_one_join(spark: SparkSession, tree: tuple[Path, list[int]]) -> None:
-    from sawlog.milvus_binlog.spark import read_collection
+    from sawlog.milvus.spark import read_collection
 
     root, _ = tree
     wanted = set(open_as_it_lies(root).to_table()["100"].to_pylist())
@@ -148,7 +148,7 @@ def test_sink_writes_what_the_api_reads_back(spark: SparkSession, tree: tuple[Pa
 @pytest.mark.nightly
 def test_compact_keeps_every_row(spark: SparkSession, tree: tuple[Path, list[int]], tmp_path: Path) -> None:
     from sawlog.errors import OptionError
-    from sawlog.milvus_binlog.spark import compact
+    from sawlog.milvus.spark import compact
 
     root, segments = tree
     target = tmp_path / "compacted"
@@ -172,7 +172,7 @@ def test_compact_keeps_every_row(spark: SparkSession, tree: tuple[Path, list[int
 
 @pytest.mark.nightly
 def test_compact_golden_collection_with_metadata(spark: SparkSession, tmp_path: Path) -> None:
-    from sawlog.milvus_binlog.spark import compact
+    from sawlog.milvus.spark import compact
 
     root = GOLDEN / "2.3.5"
     options = {"table": "alltypes", "metadata": str(root / "etcd.json")}
@@ -185,7 +185,7 @@ def test_compact_golden_collection_with_metadata(spark: SparkSession, tmp_path: 
 @pytest.mark.nightly
 def test_compact_into_a_backup_keeps_names(spark: SparkSession, tmp_path: Path) -> None:
     """Names with dots, and names that differ only in case, which Spark would take for other things."""
-    from sawlog.milvus_binlog.spark import compact
+    from sawlog.milvus.spark import compact
 
     table = pa.table({"pk": range(20), "a.b": [f"{i}" for i in range(20)], "A.B": range(20), "a`": [0.5] * 20})
     write(tmp_path / "in", table, tree="backup", collection_name="odd", binlog_bytes=100)

@@ -19,7 +19,7 @@ import pyarrow as pa
 import pytest
 
 import sawlog
-from sawlog.deephaven_log.logger import Logger
+from sawlog.deephaven.log.logger import Logger
 from sawlog.pipeline import load
 from sawlog.pipeline.progress import BatchReport
 from tests.exactly_once.processes import command, descendants, kill

@@ -20,8 +20,8 @@ from fsspec.implementations.memory import MemoryFileSystem
 from pyspark.serializers import CPickleSerializer
 
 import sawlog
-from sawlog.damage import DamageWarning
-from sawlog.deephaven_log import Logger
+from sawlog.deephaven.log import Logger
+from sawlog.format.damage import DamageWarning
 from sawlog.spark.planner import Conversation
 from sawlog.spark.reader import make_reader, read_schema
 

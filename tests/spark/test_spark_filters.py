@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from sawlog.errors import OptionError
-from sawlog.query import bind, choose
+from sawlog.format.query import bind, choose
 from sawlog.spark.filters import PUSHDOWN_MODULE, pushing_down, read_filters, translate_filters
 from sawlog.spark.schema import spark_schema
 

@@ -20,21 +20,20 @@ import pytest
 from fsspec.implementations.memory import MemoryFileSystem
 
 import sawlog
-from sawlog.dataset import Dataset
+from sawlog.dataset.dataset import Dataset
 from sawlog.errors import OptionError, SawlogError, StorageError
 
 pytest.importorskip("pyspark.sql.streaming.datasource", reason="streams need PySpark 4.2")
 
 from pyspark.sql.types import StructType
 
-from sawlog import commit
-from sawlog.commitlog import LOG
 from sawlog.spark.options import Request
 from sawlog.spark.reader import read_schema
 from sawlog.spark.stream_reader import make_stream_reader
 from sawlog.spark.stream_writer import SawlogStreamWriter, StagedTask
 from sawlog.spark.writer import SawlogWriter
-from sawlog.storage import Storage
+from sawlog.storage import Storage, commit
+from sawlog.storage.commit_log import LOG
 from tests.exactly_once.run_queries import SINKS
 from tests.spark.stream_logs import first_version, log, log_other
 
@@ -67,7 +66,7 @@ def test_into_parquet_within_limits(spark: SparkSession, tmp_path: Path) -> None
     assert sorted(found) == list(range(150))
 
 
-@pytest.mark.filterwarnings("ignore::sawlog.milvus_binlog.collection.dataset.SegmentsWarning")
+@pytest.mark.filterwarnings("ignore::sawlog.milvus.collection.dataset.SegmentsWarning")
 @pytest.mark.parametrize(
     "sink",
     [

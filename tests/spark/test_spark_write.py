@@ -13,10 +13,10 @@ from pyspark.sql.types import BinaryType, StructType
 
 import sawlog
 import sawlog.spark
-from sawlog.commitlog import CommitLog, Record
 from sawlog.spark import writer as module
 from sawlog.spark.writer import SawlogWriter, make_writer
 from sawlog.storage import Storage
+from sawlog.storage.commit_log import CommitLog, Record
 from tests.test_commit import NOBODY
 
 if TYPE_CHECKING:
@@ -111,7 +111,7 @@ def test_a_failed_job_leaves_nothing(spark: SparkSession, tmp_path: Path, mode: 
     assert content(tmp_path) == decimal(10)
 
 
-@pytest.mark.filterwarnings("ignore::sawlog.milvus_binlog.collection.dataset.SegmentsWarning")
+@pytest.mark.filterwarnings("ignore::sawlog.milvus.collection.dataset.SegmentsWarning")
 def test_what_a_dead_job_left_is_not_in_the_way(spark: SparkSession, tmp_path: Path) -> None:
     """Tasks that would write next to segments see those that count, and not those of a commit that was cut off."""
     rows = spark.range(3).selectExpr("id AS pk", "7L AS _segment")

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 
 import sawlog
-from sawlog.deephaven_log import Logger
+from sawlog.deephaven.log import Logger
 from sawlog.errors import DamageError, OptionError, SawlogError, SchemaError
 from sawlog.stream import listing
 from sawlog.stream.first_offset import RUN_FILES, Finished

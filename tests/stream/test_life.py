@@ -16,7 +16,7 @@ import pytest
 from fsspec.implementations.memory import MemoryFileSystem
 
 import sawlog
-from sawlog.deephaven_log import Logger
+from sawlog.deephaven.log import Logger
 from sawlog.errors import OptionError, SawlogError
 from sawlog.stream import records as module
 from sawlog.stream.first_offset import Finished as Runs

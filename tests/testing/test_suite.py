@@ -10,9 +10,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from sawlog import api, opening
-from sawlog.damage import Report, Verdict
-from sawlog.dataset import Dataset
+from sawlog import api
+from sawlog.dataset import opening
+from sawlog.dataset.dataset import Dataset
+from sawlog.format.damage import Report, Verdict
 from sawlog.testing import Complaint, Exemption, Laws, Mutation, Sample, Span, check, mutations
 from sawlog.testing.mutations import flip
 from sawlog.testing.removal import removals

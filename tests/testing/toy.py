@@ -12,10 +12,10 @@ from typing import Any, ClassVar
 
 import pyarrow as pa
 
-from sawlog.damage import Damage, Findings, Tail, TailStatus
 from sawlog.errors import FormatError, SchemaError
-from sawlog.format import BoundScan, Contents, Format, Fragment, Match, Range, Scan, View, Writer
-from sawlog.scan import Projection
+from sawlog.format.contract import BoundScan, Contents, Format, Fragment, Match, Range, Scan, View, Writer
+from sawlog.format.damage import Damage, Findings, Tail, TailStatus
+from sawlog.format.scan import Projection
 from sawlog.storage import File, Staged, Storage
 
 HEADER = 5

@@ -18,8 +18,8 @@ import pytest
 from tfrecord.reader import tfrecord_iterator
 
 import sawlog
-from sawlog.damage import DamageWarning
 from sawlog.errors import OptionError, SchemaError
+from sawlog.format.damage import DamageWarning
 from sawlog.kernels import native
 from sawlog.map import survey
 

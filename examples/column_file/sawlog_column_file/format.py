@@ -8,9 +8,8 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from sawlog.damage import Damage, Findings
 from sawlog.errors import SchemaError
-from sawlog.format import (
+from sawlog.format.contract import (
     BoundScan,
     Contents,
     FileRange,
@@ -23,6 +22,7 @@ from sawlog.format import (
     Writer,
     assemble,
 )
+from sawlog.format.damage import Damage, Findings
 from sawlog.storage import File, Storage
 from sawlog_column_file.layout import COUNT, ENTRY, MAGIC, MAX_GROUP_ROWS, ROW_BYTES, TRAILER, WIDTH
 

@@ -5,9 +5,9 @@ from typing import Any
 import numpy as np
 
 from sawlog.chain import kernels as chain
-from sawlog.chain.layout import loader, storer
 from sawlog.chain.record_walk import Out, Rules, State, take_record
 from sawlog.kernels.language import Bool, Bytes, Int32s, Int64, OutBytes, always_inlined, copy_bytes, crc32c, kernel
+from sawlog.kernels.layout import loader, storer
 from sawlog_tfrecord import layout
 from sawlog_tfrecord.layout import Kind
 

@@ -2,7 +2,7 @@
 
 from enum import IntEnum
 
-from sawlog.chain.layout import Number
+from sawlog.kernels.layout import Number
 
 LENGTH = Number(0, 8)
 LENGTH_CHECKSUM = Number(8, 4)

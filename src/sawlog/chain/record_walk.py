@@ -13,8 +13,8 @@ from sawlog.chain import kernels as k
 from sawlog.chain.records import RECORD_COLUMN, RecordRange
 from sawlog.chain.records import RecordFormat as RecordFormat  # noqa: PLC0414 - for formats of records
 from sawlog.chain.walk import ChainWalk, Span
-from sawlog.damage import Findings
-from sawlog.format import assemble
+from sawlog.format.contract import assemble
+from sawlog.format.damage import Findings
 from sawlog.kernels.jit import always_inlined
 from sawlog.kernels.memory import copy_bytes
 from sawlog.kernels.signature import Array, Bool, Int64, OutBytes, OutInt32s, OutInt64s, Record

@@ -17,9 +17,8 @@ import pyarrow as pa
 
 from sawlog.arrow import index_of
 from sawlog.chain.kernels import head_window
-from sawlog.damage import Findings
 from sawlog.errors import OptionError, SchemaError
-from sawlog.format import (
+from sawlog.format.contract import (
     BoundScan,
     Contents,
     FileRange,
@@ -32,8 +31,9 @@ from sawlog.format import (
     Writer,
     intact_end,
 )
-from sawlog.options import renamed
-from sawlog.scan import OFFSET_COLUMN, Scan
+from sawlog.format.damage import Findings
+from sawlog.format.options import renamed
+from sawlog.format.scan import OFFSET_COLUMN, Scan
 from sawlog.storage import File, Storage
 from sawlog.storage.sources import Source
 

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from sawlog.arrow import array_of, constant_string, fixed_array
 from sawlog.chain import kernels as k
-from sawlog.damage import DAMAGE_SCHEMA, UNSUPPORTED, Damage, Findings, Tail, TailStatus
 from sawlog.errors import DiskError
+from sawlog.format.damage import DAMAGE_SCHEMA, UNSUPPORTED, Damage, Findings, Tail, TailStatus
 from sawlog.storage import File, Source
 from sawlog.storage.sources import WINDOW_BYTES
 

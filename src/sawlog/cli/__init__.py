@@ -19,7 +19,7 @@ def main(args: Sequence[str] | None = None) -> int:
         except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001, whatever it is, it must not look like damage
             found = ended(error)
             if found is None:
-                from sawlog.cli.render import printable_lines
+                from sawlog.format.printing import printable_lines
 
                 sys.stderr.write(printable_lines(traceback.format_exc()))
                 sys.stderr.write("sawlog: this is an error in sawlog itself; please report it\n")

@@ -16,7 +16,7 @@ from typer.core import TyperCommand, TyperGroup
 
 from sawlog import __version__
 from sawlog.cli.errors import USAGE_ERROR, Exit, complain, with_exit_codes
-from sawlog.lazy import entry_points
+from sawlog.format.lazy import entry_points
 
 _COMMANDS_GROUP = "sawlog.commands"
 """Entry points of verbs that belong to one format: a name, and a function as Typer takes it."""

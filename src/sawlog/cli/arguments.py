@@ -15,12 +15,12 @@ import typer
 import sawlog
 from sawlog.arrow import scalar_of
 from sawlog.cli import completion
-from sawlog.cli.render import unescape
-from sawlog.dataset import Dataset
+from sawlog.dataset.dataset import Dataset
 from sawlog.errors import OptionError, SchemaError
+from sawlog.format.planning import available_columns
+from sawlog.format.printing import unescape
+from sawlog.format.query import OPERATORS, element_of, parse
 from sawlog.guard import Undecodable, decode_json
-from sawlog.planning import available_columns
-from sawlog.query import OPERATORS, element_of, parse
 from sawlog.storage import Storage
 
 Paths = Annotated[

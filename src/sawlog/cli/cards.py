@@ -8,7 +8,7 @@ import types
 from dataclasses import MISSING, Field, dataclass, fields
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
-from sawlog.options import as_text
+from sawlog.format.options import as_text
 
 
 @dataclass(frozen=True, slots=True)

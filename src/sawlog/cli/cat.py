@@ -20,11 +20,11 @@ from sawlog.cli.errors import Exit, complain
 from sawlog.cli.output import Advance, progress, text_sink
 from sawlog.cli.scan import DamageSummary, rows, size_of
 from sawlog.cli.tabular import CsvEncoder, JsonlEncoder, Sink, TextWriteOptions
-from sawlog.dataset import Dataset
+from sawlog.dataset.dataset import Dataset
 from sawlog.errors import OptionError
 
 if TYPE_CHECKING:
-    from sawlog.watching import Watch
+    from sawlog.dataset.watch import Watch
 
 POLL = 0.5
 """Seconds between two looks at files that are followed."""

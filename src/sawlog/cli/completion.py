@@ -11,10 +11,10 @@ import typer
 import sawlog
 from sawlog.cli.app import described
 from sawlog.cli.cards import option_cards
-from sawlog.dataset import Dataset
-from sawlog.format import Format
-from sawlog.planning import available_columns
-from sawlog.recognition import get_format
+from sawlog.dataset.dataset import Dataset
+from sawlog.format.contract import Format
+from sawlog.format.planning import available_columns
+from sawlog.format.recognition import get_format
 
 
 def formats(incomplete: str) -> list[str]:

@@ -18,14 +18,14 @@ from sawlog.cli.output import Advance, Page, Result, check_binary, counted, prog
 from sawlog.cli.repair import check_apart
 from sawlog.cli.scan import DamageSummary, rows, size_of
 from sawlog.cli.tabular import TABLE_FORMATS, TableFormat, by_suffix, open_tables
-from sawlog.damage import Skipped
-from sawlog.dataset import Dataset
+from sawlog.dataset.dataset import Dataset
 from sawlog.errors import FormatError, OptionError, SchemaError
-from sawlog.format import Format, Projection, Scan
-from sawlog.options import parse_options
-from sawlog.recognition import recognize
-from sawlog.staging import STDOUT
+from sawlog.format.contract import Format, Projection, Scan
+from sawlog.format.damage import Skipped
+from sawlog.format.options import parse_options
+from sawlog.format.recognition import recognize
 from sawlog.storage import File, Staged, Storage
+from sawlog.storage.staging import STDOUT
 
 
 @dataclass(slots=True)

@@ -19,10 +19,10 @@ from sawlog.cli import arguments
 from sawlog.cli.convert import open_source
 from sawlog.cli.errors import Exit
 from sawlog.cli.output import Page, Result, counted, progress, show
-from sawlog.cli.render import json_lines
 from sawlog.cli.scan import DamageSummary
 from sawlog.cli.table import type_name
 from sawlog.errors import DiskError, SchemaError
+from sawlog.format.printing import json_lines
 from sawlog.storage import Storage
 
 WINDOW_ROWS = 10_000

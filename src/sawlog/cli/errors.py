@@ -23,8 +23,8 @@ from sawlog.errors import (
     UnsupportedError,
     without_secrets,
 )
+from sawlog.format.options import show_deprecations
 from sawlog.guard import internal
-from sawlog.options import show_deprecations
 
 P = ParamSpec("P")
 
@@ -73,7 +73,7 @@ def with_exit_codes(verb: Callable[P, int]) -> Callable[P, int]:
 
     @functools.wraps(verb)
     def run(*args: P.args, **kwargs: P.kwargs) -> int:
-        from sawlog.damage import DamageWarning
+        from sawlog.format.damage import DamageWarning
 
         with warnings.catch_warnings():
             warnings.simplefilter("always", DamageWarning)

@@ -10,7 +10,7 @@ import typer
 from sawlog.cli import arguments
 from sawlog.cli.errors import Exit
 from sawlog.cli.output import Outcome, counted, show
-from sawlog.indexing import index as update
+from sawlog.dataset.index import index as update
 
 
 def index(

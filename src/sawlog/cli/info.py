@@ -15,12 +15,12 @@ import typer
 from sawlog.cli import arguments
 from sawlog.cli.errors import Exit
 from sawlog.cli.output import Page, Result, counted, progress, show, size_text, tail_text
-from sawlog.cli.render import metadata
 from sawlog.cli.scan import DamageSummary, recorded, size_of
-from sawlog.damage import Skipped, Tail, TailStatus
-from sawlog.dataset import Dataset, count_rows
-from sawlog.folder import open_folder
-from sawlog.format import Format, view_names
+from sawlog.dataset.dataset import Dataset, count_rows
+from sawlog.dataset.folder import open_folder
+from sawlog.format.contract import Format, view_names
+from sawlog.format.damage import Skipped, Tail, TailStatus
+from sawlog.format.printing import metadata
 from sawlog.storage import File, Storage
 
 if TYPE_CHECKING:

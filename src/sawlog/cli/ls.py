@@ -12,17 +12,17 @@ from typing import Annotated, Any
 import typer
 
 import sawlog
-from sawlog.capabilities import HasDecoders, list_tables
 from sawlog.cli import arguments
 from sawlog.cli.errors import Exit, explain
 from sawlog.cli.output import Page, Result, counted, progress, show, size_text, tail_text
 from sawlog.cli.scan import DamageSummary, recorded, size_of
-from sawlog.damage import Tail, TailStatus
-from sawlog.dataset import count_rows
+from sawlog.dataset.dataset import count_rows
 from sawlog.errors import InternalError, OptionError, meant
-from sawlog.format import Format
-from sawlog.options import names
-from sawlog.recognition import Part, parts
+from sawlog.format.capabilities import HasDecoders, list_tables
+from sawlog.format.contract import Format
+from sawlog.format.damage import Tail, TailStatus
+from sawlog.format.options import names
+from sawlog.format.recognition import Part, parts
 from sawlog.storage import Storage
 
 COUNTED_BYTES = 8 << 20

@@ -13,8 +13,8 @@ import typer
 from sawlog.cli import arguments
 from sawlog.cli.errors import Exit, complain
 from sawlog.cli.output import Outcome, progress, show, text_sink
-from sawlog.cli.render import ascii_json
 from sawlog.cli.scan import size_of
+from sawlog.format.printing import ascii_json
 from sawlog.storage import Storage
 
 _PAGE = re.compile(r"-|[^=]*[./][^=]*")

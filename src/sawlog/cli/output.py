@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from sawlog.cli.render import ascii_json, printable, printable_lines
-from sawlog.damage import Account, Damage, Skipped, Tail, TailStatus, Verdict, by_reason, verdict_of
 from sawlog.errors import OptionError
-from sawlog.staging import STDOUT
+from sawlog.format.damage import Account, Damage, Skipped, Tail, TailStatus, Verdict, by_reason, verdict_of
+from sawlog.format.printing import ascii_json, printable, printable_lines
+from sawlog.storage.staging import STDOUT
 
 PATIENCE = 1.0
 """Seconds that work has to last before a progress bar appears."""

@@ -12,9 +12,9 @@ import sawlog
 from sawlog.cli import arguments
 from sawlog.cli.errors import Exit, complain
 from sawlog.cli.output import Page, account_text, check_binary, counted, show, tail_text
-from sawlog.damage import Account, Report, TailStatus, Verdict, places
 from sawlog.errors import OptionError
-from sawlog.staging import STDOUT
+from sawlog.format.damage import Account, Report, TailStatus, Verdict, places
+from sawlog.storage.staging import STDOUT
 
 
 @dataclass(slots=True)

@@ -8,11 +8,11 @@ import pyarrow as pa
 
 from sawlog.cli.errors import Exit, complain
 from sawlog.cli.output import Advance, watched
-from sawlog.damage import Findings, Skipped, Verdict, count_kinds, describe_losses, merge_findings, remarks
-from sawlog.dataset import Dataset
-from sawlog.format import Fragment
-from sawlog.reading import PIECE_BYTES
-from sawlog.scanning import read_rows
+from sawlog.dataset.dataset import Dataset
+from sawlog.dataset.scanning import read_rows
+from sawlog.format.contract import Fragment
+from sawlog.format.damage import Findings, Skipped, Verdict, count_kinds, describe_losses, merge_findings, remarks
+from sawlog.storage.workers import PIECE_BYTES
 
 
 class DamageSummary:

@@ -12,7 +12,7 @@ import pyarrow as pa
 from sawlog.arrow import called
 from sawlog.cli.errors import complain
 from sawlog.cli.output import Page
-from sawlog.cli.render import is_binary, printable, texts
+from sawlog.format.printing import is_binary, printable, texts
 
 _SAMPLE_ROWS = 200
 """Rows that determine the widths of columns."""

@@ -14,14 +14,14 @@ import pyarrow as pa
 from sawlog.arrow import GrowingDictionary, array_of, validate_batches
 from sawlog.cli.databases import DatabaseWriteOptions, DuckdbEncoder, SqliteEncoder, unread
 from sawlog.cli.output import Advance, text_sink
-from sawlog.cli.render import DECODE, ENCODE, BinaryText, is_text, json_lines, text_array
 from sawlog.errors import FormatError, OptionError, SchemaError
-from sawlog.format import FileWriter
+from sawlog.format.contract import FileWriter
+from sawlog.format.options import NoOptions
+from sawlog.format.printing import DECODE, ENCODE, BinaryText, is_text, json_lines, text_array
 from sawlog.guard import Undecodable, decode_by
-from sawlog.options import NoOptions
-from sawlog.staging import STDOUT
 from sawlog.storage import File, Storage, is_remote, normalize
 from sawlog.storage.sources import SourceFile
+from sawlog.storage.staging import STDOUT
 
 BATCH_ROWS = 64 << 10
 _ROW_GROUP_BYTES = 64 << 20

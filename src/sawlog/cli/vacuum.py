@@ -12,7 +12,7 @@ from sawlog.cli import arguments
 from sawlog.cli.errors import Exit
 from sawlog.cli.output import Outcome, counted, show
 from sawlog.errors import OptionError
-from sawlog.vacuum import vacuum as delete
+from sawlog.storage.vacuum import vacuum as delete
 
 _UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
 

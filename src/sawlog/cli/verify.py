@@ -14,11 +14,11 @@ from sawlog.cli import arguments
 from sawlog.cli.errors import Exit, complain, explain
 from sawlog.cli.output import Page, account_text, counted, progress, show, size_text, tail_text, watched
 from sawlog.cli.scan import size_of
-from sawlog.damage import Account, FileReport, Report, Skipped, Verdict
+from sawlog.dataset.folder import Folder, FolderPart, open_folder, report
 from sawlog.errors import InternalError, UnsupportedError
-from sawlog.folder import Folder, FolderPart, open_folder, report
-from sawlog.reading import PIECE_BYTES
-from sawlog.recognition import formats
+from sawlog.format.damage import Account, FileReport, Report, Skipped, Verdict
+from sawlog.format.recognition import formats
+from sawlog.storage.workers import PIECE_BYTES
 
 _STYLES = {
     Verdict.CLEAN: "green",

@@ -11,7 +11,7 @@ from sawlog.cli import arguments
 from sawlog.cli.errors import Exit
 from sawlog.cli.output import Outcome, show
 from sawlog.errors import SawlogError
-from sawlog.recognition import get_format
+from sawlog.format.recognition import get_format
 
 
 def warm_up(

@@ -12,8 +12,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from sawlog.arrow import Column
-from sawlog.chain.layout import Number, Slice, loader, storer
 from sawlog.kernels.jit import always_inlined, kernel
+from sawlog.kernels.layout import Number, Slice, loader, storer
 from sawlog.kernels.memory import store_u32
 from sawlog.kernels.signature import Bytes, Int64s, OutBytes
 from sawlog.kernels.vector import copy_short

@@ -25,11 +25,11 @@ from sawlog.kernels.memory import load_u16, load_u32, load_u64
 from sawlog.kernels.minlz import expand_minlz
 from sawlog.kernels.signature import Bytes, Int32s, OutInt64s
 from sawlog.kernels.snappy import SLACK
+from sawlog.kernels.varints import encode_varint, varints_and_ends
 from sawlog.leveldb.log.layout import Compression
 from sawlog.leveldb.records.layout import VARINT64_BYTES
 from sawlog.leveldb.table import layout
 from sawlog.leveldb.table.layout import Dialect
-from sawlog.varints import encode_varint, varints_and_ends
 
 LZ4 = (Compression.LZ4, Compression.LZ4HC)
 WITH_DICTIONARY = (*LZ4, Compression.ZLIB, Compression.ZSTD)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
 from sawlog.errors import OptionError
-from sawlog.options import moved, renamed, rescues
+from sawlog.format.options import moved, renamed, rescues
 
 RecoveryMode = Literal[
     "absolute_consistency",

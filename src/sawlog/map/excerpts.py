@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
-from sawlog.capabilities import find_field_parser
 from sawlog.errors import SawlogError
-from sawlog.fields import FieldParser, Part
+from sawlog.format.capabilities import find_field_parser
+from sawlog.format.fields import FieldParser, Part
 from sawlog.map.model import Excerpt
 from sawlog.storage import File, Source
 

@@ -10,9 +10,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from sawlog.format.charts import Box, Picture, Rates, Sums, counted
 from sawlog.map.content import Column
 from sawlog.map.order import Order
-from sawlog.pictures import Box, Picture, Rates, Sums, counted
 
 SHOWN = 12
 """Of the largest rows, and of the longest gaps."""

@@ -13,7 +13,7 @@ from sawlog.kernels.memory import compare_bytes
 from sawlog.kernels.signature import Array, Bytes, Int64, Int64s, OutInt64s, OutUInt64s, Record, UInt64, UInt64s
 
 USES = ("header", "record", "padding", "tail", "damage", "unsupported")
-"""What a byte can be: the names of `sawlog.damage.Account`."""
+"""What a byte can be: the names of `sawlog.format.damage.Account`."""
 
 BIN = record_type(
     *(f"{use}_bytes" for use in USES),

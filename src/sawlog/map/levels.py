@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sawlog.damage import Account
+from sawlog.format.damage import Account
 from sawlog.map.kernels import BIN, ORDER, USES, bin_rows
 
 MOST_BINS = 2048

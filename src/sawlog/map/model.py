@@ -7,9 +7,9 @@ from collections import Counter
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from sawlog.damage import UNSUPPORTED, Account, Damage, Skipped, Tail, Verdict, count_kinds, verdict_of
-from sawlog.fields import Part
-from sawlog.pictures import Picture
+from sawlog.format.charts import Picture
+from sawlog.format.damage import UNSUPPORTED, Account, Damage, Skipped, Tail, Verdict, count_kinds, verdict_of
+from sawlog.format.fields import Part
 
 VERSION = 1
 """Of the document."""

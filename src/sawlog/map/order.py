@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from sawlog.arrow import values_of
-from sawlog.pictures import time_text
+from sawlog.format.charts import time_text
 
 _SEQUENCES = ("sequence", "sequence_number", "timestamp", "row_id")
 _UNITS = (("d", 86_400_000), ("h", 3_600_000), ("min", 60_000), ("s", 1000), ("ms", 1), ("us", 1e-3), ("ns", 1e-6))

@@ -10,10 +10,14 @@ import numpy as np
 import pyarrow as pa
 
 from sawlog.arrow import array_of, one_batch, values_of
-from sawlog.capabilities import Counting, CountsCharts, HasCharts
-from sawlog.damage import UNSUPPORTED, Damage, FileReport, Findings, Tail, TailStatus, take_damage_batch
+from sawlog.dataset.scanning import is_verified_by_reading, report_findings
 from sawlog.errors import SawlogError
-from sawlog.format import Fragment
+from sawlog.format.capabilities import Counting, CountsCharts, HasCharts
+from sawlog.format.charts import Picture, failed
+from sawlog.format.contract import Fragment
+from sawlog.format.damage import UNSUPPORTED, Damage, FileReport, Findings, Tail, TailStatus, take_damage_batch
+from sawlog.format.planning import bind_scan, describe_files, plan_for_threads
+from sawlog.format.scan import OFFSET_COLUMN
 from sawlog.guard import wrap_errors
 from sawlog.map.content import Column, Keys, is_key
 from sawlog.map.excerpts import ALL_EXCERPTS, ALL_LED, RANGES_SHOWN, ROW_BYTES, excerpts
@@ -22,10 +26,6 @@ from sawlog.map.levels import Levels, Ranges, bins_for
 from sawlog.map.model import ColumnMap, FileMap, KeysMap, Map
 from sawlog.map.order import NOTHING, Order
 from sawlog.map.rows import Kept, Rows
-from sawlog.pictures import Picture, failed
-from sawlog.planning import bind_scan, describe_files, plan_for_threads
-from sawlog.scan import OFFSET_COLUMN
-from sawlog.scanning import is_verified_by_reading, report_findings
 from sawlog.storage import File
 
 if TYPE_CHECKING:
@@ -356,7 +356,7 @@ def _spread(items: list[Any], most: int) -> list[Any]:
 
 def _texts(values: pa.Array) -> list[str | None]:
     """Values as text that harms nobody, cut where it is long."""
-    from sawlog.cli.render import printable, texts
+    from sawlog.format.printing import printable, texts
 
     cut = [None if one is None else printable(one) for one in texts(values)]
     return [one if one is None or len(one) <= _SHOWN_TEXT else f"{one[:_SHOWN_TEXT]}…" for one in cut]

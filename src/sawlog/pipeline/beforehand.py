@@ -9,9 +9,9 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from sawlog.errors import OptionError, SawlogError, meant
+from sawlog.format.recognition import formats
 from sawlog.pipeline.document import Path
 from sawlog.pipeline.settings import SAWLOG, Pipeline, Source
-from sawlog.recognition import formats
 
 if TYPE_CHECKING:
     from sawlog.spark.options import Request

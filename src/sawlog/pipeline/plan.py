@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from functools import reduce
 from typing import TYPE_CHECKING, Any
 
-from sawlog.damage import DAMAGE_SCHEMA
 from sawlog.errors import OptionError, SawlogError
+from sawlog.format.damage import DAMAGE_SCHEMA
+from sawlog.format.recognition import formats
+from sawlog.format.scan import BYTES_COLUMN
 from sawlog.pipeline.errors import PipelineError
 from sawlog.pipeline.settings import SAWLOG, STORAGE, Pipeline, Source, Target, Watermark
-from sawlog.recognition import formats
-from sawlog.scan import BYTES_COLUMN
 from sawlog.spark.errors import explain, is_transient, spark_errors
 
 if TYPE_CHECKING:

@@ -21,9 +21,9 @@ from pydantic import (
     model_validator,
 )
 
+from sawlog.format.recognition import formats
 from sawlog.pipeline.document import Document, Path
 from sawlog.pipeline.mistakes import MistakeError, first_mistake, name_of
-from sawlog.recognition import formats
 from sawlog.storage import is_remote, normalize
 
 Mode = Literal["batch", "stream"]

@@ -11,13 +11,13 @@ import contextlib
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from sawlog.lazy import entry_points
+from sawlog.format.lazy import entry_points
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from pyspark_sawlog import DefaultSource
-    from sawlog.indexing import Indexed
+    from sawlog.dataset.index import Indexed
 
 __all__ = ["data_source", "index", "register", "session", "spark_jar"]
 
@@ -59,10 +59,10 @@ def index(spark: SparkSession, path: str, **settings: Any) -> Indexed:
         path: The directory, which executors see as the driver does.
         **settings: Of `sawlog.index`.
     """
-    from sawlog import indexing
+    from sawlog.dataset import index
     from sawlog.spark import tasks
 
-    return indexing.index(path, run=tasks.in_tasks(spark), **settings)
+    return index.index(path, run=tasks.in_tasks(spark), **settings)
 
 
 def register(spark: SparkSession) -> list[str]:
@@ -94,7 +94,7 @@ def data_source(format: str) -> type[DefaultSource]:
         OptionError: For an unknown format.
     """
     from pyspark_sawlog import DefaultSource
-    from sawlog.recognition import get_format
+    from sawlog.format.recognition import get_format
 
     get_format(format)
     return type(f"{format}_source", (DefaultSource,), {"format_name": format, "__doc__": f"The format {format}."})

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import reduce
 from typing import TYPE_CHECKING
 
-from sawlog.digest import MODULUS, Digest
+from sawlog.format.digest import MODULUS, Digest
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sawlog.capabilities import WritesPartitions
 from sawlog.errors import OptionError, SchemaError, meant
-from sawlog.format import Format, Writer
+from sawlog.format.capabilities import WritesPartitions
+from sawlog.format.contract import Format, Writer
 from sawlog.spark.files import NO_VALUE
 
 if TYPE_CHECKING:

@@ -24,14 +24,14 @@ from urllib.parse import unquote
 import pyarrow as pa
 from pyspark.sql import types as spark
 
-from sawlog.damage import DAMAGE_SCHEMA
 from sawlog.errors import OptionError, SchemaError
-from sawlog.names import normalize
-from sawlog.query import bind, mask
+from sawlog.format.damage import DAMAGE_SCHEMA
+from sawlog.format.query import bind, mask
 from sawlog.spark.schema import arrow_schema
+from sawlog.storage.names import normalize
 
 if TYPE_CHECKING:
-    from sawlog.format import Fragment
+    from sawlog.format.contract import Fragment
     from sawlog.storage import File, Storage
 
 NO_VALUE = "__HIVE_DEFAULT_PARTITION__"

@@ -20,8 +20,8 @@ import pyarrow as pa
 from pyarrow import types as arrow
 
 from sawlog.errors import OptionError, SawlogError
+from sawlog.format.query import parse
 from sawlog.guard import Undecodable, decode_by, decode_json
-from sawlog.query import parse
 from sawlog.spark.schema import spark_field
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ def read_filters(text: str | None, schema: pa.Schema) -> tuple[Condition, ...]:
     """The option `filters`: a JSON list of `[column, operator, value]`, times as ISO 8601 strings.
 
     Raises:
-        OptionError: When it is something else. Columns, operators and values are for `sawlog.query` to check.
+        OptionError: When it is something else. Columns, operators and values are for `sawlog.format.query` to check.
     """
     if text is None:
         return ()

@@ -26,7 +26,7 @@ import pyarrow as pa
 import sawlog
 from sawlog.errors import SawlogError
 from sawlog.spark.jar import PACKAGE, cache, find_java, find_spark, spark_jar
-from sawlog.staging import staged_name, sweep, sync_directory, sync_file
+from sawlog.storage.staging import staged_name, sweep, sync_directory, sync_file
 
 _SILENT = "-Xlog:disable -Xlog:all=error:stderr"
 """Else the JVM warns of every class that an archive cannot hold, and of an archive that does not fit."""

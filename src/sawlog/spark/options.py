@@ -10,13 +10,13 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal
 
 from sawlog.api import open as open_dataset
-from sawlog.damage import OnDamage
-from sawlog.dataset import Dataset
+from sawlog.dataset.dataset import Dataset
 from sawlog.errors import OptionError, meant
-from sawlog.format import TASK_BYTES, Format
+from sawlog.format.contract import TASK_BYTES, Format
+from sawlog.format.damage import OnDamage
+from sawlog.format.options import names, parse_options, show_deprecations
+from sawlog.format.recognition import get_format
 from sawlog.guard import Undecodable, decode_json
-from sawlog.options import names, parse_options, show_deprecations
-from sawlog.recognition import get_format
 from sawlog.spark.errors import in_sparks_words
 from sawlog.spark.files import FileOptions
 from sawlog.storage import Storage, is_remote, normalize

@@ -23,11 +23,11 @@ from pyspark.util import handle_worker_exception
 from pyspark.worker_util import check_python_version, setup_memory_limits, setup_spark_files
 
 from sawlog.arrow import array_of
-from sawlog.capabilities import list_tables
 from sawlog.errors import OptionError
-from sawlog.format import MIN_TASK_BYTES, TASK_BYTES
-from sawlog.options import find_time_option
-from sawlog.planning import indexed_rows
+from sawlog.format.capabilities import list_tables
+from sawlog.format.contract import MIN_TASK_BYTES, TASK_BYTES
+from sawlog.format.options import find_time_option
+from sawlog.format.planning import indexed_rows
 from sawlog.spark.filters import Comparison
 from sawlog.spark.options import read_request
 from sawlog.spark.reader import PartitionFunction, freeze_loaded, full_schema, informed, look, projected

@@ -21,11 +21,11 @@ from pyspark.serializers import CPickleSerializer
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from sawlog.arrow import constant
-from sawlog.damage import Findings, describe_losses, take_damage_batch
-from sawlog.dataset import Dataset
+from sawlog.dataset.dataset import Dataset
 from sawlog.errors import OptionError, SchemaError
-from sawlog.format import Contents, Fragment, Scan
-from sawlog.planning import (
+from sawlog.format.contract import Contents, Fragment, Scan
+from sawlog.format.damage import Findings, describe_losses, take_damage_batch
+from sawlog.format.planning import (
     available_columns,
     bind_scan,
     pack,
@@ -36,7 +36,6 @@ from sawlog.planning import (
     unscanned_parts,
     with_scan,
 )
-from sawlog.reading import cores, map_ordered, once
 from sawlog.spark.cast import cast_batch
 from sawlog.spark.errors import in_sparks_words
 from sawlog.spark.files import RESCUED_TYPE, Facts, FileColumns, rescue, with_facts
@@ -45,6 +44,7 @@ from sawlog.spark.options import Request, read_request
 from sawlog.spark.schema import arrow_schema, check_schema, spark_schema
 from sawlog.storage.index import Facts as Known
 from sawlog.storage.index import Index, Notebook
+from sawlog.storage.workers import cores, map_ordered, once
 
 if TYPE_CHECKING:
     from typing import TypeAlias

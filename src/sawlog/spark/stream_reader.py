@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
-from sawlog.capabilities import require_followable
-from sawlog.dataset import Dataset
+from sawlog.dataset.dataset import Dataset
 from sawlog.errors import FormatError, InternalError, OptionError, SawlogError, StorageError
-from sawlog.format import MIN_TASK_BYTES, Fragment
-from sawlog.planning import pack, view_schema
-from sawlog.recognition import formats, get_format, recognize
+from sawlog.format.capabilities import require_followable
+from sawlog.format.contract import MIN_TASK_BYTES, Fragment
+from sawlog.format.planning import pack, view_schema
+from sawlog.format.recognition import formats, get_format, recognize
 from sawlog.spark.options import Request, read_request
 from sawlog.spark.reader import Reading, projected, read_task
 from sawlog.spark.schema import spark_version

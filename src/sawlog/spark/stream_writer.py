@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
 
-from sawlog.commit import Delivery, Job
 from sawlog.errors import SawlogError
 from sawlog.guard import decode_json
-from sawlog.shapes import shaped
 from sawlog.spark.tasks import running_task
 from sawlog.spark.writer import SawlogWriter, abort, make_writer
 from sawlog.storage import Staged
+from sawlog.storage.commit import Delivery, Job
+from sawlog.storage.typed_json import shaped
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -16,9 +16,9 @@ from pyspark import TaskContext
 from pyspark.serializers import CPickleSerializer
 
 from sawlog.errors import SawlogError, StorageError
-from sawlog.format import TASK_BYTES
-from sawlog.planning import pack
-from sawlog.reading import cores, map_ordered, once
+from sawlog.format.contract import TASK_BYTES
+from sawlog.format.planning import pack
+from sawlog.storage.workers import cores, map_ordered, once
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

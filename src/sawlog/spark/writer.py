@@ -16,20 +16,20 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
 from sawlog.arrow import validate_batches
-from sawlog.capabilities import WritesTasks
-from sawlog.commit import Job, recover
 from sawlog.errors import OptionError
+from sawlog.format.capabilities import WritesTasks
 from sawlog.spark.cast import cast_batch
 from sawlog.spark.directories import DirectoriesWriter, check_partitions
 from sawlog.spark.options import WriteOptions, write_request
 from sawlog.spark.schema import original_schema
 from sawlog.spark.tasks import LINGER, running_task
 from sawlog.storage import Staged, Storage
+from sawlog.storage.commit import Job, recover
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
-    from sawlog.format import Format, Writer
+    from sawlog.format.contract import Format, Writer
 
 
 @dataclass

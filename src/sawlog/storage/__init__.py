@@ -1,10 +1,10 @@
 """Bytes near and far: files found, read and published; local ones, inputs without a path, and remote ones by fsspec."""
 
-from sawlog.names import PathLike, is_remote, normalize
-from sawlog.staging import Staged, StagedDirectory, StagedFile
 from sawlog.storage.directories import Directories, File
 from sawlog.storage.files import Storage, discard_staged, each_file, known_answer, note_answer, read_indexed
+from sawlog.storage.names import PathLike, is_remote, normalize
 from sawlog.storage.sources import Bytes, Source
+from sawlog.storage.staging import Staged, StagedDirectory, StagedFile
 
 __all__ = [
     "Bytes",

@@ -13,10 +13,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from sawlog.commitlog import LOG
 from sawlog.errors import OptionError
-from sawlog.names import PathLike, is_remote, normalize
-from sawlog.staging import (
+from sawlog.storage.commit_log import LOG
+from sawlog.storage.names import PathLike, is_remote, normalize
+from sawlog.storage.remote import Store, connected, modified_at, version_of
+from sawlog.storage.sources import failed_read
+from sawlog.storage.staging import (
     STAGED_SUFFIX,
     StagedDirectory,
     begin,
@@ -24,8 +26,6 @@ from sawlog.staging import (
     staged_name,
     sync_directory,
 )
-from sawlog.storage.remote import Store, connected, modified_at, version_of
-from sawlog.storage.sources import failed_read
 
 
 @dataclass(frozen=True, slots=True)

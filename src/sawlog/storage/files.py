@@ -14,11 +14,15 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, TypeVar
 
-from sawlog.commitlog import LOG, committed
 from sawlog.errors import ChangedError, StorageError, without_secrets
-from sawlog.names import HIDDEN, PathLike, in_order, is_remote, normalize, passed_over
-from sawlog.reading import map_ordered, once
-from sawlog.staging import (
+from sawlog.storage.commit_log import LOG, committed
+from sawlog.storage.directories import Directories, File
+from sawlog.storage.index import Memory
+from sawlog.storage.inputs import Inputs
+from sawlog.storage.names import HIDDEN, PathLike, in_order, is_remote, normalize, passed_over
+from sawlog.storage.remote import Remote, State, Store, connected, modified_at, version_of
+from sawlog.storage.sources import LocalSource, MappedSource, RemoteSource, Source, failed_read
+from sawlog.storage.staging import (
     STAGED_SUFFIX,
     Staged,
     StagedFile,
@@ -28,11 +32,7 @@ from sawlog.staging import (
     staged_name,
     sync_directory,
 )
-from sawlog.storage.directories import Directories, File
-from sawlog.storage.index import Memory
-from sawlog.storage.inputs import Inputs
-from sawlog.storage.remote import Remote, State, Store, connected, modified_at, version_of
-from sawlog.storage.sources import LocalSource, MappedSource, RemoteSource, Source, failed_read
+from sawlog.storage.workers import map_ordered, once
 
 _REQUESTS = 16
 """Requests for remote files at a time."""

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from sawlog.arrow import array_of, boolean_values, constant, fill_null, fixed_array, one_array, values_of
 from sawlog.errors import FormatError
 from sawlog.guard import Undecodable, decode_by
-from sawlog.names import is_remote
+from sawlog.storage.names import is_remote
 
 INDEX_NAME = "_sawlog_index"
 """Of the index of a directory, in the directory."""

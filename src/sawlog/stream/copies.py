@@ -17,7 +17,7 @@ from collections import defaultdict
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from sawlog.format import WriterPosition
+from sawlog.format.contract import WriterPosition
 from sawlog.storage import is_remote
 from sawlog.stream.files import Files
 from sawlog.stream.listing import Seen

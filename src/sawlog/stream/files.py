@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from sawlog.format import BoundScan, Contents, Format, WriterPosition
+from sawlog.format.contract import BoundScan, Contents, Format, WriterPosition
 from sawlog.storage import Storage
 from sawlog.stream.limits import StreamOptions
 from sawlog.stream.listing import Listing, Seen

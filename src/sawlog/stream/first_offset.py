@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from sawlog.errors import FormatError, SawlogError
-from sawlog.names import natural_order
+from sawlog.storage.names import natural_order
 
 RUN_FILES = 1000
 """Finished files that one entry of the offset stands for."""

@@ -10,14 +10,14 @@ from typing import Any, Self
 
 import pyarrow as pa
 
-from sawlog.capabilities import require_followable
-from sawlog.damage import Findings
 from sawlog.errors import FormatError, SawlogError
-from sawlog.format import BoundScan, Contents, Fragment, Range, Scan
+from sawlog.format.capabilities import require_followable
+from sawlog.format.contract import BoundScan, Contents, Fragment, Range, Scan
+from sawlog.format.damage import Findings
+from sawlog.format.planning import bind_scan, find_whole_end, view_schema
+from sawlog.format.scan import OFFSET_COLUMN
 from sawlog.guard import wrap_errors
-from sawlog.names import natural_order
-from sawlog.planning import bind_scan, find_whole_end, view_schema
-from sawlog.scan import OFFSET_COLUMN
+from sawlog.storage.names import natural_order
 from sawlog.stream.files import Files, Opened
 from sawlog.stream.limits import StreamOptions
 from sawlog.stream.listing import Seen

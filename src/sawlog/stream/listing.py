@@ -10,8 +10,8 @@ from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from sawlog.names import HIDDEN, passed_over
 from sawlog.storage import File, Storage, is_remote
+from sawlog.storage.names import HIDDEN, passed_over
 
 STABLE_SECONDS = 2.0
 """Seconds after which a directory's modification time is conclusive: more files may appear in the same tick."""

@@ -14,8 +14,8 @@ import pyarrow as pa
 
 from sawlog.errors import FormatError, SawlogError
 from sawlog.guard import Undecodable, decode_by
-from sawlog.shapes import shaped
 from sawlog.storage import File, Storage, known_answer, note_answer
+from sawlog.storage.typed_json import shaped
 from sawlog.stream import first_offset
 
 VERSION = 2

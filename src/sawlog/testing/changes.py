@@ -5,8 +5,8 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 
-from sawlog.damage import TailStatus
 from sawlog.errors import FormatError
+from sawlog.format.damage import TailStatus
 from sawlog.guard import raised_by_system
 from sawlog.testing.counting import SPARE_MEMORY, counted, measured
 from sawlog.testing.mutations import effort, seeded

@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from sawlog.dataset import Dataset
+from sawlog.dataset.dataset import Dataset
 from sawlog.storage import File, PathLike, Storage
 from sawlog.storage.sources import Source
 

@@ -10,8 +10,8 @@ import warnings
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from sawlog.damage import UNSUPPORTED
 from sawlog.errors import UnsupportedError
+from sawlog.format.damage import UNSUPPORTED
 from sawlog.testing.outcome import Outcome, examine
 from sawlog.testing.sample import Files, Mutation, Sample, placed
 

@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from sawlog import api
-from sawlog.damage import UNSUPPORTED, Account, Damage, FileReport, Findings, Report, Verdict, verdict_of
-from sawlog.dataset import Dataset
+from sawlog.dataset.dataset import Dataset
 from sawlog.errors import FINDING_ERRORS, FormatError, InternalError, SawlogError
+from sawlog.format.damage import UNSUPPORTED, Account, Damage, FileReport, Findings, Report, Verdict, verdict_of
 from sawlog.guard import raised_by_system
 from sawlog.testing.sample import Subject
 

@@ -11,10 +11,10 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sawlog.damage import Account, Findings
-from sawlog.dataset import Dataset
+from sawlog.dataset.dataset import Dataset
 from sawlog.errors import FINDING_ERRORS, SawlogError
-from sawlog.format import Fragment
+from sawlog.format.contract import Fragment
+from sawlog.format.damage import Account, Findings
 from sawlog.testing.mutations import EFFORT, seeded
 from sawlog.testing.outcome import Place, Rows, delivered, opened, places, texts
 from sawlog.testing.sample import Subject

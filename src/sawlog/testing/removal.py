@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from sawlog.damage import Verdict
+from sawlog.format.damage import Verdict
 from sawlog.testing.changes import Compared
 from sawlog.testing.mutations import EFFORT, changed, cut, effort, seeded
 from sawlog.testing.sample import Mutation, Sample, Span, Subject

@@ -14,9 +14,9 @@ from typing import Any
 import pyarrow as pa
 
 from sawlog import api
-from sawlog.damage import OnDamage, Report
 from sawlog.errors import InternalError, SawlogError, StorageError
-from sawlog.names import HIDDEN
+from sawlog.format.damage import OnDamage, Report
+from sawlog.storage.names import HIDDEN
 from sawlog.testing.mutations import EFFORT, effort, seeded
 from sawlog.testing.outcome import delivered, places, texts
 from sawlog.testing.sample import Sample, Subject, scratch

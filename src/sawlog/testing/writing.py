@@ -14,13 +14,13 @@ import numpy as np
 import pyarrow as pa
 
 from sawlog import api
-from sawlog.capabilities import RepairsParts, list_marks
-from sawlog.damage import UNSUPPORTED, DamageWarning, OnDamage, Report
-from sawlog.dataset import Dataset
+from sawlog.dataset.dataset import Dataset
 from sawlog.errors import InternalError, OptionError, SawlogError
-from sawlog.format import Format
-from sawlog.options import find_rescue_options
-from sawlog.recognition import get_format
+from sawlog.format.capabilities import RepairsParts, list_marks
+from sawlog.format.contract import Format
+from sawlog.format.damage import UNSUPPORTED, DamageWarning, OnDamage, Report
+from sawlog.format.options import find_rescue_options
+from sawlog.format.recognition import get_format
 from sawlog.testing.mutations import effort, seeded
 from sawlog.testing.outcome import delivered, opened, places, texts
 from sawlog.testing.sample import Files, Sample, Subject, put, scratch

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from typing import TYPE_CHECKING
 
-from sawlog.lazy import entry_points
+from sawlog.format.lazy import entry_points
 
 if TYPE_CHECKING:
     from sawlog.leveldb.applications.view import ApplicationView

@@ -9,12 +9,12 @@ from typing import Any, ClassVar
 import pyarrow as pa
 
 from sawlog.arrow import array_of, batch_of
-from sawlog.damage import Findings
-from sawlog.format import Fragment
+from sawlog.format.contract import Fragment
+from sawlog.format.damage import Findings
+from sawlog.format.scan import Projection
 from sawlog.leveldb.applications import application
 from sawlog.leveldb.applications.view import ApplicationView, Entry, Home, UnknownBytesError
 from sawlog.leveldb.database.fragments import STATE_SCHEMA, KeyRange
-from sawlog.scan import Projection
 
 RAW = {"raw_key": "key", "raw_value": "value"}
 """Columns of stored bytes, and what they are in the view `live`."""

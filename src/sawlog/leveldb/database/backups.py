@@ -11,9 +11,9 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-from sawlog.damage import MISMATCHED_FILE, MISSING_FILE, Damage, Findings
 from sawlog.errors import FormatError, OptionError, SawlogError
-from sawlog.format import Fragment
+from sawlog.format.contract import Fragment
+from sawlog.format.damage import MISMATCHED_FILE, MISSING_FILE, Damage, Findings
 from sawlog.leveldb.database.layout import (
     BACKUP_FILE,
     BACKUP_HOME,

@@ -12,7 +12,8 @@ import numpy as np
 import pyarrow as pa
 
 from sawlog.arrow import array_of, boolean_values, values_of
-from sawlog.damage import MISSING_FILE, UNSUPPORTED, Damage, Findings
+from sawlog.format.damage import MISSING_FILE, UNSUPPORTED, Damage, Findings
+from sawlog.kernels.varints import decode_varints, encode_varint
 from sawlog.leveldb.columns import KEY, OPERATION, STAMP, VALUE
 from sawlog.leveldb.database.layout import (
     BLOB_CHECKSUM,
@@ -48,7 +49,6 @@ from sawlog.leveldb.table.layout import SIZED_VERSION, TRAILER_SIZE, Checksum
 from sawlog.leveldb.table.pebble import Columns, MalformedError, Slices, UnknownLayoutError
 from sawlog.leveldb.table.rows import BATCH_BYTES
 from sawlog.storage import Source, Storage
-from sawlog.varints import decode_varints, encode_varint
 
 
 def record_of(index: BlobIndex, key: bytes) -> int:

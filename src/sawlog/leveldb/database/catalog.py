@@ -6,7 +6,8 @@ import posixpath
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from sawlog.damage import Findings
+from sawlog.format.damage import Findings
+from sawlog.kernels.varints import varints_and_ends
 from sawlog.leveldb.database.layout import (
     CATALOG_BLOB,
     CATALOG_CREATOR,
@@ -21,7 +22,6 @@ from sawlog.leveldb.log.layout import RECORD_COLUMN
 from sawlog.leveldb.log.walk import ROWS_SCHEMA, whole_log
 from sawlog.leveldb.options import LogReadOptions
 from sawlog.storage import Storage
-from sawlog.varints import varints_and_ends
 
 
 class RemoteObject(NamedTuple):

@@ -14,8 +14,11 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import pyarrow as pa
 
-from sawlog.capabilities import Counting
-from sawlog.damage import (
+from sawlog.errors import FormatError, OptionError
+from sawlog.format.capabilities import Counting
+from sawlog.format.charts import Picture
+from sawlog.format.contract import PROBE_BYTES, TASK_BYTES, BoundScan, Contents, Format, Fragment, Range, Scan, View
+from sawlog.format.damage import (
     DAMAGE_SCHEMA,
     MISMATCHED_FILE,
     MISSING_FILE,
@@ -27,9 +30,9 @@ from sawlog.damage import (
     Tail,
     TailStatus,
 )
-from sawlog.errors import FormatError, OptionError
-from sawlog.fields import FieldParser
-from sawlog.format import PROBE_BYTES, TASK_BYTES, BoundScan, Contents, Format, Fragment, Range, Scan, View
+from sawlog.format.fields import FieldParser
+from sawlog.format.planning import bind_scan, plan, plan_fragments
+from sawlog.format.scan import NamedTable, Projection
 from sawlog.leveldb.applications import application, recognized
 from sawlog.leveldb.applications.fragments import Decoded, entries_of, schema_of
 from sawlog.leveldb.applications.view import Home
@@ -65,9 +68,6 @@ from sawlog.leveldb.records.writes import WRITES_SCHEMA, WriteRange
 from sawlog.leveldb.table import fields as table_fields
 from sawlog.leveldb.table.meta import SPARED, MapReader, on_keys, spared_blocks
 from sawlog.leveldb.table.rows import table_map
-from sawlog.pictures import Picture
-from sawlog.planning import bind_scan, plan, plan_fragments
-from sawlog.scan import NamedTable, Projection
 from sawlog.storage import File, Source
 
 if TYPE_CHECKING:

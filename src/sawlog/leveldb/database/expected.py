@@ -6,7 +6,7 @@ import posixpath
 import re
 from collections.abc import Iterator, Sequence
 
-from sawlog.damage import MISMATCHED_FILE, MISSING_FILE, Damage
+from sawlog.format.damage import MISMATCHED_FILE, MISSING_FILE, Damage
 from sawlog.leveldb.database.layout import LOCK_NAME, OPTIONS_BYTES
 from sawlog.leveldb.database.manifest import Manifest
 from sawlog.leveldb.database.places import Stored

@@ -10,17 +10,17 @@ from typing import Any, ClassVar
 
 import pyarrow as pa
 
-from sawlog.damage import FileReport, Skipped
+from sawlog.dataset.scanning import find_more_rows, verify_contents
 from sawlog.errors import FormatError, OptionError
-from sawlog.format import Contents, DirectoryLayout, Format, Match, Scan, Writer
-from sawlog.lazy import imported
+from sawlog.format.contract import Contents, DirectoryLayout, Format, Match, Scan, Writer
+from sawlog.format.damage import FileReport, Skipped
+from sawlog.format.lazy import imported
+from sawlog.format.planning import bind_scan
+from sawlog.format.recognition import get_format
 from sawlog.leveldb.applications import Views, application
 from sawlog.leveldb.columns import OPERATION
 from sawlog.leveldb.database import layout
 from sawlog.leveldb.log.layout import ARCHIVE_NAME
-from sawlog.planning import bind_scan
-from sawlog.recognition import get_format
-from sawlog.scanning import find_more_rows, verify_contents
 from sawlog.storage import File, Storage
 
 _LISTED = 5
@@ -66,7 +66,7 @@ class LevelDBDatabase(Format):
     )
     directory_layout = _Directories()
     read_options = imported("sawlog.leveldb.options", "DatabaseReadOptions")
-    write_options = imported("sawlog.options", "NoOptions")
+    write_options = imported("sawlog.format.options", "NoOptions")
 
     def match(self, file: File, head: bytes) -> Match:
         """By its name: a MANIFEST may be next to other files, or be what is left of a database."""

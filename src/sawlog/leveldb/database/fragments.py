@@ -14,9 +14,11 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from sawlog.arrow import array_of, constant, fill_null, scalar_of, values_of
-from sawlog.damage import UNSUPPORTED, Damage, Findings, Tail, TailStatus
 from sawlog.errors import SawlogError
-from sawlog.format import FILE_COLUMN, OFFSET_COLUMN, Fragment
+from sawlog.format.contract import FILE_COLUMN, OFFSET_COLUMN, Fragment
+from sawlog.format.damage import UNSUPPORTED, Damage, Findings, Tail, TailStatus
+from sawlog.format.query import conditions
+from sawlog.format.scan import Projection, Scan
 from sawlog.leveldb.columns import (
     BLOB,
     ENTRY_SCHEMA,
@@ -48,11 +50,9 @@ from sawlog.leveldb.records.writes import WRITES_SCHEMA, WriteRange
 from sawlog.leveldb.table.meta import BoundsReader, Role
 from sawlog.leveldb.table.pebble import MalformedError
 from sawlog.leveldb.table.rows import RowReader, TableRange, split_stamps
-from sawlog.query import conditions
-from sawlog.scan import Projection, Scan
 
 if TYPE_CHECKING:
-    from sawlog.format import BoundScan
+    from sawlog.format.contract import BoundScan
     from sawlog.leveldb.database.merge import MergedEntries
     from sawlog.leveldb.table.meta import TableMap
     from sawlog.storage import File, Source

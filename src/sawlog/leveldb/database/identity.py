@@ -6,10 +6,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from sawlog.damage import MISMATCHED_FILE, Damage
+from sawlog.format.damage import MISMATCHED_FILE, Damage
+from sawlog.kernels.varints import decode_varints
 from sawlog.leveldb.columns import KEY, SEQUENCE
 from sawlog.leveldb.table.layout import EXTERNAL_VERSION, RANGE_KEYS, SESSION, SESSION_DIGITS, SESSION_LOW_DIGITS
-from sawlog.varints import decode_varints
 
 if TYPE_CHECKING:
     import pyarrow as pa

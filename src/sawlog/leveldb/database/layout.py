@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable
 from enum import IntEnum
 
-from sawlog.chain.layout import Number
+from sawlog.kernels.layout import Number
 from sawlog.leveldb.log.layout import CURRENT_NAME, LOG_NAME, MANIFEST_NAME, MARKER_NAME
 from sawlog.leveldb.table.layout import BYTEWISE, TABLE_NAME
 from sawlog.storage import File

@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from sawlog.damage import CUT_METADATA, UNSUPPORTED, Damage, Findings, Tail
 from sawlog.errors import UnsupportedError
+from sawlog.format.damage import CUT_METADATA, UNSUPPORTED, Damage, Findings, Tail
+from sawlog.format.scan import Projection, Scan
 from sawlog.leveldb.database.layout import MANIFEST_NAME
 from sawlog.leveldb.log.head import Pointer, by_number, read_pointer, resolve_dialect
 from sawlog.leveldb.log.layout import Dialect
@@ -16,7 +17,6 @@ from sawlog.leveldb.options import LogReadOptions
 from sawlog.leveldb.records.edit import EDITS_SCHEMA
 from sawlog.leveldb.records.edits import EditRange, Version
 from sawlog.leveldb.records.writes import report_record
-from sawlog.scan import Projection, Scan
 from sawlog.storage import File, Storage
 
 _REQUIRED = ("log_number", "next_file", "last_sequence")

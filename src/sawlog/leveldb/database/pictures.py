@@ -13,11 +13,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sawlog.arrow import boolean_values, fill_null, fixed_array, grouped, values_of
+from sawlog.format.charts import Box, KeySpan, Picture, Sums, key_text, last_key_text, over_keys
 from sawlog.leveldb.columns import LIVE, OPERATION_NAMES
 from sawlog.leveldb.database.fragments import LEVEL, LOG_LEVEL
 from sawlog.leveldb.database.layout import BLOB_NAME, TABLE_NAME
 from sawlog.leveldb.database.version import DatabaseVersion
-from sawlog.pictures import Box, KeySpan, Picture, Sums, key_text, last_key_text, over_keys
 
 if TYPE_CHECKING:
     from sawlog.leveldb.database.merge import MergedEntries
@@ -48,7 +48,7 @@ class _Fate:
 
 
 class Charts:
-    """The charts, and what they count: see `sawlog.capabilities.Counting`."""
+    """The charts, and what they count: see `sawlog.format.capabilities.Counting`."""
 
     columns = ()
 

@@ -13,8 +13,8 @@ from sawlog.leveldb.database.catalog import RemoteObject, remote_objects
 from sawlog.leveldb.database.layout import LOG_NAME, OPTIONS_BYTES, SECONDARY_DIR, SHARED_NAME, TWO_PHASES, WAL_DIR
 from sawlog.leveldb.log.layout import OPTIONS_NAME
 from sawlog.leveldb.options import DatabaseReadOptions
-from sawlog.names import is_remote
 from sawlog.storage import File, Storage
+from sawlog.storage.names import is_remote
 
 _SETTING = re.compile(rf"^\s*({WAL_DIR}|{SECONDARY_DIR})=(.+?)\s*$", re.MULTILINE)
 _TWO_PHASES = re.compile(rf"^\s*{TWO_PHASES}=(\w+)\s*$".encode(), re.MULTILINE)

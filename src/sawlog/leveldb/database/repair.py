@@ -15,10 +15,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sawlog.arrow import array_of, fixed_array, scalar_of, values_of
-from sawlog.damage import Findings, Skipped
 from sawlog.errors import OptionError, SawlogError
-from sawlog.format import Contents
+from sawlog.format.contract import Contents
+from sawlog.format.damage import Findings, Skipped
+from sawlog.format.planning import bind_scan, plan_fragments
+from sawlog.format.scan import Projection, Scan
 from sawlog.kernels.columns import gathered
+from sawlog.kernels.varints import decode_varints, encode_varint
 from sawlog.leveldb.applications.idb_order import order_of
 from sawlog.leveldb.applications.indexed_db import COMPARATOR as INDEXED_DB
 from sawlog.leveldb.applications.view import UnknownBytesError
@@ -37,11 +40,8 @@ from sawlog.leveldb.records.writes import WRITES_SCHEMA, WriteRange
 from sawlog.leveldb.table import layout as tables
 from sawlog.leveldb.table.rows import table_map
 from sawlog.leveldb.table.writer import TableWriter
-from sawlog.planning import bind_scan, plan_fragments
-from sawlog.scan import Projection, Scan
-from sawlog.staging import StagedDirectory
 from sawlog.storage import File, Storage
-from sawlog.varints import decode_varints, encode_varint
+from sawlog.storage.staging import StagedDirectory
 
 Dialect = Literal["leveldb", "rocksdb", "pebble"]
 

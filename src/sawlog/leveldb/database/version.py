@@ -14,8 +14,10 @@ import numpy as np
 import pyarrow as pa
 
 from sawlog.arrow import scalar_of
-from sawlog.damage import MISMATCHED_FILE, MISSING_FILE, UNSUPPORTED, Damage, Findings
-from sawlog.format import OFFSET_COLUMN
+from sawlog.format.contract import OFFSET_COLUMN
+from sawlog.format.damage import MISMATCHED_FILE, MISSING_FILE, UNSUPPORTED, Damage, Findings
+from sawlog.format.scan import Projection, Scan
+from sawlog.kernels.varints import decode_varints
 from sawlog.leveldb.applications.idb_order import is_key
 from sawlog.leveldb.applications.indexed_db import COMPARATOR as INDEXED_DB
 from sawlog.leveldb.applications.indexed_db import DIRECTORY_SUFFIX
@@ -47,10 +49,8 @@ from sawlog.leveldb.table.layout import (
     STAMP_WIDTH,
 )
 from sawlog.leveldb.table.rows import TableRange, table_map
-from sawlog.names import is_remote
-from sawlog.scan import Projection, Scan
 from sawlog.storage import File, Storage
-from sawlog.varints import decode_varints
+from sawlog.storage.names import is_remote
 
 _NO_MANIFEST = "all tables and logs, by their sequence numbers: what was deleted may appear again"
 _SHOWN_KEYS = 1000

@@ -15,9 +15,10 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from sawlog.arrow import array_of, constant_string, fixed_array, values_of
-from sawlog.damage import Damage, Findings
 from sawlog.errors import SchemaError
-from sawlog.format import FILE_COLUMN, OFFSET_COLUMN, BoundScan, Format, Scan, View
+from sawlog.format.contract import FILE_COLUMN, OFFSET_COLUMN, BoundScan, Format, Scan, View
+from sawlog.format.damage import Damage, Findings
+from sawlog.format.planning import bind_scan, plan
 from sawlog.leveldb.columns import binary_parts
 from sawlog.leveldb.datastore import layout
 from sawlog.leveldb.datastore.exports import describe, find_outputs, is_metadata
@@ -39,7 +40,6 @@ from sawlog.leveldb.log.dataset import LogContents
 from sawlog.leveldb.log.layout import RECORD_COLUMN
 from sawlog.leveldb.log.walk import END_COLUMN, RECORDS_SCHEMA, LogRange
 from sawlog.leveldb.records.writes import report_record
-from sawlog.planning import bind_scan, plan
 from sawlog.storage import File
 
 CHUNK = 2048

@@ -28,9 +28,9 @@ from functools import cache
 from typing import Any
 
 from sawlog.guard import Undecodable, decode_by, optional
+from sawlog.kernels.varints import encode_varint
 from sawlog.leveldb.datastore import layout
 from sawlog.leveldb.datastore.layout import MESSAGES
-from sawlog.varints import encode_varint
 
 _PACKAGE = "sawlog.datastore"
 

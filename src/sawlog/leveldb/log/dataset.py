@@ -11,19 +11,19 @@ from typing import Any, ClassVar, Literal
 import pyarrow as pa
 
 from sawlog.errors import OptionError, UnsupportedError
-from sawlog.fields import FieldParser
-from sawlog.format import OFFSET_COLUMN, PROBE_BYTES, TASK_BYTES, BoundScan, Contents, Fragment, Range, View
+from sawlog.format.charts import Picture
+from sawlog.format.contract import OFFSET_COLUMN, PROBE_BYTES, TASK_BYTES, BoundScan, Contents, Fragment, Range, View
+from sawlog.format.fields import FieldParser
+from sawlog.format.planning import bind_scan, plan_fragments
+from sawlog.format.query import interval
 from sawlog.leveldb.log import layout
 from sawlog.leveldb.log.fields import parts
 from sawlog.leveldb.log.head import read_head, resolve_dialect
 from sawlog.leveldb.log.layout import RECOVERED_COLUMN, STALE_COLUMN, Dialect
 from sawlog.leveldb.log.walk import ROWS_SCHEMA, LogRange
 from sawlog.leveldb.options import LogReadOptions
-from sawlog.pictures import Picture
-from sawlog.planning import bind_scan, plan_fragments
-from sawlog.query import interval
-from sawlog.reading import PIECE_BYTES
 from sawlog.storage import File, Source
+from sawlog.storage.workers import PIECE_BYTES
 
 
 def marked(schema: pa.Schema, options: LogReadOptions) -> pa.Schema:

@@ -9,14 +9,14 @@ from typing import Any
 
 import numpy as np
 
-from sawlog.fields import Fields, Part, numbers
+from sawlog.format.charts import key_text
+from sawlog.format.fields import Fields, Part, numbers
 from sawlog.leveldb.codecs import EXPANDED_BYTES, expand_records
 from sawlog.leveldb.log import layout
 from sawlog.leveldb.log.head import LogHead
 from sawlog.leveldb.log.layout import Dialect, Role
 from sawlog.leveldb.records.edit import EditError, edit_fields
 from sawlog.leveldb.records.layout import BATCH_HEADER, COUNT_OFFSET, OPERATIONS, Field, Operation
-from sawlog.pictures import key_text
 from sawlog.storage import Source
 
 _MOST = 80

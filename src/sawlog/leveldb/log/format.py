@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 import pyarrow as pa
 
-from sawlog.damage import Skipped
 from sawlog.errors import OptionError
-from sawlog.format import Contents, DirectoryLayout, Format, Match, Scan, StreamRules, Writer, WriterPosition
-from sawlog.lazy import imported
+from sawlog.format.contract import Contents, DirectoryLayout, Format, Match, Scan, StreamRules, Writer, WriterPosition
+from sawlog.format.damage import Skipped
+from sawlog.format.lazy import imported
 from sawlog.leveldb.datastore import layout as datastore_layout
 from sawlog.leveldb.log import layout
 from sawlog.leveldb.log.head import first_fragments

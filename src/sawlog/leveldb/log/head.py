@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal
 
-from sawlog.damage import CUT_METADATA, MISSING_FILE, UNSUPPORTED, Damage
 from sawlog.errors import UnsupportedError
+from sawlog.format.damage import CUT_METADATA, MISSING_FILE, UNSUPPORTED, Damage
 from sawlog.leveldb.log import layout
 from sawlog.leveldb.log.layout import Dialect, Role
 from sawlog.storage import File, Storage

@@ -32,9 +32,9 @@ from sawlog.chain.kernels import (
     state_type,
     walk_chain,
 )
-from sawlog.chain.layout import loader, storer
 from sawlog.kernels.crc32c import crc32c, crc32c_extend
 from sawlog.kernels.jit import always_inlined, inlined, kernel
+from sawlog.kernels.layout import loader, storer
 from sawlog.kernels.memory import copy_bytes, prefetch
 from sawlog.kernels.signature import (
     Array,

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Literal
 
-from sawlog.chain.layout import Number
+from sawlog.kernels.layout import Number
 
 BLOCK_SIZE = 32768
 """Bytes per block, counted from the start of the file."""

@@ -11,11 +11,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sawlog.arrow import values_of
-from sawlog.damage import Findings
-from sawlog.format import OFFSET_COLUMN, Fragment
+from sawlog.format.charts import Box, Picture
+from sawlog.format.contract import OFFSET_COLUMN, Fragment
+from sawlog.format.damage import Findings
 from sawlog.leveldb.columns import name_array
 from sawlog.leveldb.records.layout import NAMES, BatchKind
-from sawlog.pictures import Box, Picture
 from sawlog.storage import File
 
 COUNTED = ("sequence", "operation", OFFSET_COLUMN)

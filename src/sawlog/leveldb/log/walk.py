@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 from sawlog.arrow import Column, array_of, binary_array, constant, constant_string, fixed_array
 from sawlog.chain.kernels import Window
 from sawlog.chain.walk import ChainWalk, Event, Span
-from sawlog.damage import Damage, DamageWarning, Findings, Tail, TailStatus
 from sawlog.errors import ChangedError, DiskError, UnsupportedError, warn
-from sawlog.format import OFFSET_COLUMN, PROBE_BYTES, FileRange, Projection, Scan, intact_end
+from sawlog.format.contract import OFFSET_COLUMN, PROBE_BYTES, FileRange, Projection, Scan, intact_end
+from sawlog.format.damage import Damage, DamageWarning, Findings, Tail, TailStatus
 from sawlog.leveldb.log import kernels as k
 from sawlog.leveldb.log import layout
 from sawlog.leveldb.log.head import LogHead, first_fragments, read_head

@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 
 from sawlog.arrow import values_of
 from sawlog.chain.records import RecordWriter, invalid_array
-from sawlog.damage import Findings
 from sawlog.errors import OptionError
-from sawlog.format import OFFSET_COLUMN, PROBE_BYTES
+from sawlog.format.contract import OFFSET_COLUMN, PROBE_BYTES
+from sawlog.format.damage import Findings
 from sawlog.leveldb.log import kernels as k
 from sawlog.leveldb.log import layout
 from sawlog.leveldb.log.head import LogHead, read_head, resolve_dialect

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from sawlog.arrow import Column, binary_array, boolean_values, fixed_array, index_of, values_of
 from sawlog.errors import OptionError, SchemaError
-from sawlog.format import OFFSET_COLUMN, PROVENANCE
+from sawlog.format.contract import OFFSET_COLUMN, PROVENANCE
 from sawlog.leveldb.columns import SEQUENCE, VALUE, binary_parts, name_array
 from sawlog.leveldb.log.walk import ROWS_SCHEMA
 from sawlog.leveldb.log.writer import LogWriter

@@ -11,10 +11,10 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
+from sawlog.kernels.varints import encode_varint
 from sawlog.leveldb.log.layout import Dialect
 from sawlog.leveldb.records import layout
 from sawlog.leveldb.records.layout import KEY_TRAILER, SEQUENCE_SHIFT, Custom, PebbleTag, Tag
-from sawlog.varints import encode_varint
 
 _WORD = 1 << 64
 

@@ -10,9 +10,9 @@ from typing import Any, ClassVar
 import pyarrow as pa
 
 from sawlog.arrow import batch_of_rows
-from sawlog.capabilities import unfollowable
-from sawlog.damage import UNSUPPORTED, Damage, Findings, Skipped
-from sawlog.format import FILE_COLUMN, OFFSET_COLUMN, BoundScan, Format, Scan, View
+from sawlog.format.capabilities import unfollowable
+from sawlog.format.contract import FILE_COLUMN, OFFSET_COLUMN, BoundScan, Format, Scan, View
+from sawlog.format.damage import UNSUPPORTED, Damage, Findings, Skipped
 from sawlog.leveldb.log.dataset import LogContents
 from sawlog.leveldb.log.head import Pointer, by_number, read_pointer
 from sawlog.leveldb.log.layout import RECORD_COLUMN

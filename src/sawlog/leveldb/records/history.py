@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 
 from sawlog.arrow import array_of, boolean_values, constant_string, fixed_array, values_of
 from sawlog.chain.kernels import Window
-from sawlog.damage import UNSUPPORTED, Damage, DamageWarning, Findings, Tail, TailStatus
 from sawlog.errors import DamageError, OptionError, SawlogError, warn
-from sawlog.format import OFFSET_COLUMN, BoundScan, Fragment, View
+from sawlog.format.contract import OFFSET_COLUMN, BoundScan, Fragment, View
+from sawlog.format.damage import UNSUPPORTED, Damage, DamageWarning, Findings, Tail, TailStatus
 from sawlog.kernels.intern import Interner, Strings
 from sawlog.leveldb.columns import count_below, newest_ranges
 from sawlog.leveldb.log import kernels as k

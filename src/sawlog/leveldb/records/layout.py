@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import IntEnum
 
-from sawlog.damage import UNSUPPORTED
+from sawlog.format.damage import UNSUPPORTED
 from sawlog.leveldb.log.layout import Dialect
 
 VARINT32_BYTES = 5

@@ -11,7 +11,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from sawlog.arrow import fixed_array
-from sawlog.damage import Findings
+from sawlog.format.damage import Findings
 from sawlog.leveldb.columns import SEQUENCE, VALUE
 from sawlog.leveldb.records.transactions import TRANSACTION_SCHEMA, Numbering, has_marks, sequence_numbers
 from sawlog.leveldb.records.writes import Decoder, WriteRange

@@ -8,8 +8,8 @@ import numpy as np
 import pyarrow as pa
 
 from sawlog.arrow import array_of, scalar_of, values_of
-from sawlog.damage import Findings
-from sawlog.format import OFFSET_COLUMN
+from sawlog.format.contract import OFFSET_COLUMN
+from sawlog.format.damage import Findings
 from sawlog.leveldb.log.layout import LOG_NAME
 from sawlog.leveldb.records.history import Replay
 from sawlog.leveldb.records.writes import WRITES_SCHEMA, WriteRange

@@ -11,7 +11,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from sawlog.arrow import array_of, called, fixed_array, values_of
-from sawlog.format import OFFSET_COLUMN
+from sawlog.format.contract import OFFSET_COLUMN
 from sawlog.leveldb.columns import KEY, OPERATION, SEQUENCE, VALUE, name_array
 from sawlog.leveldb.records import layout
 from sawlog.leveldb.records.layout import NAMES, Field

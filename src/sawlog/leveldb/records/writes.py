@@ -11,8 +11,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from sawlog.arrow import Column, constant_string, fixed_array, values_of
-from sawlog.damage import Damage, Findings
-from sawlog.format import FILE_COLUMN, OFFSET_COLUMN
+from sawlog.format.contract import FILE_COLUMN, OFFSET_COLUMN
+from sawlog.format.damage import Damage, Findings
 from sawlog.leveldb.columns import binary_parts, named
 from sawlog.leveldb.log.dataset import marked
 from sawlog.leveldb.log.layout import RECORD_COLUMN, RECOVERED_COLUMN, STALE_COLUMN, Dialect

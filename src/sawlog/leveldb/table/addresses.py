@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from sawlog.kernels.varints import decode_varints, encode_varint, varints_and_ends
 from sawlog.leveldb.records.layout import VARINT64_BYTES
 from sawlog.leveldb.table import kernels as k
 from sawlog.leveldb.table import layout
@@ -27,7 +28,6 @@ from sawlog.leveldb.table.layout import (
 )
 from sawlog.leveldb.table.pebble import Entries, MalformedError, encode_plain, split_rows
 from sawlog.storage import Source
-from sawlog.varints import decode_varints, encode_varint, varints_and_ends
 
 
 class BlobIndex(NamedTuple):

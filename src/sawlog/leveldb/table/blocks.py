@@ -11,8 +11,9 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from sawlog.damage import Damage
+from sawlog.format.damage import Damage
 from sawlog.guard import Undecodable
+from sawlog.kernels.varints import encode_varint, varints_and_ends
 from sawlog.leveldb import codecs
 from sawlog.leveldb.log.layout import Compression
 from sawlog.leveldb.records.layout import VARINT64_BYTES
@@ -20,7 +21,6 @@ from sawlog.leveldb.table import kernels as k
 from sawlog.leveldb.table import layout
 from sawlog.leveldb.table.layout import DETAIL, Checksum, Dialect, Kind
 from sawlog.storage import Source
-from sawlog.varints import encode_varint, varints_and_ends
 
 _LENGTHS = 3 * VARINT64_BYTES
 """What begins an entry takes no more."""

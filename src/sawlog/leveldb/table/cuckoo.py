@@ -7,11 +7,11 @@ from collections.abc import Mapping
 import numpy as np
 import pyarrow as pa
 
+from sawlog.kernels.varints import decode_varints
 from sawlog.leveldb.table import layout
 from sawlog.leveldb.table.blocks import Buckets, Expanded
 from sawlog.leveldb.table.pebble import Entries, MalformedError, Slices, encode_plain
 from sawlog.storage import Source
-from sawlog.varints import decode_varints
 
 
 def read_buckets(properties: Mapping[bytes, bytes], end: int) -> Buckets:

@@ -11,10 +11,12 @@ from typing import Any, ClassVar
 import pyarrow as pa
 
 from sawlog.arrow import batch_of_rows
-from sawlog.damage import Findings
-from sawlog.fields import FieldParser
-from sawlog.format import CUT_BYTES, FILE_COLUMN, OFFSET_COLUMN, BoundScan, Contents, View, space_offsets
+from sawlog.format.charts import MOST_LANES, Picture, Sums
+from sawlog.format.contract import CUT_BYTES, FILE_COLUMN, OFFSET_COLUMN, BoundScan, Contents, View, space_offsets
+from sawlog.format.damage import Findings
+from sawlog.format.fields import FieldParser
 from sawlog.guard import Undecodable, decode_by
+from sawlog.kernels.varints import varints_and_ends
 from sawlog.leveldb.columns import SCHEMAS
 from sawlog.leveldb.records.layout import VARINT64_BYTES
 from sawlog.leveldb.table import layout
@@ -22,10 +24,8 @@ from sawlog.leveldb.table.blocks import block_damage
 from sawlog.leveldb.table.fields import DATA_BLOCK, named_spans, parts
 from sawlog.leveldb.table.meta import SPARED, BoundsReader, Role, TableMap, on_keys, separators, spared_blocks
 from sawlog.leveldb.table.rows import SharedMap, SpanWalk, TableRange, table_map
-from sawlog.pictures import MOST_LANES, Picture, Sums
 from sawlog.storage import File, Source, known_answer, note_answer
 from sawlog.storage.index import packed, unpacked
-from sawlog.varints import varints_and_ends
 
 _BLOCKS_SCHEMA = pa.schema(
     [

@@ -9,13 +9,13 @@ from itertools import islice
 import numpy as np
 import pyarrow as pa
 
-from sawlog.fields import Fields, Part, Use, numbers
+from sawlog.format.charts import key_text
+from sawlog.format.fields import Fields, Part, Use, numbers
 from sawlog.leveldb import codecs
 from sawlog.leveldb.table import layout
 from sawlog.leveldb.table.blocks import joined
 from sawlog.leveldb.table.kernels import end_of_entries, values_apart
 from sawlog.leveldb.table.meta import Footer, Role, TableMap
-from sawlog.pictures import key_text
 from sawlog.storage import Source
 
 _KIND = 0xFF

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, ClassVar
 
 import pyarrow as pa
 
-from sawlog.format import Contents, Format, Match, Scan, Writer
-from sawlog.lazy import imported
+from sawlog.format.contract import Contents, Format, Match, Scan, Writer
+from sawlog.format.lazy import imported
 from sawlog.leveldb.table import layout
 from sawlog.storage import File, Storage
 

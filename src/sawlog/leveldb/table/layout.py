@@ -12,8 +12,8 @@ from enum import IntEnum
 from itertools import accumulate
 from typing import Literal
 
-from sawlog.chain.layout import Number
-from sawlog.damage import UNSUPPORTED
+from sawlog.format.damage import UNSUPPORTED
+from sawlog.kernels.layout import Number
 from sawlog.leveldb.records import layout as records
 
 Dialect = Literal["leveldb", "rocksdb", "pebble"]

@@ -13,9 +13,12 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from sawlog.chain.layout import Number
-from sawlog.damage import Damage
 from sawlog.errors import DamageError, UnsupportedError
+from sawlog.format.damage import Damage
+from sawlog.format.query import interval
+from sawlog.format.scan import Projection
+from sawlog.kernels.layout import Number
+from sawlog.kernels.varints import decode_varints
 from sawlog.leveldb.columns import KEY
 from sawlog.leveldb.options import TableReadOptions
 from sawlog.leveldb.table import kernels as k
@@ -26,10 +29,7 @@ from sawlog.leveldb.table.cuckoo import BucketLayer, read_buckets
 from sawlog.leveldb.table.layout import Checksum, Dialect, IndexType, Kind
 from sawlog.leveldb.table.pebble import BlockLayer, Columns, MalformedError
 from sawlog.leveldb.table.pebble import pairs as columnar_pairs
-from sawlog.query import interval
-from sawlog.scan import Projection
 from sawlog.storage import File, Source
-from sawlog.varints import decode_varints
 
 
 @dataclass(frozen=True)

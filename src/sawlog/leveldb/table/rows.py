@@ -14,9 +14,10 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from sawlog.arrow import Column, batch_of, constant_string, fixed_array
-from sawlog.damage import UNSUPPORTED, Damage, Findings, Tail, TailStatus
 from sawlog.errors import FINDING_ERRORS, ChangedError, DiskError, SchemaError
-from sawlog.format import OFFSET_COLUMN, FileRange
+from sawlog.format.contract import OFFSET_COLUMN, FileRange
+from sawlog.format.damage import UNSUPPORTED, Damage, Findings, Tail, TailStatus
+from sawlog.format.scan import Projection, Scan
 from sawlog.kernels.columns import gathered
 from sawlog.kernels.snappy import SLACK
 from sawlog.leveldb.columns import (
@@ -35,7 +36,6 @@ from sawlog.leveldb.table import layout
 from sawlog.leveldb.table.blocks import Expanded, block_damage, joined
 from sawlog.leveldb.table.layout import Kind
 from sawlog.leveldb.table.meta import Bounds, BoundsReader, MapReader, Role, TableMap, block_bounds
-from sawlog.scan import Projection, Scan
 from sawlog.storage import File, Source
 
 

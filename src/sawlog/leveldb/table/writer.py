@@ -12,9 +12,11 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from sawlog.arrow import array_of, index_of, values_of
-from sawlog.damage import DamageWarning, Findings
 from sawlog.errors import SchemaError
-from sawlog.format import FileWriter
+from sawlog.format.contract import FileWriter
+from sawlog.format.damage import DamageWarning, Findings
+from sawlog.format.scan import Projection, Scan
+from sawlog.kernels.varints import encode_varint
 from sawlog.leveldb import codecs
 from sawlog.leveldb.columns import KEY, OPERATION, SCHEMAS, SEQUENCE, VALUE
 from sawlog.leveldb.log.kernels import masked_checksum
@@ -25,9 +27,7 @@ from sawlog.leveldb.table import entries as e
 from sawlog.leveldb.table import layout
 from sawlog.leveldb.table.blocks import BlockBuilder
 from sawlog.leveldb.table.rows import TableRange, table_map
-from sawlog.scan import Projection, Scan
 from sawlog.storage import File, Storage
-from sawlog.varints import encode_varint
 
 _FORMAT_VERSION = 5
 """Of RocksDB's tables that are written: the last one that needs no checksum of the footer."""

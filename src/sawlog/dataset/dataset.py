@@ -1,0 +1,367 @@
+"""Datasets: what a path holds, under a choice of columns and rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Self, TypeVar
+
+import pyarrow as pa
+
+from sawlog.dataset import scanning
+from sawlog.dataset.scanning import (
+    OnFragmentDone,
+    confirm_after,
+    find_more_rows,
+    read_fragments,
+    read_rows,
+    verify_contents,
+)
+from sawlog.errors import SawlogError, SchemaError, warn
+from sawlog.format.capabilities import FindsMoreRows, PlansWholeReads
+from sawlog.format.contract import TASK_BYTES, BoundScan, Contents, Format, Fragment
+from sawlog.format.damage import (
+    DamageWarning,
+    FileReport,
+    Findings,
+    Report,
+    Skipped,
+    merge_findings,
+    remarks,
+    warn_of_losses,
+)
+from sawlog.format.planning import bind_scan, describe_files, plan_fragments, plan_tasks
+from sawlog.format.recognition import left_out
+from sawlog.format.scan import Columns, Scan, parse_columns, parse_filter
+from sawlog.guard import wrap_errors
+from sawlog.storage import File
+
+if TYPE_CHECKING:
+    from sawlog.dataset.watch import Watch
+
+_Result = TypeVar("_Result")
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Dataset:
+    """Dataset at a path: a schema, and rows. Opening reads no more than headers.
+
+    Args:
+        contents: What the format knows of the files.
+        scan: What is wanted of them.
+
+    Attributes:
+        request: The scan with its columns, as `contents` are asked for it.
+
+    Raises:
+        SchemaError: For a column that the view does not have.
+    """
+
+    contents: Contents
+    scan: Scan
+    request: BoundScan = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "request", bind_scan(self.contents, self.scan))
+
+    @property
+    def format(self) -> Format:
+        """The format."""
+        return self.contents.format
+
+    @property
+    def files(self) -> Sequence[File]:
+        """The files, in reading order."""
+        return self.contents.files
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Schema of the delivered batches."""
+        return self.request.projection.schema
+
+    @cached_property
+    def skipped(self) -> list[Skipped]:
+        """Contents of the path that a read leaves out."""
+        unselected = self.contents.unselected
+        others: list[Skipped] = []
+        if unselected:
+            scan = self.scan
+            named = scan.is_format_named
+            others = left_out(self.format, self.files, unselected, scan.view, scan.roots, is_format_named=named)
+        return [*others, *self.contents.skipped_files(self.request)]
+
+    def info(self) -> dict[str, Any]:
+        """Facts about the content that cost no more than headers, for people to read."""
+        with wrap_errors(f"{describe_files(self.contents)}: info failed"):
+            facts = self.contents.facts(self.request)
+        self.scan.storage.confirm()
+        return facts
+
+    def fragments(self, task_bytes: int | None = TASK_BYTES) -> list[Fragment]:
+        """Fragments in reading order; together they hold every row exactly once."""
+        return list(plan_fragments(self.contents, self.request, task_bytes))
+
+    def tasks(self, task_bytes: int = TASK_BYTES) -> list[list[Fragment]]:
+        """Fragments packed, in order, into tasks of about `task_bytes` of input."""
+        return plan_tasks(self.contents, self.request, task_bytes)
+
+    def with_projection(self, columns: Columns | None = None, filter: Any = None) -> Self:
+        """The same dataset with fewer columns or rows; what was read of the files is not read again.
+
+        Args:
+            columns: Names to deliver, in order, or names and expressions; those of the dataset if not given.
+            filter: A `pyarrow.compute.Expression` that holds for every delivered row, besides what the dataset's does.
+
+        Raises:
+            SchemaError: For a column that the view does not have.
+        """
+        if columns is None and filter is None:
+            return self
+        scan = self.scan
+        chosen = parse_columns(columns)
+        if isinstance(scan.columns, dict) and isinstance(chosen, tuple) and scan.columns.keys() >= set(chosen):
+            chosen = {name: scan.columns[name] for name in chosen}
+        filter = parse_filter(filter)
+        if filter is not None and scan.expression is not None:
+            filter = scan.expression & filter
+        expression = scan.expression if filter is None else filter
+        scan = replace(scan, columns=scan.columns if chosen is None else chosen, expression=expression)
+        return replace(self, scan=scan)
+
+    def scanner(self, columns: Columns | None = None, filter: Any = None, batch_size: int | None = None) -> Scanner:
+        """Rows under one more choice of columns and rows, which is pushed into the decoder.
+
+        Args:
+            columns: Names to deliver, in order, or a dictionary of names and the expressions that make them.
+            filter: A `pyarrow.compute.Expression`.
+            batch_size: Rows per batch, at most.
+
+        Raises:
+            SchemaError: For a column that the view does not have.
+        """
+        return Scanner(self.with_projection(columns, filter), batch_size)
+
+    def to_batches(
+        self, columns: Columns | None = None, filter: Any = None, batch_size: int | None = None
+    ) -> Iterator[pa.RecordBatch]:
+        """The rows, as record batches, in order. What was left out becomes a warning, once per file.
+
+        Arguments are those of `scanner`.
+        """
+        if columns is not None or filter is not None or batch_size is not None:
+            yield from self.scanner(columns, filter, batch_size).to_batches()
+            return
+        collector = _WarningCollector(self.skipped)
+        yield from read_rows(self.contents, self.request, collector.add)
+        collector.report()
+
+    def to_reader(self) -> pa.RecordBatchReader:
+        """The rows as a stream of record batches."""
+        return pa.RecordBatchReader.from_batches(self.schema, self.to_batches())
+
+    def to_table(self, columns: Columns | None = None, filter: Any = None) -> pa.Table:
+        """The rows as a table in memory; arguments are those of `scanner`."""
+        chosen = self.with_projection(columns, filter)
+        collector = _WarningCollector(chosen.skipped)
+        read = lambda contents, done: list(read_rows(contents, chosen.request, done))  # noqa: E731
+        batches = _at_once(chosen, read, collector.add)
+        collector.report()
+        return pa.Table.from_batches(batches, chosen.schema)
+
+    def to_pandas(self, **settings: Any) -> Any:
+        """The rows as a data frame of pandas; settings are those of `pyarrow.Table.to_pandas`."""
+        return self.to_table().to_pandas(**settings)
+
+    def count_rows(self, filter: Any = None) -> int:
+        """Return how many rows `to_batches` delivers; without filters no column is gathered."""
+        if filter is not None:
+            return self.with_projection(None, filter).count_rows()
+        if self.scan.filters or self.scan.expression is not None or self.scan.view == "damage":
+            return sum(batch.num_rows for batch in self.to_batches())
+        collector = _WarningCollector(self.skipped)
+        total = count_rows(self, collector.add)
+        collector.report()
+        return total
+
+    def head(self, n: int = 10) -> pa.Table:
+        """The first `n` rows; nothing after them is read."""
+        batches = []
+        missing = n
+        fragments = plan_fragments(self.contents, self.request, None)
+        rows = read_fragments(fragments, 1, _WarningCollector(self.skipped).add)
+        for batch in confirm_after(self.contents, rows):
+            batches.append(batch.slice(0, missing))
+            missing -= batches[-1].num_rows
+            if missing <= 0:
+                self.scan.storage.confirm()
+                break
+        return pa.Table.from_batches(batches, self.schema)
+
+    def verify(
+        self, task_bytes: int | None = None, advance: Callable[[int], None] | None = None, *, every: bool = False
+    ) -> Iterator[FileReport]:
+        """Check every byte that the view reads: one report per file, in order.
+
+        Args:
+            task_bytes: As for `fragments`.
+            advance: Called with the input bytes of every fragment that is done.
+            every: Whether reports list every damage, however many there are.
+        """
+        return verify_contents(self.contents, self.request, task_bytes, advance, every=every)
+
+    def report(
+        self, task_bytes: int | None = None, advance: Callable[[int], None] | None = None, *, every: bool = False
+    ) -> Report:
+        """Return what `verify` finds, with what is not read, and what more could be read of damaged files."""
+        found = list(self.verify(task_bytes, advance, every=every))
+        damaged = {one.path: one for one in found if one.damaged}
+        files = [file for file in self.files if file.path in damaged]
+        format, reports = self.format, list(damaged.values())
+        more = ""
+        if files and isinstance(format, FindsMoreRows):
+            more = format.find_more_rows(reports, files, self.scan)
+        elif files:
+            more = find_more_rows(format, reports, files, self.scan)
+        return Report(self.format.name, found, self.skipped, more)
+
+    def watch(self, positions: Mapping[str, Any] | None = None, *, poll: float = 1.0) -> Watch:
+        """The rows, and those that are written from now on: an endless iterator of record batches.
+
+        Args:
+            positions: Where an earlier watch has stopped: its `positions`.
+            poll: Seconds between two looks where nothing was added.
+
+        Raises:
+            OptionError: When the view cannot be followed; some views raise it with the first look.
+        """
+        from sawlog.dataset.watch import Watch
+
+        return Watch(self.contents, self.scan, positions, poll)
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        """The Arrow C stream, by which Polars, DuckDB, pandas and others read a dataset."""
+        return exported(self.to_reader(), requested_schema)
+
+    def __len__(self) -> int:
+        """Return how many rows there are, counted by every call."""
+        return self.count_rows()
+
+    def __bool__(self) -> bool:
+        """True: to ask whether there is a dataset costs nothing."""
+        return True
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        """The rows, as record batches."""
+        return self.to_batches()
+
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows: where the bytes of small files went, and the first rows."""
+        from sawlog.map.notebook import as_html
+
+        return as_html(self)
+
+    def __repr__(self) -> str:
+        return f"<Dataset {self.format.name} view={self.scan.view!r} {describe_files(self.contents)}>"
+
+
+class Scanner:
+    """Rows of a dataset, as pyarrow's scanners deliver them.
+
+    Args:
+        dataset: What is read.
+        batch_size: Rows per batch, at most; as they come if not given.
+    """
+
+    def __init__(self, dataset: Dataset, batch_size: int | None = None) -> None:
+        self.dataset = dataset
+        self._batch_size = batch_size
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Schema of the delivered batches."""
+        return self.dataset.schema
+
+    projected_schema = schema
+
+    def to_batches(self) -> Iterator[pa.RecordBatch]:
+        """The rows, as record batches, in order."""
+        for batch in self.dataset.to_batches():
+            for start in range(0, batch.num_rows, self._batch_size or batch.num_rows):
+                yield batch.slice(start, self._batch_size)
+
+    def to_reader(self) -> pa.RecordBatchReader:
+        """The rows as a stream of record batches."""
+        return pa.RecordBatchReader.from_batches(self.schema, self.to_batches())
+
+    def to_table(self) -> pa.Table:
+        """The rows as a table in memory."""
+        return pa.Table.from_batches(self.to_batches(), self.schema)
+
+    def count_rows(self) -> int:
+        """Return how many rows there are."""
+        return self.dataset.count_rows()
+
+    def head(self, n: int = 10) -> pa.Table:
+        """The first `n` rows; nothing after them is read."""
+        return self.dataset.head(n)
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        """The Arrow C stream."""
+        return exported(self.to_reader(), requested_schema)
+
+
+def exported(reader: pa.RecordBatchReader, requested: object = None) -> object:
+    """A reader as an Arrow C stream.
+
+    Raises:
+        SchemaError: For columns that the C stream would call otherwise: its names end at a NUL.
+    """
+    broken = [name for name in reader.schema.names if "\0" in name]
+    if broken:
+        raise SchemaError(f"the column {broken[0]!r} has a NUL in its name, with which no other library can take it")
+    return reader.__arrow_c_stream__(requested)
+
+
+def count_rows(dataset: Dataset, done: OnFragmentDone) -> int:
+    """Return how many rows there are before any filter; what was left out goes to `done`, fragment by fragment."""
+    return _at_once(dataset, lambda contents, done: scanning.count_rows(contents, dataset.request, done), done)
+
+
+def _at_once(dataset: Dataset, work: Callable[[Contents, OnFragmentDone], _Result], done: OnFragmentDone) -> _Result:
+    """What is made of all rows together: see `PlansWholeReads`."""
+    contents = dataset.contents.plan_whole_read() if isinstance(dataset.contents, PlansWholeReads) else None
+    if contents is not None:
+        reported: list[tuple[Fragment, Findings]] = []
+        try:
+            result = work(contents, lambda *found: reported.append(found))
+        except SawlogError:
+            pass  # what is wrong is found again, by fragments that know more
+        else:
+            for found in reported:
+                done(*found)
+            return result
+    return work(dataset.contents, done)
+
+
+class _WarningCollector:
+    """Warns of what was left out: of files at once, of what is in them once per file, however many fragments it has."""
+
+    def __init__(self, skipped: Iterable[Skipped]) -> None:
+        for remark in remarks(skipped):
+            warn(remark, DamageWarning)
+        self._path = ""
+        self._findings: Findings | None = None
+
+    def add(self, fragment: Fragment, findings: Findings) -> None:
+        """Take in what a fragment came across."""
+        if self._findings is None or fragment.about != self._path:
+            self.report()
+            self._path, self._findings = fragment.about, Findings("skip")
+        merge_findings(self._findings, findings)
+
+    def report(self) -> None:
+        """Warn of what was left out of the last file."""
+        if self._findings is not None:
+            warn_of_losses(self._findings, self._path)
+        self._findings = None

@@ -1,0 +1,204 @@
+"""Folders: the datasets that a path holds, each opened by itself, so that a verdict is about the whole path."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from sawlog.dataset.dataset import Dataset
+from sawlog.dataset.index import with_index
+from sawlog.dataset.opening import GENERAL, Found, find, names_of_inputs, open_found, storage_of
+from sawlog.errors import FormatError, InternalError, OptionError, SawlogError, meant
+from sawlog.format.contract import Format, view_names
+from sawlog.format.damage import Report, Skipped
+from sawlog.format.options import names
+from sawlog.format.recognition import Part, find_unread, parts
+from sawlog.storage import File, Storage
+from sawlog.storage.inputs import Input
+
+
+@dataclass(frozen=True, slots=True)
+class Folder:
+    """The datasets of a path.
+
+    Attributes:
+        parts: Its datasets; a single one stands for the path itself, and is opened as `sawlog.open` opens that.
+        skipped: Files that are read as none of them.
+    """
+
+    parts: list[FolderPart]
+    skipped: list[Skipped] = field(default_factory=list)
+
+    @property
+    def is_single(self) -> bool:
+        """Whether the path is one dataset."""
+        return len(self.parts) == 1
+
+
+@dataclass(frozen=True, slots=True)
+class FolderPart:
+    """Dataset of a path that holds several.
+
+    Attributes:
+        path: Where it is, as a command names it.
+        found: Its files and its format.
+        size: Bytes of its files.
+        options: Those of the options that its format has.
+        open: Opens it; raises what `sawlog.open` raises.
+    """
+
+    path: str
+    found: Found
+    size: int
+    options: Mapping[str, Any]
+    open: Callable[[], Dataset]
+
+    @property
+    def title(self) -> str:
+        """Title of its format."""
+        return self.found.format.title
+
+
+def open_folder(
+    path: Input | Sequence[Input], *, format: str | None = None, view: str = "rows", **given: Any
+) -> Folder:
+    """Find the datasets of a path; arguments are those of `sawlog.open`.
+
+    Raises:
+        FormatError: When no format knows any of it.
+        OptionError: For an option that no part has.
+    """
+    storage = storage_of(given.pop("storage_options", None), given.pop("memory_map", False))
+    paths = names_of_inputs(path, storage)
+    if index := given.pop("index", False):
+        storage = with_index(storage, index, paths)
+    general = {name: given.pop(name) for name in GENERAL if name in given}
+    general |= {"storage_options": storage, "is_format_named": format is not None}
+    files = storage.find(paths)
+    found, apart, skipped = _apart(files, storage, paths, format, view)
+    if found is not None and len(apart) < 2:
+        return Folder([_folder_part(found, paths, general, given)])
+    known = {name for one in apart for name in names(_format(one).read_options)}
+    for name in given.keys() - known:
+        raise OptionError(
+            f"unknown option {name!r}{meant(name, known)}; options of its parts: {', '.join(sorted(known))}"
+        )
+    opened = []
+    for part in apart:
+        chosen = _format(part)
+        wanted = view_names(chosen).get(view, "rows")
+        part_found = Found(chosen, wanted, chosen.select(part.files, wanted) or part.files, part.others)
+        own = {name: value for name, value in given.items() if name in names(chosen.read_options)}
+        others = [_format(other).read_options for other in apart if _format(other) is not chosen]
+        shared = frozenset(name for name in own if any(name in names(options) for options in others))
+        opened.append(_folder_part(part_found, [part.path], general, own, shared))
+    return Folder(opened, skipped)
+
+
+def _folder_part(
+    found: Found,
+    paths: Sequence[str],
+    general: Mapping[str, Any],
+    options: Mapping[str, Any],
+    shared: frozenset[str] = frozenset(),
+) -> FolderPart:
+    """Return a part that opens with its options; those shared with other formats are left out if it refuses them."""
+
+    def open_part() -> Dataset:
+        try:
+            return open_found(found, paths, **general, **options)
+        except OptionError:
+            fitting = {name: value for name, value in options.items() if name not in shared}
+            if len(fitting) == len(options):
+                raise
+            return open_found(found, paths, **general, **fitting)
+
+    return FolderPart(paths[0], found, sum(file.size for file in found.files), options, open_part)
+
+
+def _format(part: Part) -> Format:
+    assert part.format is not None
+    return part.format
+
+
+def _apart(
+    files: list[File], storage: Storage, paths: list[str], format: str | None, view: str
+) -> tuple[Found | None, list[Part], list[Skipped]]:
+    """What a read of a path takes, the parts of the path with that first, and files of none."""
+    found: Found | None = None
+    try:
+        found = find(paths, format, view, storage, files)
+    except FormatError:
+        others = parts(files, storage) if format is None else []
+        if sum(one.format is not None for one in others) < 2:
+            raise
+        primary: list[Part] = []
+        skipped: list[Skipped] = []
+    else:
+        chosen = found.format
+        primary = _homes(found, paths)
+        homes = {part.path for part in primary}
+        near = [
+            one
+            for one in found.unselected
+            if not chosen.directory_layout.is_directory
+            or (chosen.directory_layout.dataset_directory(one) or ".") in homes
+        ]
+        skipped = [one for one in find_unread(chosen, near, view) if not one.missed]
+        explained = {one.path for one in skipped}
+        rest = [file for file in found.unselected if file.path not in explained]
+        others = parts(rest, storage) if rest and (format is None or chosen.directory_layout.is_directory) else []
+        if format is not None:
+            others = [part for part in others if part.format is chosen]
+        for part in primary:
+            part.others.extend(
+                one
+                for one in near
+                if one.path in explained and (chosen.directory_layout.dataset_directory(one) or ".") == part.path
+            )
+        skipped = [one for one in skipped if not chosen.directory_layout.is_directory]
+    for part in others:
+        if part.format is None:
+            skipped += [Skipped(file.path, "of no known format", file.size) for file in part.files]
+    others = [part for part in others if part.format is not None]
+    return found, sorted([*primary, *others], key=lambda part: part.path), skipped
+
+
+def _homes(found: Found, paths: list[str]) -> list[Part]:
+    chosen = found.format
+    if not chosen.directory_layout.is_directory:
+        homes = {chosen.directory_layout.dataset_directory(file) for file in found.files}
+        return [Part(homes.pop() or "." if len(homes) == 1 else paths[0], chosen, found.files)]
+    groups: dict[str, list[File]] = defaultdict(list)
+    for file in found.files:
+        groups[chosen.directory_layout.dataset_directory(file)].append(file)
+    return [Part(home or ".", chosen, group) for home, group in groups.items()]
+
+
+def report(folder: Folder, made: Callable[[FolderPart], Report], failure: str = "cannot be read") -> Report:
+    """Make a report of each part, and of all of them one; a part that cannot be read is missed.
+
+    Raises:
+        SawlogError: When the path is one dataset, and cannot be read.
+    """
+    if folder.is_single:
+        return made(folder.parts[0])
+    whole = Report("", skipped=list(folder.skipped))
+    for part in folder.parts:
+        try:
+            one = made(part)
+        except (SawlogError, OSError) as error:
+            if isinstance(error, InternalError):
+                raise
+            missed = Skipped(part.path, f"{part.title}, which {failure}: {error}", part.size, missed=True)
+            whole.skipped.append(missed)
+            continue
+        one.path = part.path
+        whole.parts.append(one)
+        whole.files += one.files
+        whole.skipped += one.skipped
+    whole.format = ", ".join(dict.fromkeys(one.format for one in whole.parts))
+    whole.rescue = "; ".join(one.rescue for one in whole.parts if one.rescue)
+    return whole

@@ -1,0 +1,296 @@
+"""Making an index of a directory, and bringing it up to date by what has changed."""
+
+from __future__ import annotations
+
+import glob
+import time
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import partial
+from math import isnan
+from typing import Any
+
+import pyarrow as pa
+
+from sawlog.arrow import array_of, scalar_of
+from sawlog.errors import ChangedError, FormatError, InternalError, OptionError, SawlogError, StorageError, warn
+from sawlog.format.capabilities import PrefetchesHeaders, file_options
+from sawlog.format.contract import TASK_BYTES, Format
+from sawlog.format.damage import Findings, TailStatus
+from sawlog.format.options import parse_options
+from sawlog.format.planning import (
+    ROWS_QUESTION,
+    bind_scan,
+    find_whole_end,
+    pack,
+    plan,
+    question_by_options,
+    scan_for_splits,
+)
+from sawlog.format.recognition import get_format, recognize
+from sawlog.format.scan import Scan
+from sawlog.guard import wrap_errors
+from sawlog.storage import File, Storage, note_answer
+from sawlog.storage.index import INDEX_NAME, STABLE_SECONDS, Facts, Index, Notebook, last_change, packed, value_type
+from sawlog.storage.names import PathLike, is_remote, normalize
+from sawlog.storage.workers import cores, map_ordered, once
+from sawlog.stream.offset import prove
+
+Part = Sequence[Sequence[File]]
+"""Groups of files: of one, where each can be judged by itself."""
+Run = Callable[[Callable[[Part], Index], Sequence[Part]], list[Index]]
+"""Has a function of parts done to each of them; what it finds."""
+
+FILES = 1000
+"""That are looked into by one task."""
+
+_MOST_COLUMNS = 32
+"""Columns of which an index has limits: the first ones."""
+_MOST_BYTES = 64
+"""Of a text that is a limit."""
+_WHOLE = (TailStatus.CLEAN, TailStatus.PADDING)
+
+
+class IndexWarning(UserWarning):
+    """An index was not used: it is missing or damaged. Answers are the same without it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Indexed:
+    """What became of an index.
+
+    Attributes:
+        path: The index.
+        format: Name of the format of the files.
+        files: Files that it knows.
+        read: Those of them that were looked into, because the index did not know them, or not as they are now.
+        dropped: Files that it knew and that are gone, or no longer the same.
+    """
+
+    path: str
+    format: str
+    files: int
+    read: int
+    dropped: int
+
+
+def index(
+    path: PathLike,
+    *,
+    to: PathLike | None = None,
+    format: str | None = None,
+    statistics: bool | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+    run: Run | None = None,
+    **options: Any,
+) -> Indexed:
+    """Make an index of the files below a path, or bring one up to date: only what has changed is looked into.
+
+    It is used by `sawlog.open(path, index=True)`, which then asks files that it knows for nothing but rows.
+
+    Args:
+        path: The directory; a glob or a file needs `to`.
+        to: Where the index is; `_sawlog_index` in the directory if not given, where no reader takes it for data.
+        format: Name of the format; recognised if not given.
+        statistics: Whether files are read whole, once, for what that shows: between which values the columns are,
+            where files can be cut, and what they delete. As in the index that there is, if not given.
+        storage_options: What fsspec needs to reach the paths.
+        run: What looks into the files; threads of this process if not given. See `sawlog.spark.index`.
+        **options: The format's own options. Statistics count for reads by the same ones.
+
+    Raises:
+        OptionError: When the format plans without looking into its files: then there is nothing to keep.
+        FormatError: When the path is not recognised or holds no such files.
+        FileNotFoundError: When there is nothing at the path.
+    """
+    storage = Storage(dict(storage_options or {}))
+    where, begun = normalize(path), time.time()
+    place = index_path(to if to is not None else True, [where])
+    listed = storage.find(where)
+    chosen = get_format(format) if format is not None else recognize(listed, storage, where)
+    files = chosen.select(listed, "rows")
+    if not files:
+        raise FormatError(f"{where}: none of the {len(listed)} files there is a {chosen.title}")
+    parsed: Any = parse_options(chosen.read_options, options, where=f"reading {chosen.name}")
+    parsed = file_options(chosen, parsed)
+    before = load_index(storage, place, missing=True) or Index(options=repr(parsed))
+    if statistics is None:
+        statistics = before.has_statistics
+    if before.options != repr(parsed):
+        before = before.without_statistics()
+    known = before.known(files, statistics=statistics)
+    groups: dict[str, list[File]] = {}
+    for file in files:
+        groups.setdefault(chosen.directory_layout.judged_together(file) or file.path, []).append(file)
+    unknown = [group for group in groups.values() if not known.issuperset(group)]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the reader of the files gets warnings
+        look = partial(look_into, chosen, storage, parsed, statistics=statistics)
+        parts = _parts(unknown, statistics=statistics, many=run is not None)
+        found = run(look, parts) if run is not None else [one for _, one in map_ordered(parts, once(look), cores())]
+    if not (statistics or known or any(one.answers for one in found)):
+        raise OptionError(f"{where}: no index is needed: {chosen.name} is planned without a look into these files")
+    storage.confirm()
+    looked = [file for group in unknown for file in group]
+    stable = [file for file in looked if _stable(storage, file, begun)]
+    old = before.of_files(known.difference(looked))
+    new = Index.joined([old, *(one.of_files(stable) for one in found)], repr(parsed))
+    dropped = before.rows.num_rows - len(before.known(files))
+    if looked or dropped or not before.rows.num_rows:
+        staged = storage.stage(place)
+        try:
+            staged.write(new.to_bytes())
+            storage.publish([staged.finish()])
+        except BaseException:
+            staged.discard(storage)
+            raise
+    return Indexed(place, chosen.name, new.rows.num_rows, len(looked), dropped)
+
+
+def look_into(format: Format, storage: Storage, options: Any, part: Part, *, statistics: bool) -> Index:
+    """What planning asks of files, and what they hold; those that have changed since they were listed are left out."""
+    notebook = Notebook()
+    scan = Scan(on_damage="skip", options=options, storage=replace(storage, index=notebook))
+    gone: set[File] = set()
+    try:
+        _ask(format, scan, [file for group in part for file in group])
+    except (SawlogError, FileNotFoundError):
+        for group in part:
+            try:
+                _ask(format, scan, group)
+            except (ChangedError, FileNotFoundError):
+                gone.update(group)
+            except (StorageError, InternalError):
+                raise
+            except SawlogError:
+                pass  # its reader sees why it cannot be read
+    found: dict[File, Facts] = {}
+    for group in part:
+        single = statistics and len(group) == 1 and gone.isdisjoint(group)
+        limits = _measured(format, scan, group[0]) if single else {}
+        found |= {file: Facts(notebook.of(file), statistics, limits) for file in group if file not in gone}
+    return Index.of(found, repr(options))
+
+
+def _ask(format: Format, scan: Scan, files: Sequence[File]) -> None:
+    with wrap_errors(f"{files[0].path}: looking into files failed"):
+        contents = format.open(files, scan)
+        request = bind_scan(contents, scan)
+        if isinstance(contents, PrefetchesHeaders):
+            contents.prefetch_headers(request)
+
+
+def _measured(format: Format, scan: Scan, file: File) -> Mapping[str, tuple[pa.Scalar, pa.Scalar]]:
+    """The limits of a file's columns, if it is intact."""
+    intact = True
+    ends: dict[pa.Field, list[pa.Scalar]] = {}
+    rows = 0
+    try:
+        with wrap_errors(f"{file.path}: reading for statistics failed"):
+            contents = format.open([file], scan)
+            request = bind_scan(contents, scan)
+            for fragment in plan(contents, request, None):
+                found = Findings("skip")
+                for batch in fragment.to_batches(found):
+                    _widen(ends, batch)
+                    rows += batch.num_rows
+                intact = intact and not found.kinds and (found.tail is None or found.tail.status in _WHOLE)
+            if not intact:
+                return {}
+            with suppress(OptionError):  # a view that cannot be followed
+                prove(file, find_whole_end(contents, request, file), scan.storage)
+            if not scan_for_splits(contents, request):
+                return {}
+            note_answer(scan.storage, file, question_by_options(contents, ROWS_QUESTION), packed([rows]))
+    except (StorageError, InternalError):
+        raise
+    except SawlogError:
+        return {}
+    limits = {field.name: _limits(field.type, values) for field, values in ends.items()}
+    return {name: one for name, one in limits.items() if one is not None}
+
+
+def _widen(ends: dict[pa.Field, list[pa.Scalar]], batch: pa.RecordBatch) -> None:
+    """Take in the least and the greatest values of a batch's columns."""
+    import pyarrow.compute as pc
+
+    for field, column in list(zip(batch.schema, batch.columns, strict=True))[:_MOST_COLUMNS]:
+        kind = value_type(field.type)
+        if not (pa.types.is_primitive(kind) or pa.types.is_decimal(kind) or _is_text(kind)):
+            continue
+        if pa.types.is_boolean(kind) or pa.types.is_float16(kind) or pa.types.is_duration(kind):
+            continue
+        values = column.cast(kind)
+        limits = pc.min_max(values)
+        seen = ends.setdefault(field.with_type(kind), [])
+        seen += [limits["min"], limits["max"]]
+        if pa.types.is_floating(kind) and pc.any(pc.is_nan(values)).as_py():
+            seen.append(scalar_of(float("nan"), kind))
+
+
+def _limits(kind: pa.DataType, values: list[pa.Scalar]) -> tuple[pa.Scalar, pa.Scalar] | None:
+    """Between which values those of a column are; `None` for nulls only, where there are NaNs, and for long texts."""
+    import pyarrow.compute as pc
+
+    limits = pc.min_max(array_of(values, kind))
+    low, high = limits["min"], limits["max"]
+    if not low.is_valid or (pa.types.is_floating(kind) and any(one.is_valid and isnan(one.as_py()) for one in values)):
+        return None
+    return None if _is_text(kind) and max(len(low.as_py()), len(high.as_py())) > _MOST_BYTES else (low, high)
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_string(kind) or pa.types.is_binary(kind))
+
+
+def _parts(groups: list[list[File]], *, statistics: bool, many: bool) -> Sequence[Part]:
+    """The groups in parts of as much work as one task has."""
+    if statistics:
+        return pack(groups, TASK_BYTES, lambda group: sum(file.size for file in group))
+    step = FILES if many else max(1, len(groups))
+    return [groups[at : at + step] for at in range(0, len(groups), step)]
+
+
+def index_path(given: PathLike | bool, paths: Sequence[str]) -> str:
+    """Return where the index of some paths is.
+
+    Args:
+        given: The path of the index; `True`, or the text `true`: in the directory.
+        paths: What it is of.
+
+    Raises:
+        OptionError: When there is not one directory.
+    """
+    if not isinstance(given, bool) and given != "true":
+        return normalize(given)
+    if len(paths) != 1 or glob.has_magic(paths[0]):
+        raise OptionError(f"index={given}: {', '.join(paths)} is not one directory; give the path of the index")
+    return f"{normalize(paths[0]).rstrip('/')}/{INDEX_NAME}"
+
+
+def load_index(storage: Storage, place: str, *, missing: bool = False) -> Index | None:
+    """An index; `None`, with a warning that says why, where it cannot be used."""
+    try:
+        return Index.from_bytes(storage.fresh().read(place))
+    except (FileNotFoundError, NotADirectoryError) as error:
+        if not missing:
+            warn(f"{place}: there is no index; `sawlog index` makes it ({type(error).__name__})", IndexWarning)
+    except FormatError as error:
+        warn(f"{place}: the index is not used: {error}; `sawlog index` makes another one", IndexWarning)
+    return None
+
+
+def with_index(storage: Storage, given: PathLike | bool, paths: Sequence[str]) -> Storage:
+    """The storage that answers from an index where it can."""
+    if given == "false":
+        return storage
+    return replace(storage, index=load_index(storage, index_path(given, paths)))
+
+
+def _stable(storage: Storage, file: File, begun: float) -> bool:
+    """Whether another version of a file would be recognised as one."""
+    if is_remote(file.path) and file.is_tagged:
+        return True
+    return (changed := last_change(file)) is not None and changed < begun - STABLE_SECONDS

@@ -1,0 +1,239 @@
+"""Repair: what a format has written of the intact part is published once it reads as `skip` reads the source."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+import threading
+import warnings
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from sawlog.dataset.dataset import Dataset
+from sawlog.errors import FormatError, InternalError, SawlogError, StorageError
+from sawlog.format.capabilities import RepairsParts, RepairsTogether, list_marks, list_tables
+from sawlog.format.contract import Format, Scan, repair_each
+from sawlog.format.damage import FileReport, Report
+from sawlog.storage import File, PathLike, Source, Storage, discard_staged, normalize
+from sawlog.storage.staging import STAGED_SUFFIX, Staged, StagedFile, destination
+
+
+def repair_files(format: Format, places: Sequence[tuple[File, str]], scan: Scan, target: str) -> Report:
+    """Write the intact part of files to new ones, and publish these if they prove to hold it.
+
+    Returns:
+        What `verify` finds in the files, and what the new ones are without.
+
+    Raises:
+        SawlogError: When the new files are not clean, or their rows are not those that `skip` delivers. Nothing is
+            published then.
+    """
+    held = _Held(scan.storage.options, scan.storage.memory_map, scan.storage.inputs, scan.storage.chosen)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # the report says it
+            source = _source(format, [file for file, _ in places], scan)
+            if isinstance(format, RepairsTogether):
+                format.repair_files(source.contents, places, held)
+            else:
+                repair_each(format, source.scan.options, places, held, source.scan.threads)
+            copies = [File(place, held.size(place), file.explicit) for file, place in places if held.holds(place)]
+            copies += held.in_directories()
+            copied = replace(scan, storage=held, roots=(normalize(target),))
+            files = [file for file, _ in places]
+            _prove(source, files, copies, copied, target)
+            without = source.contents.skipped_files(source.request)
+            if isinstance(format, RepairsParts):
+                without = [*without, *format.not_repaired(source.contents)]
+            report = Report(format.name, _reports(source, files), without)
+        held.release()
+    except BaseException as error:
+        held.drop()
+        if isinstance(error, SawlogError) and not isinstance(error, StorageError | InternalError):
+            scan.storage.confirm()  # what cannot be repaired may have been replaced
+        raise
+    return report
+
+
+@dataclass(frozen=True)
+class _Held(Storage):
+    """A storage that holds back what is published on it: until it is released, only its own readers see that."""
+
+    held: dict[str, Staged] = field(default_factory=dict, repr=False, compare=False)
+    pipes: dict[str, StagedFile] = field(default_factory=dict, repr=False, compare=False)
+    dropped: threading.Event = field(default_factory=threading.Event, repr=False, compare=False)
+
+    def publish(self, staged: Iterable[Staged]) -> None:
+        self.held.update({one.final: one for one in staged})
+        if self.dropped.is_set():  # by a thread that was still at work
+            self.drop()
+
+    def stage(self, path: PathLike, marker: str = "") -> StagedFile:
+        """What goes into a pipe is held in a temporary file."""
+        staged = super().stage(path, marker)
+        if staged.temporary != staged.final:
+            return staged
+        self.pipes[staged.final] = staged
+        descriptor, temporary = tempfile.mkstemp(suffix=STAGED_SUFFIX)
+        return StagedFile(os.fdopen(descriptor, "wb", buffering=0), temporary, staged.final)
+
+    def open(self, path: PathLike | File, end: int | None = None) -> Source:
+        return super().open(self._held(path), end)
+
+    def read(self, path: PathLike | File, offset: int = 0, length: int | None = None) -> bytes:
+        return super().read(self._held(path), offset, length)
+
+    def _held(self, path: PathLike | File) -> PathLike | File:
+        name = path.path if isinstance(path, File) else normalize(path)
+        place = self._place(name)
+        return path if place == name else place
+
+    def holds(self, path: str) -> bool:
+        """Whether something was published at a path."""
+        return destination(normalize(path)) in self.held
+
+    def in_directories(self) -> list[File]:
+        """The files of directories that are held, where they are now."""
+        directories = [one.temporary for one in self.held.values() if one.directory]
+        return [file for directory in directories for file in self.files_in(directory)]
+
+    def size(self, path: str) -> int:
+        """Bytes of what was published at a path."""
+        return self.held[destination(normalize(path))].size
+
+    def release(self) -> None:
+        """Publish what is held."""
+        super().publish(one for one in self.held.values() if one.final not in self.pipes)
+        for final, pipe in self.pipes.items():
+            with open(self.held[final].temporary, "rb") as file:
+                shutil.copyfileobj(file, pipe)
+            pipe.finish()
+            self.directories.remove(self.held[final].temporary)
+
+    def drop(self) -> None:
+        """Delete what is held."""
+        self.dropped.set()
+        discard_staged(self, list(self.held.values()))
+        for pipe in self.pipes.values():
+            pipe.stream.close()
+
+    def _place(self, path: PathLike) -> str:
+        name = normalize(path)
+        one = self.held.get(destination(name))
+        return name if one is None else one.temporary
+
+
+def _source(format: Format, files: Sequence[File], scan: Scan) -> Dataset:
+    """The rows of what is repaired; its damage where no row is read before it is repaired."""
+    try:
+        return Dataset(format.open(files, scan), scan)
+    except FormatError:
+        scan = replace(scan, view="damage")
+        return Dataset(format.open(files, scan), scan)
+
+
+def _tables(dataset: Dataset, files: Sequence[File]) -> Iterator[Dataset]:
+    """A dataset for each of the tables below a path, which these files make up."""
+    format, contents = dataset.format, dataset.contents
+    parts = format.repaired_parts(contents) if isinstance(format, RepairsParts) else ()
+    parts = parts or [table.options for table in list_tables(contents)]
+    named = {repr(options): options for options in parts}
+    for options in named.values():
+        scan = replace(dataset.scan, options=replace(dataset.scan.options, **options))
+        yield Dataset(dataset.format.open(files, scan), scan)
+    if not named:
+        yield dataset
+
+
+def _reports(source: Dataset, files: Sequence[File]) -> list[FileReport]:
+    """What `verify` finds in all parts: those that only options lead to are added to that of the path."""
+    reports = {report.path: report for report in source.verify()}
+    parts = () if list_tables(source.contents) else _tables(source, files)
+    for part in (one for one in parts if one.scan.options != source.scan.options):
+        for report in part.verify():
+            before = reports.setdefault(report.path, report)
+            if before is not report:
+                before.rows += report.rows
+                before.damages += [one for one in report.damages if one not in before.damages]
+                before.kinds |= report.kinds
+    return list(reports.values())
+
+
+def _prove(source: Dataset, files: Sequence[File], copies: Sequence[File], scan: Scan, target: str) -> None:
+    """Compare what was written with what it was written of."""
+    if not copies:
+        raise FormatError(f"{source.files[0].path}: nothing can be taken out of it")
+    copy = Dataset(source.format.open(copies, scan), scan)
+    refused = f"{target}: the repaired copy was not published:"
+    for report in copy.verify():
+        if report.damaged or report.incomplete or report.tail.unfinished:
+            wrong = next((one for one in report.damages), report.tail)
+            raise SawlogError(f"{refused} it is not clean: {wrong}")
+    for before, after in (
+        zip(_tables(source, files), _tables(copy, copies), strict=True) if source.scan.view == "rows" else ()
+    ):
+        if not _same_rows(*map(_unmarked, (before, after))):
+            raise SawlogError(
+                f"{refused} on_damage='skip' delivers {before.count_rows()} rows of the source, and"
+                f" {after.count_rows()} of the copy, or others; sawlog convert --on-damage skip rewrites them"
+            )
+
+
+def _unmarked(dataset: Dataset) -> Iterator[pa.RecordBatch]:
+    """The rows as a repaired copy has them."""
+    format, marks = dataset.format, list_marks(dataset.format)
+    for batch in dataset.to_batches():
+        if isinstance(format, RepairsParts):
+            yield format.repaired_rows(batch)
+        else:
+            yield batch.select([name for name in batch.schema.names if name not in marks])
+
+
+def _same_rows(one: Iterable[pa.RecordBatch], other: Iterable[pa.RecordBatch]) -> bool:
+    """Whether two streams have equal rows in the same order, however they are cut; NaN is equal to itself.
+
+    A column that only one of them has may hold nothing but nulls.
+    """
+    left, right = (iter(batch for batch in batches if batch.num_rows) for batches in (one, other))
+    first, second = next(left, None), next(right, None)
+    while first is not None and second is not None:
+        count = min(first.num_rows, second.num_rows)
+        if not _equal_batches(first.slice(0, count), second.slice(0, count)):
+            return False
+        first = first.slice(count) if first.num_rows > count else next(left, None)
+        second = second.slice(count) if second.num_rows > count else next(right, None)
+    return first is second
+
+
+def _equal_batches(one: pa.RecordBatch, other: pa.RecordBatch) -> bool:
+    shared = [name for name in one.schema.names if name in other.schema.names]
+    rest = [batch.column(name) for batch in (one, other) for name in batch.schema.names if name not in shared]
+    return all(column.null_count == len(column) for column in rest) and all(
+        _equal(one.column(name), other.column(name)) for name in shared
+    )
+
+
+def _equal(one: pa.Array, other: pa.Array) -> bool:
+    """Whether values are equal: to Arrow, NaN is not NaN, and a dictionary in another order is another one."""
+    kind = one.type
+    if one.equals(other):
+        return True
+    if kind != other.type or len(one) != len(other):
+        return False
+    if pa.types.is_floating(kind):
+        bits = {16: pa.int16(), 32: pa.int32(), 64: pa.int64()}[kind.bit_width]
+        return bool(one.view(bits).equals(other.view(bits)))
+    if pa.types.is_dictionary(kind):
+        return _equal(one.dictionary_decode(), other.dictionary_decode())
+    if not pa.types.is_nested(kind) or not one.is_valid().equals(other.is_valid()):
+        return False
+    if pa.types.is_struct(kind):
+        return all(map(_equal, one.flatten(), other.flatten()))
+    if pa.types.is_map(kind):
+        one, other = (array.cast(pa.list_(pa.struct([kind.key_field, kind.item_field]))) for array in (one, other))
+    lengths = pc.list_value_length(one).equals(pc.list_value_length(other))
+    return bool(lengths) and _equal(one.flatten(), other.flatten())

@@ -1,0 +1,170 @@
+"""Reads of contents by the threads of this process: rows, counts, and reports of every byte."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+from typing import TypeVar
+
+import pyarrow as pa
+
+from sawlog.errors import FINDING_ERRORS, OptionError
+from sawlog.format.capabilities import ReportsFiles, VerifiesOtherwise
+from sawlog.format.contract import BoundScan, Contents, Format, Fragment
+from sawlog.format.damage import MAX_LISTED, FileReport, Findings
+from sawlog.format.options import as_text, find_rescue_options
+from sawlog.format.planning import bind_scan, count_threads, plan_for_threads
+from sawlog.format.scan import Scan
+from sawlog.storage import File
+from sawlog.storage.workers import map_ordered, once
+
+OnFragmentDone = Callable[[Fragment, Findings], None]
+"""Called with a fragment and its findings after its rows were delivered."""
+
+_Result = TypeVar("_Result")
+
+
+def read_fragments(fragments: Iterable[Fragment], threads: int, done: OnFragmentDone) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of fragments, in order.
+
+    Args:
+        fragments: What to read.
+        threads: How many read; with 1, nothing is read ahead.
+        done: Called also when the consumer has stopped among the rows of a fragment.
+    """
+    begun: dict[int, tuple[Fragment, Findings]] = {}
+
+    def read_batches(fragment: Fragment) -> Iterator[pa.RecordBatch]:
+        findings = Findings(fragment.scan.on_damage)
+        begun[id(fragment)] = fragment, findings
+        yield from fragment.to_batches(findings)
+
+    def end(fragment: Fragment) -> None:
+        done(*begun.pop(id(fragment)))
+
+    try:
+        for _, batch in map_ordered(fragments, read_batches, threads, end):
+            yield batch
+    finally:
+        for fragment, findings in begun.values() if threads <= 1 else ():
+            done(fragment, findings)
+
+
+def read_rows(
+    contents: Contents, request: BoundScan, done: OnFragmentDone, task_bytes: int | None = None
+) -> Iterator[pa.RecordBatch]:
+    """Yield the rows, as record batches, in order; what was left out goes to `done`, fragment by fragment.
+
+    Args:
+        contents: The files.
+        request: The scan and its columns.
+        done: Called after the rows of each fragment.
+        task_bytes: As for `plan_fragments`, where one thread reads.
+    """
+    fragments = plan_for_threads(contents, request, task_bytes)
+    yield from confirm_after(contents, read_fragments(fragments, count_threads(contents, request), done))
+
+
+def count_rows(contents: Contents, request: BoundScan, done: OnFragmentDone) -> int:
+    """Return how many rows there are before any filter; what was left out goes to `done`, fragment by fragment."""
+
+    def scan_fragment(fragment: Fragment) -> Findings:
+        return fragment.scan_into(Findings(fragment.scan.on_damage))
+
+    total = 0
+    fragments, threads = plan_for_threads(contents, request), count_threads(contents, request)
+    for fragment, findings in map_ordered(fragments, once(scan_fragment), threads):
+        total += findings.rows
+        done(fragment, findings)
+    contents.scan.storage.confirm()
+    return total
+
+
+def confirm_after(contents: Contents, results: Iterable[_Result]) -> Iterator[_Result]:
+    """Yield results of reading, after which remote files must still be what they were."""
+    try:
+        yield from results
+    except FINDING_ERRORS:
+        contents.scan.storage.confirm()  # what looks damaged may have been replaced
+        raise
+    contents.scan.storage.confirm()
+
+
+def verify_contents(
+    contents: Contents,
+    request: BoundScan,
+    task_bytes: int | None,
+    advance: Callable[[int], None] | None,
+    *,
+    every: bool,
+) -> Iterator[FileReport]:
+    """Check every byte that the view reads; yield one report per file, in order. See `Dataset.verify`."""
+    if isinstance(contents, ReportsFiles):
+        return contents.report_files(request, task_bytes, advance, every=every)
+    return verify_fragments(contents, request, task_bytes, advance, every=every)
+
+
+def report_findings(contents: Contents, request: BoundScan, findings: Sequence[Findings]) -> Iterator[FileReport]:
+    """Yield what `verify_contents` finds, where all fragments have been read already, with these findings."""
+    if isinstance(contents, ReportsFiles):
+        return contents.report_files(request, None, None, every=False, findings=findings)
+    return verify_fragments(contents, request, None, None, every=False)
+
+
+def is_verified_by_reading(contents: Contents) -> bool:
+    """Return whether `verify_contents` says what the fragments of a read find, file by file."""
+    return not isinstance(contents, ReportsFiles | VerifiesOtherwise)
+
+
+def verify_fragments(
+    contents: Contents,
+    request: BoundScan,
+    task_bytes: int | None,
+    advance: Callable[[int], None] | None,
+    *,
+    every: bool,
+) -> Iterator[FileReport]:
+    """Check every byte of fragments; yield one report for those in a row that are of one file."""
+    if isinstance(contents, VerifiesOtherwise):
+        request = contents.verifying_request(request)
+    sizes = {file.path: file.size for file in contents.files}
+    inspected = _inspect_fragments(contents, request, task_bytes, advance, every=every)
+    for path, results in itertools.groupby(confirm_after(contents, inspected), key=lambda result: result[0].path):
+        report = FileReport.of(path, sizes.get(path, 0), (findings for _, findings in results))
+        if not every:
+            del report.damages[MAX_LISTED:]
+        yield report
+
+
+def _inspect_fragments(
+    contents: Contents,
+    request: BoundScan,
+    task_bytes: int | None,
+    advance: Callable[[int], None] | None,
+    *,
+    every: bool,
+) -> Iterator[tuple[Fragment, Findings]]:
+    """Yield the findings of every fragment, in order."""
+    fragments, threads = plan_for_threads(contents, request, task_bytes), count_threads(contents, request)
+    for fragment, findings in map_ordered(fragments, once(lambda part: part.inspect(every=every)), threads):
+        if advance is not None:
+            advance(fragment.size)
+        yield fragment, findings
+
+
+def find_more_rows(format: Format, reports: Sequence[FileReport], files: Sequence[File], scan: Scan) -> str:
+    """Return what more can be read of damaged files by options that rescue rows, as a phrase; empty if nothing."""
+    rescue = find_rescue_options(format.read_options)
+    requested = {name: getattr(scan.options, name) for name in rescue}
+    if requested == rescue or scan.view not in ("rows", "writes") or not scan.options.verify_checksums:
+        return ""
+    with contextlib.suppress(OptionError):  # options that exclude each other
+        scan = replace(scan, options=replace(scan.options, **rescue))
+        contents = format.open(files, scan)
+        rescued = verify_contents(contents, bind_scan(contents, scan), None, None, every=False)
+        if (more := sum(report.rows for report in rescued) - sum(report.rows for report in reports)) > 0:
+            options = " ".join(f"-o {name}={as_text(value)}" for name, value in rescue.items())
+            return f"{more:,} more row{'s' if more > 1 else ''} with {options}"
+    return ""

@@ -1,0 +1,265 @@
+"""`sawlog import` and `sawlog merge`: Deephaven's logs to an intraday tree, and a date of it to history."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from sawlog.cli import arguments
+from sawlog.cli.errors import Exit, complain
+from sawlog.cli.output import Outcome, counted, show
+from sawlog.errors import OptionError
+
+if TYPE_CHECKING:
+    from sawlog.deephaven.ingest.spark import Import, Look, Merge, Nightly
+
+
+class NamespaceSet(StrEnum):
+    """Which historical tree."""
+
+    SYSTEM = "System"
+    USER = "User"
+
+
+class Unstorable(StrEnum):
+    """What becomes of values that column files cannot hold."""
+
+    ERROR = "error"
+    NULL = "null"
+    REPLACE = "replace"
+
+
+Namespace = Annotated[str | None, typer.Argument(metavar="NAMESPACE", help="Namespace of the table.")]
+Table = Annotated[str | None, typer.Argument(metavar="TABLE", help="The table.")]
+Date = Annotated[str | None, typer.Argument(metavar="DATE", help="Column partition, such as 2024-03-01.")]
+EveryNight = Annotated[
+    bool, typer.Option("--nightly", help="Merge, prove and delete all dates that are over, of all tables.")
+]
+Before = Annotated[
+    str | None, typer.Option("--before", metavar="DATE", help="With --nightly: dates before this one are over.")
+]
+Group = Annotated[
+    list[str] | None,
+    typer.Option("--group", metavar="A,B", help="Grouping columns, not the schema's.", show_default=False),
+]
+Sort = Annotated[
+    list[str] | None,
+    typer.Option("--sort", metavar="A,B", help="Sort the rows of a group further.", show_default=False),
+]
+InternalPartitions = Annotated[
+    int | None, typer.Option("--internal-partitions", min=1, help="Spread over so many; one per GiB if not given.")
+]
+NamespaceSetOption = Annotated[
+    NamespaceSet, typer.Option("--namespace-set", help="History below ROOT/Systems or ROOT/Users.")
+]
+Append = Annotated[bool, typer.Option("--append", help="Add to history that no merge of sawlog made.")]
+Replace = Annotated[bool, typer.Option("--replace", help="Rebuild the date, sorted and spread as a whole.")]
+DeleteIntraday = Annotated[
+    bool, typer.Option("--delete-intraday", help="Delete the intraday rows once they are proven to be in history.")
+]
+
+
+def load(
+    src: Annotated[str, typer.Argument(metavar="SRC", help="Directory of logs, a log, a glob or fsspec URL.")],
+    root: Annotated[str, typer.Argument(metavar="ROOT", help="Root of the tree; the rows go to ROOT/Intraday.")],
+    schema: arguments.SchemaFile = None,
+    namespace: Annotated[str | None, typer.Option("--namespace", help="Only logs of this namespace.")] = None,
+    table: Annotated[str | None, typer.Option("--table", help="Only logs of this table.")] = None,
+    on_damage: Annotated[
+        arguments.OnDamage,
+        typer.Option("--on-damage", help="fail: stop a partition in front of damage. skip: import everything intact."),
+    ] = arguments.OnDamage.FAIL,
+    on_unstorable: Annotated[
+        Unstorable,
+        typer.Option("--on-unstorable", help="What becomes of values that column files cannot hold."),
+    ] = Unstorable.ERROR,
+    option: arguments.ReadOptions = None,
+    write_option: arguments.WriteOptions = None,
+    follow: Annotated[
+        float | None,
+        typer.Option("--follow", min=0.1, metavar="SECONDS", help="Go on: look for new rows so often, until stopped."),
+    ] = None,
+    max_bytes: Annotated[
+        int | None,
+        typer.Option("--max-bytes", min=1, help="Take so many bytes of a partition at a time; 64 MiB with --follow."),
+    ] = None,
+    storage: arguments.StorageOptions = None,
+    conf: arguments.SparkSettings = None,
+    json: arguments.Json = False,
+) -> int:
+    """Import what Deephaven's binary logs have got since the last time, each row once.
+
+    Can be killed and run again at any time. Exit code 1 if damage stopped it, 3 if damage was skipped or values were
+    stored as others.
+    """
+    table_options = {"schema": schema, "namespace": namespace, "table": table}
+    options = {
+        **arguments.format_options(option),
+        **{name: value for name, value in table_options.items() if value is not None},
+    }
+    settings: dict[str, Any] = {
+        "on_damage": on_damage,
+        "on_unstorable": on_unstorable.value,
+        "write_options": arguments.format_options(write_option, "-O"),
+        "storage_options": arguments.storage_options(storage),
+        **options,
+    }
+    from sawlog.spark.sessions import QUIET, for_command
+
+    def check() -> None:
+        from sawlog.deephaven.ingest.spark.load import check_source
+
+        if follow is None:  # a follower may wait for the first log
+            check_source(src, root, **settings)
+
+    with for_command("sawlog import", {**QUIET, **arguments.key_values(conf, "--conf")}, check) as spark:
+        from sawlog.deephaven.ingest.spark import follow_logs, import_logs
+
+        if follow is not None:
+            more: dict[str, Any] = {} if max_bytes is None else {"max_bytes": max_bytes}
+            lines: list[str] = []
+            for look in follow_logs(spark, src, root, seconds=follow, **more, **settings):
+                _say_look(src, root, look, lines, json=json)
+        done = import_logs(spark, src, root, max_bytes=max_bytes, **settings)
+        _say_imported(src, root, done, json=json)
+        return Exit.LOST if done.skipped or done.unstorable else Exit.OK
+
+
+def _say_imported(src: str, root: str, done: Import, *, json: bool) -> None:
+    facts = [("written", path) for path in done.locations]
+    facts += [("deleted", f"{path}, by DELETE_PARTITION") for path in done.removed]
+    document = {"source": src, "root": root, **asdict(done)}
+    summary = f"imported into {counted(done.partitions, 'partition')}"
+    show(Outcome(document, counted(done.rows, "row"), summary, facts), json=json)
+    for remark in (*done.skipped, *done.remarks):
+        complain(remark)
+
+
+def _say_look(src: str, root: str, look: Look, lines: list[str], *, json: bool) -> None:
+    """A line of metrics for a look that found something, and what went wrong if it was not said before."""
+    done = look.done
+    if done.locations or done.removed:
+        waiting = counted(sum(done.lag.values()), "byte")
+        summary = f"and {counted(done.bytes, 'byte')} into {counted(done.partitions, 'partition')}"
+        facts = [(partition, f"{counted(lag, 'byte')} behind") for partition, lag in done.lag.items()]
+        document = {"source": src, "root": root, **asdict(done), "seconds": look.seconds, "errors": look.errors}
+        summary += f" in {look.seconds:.2f} s, {waiting} behind"
+        show(Outcome(document, counted(done.rows, "row"), summary, facts), json=json)
+    for remark in (*done.skipped, *look.errors):
+        if remark not in lines:
+            complain(remark)
+    lines[:] = look.errors
+
+
+def status(
+    src: Annotated[str, typer.Argument(metavar="SRC", help="Directory of logs, a log, a glob or fsspec URL.")],
+    root: Annotated[str, typer.Argument(metavar="ROOT", help="Root of the tree that they are imported into.")],
+    storage: arguments.StorageOptions = None,
+    json: arguments.Json = False,
+) -> int:
+    """Say how far each log was imported, and how many bytes of it were not."""
+    from sawlog.deephaven.ingest.publication import import_status
+
+    statuses = import_status(src, root, storage_options=arguments.storage_options(storage))
+    lag = sum(status.lag for status in statuses)
+    facts = [
+        (str(status.partition), f"{status.log}: {status.lag} of {status.size} bytes behind") for status in statuses
+    ]
+    document = {
+        "source": src,
+        "root": root,
+        "lag": lag,
+        "logs": [{**asdict(status), "lag": status.lag} for status in statuses],
+    }
+    show(Outcome(document, counted(lag, "byte"), f"behind, in {counted(len(statuses), 'log')}", facts), json=json)
+    return Exit.OK
+
+
+def merge(
+    root: Annotated[str, typer.Argument(metavar="ROOT", help="Root of the trees.")],
+    namespace: Namespace = None,
+    table: Table = None,
+    date: Date = None,
+    every_night: EveryNight = False,
+    before: Before = None,
+    schema: arguments.SchemaFile = None,
+    group: Group = None,
+    sort: Sort = None,
+    internal_partitions: InternalPartitions = None,
+    namespace_set: NamespaceSetOption = NamespaceSet.SYSTEM,
+    append: Append = False,
+    replace: Replace = False,
+    delete_intraday: DeleteIntraday = False,
+    option: arguments.ReadOptions = None,
+    write_option: arguments.WriteOptions = None,
+    conf: arguments.SparkSettings = None,
+    json: arguments.Json = False,
+) -> int:
+    """Merge an intraday date into history: sorted, grouped, and proven to hold the same rows.
+
+    With --nightly all dates that are over, of all tables; what is proven is deleted from the intraday tree. Can be
+    killed and run again at any time; a date that is merged already is only proven again.
+    """
+    groups = arguments.column_names(group)
+    if not every_night and None in (namespace, table, date):
+        raise OptionError("expected NAMESPACE, TABLE and DATE, or --nightly")
+    options: dict[str, Any] = {
+        "schema": schema,
+        "group": groups,
+        "sort": arguments.column_names(sort) or (),
+        "internal_partitions": internal_partitions,
+        "namespace_set": "User" if namespace_set is NamespaceSet.USER else "System",
+        "append": append,
+        "replace": replace,
+        "write_options": arguments.format_options(write_option, "-O"),
+        **arguments.format_options(option),
+    }
+    from sawlog.deephaven.ingest.tree import existing_root, existing_table
+    from sawlog.spark.sessions import QUIET, for_command
+
+    def check() -> None:
+        if every_night:
+            existing_root(root)
+        elif namespace and table and date:
+            existing_table(root, namespace, table, date)
+
+    with for_command("sawlog merge", {**QUIET, **arguments.key_values(conf, "--conf")}, check) as spark:
+        from sawlog.deephaven.ingest.spark import merge as run
+        from sawlog.deephaven.ingest.spark import nightly
+
+        if every_night:
+            return _say_nightly(root, nightly(spark, root, before=before, namespace=namespace, **options), json)
+        assert namespace is not None
+        assert table is not None
+        assert date is not None
+        done = run(spark, root, namespace, table, date, delete_intraday=delete_intraday, **options)
+    return _say_merged(f"{namespace}.{table}", date, done, json)
+
+
+def _say_merged(name: str, date: str, done: Merge, json: bool) -> int:
+    facts = [("checksum", f"{done.checksum:016x}")]
+    facts += [("written" if done.written else "there", path) for path in done.locations]
+    if done.grouped:
+        facts.append(("grouped", ", ".join(done.grouped)))
+    if done.deleted:
+        facts += [("deleted", path) for path in done.merged]
+    document = {"table": name, "date": date, **asdict(done)}
+    state = "merged and proven" if done.written else "merged before, proven again"
+    show(Outcome(document, counted(done.rows, "row"), f"of {name} {date} {state}", facts), json=json)
+    for remark in done.remarks:
+        complain(remark)
+    return Exit.OK
+
+
+def _say_nightly(root: str, done: Nightly, json: bool) -> int:
+    facts = []
+    for date in done.dates:
+        rows = date.error if date.merge is None else counted(date.merge.rows, "row")
+        facts.append((f"{date.namespace}.{date.table} {date.date}", rows))
+    merged = len(done.dates) - len(done.failed)
+    document = {"root": root, "dates": [asdict(date) for date in done.dates]}
+    show(Outcome(document, counted(merged, "date"), f"merged, {len(done.failed)} not", facts), json=json)
+    return Exit.DAMAGED if done.failed else Exit.OK

@@ -1,0 +1,256 @@
+"""Historical trees: what a merge has published, by which record, and which rows came from which of its parts."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from sawlog.arrow import array_of, one_array, values_of
+from sawlog.deephaven.ingest.records import RECORD_NAME, Partition, Progress
+from sawlog.deephaven.ingest.tree import Location, check_inside, check_part, directories, read_small, sweep
+from sawlog.errors import FormatError, OptionError
+from sawlog.guard import Undecodable, decode_by, decode_json
+from sawlog.storage.typed_json import shaped
+
+NamespaceSet = Literal["System", "User"]
+
+PARTS_NAME = "_sawlog.parts.arrow"
+"""Next to the record: which rows of a merged location came from which of its parts, an Arrow stream of run ends."""
+TREES: dict[str, str] = {"System": "Systems", "User": "Users"}
+_PARTITIONS = "Partitions"
+_VERSION = 1
+
+
+class HistoricalTable:
+    """One table of a historical tree: `ROOT/Systems/NAMESPACE/Partitions/INTERNAL/COLUMN/TABLE`.
+
+    Raises:
+        OptionError: For names that cannot be directories.
+    """
+
+    def __init__(self, root: str, namespace_set: NamespaceSet, namespace: str, table: str) -> None:
+        if namespace_set not in TREES:
+            raise OptionError(f"namespace_set={namespace_set!r}: expected one of {', '.join(TREES)}")
+        self.root = root
+        self.namespace_set = namespace_set
+        self.namespace = check_part(namespace, "namespace")
+        self.table = check_part(table, "table")
+        self.directory = os.path.join(root, TREES[namespace_set], namespace, _PARTITIONS)
+
+    def path(self, internal: str, column: str) -> str:
+        """Where a location goes.
+
+        Raises:
+            OptionError: For names that cannot be directories.
+            SawlogError: When a link leads out of the root.
+        """
+        parts = check_part(internal, "internal partition"), check_part(column, "column partition")
+        path = os.path.join(self.directory, *parts, self.table)
+        check_inside(path, self.root)
+        return path
+
+    def locations(self, column: str) -> list[Location]:
+        """Locations of one column partition."""
+        paths = {internal: self.path(internal, column) for internal in self._internals()}
+        return [
+            Location(path, Partition(self.namespace, self.table, internal, column))
+            for internal, path in paths.items()
+            if os.path.isdir(path)
+        ]
+
+    def tidy(self, column: str) -> None:
+        """Delete what a killed merge of a column partition has staged."""
+        for internal in self._internals():
+            parent = os.path.dirname(self.path(internal, column))
+            if os.path.isdir(parent):
+                sweep(parent, f".{self.table}.")
+
+    def _internals(self) -> list[str]:
+        return directories(self.directory, self.root)
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """An intraday location whose rows were merged.
+
+    Attributes:
+        internal: Its internal partition, as the directory is called.
+        partition: The internal partition that was imported; None when it was no import that made the location.
+        origin: What its position record says of the logs, as a digest; empty likewise.
+        deletions: How often its partition had been deleted before.
+        rows: Its rows.
+        checksum: Sum of the hashes of its rows.
+    """
+
+    internal: str
+    partition: str | None
+    origin: str
+    deletions: int
+    rows: int
+    checksum: int
+
+    @classmethod
+    def of(cls, location: Location, rows: int, checksum: int) -> Part:
+        """The part that an intraday location is."""
+        internal, record = location.partition.internal_partition, location.record
+        if record is None:
+            return cls(internal, None, "", 0, rows, checksum)
+        return cls(internal, record.partition.internal_partition, record.origin, record.deletions, rows, checksum)
+
+    @property
+    def identity(self) -> tuple[Any, ...]:
+        """What no other location has, even one that took its name later."""
+        if self.partition is None:
+            return self.internal, self.rows, self.checksum
+        return self.partition, self.origin, self.deletions
+
+
+@dataclass(frozen=True, slots=True)
+class MergeRecord:
+    """What a merged location says of itself, in the file that imported ones have their position record in.
+
+    Attributes:
+        job: The merge that made it.
+        rows: Its rows.
+        parts: What the merge took, all of its locations together; None: a merge that did not record it.
+    """
+
+    job: str
+    rows: int
+    parts: tuple[Part, ...] | None = field(default=None)
+
+    def to_json(self) -> bytes:
+        """The record as it is stored."""
+        return write_document(asdict(self))
+
+    @classmethod
+    def read(cls, path: str) -> MergeRecord | None:
+        """The record of a location; None when no merge of sawlog made it.
+
+        Raises:
+            FormatError: When it is none.
+        """
+        record_path = os.path.join(path, RECORD_NAME)
+        document = read_document(record_path)
+        if document is None:
+            return None
+        record: MergeRecord = shaped(document, cls, f"{record_path}: not the record of a merge")
+        return record
+
+
+def recorded_parts(locations: Iterable[Location]) -> tuple[list[Part], list[Location]]:
+    """What historical locations were made of, and those of them that do not say so."""
+    jobs: dict[str, tuple[Part, ...]] = {}
+    unknown = []
+    for location in locations:
+        record = MergeRecord.read(location.path)
+        if record is None or record.parts is None:
+            unknown.append(location)
+        else:
+            jobs[record.job] = record.parts
+    return [part for parts in jobs.values() for part in parts], unknown
+
+
+def void_parts(parts: Iterable[Part], locations: Iterable[Location]) -> list[Part]:
+    """Parts whose partition was deleted since, by the intraday locations that there are."""
+    records = [location.record for location in locations if location.record is not None]
+    deletions: Mapping[str, int] = {
+        partition: Progress.of(
+            record for record in records if record.partition.internal_partition == partition
+        ).deletions
+        for partition in {record.partition.internal_partition for record in records}
+    }
+    return [part for part in parts if part.partition is not None and part.deletions < deletions.get(part.partition, 0)]
+
+
+def read_document(path: str) -> dict[str, Any] | None:
+    """A small JSON record of ours, its version taken off; None when there is none.
+
+    Raises:
+        FormatError: When it is none, or of another version.
+    """
+    data = read_small(path)
+    if data is None:
+        return None
+    document: dict[str, Any] = shaped(decode_json(data), dict[str, Any], f"{path}: not a record of sawlog")
+    version = document.pop("version", None)
+    if version != _VERSION:
+        raise FormatError(f"{path}: a record of version {version}; known is {_VERSION}")
+    return document
+
+
+def write_document(document: Mapping[str, Any]) -> bytes:
+    """A record as `read_document` takes it."""
+    return (json.dumps({"version": _VERSION, **document}, indent=1, sort_keys=True) + "\n").encode()
+
+
+_SCHEMA = pa.schema([pa.field("end", pa.int64(), nullable=False), pa.field("part", pa.int32(), nullable=False)])
+
+
+class PartsWriter:
+    """Takes the parts of rows, batch by batch."""
+
+    def __init__(self) -> None:
+        self._data = io.BytesIO()
+        options = pa.ipc.IpcWriteOptions(compression="zstd")
+        self._stream: Any = pa.ipc.new_stream(self._data, _SCHEMA, options=options)
+        self._row = 0
+
+    def add(self, parts: NDArray[np.int64]) -> None:
+        """Take the parts of the next rows."""
+        if not len(parts):
+            return
+        ends = np.append(np.flatnonzero(np.diff(parts)), len(parts) - 1) + 1
+        columns = [array_of(ends + self._row, pa.int64()), array_of(parts[ends - 1], pa.int32())]
+        self._stream.write_batch(pa.RecordBatch.from_arrays(columns, schema=_SCHEMA))
+        self._row += len(parts)
+
+    def finish(self) -> bytes:
+        """The content of the file."""
+        self._stream.close()
+        return self._data.getvalue()
+
+
+@dataclass(frozen=True, slots=True)
+class PartsOfRows:
+    """The parts of the rows of a location."""
+
+    ends: NDArray[np.int64]
+    parts: NDArray[np.int64]
+
+    def of(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The parts of some rows; a row after the last one belongs to none (-1)."""
+        places = np.searchsorted(self.ends, rows, side="right")
+        return np.append(self.parts, -1)[places]
+
+
+def read_parts(path: str) -> PartsOfRows | None:
+    """The parts of the rows of a merged location; None when all of them are of its only part.
+
+    Raises:
+        FormatError: When the file is damaged.
+    """
+    parts_path = os.path.join(path, PARTS_NAME)
+    try:
+        with open(parts_path, "rb") as file:
+            data = file.read()
+    except FileNotFoundError:
+        return None
+    stream = decode_by(pa.ipc.open_stream, data)
+    table = stream if isinstance(stream, Undecodable) else decode_by(stream.read_all)
+    if isinstance(table, Undecodable):
+        raise FormatError(f"{parts_path}: not the parts of a merged location: {table.detail}")
+    if table.schema != _SCHEMA:
+        raise FormatError(f"{parts_path}: not the parts of a merged location")
+    return PartsOfRows(
+        values_of(one_array(table.column("end")), np.int64),
+        values_of(one_array(table.column("part")), np.int32).astype(np.int64),
+    )

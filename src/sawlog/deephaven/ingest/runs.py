@@ -1,0 +1,306 @@
+"""Sorted runs: what one task reads of a date, sorted, in a file that tasks that write locations take their part of."""
+
+from __future__ import annotations
+
+import bisect
+import os
+import uuid
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from sawlog.arrow import array_of, fixed_array
+from sawlog.deephaven.ingest.digest import digest, row_hashes, value_hashes
+from sawlog.deephaven.ingest.history import read_parts
+from sawlog.deephaven.ingest.order import sort_key, sort_order
+from sawlog.deephaven.table.types import PARTITION_KEY
+from sawlog.format.contract import TASK_BYTES, Contents, Fragment
+from sawlog.format.digest import Digest
+from sawlog.format.planning import bind_scan, plan_tasks
+
+BATCH_ROWS = 64 << 10
+PIECE_BYTES = 64 << 20
+"""Bytes of runs that are merged at a time."""
+_SAMPLES = 256
+"""Rows of a run that say how rows are spread, where values do not."""
+
+Boundary = tuple[tuple[Any, ...], int, int]
+"""Where rows are cut: values of the sort columns, number of the run, row in it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """Which rows of a merged location are taken.
+
+    Attributes:
+        parts: The numbers that the parts to take have now, by those that they had when the location was made.
+    """
+
+    parts: Mapping[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A fragment to read.
+
+    Attributes:
+        fragment: The fragment.
+        part: The part that its rows are of, or which of its rows are taken.
+    """
+
+    fragment: Fragment
+    part: int | Kept
+
+    def read(self) -> Iterator[tuple[pa.RecordBatch, NDArray[np.int64]]]:
+        """The rows that are taken, and the part of each."""
+        fragment: Any = self.fragment
+        if not isinstance(self.part, Kept):
+            for batch in fragment.to_batches():
+                yield _marked(batch), np.full(batch.num_rows, self.part)
+            return
+        parts, row = read_parts(fragment.path), fragment.start
+        for batch in fragment.to_batches():
+            rows = np.arange(row, row + batch.num_rows)
+            row += batch.num_rows
+            old = np.zeros(batch.num_rows, np.int64) if parts is None else parts.of(rows)
+            numbers = [self.part.parts.get(part, -1) for part in range(int(old.max(initial=0)) + 1)]
+            new = np.array([*numbers, -1])[old]
+            yield _marked(batch).filter(array_of(new >= 0, pa.bool_())), new[new >= 0]
+
+
+def _marked(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """A batch whose partition columns, the same value in every row, are dictionaries of that value."""
+    for index, field in enumerate(batch.schema):
+        if PARTITION_KEY in (field.metadata or {}) and batch.num_rows:
+            places = fixed_array(pa.int32(), np.zeros(batch.num_rows, np.int32))
+            value = pa.DictionaryArray.from_arrays(places, batch.column(index)[:1])
+            batch = batch.set_column(index, field.with_type(value.type), value)
+    return batch
+
+
+def pieces(contents: Contents, parts: Mapping[str, int | Kept]) -> list[list[Piece]]:
+    """The fragments by task; the paths of their locations say which parts they belong to."""
+    return [
+        [Piece(fragment, parts[fragment.path]) for fragment in task]
+        for task in plan_tasks(contents, bind_scan(contents, contents.scan), TASK_BYTES)
+    ]
+
+
+def size(task: Sequence[Piece]) -> int:
+    """Bytes to read."""
+    return sum(piece.fragment.size for piece in task)
+
+
+def measure(task: Sequence[Piece]) -> dict[int, Digest]:
+    """The digests of the rows of a task, by part."""
+    found: dict[int, Digest] = {}
+    for piece in task:
+        for batch, parts in piece.read():
+            hashes = row_hashes(batch)
+            for part in (piece.part,) if isinstance(piece.part, int) else np.unique(parts).tolist():
+                found[part] = found.get(part, Digest()) + digest(hashes[parts == part])
+    return found
+
+
+def united(schemas: Iterable[pa.Schema]) -> pa.Schema:
+    """All columns by name; of several types the first counts."""
+    fields: dict[str, pa.Field] = {}
+    for schema in schemas:
+        for field in schema:
+            fields.setdefault(field.name, field)
+    return pa.schema(list(fields.values()))
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A file of sorted rows.
+
+    Attributes:
+        path: The file: Arrow's, in batches of `BATCH_ROWS`, the last column the part of each row.
+        splits: For each location the first batch and the rows that it gets of the run.
+        samples: Keys of rows as far from one another, and their places.
+        bytes: Bytes of the file.
+        pairs: For each grouping column but the first: hashes of the values of the columns before it, and its own.
+    """
+
+    path: str
+    splits: tuple[tuple[int, int], ...]
+    samples: tuple[tuple[tuple[Any, ...], int], ...]
+    bytes: int
+    pairs: tuple[NDArray[np.uint64], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Sorter:
+    """Makes runs. Picklable.
+
+    Attributes:
+        directory: Where to.
+        schema: The columns; locations that do not have one have nulls.
+        groups: Grouping columns, by the first of which rows are spread.
+        keys: Columns to sort by.
+        locations: How many locations rows are spread over, by values; 1: by the order of rows, or not.
+    """
+
+    directory: str
+    schema: pa.Schema
+    groups: tuple[str, ...]
+    keys: tuple[str, ...]
+    locations: int
+
+    def __call__(self, task: Sequence[Piece]) -> Run | None:
+        """Read the rows of a task, sort them and write them down; None when there is none."""
+        table = self._table(task)
+        if not table.num_rows:
+            return None
+        keys = [table.column(name) for name in self.keys]
+        spread = np.zeros(table.num_rows, np.int64)
+        if self.locations > 1:
+            first = value_hashes([(self.groups[0], keys[0])])
+            spread = (first % np.uint64(self.locations)).astype(np.int64)
+        order = sort_order([fixed_array(pa.int64(), spread), *keys], table.num_rows)
+        ordered = table.take(fixed_array(pa.int64(), order))
+        counts = np.bincount(spread, minlength=self.locations).tolist()
+        path = os.path.join(self.directory, uuid.uuid4().hex)
+        splits = []
+        with pa.OSFile(path, "wb") as file, pa.ipc.new_file(file, ordered.schema) as writer:
+            row = batches = 0
+            for count in counts:
+                splits.append((batches, count))
+                for at in range(row, row + count, BATCH_ROWS):
+                    writer.write_batch(ordered.slice(at, min(BATCH_ROWS, row + count - at)))
+                    batches += 1
+                row += count
+        return Run(path, tuple(splits), self._samples(ordered), os.path.getsize(path), self._pairs(table))
+
+    def _table(self, task: Sequence[Piece]) -> pa.RecordBatch:
+        """The rows, the part of each in the last column."""
+        batches = []
+        for piece in task:
+            for batch, parts in piece.read():
+                columns = [_column(batch, field) for field in self.schema]
+                columns.append(fixed_array(pa.int32(), parts.astype(np.int32)))
+                batches.append(pa.RecordBatch.from_arrays(columns, names=[*self.schema.names, ""]))
+        return together(batches) if batches else pa.record_batch({})
+
+    def _samples(self, ordered: pa.RecordBatch) -> tuple[tuple[tuple[Any, ...], int], ...]:
+        if self.groups:
+            return ()
+        keys = [ordered.column(name) for name in self.keys]
+        rows = range(0, ordered.num_rows, max(1, ordered.num_rows // _SAMPLES))
+        return tuple((sort_key(keys, row), row) for row in rows)
+
+    def _pairs(self, table: pa.RecordBatch) -> tuple[NDArray[np.uint64], ...]:
+        found = []
+        for index, name in enumerate(self.groups[1:], 1):
+            before = value_hashes([(other, table.column(other)) for other in self.groups[:index]])
+            pairs = np.stack([value_hashes([(name, table.column(name))]), before], axis=1)
+            found.append(np.unique(pairs, axis=0))
+        return tuple(found)
+
+
+def _column(batch: pa.RecordBatch, field: pa.Field) -> pa.Array:
+    if field.name not in batch.schema.names:
+        return pa.nulls(batch.num_rows, field.type)
+    array = batch.column(field.name)
+    return array if array.type == field.type or PARTITION_KEY in (field.metadata or {}) else array.cast(field.type)
+
+
+def together(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
+    """Batches as one. A dictionary that hardly repeats is none."""
+    arrays = []
+    for index in range(batches[0].num_columns):
+        parts = [batch.column(index) for batch in batches]
+        if len({part.type for part in parts}) > 1:
+            parts = [part.dictionary_decode() if pa.types.is_dictionary(part.type) else part for part in parts]
+        array = pa.chunked_array(parts).unify_dictionaries().combine_chunks()
+        array = array.combine_chunks() if isinstance(array, pa.ChunkedArray) else array
+        if pa.types.is_dictionary(array.type) and 2 * len(array.dictionary) > len(array):
+            array = array.dictionary_decode()
+        arrays.append(array)
+    return pa.RecordBatch.from_arrays(arrays, names=batches[0].schema.names)
+
+
+class Split:
+    """The rows that a location gets of a run, from a file that is mapped."""
+
+    def __init__(self, run: Run, location: int, keys: Sequence[str]) -> None:
+        first, self.rows = run.splits[location]
+        file = pa.ipc.open_file(pa.memory_map(run.path))
+        self._batches = [file.get_batch(first + i) for i in range(-(-self.rows // BATCH_ROWS))]
+        self._keys = keys
+
+    def key(self, row: int) -> tuple[Any, ...]:
+        """What compares as rows are ordered."""
+        batch = self._batches[row // BATCH_ROWS]
+        return sort_key([batch.column(name) for name in self._keys], row % BATCH_ROWS)
+
+    def cut(self, own: int, boundary: Boundary) -> int:
+        """How many rows are before a boundary, when the run's number is `own`."""
+        key, number, row = boundary
+        if own == number:
+            return row
+        find = bisect.bisect_right if own < number else bisect.bisect_left
+        return find(range(self.rows), key, key=self.key)
+
+    def batches(self, start: int, end: int) -> Iterator[pa.RecordBatch]:
+        """The rows from one to another."""
+        while start < end:
+            number, at = divmod(start, BATCH_ROWS)
+            count = min(BATCH_ROWS - at, end - start)
+            yield self._batches[number].slice(at, count)
+            start += count
+
+
+def merged(
+    runs: Sequence[Run], location: int, keys: Sequence[str], low: Boundary | None, high: Boundary | None
+) -> Iterator[pa.RecordBatch]:
+    """The rows of a location in order, the part of each in the last column; at most two pieces are in memory.
+
+    Args:
+        runs: Sorted runs; rows with the same keys stay in their order.
+        location: Which splits of theirs.
+        keys: Columns that they are sorted by.
+        low: Only rows that are not before it.
+        high: Only rows before it.
+    """
+    splits = [Split(run, location, keys) for run in runs]
+    begins = [0 if low is None else split.cut(i, low) for i, split in enumerate(splits)]
+    ends = [split.rows if high is None else split.cut(i, high) for i, split in enumerate(splits)]
+    inner = _boundaries(runs, splits, begins, ends)
+    edges = [begins, *([split.cut(i, one) for i, split in enumerate(splits)] for one in inner), ends]
+    for starts, stops in pairwise(edges):
+        filled = [
+            (split, start, stop) for split, start, stop in zip(splits, starts, stops, strict=True) if start < stop
+        ]
+        batches = [batch for split, start, stop in filled for batch in split.batches(start, stop)]
+        if not batches:
+            continue
+        whole = together(batches)
+        if len(filled) > 1:
+            order = sort_order([whole.column(name) for name in keys], whole.num_rows)
+            whole = whole.take(fixed_array(pa.int64(), order))
+        yield whole
+
+
+def _boundaries(
+    runs: Sequence[Run], splits: Sequence[Split], begins: Sequence[int], ends: Sequence[int]
+) -> list[Boundary]:
+    """Where to cut so that no piece is larger than `PIECE_BYTES`, about."""
+    rows = sum(ends) - sum(begins)
+    width = sum(run.bytes for run in runs) / max(1, sum(count for run in runs for _, count in run.splits))
+    most = max(BATCH_ROWS, int(PIECE_BYTES / max(1.0, width)))
+    if rows <= most:
+        return []
+    step = max(1, most // (2 * len(runs)))
+    samples = [
+        (split.key(row), i, row)
+        for i, (split, begin, end) in enumerate(zip(splits, begins, ends, strict=True))
+        for row in range(begin, end, step)
+    ]
+    return sorted(samples)[len(runs) :: len(runs)]

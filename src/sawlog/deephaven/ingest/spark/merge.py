@@ -1,0 +1,442 @@
+"""The merge: an intraday date to history, sorted, grouped and proven."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import uuid
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from dataclasses import replace as altered
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+import pyarrow as pa
+from pyspark.errors import PySparkException
+
+from sawlog import api
+from sawlog.deephaven.ingest.arrange import Arrangement, LocationsWriter, Target, contiguous, ranges
+from sawlog.deephaven.ingest.history import (
+    HistoricalTable,
+    MergeRecord,
+    NamespaceSet,
+    Part,
+    recorded_parts,
+    void_parts,
+)
+from sawlog.deephaven.ingest.journal import Journal, delete_merged, forget, recover, step_aside, take_back
+from sawlog.deephaven.ingest.order import check_sortable
+from sawlog.deephaven.ingest.runs import Kept, Piece, Sorter, measure, pieces, size, united
+from sawlog.deephaven.ingest.tree import IntradayTable, Location, existing_table
+from sawlog.deephaven.table.dataset import DeephavenTableContents
+from sawlog.deephaven.table.options import ReadOptions, WriteOptions
+from sawlog.deephaven.table.types import GROUPING, GUESS_KEY, ROLE_KEY
+from sawlog.errors import FormatError, OptionError, SawlogError, SchemaError
+from sawlog.format.contract import Scan
+from sawlog.format.digest import Digest
+from sawlog.format.options import parse_options
+from sawlog.format.planning import view_schema
+from sawlog.format.recognition import get_format
+from sawlog.spark.errors import explain
+from sawlog.spark.tasks import run_tasks
+from sawlog.storage import PathLike, Staged, Storage
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+Outcome = TypeVar("Outcome")
+
+_OF_VALUES = ("char", "decimal", "sentinels_as_null")
+"""Options that say how values look; types come from what the merge itself has written."""
+
+
+@dataclass(frozen=True, slots=True)
+class Merge:
+    """What `merge` did.
+
+    Attributes:
+        rows: Rows that history has of the date, proven.
+        checksum: Sum of the hashes of all rows over all columns, modulo 2**64, the same on both sides.
+        merged: The intraday locations that are in history.
+        locations: The historical ones that were written, or, when there was nothing to write, those that were proven.
+        grouped: Columns that got grouping metadata.
+        added: Rows that were taken out of intraday locations now.
+        removed: Rows that history had of partitions that were deleted since.
+        written: Whether anything was written; otherwise history held all rows already.
+        deleted: Whether the intraday locations were deleted.
+        remarks: What is worth a warning, a sentence each.
+    """
+
+    rows: int
+    checksum: int
+    merged: list[str]
+    locations: list[str]
+    grouped: list[str] = field(default_factory=list)
+    added: int = 0
+    removed: int = 0
+    written: bool = False
+    deleted: bool = False
+    remarks: list[str] = field(default_factory=list)
+
+
+def merge(
+    spark: SparkSession | None,
+    root: PathLike,
+    namespace: str,
+    table: str,
+    date: str,
+    *,
+    schema: str | None = None,
+    group: Sequence[str] | None = None,
+    sort: Sequence[str] = (),
+    internal_partitions: int | None = None,
+    namespace_set: NamespaceSet = "System",
+    append: bool = False,
+    replace: bool = False,
+    delete_intraday: bool = False,
+    write_options: Mapping[str, Any] | None = None,
+    **options: Any,
+) -> Merge:
+    """Merge all intraday locations of a date into history: `ROOT/Systems/NAMESPACE/Partitions/N/DATE/TABLE`.
+
+    Rows are sorted by the grouping columns, all rows of a value of the first of them in one internal partition; rows of
+    the same values stay in the order in which they were logged, or are sorted further by `sort`. Without grouping
+    columns, internal partitions hold the rows one after the other.
+
+    Every merged location records what it was made of. A later merge of the date takes only what is not there yet, into
+    internal partitions of its own; when a partition was deleted since (DELETE_PARTITION), the date is rebuilt without
+    its rows. What is published is opened as any reader opens the tree, and must have the count and the hash of all rows
+    that were taken, then and now; otherwise it is taken back. A merge that is killed is taken back, or brought to its
+    end, by the next merge or import of the table.
+
+    Args:
+        spark: The session, whose executors have to see the tree; without one, threads of this process merge.
+        root: The root of both trees, on a file system.
+        namespace: Namespace of the table.
+        table: The table.
+        date: The column partition.
+        schema: A Deephaven `.schema` file: types, and grouping columns.
+        group: Grouping columns, instead of the schema's.
+        sort: Columns that rows of the same group are sorted by.
+        internal_partitions: How many there will be; by default one per GiB.
+        namespace_set: `System` for `ROOT/Systems`, `User` for `ROOT/Users`.
+        append: Add to locations that no merge of sawlog made, which do not say what they hold.
+        replace: Rebuild the date: sorted and spread as a whole. Locations that do not say what they hold are
+            replaced by the intraday rows.
+        delete_intraday: Delete the intraday locations when the proof is there.
+        write_options: Options for writing `deephaven_table`.
+        **options: Options for reading `deephaven_table`, such as `types`.
+
+    Raises:
+        FormatError: When there is nothing to merge.
+        SchemaError: When the type of a column would be a guess.
+        SawlogError: When history holds other rows of the date, or what was written is not what was read.
+    """
+    tree = existing_table(root, namespace, table, date)
+    history = HistoricalTable(tree.root, namespace_set, namespace, table)
+    read = parse_options(ReadOptions, {"schema": schema, **options}, where="reading deephaven_table")
+    written = parse_options(WriteOptions, dict(write_options or {}), where="writing deephaven_table")
+    arrangement = Arrangement(None if group is None else tuple(group), tuple(sort), internal_partitions)
+    with tree.locked():
+        locations = [one for one in recover(tree) if one.partition.column_partition == date]
+        history.tidy(date)
+        job = MergeJob(spark, tree, history, date, locations, read)
+        try:
+            done = job.run(job.plan(append=append, replacing=replace), arrangement, written)
+        except PySparkException as error:
+            raise SawlogError(f"{tree.directory}: {date}: {explain(error)}") from error
+        if delete_intraday:
+            # In the journal's place: killed here, what is proven is deleted by the next merge.
+            job.delete(locations)
+        Journal.delete(tree)
+        return altered(done, deleted=delete_intraday)
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """What is to be done.
+
+    Attributes:
+        taken: Intraday locations to take, and the parts that they are.
+        kept: Parts that are taken out of the locations that are replaced.
+        replaced: Historical locations that go.
+        removed: Rows that go with them.
+        expected: The digest that history must have in the end.
+        advice: What to do when it has not, and nothing was written.
+    """
+
+    taken: Mapping[str, Part]
+    kept: tuple[Part, ...]
+    replaced: tuple[Location, ...]
+    removed: int
+    expected: Digest
+    advice: str = ""
+
+    @property
+    def parts(self) -> tuple[Part, ...]:
+        """What the written locations are made of."""
+        return (*self.kept, *self.taken.values())
+
+    @property
+    def writes(self) -> bool:
+        """Whether there is anything to do but the proof."""
+        return bool(self.taken or self.replaced)
+
+
+class MergeJob:
+    """The merge of one date, under the lock of its table."""
+
+    def __init__(
+        self,
+        spark: SparkSession | None,
+        tree: IntradayTable,
+        history: HistoricalTable,
+        date: str,
+        locations: Sequence[Location],
+        options: ReadOptions,
+    ) -> None:
+        self.name = uuid.uuid4().hex[:12]
+        self._spark = spark
+        self._tree = tree
+        self._history = history
+        self._date = date
+        self._locations = locations
+        self._filled = {one.path: one for one in locations if one.record is None or one.record.rows}
+        self._options = options
+        self._found = history.locations(date)
+        self._intraday = self._open(self._filled) if self._filled else None
+
+    def plan(self, *, append: bool, replacing: bool) -> _Plan:
+        """Find out what of the date history does not have.
+
+        Raises:
+            FormatError: When there is nothing to merge.
+            SawlogError: When it is unknown what history has.
+        """
+        recorded, unknown = recorded_parts(self._found)
+        void = void_parts(recorded, self._locations)
+        if not self._filled and not void:
+            raise FormatError(f"{self._tree.directory}: there are no rows of {self._date} to merge")
+        here = self._measured()
+        known = {part.identity: part for part in recorded}
+        for path, part in here.items():
+            before = known.get(part.identity)
+            if before is not None and (before.rows, before.checksum) != (part.rows, part.checksum):
+                raise SawlogError(
+                    f"{path}: has {_digest(part)} now, and had {_digest(before)} when it was merged; what was merged is"
+                    " not deleted, and what is there now is not merged"
+                )
+        new = {path: part for path, part in here.items() if part.identity not in known}
+        kept = tuple(part for part in recorded if part not in void)
+        if replacing:
+            inside = {part.identity for part in here.values()}
+            only = tuple(part for part in kept if part.identity not in inside)
+            return _Plan(here, only, tuple(self._found), _rows(void), _sum((*only, *here.values())))
+        if void and unknown:
+            raise SawlogError(
+                f"{unknown[0].path}: does not say what it was made of, and a partition of {self._date} was deleted"
+                " since a merge; replace the date to rebuild it from the intraday rows"
+            )
+        if void:
+            return _Plan(new, kept, tuple(self._found), _rows(void), _sum((*kept, *new.values())))
+        if not unknown:
+            return _Plan(new, (), (), 0, _sum((*kept, *new.values())))
+        if append:
+            return _Plan(new, (), (), 0, self.proof() + _sum(new.values()))
+        advice = "replace it to merge again, or append to what no merge of sawlog made"
+        return _Plan({}, (), (), 0, _sum(here.values()), advice)
+
+    def run(self, plan: _Plan, arrangement: Arrangement, options: WriteOptions) -> Merge:
+        """Write what is to be written, publish it, and prove what is there then. Leaves its journal.
+
+        Raises:
+            SawlogError: When what is published is not what it should be; it is taken back.
+        """
+        merged = list(self._filled)
+        if not plan.writes:
+            self._compare(plan.expected, plan.advice or "nothing was written")
+            paths = [one.path for one in self._found]
+            return Merge(plan.expected.rows, plan.expected.checksum, merged, paths)
+        staged, asked, groups = self._arranged(plan, arrangement, options)
+        replaced = tuple(one.partition.internal_partition for one in plan.replaced)
+        journal = Journal(self.name, "publishing", self._history.namespace_set, self._date, tuple(staged), (), replaced)
+        journal.write(self._tree)
+        try:
+            step_aside(self._history, journal)
+            Storage().publish(one for pieces in staged.values() for one in pieces)
+            self._compare(plan.expected, "what was written was taken back")
+        except BaseException:
+            take_back(self._history, journal)
+            self._history.tidy(self._date)
+            Journal.delete(self._tree)
+            raise
+        altered(journal, state="deleting").write(self._tree)
+        forget(self._history, journal)
+        self._history.tidy(self._date)  # attempts that came second have staged what nobody publishes
+        paths = [self._history.path(internal, self._date) for internal in staged]
+        remarks = [
+            f"column {name!r} got no groups: values of it come under several of the columns before it"
+            for name in asked
+            if name not in groups
+        ]
+        if plan.removed:
+            remarks.append(f"{plan.removed} rows went: their partitions were deleted after they had been merged")
+        added = sum(part.rows for part in plan.taken.values())
+        return Merge(
+            plan.expected.rows, plan.expected.checksum, merged, paths, list(groups), added, plan.removed, True,
+            remarks=remarks,
+        )  # fmt: skip
+
+    def _arranged(
+        self, plan: _Plan, arrangement: Arrangement, options: WriteOptions
+    ) -> tuple[dict[str, Sequence[Staged]], Sequence[str], tuple[str, ...]]:
+        """Sort and spread the rows: what is staged by internal partition, grouping columns, and those with groups."""
+        tasks, schema = self._rows(plan)
+        asked = self._grouping(schema) if arrangement.group is None else arrangement.group
+        keys = (*asked, *arrangement.sort)
+        self._check(schema, *keys)
+        locations = arrangement.locations(sum(map(size, tasks)))
+        board = self._tree.board()
+        os.mkdir(board)
+        try:
+            sorter = Sorter(board, schema, tuple(asked), keys, locations if asked else 1)
+            runs = tuple(run for run in self._tasks(sorter, tasks, list(map(size, tasks))) if run is not None)
+            groups = contiguous(runs, asked)
+            internals = [one.partition.internal_partition for one in self._found]
+            first = max((int(name) + 1 for name in internals if name.isdecimal()), default=0)
+            targets = [Target(first + i, i) for i in range(locations)]
+            if not asked:
+                targets = [Target(first + i, 0, *cut) for i, cut in enumerate(ranges(runs, locations))]
+            record = MergeRecord(self.name, 0, plan.parts)
+            written = altered(options, group=groups)
+            writer = LocationsWriter(runs, keys, self._history, self._date, schema, written, record)
+            staged = self._tasks(writer, targets, [sum(run.bytes for run in runs) // locations] * locations)
+        finally:
+            shutil.rmtree(board, ignore_errors=True)
+        return {str(one.internal): those for one, those in zip(targets, staged, strict=True) if those}, asked, groups
+
+    def _tasks(self, function: Callable[[Any], Outcome], items: Sequence[Any], sizes: Sequence[int]) -> list[Outcome]:
+        """Apply a function to items in tasks."""
+        try:
+            outcomes = run_tasks(self._spark, function, items, sizes)
+            failed = next((one for one in outcomes if isinstance(one, SawlogError)), None)
+        except BaseException:
+            self._history.tidy(self._date)
+            raise
+        if failed is not None:
+            self._history.tidy(self._date)
+            raise failed
+        return cast("list[Outcome]", outcomes)
+
+    def delete(self, locations: Sequence[Location]) -> None:
+        """Delete the intraday locations, which were proven to be in history."""
+        merged = tuple(one.partition.internal_partition for one in locations)
+        journal = Journal(self.name, "deleting", self._history.namespace_set, self._date, (), merged)
+        journal.write(self._tree)
+        delete_merged(self._tree, journal)
+
+    def _measured(self) -> dict[str, Part]:
+        """The parts that the intraday locations are, every row of them read."""
+        if self._intraday is None:
+            return {}
+        paths = list(self._filled)
+        self._known_types()
+        found = self._digests(self._intraday, {path: i for i, path in enumerate(paths)})
+        measured = [(path, found.get(i, Digest())) for i, path in enumerate(paths)]
+        return {path: Part.of(self._filled[path], one.rows, one.checksum) for path, one in measured}
+
+    def _digests(self, contents: DeephavenTableContents, parts: Mapping[str, int]) -> dict[int, Digest]:
+        tasks = pieces(contents, parts)
+        digests: dict[int, Digest] = {}
+        for found in self._tasks(measure, tasks, list(map(size, tasks))):
+            for part, one in found.items():
+                digests[part] = digests.get(part, Digest()) + one
+        return digests
+
+    def _rows(self, plan: _Plan) -> tuple[list[list[Piece]], pa.Schema]:
+        """The rows to write by task, each with the number of its part in the record, and their columns."""
+        numbers = {part.identity: number for number, part in enumerate(plan.parts)}
+        tasks = []
+        schemas = [] if self._intraday is None else [self._known_types()]
+        if plan.kept:
+            old = self._open(one.path for one in plan.replaced)
+            schemas.append(view_schema(old))
+            taken = {one.path: _kept(one, numbers) for one in plan.replaced}
+            tasks += pieces(old, taken)
+        if plan.taken:
+            tasks += pieces(self._open(plan.taken), {path: numbers[part.identity] for path, part in plan.taken.items()})
+        return tasks, united(schemas)
+
+    def _known_types(self) -> pa.Schema:
+        """The columns of the intraday locations."""
+        assert self._intraday is not None
+        for one in view_schema(self._intraday):
+            if GUESS_KEY in (one.metadata or {}):
+                guess = one.metadata[GUESS_KEY].decode()
+                raise SchemaError(
+                    f"{self._tree.directory}: column {one.name!r}: its type is unknown ({guess}): name it with"
+                    " schema= or types=, to merge it"
+                )
+        return view_schema(self._intraday)
+
+    @staticmethod
+    def _grouping(schema: pa.Schema) -> tuple[str, ...]:
+        """The grouping columns, as a schema file says: the given one, or those that lie in the locations."""
+        role = (ROLE_KEY, GROUPING.encode())
+        return tuple(one.name for one in schema if role in (one.metadata or {}).items())
+
+    @staticmethod
+    def _check(schema: pa.Schema, *names: str) -> None:
+        for name in names:
+            if name not in schema.names:
+                raise OptionError(f"there is no column {name!r}; columns: {', '.join(schema.names)}")
+            check_sortable(schema.field(name))
+
+    def _compare(self, expected: Digest, advice: str) -> None:
+        """Read what history has of the date, and compare it with what it should have."""
+        there = self.proof()
+        if there != expected:
+            raise SawlogError(
+                f"{self._history.directory}: history has {there} of {self._date}, intraday are {expected}; {advice}"
+            )
+
+    def proof(self) -> Digest:
+        """The rows that a reader of the historical tree gets for the date."""
+        if not self._history.locations(self._date):
+            return Digest()
+        given = {one.name: getattr(self._options, one.name) for one in fields(ReadOptions)}
+        options: dict[str, Any] = {name: given[name] for name in _OF_VALUES}
+        if any(MergeRecord.read(one.path) is None for one in self._history.locations(self._date)):
+            options |= {"schema": given["schema"], "types": given["types"]}
+        options |= {"namespace": self._history.namespace, "table": self._history.table}
+        whole = api.open(self._history.directory, format="deephaven_table", **options)
+        assert isinstance(whole.contents, DeephavenTableContents)
+        scan = altered(whole.scan, filters=((whole.contents.partition_column, "=", self._date),))
+        contents = whole.format.open(whole.files, scan)
+        assert isinstance(contents, DeephavenTableContents)
+        parts = dict.fromkeys((one.directory for one in contents.locations), 0)
+        return self._digests(contents, parts).get(0, Digest())
+
+    def _open(self, paths: Iterable[str]) -> DeephavenTableContents:
+        format = get_format("deephaven_table")
+        storage = Storage()
+        scan = Scan(options=self._options, storage=storage, roots=(self._tree.root,))
+        return cast(DeephavenTableContents, format.open(format.select(storage.find(list(paths)), "rows"), scan))
+
+
+def _kept(location: Location, numbers: Mapping[tuple[Any, ...], int]) -> Kept:
+    """Which of the rows of a merged location are taken, and the numbers of their parts."""
+    record = MergeRecord.read(location.path)
+    parts = () if record is None or record.parts is None else record.parts
+    return Kept({i: numbers[part.identity] for i, part in enumerate(parts) if part.identity in numbers})
+
+
+def _digest(part: Part) -> Digest:
+    return Digest(part.rows, part.checksum)
+
+
+def _sum(parts: Iterable[Part]) -> Digest:
+    return sum(map(_digest, parts), Digest())
+
+
+def _rows(parts: Iterable[Part]) -> int:
+    return sum(part.rows for part in parts)

@@ -1,0 +1,300 @@
+"""Record batches: buffers for the kernels to gather into, and the Arrow arrays over them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from types import SimpleNamespace
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from sawlog.arrow import array_of, batch_of, called, constant, constant_string, fixed_array
+from sawlog.deephaven.log import layout
+from sawlog.deephaven.log.columns import PARTITION_KEY, constant_array, enum_table
+from sawlog.deephaven.log.header import Header, LogColumn
+from sawlog.deephaven.log.kernels import gather
+from sawlog.deephaven.text import WHOLE_CHARSETS, characters, decode_text, string_array
+from sawlog.deephaven.types import BY_LOG, LogType
+from sawlog.format.contract import FILE_COLUMN, OFFSET_COLUMN
+from sawlog.kernels.vector import SLACK
+
+FIRST_ROWS = 8 << 10
+MAX_ROWS = 128 << 10
+"""Rows per batch; fewer in the first, from which the sizes of the others follow."""
+_FIXED_BYTES = 16 << 20
+"""Fixed-width values per batch, at most."""
+FIRST_ROOM = 1 << 20
+_MAX_ROOM = 8 << 20
+"""Bytes per batch of values with a length, by column, unless a single row needs more."""
+_ALIGNMENT = 64
+
+
+class BadValue(NamedTuple):
+    """A value that is none: its row, the place of its column among the stored ones, and what is wrong with it."""
+
+    row: int
+    place: int
+    what: str
+
+
+def stored_columns(header: Header) -> Any:
+    """Return what kernels know of the stored columns of a header, as records; none is wanted."""
+    columns = np.zeros(len(header.stored), gather.COLUMN).view(np.recarray)
+    places = np.arange(len(columns))
+    columns.width = [column.width for column in header.stored]
+    columns.byte = places // layout.PRESENCE_BITS
+    columns.mask = 1 << places % layout.PRESENCE_BITS
+    columns.first = places * gather.CHUNK
+    return columns
+
+
+class RowBatch:
+    """Buffers of one batch after the other.
+
+    Args:
+        header: Header of the file, for its columns.
+        schema: The columns wanted, with their metadata.
+        path: Value of the column `_file`.
+        partition: Value of the partitioning column.
+        span: Bytes of the range to be read, which bounds what is allocated.
+        sentinels: Whether values in rows that the engine takes for null become null.
+        strict: Whether malformed text counts as a value that could not be decoded.
+
+    Attributes:
+        columns: What kernels know of the stored columns, of `sawlog.deephaven.log.kernels.gather.COLUMN`.
+        max_rows: Rows that there is room for.
+        arena: uint8, gathered values.
+        scratch: uint8, gathered Booleans and validity.
+        starts: int64, file offsets of rows.
+        bad_values: Of the rows built last, in order.
+    """
+
+    def __init__(
+        self,
+        header: Header,
+        schema: pa.Schema,
+        path: str,
+        partition: str | None,
+        span: int,
+        *,
+        sentinels: bool,
+        strict: bool,
+    ) -> None:
+        self._header = header
+        self._schema = schema
+        self._path = path
+        self._partition = partition
+        self._strict = strict
+        self._stored = {column.name: place for place, column in enumerate(header.stored)}
+        self._constants = {column.name: column for column in header.columns if column.constant is not None}
+        self._tables: dict[str, pa.Array] = {}
+        self._texts: dict[int, tuple[pa.Array, list[int]]] = {}
+        self.bad_values: list[BadValue] = []
+        column_names = set(schema.names)
+        self._judged = [place for place, column in enumerate(header.stored) if self._is_judged(column)]
+        self.columns = stored_columns(header)
+        for place, column in enumerate(header.stored):
+            self._describe(self.columns[place], column, is_wanted=column.name in column_names, sentinels=sentinels)
+        wide = int(self.columns.wanted @ self.columns.width)
+        wide += sum(len(column.constant or b"") for name, column in self._constants.items() if name in column_names)
+        smallest = layout.SIZE_SIZE + layout.MIN_ENTRY_SIZE + header.presence_bytes
+        self._most = max(1, min(MAX_ROWS, span // smallest + 1, _FIXED_BYTES // max(wide, 1)))
+        self._rooms = np.where(self.columns.width == 0, min(FIRST_ROOM, span), 0)
+        self._sparse = False
+        self._wanted: list[int] = np.flatnonzero(self.columns.wanted).tolist()
+        self._gathered: dict[int, Any] = {}
+        self.max_rows = min(FIRST_ROWS, self._most)
+        self._arrange()
+        self._allocate()
+
+    def _is_judged(self, column: LogColumn) -> bool:
+        """Whether a value of a column may be none, though it fits its row: it is looked at whether wanted or not."""
+        text = column.type is LogType.ENHANCED_STRING and column.charset not in WHOLE_CHARSETS
+        return column.type is LogType.ENUM or (self._strict and text)
+
+    def _describe(self, facts: Any, column: LogColumn, *, is_wanted: bool, sentinels: bool) -> None:
+        facts.wanted = is_wanted or self._is_judged(column)
+        facts.boolean = column.type is LogType.BOOLEAN
+        facts.text = column.type is LogType.ENHANCED_STRING
+        if column.width:
+            scalar = layout.SCALARS[column.type]
+            facts.null_mask = scalar.null_mask
+            facts.null = np.uint64(scalar.nulls[0] | scalar.null_mask).astype(np.int64)
+            # An index that stands for null is no index either way.
+            facts.has_null = sentinels or column.type is LogType.ENUM
+
+    def _arrange(self) -> None:
+        """Give every column its place in arena and scratch."""
+        columns = self.columns
+        rows = self.max_rows
+        place = 0
+
+        def take(length: int) -> int:
+            nonlocal place
+            start, place = place, -(-(place + length) // _ALIGNMENT) * _ALIGNMENT
+            return start
+
+        self._firsts = []
+        for index in self._wanted:
+            column = columns[index]
+            if column.width:
+                column.values = take(rows * int(column.width)) if not column.boolean else 0
+            else:
+                self._firsts.append(take((rows + 1) * layout.COUNT_SIZE))
+                column.values = self._firsts[-1] + layout.COUNT_SIZE
+                column.room = self._rooms[index]
+                column.body = take(int(self._rooms[index]) + SLACK)
+        self._arena_bytes = max(place, 1)
+        every = np.arange(len(columns))
+        columns.valid = 2 * every * rows
+        columns.values = np.where(columns.boolean != 0, (2 * every + 1) * rows, columns.values)
+        self.scratch: NDArray[np.uint8] = np.empty(2 * len(columns) * rows + 1, np.uint8)
+        self.starts = np.zeros(rows, np.int64)
+
+    def _allocate(self) -> None:
+        """Fresh buffers for the next batch."""
+        self._buffer = pa.allocate_buffer(self._arena_bytes)
+        self.arena: NDArray[np.uint8] = np.frombuffer(self._buffer, np.uint8)
+        for first in self._firsts:
+            self.arena[first : first + layout.COUNT_SIZE] = 0
+        self.columns.nulls = self.columns.used = self.columns.high = 0
+
+    def grow(self) -> None:
+        """Make more room: not a single row found any."""
+        self._rooms = 2 * self._rooms
+        self._arrange()
+        self._allocate()
+
+    def adapt(self, rows: int) -> None:
+        """Fresh buffers, of sizes by what was found in the last rows."""
+        if rows and not rows == self.max_rows == self._most:
+            room = self.columns.used * self._most // rows
+            room = np.where(self.columns.width == 0, np.minimum(room + room // 16, _MAX_ROOM), 0)
+            if self.max_rows < self._most or (room > self._rooms).any():
+                grown_rooms = self._rooms * (self.max_rows > FIRST_ROWS)
+                self.max_rows = self._most
+                self._rooms = np.maximum(room + room // 8 + (64 << 10), grown_rooms)
+                self._arrange()
+        self._allocate()
+
+    def build(self, rows: int) -> pa.RecordBatch:
+        """The gathered rows as a batch of the schema; invalid values are null, and listed in `bad_values`."""
+        names = self.columns.dtype.names
+        # Plain numbers: to ask the records for one field after the other takes long.
+        gathered = (
+            SimpleNamespace(**dict(zip(names, row, strict=True))) for row in self.columns[self._wanted].tolist()
+        )
+        self._gathered = dict(zip(self._wanted, gathered, strict=True))
+        used = sum(rows * (facts.width or layout.COUNT_SIZE) + facts.used for facts in self._gathered.values())
+        self._sparse = 2 * used < self._arena_bytes
+        self.bad_values = []
+        bad = {place: self._judge(place, rows) for place in self._judged}
+        self.bad_values.sort(key=lambda value: value.row)
+        arrays = [self._array(field, rows, bad) for field in self._schema]
+        self._texts.clear()
+        return batch_of(arrays, self._schema, rows)
+
+    def _judge(self, place: int, rows: int) -> NDArray[np.bool_] | None:
+        """Return a mask of the values of a column that are invalid; None where all are valid."""
+        column = self._header.stored[place]
+        if column.type is LogType.ENUM:
+            indices = self.arena[self._gathered[place].values :][: rows * column.width].view(np.int32)
+            bad = (indices < 0) | (indices >= len(column.values))
+            if self._gathered[place].nulls:
+                bad &= self._valid(place, rows) != 0
+            message = f"column {column.name!r}: index {{}} in a table of {len(column.values)} values"
+            bad_values = [(row, message.format(indices[row])) for row in np.flatnonzero(bad).tolist()]
+        else:
+            bad = np.zeros(rows, np.bool_)
+            bad[self._text(place, rows)[1]] = True
+            message = f"column {column.name!r}: bytes that are no {column.charset}"
+            bad_values = [(row, message) for row in np.flatnonzero(bad).tolist()]
+        self.bad_values += [BadValue(row, place, text) for row, text in bad_values]
+        return bad if bad_values else None
+
+    def _array(self, field: pa.Field, rows: int, bad: Mapping[int, NDArray[np.bool_] | None]) -> pa.Array:
+        if field.name in self._stored:
+            place = self._stored[field.name]
+            return self._stored_array(field, place, rows, bad.get(place))
+        if field.name in self._constants:
+            return constant_array(self._constants[field.name], field, rows)
+        if field.name == FILE_COLUMN:
+            return constant_string(self._path, rows)
+        if field.name == OFFSET_COLUMN:
+            return fixed_array(pa.int64(), self.starts[:rows].copy())
+        if PARTITION_KEY in (field.metadata or {}):
+            return constant(self._partition, pa.string(), rows)
+        if pa.types.is_dictionary(field.type):
+            return pa.DictionaryArray.from_arrays(pa.nulls(rows, pa.int32()), self._table(field, ()))
+        return pa.nulls(rows, field.type)
+
+    def _stored_array(self, field: pa.Field, place: int, rows: int, bad: NDArray[np.bool_] | None) -> pa.Array:
+        column = self._header.stored[place]
+        facts = self._gathered[place]
+        if column.type is LogType.ENHANCED_STRING:
+            text = self._text(place, rows)[0]
+            return text if bad is None else called("if_else", array_of(bad, pa.bool_()), None, text)
+        nulls, values = facts.nulls, facts.values
+        bitmap = pa.py_buffer(np.packbits(self._valid(place, rows), bitorder="little")) if nulls else None
+        if column.type is LogType.BOOLEAN:
+            bits = np.packbits(self.scratch[values : values + rows], bitorder="little")
+            return pa.Array.from_buffers(pa.bool_(), rows, [bitmap, pa.py_buffer(bits)], nulls)
+        if column.type is LogType.BLOB:
+            return self._binary(place, rows)
+        data = self._slice(values, rows * column.width)
+        if column.type is LogType.ENUM:
+            return self._enum(field, place, rows, bad)
+        if column.type is LogType.CHAR and pa.types.is_string(field.type):
+            return characters(np.frombuffer(data, np.uint16, rows), bitmap)
+        native = field.type if pa.types.is_timestamp(field.type) else BY_LOG[column.type].arrow
+        array = pa.Array.from_buffers(native, rows, [bitmap, data], nulls)
+        return array if native == field.type else array.cast(field.type)
+
+    def _valid(self, place: int, rows: int) -> NDArray[np.uint8]:
+        """A byte per row of a column that has nulls: whether the value is there."""
+        first = self._gathered[place].valid
+        return self.scratch[first : first + rows]
+
+    def _slice(self, start: int, length: int) -> pa.Buffer:
+        part = self._buffer.slice(start, length)
+        # Little was used of much: do not keep the rest alive with the batch.
+        return pa.py_buffer(part.to_pybytes()) if self._sparse else part
+
+    def _binary(self, place: int, rows: int) -> pa.Array:
+        facts = self._gathered[place]
+        bitmap = pa.py_buffer(np.packbits(self._valid(place, rows), bitorder="little")) if facts.nulls else None
+        ends = self._slice(facts.values - layout.COUNT_SIZE, (rows + 1) * layout.COUNT_SIZE)
+        data = self._slice(facts.body, facts.used)
+        return pa.Array.from_buffers(pa.binary(), rows, [bitmap, ends, data], facts.nulls)
+
+    def _text(self, place: int, rows: int) -> tuple[pa.Array, list[int]]:
+        """Strings of a column, and the rows of those that are malformed."""
+        if place not in self._texts:
+            charset = self._header.stored[place].charset
+            ascii = not self._gathered[place].high
+            self._texts[place] = decode_text(self._binary(place, rows), charset, ascii=ascii)
+        return self._texts[place]
+
+    def _enum(self, field: pa.Field, place: int, rows: int, bad: NDArray[np.bool_] | None) -> pa.Array:
+        column = self._header.stored[place]
+        table = enum_table(field) or column.values
+        facts = self._gathered[place]
+        indices = np.frombuffer(self._slice(facts.values, rows * column.width), np.int32)
+        valid = self._valid(place, rows) != 0 if facts.nulls else None
+        if bad is not None:
+            valid = ~bad if valid is None else valid & ~bad
+            indices = np.where(bad, 0, indices)
+        if table != column.values and len(column.values):
+            places = {value: number for number, value in enumerate(table)}
+            indices = np.array([places[value] for value in column.values], np.int32)[indices]
+        bitmap = None if valid is None else pa.py_buffer(np.packbits(valid, bitorder="little"))
+        array = pa.Array.from_buffers(pa.int32(), rows, [bitmap, pa.py_buffer(np.ascontiguousarray(indices))])
+        return pa.DictionaryArray.from_arrays(array, self._table(field, table), safe=False)
+
+    def _table(self, field: pa.Field, otherwise: Sequence[str]) -> pa.Array:
+        """The table of an Enum, made once."""
+        if field.name not in self._tables:
+            self._tables[field.name] = string_array(enum_table(field) or otherwise)
+        return self._tables[field.name]

@@ -1,0 +1,505 @@
+"""Reading logs: files to partitions, partitions to fragments."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from copy import copy
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, ClassVar, Self
+
+import pyarrow as pa
+
+from sawlog.arrow import constant
+from sawlog.deephaven.log.columns import PARTITION_KEY, Rendering, unite
+from sawlog.deephaven.log.fields import parts
+from sawlog.deephaven.log.fragments import (
+    COMMANDS_SCHEMA,
+    ENTRIES_SCHEMA,
+    EntryRange,
+    LogFragment,
+    RowRange,
+    UnreadableFile,
+    whole_log,
+)
+from sawlog.deephaven.log.header import Header, IncompleteHeaderError, header_size, read_header
+from sawlog.deephaven.log.names import LogName, order_key, parse_name
+from sawlog.deephaven.log.options import ReadOptions
+from sawlog.deephaven.log.plan import Layout, find_cut, find_cuts, scan, walk_stretch
+from sawlog.deephaven.log.survey import survey
+from sawlog.deephaven.schema_xml import TableSchema, parse_schema
+from sawlog.errors import FormatError, OptionError, UnsupportedError, warn
+from sawlog.format.contract import (
+    CUT_BYTES,
+    PROBE_BYTES,
+    BoundScan,
+    Contents,
+    Format,
+    Fragment,
+    Range,
+    Scan,
+    View,
+    space_offsets,
+)
+from sawlog.format.damage import Damage, DamageWarning
+from sawlog.format.fields import FieldParser
+from sawlog.format.planning import count_threads, plan
+from sawlog.format.query import possible
+from sawlog.storage import File, Source, Storage, each_file, known_answer, note_answer
+from sawlog.storage.index import packed, unpacked
+from sawlog.storage.names import is_remote
+
+DEFAULT_PARTITION_COLUMN = "Date"
+HEADER = "header"
+LAYOUT = "layout"
+"""What an index is asked of a log; what of one that was read whole: where its last DELETE_PARTITION ends, and cuts."""
+_STRETCH_NUMBERS = 4
+"""That are noted of a stretch: after which byte it was to begin, where it does and ends, the last DELETE_PARTITION."""
+
+
+@dataclass(frozen=True, slots=True)
+class Log:
+    """File of a dataset: its name's parts, its header, or why it has none."""
+
+    file: File
+    name: LogName
+    header: Header | None
+    reason: str = ""
+    incomplete: bool = False
+    newer: Damage | None = None
+
+    @property
+    def partition(self) -> tuple[str, ...]:
+        """Key that the logs of one partition share; a log whose name does not say it is a partition of its own."""
+        partition = self.name.partition
+        return partition if all(partition) else (self.file.path,)
+
+
+def open_log(file: File, options: ReadOptions, storage: Storage, headers: dict[bytes, Header] | None = None) -> Header:
+    """Header of a file.
+
+    Args:
+        file: The file.
+        options: How it is read.
+        storage: Where it is.
+        headers: Headers that were parsed before, by their bytes: files that begin alike share one.
+
+    Raises:
+        IncompleteHeaderError: When the file ends inside the header.
+        FormatError: When it is no log of a known version, or its header is damaged.
+    """
+    force = "unknown_versions" in options.salvage
+
+    def parsed(head: bytes) -> Header:
+        size = header_size(head)
+        if headers is not None and size <= file.size and (parsed_header := headers.get(head[:size])) is not None:
+            return parsed_header
+        header = read_header(file.path, file.size, storage, head, strict=options.strict, force=force)
+        return header if headers is None else headers.setdefault(header.raw, header)
+
+    if (head := known_answer(storage, file, HEADER)) is not None:
+        with suppress(FormatError):  # an index is not believed when it says that a file is bad
+            return parsed(head)
+    header = parsed(storage.read(file, 0, min(PROBE_BYTES, file.size)))
+    note_answer(storage, file, HEADER, header.raw)
+    return header
+
+
+class DeephavenLogContents(Contents):
+    """Logs of one table, partition by partition, each in the order in which its files were begun."""
+
+    files_are_independent: ClassVar[bool] = True
+
+    _optimistic = False
+    _stretch: tuple[int, int] | None = None
+    """The bytes of its only log that are read: from the first cut after one to the first after the other."""
+
+    def __init__(self, format: Format, files: Sequence[File], scan: Scan) -> None:
+        self._options: ReadOptions = scan.options
+        self.logs = self._open_all(files, scan)
+        super().__init__(format, [log.file for log in self.logs], scan)
+
+    @cached_property
+    def rows_schema(self) -> pa.Schema:
+        """Schema of the view `rows`."""
+        readable = [(log.file.path, log.header) for log in self.logs if log.header is not None]
+        schema = unite(readable, self._rendering)
+        name = self.partition_column
+        if name and name not in schema.names and any(log.name.column_partition for log in self.logs):
+            place = self._table.order.index(name) if name in self._table.order else len(schema)
+            field = pa.field(name, pa.string(), metadata={PARTITION_KEY: b"column"})
+            schema = schema.insert(min(place, len(schema)), field)
+        return schema
+
+    @property
+    def partition_column(self) -> str:
+        """Name of the partitioning column; empty when it is left out."""
+        name = self._options.partition_column
+        return name if name is not None else self._table.partition_column or DEFAULT_PARTITION_COLUMN
+
+    def _ranges(self, request: BoundScan, task_bytes: int | None) -> Iterator[Fragment]:
+        """The logs of a partition are scanned, where that is needed, before its first fragment."""
+        threads = count_threads(self, request)
+        for partition in self._partitions(request):
+            layouts = [self._layout(log, task_bytes, threads) for log in partition]
+            last_deleting = _last_deleting([layout.live_from for layout in layouts])
+            for index, (log, layout) in enumerate(zip(partition, layouts, strict=True)):
+                dead = index < last_deleting
+                if log.header is None:
+                    path, size = log.file.path, log.file.size
+                    yield UnreadableFile(*request, path, size, log.reason, log.incomplete, log.newer)
+                    continue
+                start, size = self._ends(log.file, log.header)
+                if self._stretch is not None and start >= size:
+                    continue
+                cuts = (cut for cut in layout.cuts if start < cut < size)
+                bounds = itertools.chain((start,), cuts, (max(size, start),))
+                live_from = (size if dead else max(layout.live_from, 0)) if self._applies else 0
+                for begin, end in itertools.pairwise(bounds):
+                    yield self._range(request, log, begin, end, live_from)
+
+    views: ClassVar = {
+        "rows": View(lambda self: self.rows_schema, _ranges),
+        "frames": View(ENTRIES_SCHEMA, _ranges),
+        "commands": View(COMMANDS_SCHEMA, _ranges),
+    }
+
+    def split_groups(self, request: BoundScan, task_bytes: int) -> Iterator[Contents | Fragment]:
+        """Partitions, where remote logs have to be walked, or stretches of long ones."""
+        far = any(is_remote(log.file.path) for log in self.logs)
+        large = any(log.file.size > task_bytes for log in self.logs)
+        if not far or not (self._applies or large) or self._are_known(self.logs, task_bytes):
+            return
+        for logs in self._partitions(request):
+            part = self.with_files([log.file for log in logs])
+            if self._options.split == "resync":
+                yield from itertools.chain.from_iterable(self._stretches(log, task_bytes) for log in logs)
+            elif self._are_known(logs, task_bytes):
+                yield from plan(part, request, task_bytes)
+            else:
+                yield part
+
+    def unscanned_parts(self, request: BoundScan, task_bytes: int) -> Iterator[Contents]:
+        """The logs of partitions with a long one: tasks find where those may be cut, and what all of them delete."""
+        for logs in self._partitions(request) if self._options.split != "resync" else ():
+            if any(is_remote(log.file.path) and log.file.size > task_bytes for log in logs):
+                for log in logs:
+                    if not self._are_known([log], task_bytes):
+                        yield from self._stretches(log, task_bytes)
+
+    def _are_known(self, logs: Sequence[Log], task_bytes: int) -> bool:
+        """Whether logs can be planned without a look into them."""
+        return all(log.header is None or self._known_layout(log, log.header, task_bytes) for log in logs)
+
+    def _stretches(self, log: Log, task_bytes: int) -> Iterator[DeephavenLogContents]:
+        """A log, in as many parts as there are to be tasks; they find their ends themselves."""
+        contents = self.with_files([log.file])
+        distance = _even(log.file.size - log.header.size, task_bytes) if log.header is not None else None
+        if log.header is None or distance is None:
+            yield contents
+            return
+        for target in range(log.header.size, log.file.size, distance):
+            part = copy(contents)
+            part._stretch = (target, target + distance)
+            yield part
+
+    def _ends(self, file: File, header: Header) -> tuple[int, int]:
+        """Return where a log is read: from the header's end, or an entry that begins a set, to another or the end."""
+        if self._stretch is None:
+            return header.size, file.size
+        first, last = self._stretch
+        ends = []
+        for target in self._stretch:
+            cut = header.size if target == header.size else None
+            while cut is None and target < file.size:
+                cut = find_cut(file, header, self.scan, target)
+                target += last - first  # noqa: PLW2901
+            ends.append(file.size if cut is None else cut)
+        return ends[0], ends[1]
+
+    def with_files(self, files: Sequence[File]) -> Self:
+        contents = super().with_files(files)
+        contents.logs = [self.logs[place] for place in sorted(self._places[file.path] for file in files)]
+        for name in ("_known", "_places"):
+            vars(contents).pop(name, None)
+        return contents
+
+    def plan_whole_read(self) -> Self | None:
+        """Plan one walk, as `PlansWholeReads` says: enough as long as there is no DELETE_PARTITION, and no damage.
+
+        A reader that wants rows one after the other must know beforehand which were deleted; one that wants them all
+        may find out.
+        """
+        if not self._applies or self._optimistic:
+            return None
+        contents = copy(self)
+        contents._optimistic = True
+        return contents
+
+    def committed_end(self, request: BoundScan, file: File, position: int) -> int:
+        """Walk the new bytes once, to find where the last complete set ends, as `Followable.committed_end` says.
+
+        What follows damage may be the rest of a set that damage has broken, until a set begins; it waits as well.
+        """
+        del request
+        log = self._known[file.path]
+        if log.header is None:
+            return position
+        start = max(position, log.header.size)
+        if file.size < start:
+            return position
+        options = self._options.without_incomplete()
+        log_range = whole_log(file, log.header, options, self.scan.storage)
+        return survey(replace(log_range, start=start), file.size, last=True).end
+
+    def between(self, request: BoundScan, ranges: Sequence[Range]) -> list[Fragment]:
+        """Return fragments of new ranges, as `Followable.between` says.
+
+        A DELETE_PARTITION takes back what comes with it; rows that were delivered before cannot be taken back.
+        """
+        ranges_by_path = {requested_range.file.path: requested_range for requested_range in ranges}
+        fragments: list[Fragment] = []
+        threads = count_threads(self, request)
+        for partition in self._partitions(request):
+            news: list[tuple[Log, int, int, int]] = []
+            for log in partition:
+                if log.file.path in ranges_by_path and log.header is not None:
+                    file, begin, end = ranges_by_path[log.file.path]
+                    start = max(begin, log.header.size)
+                    live_from = self._live_from(log, start, end, threads) if self._applies else -1
+                    news.append((replace(log, file=file), start, end, live_from))
+            last_deleting = _last_deleting([live_from for *_, live_from in news])
+            for index, (log, start, end, live_from) in enumerate(news):
+                dead = index < last_deleting
+                fragments.append(self._range(request, log, start, end, end if dead else max(live_from, 0)))
+        return fragments
+
+    def field_parser(self, file: File, source: Source) -> FieldParser:
+        """Header and entries."""
+        header = self._known[file.path].header if file.path in self._known else None
+        return lambda offset: parts(source, offset, header)
+
+    def facts(self, request: BoundScan) -> dict[str, Any]:
+        """Version, table, partitions and columns of the logs."""
+        del request
+        headers = [log.header for log in self.logs if log.header is not None]
+        facts: dict[str, Any] = {"version": ", ".join(sorted({str(header.version) for header in headers}))}
+        tables = sorted({f"{log.name.namespace}.{log.name.table}" for log in self.logs if log.name.table})
+        if tables:
+            facts["table"] = ", ".join(tables)
+            facts["internal partitions"] = len({log.name.internal_partition for log in self.logs})
+            facts["column partitions"] = len({log.name.column_partition for log in self.logs})
+        versions = sorted({header.application_version or 0 for header in headers})
+        facts["application version"] = ", ".join(map(str, versions))
+        constants = sorted({column.name for header in headers for column in header.columns if column.constant})
+        if constants:
+            facts["constant columns"] = ", ".join(constants)
+        unknown = sorted({(kind, len(payload)) for header in headers for kind, payload in header.unknown})
+        if unknown:
+            facts["unknown header records"] = ", ".join(f"type {kind} ({size} bytes)" for kind, size in unknown)
+        return facts
+
+    @cached_property
+    def _known(self) -> dict[str, Log]:
+        return {log.file.path: log for log in self.logs}
+
+    @cached_property
+    def _places(self) -> dict[str, int]:
+        """Places of the logs in their order, by path: parts of many logs are taken one after the other."""
+        return {log.file.path: place for place, log in enumerate(self.logs)}
+
+    @property
+    def _applies(self) -> bool:
+        return self._options.deletes == "apply" and self.scan.view in ("rows", "damage")
+
+    @cached_property
+    def _table(self) -> TableSchema:
+        if self._options.schema is None:
+            return TableSchema()
+        return parse_schema(self._options.schema, self.scan.storage.read(self._options.schema))
+
+    @cached_property
+    def _rendering(self) -> Rendering:
+        units = {**self._table.units, **self._options.timestamp_columns}
+        names = {column.name for log in self.logs if log.header is not None for column in log.header.columns}
+        for name in self._options.timestamp_columns:
+            if name not in names:
+                raise OptionError(
+                    f"timestamp_columns: there is no column {name!r}; columns: {', '.join(sorted(names))}"
+                )
+        defined = {column.name: column for column in self._table.columns}
+        return Rendering(units, self._options.char, self._options.widen, self._table.order, defined)
+
+    def _open_all(self, files: Sequence[File], scan: Scan) -> list[Log]:
+        # A stream opens those logs that have grown: that there is one of them says nothing.
+        followed = scan.schema is not None
+        single = len(files) == 1 and not followed
+        named_files = [(file, name) for file in files if (name := self._name(file, single=single)) is not None]
+        if not named_files and not followed:
+            raise FormatError(f"none of the {len(files)} logs is of the namespace, table and partition asked for")
+        tables = {(name.namespace, name.table) for _, name in named_files if name.table}
+        if len(tables) > 1:
+            table_names = ", ".join(sorted(f"{namespace}.{table}" for namespace, table in tables))
+            raise OptionError(f"logs of several tables: {table_names}; choose one with namespace= and table=")
+        named_files.sort(key=lambda pair: order_key(pair[1], pair[0].path))
+        names = {file.path: name for file, name in named_files}
+        headers: dict[bytes, Header] = {}
+        single = len(named_files) == 1 and not followed
+        opened = each_file(
+            lambda file: self._open(file, names[file.path], scan, headers, single=single),
+            (file for file, _ in named_files),
+        )
+        logs = list(opened)
+        if all(log.header is None for log in logs) and not followed:
+            raise FormatError(f"{logs[0].reason} (and no other log is readable)")
+        return logs
+
+    def _open(self, file: File, name: LogName, scan: Scan, headers: dict[bytes, Header], *, single: bool) -> Log:
+        try:
+            header = open_log(file, self._options, scan.storage, headers)
+        except FormatError as error:
+            incomplete = isinstance(error, IncompleteHeaderError)
+            if single or not (incomplete or scan.on_damage == "skip"):
+                raise
+            newer = error.damage if isinstance(error, UnsupportedError) else None
+            return Log(file, name, None, str(error), incomplete, newer)
+        for note in header.notes:
+            if header.digest or scan.on_damage == "fail" or note != header.notes[0]:
+                warn(f"{file.path}: {note}", DamageWarning)
+        return Log(file, name, header)
+
+    def _name(self, file: File, *, single: bool) -> LogName | None:
+        """Return what is known of a file, by its name and by the options; None when it is not asked for."""
+        name = parse_name(file.name)
+        fields = ("namespace", "table", "internal_partition", "column_partition")
+        options = {part: getattr(self._options, part) for part in fields if getattr(self._options, part) is not None}
+        if not single and any(getattr(name, part) not in (None, value) for part, value in options.items()):
+            return None
+        return replace(name, **options)
+
+    def _partitions(self, request: BoundScan) -> list[list[Log]]:
+        partitions: dict[tuple[str, ...], list[Log]] = {}
+        for log in self.logs:
+            if self._possible(request, log):
+                partitions.setdefault(log.partition, []).append(log)
+        return list(partitions.values())
+
+    def _possible(self, request: BoundScan, log: Log) -> bool:
+        """Whether filters on the partitioning column let any row of a log through."""
+        name = self.partition_column
+        if not name or self.scan.view != "rows" or name not in self.rows_schema.names:
+            return True
+        field = self.rows_schema.field(name)
+        if log.header is not None and name in {column.name for column in log.header.columns}:
+            return True
+        value = constant(log.name.column_partition, field.type, 1)
+        return possible(request.projection.query, pa.RecordBatch.from_arrays([value], schema=pa.schema([field])))
+
+    def _layout(self, log: Log, task_bytes: int | None, threads: int) -> Layout:
+        if log.header is None:
+            return Layout()
+        distance = _even(log.file.size - log.header.size, task_bytes)
+        known_layout = self._known_layout(log, log.header, task_bytes)
+        if known_layout is not None:
+            return known_layout
+        if distance is not None and self._options.split == "resync":
+            return Layout(self._resync_cuts(log, log.header, distance))
+        if self._applies and not self._optimistic:
+            return self._scan(log, log.header.size, distance, threads)
+        if distance is not None:
+            return Layout(find_cuts(log.file, log.header, self.scan, task_bytes=distance))
+        return Layout()
+
+    def _live_from(self, log: Log, start: int, end: int, threads: int) -> int:
+        assert log.header is not None
+        indexed = self._indexed_layout(log) if start == log.header.size and end == log.file.size else None
+        layout = indexed or self._scan(replace_size(log, end), start, None, threads)
+        return layout.live_from
+
+    def _known_layout(self, log: Log, header: Header, task_bytes: int | None) -> Layout | None:
+        """Return the layout by an index of an intact log, or by tasks whose stretches end where the next begin."""
+        distance = _even(log.file.size - header.size, task_bytes)
+        if distance is None or distance >= CUT_BYTES:
+            indexed = self._indexed_layout(log)
+            if indexed is not None:
+                return replace(indexed, cuts=space_offsets(indexed.cuts, distance) if distance is not None else ())
+        if distance is None:
+            return None
+        numbers = unpacked(known_answer(self.scan.storage, log.file, f"{LAYOUT} {distance}") or b"")
+        firsts, begins, ends, lives = (numbers[place::_STRETCH_NUMBERS] for place in range(_STRETCH_NUMBERS))
+        if firsts != list(range(header.size, log.file.size, distance)) or begins[1:] != ends[:-1]:
+            return None
+        return Layout(sorted(set(begins[1:])), max(lives))
+
+    def _indexed_layout(self, log: Log) -> Layout | None:
+        answer = known_answer(self.scan.storage, log.file, LAYOUT)
+        live_from, *cuts = unpacked(answer) if answer else (None,)
+        return Layout(cuts, live_from) if live_from is not None else None
+
+    def scan_for_splits(self, request: BoundScan) -> bool:
+        """Note cuts, and what is deleted. Files before it are read with a log that has a DELETE_PARTITION."""
+        independent = True
+        threads = count_threads(self, request)
+        for log in self.logs:
+            if log.header is not None and self._stretch is not None:
+                self._survey_stretch(log.file, log.header, *self._stretch)
+            elif log.header is not None:
+                layout = self._scan(log, log.header.size, CUT_BYTES, threads)
+                note_answer(self.scan.storage, log.file, LAYOUT, packed([layout.live_from, *layout.cuts]))
+                independent = independent and layout.live_from < 0
+        return independent
+
+    def _survey_stretch(self, file: File, header: Header, first: int, last: int) -> None:
+        """Note what is between the first cuts at or past two places, and where they are."""
+        begin = first if first == header.size else find_cut(file, header, self.scan, first)
+        if begin is None:
+            return
+        stretch = walk_stretch(file, header, self.scan, begin, min(max(begin, last), file.size), file.size)
+        if stretch is not None:
+            layout, end = stretch
+            note_answer(
+                self.scan.storage, file, f"{LAYOUT} {last - first}", packed([first, begin, end, layout.live_from])
+            )
+
+    def _resync_cuts(self, log: Log, header: Header, task_bytes: int) -> Iterator[int]:
+        target = header.size + task_bytes
+        while target < log.file.size:
+            cut = find_cut(log.file, header, self.scan, target)
+            if cut is not None:
+                yield cut
+            target = max(target, cut or 0) + task_bytes
+
+    def _scan(self, log: Log, start: int, task_bytes: int | None, threads: int) -> Layout:
+        assert log.header is not None
+        threads = 1 if is_remote(log.file.path) else threads
+        return scan(log.file, log.header, self.scan, start=start, task_bytes=task_bytes, threads=threads)
+
+    def _range(self, request: BoundScan, log: Log, start: int, end: int, live_from: int) -> LogFragment:
+        assert log.header is not None
+        kind = EntryRange if self.scan.view in ("frames", "commands") else RowRange
+        path = log.file.path
+        size = end - start
+        partition = log.name.column_partition
+        scan, projection = request
+        parts = (log.file, log.header, start, end, live_from, partition)
+        return kind(scan, projection, path, size, *parts, self._optimistic)
+
+
+def _last_deleting(live_from: Sequence[int]) -> int:
+    """Return the place of the last log with a DELETE_PARTITION, which deletes the rows of those before it; else -1."""
+    return max((place for place, offset in enumerate(live_from) if offset >= 0), default=-1)
+
+
+def _even(span: int, task_bytes: int | None) -> int | None:
+    """The distance of cuts that makes tasks of one size, none much larger than `task_bytes`; None for no cuts."""
+    if task_bytes is None or span <= task_bytes:
+        return None
+    tasks = -(-span // task_bytes)
+    return -(-span // tasks)
+
+
+def replace_size(log: Log, size: int) -> Log:
+    """The log as if its file ended at `size`."""
+    return replace(log, file=replace(log.file, size=size))

@@ -1,0 +1,228 @@
+"""Fragments: ranges of logs as rows, as entries, and as commands."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from sawlog.arrow import array_of, batch_of, constant_string, fixed_array
+from sawlog.chain.walk import Span
+from sawlog.deephaven.log import layout
+from sawlog.deephaven.log.header import Header
+from sawlog.deephaven.log.layout import Flag, Kind
+from sawlog.deephaven.log.walk import Entries, RowWalk
+from sawlog.deephaven.text import encoded_array
+from sawlog.errors import ChangedError
+from sawlog.format.contract import FILE_COLUMN, OFFSET_COLUMN, Fragment, Projection, Scan
+from sawlog.format.damage import Damage, Findings, Tail, TailStatus
+from sawlog.storage import File, Source, Storage
+
+ENTRIES_SCHEMA = pa.schema(
+    [
+        pa.field("offset", pa.int64(), nullable=False),
+        pa.field("size", pa.int32(), nullable=False),
+        pa.field("flags", pa.uint8(), nullable=False),
+        pa.field("kind", pa.string(), nullable=False),
+        pa.field("checksum", pa.string(), nullable=False),
+    ]
+)
+"""Schema of the view `frames`: `size` is that of the whole entry in bytes, `kind` what the flags say."""
+COMMANDS_SCHEMA = pa.schema(
+    [
+        pa.field("offset", pa.int64(), nullable=False),
+        pa.field("record_type", pa.int32()),
+        pa.field("record_version", pa.int32()),
+        pa.field("command_id", pa.int32()),
+        pa.field("data", pa.binary()),
+    ]
+)
+"""Schema of the view `commands`: one row per non-row record; `command_id` is null for records that are no commands."""
+
+_KINDS = {0: "row", 1: "first", 2: "last", 3: "single"}
+
+
+@dataclass(frozen=True)
+class LogFragment(Fragment):
+    """A range of one log.
+
+    Attributes:
+        file: The log; its size is where this scan takes the file to end.
+        header: Its header.
+        start: The end of the header, or the start of an entry that begins a set.
+        end: Likewise, or the size of the file.
+        live_from: Rows before this byte were deleted by a later DELETE_PARTITION.
+        partition: Value of the partitioning column.
+        optimistic: Whether nobody has looked for a later DELETE_PARTITION: then the first one found ends the reading.
+    """
+
+    file: File
+    header: Header
+    start: int
+    end: int
+    live_from: int = 0
+    partition: str | None = None
+    optimistic: bool = False
+
+    @property
+    def extent(self) -> tuple[int, int]:
+        return self.end - self.size, self.size
+
+    def opened(self) -> Source:
+        """The log, whose header is the one that the range was planned by, wherever that was found.
+
+        Raises:
+            ChangedError: When it is not.
+        """
+        source = self.scan.storage.open(self.file, self.end)
+        if self.start == self.header.size and source.window(0, self.start).tobytes() != self.header.raw:
+            source.close()
+            raise ChangedError(
+                f"{self.path}: the header is not the one that the read was planned by: the file was replaced, or an"
+                " index is wrong; make that again"
+            )
+        return source
+
+    def entries(self, source: Source) -> Entries:
+        """Return what a walk over the range goes by."""
+        from sawlog.deephaven.log.walk import Entries
+
+        return Entries(Span(self.file, self.start, self.end), source, self.header, self.scan.options)
+
+
+@dataclass(frozen=True)
+class RowRange(LogFragment):
+    """The sets of rows (a stand-alone row is one) that begin in the range."""
+
+    def decode(self, schema: pa.Schema, findings: Findings) -> Iterator[pa.RecordBatch]:
+        with closing(self.opened()) as source:
+            yield from self.walk(source, schema, findings).batches()
+
+    def walk(self, source: Source, schema: pa.Schema, findings: Findings) -> RowWalk:
+        """A pass over the range as the options ask for it."""
+        from sawlog.deephaven.log.batches import RowBatch
+        from sawlog.deephaven.log.walk import RowWalk
+
+        options = self.scan.options
+        batch = RowBatch(
+            self.header,
+            schema,
+            self.path,
+            self.partition,
+            self.end - self.start,
+            sentinels=options.sentinels_as_null,
+            strict=options.strict,
+        )
+        return RowWalk(self.entries(source), findings, batch, self.live_from, optimistic=self.optimistic)
+
+
+def whole_log(file: File, header: Header, options: Any, storage: Storage) -> RowRange:
+    """Return a range over all of a log that delivers no columns: to check, to repair, to go on writing it."""
+    scan = Scan(options=options, on_damage="skip", storage=storage)
+    projection = Projection(pa.schema([]), pa.schema([]))
+    return RowRange(scan, projection, file.path, file.size, file, header, header.size, file.size)
+
+
+@dataclass(frozen=True)
+class EntryRange(LogFragment):
+    """The entries of a range, as the views `frames` and `commands` show them."""
+
+    def decode(self, schema: pa.Schema, findings: Findings) -> Iterator[pa.RecordBatch]:
+        from sawlog.deephaven.log.walk import EntryWalk
+
+        with closing(self.opened()) as source, closing(self.scan.storage.open(self.path)) as again:
+
+            def show(entries: Any) -> pa.RecordBatch:
+                if self.scan.view == "commands":
+                    entries = entries[entries.role & layout.KNOWN_FLAGS >= Flag.RECORD]
+                    return self._deliver(self._commands(entries, again), schema, entries.offset)
+                return self._deliver(self._entries(entries), schema, entries.offset)
+
+            yield from EntryWalk(self.entries(source), findings, show).batches()
+
+    def _deliver(self, batch: pa.RecordBatch, schema: pa.Schema, offsets: NDArray[np.int64]) -> pa.RecordBatch:
+        arrays = {name: batch.column(name) for name in batch.schema.names}
+        arrays[FILE_COLUMN] = constant_string(self.path, len(offsets))
+        arrays[OFFSET_COLUMN] = _integers(offsets, pa.int64())
+        return batch_of([arrays[name] for name in schema.names], schema, len(offsets))
+
+    def _entries(self, entries: Any) -> pa.RecordBatch:
+        checked = b"ok" if self.scan.options.verify_checksums else b"unchecked"
+        kinds = [_KINDS.get(flags, "record").encode() for flags in (entries.role & layout.KNOWN_FLAGS).tolist()]
+        arrays = [
+            _integers(entries.offset, pa.int64()),
+            _integers(entries.length, pa.int32()),
+            _integers(entries.role, pa.uint8()),
+            encoded_array(kinds),
+            encoded_array([b"mismatch" if bad else checked for bad in entries.mismatch.tolist()]),
+        ]
+        return pa.RecordBatch.from_arrays(arrays, schema=ENTRIES_SCHEMA)
+
+    def _commands(self, entries: Any, source: Source) -> pa.RecordBatch:
+        rows: list[Command] = []
+        for entry in entries:
+            command = Command(None, None, None, None)
+            if not entry.mismatch:
+                command = Command.of(bytes(source.window(int(entry.offset), int(entry.length))))
+            rows.append(command)
+        numbers = [array_of([row[i] for row in rows], pa.int32()) for i in range(3)]
+        data = array_of([row.data for row in rows], pa.binary())
+        return pa.RecordBatch.from_arrays(
+            [_integers(entries.offset, pa.int64()), *numbers, data], schema=COMMANDS_SCHEMA
+        )
+
+
+class Command(NamedTuple):
+    """Fields of a record that is no row; None for what it is too short for."""
+
+    record_type: int | None
+    record_version: int | None
+    command_id: int | None
+    data: bytes | None
+
+    @classmethod
+    def of(cls, entry: bytes) -> Command:
+        """The record that a whole entry holds. A command without room for a digest has none."""
+
+        def number(offset: int) -> int | None:
+            piece = body[offset : offset + layout.COUNT_SIZE]
+            return int.from_bytes(piece, "big", signed=True) if len(piece) == layout.COUNT_SIZE else None
+
+        body = entry
+        if number(layout.RECORD_TYPE_OFFSET) != layout.COMMAND_RECORD or len(entry) != layout.BARE_COMMAND_SIZE:
+            body = entry[: -layout.DIGEST_SIZE]
+        kind = number(layout.RECORD_TYPE_OFFSET)
+        command = number(layout.RECORD_DATA_OFFSET) if kind == layout.COMMAND_RECORD else None
+        data = body[layout.RECORD_DATA_OFFSET + (layout.COUNT_SIZE if command is not None else 0) :]
+        return cls(kind, number(layout.RECORD_VERSION_OFFSET), command, data)
+
+
+def _integers(values: NDArray[Any], kind: pa.DataType) -> pa.Array:
+    wide = fixed_array(pa.int64(), values.astype(np.int64))  # a copy: the kernel writes there again
+    return wide if kind == pa.int64() else wide.cast(kind)
+
+
+@dataclass(frozen=True)
+class UnreadableFile(Fragment):
+    """A file among others whose header is damaged, or not all there yet."""
+
+    reason: str
+    incomplete: bool
+    newer: Damage | None = None
+
+    def decode(self, schema: pa.Schema, findings: Findings) -> Iterator[pa.RecordBatch]:
+        """There are no rows."""
+        del schema
+        if self.incomplete:
+            findings.account.tail += self.size
+            findings.tail = Tail(TailStatus.TORN, 0, self.size, "the file ends inside its header")
+        elif self.newer is not None:
+            findings.damage(replace(self.newer, offset=0, length=self.size))
+        else:
+            findings.damage(Damage(self.path, 0, self.size, Kind.BAD_HEADER.name.lower(), self.reason))
+        yield from ()

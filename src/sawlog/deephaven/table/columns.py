@@ -1,0 +1,300 @@
+"""Columns of a location as Arrow arrays, one range of rows after the other."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from sawlog.arrow import array_of
+from sawlog.deephaven.table import layout
+from sawlog.deephaven.table.checkpoint import Verdict, row_width
+from sawlog.deephaven.table.codecs import decode_arrays, decode_objects, decode_slots
+from sawlog.deephaven.table.layout import Kind
+from sawlog.deephaven.table.symbols import UNUSABLE, SymbolTable, load_symbols, symbol_sets
+from sawlog.deephaven.table.values import MAX_VALUE, check_ends, gather, plain_array, text_array, words
+from sawlog.deephaven.types import ARRAYS, FIXED, ColumnType
+from sawlog.errors import SchemaError
+from sawlog.format.damage import Damage, Findings
+from sawlog.format.scan import Scan
+from sawlog.storage import Bytes, Source
+from sawlog.storage.sources import WINDOW_BYTES
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from sawlog.deephaven.table.options import ReadOptions
+
+BATCH_BYTES = 16 << 20
+"""Bytes of variable width per batch and column, unless a single value has more."""
+EXPANDED_BYTES = 128 << 20
+"""Bytes that symbols, which a row only refers to, may at most make in a batch where they are written out."""
+SAMPLED_ONE_BY_ONE = 256
+"""More rows than these are picked out of all rows."""
+OVERLAP = 2
+"""Values whose offsets overlap are damaged, but not all of them: how often, on average, a byte may be delivered."""
+
+
+class ColumnReader:
+    """Reads one column of a location.
+
+    Attributes:
+        type: The Arrow type that is delivered.
+        width: Bytes per row in the primary file.
+
+    Raises:
+        SchemaError: When the files are those of another kind of column.
+        DamageError: As `findings` sees fit.
+    """
+
+    def __init__(self, name: str, verdict: Verdict, scan: Scan, findings: Findings) -> None:
+        options: ReadOptions = scan.options
+        self._column = verdict.location.columns[name]
+        self._spec = verdict.specs[name].stored(self._column.files)
+        self.type = verdict.specs[name].field(name, options.char, options.decimal).type
+        self._rows = verdict.rows.count
+        self._headers = verdict.headers
+        self._storage = scan.storage
+        self._findings = findings
+        self._sentinels = options.sentinels_as_null
+        self._slots = bool(self._spec.slot_width)
+        self.width = row_width(self._spec, self._column) or self._spec.width
+        self._capacity = 0
+        self._source: Source | None = None
+        self._binary: Source | None = None
+        self._symbols: SymbolTable | None = None
+        self._ahead: tuple[int, NDArray[np.int64], NDArray[np.bool_]] | None = None
+        self._budget = 0
+        self._open()
+        self._most = self._most_rows()
+
+    def fit(self, first: int, count: int) -> int:
+        """Return how many of the next rows make a batch of a reasonable size; at least one."""
+        count = min(count, self._most)
+        if self._binary is None or first >= self._capacity:
+            return count
+        stored_rows = min(count, self._capacity - first)
+        ends, bad = self._offsets(first, stored_rows)
+        if int(ends[-1]) - int(ends[0]) <= min(BATCH_BYTES, self._budget) and not bad.any():
+            return count
+        lengths = np.where(bad, 0, np.diff(ends))
+        # Values that overlap would make much of little.
+        bad |= (lengths > MAX_VALUE) | (np.cumsum(lengths) > self._budget)
+        filled = np.cumsum(np.where(bad, 0, lengths))
+        fitting = max(1, int(np.searchsorted(filled, BATCH_BYTES, side="right")))
+        return count if fitting == stored_rows else fitting
+
+    def read(self, first: int, count: int) -> pa.Array:
+        """Rows `first` to `first + count`."""
+        stored_rows = min(count, max(0, self._capacity - first))
+        if not stored_rows:
+            return pa.nulls(count, self.type)
+        array = self._fitting(self._decode(first, stored_rows))
+        return array if stored_rows == count else pa.concat_arrays([array, pa.nulls(count - stored_rows, self.type)])
+
+    def sample(self, rows: NDArray[np.int64]) -> pa.Array:
+        """Return single rows, in order: those that groups begin with. Rows that the files do not hold are null."""
+        assert self._column.data is not None
+        if len(rows) and rows[-1] >= self._capacity:
+            return pa.nulls(len(rows), self.type)
+        if self._binary is not None or self._slots:
+            return pa.concat_arrays([self.read(row, 1) for row in rows.tolist()])
+        if len(rows) <= SAMPLED_ONE_BY_ONE:
+            read, path, places = self._storage.read, self._column.data.path, self._start + rows * self.width
+            picked = b"".join(read(path, offset, self.width) for offset in places.tolist())
+            data = np.frombuffer(picked, np.uint8)
+        else:
+            data = np.concatenate([self._picked(part) for part in _near(rows, WINDOW_BYTES // self.width)])
+        return self._fitting(self._decode_words(data, 0))
+
+    def close(self) -> None:
+        """Give the files back."""
+        for source in (self._source, self._binary):
+            if source is not None:
+                source.close()
+
+    def _fitting(self, array: pa.Array) -> pa.Array:
+        """The values as the Arrow type that is asked for."""
+        if array.type == self.type:
+            return array
+        return array.dictionary_encode() if pa.types.is_dictionary(self.type) else array.cast(self.type)
+
+    def _open(self) -> None:
+        data = self._column.data
+        if data is None:
+            return
+        spec, files = self._spec, self._column.files
+        symbols = spec.type is ColumnType.STRING_SET or (spec.type is ColumnType.STRING and spec.symbols)
+        if (layout.SYMBOL_OFFSETS in files and not symbols) or (layout.BINARY in files and spec.type in FIXED):
+            extra = layout.SYMBOL_OFFSETS if layout.SYMBOL_OFFSETS in files else layout.BINARY
+            raise SchemaError(
+                f"{data.path}: column {self._column.name!r} is {spec.type.value}, yet it has a {extra} file: its type"
+                " is another one here, or the wrong one was given"
+            )
+        self._source = self._storage.open(data.path)
+        header = self._headers.of(self._column, layout.DATA, self._source)
+        if header is None:
+            head = bytes(self._source.window(0, layout.HEADER_SIZE)).hex(" ") or "nothing"
+            detail = f"expected sizes of metadata and header within the file, found {head}"
+            self._damage(Kind.BAD_HEADER, 0, data.size, detail)
+            return
+        self._start = header.data_start
+        self._little = self._headers.little(header)
+        self._capacity = min(self._rows, max(0, self._source.size - self._start) // self.width)
+        if self._capacity < self._rows:
+            end = self._start + self._capacity * self.width
+            detail = f"expected {self._rows} rows of {self.width} bytes, found {self._capacity}"
+            self._damage(Kind.SHORT_FILE, end, max(0, self._source.size - end), detail)
+        if symbols:
+            self._open_symbols()
+        elif self.width == layout.OFFSET_SIZE and (spec.variable or layout.BINARY in files):
+            self._open_binary()
+
+    def _most_rows(self) -> int:
+        """Rows of one batch, by what may at most come of them."""
+        table = self._symbols
+        if self._slots and self._binary is None:
+            return max(1, BATCH_BYTES // self.width)
+        if table is None or pa.types.is_dictionary(self.type) or not len(table.strings):
+            return MAX_VALUE
+        if self._spec.type is ColumnType.STRING_SET:
+            return max(1, EXPANDED_BYTES // (int(table.strings.nbytes) + layout.MAX_SYMBOLS_IN_SET))
+        longest = int(np.diff(np.frombuffer(table.strings.buffers()[1], np.int32, len(table.strings) + 1)).max())
+        return max(1, EXPANDED_BYTES // max(1, longest))
+
+    def _open_symbols(self) -> None:
+        for suffix in (layout.SYMBOL_OFFSETS, layout.SYMBOL_BINARY):
+            file = self._column.files.get(suffix)
+            if file is None and self._capacity:
+                self._missing(suffix)
+            elif (
+                file is not None and suffix == layout.SYMBOL_OFFSETS and self._headers.of(self._column, suffix) is None
+            ):
+                detail = "expected sizes of metadata and header within the file"
+                self._damage(Kind.BAD_HEADER, 0, file.size, detail, file.path)
+        self._symbols = load_symbols(self._column, self._headers, self._spec.charset, self._storage)
+
+    def _open_binary(self) -> None:
+        file = self._column.files.get(layout.BINARY)
+        if file is None:
+            if self._capacity:
+                self._missing(layout.BINARY)
+            self._capacity = 0
+            return
+        self._binary = self._storage.open(file.path)
+        self._budget = OVERLAP * self._binary.size
+
+    def _missing(self, suffix: str) -> None:
+        assert self._column.data is not None
+        path = self._column.data.path.removesuffix(layout.DATA) + suffix
+        self._damage(Kind.MISSING_FILE, 0, 0, "expected a file next to the column's .dat, found none", path)
+
+    def _decode(self, first: int, count: int) -> pa.Array:
+        if self._binary is not None:
+            return self._decode_variable(first, count)
+        return self._decode_words(self._window(first, count), first)
+
+    def _decode_words(self, data: Bytes, first: int) -> pa.Array:
+        """Values of a fixed width, of which the first is that of a row."""
+        spec = self._spec
+        if self._slots:
+            array, bad = decode_slots(spec, data, self.type)
+            self._report(Kind.BAD_VALUE, first, bad, f"no {spec.type.value} of its codec")
+            return array
+        values = words(data, self.width, little=self._little)
+        if self._symbols is not None and spec.type is ColumnType.STRING:
+            indices, unknown = self._symbols.indices(values)
+            if unknown is not None:
+                self._report(
+                    Kind.BAD_SYMBOL, first, unknown, f"expected an id of {self._symbols.count} readable symbols"
+                )
+            return pa.DictionaryArray.from_arrays(indices, self._symbols.strings, safe=False)
+        if self._symbols is not None:
+            places = self._symbols.places
+            unusable = None if places is None else places == UNUSABLE
+            array, bad = symbol_sets(values, self._all_symbols(self._symbols), unusable, self.type)
+            detail = f"a set with members beyond its {self._symbols.count} symbols, or that cannot be read"
+            self._report(Kind.BAD_SYMBOL, first, bad, detail)
+            return array
+        return plain_array(spec.type, values, self.type, sentinels=self._sentinels)
+
+    def _decode_variable(self, first: int, count: int) -> pa.Array:
+        assert self._binary is not None
+        ends, bad = self._offsets(first, count)
+        base, end = int(ends[0]), int(ends[-1])
+        if bad.any():
+            good = np.flatnonzero(~bad)
+            base, end = (int(ends[good].min()), int(ends[good + 1].max())) if len(good) else (0, 0)
+        slices = gather(ends, bad, self._binary.window(base, end - base), base)
+        self._budget -= int(slices.ends[-1])
+        self._report(Kind.BAD_OFFSET, first, bad, f"expected ends in order and within {self._binary.size} bytes")
+        spec = self._spec
+        if spec.type is ColumnType.STRING:
+            array, replaced = text_array(slices, spec.charset)
+            malformed = np.zeros(count, np.bool_)
+            malformed[replaced] = True
+            self._report(Kind.BAD_VALUE, first, malformed, f"not {spec.charset}: what is malformed was replaced")
+            return array
+        if spec.type in ARRAYS:
+            array, unfit = decode_arrays(spec.type, slices, self.type, sentinels=self._sentinels)
+        else:
+            array, unfit = decode_objects(spec, slices, self.type)
+        self._report(Kind.BAD_VALUE, first, unfit & ~bad, f"no {spec.type.value} as it is serialized")
+        return array
+
+    def _picked(self, rows: NDArray[np.int64]) -> Bytes:
+        """The bytes of single rows that are near each other."""
+        first = int(rows[0])
+        return self._window(first, int(rows[-1]) + 1 - first).reshape(-1, self.width)[rows - first].ravel()
+
+    def _window(self, first: int, count: int) -> Bytes:
+        assert self._source is not None
+        return self._source.window(self._start + first * self.width, count * self.width)
+
+    def _offsets(self, first: int, count: int) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+        """The end before the first row and the ends of the rows, and which of these cannot be."""
+        if self._ahead is not None and self._ahead[0] == first and len(self._ahead[2]) >= count:
+            return self._ahead[1][: count + 1], self._ahead[2][:count]
+        assert self._binary is not None
+        ends = np.zeros(count + 1, np.int64)
+        before = min(first, 1)
+        data = self._window(first - before, count + before)
+        ends[1 - before :] = words(data, layout.OFFSET_SIZE, little=self._little).view(np.int64)
+        bad = check_ends(ends, self._binary.size)
+        self._ahead = (first, ends, bad)
+        return ends, bad
+
+    @staticmethod
+    def _all_symbols(table: SymbolTable) -> pa.Array:
+        if table.places is None:
+            return table.strings
+        missing = table.places < 0
+        return table.strings.take(array_of(np.where(missing, 0, table.places), pa.int64(), missing))
+
+    def _report(self, kind: Kind, first: int, bad: NDArray[np.bool_], detail: str) -> None:
+        """Report bad rows, neighbours together."""
+        if not bad.any():
+            return
+        edges = np.flatnonzero(np.diff(np.concatenate([[False], bad, [False]]).astype(np.int8)))
+        for begin, end in edges.reshape(-1, 2).tolist():
+            if not self._findings.listing:
+                remaining_edges = edges[edges >= begin].reshape(-1, 2)
+                self._findings.tally(
+                    kind.name.lower(), len(remaining_edges), int(np.diff(remaining_edges).sum()) * self.width
+                )
+                return
+            rows = f"row {first + begin}" if end == begin + 1 else f"rows {first + begin} to {first + end - 1}"
+            offset = self._start + (first + begin) * self.width
+            self._damage(kind, offset, (end - begin) * self.width, f"column {self._column.name!r}, {rows}: {detail}")
+
+    def _damage(self, kind: Kind, offset: int, length: int, detail: str, path: str | None = None) -> None:
+        assert self._column.data is not None
+        damaged_path = self._column.data.path if path is None else path
+        self._findings.damage(Damage(damaged_path, offset, length, kind.name.lower(), detail))
+
+
+def _near(rows: NDArray[np.int64], span: int) -> list[NDArray[np.int64]]:
+    """Rows, in order, in parts of which none reaches over more rows than that."""
+    cuts = np.flatnonzero(np.diff(rows // span)) + 1
+    return np.split(rows, cuts)

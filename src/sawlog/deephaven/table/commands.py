@@ -1,0 +1,84 @@
+"""`sawlog validate`: whether the locations of a table are what they should be."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, replace
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from sawlog.cli import arguments
+from sawlog.cli.errors import Exit, complain
+from sawlog.cli.output import Outcome, counted, show
+
+if TYPE_CHECKING:
+    from sawlog.deephaven.table.validation import Expectations
+
+Names = list[str] | None
+
+
+def validate(
+    tree: Annotated[str, typer.Argument(metavar="TREE", help="A tree or a location of column files.")],
+    expect: Annotated[
+        str | None, typer.Option("--expect", metavar="FILE", help="A TOML file of expectations.", show_default=False)
+    ] = None,
+    partition: Annotated[
+        str | None,
+        typer.Option("--partition", metavar="DATE", help="Only this column partition.", show_default=False),
+    ] = None,
+    min_rows: Annotated[int | None, typer.Option("--min-rows", min=0, help="Rows of a location, at least.")] = None,
+    max_rows: Annotated[int | None, typer.Option("--max-rows", min=0, help="Rows of a location, at most.")] = None,
+    no_nulls: Annotated[
+        Names, typer.Option("--no-nulls", metavar="A,B", help="Columns without nulls.", show_default=False)
+    ] = None,
+    ascending: Annotated[
+        Names, typer.Option("--sorted", metavar="A,B", help="Columns that ascend.", show_default=False)
+    ] = None,
+    ascending_in_groups: Annotated[
+        Names,
+        typer.Option("--sorted-in-groups", metavar="A,B", help="Columns that ascend in groups.", show_default=False),
+    ] = None,
+    grouped: Annotated[
+        Names, typer.Option("--grouped", metavar="A,B", help="Columns that have groups.", show_default=False)
+    ] = None,
+    schema: arguments.SchemaFile = None,
+    option: arguments.ReadOptions = None,
+    storage: arguments.StorageOptions = None,
+    json: arguments.Json = False,
+) -> int:
+    """Check a table's locations: damage, rows, nulls, order, and that groups are what they say.
+
+    Exit code 0 if all is as it should be, 1 if not, 2 unusable.
+    """
+    from sawlog.deephaven.table.validation import Expectations
+    from sawlog.deephaven.table.validation import validate as run
+
+    limits = {"min_rows": min_rows, "max_rows": max_rows}
+    counts: dict[str, Any] = {name: count for name, count in limits.items() if count is not None}
+    expected = Expectations.read(expect) if expect is not None else Expectations()
+    expected = _and(replace(expected, **counts), no_nulls, max_nulls=0)
+    expected = _and(expected, ascending, sorted="location")
+    expected = _and(expected, ascending_in_groups, sorted="groups")
+    expected = _and(expected, grouped, grouped=True)
+    options = {**({} if schema is None else {"schema": schema}), **arguments.format_options(option, call=run)}
+    validation = run(
+        tree, expected, column_partition=partition, storage_options=arguments.storage_options(storage), **options
+    )
+    facts = [(location.path, counted(location.rows, "row")) for location in validation.locations]
+    document = {
+        "tree": tree,
+        "valid": validation.valid,
+        "rows": validation.rows,
+        "locations": [asdict(location) for location in validation.locations],
+    }
+    summary = f"in {counted(len(validation.locations), 'location')}: {counted(len(validation.problems), 'problem')}"
+    show(Outcome(document, counted(validation.rows, "row"), summary, facts), json=json)
+    for problem in validation.problems:
+        complain(problem)
+    return Exit.OK if validation.valid else Exit.DAMAGED
+
+
+def _and(expected: Expectations, columns: list[str] | None, **more: object) -> Expectations:
+    for name in arguments.column_names(columns) or ():
+        expected = expected.expect(name, **more)
+    return expected

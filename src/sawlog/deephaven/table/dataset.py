@@ -1,0 +1,343 @@
+"""Reading trees of locations: files to locations, locations to fragments."""
+
+from __future__ import annotations
+
+import posixpath
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from functools import cached_property
+from typing import Any, ClassVar
+
+import pyarrow as pa
+
+from sawlog.arrow import array_of, scalar_of
+from sawlog.deephaven.table import layout
+from sawlog.deephaven.table.checkpoint import Verdict
+from sawlog.deephaven.table.checks import FileCheck
+from sawlog.deephaven.table.columns import SAMPLED_ONE_BY_ONE, ColumnReader
+from sawlog.deephaven.table.fields import parts
+from sawlog.deephaven.table.fragments import BATCH_ROWS, RowRange
+from sawlog.deephaven.table.groups.grouping import GroupComparison, Grouping, comparable
+from sawlog.deephaven.table.layout import Kind
+from sawlog.deephaven.table.location import ColumnFiles, Location
+from sawlog.deephaven.table.options import ReadOptions
+from sawlog.deephaven.table.specs import TableSpecs
+from sawlog.deephaven.table.tree import TreeWalk, find_locations
+from sawlog.deephaven.table.types import PARTITION_KEY, TYPE_KEY, ColumnSpec
+from sawlog.deephaven.table.views import (
+    COLUMNS_SCHEMA,
+    GROUPS_SCHEMA,
+    LocationColumns,
+    LocationGroups,
+    column_grouping,
+)
+from sawlog.deephaven.types import ColumnType
+from sawlog.errors import DamageError, FormatError, OptionError, warn
+from sawlog.format.charts import Picture, Sums
+from sawlog.format.contract import PROVENANCE, BoundScan, Contents, Format, Fragment, Scan, View
+from sawlog.format.damage import DAMAGE_SCHEMA, Damage, DamageWarning, Findings
+from sawlog.format.fields import FieldParser
+from sawlog.format.query import Condition, conditions, possible
+from sawlog.storage import File, Source, each_file, is_remote
+
+_INTERNAL = pa.field(layout.INTERNAL_PARTITION, pa.string(), metadata={PARTITION_KEY: b"internal"})
+
+
+class DeephavenTableContents(Contents):
+    """Locations of one table, by column partition and internal partition."""
+
+    threads_split_files: ClassVar[bool] = False  # one thread reads columns at the memory's speed
+
+    def __init__(self, format: Format, files: Sequence[File], scan: Scan) -> None:
+        self._options: ReadOptions = scan.options
+        self._storage = scan.storage
+        self._verdicts: dict[str, Verdict] = {}
+        walk = TreeWalk(scan.roots, files)
+        chosen_locations = self._choose(find_locations(walk, files, self._options.layout, scan.storage))
+        every = [file for location in chosen_locations for file in location.files]
+        self._links = {**walk.escaping_files(chosen_locations), **walk.escaping}
+        safe = chosen_locations
+        if self._links:
+            safe = [
+                location.with_files(file for file in location.files if file.path not in self._links)
+                for location in chosen_locations
+            ]
+        if self._links and scan.on_damage == "fail":
+            raise DamageError(_link_damage(*next(iter(self._links.items()))))
+        self._types = TableSpecs(safe, self._options, scan.storage, required=scan.view == "rows")
+        self.locations = self._types.locations
+        for path, target in self._links.items():
+            warn(str(_link_damage(path, target)), DamageWarning)
+        listed = {file.path for file in every}
+        linked = [File(path, 0) for path in self._links if path not in listed]
+        super().__init__(format, every + linked, scan)
+
+    @cached_property
+    def rows_schema(self) -> pa.Schema:
+        """Schema of the view `rows`: the columns of all locations by name, the partitioning column included."""
+        fields = [spec.field(name, self._options.char, self._options.decimal) for name, spec in self.specs.items()]
+        names = list(self.specs)
+        name = self.partition_column
+        if name and name not in names and any(location.column_partition for location in self.locations):
+            order = self._types.table.order
+            index = order.index(name) if name in order else len(fields)
+            fields.insert(min(index, len(fields)), pa.field(name, pa.string(), metadata={PARTITION_KEY: b"column"}))
+        return pa.schema(fields)
+
+    @property
+    def partition_column(self) -> str:
+        """Name of the partitioning column; empty when it is left out."""
+        return self._types.partition_column
+
+    @cached_property
+    def specs(self) -> dict[str, ColumnSpec]:
+        """Specs of all columns, in the order of the schema file, then of the option, then by name."""
+        specs = self._types.specs
+        self._types.tell_generation()
+        return specs
+
+    def count_parts(self, request: BoundScan) -> int:
+        """Return how many locations there are, or files to check: a thread reads all columns of one."""
+        return len(self.files if request.scan.view == "damage" else self.locations)
+
+    def _columns(self, request: BoundScan, kind: type[LocationColumns | LocationGroups]) -> Iterator[Fragment]:
+        self._judge_remote(self.locations)
+        for location in self.locations:
+            size = sum(file.size for file in location.files)
+            yield kind(*request, location.directory, size, self._verdict(location))
+
+    def _row_ranges(self, request: BoundScan, task_bytes: int | None) -> Iterator[Fragment]:
+        """Ranges of rows, fewer where a filter names groups."""
+        locations = [location for location in self.locations if self._possible(request, location)]
+        self._judge_remote(locations)
+        for location in locations:
+            yield from self._ranges(request, location, task_bytes)
+
+    def prefetch_headers(self, request: BoundScan) -> None:
+        """Ask how files begin, and how many rows locations have."""
+        deque(self._row_ranges(request, None), 0)
+
+    def verifying_request(self, request: BoundScan) -> BoundScan:
+        """Return the request that checks each file of every location."""
+        return request._replace(scan=replace(request.scan, view="damage"))
+
+    def field_parser(self, file: File, source: Source) -> FieldParser:
+        """The header of a column file, and values of a fixed width."""
+        named = layout.split_name(file.name)
+        spec = self.specs.get(named[0]) if named is not None else None
+        return lambda offset: parts(source, file.path, offset, spec)
+
+    def pictures(self, request: BoundScan) -> Iterator[Picture]:
+        """Rows by partition, bytes by column and kind of file."""
+        del request
+        rows, sizes = Sums("rows"), Sums("bytes")
+        shared = posixpath.commonpath([posixpath.dirname(location.directory) for location in self.locations])
+        for location in self.locations:
+            partition = location.column_partition or location.directory.removeprefix(shared).strip("/")
+            first = next((file.path for file in location.files), "")
+            verdict = self._verdict(location)
+            rows.add(partition, location.internal_partition or "", verdict.rows.count, first)
+            for name, column in location.columns.items():
+                type = self.specs[name].type.value if name in self.specs else "unknown"
+                header = verdict.headers.of(column, layout.DATA)
+                start = header.data_start if header is not None else 0
+                for suffix, file in column.files.items():
+                    offset = start if suffix == layout.DATA else 0
+                    sizes.add(f"{name}: {type}", suffix, file.size, file.path, offset)
+        yield rows.picture("Rows by partition")
+        yield sizes.picture("Bytes by column and kind of file", order=(layout.DATA,))
+
+    def facts(self, request: BoundScan) -> dict[str, Any]:
+        """Layout, table, partitions and columns."""
+        del request
+        first = self.locations[0]
+        facts: dict[str, Any] = {"layout": first.layout}
+        if first.table:
+            facts["table"] = f"{first.namespace}.{first.table}" if first.namespace else first.table
+        facts["locations"] = len(self.locations)
+        if first.layout != "splayed":
+            facts["internal partitions"] = len({location.internal_partition for location in self.locations})
+            facts["column partitions"] = len({location.column_partition for location in self.locations})
+        rows = [self._verdict(location).rows for location in self.locations]
+        facts["rows"] = sum(location_rows.count for location_rows in rows)
+        facts["row count from"] = ", ".join(sorted({location_rows.source for location_rows in rows}))
+        grouping = [name for name, spec in self.specs.items() if spec.grouping]
+        if grouping:
+            facts["grouping columns"] = ", ".join(grouping)
+        return facts
+
+    def _choose(self, locations: Sequence[Location]) -> list[Location]:
+        if not locations:
+            raise FormatError("there is no location of column files")
+        expected = {"namespace": self._options.namespace, "table": self._options.table}
+        matching_locations = [
+            location
+            for location in locations
+            if all(value is None or getattr(location, part) in (None, value) for part, value in expected.items())
+        ]
+        if not matching_locations:
+            raise FormatError(f"none of the {len(locations)} locations is of the namespace and table asked for")
+        tables = {
+            (location.namespace, location.table) for location in matching_locations if location.layout != "splayed"
+        }
+        if len(tables) > 1:
+            table_names = ", ".join(sorted(f"{namespace}.{table}" for namespace, table in tables))
+            raise OptionError(f"locations of several tables: {table_names}; choose one with namespace= and table=")
+        return matching_locations
+
+    def _verdict(self, location: Location) -> Verdict:
+        """Judge a location; the first time, with a warning where its row count is uncertain."""
+        verdict = self._verdicts.get(location.directory) or self._types.judge(location)
+        if verdict.rows.remark:
+            warn(verdict.rows.remark, DamageWarning)
+            verdict = replace(verdict, rows=replace(verdict.rows, remark=""))
+        self._verdicts[location.directory] = verdict
+        return verdict
+
+    def _judge_remote(self, locations: Iterable[Location]) -> None:
+        """Judge remote locations many at a time: one after the other, each waits for the network."""
+        waiting = {
+            location.files[0].path: location
+            for location in locations
+            if location.files and is_remote(location.directory) and location.directory not in self._verdicts
+        }
+        if not waiting:
+            return
+        judged = each_file(
+            lambda file: self._types.judge(waiting[file.path]), [location.files[0] for location in waiting.values()]
+        )
+        self._verdicts |= {verdict.location.directory: verdict for verdict in judged}
+
+    def _possible(self, request: BoundScan, location: Location) -> bool:
+        """Whether filters on partitions let any row of a location through."""
+        named = {self.partition_column: location.column_partition, _INTERNAL.name: location.internal_partition}
+        partition_values = {
+            name: array_of([value], pa.string()) for name, value in named.items() if name not in self.specs
+        }
+        return possible(request.projection.query, pa.record_batch(partition_values))
+
+    def _ranges(self, request: BoundScan, location: Location, task_bytes: int | None) -> Iterator[RowRange]:
+        verdict = self._verdict(location)
+        count = verdict.rows.count
+        size = self._size(request, location)
+        step = max(count, 1)
+        if task_bytes is not None and size > task_bytes:
+            # Cuts lie between batches, so that all fragments together make the batches of one.
+            step = max(BATCH_ROWS, count * task_bytes // size // BATCH_ROWS * BATCH_ROWS)
+        ranges, grouped = self._grouped(request, verdict)
+        for first, end in ranges:
+            for begin in range(first, end, step):
+                until = min(end, begin + step)
+                share = size * (until - begin) // count
+                yield RowRange(*request, location.directory, share, verdict, begin, until, grouped)
+        if not count:
+            yield RowRange(*request, location.directory, 0, verdict, 0, 0)
+
+    def _size(self, request: BoundScan, location: Location) -> int:
+        """Bytes of the columns that are wanted."""
+        names = set(request.projection.decoded.names)
+        return sum(column.size for name, column in location.columns.items() if name in names)
+
+    def _grouped(self, request: BoundScan, verdict: Verdict) -> tuple[list[tuple[int, int]], tuple[Condition, ...]]:
+        """Ranges of rows that filters on grouped columns leave, and these filters."""
+        used = []
+        count = verdict.rows.count
+        ranges = [(0, count)] if count else []
+        for condition in conditions(request.projection.query):
+            column = verdict.location.columns.get(condition.column)
+            if column is None or condition.key is not None or not condition.values or not count:
+                continue
+            if None in condition.values:  # groups do not list rows without a value
+                continue
+            try:
+                grouping = self._trusted(request, column, verdict)
+            except FormatError as error:
+                warn(f"{error}; all rows are read", DamageWarning)
+                continue
+            if grouping is not None:
+                ranges = _intersection(ranges, self._group_ranges(grouping, condition))
+                used.append(condition)
+        return ranges, tuple(used)
+
+    def _trusted(self, request: BoundScan, column: ColumnFiles, verdict: Verdict) -> Grouping | None:
+        """The groups of a column, if filters can use them."""
+        spec = verdict.specs[column.name]
+        grouping = column_grouping(column, verdict, self._storage)
+        if grouping is None or not comparable(grouping, spec.type):
+            return None
+        if spec.variable and len(grouping) > SAMPLED_ONE_BY_ONE:
+            return None
+        reader = ColumnReader(column.name, verdict, request.scan, Findings("skip"))
+        try:
+            wrong = GroupComparison(grouping, spec.type, reader.type).beginning(reader)
+        finally:
+            reader.close()
+        if wrong is not None:
+            assert column.data is not None
+            raise FormatError(f"{column.data.path}: grouping: row {wrong} is in the group of another value")
+        return grouping
+
+    def _group_ranges(self, grouping: Any, condition: Condition) -> list[tuple[int, int]]:
+        field = self.rows_schema.field(condition.column)
+        ranges = [(group.first, group.end) for value in condition.values for group in grouping.find(_key(value, field))]
+        return sorted(set(ranges))
+
+    def _every(self, location: Location) -> list[File]:
+        """The files of a location; with the first, the links that lead out of the tree."""
+        links = [file for file in self.files if file.path in self._links]
+        return location.files + (links if location is self.locations[0] else [])
+
+    def _checks(self, request: BoundScan, task_bytes: int | None) -> Iterator[FileCheck]:
+        """A check per file of every location."""
+        del task_bytes
+        for location in self.locations:
+            verdict = self._verdict(location)
+            counted = False
+            for number, file in enumerate(self._every(location)):
+                parts = layout.split_name(file.name)
+                counts = not counted and parts is not None and parts[1] == layout.DATA
+                counted |= counts
+                common = (*request, file.path, file.size, verdict, file, counts, not number)
+                yield FileCheck(*common, self._links.get(file.path, ""))
+
+    views: ClassVar = {
+        "rows": View(lambda self: self.rows_schema, _row_ranges, (*PROVENANCE, _INTERNAL)),
+        "columns": View(COLUMNS_SCHEMA, lambda self, request, _: self._columns(request, LocationColumns)),
+        "groups": View(GROUPS_SCHEMA, lambda self, request, _: self._columns(request, LocationGroups)),
+        "damage": View(DAMAGE_SCHEMA, _checks),
+    }
+
+
+def _link_damage(path: str, target: str) -> Damage:
+    detail = f"a link to {target}, outside of what was named: not followed; name its target, to read it too"
+    return Damage(path, 0, 0, Kind.UNSAFE_PATH.name.lower(), detail)
+
+
+def _intersection(ranges: Sequence[tuple[int, int]], other_ranges: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Return the ranges common to two lists of ranges, each in order; ranges that touch become one."""
+    common: list[tuple[int, int]] = []
+    index = other_index = 0
+    while index < len(ranges) and other_index < len(other_ranges):
+        low = max(ranges[index][0], other_ranges[other_index][0])
+        high = min(ranges[index][1], other_ranges[other_index][1])
+        if low < high:
+            if common and common[-1][1] == low:
+                low = common.pop()[0]
+            common.append((low, high))
+        if ranges[index][1] < other_ranges[other_index][1]:
+            index += 1
+        else:
+            other_index += 1
+    return common
+
+
+def _key(value: Any, field: pa.Field) -> Any:
+    """A value of a filter as groups name it: of the column's precision, times as nanoseconds, characters as numbers."""
+    kind = field.type.value_type if pa.types.is_dictionary(field.type) else field.type
+    scalar = scalar_of(value, kind)
+    if pa.types.is_timestamp(kind):
+        return scalar.value
+    text = scalar.as_py()
+    character = (field.metadata or {}).get(TYPE_KEY) == ColumnType.CHAR.value.encode()
+    return ord(text) if character and isinstance(text, str) and len(text) == 1 else text

@@ -1,0 +1,146 @@
+"""Fragments: ranges of rows of a location, its columns and groups as views, and the check of one file."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from sawlog.arrow import constant_string, fixed_array, index_of
+from sawlog.deephaven.table import layout
+from sawlog.deephaven.table.checkpoint import Verdict
+from sawlog.deephaven.table.columns import ColumnReader
+from sawlog.deephaven.table.layout import Kind
+from sawlog.deephaven.table.location import ColumnFiles, Headers, plain_count, read_checkpoint
+from sawlog.deephaven.table.types import PARTITION_KEY
+from sawlog.errors import SchemaError
+from sawlog.format.contract import FILE_COLUMN, OFFSET_COLUMN, Fragment
+from sawlog.format.damage import Damage, Findings
+from sawlog.format.query import Condition
+
+BATCH_ROWS = 256 << 10
+"""Rows per batch: a column of them stays in the cache between the search for nulls and its use."""
+BATCH_BYTES = 32 << 20
+"""Bytes per batch of what is in primary files, so that tables of many columns make no huge batches."""
+
+
+def bad_metadata(column: ColumnFiles, headers: Headers, detail: str) -> Damage:
+    """Return the damage of the groups of a column."""
+    data, header = column.data, headers.of(column, layout.DATA)
+    assert data is not None
+    length = min(header.prefix_size, data.size - layout.HEADER_SIZE) if header is not None else 0
+    return Damage(data.path, layout.HEADER_SIZE, length, Kind.BAD_METADATA.name.lower(), detail)
+
+
+@dataclass(frozen=True)
+class RowRange(Fragment):
+    """Rows of one location.
+
+    Attributes:
+        verdict: What the location is.
+        start: The first row.
+        end: After the last row.
+        grouped: Filters by whose groups the rows were chosen: every one of them has to satisfy these.
+    """
+
+    verdict: Verdict
+    start: int
+    end: int
+    grouped: tuple[Condition, ...] = ()
+
+    def decode(self, schema: pa.Schema, findings: Findings) -> Iterator[pa.RecordBatch]:
+        self._report_lost(schema.names or self.projection.decoded.names, findings)
+        end = self._committed_end()
+        readers = self._readers(schema, findings)
+        columns = [(field, readers.get(field.name)) for field in schema]
+        width = sum(reader.width for reader in readers.values())
+        max_rows = max(1, min(BATCH_ROWS, BATCH_BYTES // max(1, width)))
+        row = self.start
+        try:
+            while row < end:
+                count = min(max_rows, end - row)
+                for reader in readers.values():
+                    count = min(count, reader.fit(row, count))
+                arrays = [
+                    self._converted(reader.read(row, count), field)
+                    if reader is not None
+                    else self._constant(field, row, count)
+                    for field, reader in columns
+                ]
+                batch = pa.RecordBatch.from_arrays(arrays, schema=schema)
+                self._check_groups(batch, row, findings)
+                findings.rows += count
+                row += count
+                yield batch
+        finally:
+            for reader in readers.values():
+                reader.close()
+
+    def _check_groups(self, batch: pa.RecordBatch, row: int, findings: Findings) -> None:
+        """Report rows that are not what their groups say: then rows of other groups may be what is looked for."""
+        for condition in self.grouped:
+            if condition.column in batch.schema.names:
+                place = index_of(condition.met(batch.column(condition.column)), False)
+                if place >= 0:
+                    value = batch.column(condition.column)[place]
+                    detail = f"grouping: row {row + place} is {value}, and in the group of another value"
+                    column = self.verdict.location.columns[condition.column]
+                    findings.damage(bad_metadata(column, self.verdict.headers, detail))
+
+    def _readers(self, schema: pa.Schema, findings: Findings) -> dict[str, ColumnReader]:
+        columns, specs = self.verdict.location.columns, self.verdict.specs
+        names = [field.name for field in schema if _partition(field) is None and field.name in specs]
+        return {
+            name: ColumnReader(name, self.verdict, self.scan, findings)
+            for name in names
+            if name in columns and columns[name].data is not None
+        }
+
+    def _converted(self, array: pa.Array, field: pa.Field) -> pa.Array:
+        """The values as the table's column has them, where the location's is of another type."""
+        if array.type == field.type:
+            return array
+        try:
+            plain = array.dictionary_decode() if pa.types.is_dictionary(array.type) else array
+            return plain.dictionary_encode() if pa.types.is_dictionary(field.type) else plain.cast(field.type)
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+            raise SchemaError(
+                f"{self.path}: column {field.name!r} is {array.type} here and {field.type} in the table: {error};"
+                " types= names another type, columns= leaves it out"
+            ) from error
+
+    def _constant(self, field: pa.Field, row: int, count: int) -> pa.Array:
+        """A column that is in no file."""
+        if field.name == FILE_COLUMN:
+            return constant_string(self.path, count)
+        if field.name == OFFSET_COLUMN:
+            return fixed_array(pa.int64(), np.arange(row, row + count, dtype=np.int64))
+        partition = _partition(field)
+        if partition is None:
+            return pa.nulls(count, field.type)
+        location = self.verdict.location
+        value = location.column_partition if partition == b"column" else location.internal_partition
+        return pa.nulls(count, field.type) if value is None else constant_string(value, count)
+
+    def _committed_end(self) -> int:
+        """The end of the range, or of the rows: a location may have been truncated since."""
+        if self.verdict.rows.source != "table.size":
+            return self.end
+        count = plain_count(read_checkpoint(self.verdict.location, self.scan.storage.read))
+        return self.end if count is None else min(self.end, count)
+
+    def _report_lost(self, names: Collection[str], findings: Findings) -> None:
+        for gap in self.verdict.gaps_for(names) if self.start == 0 else ():
+            findings.damage(gap)
+        rows, checkpoint = self.verdict.rows, self.verdict.location.other(layout.TABLE_SIZE)
+        if rows.stated is not None and checkpoint is not None and self.start == 0:
+            detail = f"expected columns of {rows.stated} rows, found {rows.count} in the longest"
+            findings.damage(Damage(checkpoint.path, 0, checkpoint.size, Kind.SHORT_FILE.name.lower(), detail))
+
+
+def _partition(field: pa.Field) -> bytes | None:
+    """Return the partition that a column names, if it is not out of files."""
+    value: bytes | None = (field.metadata or {}).get(PARTITION_KEY)
+    return value

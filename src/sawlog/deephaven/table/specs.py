@@ -1,0 +1,270 @@
+"""The types of the columns of a table: what options, schema files and the locations themselves say, or let guess."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import cached_property, partial
+
+from sawlog.deephaven.schema_xml import MAX_BYTES as MAX_SCHEMA
+from sawlog.deephaven.schema_xml import TableSchema, parse_schema
+from sawlog.deephaven.table import layout
+from sawlog.deephaven.table.checkpoint import Verdict, committed_rows, row_width
+from sawlog.deephaven.table.gaps import find_gaps, promised_by_others
+from sawlog.deephaven.table.infer import (
+    MAX_DEFINITION,
+    Evidence,
+    definition_specs,
+    infer,
+    known_rows,
+    schema_spec,
+)
+from sawlog.deephaven.table.location import Headers, Location, plain_count, read_checkpoint
+from sawlog.deephaven.table.options import ReadOptions
+from sawlog.deephaven.table.schema_file import declared
+from sawlog.deephaven.table.types import ColumnSpec, parse_type
+from sawlog.deephaven.types import FLOATS, INTEGERS
+from sawlog.errors import FormatError, OptionError, SchemaError, warn
+from sawlog.storage import File, Storage, each_file, read_indexed
+
+
+class TableSpecs:
+    """Specs of the columns of a table, from schemas, options and a look at files.
+
+    A location that says itself what its columns are is read as it says, and converted to what the table's columns are:
+    the types of a table change with time.
+
+    Args:
+        locations: Its locations.
+        options: What the reader says.
+        storage: Where they are.
+        required: Whether it is an error when the width of a column cannot be inferred.
+
+    Attributes:
+        locations: The locations, with what they say of how their files begin.
+    """
+
+    def __init__(
+        self, locations: Sequence[Location], options: ReadOptions, storage: Storage, *, required: bool
+    ) -> None:
+        self._options = options
+        self._storage = storage
+        self._required = required
+        self._headers: dict[str, Headers] = {}
+        self._parsed: dict[bytes, TableSchema | None] = {}
+        self._own: dict[int, dict[str, ColumnSpec]] = {}
+        self._left: dict[str, TableSchema] = {}
+        self._unreadable: dict[str, str] = {}
+        self.locations = self._declared(locations)
+        if options.types:
+            _ = self._named  # refuses columns that there are not
+
+    @cached_property
+    def partition_column(self) -> str:
+        """Name of the partitioning column; empty when it is left out."""
+        name = self._options.partition_column
+        return name if name is not None else self.table.partition_column or layout.DEFAULT_PARTITION_COLUMN
+
+    @cached_property
+    def table(self) -> TableSchema:
+        """The schema file that is given, or the first in a location."""
+        if self._options.schema is not None:
+            return parse_schema(self._options.schema, self._storage.read(self._options.schema))
+        return next(iter(self._left.values()), TableSchema())
+
+    @cached_property
+    def specs(self) -> dict[str, ColumnSpec]:
+        """Specs of all columns, in the order of the schema file, then of the option, then by name."""
+        specs = dict(self._named)
+        names = {**self._defined, **specs, **self._stored}
+        missing = [name for name in names if name not in specs]
+        specs |= self._inferred(missing, specs)
+        guessed = {name: specs[name].guessed for name in missing if name in specs and specs[name].guessed}
+        if guessed:
+            guesses = "; ".join(f"{name} ({guess})" for name, guess in guessed.items())
+            warn(f"{self.locations[0].directory}: types were inferred: {guesses}; name them with types= or schema=")
+        return {name: self._of_files(name, specs[name], name in self._defined) for name in names if name in specs}
+
+    def of(self, location: Location) -> Mapping[str, ColumnSpec]:
+        """The columns as the files of a location have them."""
+        schema = self._left.get(location.directory)
+        if schema is None:
+            return self.specs
+        owned = {name: spec for name, spec in self._owned(schema).items() if name in self.specs}
+        return {**self.specs, **owned}
+
+    def judge(self, location: Location) -> Verdict:
+        """Judge a location."""
+        specs, headers = self.of(location), self.headers_of(location)
+        rows = committed_rows(location, headers, specs, self._options.num_rows, self._storage)
+        if location.columns:
+            _ = headers.version  # found out before copies of it go to other processes
+        left_schema = self._left.get(location.directory)
+        defined = (
+            ()
+            if left_schema is None
+            else [column.name for column in left_schema.columns if column.name != left_schema.partition_column]
+        )
+        typed = self._options.schema is not None or location.columns.keys() <= self._options.types.keys()
+        schema = (defined, "" if typed else self._unreadable.get(location.directory, ""))
+        promised = self._promised.get(location.directory, frozenset()) if left_schema is None else ()
+        return Verdict(location, specs, headers, rows, find_gaps(location, rows, headers, specs, schema, promised))
+
+    def headers_of(self, location: Location) -> Headers:
+        """Return the headers of the files of a location."""
+        if location.directory not in self._headers:
+            schema = self._left.get(location.directory)
+            specs = self._named if schema is None else {**self._named, **self._owned(schema)}
+            widths = {
+                name: width
+                for name, spec in specs.items()
+                if name in location.columns and (width := row_width(spec, location.columns[name])) is not None
+            }
+            self._headers[location.directory] = Headers(location, self._storage, self._options.declared, widths)
+        return self._headers[location.directory]
+
+    def tell_generation(self) -> None:
+        """Say so where nothing proves the generation, or the byte order. The first location speaks for all."""
+        first = self.locations[0]
+        if not first.columns:
+            return
+        headers = self.headers_of(first)
+        if headers.assumes_version:
+            warn(
+                f"{first.directory}: nothing proves that these files have headers, which they are taken to have;"
+                " column_version= says otherwise"
+            )
+        if headers.assumes_order:
+            warn(
+                f"{first.directory}: the byte order of these headerless files is unknown, taken for little endian;"
+                " byteorder= says otherwise"
+            )
+
+    @cached_property
+    def _promised(self) -> dict[str, frozenset[str]]:
+        return promised_by_others(self.locations)
+
+    @cached_property
+    def _stored(self) -> dict[str, None]:
+        """Names of the columns that have files."""
+        return {name: None for location in self.locations for name in location.columns}
+
+    @cached_property
+    def _defined(self) -> dict[str, ColumnSpec]:
+        """The columns of the schema file that is given, or of those in locations: the widest of their types."""
+        if self._options.schema is not None:
+            columns = [column for column in self.table.columns if column.name != self.partition_column]
+            return {column.name: schema_spec(column, self._options.schema) for column in columns}
+        specs: dict[str, ColumnSpec] = {}
+        complete_schemas = {
+            id(self._left[location.directory])
+            for location in self.locations
+            if location.whole and location.directory in self._left
+        }
+        for schema in {id(schema): schema for schema in self._left.values()}.values():
+            for name, spec in self._owned(schema).items():
+                if name in self._stored or id(schema) in complete_schemas:
+                    specs[name] = _wider(specs[name], spec) if name in specs else spec
+        return specs
+
+    @cached_property
+    def _named(self) -> dict[str, ColumnSpec]:
+        """Columns whose types the option or the schema file names."""
+        types = {name: parse_type(text, f"types: column {name!r}") for name, text in self._options.types.items()}
+        defined = self._defined
+        for name in types:
+            if name not in self._stored and name not in defined:
+                column_names = ", ".join({**defined, **self._stored})
+                raise OptionError(f"types: there is no column {name!r}; columns: {column_names}")
+        known_groupings = {
+            name: replace(spec, grouping=defined[name].grouping) if name in defined else spec
+            for name, spec in types.items()
+        }
+        return {**defined, **known_groupings}
+
+    def _inferred(self, names: Sequence[str], known_specs: Mapping[str, ColumnSpec]) -> dict[str, ColumnSpec]:
+        """Types of columns that nobody names, from the first location that shows them."""
+        inferred: dict[str, ColumnSpec] = {}
+        for location in self.locations if names else ():
+            missing = [name for name in names if name not in inferred and name in location.columns]
+            if not missing:
+                continue
+            schema = self._left.get(location.directory)
+            owned = {} if schema is None else self._owned(schema)
+            inferred |= {name: owned[name] for name in missing if name in owned}
+            missing = [name for name in missing if name not in owned]
+            definition = location.other(layout.TABLE_DEFINITION)
+            if definition is not None and definition.size <= MAX_DEFINITION:
+                recovered = definition_specs(read_indexed(self._storage, definition, 0, definition.size), missing)
+                inferred |= recovered
+                missing = [name for name in missing if name not in recovered]
+            headers = self.headers_of(location)
+            rows = self._options.num_rows
+            if rows is None:
+                rows = plain_count(read_checkpoint(location, partial(read_indexed, self._storage)))
+            if rows is None:
+                rows = known_rows(location, headers, {**known_specs, **inferred})
+            evidence = Evidence(location, headers, rows)
+            for name in missing:
+                try:
+                    spec = infer(location.columns[name], evidence, self._storage)
+                except SchemaError:
+                    if self._required:
+                        raise
+                    continue
+                if spec is not None:
+                    inferred[name] = spec
+        return inferred
+
+    def _of_files(self, name: str, spec: ColumnSpec, defined: bool) -> ColumnSpec:
+        """The spec of a String with or without symbols, as the first location has it."""
+        columns = [location.columns[name] for location in self.locations if name in location.columns]
+        return spec.stored(columns[0].files) if columns and not (defined and spec.symbols) else spec
+
+    def _owned(self, schema: TableSchema) -> dict[str, ColumnSpec]:
+        """The columns that a schema file in a location defines, but for those whose types the reader gives."""
+        if id(schema) not in self._own:
+            columns = [
+                column
+                for column in schema.columns
+                if column.name not in (schema.partition_column, *self._options.types)
+            ]
+            self._own[id(schema)] = {column.name: schema_spec(column, layout.TABLE_SCHEMA) for column in columns}
+        return self._own[id(schema)]
+
+    def _declared(self, locations: Sequence[Location]) -> list[Location]:
+        """Locations with what the `.schema` files say that sawlog's writer has left in them."""
+        schema_files = {location.directory: location.other(layout.TABLE_SCHEMA) for location in locations}
+        files = {place: file for place, file in schema_files.items() if file is not None and file.size <= MAX_SCHEMA}
+        large = {place: file.size for place, file in schema_files.items() if file is not None and place not in files}
+        self._unreadable |= {place: f"larger than a schema file can be ({size} bytes)" for place, size in large.items()}
+        read = each_file(lambda file: read_indexed(self._storage, file, 0, file.size), files.values())
+        data = dict(zip(files, read, strict=True))
+        return [
+            self._with_schema(location, files[location.directory], data[location.directory])
+            if location.directory in data
+            else location
+            for location in locations
+        ]
+
+    def _with_schema(self, location: Location, file: File, data: bytes) -> Location:
+        if data not in self._parsed:
+            try:
+                self._parsed[data] = parse_schema(file.path, data)
+            except (FormatError, SchemaError) as error:
+                self._unreadable[location.directory] = str(error).removeprefix(f"{file.path}: ")
+                self._parsed[data] = None
+        schema = self._parsed[data]
+        if schema is None:
+            self._unreadable.setdefault(location.directory, "it is no schema file")
+            return location
+        self._left[location.directory] = schema
+        return replace(location, declared=declared(data))
+
+
+def _wider(current: ColumnSpec, candidate: ColumnSpec) -> ColumnSpec:
+    """Of two types that a column had, the one that has all values; the first where there is none."""
+    for ladder in (INTEGERS, FLOATS):
+        if current.type in ladder and candidate.type in ladder:
+            return max(current, candidate, key=lambda spec: ladder.index(spec.type))
+    return current

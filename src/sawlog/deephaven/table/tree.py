@@ -1,0 +1,216 @@
+"""Trees of locations: which directories are locations, of which table and partition. Section 5."""
+
+from __future__ import annotations
+
+import os
+import posixpath
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from typing import Literal
+
+from sawlog.deephaven.table import layout
+from sawlog.deephaven.table.location import Location
+from sawlog.errors import FormatError, warn
+from sawlog.storage import File, Storage, is_remote
+from sawlog.storage.names import HIDDEN
+
+Layout = Literal["auto", "intraday", "historical", "splayed"]
+
+_MAX_NAMES = 8
+"""Links through which a directory is looked at; further ones are names of what was found."""
+_LISTERS = 16
+"""Remote directories that are listed at a time."""
+_UNSAFE = re.compile(r"[\x00-\x1f\x7f]")
+
+
+def find_locations(walk: TreeWalk, files: Sequence[File], layout_kind: Layout, storage: Storage) -> list[Location]:
+    """The locations that files lie in, by table, column partition and internal partition.
+
+    A directory is listed again: its files may have grown, and names that begin with an underscore are names of columns.
+    Files that were named by themselves stand for their columns.
+
+    Raises:
+        FormatError: For a directory whose name would lead out of the tree.
+    """
+    directories: dict[str, list[File]] = {}
+    for file in (*files, *walk.inner):
+        directories.setdefault(_directory(file), []).append(file)
+    listed = walk.listed | _list([name for name in directories if name not in walk.listed], storage)
+    locations = []
+    for directory, named_files in directories.items():
+        if any(file.name == layout.TABLE_PARQUET for file in listed[directory]):
+            warn(f"{directory}: a Parquet location, left out: read it with pyarrow")
+            continue
+        member_files, is_complete = listed[directory], True
+        if all(file.explicit for file in named_files):
+            columns = {parts[0] for file in named_files if (parts := layout.split_name(file.name)) is not None}
+            is_complete = not columns
+            member_files = [
+                file
+                for file in member_files
+                if (parts := layout.split_name(file.name)) is None or not columns or parts[0] in columns
+            ]
+        location = replace(place(directory, layout_kind), whole=is_complete).with_files(member_files)
+        if location.columns or location.other(layout.TABLE_SIZE) is not None:
+            locations.append(location)
+    return distinct(sorted(locations, key=_order))
+
+
+def _directory(file: File) -> str:
+    return posixpath.dirname(file.path) or "."
+
+
+def place(directory: str, layout_kind: Layout) -> Location:
+    """Return a location with what its path says of it.
+
+    Args:
+        directory: Path or URL of the location.
+        layout_kind: The tree it is in; `auto` decides by the path.
+
+    Raises:
+        FormatError: When a name would lead out of the tree, or the path is not of the tree.
+    """
+    path = directory if is_remote(directory) else os.path.abspath(directory)
+    inner = path.partition("://")[2] or path
+    parts = [part for part in re.split(r"[/\\]" if os.sep == "\\" else "/", inner) if part]
+    for part in parts[-5:]:
+        if part in (".", "..") or _UNSAFE.search(part):
+            raise FormatError(f"{directory!r}: {part!r} cannot be the name of a partition or a table")
+    padded = [""] * (5 - len(parts)) + parts
+    namespace, first, second, column, table = padded[-5:]
+    if layout_kind == "intraday" or (layout_kind == "auto" and table and table == first and second):
+        _complete(directory, "intraday", namespace, first, second, column, table)
+        return Location(directory, "intraday", namespace, table, second, column)
+    if layout_kind == "historical" or (layout_kind == "auto" and first in layout.PARTITIONS):
+        _complete(directory, "historical", namespace, first, second, column, table)
+        return Location(directory, "historical", namespace, table, second, column)
+    above = padded[-2]
+    owner = padded[-3] if above == layout.TABLES else None
+    return Location(directory, "splayed", owner, table or None)
+
+
+def _complete(directory: str, kind: str, *parts: str) -> None:
+    if not all(parts):
+        raise FormatError(f"{directory}: too few directories above it for the {kind} layout")
+
+
+class TreeWalk:
+    """A walk down the local directories that the user named, through links that stay inside of them.
+
+    Each directory is listed once. No directory is walked through more than a few links.
+
+    Args:
+        roots: What the user named.
+        files: The files that were found there: their directories' listings are kept.
+
+    Attributes:
+        listed: Those listings: all files, by directory, those with hidden names included.
+        inner: Files in linked directories that stay inside.
+        escaping: Linked directories that lead out of what was named, and where to.
+    """
+
+    def __init__(self, roots: Sequence[str], files: Sequence[File]) -> None:
+        self._roots = [os.path.realpath(root) for root in roots if not is_remote(root)]
+        self._holding = {_directory(file) for file in files}
+        self._visits: Counter[str] = Counter()
+        self._links: set[str] = set()
+        self.listed: dict[str, list[File]] = {}
+        self.inner: list[File] = []
+        self.escaping: dict[str, str] = {}
+        for root in roots:
+            if not is_remote(root) and os.path.isdir(root):
+                self._down(root.rstrip("/") or root, linked=False)
+
+    def escaping_files(self, locations: Iterable[Location]) -> dict[str, str]:
+        """Files of locations that are links out of what was named, and where to."""
+        targets: dict[str, str] = {}
+        for location in locations:
+            links = [file.path for file in location.files if self._is_link(location.directory, file.path)]
+            allowed = [*self._roots, os.path.realpath(location.directory)] if links else []
+            targets |= {link: to for link in links if not _inside(to := os.path.realpath(link), allowed)}
+        return targets
+
+    def _is_link(self, directory: str, path: str) -> bool:
+        if directory in self.listed:
+            return path in self._links
+        return not is_remote(path) and os.path.islink(path)
+
+    def _down(self, directory: str, *, linked: bool) -> None:
+        """Walk down a directory; in linked ones, note the files too."""
+        with os.scandir(directory) as iterator:
+            entries = sorted(iterator, key=lambda entry: entry.name)
+        if linked or directory in self._holding:
+            # Spelled as `Storage.files_in` does: files in the current directory have nothing in front of them.
+            paths = {entry.name if directory == "." else entry.path: entry for entry in entries if entry.is_file()}
+            listed = [File(path, entry.stat().st_size, explicit=False) for path, entry in paths.items()]
+            self._links |= {path for path, entry in paths.items() if entry.is_symlink()}
+            self.listed[directory] = listed
+            if linked:
+                self.inner += [
+                    file for file in listed if not file.name.startswith(HIDDEN) and file.path not in self._links
+                ]
+        for entry in entries:
+            if not entry.is_dir():
+                continue
+            if entry.is_symlink():
+                self._follow(entry.path, entry.name)
+            elif not entry.name.startswith(HIDDEN):
+                self._down(entry.path, linked=linked)
+
+    def _follow(self, link: str, name: str) -> None:
+        target = os.path.realpath(link)
+        if not _inside(target, self._roots):
+            self.escaping[link] = target
+        elif _inside(os.path.realpath(os.path.dirname(link)), [target]):
+            return  # it is what this walk goes through
+        elif not name.startswith(HIDDEN) and self._visits[target] < _MAX_NAMES:
+            self._visits[target] += 1
+            self._down(link, linked=True)
+
+
+def distinct(locations: Sequence[Location]) -> list[Location]:
+    """Every location once, whatever links lead to it: by the name that says most, then by its own."""
+    locations_by_path: dict[str, Location] = {}
+    if len(locations) < 2:
+        return list(locations)
+    for location in locations:
+        real = location.directory if is_remote(location.directory) else os.path.realpath(location.directory)
+        previous = locations_by_path.get(real)
+        if previous is None or _rank(location, real) < _rank(previous, real):
+            locations_by_path[real] = location
+    directories = {location.directory for location in locations_by_path.values()}
+    return [location for location in locations if location.directory in directories]
+
+
+def _rank(location: Location, real: str) -> tuple[bool, bool]:
+    return location.layout == "splayed", os.path.abspath(location.directory) != real
+
+
+def _inside(path: str, roots: Iterable[str]) -> bool:
+    return any(path == root or path.startswith(root.rstrip(os.sep) + os.sep) for root in roots)
+
+
+def _list(directories: Sequence[str], storage: Storage) -> dict[str, list[File]]:
+    if not any(is_remote(directory) for directory in directories):
+        return {directory: storage.files_in(directory) for directory in directories}
+    with ThreadPoolExecutor(_LISTERS) as pool:
+        listings = pool.map(lambda directory: storage.files_in(directory, fresh=False), directories)
+        return dict(zip(directories, listings, strict=True))
+
+
+def _order(location: Location) -> tuple[str, str, list[tuple[int, int, str]], list[tuple[int, int, str]], str]:
+    return (
+        location.namespace or "",
+        location.table or "",
+        _natural(location.column_partition or ""),
+        _natural(location.internal_partition or ""),
+        location.directory,
+    )
+
+
+def _natural(text: str) -> list[tuple[int, int, str]]:
+    """Sort key that orders digits by value."""
+    return [(0, int(part), "") if part.isdecimal() else (1, 0, part) for part in re.split(r"(\d+)", text) if part]

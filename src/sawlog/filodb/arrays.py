@@ -1,0 +1,116 @@
+"""Arrow arrays as NumPy buffers, cast to the types that the format has."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from sawlog.arrow import index_of, values_of
+from sawlog.errors import SchemaError
+from sawlog.filodb.kernels.gather import Labels, Texts
+from sawlog.filodb.kernels.payloads import valid_ends
+
+_INVALID = "the Arrow array is invalid: offsets outside its data"
+
+
+def cast(array: pa.Array, kind: pa.DataType, name: str, first_row: int) -> pa.Array:
+    """A column in the type that the format has; nothing may be lost.
+
+    Raises:
+        SchemaError: When a value does not fit; names `name` and the row, counted from `first_row`.
+    """
+    if array.type == kind:
+        return array
+    if pa.types.is_binary(kind) and pa.types.is_string(array.type):
+        return array.view(kind)
+    try:
+        if pa.types.is_binary(kind) and pa.types.is_dictionary(array.type):
+            array = array.dictionary_decode()
+        if pa.types.is_timestamp(kind) and pa.types.is_timestamp(array.type) and array.type.tz is None:
+            return array.cast(pa.timestamp(kind.unit)).cast(kind)
+        if pa.types.is_binary(kind) and not _is_text(array.type):
+            raise SchemaError(f"column {name!r} is {array.type}; expected strings or bytes")
+        return array.cast(kind)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        row = next((i for i in range(len(array)) if not _fits(array.slice(i, 1), kind)), 0)
+        raise SchemaError(f"column {name!r}, row {first_row + row}: does not fit {kind}: {error}") from error
+
+
+def map_parts(array: pa.Array, name: str, first_row: int) -> Labels:
+    """A map column as kernels take it.
+
+    Raises:
+        SchemaError: When it is no map of strings, or a value is null.
+    """
+    if not pa.types.is_map(array.type):
+        raise SchemaError(f"column {name!r} is {array.type}; expected map<string, string>")
+    ends = np.frombuffer(array.buffers()[1] or bytes(4), np.int32)[array.offset : array.offset + len(array) + 1]
+    low, high = int(ends[0]), int(ends[-1])
+    parts = []
+    for entries in (array.keys, array.items):
+        # `keys` and `items` of a slice are those of the whole, or of the slice, by the version of Arrow.
+        text = entries.slice(low, high - low) if len(entries) != high - low else entries
+        if not _is_text(text.type) and not pa.types.is_dictionary(text.type):
+            raise SchemaError(f"column {name!r} is {array.type}; expected map<string, string>")
+        parts.append(cast(text, pa.binary(), name, first_row))
+    keys, items = parts
+    ends = ends - np.int32(low)
+    if not valid_ends(ends, np.int64(min(len(keys), len(items)))):
+        raise SchemaError(_INVALID)
+    if items.null_count:
+        entry = index_of(items.is_null(), True)
+        row = int(np.searchsorted(ends, entry, side="right")) - 1
+        raise SchemaError(f"column {name!r}, row {first_row + row}: the value of key {keys[entry].as_py()!r} is null")
+    return Labels(ends, binary_parts(keys), binary_parts(items))
+
+
+def texts_of(strings: Sequence[bytes]) -> Texts:
+    """Strings as kernels take them."""
+    ends = np.zeros(len(strings) + 1, np.int32)
+    ends[1:] = np.cumsum([len(string) for string in strings])
+    return Texts(np.frombuffer(b"".join(strings), np.uint8), ends)
+
+
+def binary_parts(array: pa.Array) -> Texts:
+    """A binary array as kernels take it.
+
+    Raises:
+        SchemaError: When the ends lie outside the data.
+    """
+    _, offsets, data = array.buffers()
+    if offsets is None or not len(array):
+        return Texts(np.zeros(0, np.uint8), np.zeros(len(array) + 1, np.int32))
+    ends = np.frombuffer(offsets, np.int32)[array.offset : array.offset + len(array) + 1]
+    data_bytes = np.frombuffer(data or b"", np.uint8)
+    if not valid_ends(ends, np.int64(len(data_bytes))):
+        raise SchemaError(_INVALID)
+    return Texts(data_bytes, ends)
+
+
+def list_parts(array: pa.Array) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
+    """Ends and values of an array of lists of doubles.
+
+    Raises:
+        SchemaError: When the ends lie outside the values.
+    """
+    ends = np.frombuffer(array.buffers()[1] or bytes(4), np.int32)[array.offset : array.offset + len(array) + 1]
+    values = array.values
+    if not valid_ends(ends, np.int64(len(values))):
+        raise SchemaError(_INVALID)
+    return ends, values_of(values, np.float64).copy()
+
+
+def _fits(value: pa.Array, kind: pa.DataType) -> bool:
+    try:
+        value.cast(kind)
+    except pa.ArrowInvalid:
+        return False
+    return True
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    names = ("string", "large_string", "string_view", "binary", "large_binary", "binary_view", "fixed_size_binary")
+    return any(getattr(pa.types, f"is_{name}")(kind) for name in names)

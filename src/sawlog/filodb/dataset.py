@@ -1,0 +1,251 @@
+"""Reading FiloDB's containers: files to fragments, fragments to record batches."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing
+from dataclasses import replace
+from functools import cached_property
+from typing import Any, ClassVar, NamedTuple
+
+import pyarrow as pa
+
+from sawlog.filodb.columns import (
+    CONTAINERS_SCHEMA,
+    RECORDS_KEY,
+    SCHEMAS_KEY,
+    ViewField,
+    extra_fields,
+    row_fields,
+    series_fields,
+)
+from sawlog.filodb.fields import parts
+from sawlog.filodb.kernels.state import TORN_CONTAINER, TORN_HEADER
+from sawlog.filodb.options import ReadOptions
+from sawlog.filodb.pictures import Charts
+from sawlog.filodb.schemas import Schemas
+from sawlog.filodb.selection import Selection, joined, schema_records, select, split
+from sawlog.filodb.series import SeriesScan
+from sawlog.filodb.walk import ContainerRange
+from sawlog.format.capabilities import Counting, unfollowable
+from sawlog.format.charts import Picture
+from sawlog.format.contract import CUT_BYTES, PROBE_BYTES, PROVENANCE, BoundScan, Contents, Fragment, Range, View
+from sawlog.format.damage import Findings
+from sawlog.format.fields import FieldParser
+from sawlog.format.planning import available_columns, bind_scan, plan_fragments, question_by_options
+from sawlog.storage import File, Source, each_file, known_answer, note_answer
+from sawlog.storage.index import packed, unpacked
+from sawlog.storage.workers import PIECE_BYTES
+
+_CUTS = "cuts"
+
+
+class _Cut(NamedTuple):
+    """Start of a range, and what is known of the file in front of it; see `ContainerRange`."""
+
+    start: int
+    step: int
+    doubts: int
+
+
+class ContainerContents(Contents):
+    """Files of containers, one after the other."""
+
+    files_are_independent: ClassVar[bool] = True
+    threads_split_files: ClassVar[bool] = (
+        False  # where a file can be cut is known once its records were walked, by one thread
+    )
+
+    def _schema(self) -> pa.Schema:
+        """The columns of the schemas that are read."""
+        return pa.schema([field.arrow for field in self._fields], metadata=self._metadata())
+
+    def _extra(self) -> Sequence[pa.Field]:
+        """Schema, hash and bytes of a record, and the timestamp of its container."""
+        return (*PROVENANCE, *(extra_field.arrow for extra_field in self._extra_fields))
+
+    def _ranges(self, request: BoundScan, task_bytes: int | None) -> Iterator[Fragment]:
+        """Ranges that begin and end at containers; a file that is to be cut is walked, header by header, for that."""
+        for file in self.files:
+            if task_bytes is None or file.size <= task_bytes:
+                yield self._whole(request, file)
+            else:
+                yield from self._cut(request, file, task_bytes)
+
+    def _series(self, request: BoundScan, task_bytes: int | None) -> Iterator[Fragment]:
+        """Yield a fragment for all files."""
+        del task_bytes
+        ranges = tuple(self._whole(request, file) for file in self.files)
+        first = self.files[0].path if self.files else ""
+        yield SeriesScan(*request, first, sum(file.size for file in self.files), ranges)
+
+    views: ClassVar = {
+        "rows": View(_schema, _ranges, _extra),
+        "partkeys": View(_schema, _series),
+        "frames": View(CONTAINERS_SCHEMA, _ranges),
+    }
+
+    def committed_end(self, request: BoundScan, file: File, position: int) -> int:
+        """Return the end of the complete containers, as `Followable.committed_end` says."""
+        if self.scan.view == "partkeys":
+            raise unfollowable(self)
+
+        remaining = replace(self._range(request, file, position, file.size, self._step), resumed=position > 0)
+        with closing(self.scan.storage.open(file.path)) as source:
+            walk = remaining.containers(source)
+            for _ in walk.batches():
+                pass
+        state = walk.state
+        # What follows the records of a container need not be there yet, but for the view that shows it.
+        rows = self.scan.view != "frames"
+        if state.ending == TORN_CONTAINER or (state.ending and not rows):
+            return int(state.position if state.ending == TORN_HEADER else state.container)
+        return int(next(place for place in (state.tail, state.zeros, state.position) if place >= 0))
+
+    def between(self, request: BoundScan, ranges: Sequence[Range]) -> list[Fragment]:
+        """Return fragments of new ranges, as `Followable.between` says."""
+        return [
+            replace(self._range(request, replace(file, size=end), start, end, self._step), resumed=start > 0)
+            for file, start, end in ranges
+        ]
+
+    def field_parser(self, file: File, source: Source) -> FieldParser:
+        """Containers and records."""
+        del file
+        return lambda offset: parts(source, offset, self.selection)
+
+    def pictures(self, request: BoundScan) -> Iterator[Picture]:
+        """Records by schema, series by metric and time."""
+        if self.scan.view == "containers" or not self.files:
+            return
+        scan = replace(request.scan, view="rows", columns=None, filters=(), expression=None, on_damage="skip")
+        contents = type(self)(self.format, self.files, scan)
+        charts = Charts(available_columns(contents))
+        wanted = bind_scan(contents, replace(scan, columns=tuple(charts.columns)))
+        for fragment in plan_fragments(contents, wanted, PIECE_BYTES):
+            for batch in fragment.to_batches(Findings("skip")):
+                charts.add(batch)
+        yield from charts.pictures()
+
+    def counting(self, request: BoundScan) -> Counting | None:
+        """Return what counts records, where all of them are read; else None."""
+        scan = request.scan
+        whole = scan.view == "rows" and scan.columns is None and not scan.filters and scan.expression is None
+        return Charts(available_columns(self)) if whole and self.files else None
+
+    def facts(self, request: BoundScan) -> dict[str, Any]:
+        """Schemas and the kind of records at the start of the data."""
+        del request
+        if not self.files:
+            return {}
+        layouts = self.selection.layouts
+        facts: dict[str, Any] = {"schemas": ", ".join(layout.name for layout in layouts)}
+        if not self.selection.plain:
+            facts["schema IDs"] = ", ".join(str(layout.schema_id) for layout in layouts)
+            facts["records"] = "part keys" if self.part_keys else "samples"
+        return facts
+
+    @cached_property
+    def selection(self) -> Selection:
+        """The schemas that are read: those named, or those of the records at the start of the files."""
+        heads = each_file(self._heads, [file for file in self.files if file.size])
+        return select(self.scan.options, heads)
+
+    def _heads(self, file: File) -> list[bytes]:
+        """The records that show the schemas of a file; what they are depends on which schemas are known."""
+        storage, schemas = self.scan.storage, self.scan.options.known
+        known_heads = known_answer(storage, file, self._question)
+        if known_heads is not None:
+            return split(known_heads)
+        records = schema_records(storage.read(file, 0, PROBE_BYTES), schemas)
+        note_answer(storage, file, self._question, joined(records))
+        return records
+
+    @property
+    def _question(self) -> str:
+        return f"schemas {self.scan.options.known.digest}"
+
+    @cached_property
+    def _fields(self) -> tuple[ViewField, ...]:
+        options: ReadOptions = self.scan.options
+        if self.scan.view == "partkeys":
+            return series_fields(self.selection, options)
+        return row_fields(self.selection, options)
+
+    @cached_property
+    def _extra_fields(self) -> tuple[ViewField, ...]:
+        return extra_fields(self.selection) if self.scan.view == "rows" else ()
+
+    @property
+    def part_keys(self) -> bool:
+        """Whether records are part keys, not samples."""
+        return not self.selection.plain and self.selection.layouts[0].record.partition_field_start == 0
+
+    @property
+    def _step(self) -> int:
+        return self.scan.options.container_size or 0
+
+    def _metadata(self) -> dict[bytes, bytes]:
+        """Return the metadata that the writer needs to make the same records again."""
+        schemas: Schemas = self.scan.options.known
+        names = [layout.name for layout in self.selection.layouts]
+        records = "partkeys" if self.part_keys or self.scan.view == "partkeys" else "ingestion"
+        return {SCHEMAS_KEY: schemas.to_json(names).encode(), RECORDS_KEY: records.encode()}
+
+    def _whole(self, request: BoundScan, file: File) -> ContainerRange:
+        return self._range(request, file, 0, file.size, self._step)
+
+    def _range(self, request: BoundScan, file: File, start: int, end: int, step: int) -> ContainerRange:
+        named = {field.name for field in self._fields}
+        fields = (*self._fields, *(extra_field for extra_field in self._extra_fields if extra_field.name not in named))
+        return ContainerRange(*request, file.path, end - start, file, start, end, step, self.selection, fields)
+
+    def _cut(self, request: BoundScan, file: File, task_bytes: int) -> Iterator[ContainerRange]:
+        """Ranges of about `task_bytes`, that begin where containers do."""
+        begin = _Cut(0, self._step, 0)
+        for cut in itertools.chain(self._cuts(request, file, task_bytes), (_Cut(file.size, 0, 0),)):
+            yield replace(self._range(request, file, begin.start, cut.start, begin.step), doubts=begin.doubts)
+            begin = cut
+
+    def _cuts(self, request: BoundScan, file: File, distance: int) -> Iterator[_Cut]:
+        """Yield where an intact file is cut by an index, or any by a walk from its start."""
+        indexed = self._indexed_cuts(file, distance)
+        last = 0
+        for cut in self._beginnings(request, file) if indexed is None else indexed:
+            if last + distance <= cut.start < file.size:
+                yield cut
+                last = cut.start
+
+    def _beginnings(self, request: BoundScan, file: File) -> Iterator[_Cut]:
+        """Yield where the containers of a file begin."""
+        step = self._step
+        with closing(self.scan.storage.open(file.path)) as source:
+            walk = self._whole(request, file).containers(source)
+            for container in walk.each():
+                begin, following = int(container["start"]), int(container["following"])
+                yield _Cut(begin, step, walk.framing.doubts(begin))
+                if following > container["end"]:
+                    step = following - begin
+
+    def _indexed_cuts(self, file: File, distance: int) -> Iterable[_Cut] | None:
+        """Return where containers begin by an index: of one in `CUT_BYTES`; None without an index."""
+        answer = (
+            known_answer(self.scan.storage, file, question_by_options(self, _CUTS)) if distance >= CUT_BYTES else None
+        )
+        if answer is None:
+            return None
+        numbers = unpacked(answer)
+        return map(_Cut, numbers[::3], numbers[1::3], numbers[2::3])
+
+    def needs_scan(self, file: File, task_bytes: int) -> bool:
+        """Say whether a scan is needed: where containers begin is known only of those in front of them."""
+        return self._indexed_cuts(file, task_bytes) is None
+
+    def scan_for_splits(self, request: BoundScan) -> bool:
+        """Note where containers begin, as `ScansForSplits.scan_for_splits` says."""
+        for file in self.files:
+            if file.size > CUT_BYTES:
+                cuts = itertools.chain.from_iterable(self._cuts(request, file, CUT_BYTES))
+                note_answer(self.scan.storage, file, question_by_options(self, _CUTS), packed(list(cuts)))
+        return True

@@ -1,0 +1,176 @@
+"""Selection of the schemas that are read of some data, and the layouts of their records."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from sawlog.errors import OptionError
+from sawlog.filodb import layout
+from sawlog.filodb.judge import header_length
+from sawlog.filodb.options import ReadOptions
+from sawlog.filodb.schemas import RecordSchema, Schema, Schemas
+
+_WORD = layout.VERSION_WORD.offset
+"""Where a container's header has its version word, the same in all of a file."""
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Layout of the records of one schema.
+
+    Attributes:
+        name: Name of the schema.
+        schema_id: The ID in the records; None for records without.
+        record: The columns.
+    """
+
+    name: str
+    schema_id: int | None
+    record: RecordSchema
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Schemas whose records are read of some data.
+
+    Attributes:
+        layouts: The layouts of the schemas to deliver.
+        chosen: Whether the user named them; other known schemas are then skipped, else they are damage.
+        known: IDs of all known schemas.
+        raw: Whether records of unknown schemas are delivered as bytes.
+    """
+
+    layouts: tuple[Layout, ...]
+    chosen: bool
+    known: frozenset[int]
+    raw: bool
+
+    @cached_property
+    def plain(self) -> bool:
+        """Whether records have no schema ID."""
+        return any(layout.schema_id is None for layout in self.layouts)
+
+
+def select(options: ReadOptions, heads: Iterable[Sequence[bytes]] = ()) -> Selection:
+    """Resolve which schemas are read, and whether records are samples or part keys.
+
+    Args:
+        options: What the user says.
+        heads: Of each file the records that show its schemas: see `schema_records`.
+
+    Raises:
+        SchemaError: For a schema that is not known.
+        OptionError: For a schema without partition columns together with others, or where none of several is named.
+    """
+    schemas = options.known
+    starts = list(heads) if not options.table or options.records == "auto" else []
+    records = [memoryview(record) for head in starts for record in head]
+    selected: Sequence[Schema] = schemas.select(options.table)
+    if not selected:
+        selected = _schemas_of(records, schemas) or schemas.select(("all",))
+    if not selected:
+        # None has partition columns, so that records do not say their schema.
+        selected = list(schemas.values())
+        if len(selected) != 1:
+            raise OptionError(
+                f"records have no schema ID: name their schema with table=; schemas: {', '.join(schemas)}"
+            )
+    if any(schema.partition is None for schema in selected):
+        if len(selected) > 1:
+            raise OptionError(
+                f"table={','.join(options.table)}: records without partition columns have no schema ID;"
+                " such a schema is read on its own"
+            )
+        return Selection((Layout(selected[0].name, None, selected[0].ingestion),), True, frozenset(), False)
+    part_keys = options.records == "partkeys" or (options.records == "auto" and _are_part_keys(records, selected))
+    layouts = tuple(
+        Layout(schema.name, schema.schema_id, schema.part_key if part_keys else schema.ingestion) for schema in selected
+    )
+    ids = frozenset(schema.schema_id for schema in schemas.select(("all",)))
+    return Selection(layouts, bool(options.table), ids, "unknown_schemas" in options.salvage)
+
+
+def schema_records(head: bytes, schemas: Schemas) -> list[bytes]:
+    """Of the records at the start of a file those that show its schemas: the first of each, and its first sound one."""
+    records: dict[tuple[int, int], bytes] = {}
+    tests = list(enumerate((lambda *_: True, RecordSchema.is_whole, RecordSchema.is_filled)))
+    for record in _records(head):
+        id = _schema_id(record)
+        missing = [(number, shows) for number, shows in tests if (id, number) not in records]
+        if missing and (schema := schemas.by_id(id)) is not None:
+            layouts = (schema.ingestion, schema.part_key)
+            features = [
+                number for number, shows in missing if any(shows(record_schema, record) for record_schema in layouts)
+            ]
+            records |= {(id, number): bytes(record) for number in features}
+    return list(dict.fromkeys(records.values()))
+
+
+def joined(records: Iterable[bytes]) -> bytes:
+    """Records as an index holds them: each after its length."""
+    return b"".join(layout.RECORD.encode(record) for record in records)
+
+
+def split(data: bytes) -> list[bytes]:
+    """Return the records that `joined` has put together."""
+    records, pos = [], 0
+    while pos < len(data):
+        start, pos = layout.RECORD.ends(data, pos)
+        records.append(data[start:pos])
+    return records
+
+
+def _records(head: bytes) -> Iterator[memoryview]:
+    """The records at the start of some data, in one container after the other, as far as they can be made out."""
+    view = memoryview(head)
+    pos, length = 0, header_length(head, damaged=True)
+    if length is None:
+        yield from _stretch(view)
+    word = head[_WORD : _WORD + layout.VERSION_WORD.size]
+    while length is not None:
+        end = pos + length + layout.LENGTH_SIZE
+        yield from _stretch(view[pos + layout.CONTAINER_HEADER_SIZE : end])
+        pos = head.find(word, end + _WORD) - _WORD
+        length = header_length(view[pos:]) if pos >= end else None
+
+
+def _stretch(view: memoryview) -> Iterator[memoryview]:
+    """Adjacent records."""
+    pos = 0
+    while len(view) - pos > layout.SCHEMA_ID_OFFSET + layout.SCHEMA_ID_SIZE:
+        size = int.from_bytes(view[pos : pos + layout.LENGTH_SIZE], "little") + layout.LENGTH_SIZE
+        if size > len(view) - pos:
+            break
+        yield view[pos : pos + size]
+        pos += size + -size % layout.ALIGNMENT
+
+
+def _schemas_of(records: Iterable[memoryview], schemas: Schemas) -> Sequence[Schema]:
+    """The known schemas of records: of those that can be read, if there are any, for others may have lost theirs."""
+    candidates: dict[int, Schema] = {}
+    whole_schemas: dict[int, Schema] = {}
+    for record in records:
+        id = _schema_id(record)
+        if id not in whole_schemas and (schema := schemas.by_id(id)) is not None:
+            candidates[id] = schema
+            if any(record_schema.is_whole(record) for record_schema in (schema.ingestion, schema.part_key)):
+                whole_schemas[id] = schema
+    return list(whole_schemas.values() or candidates.values())
+
+
+def _schema_id(record: memoryview) -> int:
+    return int.from_bytes(record[layout.SCHEMA_ID_OFFSET :][: layout.SCHEMA_ID_SIZE], "little")
+
+
+def _are_part_keys(records: Iterable[memoryview], schemas: Sequence[Schema]) -> bool:
+    """Whether the first record of these schemas that is laid out as either is a part key and not a sample."""
+    by_id = {schema.schema_id: schema for schema in schemas}
+    for record in records:
+        schema = by_id.get(_schema_id(record))
+        if schema is not None and schema.ingestion.is_filled(record):
+            return False
+        if schema is not None and schema.part_key.is_filled(record):
+            return True
+    return False

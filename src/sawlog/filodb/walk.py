@@ -1,0 +1,511 @@
+"""The containers of a file, or of a part of it, as a fragment, and the passes over them."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+import numpy as np
+import pyarrow as pa
+
+from sawlog.arrow import Column, array_of, batch_of_rows, boolean_values, constant_string, fill_null
+from sawlog.chain.kernels import END, FULL, MORE, Window
+from sawlog.chain.walk import ChainWalk, Event, Span
+from sawlog.filodb import layout
+from sawlog.filodb.assemble import ColumnBuilder, RowErrors, Rows
+from sawlog.filodb.columns import POINTED, PROVENANCE_FIELDS, ViewField
+from sawlog.filodb.framing import Container, Framing, Header
+from sawlog.filodb.judge import LOOK, PLAIN_WORD, is_whole
+from sawlog.filodb.kernels import chain as k
+from sawlog.filodb.kernels import state as s
+from sawlog.filodb.kernels.columns import BLOCK
+from sawlog.filodb.kernels.maps import PRESENT, UNSURE
+from sawlog.filodb.kernels.records import Out
+from sawlog.filodb.layout import DETAIL, Kind
+from sawlog.filodb.options import ReadOptions
+from sawlog.filodb.schemas.record import RecordSchema
+from sawlog.filodb.selection import Layout, Selection
+from sawlog.format.contract import OFFSET_COLUMN, FileRange
+from sawlog.format.damage import Findings
+from sawlog.format.query import Condition, conditions
+from sawlog.storage import Source, sources
+
+WINDOW_BYTES = 4 * sources.WINDOW_BYTES
+"""Bytes of the file that the kernel sees at a time. The rows of a window make a batch, and few batches cost least."""
+BATCH_ROWS = 128 << 10
+_LARGEST_UNKNOWN = 16 << 20
+"""Bytes that a record of an unknown schema can have."""
+_USUAL_RECORD = 128
+"""Bytes that records have at least, mostly: batches of shorter ones have no more rows."""
+BATCH_BYTES = 16 << 20
+"""Payload bytes after which a batch takes no more rows."""
+BATCH_BUCKETS = 1 << 20
+"""Histogram buckets after which a batch takes no more rows."""
+EVENT_ROOM = 4096
+"""Damaged ranges that the kernel records before it hands over."""
+
+_UNPROVEN = "containers taken for whole only by their size"
+"""Note: nothing after them proves that what follows their records is unused."""
+
+_NO_BOUNDS = np.zeros(0, np.int64)
+_TORN = {
+    s.TORN_HEADER: "the file ends inside a container's header",
+    s.TORN_CONTAINER: "the file ends inside a container",
+    s.TORN_REST: "the file ends after the records of a container, in what may be its unused rest",
+}
+
+
+def meanings_of(selection: Selection) -> Any:
+    """Return what each schema ID means to the kernel."""
+    raw = len(selection.layouts)
+    schema_index = np.full(1 << 16, raw if selection.raw else s.UNKNOWN, np.int16)
+    schema_index[list(selection.known)] = s.NOT_WANTED if selection.chosen else s.UNEXPECTED
+    for number, record_layout in enumerate(selection.layouts):
+        schema_index[record_layout.schema_id or 0] = number
+    return schema_index
+
+
+def schema_table(layouts: Sequence[RecordSchema | None], *, plain: bool) -> Any:
+    """`SCHEMA` records: how many bytes the records of each layout have.
+
+    Those of unknown schemas are as long as a window can be.
+    """
+    least = layout.LENGTH_SIZE + (0 if plain else layout.SCHEMA_ID_SIZE)
+    table = np.zeros(len(layouts), s.SCHEMA)
+    for index, record_layout in enumerate(layouts):
+        table[index] = (
+            (least, _LARGEST_UNKNOWN)
+            if record_layout is None
+            else (record_layout.variable_area_start, record_layout.max_record_size)
+        )
+    return table
+
+
+class Sight:
+    """The window, and bytes of the file outside of it. No walk: one that its framing leads to would live on."""
+
+    def __init__(self, source: Source, size: int) -> None:
+        self.data: Any = np.zeros(0, np.uint8)
+        self.base = 0
+        self._source = source
+        self._size = size
+
+    def peek(self, offset: int, length: int) -> Any:
+        """Bytes of the file: those in sight, or others."""
+        inside = offset - self.base
+        if inside >= 0 and inside + length <= len(self.data):
+            return self.data[inside : inside + length]
+        return self._source.window(offset, min(length, self._size - offset))
+
+
+class Walk(ChainWalk):
+    """Pass over containers, which are framed one after the other, while a kernel walks the records of each.
+
+    Args:
+        fragment: What is read.
+        source: Its bytes.
+        schema: The columns to deliver.
+        findings: Receives damage, rows and bytes.
+        layouts: The layouts that records can have; None for those of unknown schemas, which are only bytes.
+        schema_index: What each schema ID means to the kernel.
+        bounds: Where each value begins, and the last one ends, where the bytes are those of a column of values.
+    """
+
+    kinds: ClassVar = Kind
+    details: ClassVar = DETAIL
+    unsupported: ClassVar = frozenset({Kind.UNKNOWN_SCHEMA, Kind.UNKNOWN_VERSION, Kind.UNKNOWN_HISTOGRAM})
+    events_per_step: ClassVar = BLOCK
+    window_passes: ClassVar = True
+
+    def __init__(
+        self,
+        fragment: ContainerRange,
+        source: Source,
+        schema: pa.Schema,
+        findings: Findings,
+        layouts: Sequence[RecordSchema | None],
+        schema_index: Any,
+        *,
+        bounds: Any = None,
+    ) -> None:
+        options: ReadOptions = fragment.scan.options
+        self._fragment = fragment
+        self._schema = schema
+        self._layouts = layouts
+        plain = fragment.selection.plain
+        schemas = schema_table(layouts, plain=plain)
+        smallest = int(schemas["smallest"].min())
+        span = fragment.end - fragment.start
+        capacity = max(1, min(BATCH_ROWS, WINDOW_BYTES // max(smallest, _USUAL_RECORD), span // smallest + 1))
+        room = min(EVENT_ROOM, span // layout.LENGTH_SIZE + 1)
+        owned = Span(fragment.file, fragment.start, fragment.end)
+        super().__init__(owned, source, findings, s.STATE, max_rows=capacity, event_room=room)
+        self.starts = Column(np.int64, capacity).values
+        head = layout.VERSION_WORD.end  # of the file's first container
+        flagged = layout.VERSION_WORD.of(source.window(0, head).tobytes()) if fragment.file.size >= head else PLAIN_WORD
+        self._sight = Sight(source, fragment.file.size)
+        self.framing = Framing(
+            self._sight.peek,
+            fragment.file.size,
+            flagged=flagged,
+            step=fragment.step,
+            given=options.container_size is not None,
+            resumed=fragment.start if fragment.resumed else -1,
+            doubts=fragment.doubts,
+        )
+        self._expected = -1  # where the next hidden container begins
+        self._hider: Container | None = None  # the container whose length is wrong, until that is reported
+        self.state.broken = self.state.expected = -1
+        self.state.step = fragment.step
+        if bounds is None:
+            # Containers begin in these words, and records with their lower halves as schema IDs.
+            doubted = [word & layout.MAX_SCHEMA_ID for word in {PLAIN_WORD, flagged}]
+            schema_index[doubted] = s.DOUBTED - schema_index[doubted]
+        self.rules = s.Rules(
+            plain,
+            schema_index,
+            schemas,
+            options.container_size is not None,
+            np.int64(flagged),
+            _NO_BOUNDS if bounds is None else bounds,
+            np.int64(BATCH_BYTES),
+            np.int64(BATCH_BUCKETS),
+        )
+
+    @abstractmethod
+    def _records(self, window: Window) -> int:
+        """Walk on: MORE, FULL, or END, where `state.tail` is set, or the framing is to say how to go on."""
+
+    def read(self, window: Window) -> int:
+        """Run the kernel over a window. Containers that it finds doubtful are judged here."""
+        state = self.state
+        self._sight.data, self._sight.base = window.data, int(window.base)
+        limit = self._sight.base + len(window.data)
+        while state["position"] <= limit:
+            status = self._records(window)
+            if status != END or state["tail"] >= 0 or len(self.rules.bounds):
+                return status
+            if state["rows"] >= len(self.starts) or state["events"] >= state["max_events"]:
+                return FULL
+            offset = int(state["position"])
+            if state["inside"]:
+                self._look_for_hidden(offset)
+            elif not self._frame(offset):
+                return END
+        return MORE
+
+    def _frame(self, offset: int) -> bool:
+        """Open the container at a place, or account for what is there instead; whether the walk goes on."""
+        state, size = self.state, self.span.file.size
+        if state["bound"] and offset < state["bound"]:
+            self._open(self._hidden_at(offset))
+            return True
+        state["bound"] = 0
+        if not state["ending"] and offset >= min(self.span.end, size):
+            return False
+        if not state["ending"] and size - offset < layout.CONTAINER_HEADER_SIZE:
+            state["ending"] = s.TORN_HEADER
+        if state["ending"]:
+            state["tail"] = offset
+            return False
+        self._open(self.framing.judge(offset))
+        return True
+
+    def _hidden_at(self, offset: int) -> Container:
+        """Return the container at a place among hidden ones."""
+        has_header = self.span.file.size - offset >= layout.CONTAINER_HEADER_SIZE
+        head = self.framing.header(offset) if has_header else Header(0, 0, 0, 0)
+        if offset != self._expected:
+            bound = int(self.state["bound"])
+            return Container(int(Kind.BAD_HEADER), offset, bound, bound, bound, head, one=head.length, two=head.word)
+        end, first = offset + layout.LENGTH_SIZE + head.length, offset + layout.CONTAINER_HEADER_SIZE
+        hider, self._hider = self._hider, None
+        if hider is None:
+            return Container(s.INTACT, offset, first, end, end, head)
+        kind = int(Kind.HIDDEN_CONTAINER)
+        return Container(kind, offset, first, end, end, head, one=hider.header.length, two=hider.start)
+
+    def _open(self, container: Container) -> None:
+        """Begin with the records of a container, after its header, which is accounted for."""
+        state = self.state
+        state["container"], state["first"], state["end"], state["next"] = (
+            container.start,
+            container.first,
+            container.end,
+            container.next,
+        )
+        state["time"], state["step"], state["counted"] = container.header.time, self.framing.step, 0
+        state["ending"] = container.ending or state["ending"]
+        state["inside"] = container.end > container.first or container.what in (s.INTACT, int(Kind.HIDDEN_CONTAINER))
+        state["position"] = container.first
+        length = container.first - container.start
+        if container.what == s.UNUSED:
+            state["padding_bytes"] += length
+            state["zeros"] = container.start if state["zeros"] < 0 else state["zeros"]
+        elif container.what == s.INTACT:
+            state["header_bytes"] += length
+            state["zeros"] = -1
+        else:
+            self._damage(container.what, container.start, length, container.one, container.two)
+
+    def _look_for_hidden(self, offset: int) -> None:
+        """The records of a container have ended, or are broken: go on to another one that it hides, if it does."""
+        state = self.state
+        start, end, bound = int(state["container"]), int(state["end"]), int(state["bound"])
+        head = self.framing.header(start)
+        container = Container(s.INTACT, start, int(state["first"]), end, int(state["next"]), head)
+        state["broken"] = offset
+        ends_here = offset < end and state["kind"] == Kind.HIDDEN_CONTAINER
+        hidden_start = self.framing.hidden(container, offset, bound, ends_here=ends_here)
+        if hidden_start is not None:
+            if offset < end:
+                self._hider = container
+            state["bound"] = bound or container.next
+            state["end"], state["next"] = offset, hidden_start
+            self._expected = hidden_start
+        elif offset >= end:
+            is_empty = is_whole(bound - start, 0, layout.EMPTY_CONTAINER, 0, self.framing.step)
+            state["next"] = bound if is_empty else end
+
+    def _damage(self, kind: int, start: int, length: int, first_number: int, second_number: int) -> None:
+        self.events[int(self.state["events"])] = (kind, start, length, -1, first_number, second_number)
+        self.state["events"] += 1
+
+    def window_length(self, position: int) -> int:
+        """Return the length of a window. Past the range, what follows its last container is looked at."""
+        return min(WINDOW_BYTES, max(self.span.end - position, 0) + LOOK)
+
+    @property
+    def torn(self) -> str:  # type: ignore[override]
+        return _TORN[int(self.state["ending"])]
+
+    def _account(self) -> None:
+        if self.framing.guesses:
+            self.findings.notes[_UNPROVEN] += self.framing.guesses
+        super()._account()
+
+
+class RecordsWalk(Walk):
+    """Pass over records, with the columns that are gathered of them."""
+
+    def __init__(
+        self, fragment: ContainerRange, source: Source, schema: pa.Schema, findings: Findings, *, bounds: Any = None
+    ) -> None:
+        selection = fragment.selection
+        layouts: list[RecordSchema | None] = [layout.record for layout in selection.layouts]
+        if selection.raw:
+            layouts.append(None)
+        super().__init__(fragment, source, schema, findings, layouts, meanings_of(selection), bounds=bounds)
+        capacity = len(self.starts)
+        self._named: tuple[Layout, ...] = selection.layouts
+        self._builder = ColumnBuilder(
+            self._gathered(), layouts, capacity, fragment.scan.options, [one.name for one in self._named]
+        )
+        self._which = Column(np.uint8, capacity).values
+        self._picked = np.tile(np.arange(BLOCK, dtype=np.uint64), (2, 1))
+
+    @abstractmethod
+    def _gathered(self) -> Sequence[ViewField]:
+        """The fields that are gathered of each record."""
+
+    @abstractmethod
+    def _batch(self, rows: Rows, marks: RowErrors) -> pa.RecordBatch:
+        """The columns of the schema, if there are any, and marks of the rows that turn out damaged."""
+
+    def _records(self, window: Window) -> int:
+        out = Out(self.starts, self._which, self._builder.memory, self._picked, self.events)
+        return self._read(window, out)
+
+    def _read(self, window: Window, out: Out) -> int:
+        read = k.read_values if len(self.rules.bounds) else k.read_records
+        return int(read(window, self.state, out, self.rules))
+
+    def deliver(self, rows: int) -> Iterator[tuple[int, pa.RecordBatch]]:
+        if not rows:
+            return
+        marks = RowErrors()
+        chosen = self._chosen(Rows(self._sight.data, rows, self.starts, self._which, self.path))
+        batch = self._batch(chosen, marks)
+        if marks.found:
+            keep = np.ones(chosen.count, np.bool_)
+            keep[list(marks.found)] = False
+            for row, found in marks.found.items():
+                self._complain(row, *found)
+            if self.fails:
+                keep[min(marks.found) :] = False
+            rows -= chosen.count - int(keep.sum())
+            batch = batch.filter(array_of(keep, pa.bool_())) if len(self._schema) else batch
+        yield rows, batch
+
+    def _chosen(self, rows: Rows) -> Rows:
+        """The rows that filters leave, as far as they are decided before anything is decoded."""
+        return rows
+
+    def _complain(self, row: int, kind: int, name: str, place: int) -> None:
+        start = int(self.starts[row])
+        pos = start - self._sight.base
+        size = layout.LENGTH.of(self._sight.data, pos) + layout.LENGTH_SIZE
+        self.complain(Kind(kind), start, layout.align(size), DETAIL[Kind(kind)].format(name, place))
+
+    def reset(self) -> None:
+        self._builder.reset()
+        self.state.payload_bytes = self.state.buckets = 0
+
+    def describe(self, event: Event) -> str:
+        """Damage in a column gives its name."""
+        if event.kind == Kind.BAD_POINTER:
+            return DETAIL[Kind.BAD_POINTER].format(self._builder.fields[event.one].name, event.two)
+        return super().describe(event)
+
+
+class RowsWalk(RecordsWalk):
+    """Pass that makes a row per record."""
+
+    def _gathered(self) -> Sequence[ViewField]:
+        """The wanted fields, and all payloads of the records, which are judged whether they are wanted or not."""
+        options: ReadOptions = self._fragment.scan.options
+        self._hidden = self._hash_fields() if options.verify_hashes and not self.rules.plain else ()
+        self._conditions: list[Condition] = []
+        every = (*self._fragment.fields, *PROVENANCE_FIELDS)
+        names = set(self._schema.names)
+        if not self._hidden and names:
+            maps = {field.name for field in every if field.kind == "map" and field.name in names}
+            self._conditions = [
+                condition
+                for condition in conditions(self._fragment.projection.query)
+                if condition.key is not None
+                and condition.column in maps
+                and condition.op != "is null"
+                and None not in condition.values
+            ]
+        gathered = [field for field in every if field.name in names or (field.kind in POINTED and field.sources)]
+        return (*gathered, *self._hidden)
+
+    def _chosen(self, rows: Rows) -> Rows:
+        """Choose rows by single labels. Those with damaged maps are kept, to be reported."""
+        for condition in self._conditions:
+            values, state = self._builder.labels(condition.column, (condition.key or "").encode(), rows)
+            distinct = values.dictionary_encode()
+            try:
+                matching = condition.met(distinct.dictionary.cast(self._schema.field(condition.column).type.item_type))
+            except pa.ArrowInvalid:
+                continue  # values that are not UTF-8, which decoding reports
+            mask = boolean_values(fill_null(matching, False).take(distinct.indices)) & (state == PRESENT) | (
+                state == UNSURE
+            )
+            count = int(mask.sum())
+            if count < rows.count:
+                self._builder.keep(mask)
+                for array in (self.starts, self._which):
+                    array[:count] = array[: rows.count][mask]
+                rows = replace(rows, count=count)
+        return rows
+
+    def _batch(self, rows: Rows, marks: RowErrors) -> pa.RecordBatch:
+        if self._hidden:
+            self._verify_hashes(rows, marks)
+        arrays = self._builder.chosen(self._schema.names, rows, marks)
+        return pa.RecordBatch.from_arrays(arrays, schema=self._schema) if arrays else batch_of_rows([], self._schema)
+
+    def _hash_fields(self) -> tuple[ViewField, ...]:
+        """Payloads that make up the hash, per layout, and the stored hash."""
+        count = max(len(schema.hashed_columns) for schema in self._layouts if schema is not None)
+        fields = [ViewField("#hash", "hash", (), pa.field("#hash", pa.int32()))]
+        for i in range(count):
+            sources = tuple(
+                layout.record.hashed_columns[i] if i < len(layout.record.hashed_columns) else None
+                for layout in self._named
+            )
+            fields.append(ViewField(f"#{i}", "string", sources, pa.field(f"#{i}", pa.binary())))
+        return tuple(fields)
+
+    def _verify_hashes(self, rows: Rows, marks: RowErrors) -> None:
+        stored = self._builder.fixed("#hash", np.int32, rows.count)
+        hidden = self._hidden[1:]
+        for number, record_layout in enumerate(self._named):
+            mine = np.flatnonzero(self._which[: rows.count] == number)
+            hashes = np.full(len(mine), layout.HASH_INIT, np.uint64)
+            for field, index in zip(hidden, record_layout.record.hashed_columns, strict=False):
+                positions, lengths = self._builder.payloads(field.name, rows.count)
+                is_map = record_layout.record.columns[index].type == "map"
+                k.hash_payloads(rows.window, positions[mine], lengths[mine], is_map, hashes)
+            computed = hashes.astype(np.uint32).view(np.int32)
+            for row in np.flatnonzero(computed != stored[mine]).tolist():
+                damage = (int(Kind.HASH_MISMATCH), str(stored[mine[row]]), int(computed[row]))
+                marks.found.setdefault(int(mine[row]), damage)
+
+
+class ContainersWalk(Walk):
+    """Pass that makes a row per container."""
+
+    def __init__(
+        self, fragment: ContainerRange, source: Source, schema: pa.Schema, findings: Findings, *, records: bool = True
+    ) -> None:
+        super().__init__(fragment, source, schema, findings, [None], np.zeros(1 << 16, np.int16))
+        self.containers = np.zeros(len(self.starts), k.CONTAINER)
+        self._counts = records
+
+    def _records(self, window: Window) -> int:
+        out = k.Containers(self.containers, self.starts, self.events, self._counts)
+        return int(k.read_containers(window, self.state, out, self.rules))
+
+    def deliver(self, rows: int) -> Iterator[tuple[int, pa.RecordBatch]]:
+        containers = self.containers[:rows]
+        columns = {
+            "timestamp": (layout.SCALARS["ts"].arrow, containers["time"]),
+            "num_bytes": (pa.int64(), containers["end"] - containers["start"] - layout.LENGTH_SIZE),
+            "num_records": (pa.int64(), containers["records"]),
+            "unused_bytes": (pa.int64(), containers["following"] - containers["end"]),
+            OFFSET_COLUMN: (pa.int64(), containers["start"]),
+        }
+        arrays = []
+        for name in self._schema.names:
+            if name in columns:
+                kind, values = columns[name]
+                arrays.append(pa.Array.from_buffers(kind, rows, [None, pa.py_buffer(values.copy())]))
+            else:
+                arrays.append(constant_string(self.path, rows))
+        yield rows, pa.RecordBatch.from_arrays(arrays, schema=self._schema)
+
+    def reset(self) -> None:
+        """Do nothing: batches hold copies."""
+
+    def each(self) -> Iterator[Any]:
+        """The containers, as `CONTAINER` records."""
+        for _ in self.batches():
+            yield from self.containers[: int(self.state.rows)]
+
+
+@dataclass(frozen=True)
+class ContainerRange(FileRange):
+    """The containers of one file that start in `[start, end)`.
+
+    Attributes:
+        file: The file; its size is where this scan takes it to end.
+        start: Where a container starts.
+        end: Where one starts, or the size of the file.
+        step: Bytes of whole containers; 0 while unknown.
+        selection: Which schemas are read.
+        fields: The columns of the view, and those that can be asked for besides.
+        resumed: Whether an earlier pass has read up to `start`, when the file held no more.
+        doubts: How many doubtful containers are before `start`; see `sawlog.filodb.framing`.
+    """
+
+    step: int
+    selection: Selection
+    fields: tuple[ViewField, ...]
+    resumed: bool = False
+    doubts: int = 0
+
+    def decode(self, schema: pa.Schema, findings: Findings) -> Iterator[pa.RecordBatch]:
+        """Decode rows. With all columns, or none, every byte of a record is checked, else only theirs."""
+        with closing(self.scan.storage.open(self.path)) as source:
+            walk = ContainersWalk if self.scan.view == "frames" else RowsWalk
+            yield from walk(self, source, schema, findings).batches()
+
+    def containers(self, source: Source) -> ContainersWalk:
+        """A walk over the containers only: their records are skipped."""
+        return ContainersWalk(self, source, pa.schema([]), Findings("skip"), records=False)

@@ -1,0 +1,137 @@
+"""Fields at a place of a file, part by part, for people who look at its bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from sawlog.kernels.layout import Number, Slice
+from sawlog.kernels.varints import decode_varints
+
+_VARINT_BYTES = 10
+_CONTINUED = 0x80
+
+Use = Literal["header", "record", "padding"]
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Field of a layout, found in a file.
+
+    Attributes:
+        name: What the format calls it.
+        offset: Its first byte in the file.
+        length: Its bytes.
+        value: What it says, as text; empty where the bytes say it themselves.
+        expected: What it should say, where it says something else.
+        use: What its bytes are in the account of the file.
+        inside: Of compressed bytes, the parts of their content, whose offsets count from its beginning.
+    """
+
+    name: str
+    offset: int
+    length: int
+    value: str = ""
+    expected: str = ""
+    use: Use = "record"
+    inside: tuple[Part, ...] = ()
+
+    @property
+    def end(self) -> int:
+        """The byte after it."""
+        return self.offset + self.length
+
+
+class Fields:
+    """Fields that follow each other in some bytes, each noted as a part once it is read.
+
+    Args:
+        data: The bytes; a field that they end in is noted as far as it is there.
+        base: Where they begin in the file.
+        use: What they are.
+
+    Attributes:
+        found: The parts so far.
+        position: How many bytes they have.
+    """
+
+    def __init__(self, data: bytes, base: int, use: Use = "record") -> None:
+        self.found: list[Part] = []
+        self.position = 0
+        self._data = data
+        self._base = base
+        self._use = use
+
+    @property
+    def left(self) -> int:
+        """Number of bytes that follow."""
+        return len(self._data) - self.position
+
+    def take(self, name: str, length: int, show: Callable[[bytes], str] = lambda taken: "") -> bytes:
+        """A field of a known length.
+
+        Raises:
+            EOFError: When the bytes end in it.
+        """
+        taken = self._data[self.position : self.position + length]
+        cut = len(taken) < length
+        shown = f"the first {len(taken):,} of {length:,} bytes" if cut else show(taken)
+        self._note(name, len(taken), shown)
+        if cut:
+            raise EOFError
+        return taken
+
+    def number(self, name: str, length: int) -> int:
+        """A little-endian integer; see `take`."""
+        return int.from_bytes(self.take(name, length, lambda taken: f"{int.from_bytes(taken, 'little'):,}"), "little")
+
+    def varint(self, name: str) -> int:
+        """A number of seven bits per byte, low ones first; see `take`."""
+        rest = self._data[self.position : self.position + _VARINT_BYTES]
+        length = next((count for count, byte in enumerate(rest, 1) if byte < _CONTINUED), len(rest) + 1)
+        (value,) = decode_varints(rest[:length]) if length <= len(rest) else (0,)
+        self.take(name, length, lambda taken: f"{value:,}")
+        return value
+
+    def rest(self, name: str) -> None:
+        """Note what follows, as one part, if anything does."""
+        if self.left:
+            self.take(name, self.left, lambda taken: f"{len(taken):,} bytes")
+
+    def _note(self, name: str, length: int, shown: str) -> None:
+        if length:
+            self.found.append(Part(name, self._base + self.position, length, shown, use=self._use))
+        self.position += length
+
+
+FieldParser = Callable[[int], Iterator[Part]]
+"""The parts from an offset on."""
+
+
+def numbers(data: bytes, base: int, at: int, places: Mapping[str, Number], use: Use = "record") -> Iterator[Part]:
+    """The numbers of a thing, as far as its bytes are there; checksums as hexadecimal digits.
+
+    Args:
+        data: Bytes of the file.
+        base: Where they begin in the file.
+        at: Where the thing begins in the file.
+        places: Names, and where the numbers are in the thing.
+        use: What the bytes are.
+    """
+    for name, number in places.items():
+        start = at - base + number.offset
+        if 0 <= start <= start + number.size <= len(data):
+            value = number.of(data, at - base)
+            shown = hex(value) if "checksum" in name else f"{value:,}"
+            yield Part(name, at + number.offset, number.size, shown, use=use)
+
+
+def slice_parts(
+    name: str, kind: Slice, data: bytes, base: int, start: int, show: Callable[[bytes], str]
+) -> Iterator[Part]:
+    """The length of the value at `start` of some bytes from `base` on, and the value, if it has any bytes."""
+    begin, end = kind.ends(data, start)
+    yield Part(f"{name}: length", base + start, begin - start, f"{end - begin:,}")
+    if end > begin:
+        yield Part(name, base + begin, end - begin, show(data[begin:end]))

@@ -1,0 +1,71 @@
+"""Writing rows to the partition that the value of a column names."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pyarrow as pa
+
+from sawlog.arrow import fill_null, index_of, scalar_of
+from sawlog.errors import SchemaError, meant
+from sawlog.format.contract import Writer
+from sawlog.storage import Staged, Storage
+
+_UNFIT = r"^$|^[._]|[/\\\x00-\x1f\x7f]"
+"""What cannot be the name of a directory that is found again."""
+
+
+def check_column(schema: pa.Schema, name: str, kind: pa.DataType) -> None:
+    """Look whether rows can be told apart by a column.
+
+    Raises:
+        SchemaError: When it is missing, or of another type.
+    """
+    if name not in schema.names:
+        near = meant(name, schema.names)
+        raise SchemaError(f"partition_by: no column {name!r}{near}; columns: {', '.join(schema.names)}")
+    found = schema.field(name).type
+    if found != kind:
+        raise SchemaError(f"partition_by: column {name!r} is {found}, names of partitions are {kind}; cast it")
+
+
+class PartitionedWriter(Writer):
+    """Spreads rows over writers, one for each value of a column of strings. All of them publish, or none."""
+
+    def __init__(self, column: str, storage: Storage, begin: Callable[[str], Writer]) -> None:
+        self.storage = storage
+        self._column = column
+        self._begin = begin
+        self._writers: dict[str, Writer] = {}
+        self._rows = 0
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Write a batch, as `Writer.write` says. Rows keep their order within a partition.
+
+        Raises:
+            SchemaError: Also for a value that cannot name a directory.
+        """
+        import pyarrow.compute as pc
+
+        names = batch.column(self._column)
+        unfit = index_of(fill_null(pc.match_substring_regex(names, _UNFIT), True), True)
+        if unfit >= 0:
+            raise SchemaError(
+                f"column {self._column!r}, row {self._rows + unfit}: {names[unfit].as_py()!r} cannot name a partition"
+            )
+        for value in names.unique().to_pylist():
+            self._writer(value).write(batch.filter(pc.equal(names, scalar_of(value, names.type))))
+        self._rows += batch.num_rows
+
+    def finish(self) -> list[Staged]:
+        return [one for writer in self._writers.values() for one in writer.finish()]
+
+    def abort(self) -> None:
+        for writer in self._writers.values():
+            writer.abort()
+
+    def _writer(self, value: Any) -> Writer:
+        if value not in self._writers:
+            self._writers[value] = self._begin(value)
+        return self._writers[value]

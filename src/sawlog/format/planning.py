@@ -1,0 +1,235 @@
+"""Plans of a read: contents into fragments, fragments into tasks, files left out by an index."""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import operator
+from collections.abc import Callable, Iterable, Iterator
+from typing import TypeVar
+
+import pyarrow as pa
+
+from sawlog.format.capabilities import (
+    ChecksScans,
+    JoinsFiles,
+    NeedsScanToSplit,
+    ScansForSplits,
+    SplitsGroups,
+    file_options,
+    require_followable,
+)
+from sawlog.format.contract import BoundScan, Contents, Fragment
+from sawlog.format.damage import DAMAGE_SCHEMA
+from sawlog.format.query import columns_of, possible_within
+from sawlog.format.scan import DAMAGE_EXTRA, Projection, Scan, fixed_schema
+from sawlog.guard import wrap_errors
+from sawlog.storage import File, known_answer, note_answer
+from sawlog.storage.index import Index, packed, unpacked
+from sawlog.storage.names import is_remote
+from sawlog.storage.workers import PIECE_BYTES
+
+MAX_FRAGMENTS_PER_TASK = 64
+"""What opening a file costs at least, as a share of a task: thousands of small ones make more than one task."""
+ROWS_QUESTION = "rows"
+"""What an index with statistics is asked of an intact file whose rows depend on no other: how many it has."""
+
+_Part = TypeVar("_Part")
+_C = TypeVar("_C", bound=Contents)
+
+
+def view_schema(contents: Contents) -> pa.Schema:
+    """Return the schema of the whole view, without provenance."""
+    return contents.find_view(contents.scan.view).schema_of(contents)
+
+
+def available_columns(contents: Contents) -> pa.Schema:
+    """Return every column that can be asked for by name: those of the view, and the extra ones."""
+    view, extra = _columns(contents, contents.scan.view)
+    return pa.schema([*view, *(field for field in extra if field.name not in view.names)])
+
+
+def _columns(contents: Contents, view: str) -> tuple[pa.Schema, Iterable[pa.Field]]:
+    """Return the columns of a view, and those besides them that can be asked for by name."""
+    if view == "damage":
+        return DAMAGE_SCHEMA, DAMAGE_EXTRA
+    extra = contents.find_view(contents.scan.view).extra
+    return view_schema(contents), extra(contents) if callable(extra) else extra
+
+
+def bind_scan(contents: Contents, scan: Scan) -> BoundScan:
+    """Return a scan of contents with its columns.
+
+    Raises:
+        SchemaError: For a column that the view does not have.
+    """
+    view, extra = _columns(contents, scan.view)
+    if scan.schema is not None:
+        view = fixed_schema(scan.schema, view, describe_files(contents))
+    request = BoundScan(scan, Projection.of(view, scan, extra))
+    if isinstance(contents, ChecksScans):
+        contents.check_scan(scan)
+    return request
+
+
+def describe_files(contents: Contents) -> str:
+    """Return the files of contents as a phrase for messages."""
+    first = contents.files[0].path if contents.files else "(no files)"
+    return f"{first} and {len(contents.files) - 1} more" if len(contents.files) > 1 else first
+
+
+def plan(contents: Contents, request: BoundScan, task_bytes: int | None) -> Iterator[Fragment]:
+    """Yield fragments in reading order, pruned by what filters allow.
+
+    Args:
+        contents: The files.
+        request: The scan and its columns.
+        task_bytes: Cut what can be cut into pieces of about this size; `None`: one fragment per file.
+    """
+    return contents.find_view(request.scan.view).fragments(contents, request, task_bytes)
+
+
+def plan_fragments(contents: Contents, request: BoundScan, task_bytes: int | None) -> Iterator[Fragment]:
+    """Yield what `plan` yields, without the files of which an index says that no row can be wanted.
+
+    Raises:
+        InternalError: For an exception that is not sawlog's own.
+    """
+    with wrap_errors(f"{describe_files(contents)}: planning failed"):
+        yield from plan(prune_files(contents, request), request, task_bytes)
+
+
+def prune_files(contents: _C, request: BoundScan) -> _C:
+    """Return contents without files of which an index says that no row of them can be wanted."""
+    index, query = contents.scan.storage.index, request.projection.query
+    if not isinstance(index, Index) or not (contents.files_are_independent and request.scan.view == "rows"):
+        return contents
+    if not query.parts or index.options != repr(file_options(contents.format, contents.scan.options)):
+        return contents
+    names = columns_of(query)
+    limits = index.limits(contents.files, [field for field in view_schema(contents) if field.name in names])
+    if not limits[0].num_columns:
+        return contents
+    matches = possible_within(query, *limits).to_pylist()
+    if all(matches):
+        return contents
+    return contents.with_files([file for file, matching in zip(contents.files, matches, strict=True) if matching])
+
+
+def plan_for_threads(contents: Contents, request: BoundScan, task_bytes: int | None = None) -> Iterator[Fragment]:
+    """Yield fragments for the threads of this process; of the size asked for, where one thread reads."""
+    splits = contents.threads_split_files and count_threads(contents, request) > 1
+    return plan_fragments(contents, request, PIECE_BYTES if splits else task_bytes)
+
+
+def count_threads(contents: Contents, request: BoundScan) -> int:
+    """Return how many threads read.
+
+    What is small is read before they are up; where they do not split files, each has files of its own.
+    """
+    threads = request.scan.threads
+    if not contents.threads_split_files:
+        joined = contents.count_parts(request) if isinstance(contents, JoinsFiles) else len(contents.files)
+        threads = min(threads, joined)
+    return threads if sum(file.size for file in contents.files) > PIECE_BYTES else 1
+
+
+def pack(
+    parts: Iterable[_Part], task_bytes: int, size: Callable[[_Part], int] = operator.attrgetter("size")
+) -> list[list[_Part]]:
+    """Return fragments, or what has a size, packed in order into tasks of about `task_bytes`.
+
+    A task has at most `MAX_FRAGMENTS_PER_TASK` parts.
+    """
+    tasks: list[list[_Part]] = []
+    least = task_bytes // MAX_FRAGMENTS_PER_TASK
+    room = 0
+    for part in parts:
+        cost = max(size(part), least)
+        if not tasks or cost > room:
+            tasks.append([])
+            room = task_bytes
+        tasks[-1].append(part)
+        room -= cost
+    return tasks
+
+
+def plan_tasks(contents: Contents, request: BoundScan, task_bytes: int) -> list[list[Fragment]]:
+    """Return fragments packed, in order, into tasks of about `task_bytes` of input."""
+    return pack(plan_fragments(contents, request, task_bytes), task_bytes)
+
+
+def split_contents(contents: Contents, request: BoundScan, task_bytes: int) -> Iterable[Contents | Fragment]:
+    """Yield fragments, and contents to be planned by the task that reads them, which together are these, in order.
+
+    There are none where planning needs no more than headers, or the bytes are near: then the caller can plan all.
+    """
+    if isinstance(contents, SplitsGroups):
+        yield from contents.split_groups(request, task_bytes)
+    elif any(_needs_scan(contents, file, task_bytes) for file in contents.files):
+        for file in contents.files:
+            part = contents.with_files([file])
+            yield from [part] if _needs_scan(contents, file, task_bytes) else plan(part, request, task_bytes)
+
+
+def unscanned_parts(contents: Contents, request: BoundScan, task_bytes: int) -> Iterable[Contents]:
+    """Return remote parts that need `scan_for_splits`, each in a task of its own, before all can be planned."""
+    if isinstance(contents, SplitsGroups):
+        return contents.unscanned_parts(request, task_bytes)
+    return [contents.with_files([file]) for file in contents.files if _needs_scan(contents, file, task_bytes)]
+
+
+def _needs_scan(contents: Contents, file: File, task_bytes: int) -> bool:
+    if not isinstance(contents, NeedsScanToSplit):
+        return False
+    return is_remote(file.path) and file.size > task_bytes and contents.needs_scan(file, task_bytes)
+
+
+def scan_for_splits(contents: Contents, request: BoundScan) -> bool:
+    """Note what is known once all of intact files was read: where they may be cut, and what they say of others.
+
+    Returns:
+        Whether other files are read without these as they are with them.
+    """
+    if isinstance(contents, ScansForSplits):
+        return contents.scan_for_splits(request)
+    return contents.files_are_independent
+
+
+def with_scan(contents: _C, scan: Scan) -> _C:
+    """Return contents under a scan that differs in columns, filters, or what planning has asked before."""
+    changed = copy.copy(contents)
+    changed.scan = scan
+    return changed
+
+
+def question_by_options(contents: Contents, question: str) -> str:
+    """Return a question to an index whose answer depends on the options by which files are read."""
+    options = repr(file_options(contents.format, contents.scan.options)).encode()
+    return f"{question} {hashlib.sha256(options).hexdigest()[:16]}"
+
+
+def indexed_rows(contents: Contents) -> int | None:
+    """Return how many rows the files have, if an index knows that of all of them."""
+    index = contents.scan.storage.index
+    if not (isinstance(index, Index) and index.has_statistics and contents.scan.view == "rows"):
+        return None
+    question = question_by_options(contents, ROWS_QUESTION)
+    counts = [index.answer(file, question) for file in contents.files]
+    return sum(unpacked(count)[0] for count in counts if count) if all(counts) else None
+
+
+def find_whole_end(contents: Contents, request: BoundScan, file: File) -> int:
+    """Return the committed end of a file of which nothing was read; an index with statistics knows it of intact files.
+
+    Raises:
+        OptionError: When the view cannot be followed.
+    """
+    storage = contents.scan.storage
+    question = question_by_options(contents, f"end of {contents.scan.view}")
+    answer = known_answer(storage, file, question)
+    if answer:
+        return unpacked(answer)[0]
+    end = require_followable(contents).committed_end(request, file, 0)
+    note_answer(storage, file, question, packed([end]))
+    return end

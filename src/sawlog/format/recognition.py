@@ -1,0 +1,314 @@
+"""The formats that there are, and what each of them reads of a path."""
+
+from __future__ import annotations
+
+import posixpath
+import shlex
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from sawlog.errors import FormatError, OptionError, meant
+from sawlog.format.contract import Format, Match, view_names
+from sawlog.format.damage import Skipped
+from sawlog.format.lazy import entry_points
+from sawlog.guard import wrap_errors
+from sawlog.storage import File, Storage, normalize
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
+
+ENTRY_POINT_GROUP = "sawlog.formats"
+_PROBED = 256
+"""How many files that no format claims by their names are looked into."""
+
+
+@cache
+def formats() -> dict[str, Format]:
+    """All formats, by name, from the entry points that are installed."""
+    return {name: load(point) for name, point in entry_points(ENTRY_POINT_GROUP).items()}
+
+
+@cache
+def get_format(name: str) -> Format:
+    """The format of that name.
+
+    Raises:
+        OptionError: When there is none.
+    """
+    known = entry_points(ENTRY_POINT_GROUP)
+    if name not in known:
+        raise OptionError(f"unknown format {name!r}{meant(name, known)}; known formats: {', '.join(known)}")
+    return load(known[name])
+
+
+@cache
+def load(point: EntryPoint) -> Format:
+    """Only what is asked for: each of Spark's Python processes starts with this."""
+    format: Format = point.load()()
+    return format
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Files of a path that one format reads together.
+
+    Attributes:
+        path: The directory that they are in, or the file; a pattern where a directory holds several tables.
+        format: The format; `None` for files that no format knows.
+        files: The files.
+        others: Files next to them that hold none of the rows, but belong to the same system.
+        mixed: Whether other parts are below the same path, so that the format has to be named.
+    """
+
+    path: str
+    format: Format | None
+    files: list[File]
+    others: list[File] = field(default_factory=list)
+    mixed: bool = False
+
+    @property
+    def size(self) -> int:
+        """Bytes of the files that are read."""
+        return sum(file.size for file in self.files)
+
+    @property
+    def title(self) -> str:
+        """Title of the format."""
+        return "unknown" if self.format is None else self.format.title
+
+    def command(self, options: Mapping[str, Any]) -> str:
+        """What shows the rows of the part, read with these options; empty where no format is known."""
+        if self.format is None:
+            return ""
+        named = f" --format {self.format.name}" if self.mixed else ""
+        given = "".join(f" -o {shlex.quote(f'{name}={value}')}" for name, value in options.items())
+        return f"sawlog cat {shlex.quote(self.path)}{named}{given}"
+
+    def commands(self) -> dict[str, str]:
+        """By the path of each of its files, what shows the rows of that file."""
+        if self.format is None:
+            return {}
+        options = {file.path: self.format.directory_layout.table_options(file) for file in self.files}
+        several = len({repr(one) for one in options.values() if one}) > 1
+        return {path: self.command(one if several else {}) for path, one in options.items()}
+
+
+def recognize(files: Sequence[File], storage: Storage, paths: Sequence[str], view: str = "rows") -> Format:
+    """The format that knows the files best, of those that have the view; of equals, the one that explains most bytes.
+
+    A path that is the directory of a dataset is of the format of that, whatever is below it.
+
+    Raises:
+        FormatError: When no format knows them, or several know them equally well.
+    """
+    where = ", ".join(paths)
+    having = {name: one for name, one in formats().items() if view in view_names(one)} or formats()
+    scores: dict[str, tuple[Match, int, Match]] = {}
+    reading: set[str] = set()
+    named: set[str] = set()
+    for name, candidate in having.items():
+        # What the view reads says it, where nothing is there that rows are read of: the MANIFEST of a database, say.
+        selected = candidate.select(files, "rows") or candidate.select(files, view_names(candidate).get(view, view))
+        chosen = selected or (files if len(files) == 1 else [])
+        with wrap_errors(f"{where}: {name} could not say whether the path is its own; name the format"):
+            match = candidate.recognize(chosen, storage) if chosen else Match.NO
+        explained = (
+            _below(files, {candidate.directory_layout.dataset_directory(file) for file in chosen})
+            if match is Match.TREE
+            else chosen
+        )
+        if selected and match is not Match.NO:
+            reading.add(name)
+        if match >= Match.CONTENT and named_homes(candidate, selected, paths):
+            named.add(name)
+        scores[name] = (min(match, Match.CONTENT), sum(file.size for file in explained), match)
+    scores = {name: score for name, score in scores.items() if name in reading or not reading}
+    included = {
+        one
+        for name, score in scores.items()
+        if score[0] is Match.CONTENT
+        for one in having[name].directory_layout.absorbs
+    }
+    ranked = {name: score for name, score in scores.items() if name not in included}
+    ranked = {name: score for name, score in ranked.items() if name in named or not named}
+    best = max(ranked.values(), default=(Match.NO, 0, Match.NO))
+    if best[0] is Match.NO:
+        head = storage.read(files[0].path, 0, 16).hex(" ") or "none, the file is empty"
+        found = f"first bytes: {head}" if len(files) == 1 else f"{len(files)} files, none of a known kind"
+        raise FormatError(f"{where}: not recognised ({found}); name one of {', '.join(scores)} as the format")
+    names = [name for name, score in ranked.items() if score == best]
+    if len(names) > 1:
+        raise FormatError(f"{where}: could be {' or '.join(names)}; name the format")
+    return formats()[names[0]]
+
+
+def named_homes(format: Format, files: Sequence[File], paths: Sequence[str]) -> set[str]:
+    """Return the paths that are directories of datasets; empty where any directory may hold files of one."""
+    if not format.directory_layout.is_directory:
+        return set()
+    return {format.directory_layout.dataset_directory(file) for file in files} & {
+        normalize(path).rstrip("/") for path in paths
+    }
+
+
+def _below(files: Sequence[File], directories: Collection[str]) -> list[File]:
+    above = {"" if directory == "." else directory for directory in directories}
+    return [file for file in files if not above.isdisjoint(_upwards(posixpath.dirname(file.path)))]
+
+
+def find_unread(format: Format, files: Sequence[File], view: str) -> list[Skipped]:
+    """Return why files that a format did not select are not read, as far as it knows: another view reads them."""
+    own = format.directory_layout.unread(files, view)
+    explained = {skipped.path for skipped in own}
+    rest = [file for file in files if file.path not in explained]
+    selected = {name: {file.path for file in format.select(rest, name)} for name in format.views if name != view}
+    readers = {file: [repr(name) for name, paths in selected.items() if file.path in paths] for file in rest}
+    by_views = [(file, f"read by view {' or '.join(views)}") for file, views in readers.items() if views]
+    return [*(Skipped(file.path, reason, file.size) for file, reason in by_views), *own]
+
+
+def left_out(
+    format: Format,
+    read: Sequence[File],
+    unselected: Sequence[File],
+    view: str,
+    paths: Sequence[str] = (),
+    *,
+    is_format_named: bool = False,
+) -> list[Skipped]:
+    """Why files of a path are not read, judged by their names.
+
+    Files of another dataset are missed: a user who opens a path that holds both may take one for all there is.
+
+    Args:
+        format: The format that is read.
+        read: The files that are read.
+        unselected: The other files of the path.
+        view: The view that is read.
+        paths: What the user has named.
+        is_format_named: Whether the user has named the format, and so left out the others.
+    """
+    homes = (
+        {format.directory_layout.dataset_directory(file) for file in read}
+        if format.directory_layout.is_directory
+        else set()
+    )
+    named = named_homes(format, read, paths)
+    near = [file for file in unselected if not homes or format.directory_layout.dataset_directory(file) in homes]
+    explained = {one.path: one for one in find_unread(format, near, view)}
+    if len(explained) == len(unselected):
+        return list(explained.values())
+    found = named_parts(unselected, () if format.directory_layout.is_directory else {format.name})
+    for one in _take_neighbours(found, unselected):
+        explained.setdefault(one.path, one)
+    *found, _ = _with_mixed([*found, Part("", format, list(read))])
+    others = {path: (part, command) for part in found for path, command in part.commands().items()}
+    for file in unselected:
+        if file.path in explained:
+            continue
+        part, command = others.get(file.path, (None, ""))
+        if part is None or part.format is None:
+            explained[file.path] = Skipped(file.path, f"not a {format.title}", file.size)
+            continue
+        apart = format.name not in part.format.directory_layout.absorbs
+        # Who names the directory of a dataset does not mean the one in a directory inside.
+        inside = bool(named) and posixpath.dirname(file.path) not in homes
+        missed = apart and not is_format_named and not inside
+        reason = f"read as {part.title} by: {command}"
+        explained[file.path] = Skipped(file.path, reason, file.size, missed=missed, command=command if apart else "")
+    return [explained[file.path] for file in unselected]
+
+
+def parts(files: Sequence[File], storage: Storage) -> list[Part]:
+    """The parts of a path, in the order of their paths; every file is in exactly one.
+
+    Names say most, unless the content of files is that of no such file; up to 256 files whose names say nothing, or
+    too much, are looked into.
+    """
+    named = named_parts([file for file in files if not file.explicit])
+    found = [part for part in named if part.format and part.format.recognize(part.files, storage) is not Match.NO]
+    claimed = {file.path for part in found for file in part.files}
+    claimed.update(one.path for one in _take_neighbours(found, files))
+    unknown: dict[str, list[File]] = defaultdict(list)
+    rest = [file for file in files if file.path not in claimed]
+    for place, file in enumerate(rest):
+        format = _format_of(file, storage) if place < _PROBED or file.explicit else None
+        if format is None:
+            unknown[posixpath.dirname(file.path)].append(file)
+        else:
+            found.append(Part(file.path, format, [file]))
+    found += [Part(directory, None, group) for directory, group in unknown.items()]
+    return sorted(_with_mixed(found), key=lambda part: (part.path, part.format is None))
+
+
+def _take_neighbours(found: Sequence[Part], files: Sequence[File]) -> Iterator[Skipped]:
+    """Why files next to those of parts hold none of their rows; they are entered into the parts."""
+    claimed = {file.path for part in found for file in part.files}
+    for part in found:
+        assert part.format is not None
+        near = [
+            file
+            for file in files
+            if file.path not in claimed and part.format.directory_layout.dataset_directory(file) == part.path
+        ]
+        explained = {one.path: one for one in find_unread(part.format, near, "rows")}
+        part.others.extend(file for file in near if file.path in explained)
+        claimed |= explained.keys()
+        yield from explained.values()
+
+
+def named_parts(files: Sequence[File], without: Collection[str] = ()) -> list[Part]:
+    """The parts of a path as far as names say, each file in one at most."""
+    found: list[Part] = []
+    left = list(files)
+    asked = [one for name, one in formats().items() if name not in without]
+    for format in sorted(asked, key=lambda one: not one.directory_layout.absorbs):
+        groups: dict[tuple[str, str | None], list[File]] = defaultdict(list)
+        for file in format.select(left, "rows"):
+            groups[format.directory_layout.dataset_directory(file), format.directory_layout.table_name(file)].append(
+                file
+            )
+        several = Counter(home for home, _ in groups)
+        for (home, table), group in groups.items():
+            if chosen := format.select(group, "rows"):
+                path = home if table is None or several[home] == 1 else posixpath.join(home, f"{table}.*")
+                found.append(Part(path or ".", format, chosen))
+        claimed = {file.path for part in found for file in part.files}
+        left = [file for file in left if file.path not in claimed]
+    return found
+
+
+def _format_of(file: File, storage: Storage) -> Format | None:
+    """The format of one file: one that the user named may be recognised by its name, others by their bytes."""
+    named = replace(file, explicit=True)
+    scores = {name: one.recognize([named], storage) for name, one in formats().items()}
+    best = max(scores.values())
+    names = [name for name, score in scores.items() if score is best]
+    sure = best is not Match.NO and (file.explicit or best >= Match.CONTENT)
+    return formats()[names[0]] if sure and len(names) == 1 else None
+
+
+def _with_mixed(found: list[Part]) -> list[Part]:
+    """The same parts, which know whether others, but for parts of their own, have files below their paths."""
+    holders: dict[str, set[str]] = defaultdict(set)
+    for part in found:
+        directories = {posixpath.dirname(file.path) for file in part.files} if part.format is not None else ()
+        for above in {above or "." for directory in directories for above in _upwards(directory)}:
+            holders[above].add(part.format.name if part.format is not None else "")
+    return [
+        replace(part, mixed=bool(holders[part.path] - {part.format.name} - part.format.directory_layout.absorbs))
+        if part.format is not None
+        else part
+        for part in found
+    ]
+
+
+def _upwards(directory: str) -> Iterator[str]:
+    """A directory, and those above it."""
+    while directory:
+        yield directory
+        directory = directory.rpartition("/")[0]
+    yield ""

@@ -1,0 +1,255 @@
+"""Scans: what is wanted of a dataset, and the columns that have to be decoded for it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+import pyarrow as pa
+
+from sawlog.arrow import batch_of_rows, computed, one_batch
+from sawlog.errors import OptionError, SchemaError, meant
+from sawlog.format.damage import OnDamage
+from sawlog.format.query import EVERY_ROW, And, bind, choose, columns_named, columns_of, fit
+from sawlog.storage import Storage
+
+FILE_COLUMN = "_file"
+OFFSET_COLUMN = "_offset"
+PROVENANCE = (
+    pa.field(FILE_COLUMN, pa.string(), nullable=False),
+    pa.field(OFFSET_COLUMN, pa.int64(), nullable=False),
+)
+"""Columns that every reader can add: the file a row came from, and its byte offset there."""
+BYTES_COLUMN = "_bytes"
+DAMAGED_BYTES = 64 << 10
+"""Bytes of a damaged range that are delivered, at most."""
+DAMAGE_EXTRA = (*PROVENANCE, pa.field(BYTES_COLUMN, pa.binary()))
+"""Columns that can be asked for by name in the view `damage`: those, and the first bytes of the damaged range."""
+
+
+@dataclass(frozen=True, slots=True)
+class NamedTable:
+    """Table below a path, as catalogs list it.
+
+    Attributes:
+        namespace: What its name belongs to: a database.
+        name: Its name there.
+        options: The read options that name it.
+    """
+
+    namespace: str
+    name: str
+    options: dict[str, str]
+
+
+@dataclass(frozen=True)
+class Scan:
+    """Columns, filters and options of a read. Picklable, shared by all fragments of a dataset.
+
+    Attributes:
+        view: The view being read.
+        columns: Names to deliver, in order, or a dictionary of names and the expressions that make them; `None` for all
+            columns of the view.
+        filters: Conditions that every delivered row satisfies, or lists of conditions of which it satisfies one.
+        expression: A `pyarrow.compute.Expression` that holds for every delivered row, too.
+        on_damage: The damage policy.
+        provenance: Whether `_file` and `_offset` are appended when `columns` is `None`.
+        options: The format's own read options.
+        storage: Where the bytes are.
+        schema: The columns that the view is to have, whatever those of the files are; see `fixed_schema`.
+        roots: The paths that were named, by which a format sees what is outside of them.
+        threads: How many threads decode.
+        is_format_named: Whether the user has named the format, and so left out what is of others.
+    """
+
+    view: str = "rows"
+    columns: tuple[str, ...] | dict[str, Any] | None = None
+    filters: tuple[tuple[str, str, Any] | list[tuple[str, str, Any]], ...] = ()
+    on_damage: OnDamage = "fail"
+    provenance: bool = False
+    options: Any = None
+    storage: Storage = field(default_factory=Storage)
+    schema: pa.Schema | None = None
+    roots: tuple[str, ...] = ()
+    expression: Any = None
+    threads: int = 1
+    is_format_named: bool = False
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what is pickled.
+
+        Raises:
+            SchemaError: For an expression by position, for which Arrow has no bytes.
+        """
+        computed = self.columns.values() if isinstance(self.columns, dict) else ()
+        for one in (self.expression, *computed):
+            if one is not None and columns_named(one) is None:
+                raise SchemaError(f"{one}: an expression by position cannot be pickled; name its columns")
+        return vars(self)
+
+
+Columns: TypeAlias = Sequence[str] | Mapping[str, Any]
+"""Names of columns, or names and the `pyarrow.compute.Expression` that makes each."""
+
+
+def parse_columns(given: Columns | None) -> tuple[str, ...] | dict[str, Any] | None:
+    """What was given as `columns=`, if it is that.
+
+    Raises:
+        OptionError: When it is something else.
+    """
+    if given is None:
+        return None
+    if isinstance(given, Mapping):
+        import pyarrow.compute as pc
+
+        for name, made in given.items():
+            if not isinstance(name, str) or not isinstance(made, pc.Expression):
+                wanted = "a name and a pyarrow.compute.Expression, such as pc.field('key')"
+                raise OptionError(f"columns={{{name!r}: {made!r}}}: expected {wanted}")
+        return dict(given)
+    if isinstance(given, str) or not isinstance(given, Sequence) or not all(isinstance(name, str) for name in given):
+        raise OptionError(f"columns={given!r}: expected a list of names, or a dict of names and expressions")
+    return tuple(given)
+
+
+def parse_filter(given: Any) -> Any:
+    """What was given as `filter=`, if it is that.
+
+    Raises:
+        OptionError: When it is something else.
+    """
+    if given is not None:
+        import pyarrow.compute as pc
+
+        if not isinstance(given, pc.Expression):
+            kind = type(given).__name__
+            raise OptionError(f"filter is {kind}: expected a pyarrow.compute.Expression; filters= takes tuples")
+    return given
+
+
+def sources_of(expressions: Mapping[str, Any], schema: pa.Schema, viewed: pa.Schema) -> tuple[pa.Schema, set[str]]:
+    """The schema of computed columns, and the columns that they are computed of.
+
+    Args:
+        expressions: What makes each column.
+        schema: The columns that have names.
+        viewed: Those of the view, which have positions, too.
+
+    Raises:
+        SchemaError: When an expression does not fit the columns.
+    """
+    found = {name: fit(made, schema, viewed, _said({name: made})) for name, made in expressions.items()}
+    needed = frozenset().union(*(columns for _, columns in found.values()))
+    return pa.schema([(name, kind) for name, (kind, _) in found.items()]), set(needed)
+
+
+def compute(batch: pa.RecordBatch, expressions: Mapping[str, Any], schema: pa.Schema) -> pa.RecordBatch:
+    """The computed columns of a batch.
+
+    Raises:
+        SchemaError: When a value cannot be computed.
+    """
+    if not batch.num_rows:
+        return batch_of_rows([], schema)
+    return one_batch(computed(pa.Table.from_batches([batch]), expressions, _said(expressions)))
+
+
+def _said(expressions: Mapping[str, Any]) -> str:
+    return f"columns={{{', '.join(f'{name!r}: {one}' for name, one in expressions.items())}}}"
+
+
+@dataclass(frozen=True)
+class Projection:
+    """The columns of a scan, resolved against the schema of its view."""
+
+    schema: pa.Schema
+    """What is delivered."""
+    decoded: pa.Schema
+    """What has to be decoded for it: the delivered columns and those that filters need."""
+    query: And = EVERY_ROW
+    """What holds for every delivered row, for formats to prune by, too."""
+    computed: Mapping[str, Any] | None = None
+    """The expressions that make the delivered columns, where these are computed."""
+
+    @classmethod
+    def of(cls, view_schema: pa.Schema, scan: Scan, extra: Iterable[pa.Field] = PROVENANCE) -> Projection:
+        """Resolve the columns and filters of a scan.
+
+        Args:
+            view_schema: The columns of the view.
+            scan: What is wanted.
+            extra: Columns besides those of the view that can be asked for by name.
+
+        Raises:
+            SchemaError: For a column that the view does not have.
+        """
+        viewed = dict.fromkeys(view_schema.names)
+        every = pa.schema([*view_schema, *(f for f in extra if f.name not in viewed)])
+        known = dict.fromkeys(every.names)
+        computed = scan.columns if isinstance(scan.columns, dict) else None
+        names: Collection[str]
+        if computed is not None:
+            schema, names = sources_of(computed, every, view_schema)
+            names = names or {OFFSET_COLUMN if OFFSET_COLUMN in known else every.names[0]}  # which counts the rows
+        else:
+            names = _chosen(scan, viewed, known)
+            schema = pa.schema([every.field(name) for name in names], metadata=view_schema.metadata)
+        query = bind(scan.filters, scan.expression, every, view_schema)
+        wanted = {*names, *columns_of(query)}
+        return cls(schema, pa.schema([f for f in every if f.name in wanted]), query, computed)
+
+    def apply(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Filter a decoded batch and bring it to the delivered columns."""
+        batch = choose(self.query, batch)
+        if self.computed is not None:
+            return compute(batch, self.computed, self.schema)
+        if batch.schema.names == self.schema.names:
+            return batch.replace_schema_metadata(self.schema.metadata) if self.schema.metadata else batch
+        return pa.RecordBatch.from_arrays([batch.column(name) for name in self.schema.names], schema=self.schema)
+
+
+def _chosen(scan: Scan, viewed: Collection[str], known: Collection[str]) -> Collection[str]:
+    """The names of the columns to deliver."""
+    if scan.columns is None:
+        return [*viewed, *(f.name for f in PROVENANCE if scan.provenance and f.name not in viewed)]
+    for name in scan.columns:
+        if name not in known:
+            near = meant(name, known)
+            raise SchemaError(f"no column {name!r} in view {scan.view!r}{near}; columns: {', '.join(known)}")
+    return list(scan.columns)
+
+
+def fixed_schema(fixed: pa.Schema, found: pa.Schema, where: str) -> pa.Schema:
+    """The columns of a stream that has begun, for files that came later: what they lack is null, what is new left out.
+
+    Args:
+        fixed: The columns of the stream.
+        found: The columns of the files.
+        where: The files, for messages.
+
+    Raises:
+        SchemaError: When a column has become another.
+    """
+    fields = []
+    for wanted in fixed:
+        place = found.get_field_index(wanted.name)
+        field = found.field(place) if place >= 0 else wanted
+        if field.type != wanted.type:
+            if not _wider(wanted.type, field.type):
+                raise SchemaError(
+                    f"{where}: column {wanted.name!r} is {field.type}; the stream began with {wanted.type}:"
+                    " start another one, with a checkpoint of its own"
+                )
+            field = wanted
+        fields.append(wanted if field.nullable and not wanted.nullable else field)
+    return pa.schema(fields, metadata=found.metadata)
+
+
+def _wider(kind: pa.DataType, other: pa.DataType) -> bool:
+    """Whether every number of another type is one of this."""
+    for test in (pa.types.is_signed_integer, pa.types.is_floating):
+        if test(kind) and test(other):
+            return bool(kind.bit_width > other.bit_width)
+    return False

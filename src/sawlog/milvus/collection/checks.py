@@ -1,0 +1,140 @@
+"""Reports on collections besides damage: the rows that are read, those left out, and those that may be missing."""
+
+from __future__ import annotations
+
+from collections.abc import Collection as Collection_
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from typing import Protocol
+
+import pyarrow as pa
+
+from sawlog.format.contract import Projection
+from sawlog.format.damage import FileReport, Skipped
+from sawlog.guard import Undecodable, decode_json
+from sawlog.milvus import layout
+from sawlog.milvus.collection.fragments import BatchFragment
+from sawlog.milvus.collection.model import Collection, Missing
+from sawlog.milvus.collection.selection import Selection
+from sawlog.milvus.layout import Kind, SegmentState
+from sawlog.milvus.metadata.model import CollectionMeta
+from sawlog.storage import Storage
+
+
+class Counted(Protocol):
+    """A dataset of one collection."""
+
+    def counted(self) -> list[BatchFragment]:
+        """The batches whose rows are read."""
+        ...
+
+
+def note_rows(datasets: Iterable[Counted], reports: Mapping[str, FileReport]) -> None:
+    """Note the rows that are read of every batch, with its first file.
+
+    Args:
+        datasets: Those whose rows count.
+        reports: What was found in each file. Rows of batches that are whole are counted by their keys only.
+    """
+    for dataset in datasets:
+        for fragment in dataset.counted():
+            files = [log.file.path for log in fragment.batch.files.values()]
+            if not files or files[0] not in reports:
+                continue
+            amiss = any(path in reports and reports[path].kinds for path in (*files, fragment.path))
+            projection = fragment.projection if amiss else Projection(pa.schema([]), pa.schema([]))
+            reports[files[0]].rows += replace(fragment, projection=projection).inspect().rows
+
+
+def broken_metadata(
+    named: str | None, own_path: str | None, roots: Collection_[str], storage: Storage
+) -> Missing | None:
+    """Return the gap of metadata that is cut, or gone from a backup; `None` for metadata that is whole, or none.
+
+    Args:
+        named: The metadata that is to be read.
+        own_path: That of the backup that the files are in.
+        roots: Where the files are.
+        storage: Where all of it is.
+    """
+    advice = "all segments are read as they lie, under their ids; restore it, or name other metadata with metadata="
+    place = named or own_path
+    if place is None:
+        for root in sorted(root for root in roots if root.rsplit("/", 1)[-1] == layout.BACKUP_LOGS):
+            directory = f"{root[: -len(layout.BACKUP_LOGS)]}{layout.BACKUP_META_DIRECTORY}"
+            if storage.exists(f"{directory}/{layout.BACKUP_HEAD}") and not storage.exists(
+                f"{directory}/{layout.BACKUP_META}"
+            ):
+                return Missing(f"{directory}/{layout.BACKUP_META}", f"a backup without its metadata: {advice}")
+        return None
+    if storage.is_directory(place):
+        place = f"{place.rstrip('/')}/{layout.BACKUP_META}"
+    document = decode_json(storage.read(place))
+    if isinstance(document, Undecodable):
+        detail = f"no whole JSON: {document.detail}: {advice}"
+        return Missing(place, detail, Kind.CUT_METADATA)
+    return None
+
+
+def left_out(
+    collections: Mapping[int, Collection],
+    metas: Mapping[int, CollectionMeta],
+    table: str | None,
+    until: int | None,
+) -> Iterator[Skipped]:
+    """Yield what metadata says is gone, dropped collections and segments; and logs that it does not name.
+
+    Args:
+        collections: All collections below the root.
+        metas: What the metadata says of them; empty where there is none.
+        table: The collection that was named.
+        until: The time that is asked for; `None` for now.
+    """
+    for id, collection in collections.items():
+        is_dropped = bool(metas) and id not in metas and not (table is not None and collection.called(table))
+        for segment in collection.segments.values():
+            dropped = segment.meta is not None and segment.meta.state == SegmentState.DROPPED and until is None
+            if is_dropped or dropped:
+                reason = "its segment is dropped" if dropped else "its collection is none of the metadata's"
+                logs = [*(log for insert in segment.inserts.values() for log in insert), *segment.deltas]
+                yield from (Skipped(log.file.path, reason, log.file.size) for log in logs)
+            for log in segment.unnamed:
+                missed = log.kind == layout.DELTA_LOG
+                yield Skipped(log.file.path, "the metadata does not name it", log.file.size, missed)
+
+
+def remarks(selection: Selection, view: str) -> Iterator[str]:
+    """Yield remarks on what the rows of a collection are, or are not.
+
+    Args:
+        selection: Which of its segments are read.
+        view: What is read of them.
+    """
+    collection, options = selection.collection, selection.options
+    states_known, until = collection.states_known, options.until
+    if not states_known and not options.segments:
+        count = sum(bool(segment.inserts) for segment in selection.every)
+        subject = "its segment is" if count == 1 else f"all {count} segments are"
+        yield (
+            f"{subject} read as found; without metadata, dropped and compacted ones look like those that are alive: "
+            "give metadata= (an etcd dump or a backup's meta) or segments="
+        )
+    ttl = collection.meta.ttl if collection.meta is not None else 0
+    if ttl and view == "rows":
+        moment = options.expiry
+        applied = f"left out as of {layout.tso_time(moment)}; ttl='ignore' shows them" if moment is not None else ""
+        yield f"rows live {ttl} seconds: older ones are {applied or 'shown; ttl=' + repr('now') + ' hides them'}"
+    for partition in selection.dropped[:1] if view != "history" else ():
+        yield f"partition {collection.partition_name(partition)} is dropped, and read all the same"
+    lost_segments = collection.lost(until) if states_known and until is not None else []
+    if lost_segments:
+        yield (
+            f"segment {lost_segments[0].id} was compacted after as_of, and what it was made of is no longer on disk: "
+            "rows that were deleted in between are missing"
+        )
+    checkpoint = collection.checkpoint
+    if checkpoint is not None and until is not None and until > checkpoint:
+        yield (
+            f"as_of is later than the checkpoint, {layout.tso_time(checkpoint)}: what was written in between may be in"
+            " the message queue only"
+        )

@@ -1,0 +1,755 @@
+"""Reading collections: a root's files to segments, segments to fragments."""
+
+from __future__ import annotations
+
+import posixpath
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from functools import cached_property
+from typing import Any, ClassVar
+
+import pyarrow as pa
+
+from sawlog.dataset.scanning import verify_fragments
+from sawlog.errors import IncompleteError, OptionError, SchemaError, warn
+from sawlog.format.charts import Picture
+from sawlog.format.contract import (
+    CUT_BYTES,
+    PROVENANCE,
+    TASK_BYTES,
+    BoundScan,
+    Contents,
+    Format,
+    Fragment,
+    Projection,
+    Range,
+    Scan,
+    View,
+)
+from sawlog.format.damage import DAMAGE_SCHEMA, FileReport, Findings, Skipped
+from sawlog.format.fields import FieldParser
+from sawlog.format.planning import bind_scan, plan_for_threads, plan_fragments
+from sawlog.format.scan import NamedTable
+from sawlog.milvus import layout, paths
+from sawlog.milvus.collection.catalog import (
+    COLLECTIONS_SCHEMA,
+    SEGMENTS_SCHEMA,
+    CollectionFragment,
+    MissingFragment,
+    SegmentFragment,
+)
+from sawlog.milvus.collection.checks import broken_metadata, left_out, note_rows, remarks
+from sawlog.milvus.collection.dynamic import EVERY, DynamicField, infer, parse_dynamic
+from sawlog.milvus.collection.fragments import BatchFragment, Shared
+from sawlog.milvus.collection.infer import infer_fields
+from sawlog.milvus.collection.model import Batch, Collection, Missing, Segment, choose, gather
+from sawlog.milvus.collection.packed import cut, unpack
+from sawlog.milvus.collection.pictures import delete_pictures, segment_pictures
+from sawlog.milvus.collection.selection import (
+    Selection,
+    followed,
+    key_stats,
+    outside,
+    ruled_out,
+    time_bounds,
+    wanted,
+    with_deltas,
+)
+from sawlog.milvus.fields import parts
+from sawlog.milvus.fragments import DELETES_SCHEMA, EVENTS_SCHEMA, DeltaFragment, EventsFragment, FileFragment
+from sawlog.milvus.layout import DataType, Kind
+from sawlog.milvus.metadata.load import backup_root, load
+from sawlog.milvus.metadata.model import CollectionMeta
+from sawlog.milvus.metadata.schema import user_schema
+from sawlog.milvus.options import ReadOptions
+from sawlog.milvus.paths import LogFile
+from sawlog.milvus.types import (
+    DELETED,
+    DYNAMIC_KEY,
+    ID_KEY,
+    INSERTED,
+    NULLABLE_KEY,
+    PLACE,
+    SYSTEM,
+    Field,
+)
+from sawlog.storage import File, Source, read_indexed
+
+_ROW_VIEWS = ("rows", "inserts", "history")
+"""The views of the rows of a collection."""
+_ROW_EXTRA = (*(field.arrow() for field in SYSTEM), *PLACE, *PROVENANCE)
+"""Row ids, timestamps, and ids of collection, partition and segment, besides where rows come from."""
+
+
+_PARQUET_END = b"PAR1"
+
+
+class SegmentsWarning(UserWarning):
+    """Warns that it is unknown which segments are alive, or what is left of a collection's past."""
+
+
+class CollectionContents(Contents):
+    """Contents of a collection below a root."""
+
+    _last: tuple[Projection, frozenset[int]] | None = None
+
+    def __init__(self, format: Format, files: Sequence[File], scan: Scan) -> None:
+        self._options: ReadOptions = scan.options
+        self._logs = [log for log in map(paths.parse, files) if log is not None]
+        if scan.schema is not None:
+            self._logs = followed(self._logs, scan)
+            files = [log.file for log in self._logs]
+        self._files = list(files)
+        self._scan = scan
+        self._until = self._options.until
+        super().__init__(format, files, scan)
+
+    @cached_property
+    def collections(self) -> dict[int, Collection]:
+        """All collections below the root, by id."""
+        return gather(with_deltas(self._logs, self._scan), self._metas, self._backup_root)
+
+    @cached_property
+    def collection(self) -> Collection:
+        """The collection that is read.
+
+        Raises:
+            OptionError: When it is not clear which one that is.
+            IncompleteError: When metadata that is cut would say it, and damage is an error.
+        """
+        location = self._logs[0].root if self._logs else self._backup_root or "milvus_binlog"
+        table = self._options.table
+        try:
+            return self._unpacked(choose(self._present if table is None else self.collections, table, location))
+        except OptionError:
+            if self._broken is not None and self._scan.on_damage == "fail":
+                raise IncompleteError(self._broken.damage) from None
+            raise
+
+    @property
+    def _selection(self) -> Selection:
+        return Selection(self.collection, self._options)
+
+    @cached_property
+    def _shown(self) -> list[Collection]:
+        """The chosen collection; all of them where none was chosen."""
+        return list(map(self._unpacked, self._present.values())) if self._ambiguous else [self.collection]
+
+    @property
+    def _shown_or_known(self) -> list[Collection]:
+        """The collection that was named; otherwise all that there are, in the metadata or on disk."""
+        if self._options.table is not None:
+            return [self.collection]
+        return [
+            collection
+            for id, collection in sorted(self.collections.items())
+            if collection.meta is not None or id in self._present
+        ]
+
+    def _unpacked(self, collection: Collection) -> Collection:
+        """The collection, the manifests of its segments read."""
+        unpack(collection, self._scan.storage)
+        return collection
+
+    @cached_property
+    def _present(self) -> dict[int, Collection]:
+        """The collections that have files, less those that the metadata says are gone."""
+        metas = self._metas
+        return {
+            id: collection
+            for id, collection in self.collections.items()
+            if collection.present and (not metas or id in metas)
+        }
+
+    @property
+    def _ambiguous(self) -> bool:
+        """Whether there are several collections and none was named: what concerns all of them still works."""
+        return self._options.table is None and len(self._present) > 1
+
+    @cached_property
+    def _metas(self) -> Mapping[int, CollectionMeta]:
+        """Metadata of collections by id, at the time that is asked for."""
+        # Otherwise, that of the backup that the files are in.
+        place = self._options.metadata or self._own
+        metas = load(place, self._scan.storage).at(self._until) if place and not self._broken else {}
+        if self._scan.schema is None:
+            return metas
+        # What metadata once said of segments says nothing of those that come later.
+        return {id: replace(meta, segments=None) for id, meta in metas.items()}
+
+    @cached_property
+    def _own(self) -> str | None:
+        """The metadata of the backup that the files are in; `None` where they are in none."""
+        return next((file.path for file in self._files if file.name == layout.BACKUP_META), None)
+
+    @property
+    def _backup_root(self) -> str | None:
+        """Root of a backup's files, if its own metadata is read: all of the collections' files are there."""
+        if self._own is None or self._options.metadata is not None or self._scan.schema is not None:
+            return None
+        return backup_root(self._own)
+
+    @cached_property
+    def _broken(self) -> Missing | None:
+        """Gap of the metadata, where it is cut, or gone from a backup."""
+        roots = {log.root for log in self._logs}
+        return broken_metadata(self._options.metadata, self._own, roots, self._scan.storage)
+
+    def _metadata_gap(self, request: BoundScan) -> Iterator[MissingFragment]:
+        """Yield a fragment that reports broken metadata, in front of all that is read without it."""
+        if self._broken is not None:
+            yield MissingFragment(*request, posixpath.dirname(self._broken.directory), 0, self._broken)
+
+    @cached_property
+    def fields(self) -> tuple[Field, ...]:
+        """The user's fields: of the schema given, of the metadata, or as the files show them."""
+        if self._options.schema is not None:
+            return self._completed(user_schema(self._options.schema, self._scan.storage)[1])
+        meta = self.collection.meta
+        if meta is not None and meta.fields:
+            return meta.fields
+        return self._inferred()
+
+    def _inferred(self) -> tuple[Field, ...]:
+        return infer_fields(self.collection, self._scan.storage, self._options.max_item_bytes)
+
+    def _completed(self, fields: tuple[Field, ...]) -> tuple[Field, ...]:
+        """Fields of a schema that leaves dimensions or element types to the files."""
+        if all(field.dim or not field.sized for field in fields):
+            return fields
+        inferred = {field.id: field for field in self._inferred()}
+        return tuple(
+            replace(field, dim=field.dim or inferred[field.id].dim, element=field.element or inferred[field.id].element)
+            if field.sized and field.id in inferred
+            else field
+            for field in fields
+        )
+
+    @cached_property
+    def dynamic_fields(self) -> tuple[DynamicField, ...]:
+        """Keys of the dynamic field that are delivered as columns."""
+        requested = self._options.dynamic_fields
+        if not requested:
+            return ()
+        source = next((field for field in self.fields if field.dynamic), None)
+        if source is None:
+            raise OptionError("dynamic_fields: the collection has no dynamic field")
+        dynamic_fields = {field.name: field for field in parse_dynamic(name for name in requested if name != EVERY)}
+        if EVERY in requested:
+            dynamic_fields = {**self._every_key(source), **dynamic_fields}
+        taken_names = {field.name for field in self.fields}
+        return tuple(field for field in dynamic_fields.values() if field.name not in taken_names)
+
+    def _every_key(self, source: Field) -> dict[str, DynamicField]:
+        types_by_name: dict[str, str] = {}
+        options = replace(self._options, dynamic_fields=())
+        scan = replace(self._scan, view="rows", columns=(source.name,), filters=(), options=options)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", SegmentsWarning)
+            contents = type(self)(self.format, self._files, scan)
+            for fragment in plan_for_threads(contents, bind_scan(contents, scan)):
+                for batch in fragment.to_batches():
+                    infer(batch.column(0).to_pylist(), types_by_name)
+        return {name: DynamicField(name, kind) for name, kind in sorted(types_by_name.items())}
+
+    @property
+    def _key_type(self) -> pa.DataType | None:
+        """Type of the keys; `None` where it is unknown which field they are."""
+        return self.primary.arrow_type() if self.primary is not None else None
+
+    @property
+    def primary(self) -> Field | None:
+        """The primary key."""
+        return next((field for field in self.fields if field.primary), None)
+
+    def check_scan(self, scan: Scan) -> None:
+        """Raise a `SchemaError` where rows are read and deletes cannot be applied."""
+        if scan.view in ("rows", "history", "damage") and not self._ambiguous:
+            self._check_key()
+
+    def find_view(self, name: str) -> View[Any]:
+        """Return a view; one of no columns, where it is not known which collection is read."""
+        view = super().find_view(name)
+        if self._scan.schema is not None:
+            return replace(view, schema=self._scan.schema)
+        needs_none = self._scan.view in ("frames", "collections", "segments") or bool(
+            self._scan.columns or self._scan.filters
+        )
+        return replace(view, schema=pa.schema([])) if self._ambiguous and not needs_none else view
+
+    def _user_fields(self) -> list[pa.Field]:
+        return [field.arrow() for field in self.fields]
+
+    def _deletes_schema(self) -> pa.Schema:
+        return pa.schema([pa.field("pk", self._key_type or pa.string(), nullable=False), *DELETES_SCHEMA])
+
+    def batches(self) -> list[BatchFragment]:
+        """The binlog batches that the rows are read from."""
+        return list(self._planned(bind_scan(self, self.scan)))
+
+    def _row_batches(self, request: BoundScan, task_bytes: int | None) -> Iterator[Fragment]:
+        """Yield a fragment per binlog batch; several of a large one in bare Parquet."""
+        yield from self._metadata_gap(request)
+        yield from self._batches(request, task_bytes)
+
+    def _collections(self, request: BoundScan, task_bytes: int | None) -> Iterator[Fragment]:
+        del task_bytes
+        yield from self._metadata_gap(request)
+        for collection in self._shown_or_known:
+            yield CollectionFragment(*request, collection.name, 0, collection)
+
+    def _segments(self, request: BoundScan, task_bytes: int | None) -> Iterator[Fragment]:
+        del task_bytes
+        yield from self._metadata_gap(request)
+        for collection in self._shown:
+            for segment in Selection(collection, self._options).every:
+                yield replace(self._segment(request, segment, collection), standalone=True)
+
+    def _deletes(self, request: BoundScan, task_bytes: int | None) -> Iterator[Fragment]:
+        """Yield a fragment per delta log."""
+        del task_bytes
+        yield from self._metadata_gap(request)
+        for segment in self._selection.every:
+            counts = segment.delete_counts()
+            for log in segment.deltas:
+                place = (log.collection, log.partition, log.segment)
+                common = (*request, log.file.path, log.file.size, log.file)
+                count = counts.get(log.file.path, 0)
+                yield DeltaFragment(*common, place, segment.deletes_only, self._key_type, count)
+            for gap in segment.missing_deltas():
+                yield MissingFragment(*request, gap.directory, 0, gap)
+
+    def _events(self, request: BoundScan, task_bytes: int | None) -> Iterator[Fragment]:
+        """Yield a fragment per file."""
+        del task_bytes
+        yield from self._metadata_gap(request)
+        for log in self._own_logs():
+            yield EventsFragment(*request, log.file.path, log.file.size, log.file, log)
+        for segment in (
+            stored_segment for collection in self._shown for stored_segment in collection.segments.values()
+        ):
+            gaps = [gap for gap in segment.missing_logs() if gap.kind is Kind.MISSING_FILE]
+            for gap in (*gaps, *segment.missing_deltas()):
+                yield MissingFragment(*request, gap.directory, 0, gap)
+
+    def committed_end(self, request: BoundScan, file: File, position: int) -> int:
+        """Return the end of what is committed, as `Followable.committed_end` says."""
+        del request
+        return _committed_end(self, file, position)
+
+    def between(self, request: BoundScan, ranges: Sequence[Range]) -> list[Fragment]:
+        """Return fragments of new ranges, as `Followable.between` says."""
+        return list(_between(self, request, ranges))
+
+    def _own_logs(self) -> list[LogFile]:
+        """All files of the collection, and those of indexes, which do not say whose they are."""
+        collection_id = None if self._ambiguous else self.collection.id
+        return [log for log in self._logs if collection_id is None or log.collection in (collection_id, 0)]
+
+    def _checks(self, request: BoundScan, task_bytes: int | None) -> Iterator[Fragment]:
+        """Every file, and the segments that lack some."""
+        del task_bytes
+        yield from self._metadata_gap(request)
+        named = {} if self._ambiguous else {field.id: field for field in (*SYSTEM, *self.fields)}
+        counts = {path: count for one in self._shown for path, count in one.delete_counts().items()}
+        for log in self._own_logs():
+            count = counts.get(log.file.path, 0)
+            yield FileFragment(*request, log.file.path, log.file.size, log.file, log, None, named, count)
+        for collection in self._shown:
+            for segment in collection.segments.values():
+                if segment.inserts or segment.meta is not None or segment.modern:
+                    yield self._segment(request, segment, collection)
+                for log in segment.files if segment.manifests else ():
+                    common = (*request, log.file.path, log.file.size, log.file, log)
+                    yield FileFragment(*common, None, named)
+
+    views: ClassVar = {
+        "rows": View(
+            lambda self: pa.schema([*self._user_fields(), *(field.arrow() for field in self.dynamic_fields)]),
+            _row_batches,
+            _ROW_EXTRA,
+        ),
+        "inserts": View(
+            lambda self: pa.schema([*self._user_fields(), *(field.arrow() for field in SYSTEM), *PLACE]),
+            _row_batches,
+            _ROW_EXTRA,
+        ),
+        "history": View(lambda self: pa.schema([*self._user_fields(), INSERTED, DELETED]), _row_batches, _ROW_EXTRA),
+        "deletes": View(_deletes_schema, _deletes),
+        "frames": View(EVENTS_SCHEMA, _events),
+        "segments": View(SEGMENTS_SCHEMA, _segments),
+        "collections": View(COLLECTIONS_SCHEMA, _collections),
+        "damage": View(DAMAGE_SCHEMA, _checks),
+    }
+
+    def _segment(self, request: BoundScan, segment: Segment, collection: Collection) -> SegmentFragment:
+        fields = () if self._ambiguous else (*SYSTEM, *self.fields)
+        return SegmentFragment(
+            *request,
+            segment.directory,
+            segment.size,
+            segment,
+            tuple(segment.batches()),
+            fields,
+            collection.partition_name(segment.partition),
+        )
+
+    def report_files(
+        self,
+        request: BoundScan,
+        task_bytes: int | None,
+        advance: Callable[[int], None] | None,
+        *,
+        every: bool,
+        findings: Iterable[Findings] | None = None,
+    ) -> Iterator[FileReport]:
+        """Every file of every collection, or of the chosen one; then the segments that lack files.
+
+        The rows of a report are those that are read, deletes applied: they count with the first file of their batch.
+        In the views `deletes` and `frames`, what those read is checked.
+        """
+        del findings
+        if self.scan.view in ("deletes", "frames"):
+            yield from verify_fragments(self, request, task_bytes, advance, every=every)
+            return
+        sizes = {file.path: file.size for file in self.files}
+        packed = [
+            segment.files for collection in self._shown for segment in collection.segments.values() if segment.manifests
+        ]
+        sizes |= {log.file.path: log.file.size for logs in packed for log in logs}
+        reports: dict[str, FileReport] = {}
+        for fragment in self._checks(request, task_bytes):
+            inspected = fragment.inspect(every=every)
+            if advance is not None:
+                advance(fragment.size if fragment.path in sizes else 0)
+            inspected.rows = 0
+            if fragment.path in sizes or inspected.kinds:
+                reports[fragment.path] = FileReport.of(fragment.path, sizes.get(fragment.path, 0), [inspected])
+        note_rows(self.single(), reports)
+        self.scan.storage.confirm()
+        yield from reports.values()
+
+    def single(self) -> Iterator[CollectionContents]:
+        """A dataset of each collection; among several, not of those whose rows cannot be read for want of a key."""
+        if not self._ambiguous:
+            yield self
+            return
+        for id in self._present:
+            options = replace(self._options, table=str(id))
+            scan = replace(self._scan, options=options, view="rows", columns=None, filters=())
+            with suppress(SchemaError):
+                yield type(self)(self.format, self._files, scan)
+
+    def counted(self) -> list[BatchFragment]:
+        """The batches whose rows are read."""
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", SegmentsWarning)
+            return list(self._batches(bind_scan(self, self.scan)))
+
+    def field_parser(self, file: File, source: Source) -> FieldParser:
+        """Descriptor and events."""
+        del file
+        return lambda offset: parts(source, offset)
+
+    def tables(self) -> list[NamedTable]:
+        """Collections by the names and aliases that they have now, or at the time that is asked for."""
+        tables = []
+        for id, collection in self._present.items():
+            meta = collection.meta
+            names = [meta.name, *meta.aliases] if meta is not None else [str(id)]
+            database = meta.database if meta is not None else layout.DEFAULT_DATABASE
+            tables += [NamedTable(database, name, {"table": str(id)}) for name in names]
+        return tables
+
+    def pictures(self, request: BoundScan) -> Iterator[Picture]:
+        """Segments, rows and deletes; of all collections where none was chosen."""
+        del request
+        segments = pa.Table.from_batches(self._batches_of("segments", None), SEGMENTS_SCHEMA)
+        files = {
+            segment.id: log.file.path
+            for collection in self._shown
+            for segment in collection.segments.values()
+            for log in (*segment.files, *segment.deltas)[:1]
+        }
+        read = None if self._ambiguous else frozenset(collection.id for collection in self._read)
+        yield from segment_pictures(segments, files, read, self._until)
+        if not self._ambiguous:
+            yield from delete_pictures(self._batches_of("deletes", ("timestamp",)), self._until)
+
+    def _batches_of(self, view: str, columns: tuple[str, ...] | None) -> Iterator[pa.RecordBatch]:
+        """The rows of another view; what is damaged is for others to report."""
+        scan = replace(self.scan, view=view, columns=columns, filters=(), expression=None, on_damage="skip")
+        contents = type(self)(self.format, self.files, scan)
+        for fragment in plan_fragments(contents, bind_scan(contents, scan), None):
+            yield from fragment.to_batches(Findings("skip"))
+
+    def facts(self, request: BoundScan) -> dict[str, Any]:
+        """Collections, and of the chosen one its schema, segments and rows."""
+        del request
+        facts: dict[str, Any] = {}
+        if len(self._present) > 1:
+            named = (
+                f"{collection.name} ({collection.id})" if collection.meta else str(collection.id)
+                for collection in self._present.values()
+            )
+            facts["collections"] = ", ".join(named)
+        if self._ambiguous:
+            return facts
+        collection = self.collection
+        facts["collection"] = f"{collection.name} ({collection.id})" if collection.meta else str(collection.id)
+        every = [stored_segment for stored_segment in collection.segments.values() if stored_segment.inserts]
+        alive = self._selection.alive
+        facts["partitions"] = ", ".join(
+            collection.partition_name(id) for id in sorted({segment.partition for segment in every})
+        )
+        facts["segments"] = f"{len(every)}, {len(alive)} of them read" if len(alive) < len(every) else len(every)
+        facts["primary key"] = self.primary.name if self.primary is not None else "unknown"
+        facts["L0 segments"] = len(collection.level_zero())
+        if collection.checkpoint is not None:
+            facts["checkpoint"] = f"{layout.tso_time(collection.checkpoint)}: later writes may be only in the queue"
+        guessed = [
+            field.name for field in self.fields if field.type is DataType.Array and field.element is DataType.Int32
+        ]
+        if guessed and self._options.schema is None and collection.meta is None:
+            facts["array elements"] = f"int32 in {', '.join(guessed)}: without a schema, int8 and int16 look the same"
+        return facts
+
+    def prefetch_headers(self, request: BoundScan) -> None:
+        """Read the times of batches that only their files hold, and the statistics of keys."""
+        storage = self.scan.storage
+        time_range = time_bounds(request.projection.query, layout.MAX_TSO - 1)
+        for segment in self._selection.every:
+            for batch in segment.batches():
+                outside(segment, batch, time_range, storage, self._options.max_item_bytes)
+            cut(segment.batches(), CUT_BYTES, storage, self._options.max_item_bytes)
+            if self._options.use_statistics and self.primary is not None:
+                for log in key_stats(segment, self.primary):
+                    read_indexed(storage, log.file, 0, log.file.size)
+
+    def _batches(self, request: BoundScan, task_bytes: int | None = None) -> Iterator[BatchFragment]:
+        fragments: Iterable[BatchFragment] = self._planned(request, task_bytes)
+        if self._options.dedupe and self._scan.view == "rows":
+            from sawlog.milvus.collection.dedupe import newest
+
+            fragments = list(fragments)
+            assert self.primary is not None
+            fragments = newest(fragments, self.primary)
+        yield from fragments
+
+    def _planned(self, request: BoundScan, task_bytes: int | None = None) -> Iterator[BatchFragment]:
+        for remark in remarks(self._selection, self._scan.view):
+            warn(f"collection {self.collection.name}: {remark}", SegmentsWarning)
+        shared = self._shared(self._scan.view)
+        reported: set[str] = set()
+        gaps: list[Missing] = []
+        deletes = "ignore" if shared.raw else self._options.deletes
+        across = self.collection.deltas_across() if deletes == "apply" else {}
+        counts = self.collection.delete_counts()
+        query = request.projection.query
+        without = self._ruled_out(request)
+        bounds = time_bounds(query, None if shared.raw else self._until)
+        for segment in self._selection.origins if shared.history else self._read:
+            if not wanted(segment, query) or segment.id in without:
+                continue
+            later = self.collection.deltas_after(segment) if shared.history else []
+            delete_files = () if deletes == "ignore" else tuple(log.file for log in (*segment.deltas, *later))
+            level_zero = across.get(segment.partition, ())
+            first = True
+            if deletes != "ignore":
+                sources = [segment, *(self.collection.made_of(segment) if shared.history else ())]
+                gaps += [gap for source in sources for gap in source.missing_deltas()]
+            if deletes == "apply":
+                gaps += self.collection.missing_across(segment.partition)
+            gaps += segment.other_sizes()
+            for batch in self._pieces(segment, bounds, task_bytes):
+                fresh = tuple(file for file in (*delete_files, *level_zero) if file.path not in reported)
+                reported |= {file.path for file in fresh}
+                yield BatchFragment(
+                    *request,
+                    segment.directory,
+                    self._weight(request, batch),
+                    shared,
+                    batch,
+                    (segment.collection, segment.partition, segment.id),
+                    tuple(segment.missing_logs()),
+                    delete_files,
+                    level_zero,
+                    fresh,
+                    segment.meta.commit_timestamp if segment.meta is not None else 0,
+                    first,
+                    self.collection.ended(segment.partition),
+                    tuple(gap for gap in gaps if gap.directory not in reported),
+                    {} if deletes == "ignore" else counts,
+                )
+                first = False
+                reported |= {gap.directory for gap in gaps}
+                gaps = []
+
+    def _pieces(self, segment: Segment, bounds: tuple[int, int], task_bytes: int | None) -> list[Batch]:
+        """The batches of a segment that may hold rows within time bounds, large ones cut."""
+        place = (self.scan.storage, self._options.max_item_bytes)
+        inside = [batch for batch in segment.batches() if not outside(segment, batch, bounds, *place)]
+        return inside if task_bytes is None else cut(inside, task_bytes, *place)
+
+    @property
+    def _read(self) -> list[Segment]:
+        """The segments whose rows are read: those that are alive, or all where that is unknown or not asked for."""
+        is_known = self._options.segments or self.collection.states_known
+        return self._selection.alive if self._scan.view == "rows" or is_known else self._selection.every
+
+    def _shared(self, view: str) -> Shared:
+        fields = {field.name: field for field in (*SYSTEM, *self.fields)}
+        ttl = self.collection.meta.ttl if self.collection.meta is not None else 0
+        moment = self._options.expiry
+        since = moment - (ttl * 1000 << layout.LOGICAL_BITS) if view == "rows" and ttl and moment is not None else None
+        raw, history = view == "inserts", view == "history"
+        return Shared(fields, self.primary, self.dynamic_fields, raw, history, self._until, since)
+
+    def _weight(self, request: BoundScan, batch: Batch) -> int:
+        """Bytes of the files that are read."""
+        fields = {field.id for field in self.fields if field.name in request.projection.decoded.names}
+        read = [batch.bytes_of(id) for id in batch.files if id in fields or id in layout.SYSTEM_FIELDS]
+        return sum(read) if fields & set(batch.files) else batch.size
+
+    def _ruled_out(self, request: BoundScan) -> frozenset[int]:
+        """Segments that the statistics of their keys rule out; read once, as long as the request is the same."""
+        if self._last is None or self._last[0] is not request.projection:
+            self._last = request.projection, self._find_ruled_out(request)
+        return self._last[1]
+
+    def _find_ruled_out(self, request: BoundScan) -> frozenset[int]:
+        used = self._options.use_statistics and self._scan.view in _ROW_VIEWS and not self._ambiguous
+        if not (used and self.primary is not None):
+            return frozenset()
+        every = [stored_segment for stored_segment in self._selection.every if stored_segment.inserts]
+        return ruled_out(every, self.primary, request.projection.query, self.scan.storage)
+
+    def _check_key(self) -> None:
+        """Check that what needs the primary key can be done.
+
+        Raises:
+            OptionError: For `dedupe` where the key is unknown.
+            SchemaError: When deletes cannot be applied, because what they delete is unknown.
+        """
+        if self.primary is not None:
+            return
+        if self._options.dedupe and self._scan.view == "rows":
+            raise OptionError("dedupe: the primary key is unknown; give a schema or metadata")
+        if any(segment.deltas for segment in self.collection.segments.values()):
+            raise SchemaError(
+                f"collection {self.collection.name}: the primary key is unknown, so that deletes cannot be applied:"
+                " give schema= or metadata=, or read the view inserts, which has the deleted rows, too"
+            )
+
+    def skipped_files(self, request: BoundScan) -> list[Skipped]:
+        """Yield what the metadata says is gone or does not name, and what statistics rule out."""
+        skipped = [
+            *left_out(self.collections, self._metas, self._options.table, self._until),
+        ]
+        if without := self._ruled_out(request):
+            segments = [self.collection.segments[id] for id in sorted(without)]
+            skipped += [
+                Skipped(stored_segment.directory, "the statistics of its keys rule it out", stored_segment.size)
+                for stored_segment in segments
+            ]
+        return skipped
+
+
+def _check_view(view: str) -> None:
+    """Refuse views that are no streams.
+
+    Raises:
+        OptionError: Says which ones are.
+    """
+    if view not in layout.FOLLOWED:
+        raise OptionError(
+            f"view {view!r} of milvus_binlog cannot be followed as a stream: what is deleted later cannot be taken"
+            " back; follow the views 'inserts' and 'deletes'"
+        )
+
+
+def _committed_end(dataset: CollectionContents, file: File, position: int) -> int:
+    """Return the end of what is committed: files count when they are whole, inserts when all of their batch are."""
+    _check_view(dataset.scan.view)
+    if dataset.scan.view == "deletes":
+        return file.size if _whole(dataset, file) else position
+    for segment in dataset.collection.segments.values():
+        for logs in segment.inserts.values():
+            if any(log.file.path == file.path for log in logs):
+                return file.size if _complete(dataset, segment, file) else position
+    return position
+
+
+def _between(dataset: CollectionContents, request: BoundScan, ranges: Sequence[Range]) -> Iterator[Fragment]:
+    """Return fragments of new files. A batch is read with the file of its first field, and once only."""
+    _check_view(dataset.scan.view)
+    requested_paths = {row_range.file.path for row_range in ranges}
+    shared = dataset._shared(request.scan.view) if request.scan.view == "inserts" else None
+    for segment in dataset.collection.segments.values():
+        place = (segment.collection, segment.partition, segment.id)
+        if shared is None:
+            for log in segment.deltas:
+                if log.file.path in requested_paths:
+                    common = (*request, log.file.path, log.file.size, log.file)
+                    yield DeltaFragment(*common, place, segment.deletes_only)
+            continue
+        whole_batches = [
+            batch
+            for batch in segment.batches()
+            if batch.files and batch.files[min(batch.files)].file.path in requested_paths
+        ]
+        if whole_batches:
+            _check_even(dataset, segment)
+        for batch in cut(whole_batches, TASK_BYTES, dataset.scan.storage, dataset._options.max_item_bytes):
+            yield BatchFragment(*request, segment.directory, batch.size, shared, batch, place)
+
+
+def _complete(dataset: CollectionContents, segment: Segment, file: File) -> bool:
+    """Whether all files of the batch that a file belongs to are there. While one is missing, none can be paired."""
+    return _even(dataset, segment) and all(_whole(dataset, log.file) for log in _batch_of(segment, file).files.values())
+
+
+def _batch_of(segment: Segment, file: File) -> Batch:
+    return next(batch for batch in segment.batches() if any(log.file.path == file.path for log in batch.files.values()))
+
+
+def _even(dataset: CollectionContents, segment: Segment) -> bool:
+    """Whether every field that no row lacks has as many files as the others."""
+    required, optional = _expected(dataset)
+    counts = {len(logs) for id, logs in segment.inserts.items() if id not in optional}
+    path = next(iter(segment.inserts.values()))[0].file.path
+    separate = dataset.scan.storage.read(path, 0, len(layout.MAGIC)) == layout.MAGIC
+    return len(counts) == 1 and (not separate or required <= set(segment.inserts))
+
+
+def _expected(dataset: CollectionContents) -> tuple[set[int], set[int]]:
+    """Ids of the fields that a stream began with: those that have a file in every batch, and the others."""
+    required = set(layout.SYSTEM_FIELDS)
+    optional: set[int] = set()
+    for column in dataset.scan.schema or ():
+        metadata = column.metadata or {}
+        if ID_KEY in metadata:
+            absent = NULLABLE_KEY in metadata or DYNAMIC_KEY in metadata
+            (optional if absent else required).add(int(metadata[ID_KEY]))
+    return required, optional
+
+
+def _check_even(dataset: CollectionContents, segment: Segment) -> None:
+    """Files are paired from the last one on, which is wrong while a batch is being written, if some fields have fewer.
+
+    Raises:
+        OptionError: When that is so.
+    """
+    counts = {len(logs) for logs in segment.inserts.values()}
+    if len(counts) > 1 and not _even(dataset, segment):
+        raise OptionError(
+            f"{segment.directory}: a binlog batch is being written; start the stream again to repeat this one"
+        )
+
+
+def _whole(dataset: CollectionContents, file: File) -> bool:
+    """Whether a file has its end: all that is followed ends with Parquet's mark."""
+    length = len(_PARQUET_END)
+    return file.size > length and dataset.scan.storage.read(file.path, file.size - length, length) == _PARQUET_END

@@ -1,0 +1,721 @@
+"""Binlog batch of a segment: its files, joined by row position, deletes applied. Sections 4 and 5."""
+
+from __future__ import annotations
+
+import uuid
+from bisect import bisect_right
+from collections import Counter, deque
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, field, replace
+from functools import cached_property, reduce
+from itertools import accumulate
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from sawlog.arrow import array_of, constant, constant_string, fixed_array, values_of
+from sawlog.errors import SchemaError
+from sawlog.format.contract import FILE_COLUMN, OFFSET_COLUMN, Fragment
+from sawlog.format.damage import Damage, Findings
+from sawlog.milvus import layout
+from sawlog.milvus.collection.dynamic import DynamicField, expand
+from sawlog.milvus.collection.model import Batch, Missing, missing_fields
+from sawlog.milvus.columns import decode, kind_of
+from sawlog.milvus.deletes.index import NEVER, DeltaLogs
+from sawlog.milvus.fragments import FileFragment
+from sawlog.milvus.layout import Kind
+from sawlog.milvus.log import Log, opened
+from sawlog.milvus.metadata.schema import typed_default
+from sawlog.milvus.options import ReadOptions
+from sawlog.milvus.payloads.payload import (
+    BATCH_ROWS,
+    ColumnStream,
+    Payload,
+    UnreadableError,
+    batch_rows,
+    mask_of,
+)
+from sawlog.milvus.payloads.stored import bare_field, check_stored, field_id
+from sawlog.milvus.types import DELETED, INSERTED, PLACE, TIMESTAMP, Field
+from sawlog.storage import File
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+
+@dataclass(frozen=True)
+class Shared:
+    """Facts that all batches of a dataset have in common.
+
+    Attributes:
+        fields: The fields of the collection, those of the system included, by column name.
+        primary: The primary key; `None` where it is unknown which field it is.
+        dynamic: Keys of the dynamic field that are delivered as columns.
+        raw: Whether rows are delivered as they lie: no deletes, no default values, no end of life.
+        history: Whether rows that are deleted are delivered, too, with the time when they were.
+        until: Rows and deletes with a later TSO have not happened.
+        since: Rows with an earlier TSO have outlived the collection's time to live.
+        opened: Identifies the dataset; no two that were opened share it.
+    """
+
+    fields: Mapping[str, Field]
+    primary: Field | None
+    dynamic: tuple[DynamicField, ...] = ()
+    raw: bool = False
+    history: bool = False
+    until: int | None = None
+    since: int | None = None
+    opened: str = field(default_factory=lambda: uuid.uuid4().hex)
+
+
+@dataclass(frozen=True)
+class BatchFragment(Fragment):
+    """Fragment of one binlog batch.
+
+    Attributes:
+        shared: What all batches have in common.
+        batch: Its files.
+        place: Ids of collection, partition and segment.
+        missing: Files that the metadata names and that are not there; no row of it can be delivered then.
+        deltas: The delta logs of its segment.
+        across: The delta logs of L0 segments whose deletes concern it.
+        reported: Those of them whose damage it reports; other batches report the rest.
+        commit: Takes the place of the rows' timestamps, unless 0.
+        first: Whether it is the first of its segment that is read: it reports what the segment is missing.
+        ended: When its partition was dropped; `None` for one that is there.
+        gaps: Missing files and metadata that cost no row of it, and that it reports.
+        counts: How many deletes delta logs have by the metadata, by path.
+        replaced: Packed bits, 1 for the rows of the batch that a newer one with the same key replaces.
+    """
+
+    shared: Shared
+    batch: Batch
+    place: tuple[int, int, int]
+    missing: tuple[Missing, ...] = ()
+    deltas: tuple[File, ...] = ()
+    across: tuple[File, ...] = ()
+    reported: tuple[File, ...] = ()
+    commit: int = 0
+    first: bool = True
+    ended: int | None = None
+    gaps: tuple[Missing, ...] = ()
+    counts: Mapping[str, int] = field(default_factory=dict)
+    replaced: bytes | None = None
+
+    def decode(self, schema: pa.Schema, findings: Findings) -> Iterator[pa.RecordBatch]:
+        """Decode the batch. One that lacks a file, or whose files disagree, is damaged as a whole."""
+        yield from self.traced(schema, findings, [])
+
+    def traced(self, schema: pa.Schema, findings: Findings, masks: list[NDArray[np.uint8]]) -> Iterator[pa.RecordBatch]:
+        """Decode the batch as `decode` does, and note which of its rows are delivered.
+
+        Args:
+            schema: Columns to deliver.
+            findings: Receives damage.
+            masks: Gets, for the rows of the batch in order, 1 for each that is delivered, 0 for the others.
+        """
+        for gap in self.gaps:
+            findings.damage(gap.damage)
+        with ExitStack() as stack:
+            columns = Columns(self, findings, stack)
+            join = _Join(self, columns, schema, findings, masks)
+            try:
+                unread = self._unread(join, findings)
+                missing = self.missing or unread or columns.missing()
+                reported = self.first or not (self.missing or unread) or findings.on_damage == "fail"
+                for missing_log in missing if reported else ():
+                    findings.damage(missing_log.damage)
+                if missing:
+                    self._report(join, columns, findings)
+                    return
+                try:
+                    yield from join.batches()
+                except UnreadableError:
+                    damage = join.resolve()
+                    if damage is None:
+                        raise
+                    if findings.on_damage != "fail":
+                        self._report(join, columns, findings, damage)
+                    yield from join.batches()
+                    if findings.on_damage == "fail":
+                        self._report(join, columns, findings, damage)
+            except UnreadableError as error:
+                self._report(join, columns, findings, error.damage)
+
+    def _unread(self, join: _Join, findings: Findings) -> list[Missing]:
+        """Why wanted fields cannot be read. Those that no schema names are wanted by nobody, and reported once."""
+        gaps = {in_no_file(self, field): None for field in join.wanted.values() if field.id in self.batch.unread}
+        known_ids = {field.id for field in self.shared.fields.values()}
+        if self.first and not gaps:
+            for detail in {detail: None for id, detail in self.batch.unread.items() if id not in known_ids}:
+                findings.damage(Missing(self.path, detail, Kind.UNSUPPORTED).damage)
+        return list(gaps)
+
+    def as_stored(self) -> BatchFragment:
+        """The same rows, before deletes and times take any of them away, of the fields that are read for them."""
+        findings = Findings("skip")
+        join = _Join(self, Columns(self, findings, ExitStack()), pa.schema([]), findings, [])
+        projection = replace(self.projection, decoded=pa.schema([field.arrow() for field in join.wanted.values()]))
+        shared = replace(self.shared, raw=True, history=False, until=None, since=None)
+        return replace(
+            self, projection=projection, shared=shared, deltas=(), across=(), reported=(), gaps=(), replaced=None
+        )
+
+    def _report(self, join: _Join, columns: Columns, findings: Findings, damage: Damage | None = None) -> None:
+        """All that is wrong with a batch of which rows are lost."""
+        lenient = findings.on_damage != "fail"
+        read = join.wanted.values() if lenient else ()
+        elsewhere = {log.file.path for id, log in self.batch.files.items() if not self._reports(id, join)}
+        for blamed in self._blamed(damage, read, columns):
+            if not (blamed.path in elsewhere and lenient):
+                columns.report(blamed)
+        join.report_deletes()
+
+    def _reports(self, id: int, join: _Join) -> bool:
+        """Whether this batch reports what is wrong with a file: of those that read it, the first that loses rows does.
+
+        Args:
+            id: The file, by field or column group.
+            join: What was found in it.
+        """
+        return join.loses_first(id) if join.opened and id in self.batch.slices else id not in self.batch.again
+
+    def _blamed(self, damage: Damage | None, read: Iterable[Field], columns: Columns) -> list[Damage]:
+        """All that is wrong with the file in which damage was found, as its own check says, and with others.
+
+        Args:
+            damage: The damage, if any was found.
+            read: The fields whose files are checked, too.
+            columns: The files, open.
+        """
+        files = self.batch.files
+        other_ids = {id for name in read for id in self._places(name)}
+        place = damage.path if damage is not None else None
+        checked = [log for id, log in files.items() if id in other_ids or log.file.path == place]
+        named = {field.id: field for field in self.shared.fields.values()}
+        damages: list[Damage] = []
+        odd = columns.odd() if not self.missing else None  # which files belong together is not known then
+        for log in sorted(checked, key=lambda log: log.file.path != place):
+            common = (self.scan, self.projection, log.file.path, log.file.size, log.file, log)
+            damages += FileFragment(*common, None, named).inspect(every=True).damages
+            if odd is not None and odd.path == log.file.path:
+                damages.append(odd)
+        return damages if damage is None or any(listed.path == place for listed in damages) else [damage, *damages]
+
+    def _places(self, field: Field) -> Collection[int]:
+        """Return the ids of the files of the batch that may hold a field."""
+        if field.id in self.batch.groups:
+            return [self.batch.groups[field.id]]
+        return [field.id] if field.id in self.batch.files else self.batch.files.keys()
+
+
+class _Join:
+    """Pass over a batch: the same rows of every wanted column, survivors only."""
+
+    def __init__(
+        self,
+        fragment: BatchFragment,
+        columns: Columns,
+        schema: pa.Schema,
+        findings: Findings,
+        masks: list[NDArray[np.uint8]],
+    ) -> None:
+        self._fragment = fragment
+        self._shared = fragment.shared
+        self._options: ReadOptions = fragment.scan.options
+        self._schema = schema
+        self._findings = findings
+        self._columns = columns
+        self._position = 0
+        self._kept = masks
+        self.opened: dict[int, Stored] = {}
+        self._losing: set[str] = set()
+        self._lives: dict[str, pa.Array] = {}
+        self._reported = False
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """The rows that are left, some at a time, from where the last call of this came.
+
+        Raises:
+            UnreadableError: When a page cannot be decoded, or the files do not go together.
+        """
+        fields = self.wanted
+        opened = {field.id: stored for field in fields.values() if (stored := self._columns.stored(field)) is not None}
+        sample = opened or {layout.ROW_ID_FIELD: self._columns.any()}
+        if not opened:  # nothing else proves how many rows there are
+            for payload in sample[layout.ROW_ID_FIELD].payloads:
+                payload.row_limit(0)
+        rows = self._rows(sample)
+        self._compare(rows)
+        for user_field in fields.values():
+            if user_field.id not in opened and not user_field.optional:
+                raise UnreadableError(in_no_file(self._fragment, user_field).damage)
+        self._offsets(sample[min(sample)])
+        self.opened = opened
+        step = batch_rows((payload, stored.index) for stored in opened.values() for payload in stored.payloads)
+        streams = {id: ColumnStream(stored.payloads, stored.index, step) for id, stored in opened.items()}
+        for id, stored in opened.items():
+            streams[id].skip(stored.first - stored.base + self._position)
+        while self._position < rows:
+            yield from self._step(min(step, rows - self._position), fields, streams)
+
+    def resolve(self) -> Damage | None:
+        """Find the rows of which a value is lost, which `batches` leaves out from here on.
+
+        Returns:
+            The first damage; `None` where no value is known to be lost.
+        """
+        found_damages: list[tuple[int, Damage]] = []
+        for user_field, stored, payload, start in self._payloads(self.wanted):
+            losses = payload.resolve(stored.index, user_field)
+            if losses:
+                row = start + min(losses[0].first, payload.rows - 1)
+                found_damages.append((row - stored.first, payload.what_is_lost(losses).damage))
+            first, last = stored.first - start, stored.first - start + stored.rows
+            if any(each.first == each.end or (each.first < last and first < each.end) for each in losses):
+                self._losing.add(stored.path)
+        if not found_damages:  # whatever is wrong, it is found here
+            self._losing.update(stored.path for stored in self.opened.values())
+        return min(found_damages, key=lambda pair: pair[0])[1] if found_damages else None
+
+    def loses_first(self, id: int) -> bool:
+        """Whether rows of a file are lost here, and none of those in front of them."""
+        path = self._fragment.batch.files[id].file.path
+        pairs = [(self.opened[field.id], field) for field in self.wanted.values() if field.id in self.opened]
+        return path in self._losing and not any(
+            self._columns.loses(id, stored.index, field) for stored, field in pairs if stored.path == path
+        )
+
+    def _sound(self, names: Iterable[str], count: int) -> NDArray[np.uint8]:
+        """Of the next `count` rows, 1 for those of which no value of some columns is known to be lost."""
+        import numpy as np
+
+        sound = np.ones(count, np.uint8)
+        for _, stored, payload, start in self._payloads(names):
+            before = stored.first + self._position - start
+            for loss in payload.lost(stored.index):
+                sound[max(0, loss.first - before) : max(0, loss.end - before)] = 0
+        return sound
+
+    def _payloads(self, names: Iterable[str]) -> Iterator[tuple[Field, Stored, Payload, int]]:
+        """The payloads of some columns, each with the row of its file that it begins with."""
+        for user_field in map(self.wanted.__getitem__, names):
+            stored = self.opened.get(user_field.id)
+            if stored is not None:
+                starts = accumulate((payload.rows for payload in stored.payloads), initial=stored.base)
+                for payload, start in zip(stored.payloads, starts, strict=False):
+                    yield user_field, stored, payload, start
+
+    @cached_property
+    def wanted(self) -> dict[str, Field]:
+        """The fields to read: those of the schema, and those that decide which rows survive.
+
+        Reads what is delivered otherwise for counts and checks, too, so that all of them find the same damage.
+        """
+        shared = self._shared
+        names = self._schema.names or self._fragment.projection.decoded.names
+        needed_fields = {name: field for name, field in shared.fields.items() if name in names}
+        if any(field.name in names for field in shared.dynamic):
+            needed_fields |= {name: field for name, field in shared.fields.items() if field.dynamic}
+        if shared.raw:
+            return needed_fields
+        if self._deletes or shared.history or shared.until is not None or shared.since is not None:
+            needed_fields[TIMESTAMP.name] = TIMESTAMP
+        if self._deletes and shared.primary is not None:
+            needed_fields[shared.primary.name] = shared.primary
+        return needed_fields
+
+    def _rows(self, stored_columns: Mapping[int, Stored]) -> int:
+        """Return how many rows the batch has, by all files that are read.
+
+        Raises:
+            UnreadableError: When they disagree.
+        """
+        counts = {stored.rows for stored in stored_columns.values()}
+        odd = self._columns.odd() if len(counts) > 1 else None
+        if odd is not None:
+            raise UnreadableError(odd)
+        return counts.pop()
+
+    def _compare(self, rows: int) -> None:
+        """Report, once, that the files have another number of rows than the metadata says."""
+        batch = self._fragment.batch
+        slices = [one.of for one in batch.slices.values()]
+        other = batch.other_rows(slices[0] if slices else rows)
+        if other is not None:
+            self._columns.report(other)
+
+    def _offsets(self, stored: Stored) -> None:
+        """Return the places that rows come from: the events of the file with the lowest field id."""
+        import numpy as np
+
+        self._events: NDArray[np.int64] = np.asarray(stored.offsets, np.int64)
+        self._ends = stored.base + np.cumsum([payload.rows for payload in stored.payloads])
+        self._file = stored.path
+        self._first = stored.first
+
+    def _step(
+        self, count: int, fields: Mapping[str, Field], streams: Mapping[int, ColumnStream]
+    ) -> Iterator[pa.RecordBatch]:
+        deciding = self._deciding & fields.keys()
+        sound = self._sound(deciding, count)
+        stored = {name: self._stored(fields[name], int(sound.sum()), streams, sound) for name in deciding}
+        keep = sound.copy()
+        keep[sound == 1] = self._survivors(stored, int(sound.sum()))
+        keep = self._newest(keep)
+        keep &= self._sound(fields.keys() - deciding, count)
+        rows_left = int(keep.sum())
+        if rows_left < int(sound.sum()):
+            mask = mask_of(keep[sound == 1])
+            stored = {name: column.filter(mask) for name, column in stored.items() if name in self._schema.names}
+            self._lives = {name: column.filter(mask) for name, column in self._lives.items()}
+        for name, user_field in fields.items():
+            if name not in deciding:
+                stored[name] = self._stored(user_field, rows_left, streams, keep)
+        extra = self._dynamic(stored)
+        if not self._schema:
+            for name in stored:
+                self._decode(self._shared.fields.get(name, TIMESTAMP), stored[name])
+        arrays = [
+            extra[field.name] if field.name in extra else self._column(field, stored, keep, rows_left)
+            for field in self._schema
+        ]
+        self._position += count
+        self._kept.append(keep)
+        self._findings.rows += rows_left
+        yield pa.RecordBatch.from_arrays(arrays, schema=self._schema)
+
+    def _stored(
+        self, field: Field, count: int, streams: Mapping[int, ColumnStream], keep: NDArray[np.uint8]
+    ) -> pa.Array:
+        """The next values of a field as they are stored, `count` of which are kept; nulls where it has no file.
+
+        Raises:
+            UnreadableError: When there are fewer.
+        """
+        stream = streams.get(field.id)
+        if stream is None:
+            return pa.nulls(count, field.storage or field.arrow_type())
+        column = stream.take_kept(keep, count)
+        if column is None:
+            raise self._unreadable(field, f"field {field.id}: fewer values than expected", Kind.BAD_PAYLOAD)
+        return column
+
+    def _dynamic(self, stored: Mapping[str, pa.Array]) -> dict[str, pa.Array]:
+        """Wanted keys of the dynamic field."""
+        fields = [field for field in self._shared.dynamic if field.name in self._schema.names]
+        if not fields:
+            return {}
+        return expand(fields, next(stored[name] for name, field in self._shared.fields.items() if field.dynamic))
+
+    @property
+    def _deciding(self) -> set[str]:
+        """Columns that decide which rows survive, and are read before the others."""
+        primary = self._shared.primary
+        return {TIMESTAMP.name} if primary is None else {TIMESTAMP.name, primary.name}
+
+    def _survivors(self, stored: Mapping[str, pa.Array], count: int) -> NDArray[np.uint8]:
+        """Return which rows are in the collection."""
+        import numpy as np
+
+        shared = self._shared
+        if shared.raw or TIMESTAMP.name not in stored:
+            return np.ones(count, np.uint8)
+        times = values_of(self._decode(TIMESTAMP, stored[TIMESTAMP.name]), np.int64)
+        if self._fragment.commit:
+            times = np.full(count, self._fragment.commit, np.int64)
+        validities: list[NDArray[np.uint8] | None] = []
+        ends = np.full(count, self._fragment.ended or NEVER, np.int64) if shared.history else None
+        if self._deletes and shared.primary is not None:
+            keys = self._decode(shared.primary, stored[shared.primary.name])
+            self.report_deletes()
+            strict = self._findings.on_damage == "fail"
+            for logs in self._delta_logs:
+                if ends is None:
+                    validities.append(logs.newest(strict=strict).surviving(keys, times))
+                else:
+                    ends = np.minimum(ends, logs.every(strict=strict).ends(keys, times))
+        if shared.until is not None:
+            validities.append((times <= shared.until).view(np.uint8))
+        if shared.since is not None:
+            validities.append((times >= shared.since).view(np.uint8))
+        if ends is not None:
+            self._lives = {
+                INSERTED.name: fixed_array(INSERTED.type, times),
+                DELETED.name: array_of(ends, DELETED.type, ends == NEVER),
+            }
+        masks = [mask for mask in validities if mask is not None]
+        return reduce(np.bitwise_and, masks) if masks else np.ones(count, np.uint8)
+
+    def report_deletes(self) -> None:
+        """Report, once, what is wrong with the delta logs that the batch answers for, even if no row of it is read."""
+        shared = self._shared
+        if self._reported or self._findings.on_damage == "fail" or shared.raw or shared.primary is None:
+            return
+        self._reported = True
+        for logs in self._delta_logs:
+            logs.report(self._fragment.reported, self._findings)
+
+    def _newest(self, keep: NDArray[np.uint8]) -> NDArray[np.uint8]:
+        """Take out what newer rows with the same key replace."""
+        import numpy as np
+
+        if self._fragment.replaced is None:
+            return keep
+        end = self._position + len(keep)
+        bits = np.frombuffer(self._fragment.replaced, np.uint8)
+        replaced = np.unpackbits(bits, count=end, bitorder="little")[self._position :]
+        return keep & (1 - replaced)
+
+    @property
+    def _deletes(self) -> bool:
+        """Whether there are any delta logs to heed."""
+        return bool(self._fragment.deltas or self._fragment.across)
+
+    @cached_property
+    def _delta_logs(self) -> list[DeltaLogs]:
+        """The segment's own delta logs, and those that reach across segments."""
+        fragment, shared = self._fragment, self._shared
+        key = shared.primary.arrow_type() if shared.primary is not None else pa.int64()
+        limits = (self._options.max_item_bytes, self._options.max_delete_bytes)
+        place = (key, shared.opened, shared.until, *limits, fragment.scan.storage, fragment.counts)
+        return [DeltaLogs(files, *place) for files in (fragment.deltas, fragment.across) if files]
+
+    def _decode(self, field: Field, array: pa.Array) -> pa.Array:
+        try:
+            return decode(field, array)
+        except SchemaError as error:
+            raise self._unreadable(field, f"from row {self._position} on: {error}", kind_of(error)) from None
+
+    def _unreadable(self, field: Field, detail: str, kind: Kind) -> UnreadableError:
+        """Return the error to raise for values of a field, about the event that the current rows begin in."""
+        stored = self.opened[field.id]
+        ends = list(accumulate(payload.rows for payload in stored.payloads))
+        place = min(bisect_right(ends, stored.first + self._position), len(ends) - 1)
+        return stored.payloads[place].unreadable(f"binlog batch {self._fragment.batch.index}: {detail}", kind)
+
+    def _column(
+        self, field: pa.Field, stored: Mapping[str, pa.Array], keep: NDArray[np.uint8], rows_left: int
+    ) -> pa.Array:
+        """Return one delivered column of the rows that are left."""
+        shared = self._shared
+        if field.name in stored:
+            decoded = self._decode(shared.fields[field.name], stored[field.name])
+            return decoded if shared.raw else _with_default(shared.fields[field.name], decoded)
+        if field.name in self._lives:
+            return self._lives[field.name]
+        if field.name == FILE_COLUMN:
+            return constant_string(self._file, rows_left)
+        if field.name == OFFSET_COLUMN:
+            return self._row_offsets(keep)
+        ids = dict(zip((field.name for field in PLACE), self._fragment.place, strict=True))
+        return constant(ids[field.name], pa.int64(), rows_left)
+
+    def _row_offsets(self, keep: NDArray[np.uint8]) -> pa.Array:
+        import numpy as np
+
+        rows = self._first + self._position + np.flatnonzero(keep)
+        return fixed_array(pa.int64(), self._events[np.searchsorted(self._ends, rows, side="right")])
+
+
+def _with_default(field: Field, array: pa.Array) -> pa.Array:
+    """Since 2.5 a missing value is stored as null, and reads as the field's default."""
+    if field.default is None or not array.null_count:
+        return array
+    return array.fill_null(typed_default(field))
+
+
+class Columns:
+    """The files of a batch, opened as they are asked for."""
+
+    def __init__(self, fragment: BatchFragment, findings: Findings, stack: ExitStack) -> None:
+        self._fragment = fragment
+        self._findings = findings
+        self._reported: set[Damage] = set()
+        self._stack = stack
+        self._files: dict[str, Stored] = {}
+        self._logs: dict[str, Log] = {}
+
+    def stored(self, field: Field) -> Stored | None:
+        """The file that holds a field; `None` where none does.
+
+        Raises:
+            UnreadableError: When the file cannot be read, or cannot hold the values of the field.
+        """
+        stored = self._find(field)
+        for payload in stored.payloads if stored is not None else ():
+            check_stored(field, payload, stored.index if stored is not None else 0)
+        return stored
+
+    def _find(self, field: Field) -> Stored | None:
+        batch = self._fragment.batch
+        if field.id in batch.files and not batch.groups:
+            stored = self.open(field.id)
+            if not stored.grouped:
+                return stored
+        for id in [batch.groups[field.id]] if field.id in batch.groups else batch.files:
+            stored = self.open(id)
+            if stored.grouped:
+                ids = [bare_field(stored, index).id for index, stored in enumerate(stored.payloads[0].schema)]
+                if field.id in ids:
+                    return replace(stored, index=ids.index(field.id))
+        return None
+
+    def missing(self) -> Sequence[Missing]:
+        """Files that the batch lacks. Where directories are column groups, their names do not say that.
+
+        Raises:
+            UnreadableError: When no file can be read.
+        """
+        files = (log.file for log in self._fragment.batch.files.values())
+        if not any(self._log(file).shape == "v1" for file in files) and self.any().grouped:
+            return []
+        return missing_fields(self._fragment.path, self._fragment.batch, self._fragment.shared.fields.values())
+
+    def absent(self) -> list[Missing]:
+        """Fields that no row lacks and that none of the column groups holds.
+
+        Raises:
+            UnreadableError: When a file cannot be read.
+        """
+        if not self.any().grouped:
+            return []
+        fields = [
+            field for field in self._fragment.shared.fields.values() if not field.optional and self._find(field) is None
+        ]
+        return [in_no_file(self._fragment, field) for field in fields if field.id not in self._fragment.batch.unread]
+
+    def counts(self) -> dict[int, int]:
+        """Rows of every file that can be read, by field or column group."""
+        columns = {}
+        before = self._findings, self._reported
+        self._findings, self._reported = Findings("skip"), set()  # counting reads no rows
+        for id in self._fragment.batch.files:
+            with suppress(UnreadableError):
+                columns[id] = self.open(id).rows
+        self._findings, self._reported = before
+        return columns
+
+    def report(self, damage: Damage) -> None:
+        """Report damage of the batch, once.
+
+        Raises:
+            DamageError: When the policy is `fail`.
+        """
+        if damage not in self._reported:
+            self._reported.add(damage)
+            self._findings.damage(damage)
+
+    def odd(self) -> Damage | None:
+        """The first file that has another number of rows than most of the files; `None` where all have the same."""
+        counts = self.counts()
+        if len(set(counts.values())) < 2:
+            return None
+        usual, _ = Counter(counts.values()).most_common(1)[0]
+        id = next(id for id, count in sorted(counts.items()) if count != usual)
+        counts_text = ", ".join(f"field {id}: {count}" for id, count in sorted(counts.items()))
+        batch = self._fragment.batch
+        detail = f"the files of binlog batch {batch.index} have different numbers of rows ({counts_text})"
+        return Damage(batch.files[id].file.path, 0, 0, Kind.ROW_COUNT_MISMATCH, detail)
+
+    def any(self) -> Stored:
+        """Return a file that can be read, whichever; its rows are as many as those of the others.
+
+        Raises:
+            UnreadableError: When there is none.
+        """
+        errors = []
+        for id in self._fragment.batch.files:
+            try:
+                return self.open(id)
+            except UnreadableError as error:
+                errors.append(error)
+        raise errors[0]
+
+    def open(self, id: int) -> Stored:
+        """The file of a field, or of a column group, of which no row may be missing.
+
+        Raises:
+            UnreadableError: When it cannot be read, or lacks rows that a manifest says it has.
+        """
+        batch = self._fragment.batch
+        file = batch.files[id].file
+        span = batch.slices[id][:2] if id in batch.slices else None
+        if file.path not in self._files:
+            log = self._log(file)
+            parts = log.whole(self.report, span)
+            if id not in batch.again:  # another batch counts its bytes
+                self._findings.account.record += sum(part.length for part, _ in parts)
+            payloads = [payload for _, payload in parts]
+            offsets = [part.offset for part, _ in parts]
+            self._files[file.path] = Stored(file.path, payloads, offsets, log.bare, 0, *(span or (0, None)))
+        payload = self._files[file.path]
+        rows = payload.payloads[0].file_rows
+        if span is not None and span[1] > rows:
+            detail = f"rows {span[0]} to {span[1]} by the manifest, where the file has {rows}"
+            raise UnreadableError(Damage(payload.path, 0, 0, Kind.ROW_COUNT_MISMATCH, detail))
+        return payload
+
+    def loses(self, id: int, index: int, field: Field) -> bool:
+        """Whether values of a column are lost in front of the rows that are read, or something else is wrong there."""
+        batch = self._fragment.batch
+        first = batch.slices[id].first
+        if not first:
+            return False
+        ((_, payload),) = self._log(batch.files[id].file).whole(span=(0, first))
+        with suppress(UnreadableError):
+            deque(payload.column_batches(index, BATCH_ROWS), 0)
+        return any(loss.first < first or loss.first == loss.end for loss in payload.resolve(index, field))
+
+    def _log(self, file: File) -> Log:
+        if file.path not in self._logs:
+            scan = self._fragment.scan
+            self._logs[file.path] = self._stack.enter_context(opened(file, scan.storage, scan.options.max_item_bytes))
+        return self._logs[file.path]
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """A column of a file: its payloads, its place among their columns, and where their events begin.
+
+    Attributes:
+        path: The file.
+        payloads: One per event.
+        offsets: Where each event begins.
+        bare: Whether the file has no envelope.
+        index: Which column of the payloads it is.
+        first: The first of its rows that is read.
+        last: That after the last that is read; `None` for all.
+    """
+
+    path: str
+    payloads: list[Payload]
+    offsets: list[int]
+    bare: bool
+    index: int = 0
+    first: int = 0
+    last: int | None = None
+
+    @property
+    def base(self) -> int:
+        """The row that the payloads begin with."""
+        return self.payloads[0].first_row
+
+    @property
+    def rows(self) -> int:
+        """Number of values that are read of it."""
+        return (sum(payload.rows for payload in self.payloads) if self.last is None else self.last) - self.first
+
+    @property
+    def grouped(self) -> bool:
+        """Whether the file is a column group: bare Parquet that names its fields."""
+        return self.bare and any(field_id(stored) is not None for stored in self.payloads[0].schema)
+
+
+def in_no_file(fragment: BatchFragment, field: Field) -> Missing:
+    """Return the message on a field that none of the files of a batch holds, or one that is not read."""
+    if field.id in fragment.batch.unread:
+        return Missing(fragment.path, fragment.batch.unread[field.id], Kind.UNSUPPORTED)
+    return Missing(fragment.path, f"field {field.id} ({field.name}) is in none of the batch's files")

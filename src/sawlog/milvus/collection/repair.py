@@ -1,0 +1,170 @@
+"""Repairing a collection: of each binlog batch, every file keeps the rows that a read delivers, and no others."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import pyarrow as pa
+
+from sawlog.errors import FormatError
+from sawlog.format.damage import Findings
+from sawlog.guard import Undecodable, decode_json
+from sawlog.milvus import layout
+from sawlog.milvus.collection.dataset import CollectionContents
+from sawlog.milvus.collection.fragments import BatchFragment
+from sawlog.milvus.collection.model import missing_fields
+from sawlog.milvus.deletes.log import read_deletes
+from sawlog.milvus.encode import Place, empty_log
+from sawlog.milvus.log import opened
+from sawlog.milvus.repair import repair
+from sawlog.storage.workers import map_ordered, once
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from sawlog.milvus.paths import LogFile
+    from sawlog.milvus.types import Field
+    from sawlog.storage import File, Storage
+
+
+class _Kept(NamedTuple):
+    """Rows of a file that are kept.
+
+    Attributes:
+        fields: The fields of its collection, by id.
+        rows: 1 for each row that is kept, 0 for the others; `None` for all.
+        empty: Where none is, the bytes of a log without rows, if any.
+    """
+
+    fields: Mapping[int, Field] = MappingProxyType({})
+    rows: NDArray[np.uint8] | None = None
+    empty: bytes | None = None
+
+
+def repair_collections(dataset: CollectionContents, places: Sequence[tuple[File, str]], storage: Storage) -> None:
+    """Write what is intact of collections; see `RepairsTogether.repair_files`.
+
+    The files of a batch of which nothing can be read become logs without rows, so that the other batches, metadata and
+    deletes stay what they are. Files that say nothing any more are left out. A backup's metadata gets the numbers of
+    rows and deletes, and the sizes, that its logs have now.
+
+    Raises:
+        FormatError: For segments of Storage V3, whose manifests count the rows of their files.
+    """
+    if any(segment.modern for collection in dataset.collections.values() for segment in collection.segments.values()):
+        raise FormatError(
+            f"{dataset.files[0].path}: segments of Storage V3 are not repaired file by file; write what is intact of"
+            " them to a new collection: sawlog convert --on-damage skip"
+        )
+    limits = {path: limit for part in dataset.single() for path, limit in _limits(part)}
+
+    metas: list[tuple[File, str]] = []
+    sizes: dict[str, int] = {}
+
+    def repaired(pair: tuple[File, str]) -> None:
+        file, place = pair
+        limit = limits.get(file.path, _Kept())
+        if file.name == layout.BACKUP_META:
+            metas.append((file, place))
+        elif limit.rows is None or limit.rows.any():
+            with suppress(FormatError):
+                sizes[file.path] = repair(file, place, dataset.scan.options, storage, limit.rows, limit.fields)
+        elif limit.empty is not None:
+            _write(storage, place, limit.empty)
+            sizes[file.path] = len(limit.empty)
+
+    for _ in map_ordered(places, once(repaired), dataset.scan.threads):
+        pass
+    for file, place in metas:
+        _write(storage, place, _recounted(storage.read(file.path), dataset, limits, sizes))
+
+
+def _recounted(
+    data: bytes, dataset: CollectionContents, limits: Mapping[str, _Kept], sizes: Mapping[str, int]
+) -> bytes:
+    """The metadata of a backup, with what its logs have now; what is no whole JSON stays as it is."""
+    held = decode_json(data)
+    if isinstance(held, Undecodable):
+        return data
+    segments = [one for collection in dataset.collections.values() for one in collection.segments.values()]
+    changed = {
+        (log.segment, log.kind, log.log): log
+        for one in segments
+        for log in (*one.files, *one.deltas)
+        if log.file.path in sizes
+        and (sizes[log.file.path] != log.file.size or limits.get(log.file.path, _Kept()).rows is not None)
+    }
+    for segment in _entries(held, "segment_id") if changed else ():
+        for name, kind in (("binlogs", layout.INSERT_LOG), ("deltalogs", layout.DELTA_LOG)):
+            for entry in _entries(segment.get(name), "log_id"):
+                log = changed.get((segment["segment_id"], kind, entry["log_id"]))
+                if log is not None:
+                    entry["log_size"] = sizes[log.file.path]
+                    entry["entries_num"] = _count(log, entry.get("entries_num", 0), dataset, limits)
+    return json.dumps(held, ensure_ascii=False).encode() if changed else data
+
+
+def _count(log: LogFile, count: Any, dataset: CollectionContents, limits: Mapping[str, _Kept]) -> Any:
+    """Return how many rows or deletes are kept of a log that has so many by the metadata."""
+    rows = limits.get(log.file.path, _Kept()).rows
+    if rows is not None:
+        return int(rows.sum())
+    if log.kind != layout.DELTA_LOG:
+        return count
+    with opened(log.file, dataset.scan.storage, dataset.scan.options.max_item_bytes) as one:
+        return sum(len(some.keys) for some in read_deletes(one, Findings("skip", drained=True)))
+
+
+def _entries(held: Any, key: str) -> Iterator[dict[str, Any]]:
+    """The objects within JSON that have a key."""
+    waiting = [held]
+    while waiting:
+        one = waiting.pop()
+        if isinstance(one, dict) and key in one:
+            yield one
+        elif isinstance(one, dict):
+            waiting += one.values()
+        elif isinstance(one, list):
+            waiting += one
+
+
+def _limits(dataset: CollectionContents) -> Iterator[tuple[str, _Kept]]:
+    """Of the files of all batches, by path, which rows are read."""
+    import numpy as np
+
+    for fragment in dataset.batches():
+        findings = Findings("skip")
+        masks: list[NDArray[np.uint8]] = []
+        for _ in fragment.as_stored().traced(pa.schema([]), findings, masks):
+            pass
+        rows = np.concatenate([np.empty(0, np.uint8), *masks]) if findings.kinds else None
+        empty = {} if rows is None or rows.any() else _empty_logs(fragment)
+        fields = {field.id: field for field in fragment.shared.fields.values()}
+        for id, log in fragment.batch.files.items():
+            yield log.file.path, _Kept(fields, rows, empty.get(id))
+
+
+def _empty_logs(fragment: BatchFragment) -> dict[int, bytes]:
+    """A log without rows for each field of a batch; none where it lacks a log, or where its files are column groups.
+
+    Logs of all fields are put together from the last one on, so that a batch that lacks one can be left out whole.
+    """
+    read = fragment.scan.storage.read
+    heads = [read(log.file.path, 0, len(layout.MAGIC)) for log in fragment.batch.files.values()]
+    if not any(layout.sniff(head) == "v1" for head in heads):
+        return {}
+    if missing_fields(fragment.path, fragment.batch, fragment.shared.fields.values()):
+        return {}
+    place = Place(*fragment.place)
+    return {field.id: empty_log(place, field) for field in fragment.shared.fields.values() if field.writable}
+
+
+def _write(storage: Storage, place: str, data: bytes) -> None:
+    staged = storage.stage(place)
+    staged.write(data)
+    storage.publish([staged.finish()])

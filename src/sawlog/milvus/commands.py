@@ -1,0 +1,54 @@
+"""`sawlog compact`: a Milvus collection rewritten."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import asdict
+from typing import Annotated, Literal
+
+import typer
+
+from sawlog.cli import arguments
+from sawlog.cli.errors import Exit
+from sawlog.cli.output import Outcome, counted, show
+
+_MIB = 1 << 20
+
+
+def compact(
+    source: Annotated[str, typer.Argument(metavar="SRC", help="Root of the collection.")],
+    target: Annotated[str, typer.Argument(metavar="DST", help="A root that does not hold it yet.")],
+    segment_mib: Annotated[int, typer.Option("--segment-mib", min=1, help="Size of segments, about.")] = 512,
+    binlog_mib: Annotated[int, typer.Option("--binlog-mib", min=1, help="Size of binlog batches, about.")] = 64,
+    backup: Annotated[bool, typer.Option("--backup", help="Make a milvus-backup's tree, names included.")] = False,
+    option: arguments.ReadOptions = None,
+    storage: arguments.StorageOptions = None,
+    conf: arguments.SparkSettings = None,
+    json: arguments.Json = False,
+) -> int:
+    """Rewrite a Milvus collection: deletes applied, few large segments, proven to hold the same rows."""
+    options = arguments.format_options(option)
+    reached = arguments.storage_options(storage)
+    tree: Literal["plain", "backup"] = "backup" if backup else "plain"
+    from sawlog.spark.sessions import QUIET, for_command
+
+    def check() -> None:
+        from sawlog.milvus.spark import source_and_place
+
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # they are shown when it is opened to be read
+            source_and_place(source, target, tree, reached, options)
+
+    with for_command("sawlog compact", {**QUIET, **arguments.key_values(conf, "--conf")}, check) as spark:
+        from sawlog.milvus.spark import compact as run
+
+        sizes = {"segment_bytes": segment_mib * _MIB, "binlog_bytes": binlog_mib * _MIB}
+        done = run(spark, source, target, **sizes, tree=tree, storage_options=reached, **options)
+    facts = (
+        ("checksum", f"{done.checksum:016x}"),
+        ("segments", f"{done.segments_before:,} before, {done.segments_after:,} after"),
+        ("files", f"{done.files_before:,} before, {done.files_after:,} after"),
+    )
+    document = {"target": target, **asdict(done)}
+    show(Outcome(document, counted(done.rows, "row"), f"compacted and proven: {target}", facts), json=json)
+    return Exit.OK

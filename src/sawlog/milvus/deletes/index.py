@@ -1,0 +1,322 @@
+"""The deletes of some delta logs, read once for all rows that they concern: the newest of a key, or every one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import closing
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from sawlog.arrow import boolean_values, one_array, scalar_of, values_of
+from sawlog.errors import OptionError
+from sawlog.format.damage import Findings
+from sawlog.kernels.intern import Interner, Strings, new_seed
+from sawlog.milvus import layout
+from sawlog.milvus.columns import offsets_of
+from sawlog.milvus.deletes import kernels
+from sawlog.milvus.deletes.kernels import Table
+from sawlog.milvus.deletes.log import Deletes, read_deletes
+from sawlog.milvus.log import open_log, opened
+from sawlog.storage import File, Storage, each_file
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+_SMALLEST_TABLE = 64
+_MARKS = 8
+"""Bits per slot of a table, of which each key sets one: few rows that are not deleted find theirs set."""
+
+
+class DeleteIndex:
+    """The newest delete of every key. What is older is dropped while it is filled.
+
+    Args:
+        deletes: All deletes that concern the rows; keys of one type.
+        until: Later deletes have not happened.
+        most: Bytes that it may take; `None` for any number.
+        room: How many keys there is room for from the beginning.
+
+    Raises:
+        OptionError: When it takes more.
+    """
+
+    def __init__(
+        self, deletes: Iterable[Deletes], until: int | None, max_bytes: int | None = None, room: int = 0
+    ) -> None:
+        self._tables: dict[pa.DataType, _Numbers | _Texts] = {}
+        for delete in deletes:
+            keys, times = until_then(delete, until)
+            if not len(keys):
+                continue
+            if keys.type not in self._tables:
+                self._tables[keys.type] = _Numbers(room) if pa.types.is_int64(keys.type) else _Texts()
+            self._tables[keys.type].add(keys, values_of(times, np.int64))
+            if max_bytes is not None:
+                check_room(self.nbytes, max_bytes)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of memory that it takes."""
+        return sum(table.nbytes for table in self._tables.values())
+
+    def surviving(self, keys: pa.Array, times: NDArray[np.int64]) -> NDArray[np.uint8] | None:
+        """Return which rows are not deleted, 1 or 0 each; `None` when all of them survive.
+
+        Args:
+            keys: Their primary keys.
+            times: When they were inserted.
+        """
+        table = self._tables.get(keys.type)
+        if table is None:
+            return None
+        keep = np.empty(len(keys), np.uint8)
+        return None if table.surviving(keys, times, keep) == len(keys) else keep
+
+
+def check_room(used_bytes: int, max_bytes: int) -> None:
+    """Refuse deletes that take more memory than they may.
+
+    Raises:
+        OptionError: Names the option.
+    """
+    if used_bytes > max_bytes:
+        raise OptionError(
+            f"the deletes take more than {max_bytes} bytes of memory; "
+            "where that is right, give a larger max_delete_bytes"
+        )
+
+
+def until_then(deletes: Deletes, until: int | None) -> tuple[pa.Array, pa.Array]:
+    """Keys and times of the deletes that have happened at a TSO; of all of them for `None`."""
+    if until is None:
+        return deletes.keys, deletes.times
+    import pyarrow.compute as pc
+
+    early = pc.less_equal(deletes.times, scalar_of(until, deletes.times.type))
+    return deletes.keys.filter(early), deletes.times.filter(early)
+
+
+def _table(salt: np.uint64, keys: int) -> Table:
+    """An empty table with room for some keys."""
+    room = max(_SMALLEST_TABLE, 1 << (2 * keys).bit_length())
+    slots = np.full(2 * room, -1, np.int64)
+    return Table(salt, slots, slots.view(np.uint8), np.zeros(room // 64 * _MARKS, np.uint64))
+
+
+class _Numbers:
+    """The newest delete of every int64 key."""
+
+    def __init__(self, room: int) -> None:
+        self._count = 0
+        self._salt = new_seed()
+        self._table = _table(self._salt, room)
+
+    @property
+    def nbytes(self) -> int:
+        return int(self._table.slots.nbytes + self._table.marks.nbytes)
+
+    def add(self, keys: pa.Array, times: NDArray[np.int64]) -> None:
+        """Take deletes in; where the table is too small for all of them, a larger one is made."""
+        if self._count + len(keys) > len(self._table.slots) // 4:
+            before = self._table.slots.reshape(-1, 2)
+            before = before[before[:, 1] >= 0]
+            self._table = _table(self._salt, self._count + len(keys))
+            kernels.add_numbers(_frozen(before[:, 0]), _frozen(before[:, 1]), self._table)
+        self._count += int(kernels.add_numbers(values_of(keys, np.int64), times, self._table))
+
+    def surviving(self, keys: pa.Array, times: NDArray[np.int64], keep: NDArray[np.uint8]) -> int:
+        """Mark the rows that are not deleted, and count them."""
+        suspects = np.empty(len(keys), np.int64)
+        return int(kernels.surviving_numbers(values_of(keys, np.int64), times, self._table, suspects, keep))
+
+
+class _Texts:
+    """The newest delete of every varchar key, and the keys themselves."""
+
+    def __init__(self) -> None:
+        self._keys = Interner()
+        self._newest = np.zeros(0, np.int64)
+
+    @property
+    def nbytes(self) -> int:
+        return int(self._keys.nbytes + self._newest.nbytes)
+
+    def add(self, keys: pa.Array, times: NDArray[np.int64]) -> None:
+        """Take deletes in."""
+        numbers, _ = self._keys.numbers(Strings(*offsets_of(keys)))
+        if self._keys.count > len(self._newest):
+            fresh = np.zeros(2 * self._keys.count - len(self._newest), np.int64)
+            self._newest = np.concatenate((self._newest, fresh))
+        np.maximum.at(self._newest, numbers, times)
+
+    def surviving(self, keys: pa.Array, times: NDArray[np.int64], keep: NDArray[np.uint8]) -> int:
+        """Mark the rows that are not deleted, and count them."""
+        texts, known_keys = Strings(*offsets_of(keys)), self._keys
+        return int(
+            kernels.surviving_texts(texts, known_keys.hashes(texts), times, known_keys.interned, self._newest, keep)
+        )
+
+
+def _frozen(array: NDArray[np.generic]) -> NDArray[np.generic]:
+    """An array as all input of kernels, so that there is one version of each: in order, and not to be written to."""
+    copied = np.ascontiguousarray(array)
+    copied = copied.view()
+    copied.flags.writeable = False
+    return copied
+
+
+NEVER = layout.MAX_TSO
+"""The end of what is not deleted."""
+
+
+def _index_in(values: pa.Array | pa.ChunkedArray, known_keys: pa.Array) -> pa.Array:
+    """The place of each value among those known; null where it is not."""
+    import pyarrow.compute as pc
+
+    return pc.index_in(values, known_keys)
+
+
+class DeleteHistory:
+    """When keys were deleted, every time.
+
+    Args:
+        deletes: All deletes that concern the rows; keys of one type.
+        until: Later deletes have not happened.
+        most: Bytes that it may take.
+
+    Raises:
+        OptionError: When it takes more.
+    """
+
+    def __init__(self, deletes: Iterable[Deletes], until: int | None, max_bytes: int) -> None:
+        keys: list[pa.Array] = []
+        times: list[pa.Array] = []
+        used_bytes = 0
+        for delete in deletes:
+            deleted, stamps = until_then(delete, until)
+            used_bytes += deleted.nbytes + stamps.nbytes
+            check_room(used_bytes, max_bytes)
+            keys.append(deleted)
+            times.append(stamps)
+        every = pa.chunked_array(keys) if keys else pa.chunked_array([], pa.int64())
+        self._known = every.unique()
+        stamps = np.concatenate([np.empty(0, np.int64), *(values_of(time, np.int64) for time in times)])
+        self._times = np.unique(stamps)
+        codes = values_of(one_array(_index_in(every, self._known)), np.int32).astype(np.int64)
+        self._deletes = np.sort(self._places(codes, np.searchsorted(self._times, stamps)))
+
+    def _places(self, codes: NDArray[np.int64], ranks: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Numbers that order deletes by key, then by time."""
+        return codes * (len(self._times) + 1) + ranks
+
+    def ends(self, keys: pa.Array, times: NDArray[np.int64]) -> NDArray[np.int64]:
+        """When rows were deleted: the first delete of their key that is younger than they; `NEVER` where there is none.
+
+        Args:
+            keys: Their primary keys.
+            times: When they were inserted.
+        """
+        deleted_at = np.full(len(keys), NEVER, np.int64)
+        if keys.type != self._known.type or not len(self._known):
+            return deleted_at
+        codes = _index_in(keys, self._known)
+        rows = np.flatnonzero(boolean_values(codes.is_valid()))
+        key = values_of(codes.drop_null(), np.int32).astype(np.int64)
+        after = self._places(key, np.searchsorted(self._times, times[rows], side="right"))
+        first = np.searchsorted(self._deletes, after)
+        place = self._deletes[np.minimum(first, len(self._deletes) - 1)]
+        key_of, rank = np.divmod(place, len(self._times) + 1)
+        deleted = (first < len(self._deletes)) & (key_of == key)
+        deleted_at[rows[deleted]] = self._times[rank[deleted]]
+        return deleted_at
+
+
+_FREE_BYTES = 64 << 20
+"""Memory that the deleted keys may always take."""
+EXPANSION = 32
+"""They may take so many times the bytes of their delta logs, unless an option says otherwise."""
+_KEY_BYTES = 16
+"""Bytes that a delete takes in a log, about: so many keys are reckoned with."""
+
+
+@dataclass(frozen=True, slots=True)
+class DeltaLogs:
+    """Delta logs whose deletes are looked up together.
+
+    Attributes:
+        files: The delta logs.
+        key: Type of the primary key.
+        opened: Identifies the dataset that they were found by. What another one reads is read again.
+        until: Later deletes have not happened.
+        max_page_bytes: See the read options.
+        max_delete_bytes: See the read options.
+        storage: Where they are.
+        counts: How many deletes they have by the metadata, by path.
+    """
+
+    files: tuple[File, ...]
+    key: pa.DataType
+    opened: str
+    until: int | None = field(compare=False)
+    max_page_bytes: int | None = field(compare=False)
+    max_delete_bytes: int | None = field(compare=False)
+    storage: Storage = field(compare=False)
+    counts: Mapping[str, int] = field(compare=False)
+
+    def newest(self, *, strict: bool) -> DeleteIndex:
+        """The newest delete of every key, which the batches of a segment, or of a partition, share.
+
+        Args:
+            strict: Whether damage of any of them is an error.
+
+        Raises:
+            OptionError: When the keys take more memory than they may.
+        """
+        return _newest(self, strict=strict)
+
+    def every(self, *, strict: bool) -> DeleteHistory:
+        """All deletes of every key, shared as those of `newest`."""
+        return _every(self, strict=strict)
+
+    def report(self, files: Iterable[File], findings: Findings) -> None:
+        """Report what is wrong with those of them that the caller answers for; others answer for the rest."""
+        for file in self.files:
+            if file in files:
+                quiet = Findings("skip", drained=True)
+                for _ in self._read(file, quiet):
+                    pass
+                for damage in quiet.damages:
+                    findings.damage(damage)
+
+    @property
+    def most(self) -> int:
+        """Bytes that the deleted keys may take."""
+        if self.max_delete_bytes is not None:
+            return self.max_delete_bytes
+        return max(_FREE_BYTES, EXPANSION * sum(file.size for file in self.files))
+
+    def _read(self, file: File, findings: Findings) -> Iterator[Deletes]:
+        with opened(file, self.storage, self.max_page_bytes) as log:
+            yield from read_deletes(log, findings, self.key, self.counts.get(file.path, 0))
+
+    def deletes(self, *, strict: bool) -> Iterator[Deletes]:
+        """The deletes of all of them."""
+        findings = Findings("fail" if strict else "skip")
+        for log in each_file(lambda file: open_log(file, self.storage, self.max_page_bytes), self.files):
+            with closing(log.source):
+                yield from read_deletes(log, findings, self.key, self.counts.get(log.path, 0))
+
+
+@lru_cache(maxsize=2)
+def _newest(logs: DeltaLogs, *, strict: bool) -> DeleteIndex:
+    room = sum(file.size for file in logs.files) // _KEY_BYTES
+    return DeleteIndex(logs.deletes(strict=strict), logs.until, logs.most, room)
+
+
+@lru_cache(maxsize=2)
+def _every(logs: DeltaLogs, *, strict: bool) -> DeleteHistory:
+    return DeleteHistory(logs.deletes(strict=strict), logs.until, logs.most)

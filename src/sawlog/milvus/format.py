@@ -1,0 +1,220 @@
+"""Milvus binlogs as a format of sawlog."""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from sawlog.errors import OptionError
+from sawlog.format.contract import Contents, DirectoryLayout, Format, Match, Scan, StreamRules, Writer, repair_each
+from sawlog.format.damage import Skipped
+from sawlog.format.lazy import imported
+from sawlog.guard import decode_json
+from sawlog.milvus import layout, paths
+from sawlog.milvus.layout import FOLLOWED
+from sawlog.milvus.paths import segment_of
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from sawlog.milvus.options import ReadOptions, WriteOptions
+    from sawlog.storage import File, Storage
+
+_READ = (*layout.DIRECTORIES, layout.MANIFEST_DIRECTORY)
+
+
+class _Roots(DirectoryLayout):
+    """Trees of logs below a root."""
+
+    def dataset_directory(self, file: File) -> str:
+        """Return the directory that holds those of insert and delta logs."""
+        log = paths.parse(file)
+        if _is_backup_meta(file):
+            return posixpath.dirname(posixpath.dirname(file.path))
+        if log is None:
+            return super().dataset_directory(file)
+        above, _, last = log.root.rpartition("/")
+        return above if last == layout.BACKUP_LOGS else log.root
+
+    def table_options(self, file: File) -> dict[str, str]:
+        """Return the id of the collection, in whose directory its own files are."""
+        log = paths.parse(file)
+        return {"table": str(log.collection)} if log is not None and log.collection else {}
+
+    def unread(self, files: Sequence[File], view: str) -> list[Skipped]:
+        """Return what a standalone server keeps for itself, which holds no rows of collections."""
+        reason = "the server's own: its queue or its metadata"
+        own = [file for file in files if not layout.SERVER_DIRECTORIES.isdisjoint(file.path.split("/"))]
+        return [Skipped(file.path, reason, file.size) for file in own]
+
+    def judged_together(self, file: File) -> str | None:
+        """Return the segment of a file: its batches are spread over them."""
+        log = paths.parse(file)
+        return segment_of(log) if log is not None and log.kind == layout.INSERT_LOG else None
+
+
+class _Logs(StreamRules):
+    """Logs that appear whole."""
+
+    def is_followed(self, file: File, view: str) -> bool:
+        """Return whether a view reads a log: inserts are read from insert logs only, deletes from delta logs."""
+        log = paths.parse(file)
+        return log is not None and FOLLOWED.get(view) in (None, log.kind)
+
+    def is_complete(self, view: str) -> bool:
+        """Return `True`: files of Milvus never grow."""
+        del view
+        return True
+
+
+class MilvusBinlog(Format):
+    """Binlogs of Milvus: collections below a root, and single files of every kind."""
+
+    name = "milvus_binlog"
+    title = "Milvus binlog"
+    suffix = ""
+    views: ClassVar = {
+        "rows": "the collection: its fields, deletes applied; of a single file, what it holds",
+        "inserts": "rows as they lie, with row ids, timestamps, partitions and segments",
+        "history": "every version of every row: when it was inserted, and when it was deleted",
+        "deletes": "one row per delete: pk, timestamp, and where it is stored",
+        "frames": "one row per event of every file, descriptors included",
+        "collections": "one row per collection: names, aliases, partitions and fields, now or as of a time",
+        "segments": "one row per segment: files, rows, sizes, timestamps",
+        "damage": "one row per damaged range or missing file",
+    }
+    aliases: ClassVar = {"events": "frames"}
+    directory_layout = _Roots()
+    stream_rules = _Logs()
+    read_options = imported("sawlog.milvus.options", "ReadOptions")
+    write_options = imported("sawlog.milvus.options", "WriteOptions")
+
+    def match(self, file: File, head: bytes) -> Match:
+        """By the magic number, be it displaced; Parquet by its place, or by what Milvus leaves in it."""
+        shape = layout.sniff(head)
+        if shape in ("v1", "stats"):
+            return Match.CONTENT
+        if head[: layout.MAGIC_SEARCH].find(layout.MAGIC) > 0:  # four bytes that any other format's values may hold
+            return Match.NAME
+        if shape == "parquet":
+            return Match.CONTENT if paths.parse(file) is not None or layout.V2_MARK in head else Match.NO
+        log = paths.parse(file)
+        placed = log is not None and log.kind in file.path.removeprefix(log.root).split("/")
+        return Match.NAME if placed else Match.NO  # numbers in a path may be anybody's
+
+    def select(self, files: Sequence[File], view: str) -> list[File]:
+        """Logs by their place below a root, with a backup's metadata; files that are named by themselves."""
+        explicit = [file for file in files if file.explicit]
+        if explicit and len(explicit) == len(files):
+            return list(files)
+        return [file for file in files if _is_log(file) or _is_backup_meta(file)]
+
+    def open(self, files: Sequence[File], scan: Scan) -> Contents:
+        """A collection, where the files lie as those of one; otherwise files by themselves."""
+        from sawlog.milvus.collection.dataset import CollectionContents
+        from sawlog.milvus.dataset import LooseContents
+
+        logs = [log for log in map(paths.parse, files) if log is not None]
+        inserts = [log for log in logs if log.kind in (layout.INSERT_LOG, layout.MANIFEST_DIRECTORY)]
+        by_itself = len(files) == 1 and files[0].explicit
+        single = by_itself or _one_field(files, scan)
+        is_directory = not all(file.explicit for file in files)
+        if not logs and any(map(_is_backup_meta, files)):
+            return CollectionContents(self, files, scan)
+        if (scan.schema is not None and not by_itself) or (
+            not single and (inserts or (is_directory and any(log.kind == layout.DELTA_LOG for log in logs)))
+        ):
+            return CollectionContents(self, files, scan)
+        return LooseContents(self, files, scan)
+
+    def writer(self, path: str, schema: pa.Schema, options: WriteOptions, storage: Storage) -> Writer:
+        """The path is a root."""
+        from sawlog.milvus.writer import binlog_writer
+
+        return binlog_writer(path, schema, options, storage)
+
+    def partitioned_writer(
+        self, path: str, column: str, schema: pa.Schema, options: WriteOptions, storage: Storage
+    ) -> Writer:
+        """Begin writing rows that the writer spreads by the ids in the column `_partition`, by no other.
+
+        Raises:
+            OptionError: For another column, which would be lost.
+        """
+        import pyarrow as pa
+
+        from sawlog.format.partitions import check_column
+
+        if column != layout.PARTITION_COLUMN:
+            raise OptionError(f"partition_by={column!r}: Milvus numbers partitions, in {layout.PARTITION_COLUMN!r}")
+        check_column(schema, column, pa.int64())
+        return self.writer(path, schema, options, storage)
+
+    def task_writer(
+        self, directory: str, job: str, task: int, schema: pa.Schema, options: Any, storage: Storage
+    ) -> Writer:
+        """All tasks write below one root, each with ids of its own.
+
+        Raises:
+            OptionError: For a backup's tree, whose metadata is one file.
+        """
+        from sawlog.milvus.writer import binlog_writer, task_options
+
+        if options.tree == "backup":
+            raise OptionError("writing milvus_binlog: tree='backup' is written by one process; compact makes one, too")
+        return binlog_writer(directory, schema, task_options(options, job, task), storage, marker=job)
+
+    def repair(self, file: File, target: str, options: ReadOptions, storage: Storage) -> None:
+        from sawlog.milvus.repair import repair
+
+        repair(file, target, options, storage)
+
+    def repair_files(self, contents: Contents, places: Sequence[tuple[File, str]], storage: Storage) -> None:
+        """Repair files together. The files of a collection keep the same rows of each binlog batch."""
+        from sawlog.milvus.collection.dataset import CollectionContents
+        from sawlog.milvus.collection.repair import repair_collections
+
+        if isinstance(contents, CollectionContents):
+            repair_collections(contents, places, storage)
+        else:
+            repair_each(self, contents.scan.options, places, storage, contents.scan.threads)
+
+    def recognize(self, files: Sequence[File], storage: Storage) -> Match:
+        """By the tree: a server keeps its queue, which LevelDB's log would claim, next to the logs of collections."""
+        # A backup's metadata says nothing that the logs next to it do not say.
+        logs = [file for file in files if file.name != layout.BACKUP_META]
+        if not logs:
+            metas = [file for file in files if _is_backup_meta(file)]
+            return Match.TREE if any(_is_backup(storage.read(file.path)) for file in metas) else Match.NO
+        match = super().recognize(logs, storage)
+        return Match.TREE if match is Match.CONTENT and any(map(_in_tree, logs)) else match
+
+
+def _is_backup_meta(file: File) -> bool:
+    """Whether a file was found, not named, and is where a backup has its metadata."""
+    return not file.explicit and file.path.endswith(f"/{layout.BACKUP_META_DIRECTORY}/{layout.BACKUP_META}")
+
+
+def _is_backup(data: bytes) -> bool:
+    document = decode_json(data)
+    return isinstance(document, dict) and "collection_backups" in document
+
+
+def _one_field(files: Sequence[File], scan: Scan) -> bool:
+    """Whether the directory of a field's insert logs was named, not one above it."""
+    parent = files[0].path.rsplit("/", 1)[0] if files else ""
+    named = parent in (root.rstrip("/") for root in scan.roots)
+    logs = [paths.parse(file) for file in files] if named else []
+    return named and all(log is not None and log.kind == layout.INSERT_LOG for log in logs)
+
+
+def _in_tree(file: File) -> bool:
+    """Whether a file was found, not named, and is where insert and delta logs of a collection are."""
+    log = None if file.explicit else paths.parse(file)
+    return log is not None and f"/{log.kind}/{log.collection}/" in f"/{file.path}"
+
+
+def _is_log(file: File) -> bool:
+    log = paths.parse(file)
+    return log is not None and log.kind in _READ

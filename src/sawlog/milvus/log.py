@@ -1,0 +1,671 @@
+"""The one way to open a file: what it is, its descriptor, its events, and their payloads. Section 2 of the format.
+
+A file has few events, and each costs more to decode than to find: they are walked in plain Python, for to compile the
+walk would take longer than to read thousands of files.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+import numpy as np
+
+from sawlog.chain.kernels import (
+    DAMAGED,
+    DONE,
+    ENDED,
+    GOOD,
+    SHORT,
+    TAKEN,
+    Window,
+    no_run,
+    note,
+    record_type,
+    state_type,
+    walk_chain,
+)
+from sawlog.chain.kernels import blame as blame_kernel
+from sawlog.chain.walk import ChainWalk, Span
+from sawlog.chain.walk import Event as Wrong
+from sawlog.errors import ChangedError
+from sawlog.format.damage import Damage, Findings
+from sawlog.guard import Undecodable, decode_json
+from sawlog.kernels.jit import as_written
+from sawlog.milvus import layout
+from sawlog.milvus.layout import EventKind, EventType, Kind, Shape
+from sawlog.milvus.payloads.payload import SMALL, Extent, Payload, UnreadableError
+from sawlog.storage import File, Source, Storage, is_remote, known_answer, note_answer
+from sawlog.storage.sources import SourceRange
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+Content = Literal["insert", "delta", "ddl", "index", "columns", "stats", "bm25"]
+
+
+@dataclass(frozen=True, slots=True)
+class Descriptor:
+    """The first event of a file.
+
+    Attributes:
+        timestamp: When the file was made, as a TSO; 0 where the writer did not say.
+        length: Bytes of the event, header included.
+        next_position: As stored. Not to be trusted (section 2.1).
+        collection: Collection id.
+        partition: Partition id; -1 for none.
+        segment: Segment id; -1 for none.
+        field: Field id; -1 in delta, DDL and old files.
+        start_timestamp: As stored; not a bound (section 2.5).
+        end_timestamp: As stored; not a bound.
+        payload_type: Code of the payload's type, see `layout.DataType`.
+        end: Where the event ends in the file.
+        extra: The JSON object after the fixed part, unknown keys included.
+        legacy: Whether this is the layout from before 2.0, with 21-byte headers.
+    """
+
+    timestamp: int
+    length: int
+    next_position: int
+    collection: int
+    partition: int
+    segment: int
+    field: int
+    start_timestamp: int
+    end_timestamp: int
+    payload_type: int
+    end: int
+    extra: dict[str, Any] = dataclasses.field(default_factory=dict)
+    legacy: bool = False
+
+    @property
+    def nullable(self) -> bool:
+        """Whether the column may hold nulls (2.5 and later say so)."""
+        return self.extra.get("nullable") is True
+
+    @property
+    def encrypted(self) -> bool:
+        """Whether everything after the descriptor is cipher text."""
+        return "edek" in self.extra
+
+    @property
+    def type_name(self) -> str:
+        """Name of the payload's type; its code where it is unknown."""
+        return data_type_name(self.payload_type)
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """Data event of a file.
+
+    Attributes:
+        type: Type code.
+        offset: Where its header begins in the file.
+        length: Bytes of the event, header included.
+        next_position: As stored. Not to be trusted.
+        timestamp: When it was made, as a TSO.
+        start_timestamp: As stored; not a bound.
+        end_timestamp: As stored; not a bound.
+        payload: Where its Parquet payload begins in the file.
+    """
+
+    type: EventType
+    offset: int
+    length: int
+    next_position: int
+    timestamp: int
+    start_timestamp: int
+    end_timestamp: int
+    payload: int
+
+    @property
+    def payload_length(self) -> int:
+        """Bytes of the payload."""
+        return self.offset + self.length - self.payload
+
+
+def data_type_name(code: int) -> str:
+    """Milvus' name of a data type; the code itself where it is unknown."""
+    try:
+        return layout.DataType(code).name.rstrip("_")
+    except ValueError:
+        return str(code)
+
+
+def content_of(event: EventType, descriptor: Descriptor) -> Content:
+    """Return the content of an event."""
+    if event is EventType.DELETE and descriptor.field in (layout.DELTA_FIELD, 0):
+        return "delta"
+    if event is EventType.INDEX_FILE:
+        return "index"
+    return "ddl" if event in layout.DDL_EVENTS and descriptor.payload_type == layout.DataType.String else "insert"
+
+
+def explain(head: bytes) -> str:
+    """Return what is wrong with the first bytes of a file, quoting them; with a hint where there is one."""
+    quoted = head[:16].hex(" ") or "nothing, the file is empty"
+    expected = f"expected {layout.MAGIC.hex(' ')} (a binlog) or {layout.PARQUET_MAGIC.hex(' ')} (Parquet)"
+    shape = layout.sniff(head)
+    if shape == "encrypted_parquet":
+        return f"an encrypted Parquet file ({quoted}); reading it needs its keys"
+    if shape == "manifest":
+        return (
+            f"an Avro manifest of Storage V3 ({quoted}), which says where the rows of its segment are: name the"
+            f" directory of the segment, or one above it; {expected}"
+        )
+    displaced = head[: layout.MAGIC_SEARCH].find(layout.MAGIC)
+    if displaced > 0:
+        return (
+            f"{expected}, found {quoted}; the magic number is at byte {displaced}, after what looks like an S3"
+            " chunk signature that the object store failed to take off: sawlog repair cuts it away"
+        )
+    if head.startswith(layout.GZIP_MAGIC):
+        return f"{expected}, found {quoted}: gzip; decompress it first"
+    return f"{expected}, found {quoted}"
+
+
+HEAD = 4096
+"""Bytes from the beginning of a file that sniffing and the descriptor look at."""
+
+
+def read_descriptor(source: Source, path: str, findings: Findings, head: bytes) -> Descriptor | None:
+    """The first event of a V1 file.
+
+    Args:
+        source: The file.
+        path: Its name, for messages.
+        findings: Receives damage; the descriptor is accounted for here.
+        head: The first `HEAD` bytes of the file.
+
+    Returns:
+        `None` when it cannot be read.
+    """
+    if not head.startswith(layout.MAGIC):
+        kind = Kind.UNSUPPORTED if layout.sniff(head) == "encrypted_parquet" else Kind.BAD_MAGIC
+        findings.damage(Damage(path, 0, source.size, kind, explain(head)))
+        return None
+    descriptor = _descriptor(source, head, path, findings)
+    if descriptor is not None:
+        findings.account.header += descriptor.end
+    return descriptor
+
+
+def _descriptor(source: Source, head: bytes, path: str, findings: Findings) -> Descriptor | None:
+    size = source.size
+    pos = len(layout.MAGIC)
+    legacy = _is_legacy(head, size)
+    header = layout.LEGACY_HEADER if legacy else layout.HEADER
+    fixed = header.size + (layout.LEGACY_DESCRIPTOR.size if legacy else layout.DESCRIPTOR.size)
+    if len(head) < pos + fixed + (0 if legacy else layout.EXTRA_LENGTH.size):
+        detail = f"the file ends inside the descriptor, which takes at least {pos + fixed} bytes; it has {size}"
+        findings.damage(Damage(path, 0, size, Kind.TRUNCATED, detail))
+        return None
+    timestamp, code, *_, length, next_position = header.unpack_from(head, pos)
+    if code != EventType.DESCRIPTOR:
+        detail = f"expected a descriptor event (type code 0) first, found type code {code}"
+        findings.damage(Damage(path, 0, size, Kind.BAD_DESCRIPTOR, detail))
+        return None
+    if length < fixed or pos + length > size:
+        detail = f"the descriptor's length, {signed(length)}, does not fit into the file ({size} bytes)"
+        findings.damage(Damage(path, 0, size, Kind.BAD_EVENT_LENGTH, detail))
+        return None
+    common = (timestamp, length, signed(next_position))
+    end = pos + length
+    if legacy:
+        return _legacy_descriptor(head, common, end)
+    *values, _ = layout.DESCRIPTOR.unpack_from(head, pos + header.size)
+    (extra_length,) = layout.EXTRA_LENGTH.unpack_from(head, pos + fixed)
+    start = pos + fixed + layout.EXTRA_LENGTH.size
+    room = pos + length - start
+    if extra_length > room:
+        detail = f"the extras' length, {extra_length}, reaches beyond the descriptor, which has room for {room}"
+        findings.damage(Damage(path, 0, size, Kind.BAD_DESCRIPTOR, detail))
+        return None
+    text = bytes(source.window(start, extra_length))
+    return _make(common, values, end, _extra(text, start, path, findings), legacy=False)
+
+
+def _make(
+    common: tuple[int, int, int], values: list[int], end: int, extra: dict[str, Any], *, legacy: bool
+) -> Descriptor:
+    collection, partition, segment, field, start, last, code = values
+    return Descriptor(*common, collection, partition, segment, field, start, last, code, end, extra, legacy)
+
+
+def _extra(text: bytes, offset: int, path: str, findings: Findings) -> dict[str, Any]:
+    extra = decode_json(text)
+    if isinstance(extra, dict):
+        return extra
+    detail = f"expected a JSON object, found {text[:60]!r}"
+    if isinstance(extra, Undecodable):
+        detail += f": {extra.detail}"
+    findings.damage(Damage(path, offset, len(text), Kind.BAD_EXTRA, detail))
+    findings.account.header -= len(text)
+    return {}
+
+
+def _is_legacy(head: bytes, size: int) -> bool:
+    """Whether the descriptor makes sense with 21-byte headers, and none with 17-byte ones (section 2.6)."""
+    pos = len(layout.MAGIC)
+    fixed = pos + layout.HEADER.size + layout.DESCRIPTOR.size
+    if len(head) >= fixed + layout.EXTRA_LENGTH.size:
+        *_, length, _ = layout.HEADER.unpack_from(head, pos)
+        (extra_length,) = layout.EXTRA_LENGTH.unpack_from(head, fixed)
+        if pos + length == fixed + layout.EXTRA_LENGTH.size + extra_length:
+            return False
+    if len(head) < pos + layout.LEGACY_HEADER.size + layout.LEGACY_DESCRIPTOR.size:
+        return False
+    _, code, _, length, _ = layout.LEGACY_HEADER.unpack_from(head, pos)
+    _, _, _, header_length, *_ = layout.LEGACY_DESCRIPTOR.unpack_from(head, pos + layout.LEGACY_HEADER.size)
+    return bool(code == EventType.DESCRIPTOR and header_length == layout.LEGACY_HEADER.size and pos + length <= size)
+
+
+def _legacy_descriptor(head: bytes, common: tuple[int, int, int], end: int) -> Descriptor:
+    """The pre-GA descriptor; a shape from spring 2021 has a field id after the segment id."""
+    pos = len(layout.MAGIC) + layout.LEGACY_HEADER.size
+    more = common[1] - layout.LEGACY_HEADER.size - layout.LEGACY_DESCRIPTOR.size
+    if more >= 8:
+        _, _, _, _, *values = layout.LEGACY_FIELD_DESCRIPTOR.unpack_from(head, pos)
+        return _make(common, values, end, {}, legacy=True)
+    _, _, _, _, collection, partition, segment, *remaining, _ = layout.LEGACY_DESCRIPTOR.unpack_from(head, pos)
+    return _make(common, [collection, partition, segment, layout.DELTA_FIELD, *remaining], end, {}, legacy=True)
+
+
+def signed(value: int, bits: int = 32) -> int:
+    """A number of so many bits as the signed number that it is."""
+    return value - (1 << bits) if value >= 1 << bits - 1 else value
+
+
+BLOCK = 64 << 10
+"""Bytes fetched at least: those of headers, or of a footer."""
+
+
+def open_bytes(file: File, storage: Storage) -> Source:
+    """The bytes of a file. Windows stay what they are: Arrow's arrays may point into them."""
+    if (file.size <= BLOCK and not storage.memory_map) or is_remote(file.path):
+        return _Fetched(file, storage)
+    return storage.open(file)
+
+
+class _Fetched:
+    """A remote log. Small ones are fetched whole; of large ones, what is asked for.
+
+    What was fetched last is kept, and windows within it cost nothing.
+    """
+
+    def __init__(self, file: File, storage: Storage) -> None:
+        self.size = file.size
+        self._file = file
+        self._storage = storage
+        self._start = 0
+        self._bytes = b""
+
+    def window(self, offset: int, length: int) -> NDArray[np.uint8]:
+        """Return a window as `Source.window` does; windows may go anywhere.
+
+        Raises:
+            ChangedError: When the file has become shorter.
+        """
+        length = min(length, self.size - offset)
+        if length <= 0:
+            return np.empty(0, np.uint8)
+        if offset < self._start or offset + length > self._start + len(self._bytes):
+            self._fetch(offset, length)
+        return np.frombuffer(self._bytes, np.uint8, length, offset - self._start)
+
+    def close(self) -> None:
+        """Let go of what was fetched, once no array points into it."""
+        self._bytes = b""
+
+    def _fetch(self, offset: int, length: int) -> None:
+        start, size = (0, self.size) if self.size <= SMALL else (offset, max(length, BLOCK))
+        size = min(size, self.size - start)
+        self._bytes = self._storage.read(self._file, start, size)
+        self._start = start
+        if len(self._bytes) < size:
+            raise ChangedError.shorter(self._file.path, start + size, start + len(self._bytes))
+
+
+class _Known:
+    """A log of which an index may know what is asked for.
+
+    Args:
+        source: Its bytes.
+        file: The log.
+        storage: Where the index is.
+    """
+
+    def __init__(self, source: Source, file: File, storage: Storage) -> None:
+        self.size = file.size
+        self._source = source
+        self._file = file
+        self._storage = storage
+
+    def window(self, offset: int, length: int) -> NDArray[np.uint8]:
+        """Bytes from an offset; planning asks for the same ones each time."""
+        question = f"{offset}+{length}"
+        answer = known_answer(self._storage, self._file, question)
+        if answer is not None:
+            return np.frombuffer(answer, np.uint8)
+        window = self._source.window(offset, length)
+        note_answer(self._storage, self._file, question, window.tobytes())
+        return window
+
+    def close(self) -> None:
+        """Give the log back."""
+        self._source.close()
+
+
+EVENT = record_type("kind", "start", "length", "next_position", "timestamp", "first", "last", "payload")
+"""An event, as `Event` has it."""
+
+
+class Rules(NamedTuple):
+    """Rules by which events are judged, from the descriptor.
+
+    Attributes:
+        end: Where it ends.
+        legacy: Whether headers are those from before 2.0.
+        encrypted: Whether the events are cipher text.
+    """
+
+    end: int
+    legacy: bool
+    encrypted: bool
+
+
+class Out(NamedTuple):
+    """Arrays that events go to: records of `EVENT`, and what is damaged."""
+
+    found: Any
+    events: Any
+
+
+_walk, _no_run, _note, _blame = map(as_written, (walk_chain, no_run, note, blame_kernel))
+
+
+def header_size(rules: Rules) -> int:
+    """Bytes of an event's header."""
+    return (layout.LEGACY_HEADER if rules.legacy else layout.HEADER).size
+
+
+def _header(data: Any, pos: int, rules: Rules) -> tuple[int, int, int, int]:
+    """Timestamp, type code, length and next position of the event at `pos`."""
+    if rules.legacy:
+        timestamp, code, _, length, following = layout.LEGACY_HEADER.unpack_from(data, pos)
+        return timestamp, code, length, following
+    return layout.HEADER.unpack_from(data, pos)
+
+
+def judge(window: Any, pos: Any, state: Any, rules: Rules) -> tuple[int, int]:
+    """Judge what is at a position. Damage lasts up to the end of the file: the next event cannot be located.
+
+    An event of a type beyond those that are known is unsupported where its length and its next position agree.
+    """
+    offset = int(window.base + pos)
+    remaining = int(window.size) - offset
+    if remaining <= 0:
+        return ENDED, 0
+    least = header_size(rules) + layout.EVENT_DATA.size
+    if rules.encrypted:
+        _blame(state, EventKind.ENCRYPTED, 0, 0)
+        return DAMAGED, remaining
+    if remaining < least:
+        _blame(state, EventKind.TRAILING_BYTES if offset > rules.end else EventKind.TRUNCATED, remaining, least)
+        return DAMAGED, remaining
+    if len(window.data) < int(pos) + least:
+        return SHORT, least
+    _, code, length, following = _header(window.data, pos, rules)
+    if not EventType.INSERT <= code <= EventType.INDEX_FILE:
+        if code > EventType.INDEX_FILE and least <= length <= remaining and following == offset + length:
+            _blame(state, EventKind.UNSUPPORTED, code, 0)
+            return DAMAGED, length
+        _blame(state, EventKind.UNKNOWN_EVENT, code, 0)
+        return DAMAGED, remaining
+    if length < least or length > remaining:
+        cut = length > remaining and following == offset + length
+        _blame(state, EventKind.TRUNCATED if cut else EventKind.BAD_EVENT_LENGTH, length, least)
+        return DAMAGED, remaining
+    return GOOD, length
+
+
+def _gather(window: Any, pos: Any, size: int, state: Any, out: Out, rules: Rules) -> int:
+    """Write an event down; the last one ends the walk."""
+    offset, body = int(window.base + pos), int(pos) + header_size(rules)
+    timestamp, code, _, following = _header(window.data, pos, rules)
+    span = layout.EVENT_DATA.unpack_from(window.data, body)
+    payload = int(window.base) + body + layout.EVENT_DATA.size
+    out.found[state.rows] = (code, offset, size, signed(following), timestamp, *span, payload)
+    state.rows += 1
+    return DONE if offset + size == window.size else TAKEN
+
+
+def on_damage(window: Any, start: Any, length: int, state: Any, out: Out, rules: Rules) -> int:
+    """Write damage down."""
+    state.zeros = -1
+    _note(out.events, state, state.kind, start, length, state.one, state.two)
+    return TAKEN
+
+
+_STATE = state_type()
+_ROWS = 128
+"""Events that are looked for at a time."""
+
+
+def _events(source: Source, path: str, descriptor: Descriptor, findings: Findings) -> Iterator[Event]:
+    """The data events of a V1 file, one by one, walked by their length only.
+
+    Damage is reported when the walk finds it, after the events before it. The reader of an event accounts for it.
+    """
+    for batch in _EventWalk(source, path, descriptor, findings).batches():
+        yield from batch
+
+
+class _State(dict[str, int]):
+    """A walk's state for plain Python, which takes ten times as long for fields of a record."""
+
+    __getattr__ = dict.__getitem__
+    __setattr__ = dict.__setitem__
+
+
+class _EventWalk(ChainWalk):
+    """Pass over the events; its batches are lists of them."""
+
+    kinds = EventKind
+    unsupported = frozenset({EventKind.ENCRYPTED, EventKind.UNSUPPORTED})
+    window_passes = True
+
+    def __init__(self, source: Source, path: str, descriptor: Descriptor, findings: Findings) -> None:
+        span = Span(File(path, source.size), descriptor.end, source.size)
+        super().__init__(span, source, findings, _STATE, max_rows=_ROWS, event_room=1)
+        self.state = _State(zip(_STATE.names or (), self.state.item(), strict=True))
+        self._rules = Rules(descriptor.end, descriptor.legacy, descriptor.encrypted)
+        self._descriptor = descriptor
+        self._out = Out(np.zeros(_ROWS, EVENT), self.events)
+        self.starts = self._out.found["start"]
+
+    def read(self, window: Window) -> int:
+        return int(_walk(_no_run, judge, _gather, on_damage, window, self.state, self._out, self._rules))
+
+    def deliver(self, rows: int) -> Iterator[tuple[int, list[Event]]]:
+        """Yield the events, none of which is a row."""
+        yield 0, [Event(EventType(code), *numbers) for code, *numbers in self._out.found[:rows].tolist()]
+
+    def reset(self) -> None:
+        """Do nothing: what was delivered is written over."""
+
+    def window_length(self, position: int) -> int:
+        """Return the length of an event's head: nothing beyond it is looked at."""
+        del position
+        return HEAD
+
+    def describe(self, event: Wrong) -> str:
+        """The header is quoted."""
+        header = header_size(self._rules)
+        least = header + layout.EVENT_DATA.size
+        if event.kind == EventKind.ENCRYPTED:
+            zone = self._descriptor.extra.get("encryption_zone")
+            return f"the events are encrypted (zone {zone}); reading them needs the cluster's key"
+        quoted = bytes(self.source.window(event.offset, header))
+        if event.length < least:
+            expected = f"an event, of at least {least} bytes, was expected"
+            return f"{event.length} bytes where {expected}: {quoted[:16].hex(' ')}"
+        if event.kind in (EventKind.UNKNOWN_EVENT, EventKind.UNSUPPORTED):
+            return f"unknown type code {signed(event.one, 8)} in an event header: {quoted.hex(' ')}"
+        possible = f"at least {least} and at most {event.length} bytes are possible"
+        return f"the event's length is {signed(event.one)}; {possible}"
+
+    def _account(self) -> None:
+        """Do nothing: the reader of an event accounts for it."""
+
+    def _read_error(self, error: OSError) -> None:
+        raise error
+
+
+_HARMLESS = (Kind.TRAILING_BYTES, Kind.BAD_EXTRA)
+"""Damage that leaves the rows of a file whole."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Rows in a file: an event with its payload; `None` for the event of a bare Parquet file."""
+
+    event: Event | None
+    extent: Extent
+
+    @property
+    def offset(self) -> int:
+        """Offset in the file at which it begins."""
+        return self.extent.offset - self.extent.framing
+
+    @property
+    def length(self) -> int:
+        """Bytes of it, the event's header included."""
+        return self.extent.length + self.extent.framing
+
+
+def blame(part: Part, damage: Damage, findings: Findings) -> None:
+    """Report damage to an event, or to its payload, and account for all of its bytes.
+
+    Raises:
+        DamageError: When the policy is `fail`.
+    """
+    findings.damage(damage)
+    findings.account.header += part.length - damage.length
+
+
+def check_content(part: Part, descriptor: Descriptor | None, content: Content, path: str) -> None:
+    """Refuse an event of another type than those of its file.
+
+    Raises:
+        UnreadableError: Says which one it is.
+    """
+    if part.event is not None and descriptor is not None and content_of(part.event.type, descriptor) != content:
+        detail = f"an event of type {part.event.type.name} in a log of type {content}"
+        raise UnreadableError(Damage(path, part.offset, part.length, Kind.UNKNOWN_EVENT, detail))
+
+
+class Log:
+    """Milvus file, open.
+
+    Args:
+        file: The file.
+        source: Its bytes.
+        max_page_bytes: See the read options.
+    """
+
+    def __init__(self, file: File, source: Source, max_page_bytes: int | None) -> None:
+        self.path = file.path
+        self.source = source
+        self._limit = max_page_bytes
+        self.head = bytes(source.window(0, HEAD))
+        self.shape: Shape = layout.sniff(self.head)
+
+    @property
+    def bare(self) -> bool:
+        """Whether it is Parquet without an envelope."""
+        return self.shape == "parquet"
+
+    def descriptor(self, findings: Findings) -> Descriptor | None:
+        """The descriptor; `None` for bare Parquet, and where it cannot be read."""
+        return None if self.bare else read_descriptor(self.source, self.path, findings, self.head)
+
+    def parts(self, descriptor: Descriptor | None, findings: Findings) -> Iterator[Part]:
+        """The file's events, or the one payload that a bare file is. Damage is reported when the walk finds it."""
+        if self.bare:
+            yield Part(None, Extent(0, self.source.size))
+        elif descriptor is not None:
+            for event in _events(self.source, self.path, descriptor, findings):
+                yield Part(event, Extent(event.payload, event.payload_length, event.payload - event.offset))
+
+    def payload(self, part: Part, span: tuple[int, int] | None = None) -> Payload:
+        """The payload of a part, its footer checked; `span` is that of `Payload`.
+
+        Raises:
+            UnreadableError: When it is no Parquet, or claims more than its bytes justify.
+        """
+        return Payload(self.source, self.path, part.extent, self._limit, span)
+
+    def whole(
+        self, report: Callable[[Damage], None] | None = None, span: tuple[int, int] | None = None
+    ) -> list[tuple[Part, Payload]]:
+        """Every part of a file of inserts of which nothing may be missing, at least one.
+
+        Args:
+            report: Called with each damage that costs no row.
+            span: The rows that are wanted of a bare file, as those of `Payload`.
+
+        Raises:
+            UnreadableError: When the file does not hold all of its rows.
+        """
+        strict = Findings("skip", drained=True)
+        descriptor = self.descriptor(strict)
+        parts = list(self.parts(descriptor, strict))
+        damages = [damage for damage in strict.damages if damage.kind not in _HARMLESS]
+        if damages:
+            raise UnreadableError(damages[0])
+        if not parts:
+            raise UnreadableError(self.without_events())
+        for part in parts:
+            check_content(part, descriptor, "insert", self.path)
+        payloads = [(part, self.payload(part, span)) for part in parts]
+        if report is not None:
+            for damage in strict.damages:
+                report(damage)
+        return payloads
+
+    def without_events(self) -> Damage:
+        """The damage that an insert log without events is."""
+        return Damage(self.path, self.source.size, 0, Kind.TRUNCATED, "no data event after the descriptor")
+
+    def from_offset(self, base: int) -> Log:
+        """The rest of the file from an offset, as a file."""
+        remaining = SourceRange(self.source, base)
+        return Log(File(self.path, remaining.size), remaining, self._limit)
+
+    def content(self) -> bytes:
+        """All bytes, of files that are small by nature."""
+        return bytes(self.source.window(0, self.source.size))
+
+
+def open_log(file: File, storage: Storage, max_page_bytes: int | None, *, planning: bool = False) -> Log:
+    """Open a file. The caller closes its source. For planning, an index may know what is asked for."""
+    bytes_ = open_bytes(file, storage)
+    if planning and storage.index is not None:
+        bytes_ = _Known(bytes_, file, storage)
+    try:
+        return Log(file, bytes_, max_page_bytes)
+    except BaseException:
+        bytes_.close()
+        raise
+
+
+@contextmanager
+def opened(file: File, storage: Storage, max_page_bytes: int | None, *, planning: bool = False) -> Iterator[Log]:
+    """Open a file, and close it in the end."""
+    log = open_log(file, storage, max_page_bytes, planning=planning)
+    with closing(log.source):
+        yield log

@@ -1,0 +1,297 @@
+"""The metadata of a server: a dump of its etcd, with the snapshots that etcd keeps of earlier times."""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from functools import cached_property
+from typing import Any
+
+from sawlog.errors import FormatError
+from sawlog.milvus import layout, paths
+from sawlog.milvus.layout import DEFAULT_DATABASE
+from sawlog.milvus.metadata import shape
+from sawlog.milvus.metadata.backup import position_time, seconds
+from sawlog.milvus.metadata.messages import (
+    AliasInfo,
+    CollectionInfo,
+    DatabaseInfo,
+    FieldBinlog,
+    FieldSchema,
+    PartitionInfo,
+    SegmentInfo,
+    StructArrayFieldSchema,
+)
+from sawlog.milvus.metadata.model import CollectionMeta, Log, SegmentMeta, reading
+from sawlog.milvus.metadata.schema import message_fields
+
+_TOMBSTONE = b"\xe2\x9b\xbc"
+"""Value of a key that was deleted and whose history is kept."""
+_SNAPSHOT = re.compile(r"_ts(\d{1,20})$")
+"""What follows a key in the name of its snapshot: since when it had that value, as a TSO."""
+_ALIVE = (0, 1)
+"""Created and being created; 2 and 3 are being dropped and dropped."""
+_NO_LOG = 0
+_NANOSECONDS = 1_000_000
+_ROOTS = ("root-coord/", "datacoord-meta/")
+_ALIASES = ("root-coord/aliases/", "root-coord/database/aliases/")
+
+
+class Etcd:
+    """The keys of a dump, by what follows the root path, now and at the times of their snapshots.
+
+    Args:
+        data: The dump: base64 values by key, or what etcdctl and etcd's gateway answer.
+        where: Where it was read from, for messages.
+
+    Raises:
+        FormatError: When it is none.
+    """
+
+    def __init__(self, data: Any, location: str) -> None:
+        self._where = location
+        self._now: dict[str, bytes] = {}
+        self._history: dict[str, list[tuple[int, bytes]]] = {}
+        keys = _decoded(data, location)
+        for key, value in keys.items():
+            index = min((key.find(part) for part in _ROOTS if part in key), default=-1)
+            stamp = _SNAPSHOT.search(key) if "snapshots/" in key[: max(0, index)] else None
+            if stamp is not None:
+                self._history.setdefault(key[index : stamp.start()], []).append((int(stamp[1]), value))
+            elif index >= 0 and "snapshots/" not in key[:index] and value != _TOMBSTONE:
+                self._now[key[index:]] = value
+        for history in self._history.values():
+            history.sort()
+        if not any(True for _ in self._collections(None)) and not self._history:
+            raise FormatError(f"{location}: no collection in these {len(keys)} keys; expected those below <root>/meta")
+
+    def at(self, time: int | None) -> dict[int, CollectionMeta]:
+        """Return the collections at a time. Keys without snapshots are taken to have always been as they are now.
+
+        Raises:
+            FormatError: When a value is not what its key says.
+        """
+        with reading(self._where):
+            aliases = self._aliases(time)
+            infos = self._below("root-coord/database/db-info/", time)
+            databases = {_id(name): DatabaseInfo(value, f"database {name}").name for name, value in infos}
+            collections = {}
+            for name, value in self._collections(time):
+                with reading(f"collection {_id(name)}"):
+                    meta = self._collection(value, time, databases, aliases)
+                    if meta is not None:
+                        collections[meta.id] = meta
+            return collections
+
+    def _value(self, key: str, time: int | None) -> bytes | None:
+        history = self._history.get(key)
+        if time is None or not history:
+            return self._now.get(key)
+        place = bisect_right(history, time, key=lambda revision: revision[0])
+        value = history[place - 1][1] if place else None
+        return None if value == _TOMBSTONE else value
+
+    def _below(self, prefix: str, time: int | None) -> Iterator[tuple[str, bytes]]:
+        """Keys below a prefix, in order, by what follows it."""
+        for key in sorted(self._now.keys() | self._history.keys()):
+            if key.startswith(prefix) and (value := self._value(key, time)) is not None:
+                yield key[len(prefix) :], value
+
+    def _collections(self, time: int | None) -> Iterator[tuple[str, bytes]]:
+        yield from self._below("root-coord/collection/", time)
+        yield from self._below("root-coord/database/collection-info/", time)
+
+    def _aliases(self, time: int | None) -> dict[int, tuple[str, ...]]:
+        """Aliases by collection id."""
+        aliases: dict[int, tuple[str, ...]] = {}
+        for prefix in _ALIASES:
+            for name, value in self._below(prefix, time):
+                alias = AliasInfo(value, f"alias {name}")
+                if alias.state in _ALIVE:
+                    other_aliases = aliases.get(alias.collection, ())
+                    aliases[alias.collection] = (*other_aliases, alias.name or name.rsplit("/", 1)[-1])
+        for name, value in self._below("root-coord/collection-alias/", time):
+            id = CollectionInfo(value, f"alias {name}").id
+            aliases[id] = (*aliases.get(id, ()), name.rsplit("/", 1)[-1])
+        return aliases
+
+    def _collection(
+        self, value: bytes, time: int | None, databases: Mapping[int, str], aliases: Mapping[int, tuple[str, ...]]
+    ) -> CollectionMeta | None:
+        """Return a collection; `None` for one that is dropped, or not made yet."""
+        info = CollectionInfo(value)
+        id = info.id
+        if info.state not in _ALIVE or (time is not None and info.create_time > time):
+            return None
+        schema = info.schema
+        fields = [FieldSchema(field) for _, field in self._below(f"root-coord/fields/{id}/", time)]
+        structs = [
+            StructArrayFieldSchema(struct) for _, struct in self._below(f"root-coord/struct-array-fields/{id}/", time)
+        ]
+        ttl = next(
+            (table_property.value for table_property in info.properties if table_property.key == layout.TTL_PROPERTY),
+            None,
+        )
+        partitions = self._partitions(id, info, time)
+        dropped = {p: name for p, name in self._every_partition(id).items() if p not in partitions}
+        return CollectionMeta(
+            id=id,
+            name=schema.name,
+            fields=message_fields((*schema.fields, *fields), (*schema.struct_array_fields, *structs)),
+            partitions=partitions,
+            segments=self._segments.get(id, {}),
+            ttl=seconds(ttl),
+            database=databases.get(info.db_id, DEFAULT_DATABASE),
+            aliases=aliases.get(id, ()),
+            dropped_partitions=dropped,
+            partition_ends={partition: self._dropped(id, partition) for partition in dropped},
+            created=info.create_time,
+            checkpoints={  # those of other times are unknown
+                channel: position_time(position)
+                for channel in info.virtual_channel_names
+                if (position := self._now.get(f"datacoord-meta/channel-cp/{channel}")) is not None
+            },
+        )
+
+    def _partitions(self, collection: int, info: CollectionInfo, time: int | None) -> dict[int, str]:
+        """Partitions that are not dropped: up to 2.1 within the collection, then under keys of their own."""
+        partitions = _inner_partitions(info)
+        prefix = f"root-coord/partitions/{collection}/"
+        for name, value in self._below(prefix, time):
+            partition = PartitionInfo(value, f"partition {name}")
+            alive = partition.state in _ALIVE
+            if not alive and time is not None and f"{prefix}{name}" not in self._history:
+                alive = time < self._first_drop(collection, partition.id)
+            if alive and (time is None or partition.created <= time):
+                partitions[partition.id] = partition.name
+        return partitions
+
+    def _dropped(self, collection: int, partition: int) -> int:
+        """When a partition was dropped, as far as the keys show; 0 where they do not."""
+        for since, value in self._history.get(f"root-coord/partitions/{collection}/{partition}", ()):
+            if value == _TOMBSTONE or PartitionInfo(value, f"partition {partition}").state not in _ALIVE:
+                return since
+        return self._first_drop(collection, partition)
+
+    def _first_drop(self, collection: int, partition: int) -> int:
+        """When the first segment of a dropped partition was dropped: the best guess at when it was itself."""
+        segments = self._segments.get(collection, {}).values()
+        return min(
+            (segment.dropped_at for segment in segments if segment.partition == partition and segment.dropped_at),
+            default=0,
+        )
+
+    def _every_partition(self, collection: int) -> dict[int, str]:
+        """All partitions that there ever were, as far as the keys show."""
+        names: dict[int, str] = {}
+        for key in self._now.keys() | self._history.keys():
+            values = [value for _, value in self._history.get(key, ())] + [self._now.get(key, _TOMBSTONE)]
+            for value in values:
+                if value == _TOMBSTONE:
+                    continue
+                if key.startswith(f"root-coord/partitions/{collection}/"):
+                    partition = PartitionInfo(value, f"partition {key}")
+                    names[partition.id] = partition.name
+                elif key.startswith("root-coord/collection/") and key.endswith(f"/{collection}"):
+                    names |= _inner_partitions(CollectionInfo(value))
+        return names
+
+    @cached_property
+    def _segments(self) -> dict[int, dict[int, SegmentMeta]]:
+        """Segments by collection; they say themselves when they were dropped."""
+        inserts: dict[int, dict[int, tuple[Log, ...]]] = {}
+        for name, value in self._below("datacoord-meta/binlog/", None):
+            inserts.setdefault(_segment_id(name), {}).update(_field_logs(FieldBinlog(value)))
+        deltas: dict[int, tuple[Log, ...]] = {}
+        for name, value in self._below("datacoord-meta/deltalog/", None):
+            logs = tuple(log for field_logs in _field_logs(FieldBinlog(value)).values() for log in field_logs)
+            deltas[_segment_id(name)] = deltas.get(_segment_id(name), ()) + logs
+        segments: dict[int, dict[int, SegmentMeta]] = {}
+        for name, value in self._below("datacoord-meta/s/", None):
+            with reading(f"segment {name}"):
+                collection, meta = _segment(value)
+                if not (meta.inserts or meta.deltas):
+                    meta = replace(meta, inserts=inserts.get(meta.id, {}), deltas=deltas.get(meta.id, ()))
+                segments.setdefault(collection, {})[meta.id] = meta
+        return segments
+
+
+def _decoded(data: Any, location: str) -> dict[str, bytes]:
+    """Keys and decoded values of a dump."""
+    with reading(location):
+        document = shape.mapping(data, "an etcd dump or a milvus-backup")
+        if not isinstance(document.get("kvs"), list):
+            return {key: shape.from_base64(value, f"the value of {key!r}") for key, value in document.items()}
+        decoded = {}
+        for pair in shape.mappings(document.get("kvs"), "'kvs'"):
+            key = shape.from_base64(shape.required(pair, "key"), "a key").decode("utf-8", "replace")
+            decoded[key] = shape.from_base64(pair.get("value", ""), f"the value of {key!r}")
+        return decoded
+
+
+def _inner_partitions(info: CollectionInfo) -> dict[int, str]:
+    """Partitions within a collection."""
+    return dict(zip(info.partition_ids, info.partition_names, strict=False))
+
+
+def _id(name: str) -> int:
+    """The id at the end of a key."""
+    last = name.rsplit("/", 1)[-1]
+    if not layout.ID.match(last):
+        raise FormatError(f"expected a decimal id at the end of the key {name!r}")
+    return int(last)
+
+
+def _segment_id(name: str) -> int:
+    """The segment in a key that ends with it and a field."""
+    parts = name.split("/")
+    if len(parts) < 3 or not all(layout.ID.match(part) for part in parts):
+        raise FormatError(f"expected decimal ids in the key {name!r}")
+    return int(parts[-2])
+
+
+def _field_logs(field: FieldBinlog) -> dict[int, tuple[Log, ...]]:
+    logs = []
+    for log in field.binlogs:
+        path, id = log.log_path, log.log_id
+        if path and not id:
+            id = paths.trailing_id(path)
+        if id != _NO_LOG:
+            # Before Milvus 2.4, which gives both, `log_size` was the size in memory.
+            size = log.log_size if log.memory_size else 0
+            logs.append(Log(id, log.timestamp_from, log.timestamp_to, log.entries_num, size))
+    return {field.field_id: tuple(logs)}
+
+
+def _version(place: str) -> int:
+    """The version of a manifest by its place, the JSON of `base_path` and `ver`."""
+    problem = "the place of its manifest"
+    return shape.number(shape.mapping(shape.parsed(place, problem), problem), "ver") if place else 0
+
+
+def _segment(value: bytes) -> tuple[int, SegmentMeta]:
+    """The collection of a segment, and the segment."""
+    info = SegmentInfo(value)
+    inserts: dict[int, tuple[Log, ...]] = {}
+    for field in info.binlogs:
+        inserts.update(_field_logs(field))
+    return info.collection, SegmentMeta(
+        id=info.id,
+        partition=info.partition,
+        state=info.state,
+        level=info.level,
+        channel=info.insert_channel,
+        rows=info.num_of_rows,
+        hidden=info.is_importing or info.is_invisible,
+        dropped_at=info.dropped_at // _NANOSECONDS << layout.LOGICAL_BITS,
+        sources=tuple(info.compaction_from),
+        storage_version=info.storage_version,
+        manifest=_version(info.manifest_path),
+        commit_timestamp=info.commit_timestamp,
+        inserts=inserts,
+        deltas=tuple(
+            log for field in info.deltalogs for field_logs in _field_logs(field).values() for log in field_logs
+        ),
+    )

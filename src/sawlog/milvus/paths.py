@@ -1,0 +1,129 @@
+"""Paths of logs and what they say: `<root>/insert_log/<collection>/<partition>/<segment>/<field>/<log>`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+from sawlog.errors import FormatError
+from sawlog.milvus import layout
+from sawlog.storage import File
+
+
+@dataclass(frozen=True, slots=True)
+class LogFile:
+    """File of a collection, as its path names it.
+
+    Attributes:
+        file: The file.
+        root: The path before the directory of its kind, without the last slash.
+        kind: That directory: `insert_log`, `delta_log`, ...; `_metadata` for manifests, which are below `insert_log`.
+        collection: Collection id; 0 where the path does not say (index files).
+        partition: Partition id; -1 for all of them.
+        segment: Segment id.
+        field: Field id, or, in Storage V2, the id of a column group; -1 where there is none.
+        log: Log id.
+    """
+
+    file: File
+    root: str
+    kind: str
+    collection: int
+    partition: int
+    segment: int
+    field: int
+    log: int
+
+
+@lru_cache(maxsize=1 << 16)
+def parse(file: File) -> LogFile | None:
+    """Read a path; `None` when it is not that of a log.
+
+    Backups may have a directory for a group of segments between partition and segment (section 4 of the format).
+    """
+    parts = file.path.split("/")
+    anchors = [index for index, part in enumerate(parts) if part in layout.DIRECTORIES]
+    if not anchors:
+        ids = _trailing_ids(parts)
+        if len(ids) < 5:
+            return None
+        return LogFile(file, "/".join(parts[: -len(ids)]), layout.INSERT_LOG, *ids[-5:])
+    anchor = anchors[-1]
+    kind, root = parts[anchor], "/".join(parts[:anchor])
+    if kind == layout.INSERT_LOG and layout.MANIFEST_DIRECTORY in parts[anchor:]:
+        return _manifest(file, root, parts[anchor + 1 :])
+    if kind == layout.INDEX_FILES:
+        return _index_file(file, root, parts[anchor + 1 :])
+    if not all(layout.ID.match(part) for part in parts[anchor + 1 :] if kind != layout.DDL_LOG):
+        return None
+    if kind == layout.DDL_LOG:
+        return LogFile(file, root, kind, *_ddl_ids(parts[anchor + 1 :])) if len(parts) > anchor + 2 else None
+    ids = [int(part) for part in parts[anchor + 1 :]]
+    if kind == layout.DELTA_LOG:
+        if len(ids) not in (4, 5):
+            return None
+        return LogFile(file, root, kind, ids[0], ids[1], ids[-2], layout.DELTA_FIELD, ids[-1])
+    if len(ids) not in (5, 6):
+        return None
+    return LogFile(file, root, kind, ids[0], ids[1], ids[-3], ids[-2], ids[-1])
+
+
+def segment_of(log: LogFile) -> str:
+    """Return the key that the files of a segment have in common."""
+    return f"{log.root}/{log.kind}/{log.collection}/{log.partition}/{log.segment}"
+
+
+def check_log_path(path: str) -> None:
+    """Refuse a path out of metadata that points outside of the collection's root.
+
+    Raises:
+        FormatError: For absolute paths with `..`, or with anything else that walks upwards.
+    """
+    if ".." in path.split("/") or "\0" in path or "\\" in path:
+        raise FormatError(f"the metadata names a log at {path!r}: expected decimal ids below {layout.INSERT_LOG}")
+
+
+def trailing_id(path: str) -> int:
+    """The log id at the end of a path out of metadata.
+
+    Raises:
+        FormatError: When there is none.
+    """
+    check_log_path(path)
+    last = path.rsplit("/", 1)[-1]
+    if not layout.ID.match(last):
+        raise FormatError(f"the metadata names a log at {path!r}: expected a decimal id at its end")
+    return int(last)
+
+
+def _trailing_ids(parts: list[str]) -> list[int]:
+    ids: list[int] = []
+    for part in reversed(parts):
+        if len(ids) == 5 or not layout.ID.match(part):
+            break
+        ids.insert(0, int(part))
+    return ids
+
+
+def _manifest(file: File, root: str, parts: list[str]) -> LogFile | None:
+    """`<collection>/<partition>/<segment>/_metadata/manifest-<version>.avro`; a backup's may have a group, too."""
+    name = layout.MANIFEST_NAME.match(parts[-1])
+    if name is None or len(parts) not in (5, 6) or not all(layout.ID.match(part) for part in parts[:-2]):
+        return None
+    ids = (int(parts[0]), int(parts[1]), int(parts[-3]))
+    return LogFile(file, root, layout.MANIFEST_DIRECTORY, *ids, -1, int(name[1]))
+
+
+def _index_file(file: File, root: str, parts: list[str]) -> LogFile | None:
+    """`<build>/<version>/<partition>/<segment>/<name>`."""
+    if len(parts) != 5 or not all(layout.ID.match(part) for part in parts[:4]):
+        return None
+    build, _, partition, segment = map(int, parts[:4])
+    return LogFile(file, root, layout.INDEX_FILES, 0, partition, segment, -1, build)
+
+
+def _ddl_ids(parts: list[str]) -> tuple[int, int, int, int, int]:
+    """`<collection>/{ts,ddl}/<log>`."""
+    collection = int(parts[0]) if layout.ID.match(parts[0]) else 0
+    log = int(parts[-1]) if layout.ID.match(parts[-1]) else 0
+    return collection, layout.ALL_PARTITIONS, -1, -1, log

@@ -1,0 +1,547 @@
+"""The metadata of a Parquet file, read and checked before pyarrow trusts it. Names are those of `parquet.thrift`.
+
+pyarrow ends the process when the metadata of a column chunk makes no sense, takes hundreds of bytes for each that a
+footer claims, and allocates what a page header claims.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from enum import IntEnum
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+
+from sawlog.guard import Undecodable, decode_by
+from sawlog.milvus.layout import PARQUET_MAGIC, Kind
+from sawlog.storage import Source
+
+END = struct.Struct("<I4s")
+"""After the footer: its length, and the magic."""
+
+# Types of Thrift's compact protocol.
+TRUE, FALSE, BYTE, I16, I32, I64, DOUBLE, BINARY, LIST, SET, MAP, STRUCT = range(1, 13)
+
+
+class Field(NamedTuple):
+    """A field of a Thrift struct that is read or written; its number is its key.
+
+    Attributes:
+        name: As `parquet.thrift` has it.
+        kind: Its type. Numbers are read from any integer type.
+        element: Type of the elements of a list.
+        of: The fields of a struct, or of each struct in a list.
+    """
+
+    name: str
+    kind: int = I64
+    element: int = STRUCT
+    of: Mapping[int, Field] = {}
+
+
+Fields = Mapping[int, Field]
+_DATA_PAGE_HEADER = {1: Field("num_values", I32), 2: Field("encoding", I32)}
+_DATA_PAGE_HEADER_V2 = {1: Field("num_values", I32), 4: Field("encoding", I32)}
+_PAGE_HEADER = {
+    1: Field("type", I32),
+    2: Field("uncompressed_page_size", I32),
+    3: Field("compressed_page_size", I32),
+    5: Field("data_page_header", STRUCT, of=_DATA_PAGE_HEADER),
+    8: Field("data_page_header_v2", STRUCT, of=_DATA_PAGE_HEADER_V2),
+}
+_STATISTICS = {n: Field(name, BINARY) for n, name in ((1, "max"), (2, "min"), (5, "max_value"), (6, "min_value"))}
+_COLUMN_META_DATA = {
+    1: Field("type", I32),
+    2: Field("encodings", LIST, I32),
+    3: Field("path_in_schema", LIST, BINARY),
+    4: Field("codec", I32),
+    5: Field("num_values"),
+    6: Field("total_uncompressed_size"),
+    7: Field("total_compressed_size"),
+    9: Field("data_page_offset"),
+    11: Field("dictionary_page_offset"),
+    12: Field("statistics", STRUCT, of=_STATISTICS),
+}
+_COLUMN_CHUNK = {
+    2: Field("file_offset"),
+    3: Field("meta_data", STRUCT, of=_COLUMN_META_DATA),
+    8: Field("crypto_metadata", STRUCT),
+}
+_ROW_GROUP = {1: Field("columns", LIST, of=_COLUMN_CHUNK), 2: Field("total_byte_size"), 3: Field("num_rows")}
+_SCHEMA_ELEMENT = {
+    1: Field("type", I32),
+    2: Field("type_length", I32),
+    3: Field("repetition_type", I32),
+    4: Field("name", BINARY),
+    5: Field("num_children", I32),
+}
+FILE_META_DATA = {
+    1: Field("version", I32),
+    2: Field("schema", LIST, of=_SCHEMA_ELEMENT),
+    3: Field("num_rows"),
+    4: Field("row_groups", LIST, of=_ROW_GROUP),
+}
+FOOTER = {number: FILE_META_DATA[number] for number in (3, 4)}
+"""What is read of a footer."""
+
+
+class Physical(IntEnum):
+    """Physical types."""
+
+    BOOLEAN = 0
+    INT32 = 1
+    INT64 = 2
+    INT96 = 3
+    FLOAT = 4
+    DOUBLE = 5
+    BYTE_ARRAY = 6
+    FIXED_LEN_BYTE_ARRAY = 7
+
+
+CODECS = ("UNCOMPRESSED", "SNAPPY", "GZIP", "LZO", "BROTLI", "LZ4", "ZSTD", "LZ4_RAW")
+_ARROW_CODECS = {name: name.lower() for name in ("SNAPPY", "GZIP", "BROTLI", "LZ4", "ZSTD", "LZ4_RAW")}
+"""Codecs that pyarrow knows, by its names; not every build has all of them."""
+_UNSURE = ("LZ4", "LZ4_RAW")
+"""What "LZ4" stands for has changed over the years."""
+_ARROW_ENCODINGS = frozenset({0, *range(2, 10)})
+"""Encodings that pyarrow knows, from PLAIN to BYTE_STREAM_SPLIT."""
+_INDICES = (2, 8)
+"""Encodings of a data page whose values are indices into the dictionary: PLAIN_DICTIONARY, RLE_DICTIONARY."""
+_DICTIONARY_PAGE = 2
+
+_MAX_DEPTH = 12
+_SMALLEST_STRUCT = 3
+"""Bytes of a struct in a list, at least: a field that is always there, its value, and the end."""
+_TAIL = 64 << 10
+"""Bytes at the end that are fetched at once, as pyarrow does: most footers lie within."""
+_LARGEST = 256 << 10
+"""Bytes that the footer of a small file may have."""
+_KEPT = 16
+"""Footers that are not parsed again."""
+_FRACTION = 16
+"""That of a large one may have this fraction of the file."""
+MOST_ROWS = 1 << 26
+"""Rows that a small file may claim: constants take next to no bytes."""
+ROWS_PER_BYTE = 1024
+_HEADER_ROOM = 64 << 10
+"""Bytes within which a page header has to end, statistics included."""
+FREE_PAGE = 8 << 20
+"""Bytes that every page may have when it is decompressed: as many as a batch."""
+EXPANSION = 64
+"""Larger ones may have so many times the bytes that they take in the file, unless an option says otherwise."""
+_LARGEST_PAGE = 256 << 20
+
+
+class ParquetError(Exception):
+    """Metadata that is broken or contradicts itself; of another `kind`, what it claims or asks for is not taken."""
+
+    def __init__(self, message: str, kind: Kind = Kind.BAD_PAYLOAD) -> None:
+        super().__init__(message)
+        self.kind = kind
+
+
+class Thrift:
+    """Structs in the compact protocol, one after the other.
+
+    Args:
+        data: The bytes; `at` is the position after what was read.
+        what: What they are, for messages.
+    """
+
+    def __init__(self, data: memoryview | bytes, description: str) -> None:
+        self._data = data
+        self._what = description
+        self.at = 0
+
+    def struct(self, fields: Fields, last: int = 1 << 15, depth: int = 0) -> dict[str, Any]:
+        """The declared fields of the next struct, by name. Others, and those of another type, are skipped.
+
+        Args:
+            fields: What is declared.
+            last: Number of a field after which nothing is wanted.
+            depth: How deep the struct is.
+
+        Raises:
+            ParquetError: When there is no struct.
+        """
+        values: dict[str, Any] = {}
+        number = 0
+        data, pos = self._data, self.at
+        size = len(data)
+        while number != last:  # a footer has hundreds of fields: most are read without a call
+            if pos >= size:
+                raise self._broken("no end")
+            byte = data[pos]
+            pos += 1
+            kind = byte & 15
+            if not kind:
+                break
+            if byte >> 4:
+                number += byte >> 4
+            else:
+                self.at = pos
+                number, pos = self._zigzag(), self.at
+            field = fields.get(number)
+            if I16 <= kind <= I64 and pos < size and data[pos] < 0x80:
+                value: Any = data[pos] >> 1 ^ -(data[pos] & 1)
+                pos += 1
+            else:
+                self.at = pos
+                value, pos = self._value(kind, field, depth), self.at
+            if field is not None and (kind == field.kind or I16 <= kind <= I64 >= field.kind >= I16):
+                values[field.name] = value
+        self.at = pos
+        return values
+
+    def _value(self, kind: int, field: Field | None, depth: int) -> Any:
+        if I16 <= kind <= I64:
+            return self._zigzag()
+        if kind == BINARY:
+            return self._bytes(self._varint())
+        if depth > _MAX_DEPTH:
+            raise self._broken("nested too deeply")
+        if kind == STRUCT:
+            return self.struct(field.of if field is not None else {}, depth=depth + 1)
+        if kind in (LIST, SET):
+            return self._list(field, depth)
+        if kind <= FALSE:
+            return None
+        if kind in (BYTE, DOUBLE):
+            return self._bytes(1 if kind == BYTE else 8)
+        raise self._broken(f"a field of type {kind}")
+
+    def _list(self, field: Field | None, depth: int) -> list[Any]:
+        """The elements of a list; of one whose elements are not as declared, none."""
+        (byte,) = self._bytes(1)
+        kind = byte & 15
+        count = byte >> 4 if byte >> 4 < 15 else self._varint()
+        if count * (_SMALLEST_STRUCT if kind == STRUCT else 1) > len(self._data) - self.at:
+            raise self._broken(f"a list of {count}")
+        # Booleans in lists are bytes.
+        elements = [self._value(max(kind, BYTE), field, depth + 1) for _ in range(count)]
+        return elements if field is None or kind == field.element else []
+
+    def _bytes(self, count: int) -> bytes:
+        if count > len(self._data) - self.at:
+            raise self._broken("no end")
+        self.at += count
+        return bytes(self._data[self.at - count : self.at])
+
+    def _varint(self) -> int:
+        value = shift = 0
+        while shift < 70:
+            if self.at >= len(self._data):
+                raise self._broken("no end")
+            byte = self._data[self.at]
+            self.at += 1
+            value |= (byte & 0x7F) << shift
+            if byte < 0x80:
+                return value
+            shift += 7
+        raise self._broken("a broken number")
+
+    def _zigzag(self) -> int:
+        value = self._varint()
+        return value >> 1 ^ -(value & 1)
+
+    def _broken(self, detail: str) -> ParquetError:
+        return ParquetError(f"a broken {self._what}: {detail}")
+
+
+def written(fields: Fields, values: Mapping[str, Any]) -> bytes:
+    """A struct in the compact protocol, of the declared fields that have values."""
+    out = bytearray()
+    last = 0
+    for number, field in fields.items():
+        if field.name in values:
+            out.append((number - last) << 4 | field.kind)
+            out += _written(field.kind, field, values[field.name])
+            last = number
+    return bytes([*out, 0])
+
+
+def _written(kind: int, field: Field, value: Any) -> bytes:
+    if kind == STRUCT:
+        return written(field.of, value)
+    if kind == BINARY:
+        return _number(len(value)) + bytes(value)
+    if kind == LIST:
+        return bytes([len(value) << 4 | field.element]) + b"".join(
+            _written(field.element, field, element) for element in value
+        )
+    return _number(value << 1 ^ value >> 63)
+
+
+def _number(value: int) -> bytes:
+    out = bytearray()
+    while value > 0x7F:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    return bytes([*out, value])
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """Column chunk of a Parquet file.
+
+    Attributes:
+        type: Physical type.
+        codec: Number of the codec.
+        values: Values and nulls, those of lists one by one.
+        uncompressed: Bytes of its pages before compression, headers included.
+        compressed: Bytes that its pages take in the file.
+        start: Where they begin, counted from the beginning of the Parquet file.
+        minimum: The least value as it is stored; `None` where not given, or not given twice: footers have no checksums.
+        maximum: The greatest value.
+        encrypted: Whether the column is encrypted.
+    """
+
+    type: int
+    codec: int
+    values: int
+    uncompressed: int
+    compressed: int
+    start: int
+    minimum: bytes | None
+    maximum: bytes | None
+    encrypted: bool
+
+    @property
+    def compression(self) -> str:
+        """Name of the codec."""
+        return CODECS[self.codec] if self.codec < len(CODECS) else f"codec {self.codec}"
+
+    @property
+    def unsupported(self) -> str:
+        """Codec or cipher that is not decoded; empty where all is."""
+        if self.encrypted:
+            return "an encrypted column"
+        codec = _ARROW_CODECS.get(self.compression)
+        if self.compression == "UNCOMPRESSED" or (codec and pa.Codec.is_available(codec)):
+            return ""
+        return f"a column compressed with {self.compression}, which pyarrow does not have"
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Row group of a Parquet file: how many rows, and a chunk per leaf column."""
+
+    rows: int
+    chunks: tuple[Chunk, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Footer:
+    """Row groups that a footer lists, and how many bytes it takes."""
+
+    rows: int
+    groups: tuple[Group, ...]
+    length: int
+
+
+def read_footer(source: Source, start: int, length: int) -> Footer:
+    """Read the footer of the Parquet file at `source[start : start + length]`.
+
+    Raises:
+        ParquetError: When it is broken, contradicts itself, or claims more than the file justifies.
+    """
+    room = min(length, _TAIL)
+    tail = bytes(source.window(start + length - room, room))
+    size, magic = END.unpack_from(tail, len(tail) - END.size)
+    if magic != PARQUET_MAGIC:
+        raise ParquetError(f"expected {PARQUET_MAGIC!r} at the end, found {magic!r}")
+    if size > length - END.size - len(PARQUET_MAGIC):
+        raise ParquetError(f"a footer of {size} bytes in {length} bytes")
+    if size > _LARGEST + length // _FRACTION:
+        raise ParquetError(f"a footer of {size} bytes in {length} bytes", Kind.PAYLOAD_TOO_LARGE)
+    total = size + END.size
+    data = tail[-total : -END.size] if total <= room else bytes(source.window(start + length - total, size))
+    footer = _parsed(data, length)
+    if footer.rows > max(MOST_ROWS, ROWS_PER_BYTE * length):
+        raise ParquetError(f"{footer.rows} rows in {length} bytes", Kind.PAYLOAD_TOO_LARGE)
+    return footer
+
+
+@lru_cache(_KEPT)
+def _parsed(data: bytes, length: int) -> Footer:
+    """A footer, of a file of `length` bytes. Parts of a file are read one after the other."""
+    footer = Thrift(data, "footer").struct(FOOTER, last=max(FOOTER))
+    groups = tuple(_group(group, length) for group in _list(footer, FOOTER, 4))
+    rows = _count(footer, "num_rows", "rows")
+    if rows != sum(group.rows for group in groups):
+        raise ParquetError(f"{rows} rows, where the row groups have {sum(group.rows for group in groups)}")
+    return Footer(rows, groups, len(data))
+
+
+def _group(record: dict[str, Any], length: int) -> Group:
+    chunks = tuple(_chunk(chunk, length) for chunk in _list(record, _ROW_GROUP, 1))
+    return Group(_count(record, "num_rows", "rows of a row group"), chunks)
+
+
+def _chunk(record: dict[str, Any], length: int) -> Chunk:
+    stored = record.get("meta_data")
+    if stored is None:
+        raise ParquetError("a column chunk without metadata")
+    codec = _count(stored, "codec", "codec")
+    values = _count(stored, "num_values", "values of a column chunk")
+    compressed = _count(stored, "total_compressed_size", "bytes of a column chunk")
+    start = _count(stored, "data_page_offset", "offset of a column chunk")
+    dictionary = stored.get("dictionary_page_offset", 0)
+    if dictionary > 0:
+        start = min(start, dictionary)
+    if values and compressed > length - start:  # without values there are no pages, and offsets mean nothing
+        raise ParquetError(f"a column chunk of {compressed} bytes at byte {start} of a payload of {length} bytes")
+    limits = stored.get("statistics", {})
+    # Writers state the limits of numbers in two fields.
+    least, highest = (
+        limits.get(name) if limits.get(name) == limits.get(old) else None
+        for name, old in (("min_value", "min"), ("max_value", "max"))
+    )
+    kind = _count(stored, "type", "type of a column chunk")
+    uncompressed = _count(stored, "total_uncompressed_size", "bytes of a column chunk")
+    return Chunk(kind, codec, values, uncompressed, compressed, start, least, highest, "crypto_metadata" in record)
+
+
+def _list(record: dict[str, Any], fields: Fields, number: int) -> list[dict[str, Any]]:
+    value: list[dict[str, Any]] | None = record.get(fields[number].name)
+    if value is None:
+        raise ParquetError(f"no list in field {number}")
+    return value
+
+
+def _count(record: dict[str, Any], name: str, description: str) -> int:
+    value: int | None = record.get(name)
+    if value is None or value < 0:
+        raise ParquetError(f"{description}: expected a number, found {value!r}")
+    return value
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """Page of a column chunk: type, where header and data begin, and size before and after decompression.
+
+    Of a data page also the number of its values, nulls included, and whether they are indices into the dictionary.
+    """
+
+    type: int
+    offset: int
+    start: int
+    compressed: int
+    uncompressed: int
+    values: int = 0
+    indices: bool = False
+
+    @property
+    def dictionary(self) -> bool:
+        """Whether it holds the values that other pages refer to."""
+        return self.type == _DICTIONARY_PAGE
+
+
+def pages(source: Source, start: int, length: int) -> Iterator[Page]:
+    """The pages of the column chunk at `start`, headers only.
+
+    Raises:
+        ParquetError: When a header is broken, or a page reaches beyond the chunk.
+    """
+    pos, end = start, start + length
+    while pos < end:
+        offset = pos
+        header = Thrift(source.window(pos, min(_HEADER_ROOM, end - pos)).data, "page header")
+        page_header = header.struct(_PAGE_HEADER)
+        first, second = page_header.get("data_page_header", {}), page_header.get("data_page_header_v2", {})
+        encoding = first.get("encoding", second.get("encoding", 0))
+        if encoding not in _ARROW_ENCODINGS:
+            raise ParquetError(f"a page of encoding {encoding}, which pyarrow does not have", Kind.UNSUPPORTED)
+        pos += header.at
+        compressed, uncompressed = (page_header.get(f"{prefix}compressed_page_size", -1) for prefix in ("", "un"))
+        if compressed < 0 or uncompressed < 0 or compressed > end - pos:
+            raise ParquetError(
+                f"a page of {compressed} bytes ({uncompressed} decompressed) in a chunk with {end - pos} left"
+            )
+        values = max(0, (first or second).get("num_values", 0))
+        yield Page(page_header.get("type", -1), offset, pos, compressed, uncompressed, values, encoding in _INDICES)
+        pos += compressed
+
+
+def checked_pages(
+    source: Source, base: int, chunk: Chunk, max_page: int | None, *, any_size: bool = False
+) -> Iterator[Page]:
+    """The pages of a column chunk, none of which claims more than it may.
+
+    Args:
+        source: The file.
+        base: Where the Parquet file begins in it.
+        chunk: The column chunk; the footer was checked.
+        max_page: Bytes that a decompressed page may have; `None`: what its compressed bytes justify.
+        any_size: Whether pages that claim more are taken, too: the caller that decodes them checks each of them.
+
+    Raises:
+        ParquetError: For a broken page header, a page that is too large, and pages that are not decoded.
+    """
+    if not chunk.values:
+        return  # without values there are no pages, and offsets mean nothing
+    if chunk.unsupported:
+        raise ParquetError(chunk.unsupported, Kind.UNSUPPORTED)
+    for page in pages(source, base + chunk.start, chunk.compressed):
+        if not any_size:
+            check_size(page, max_page)
+        yield page
+
+
+def check_size(page: Page, max_page: int | None) -> None:
+    """Refuse a page that claims more than it may.
+
+    Raises:
+        ParquetError: Says how much.
+    """
+    limit = max_page if max_page is not None else page_limit(page.compressed)
+    if page.uncompressed > limit:
+        claim = f"a page of {page.compressed} bytes claims {page.uncompressed} bytes; max_item_bytes is {limit}"
+        raise ParquetError(claim, Kind.PAYLOAD_TOO_LARGE)
+
+
+def page_limit(compressed: int) -> int:
+    """Bytes that a page may have when it is decompressed, by those that it takes in the file."""
+    return min(_LARGEST_PAGE, max(FREE_PAGE, EXPANSION * compressed))
+
+
+def longest_value(source: Source, dictionary: Page, compression: str) -> int:
+    """Length of the longest value of a dictionary of byte arrays, found without expanding any row.
+
+    Raises:
+        ParquetError: When the page cannot be decompressed, or its values do not fit into it.
+    """
+    import numpy as np
+
+    from sawlog.milvus import kernels
+
+    data = decompressed(source, dictionary, compression)
+    if data is None:
+        return dictionary.uncompressed
+    values = np.frombuffer(data, np.uint8)
+    values.flags.writeable = False
+    longest = int(kernels.longest_value(values))
+    if longest < 0:
+        raise ParquetError("a dictionary page whose values do not fit into it")
+    return longest
+
+
+def decompressed(source: Source, page: Page, compression: str) -> pa.Buffer | None:
+    """The bytes of a page; `None` where nothing says for sure how it is compressed.
+
+    Raises:
+        ParquetError: When the page cannot be decompressed.
+    """
+    data = pa.py_buffer(source.window(page.start, page.compressed))
+    if compression == "UNCOMPRESSED":
+        return data
+    name = _ARROW_CODECS.get(compression)
+    if name is None or compression in _UNSURE:
+        return None
+    content = decode_by(pa.Codec(name).decompress, data, page.uncompressed)
+    if isinstance(content, Undecodable):
+        raise ParquetError(f"a page that cannot be decompressed: {content.detail}")
+    return content

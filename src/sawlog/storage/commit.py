@@ -1,0 +1,473 @@
+"""Commit protocol for jobs of many files: tasks fill a hidden directory, and all of it appears at one moment.
+
+On a local disk one rename does it: of the directory, where there is none yet; of its only file; or else the directory
+as it shall be is made of hard links next to the one that is there, and the two are exchanged. Where nothing can be
+renamed or exchanged at once, the log of the directory (`sawlog.storage.commit_log`) says which files do not count: the
+new ones until all of them are there, then the old ones until all of them are deleted. What was killed in between is finished, or
+taken back, by the next job.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import json
+import os
+import posixpath
+import re
+import shutil
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
+
+from sawlog.errors import SawlogError
+from sawlog.guard import decode_json
+from sawlog.storage import Storage
+from sawlog.storage.commit_log import CommitLog, Record
+from sawlog.storage.names import is_remote
+from sawlog.storage.owners import gone, this_owner
+from sawlog.storage.staging import JOB, WITHIN, Staged, exchange, job_directory, published, sync_directory
+from sawlog.storage.typed_json import shaped
+
+try:
+    import fcntl
+except ImportError:  # pragma: no cover, Windows
+    fcntl = None  # type: ignore[assignment]
+
+LEASE = 600.0
+"""Seconds after which a commit that nobody finished is another one's to finish, where its process cannot be seen."""
+
+_REQUESTS = 32
+"""Copies and deletions at a time."""
+_POLL = 0.1
+_REPLACED = ".sawlog-replaced"
+"""File in a directory that is exchanged: what of it the job replaces."""
+_NO_LINKS = (errno.EXDEV, errno.EPERM, errno.EMLINK, errno.ENOTSUP, errno.ENOSYS)
+
+Item = TypeVar("Item")
+
+
+@dataclass(frozen=True)
+class Delivery:
+    """A micro-batch: the query, its number, and the run of the query, another one after every start."""
+
+    query: str
+    batch: int
+    run: str
+
+
+@dataclass(frozen=True)
+class Job:
+    """Job that puts files into a directory, all at once. Picklable.
+
+    Attributes:
+        storage: Where the directory is.
+        root: The directory; it holds the log.
+        target: Where the files will be: the same, or a directory in it that is the job's only.
+        name: No other job has it.
+        staging: The hidden directory that tasks fill.
+        owner: The process that the job ends with; see `sawlog.storage.owners`.
+    """
+
+    storage: Storage
+    root: str
+    target: str
+    name: str
+    staging: str
+    owner: str
+
+    @classmethod
+    def begin(cls, storage: Storage, root: str, name: str) -> Job:
+        """A job of this process that puts files into a directory itself; nothing is made yet."""
+        root, owner = storage.directories.spelled(root), this_owner()
+        if _may_be_exchanged(root):
+            parent, tail = os.path.split(root)
+        else:
+            parent, tail = root, WITHIN
+        staging = posixpath.join(parent, job_directory(tail, name, owner))
+        return cls(storage, root, root, name, staging, owner)
+
+    def within(self, inner: str, name: str, attempt: str) -> Job:
+        """The job that makes one directory in this one's, at one of several attempts."""
+        return replace(
+            self,
+            target=f"{self.root}/{inner}",
+            name=name,
+            staging=f"{self.root}/{job_directory(inner, f'{name}-{attempt}', self.owner)}",
+        )
+
+    @property
+    def log(self) -> CommitLog:
+        """The log of the directory."""
+        return CommitLog(self.storage.directories, self.root)
+
+    def publish(
+        self, staged: Sequence[Staged], old: Callable[[], list[str]] | None = None, delivery: Delivery | None = None
+    ) -> None:
+        """Make all files visible, and what they replace disappear.
+
+        Args:
+            staged: The files, staged in the hidden directory; what others have staged there is deleted.
+            old: Lists paths of files and directories in `root` that are replaced.
+            delivery: The micro-batch that they are.
+
+        Raises:
+            SawlogError: When there is a file already where one belongs, another job has taken over, or an old file
+                cannot be deleted: the new ones are in place then; when a file is staged elsewhere.
+        """
+        for one in staged:
+            if not one.final.startswith(f"{self.staging}/"):
+                raise SawlogError(f"{one.final}: staged for another job than {self.name}, in {self.staging}")
+        recover(self.log)
+        moves = self._remote_moves(staged) if is_remote(self.root) else self._local_moves(staged)
+        if moves and not is_remote(self.root) and self._publish_at_once(moves, old):
+            moves, old = [], None
+        if len(moves) == 1 and old is None and delivery is None:
+            self._check_free(moves)
+            self.move_all(moves)
+        elif moves or old is not None:
+            self._publish_by_log(moves, old, delivery)
+        elif delivery is not None:
+            self._note(delivery)
+
+    def sweep(self, query: str = "") -> None:
+        """Delete what the job has staged, what jobs have whose process has ended, and what else a query has."""
+        with contextlib.suppress(OSError):  # what is left is hidden, and the next job's to delete
+            self.storage.directories.remove(self.staging)
+            self.log.prune()
+            for path, job, owner in staged_for(self.storage, self.root):
+                if gone(owner) or (query and job.startswith(f"{query}-")):
+                    dispose(self.storage, path)
+
+    def abort(self) -> None:
+        """Delete what the job has staged, and finish or take back a commit of its own that was cut off."""
+        last = self.log.last()
+        if last is not None and last.job == self.name and last.state != "done":
+            recover(self.log, ours=self.name)
+        self.storage.directories.remove(self.staging)
+
+    @property
+    def _inner(self) -> str:
+        return f"{self.target[len(self.root) + 1 :]}/" if self.target != self.root else ""
+
+    def _remote_moves(self, staged: Sequence[Staged]) -> list[tuple[str, str]]:
+        start = len(self.staging) + 1
+        return [
+            (path, f"{self._inner}{one.final[start:]}{path[len(one.temporary) :]}")
+            for one in staged
+            for path in (self.storage.directories.below(one.temporary) if one.directory else [one.temporary])
+        ]
+
+    def _local_moves(self, staged: Sequence[Staged]) -> list[tuple[str, str]]:
+        """Give what is staged its names in the hidden directory; what is to be moved out of there, and where to."""
+        for one in staged:
+            os.replace(one.temporary, one.final)
+        if not os.path.isdir(self.staging):
+            return []
+        for left in self.storage.directories.staged(self.staging, ""):
+            self.storage.directories.remove(left)
+        for directory, _, _ in os.walk(self.staging):
+            sync_directory(directory)
+        if self._inner:
+            return [] if os.path.exists(self.target) else [(self.staging, self._inner)]
+        names = os.listdir(self.staging)
+        if len(names) == 1 and not os.path.lexists(f"{self.root}/{names[0]}"):
+            return [(f"{self.staging}/{names[0]}", _inside(self.staging, f"{self.staging}/{names[0]}"))]
+        return [(path, _inside(self.staging, path)) for path in self.storage.directories.below(self.staging)]
+
+    def _publish_at_once(self, moves: list[tuple[str, str]], old: Callable[[], list[str]] | None) -> bool:
+        """Have one rename of a local directory do it all; whether it could."""
+        with _locked(os.path.dirname(self.root) or "."):
+            replaced = [] if old is None else old()
+            if self._inner:
+                return self._publish_directory(replaced)
+            if os.path.dirname(self.staging) != os.path.dirname(self.root):
+                return False
+            if not os.path.isdir(self.root) or not os.listdir(self.root):
+                if os.path.isdir(self.root):
+                    _take_after(self.staging, self.root)
+                os.rename(self.staging, self.root)
+                sync_directory(os.path.dirname(self.root) or ".")
+                return True
+            if len(moves) == 1 and not replaced:
+                return False
+            return self._swap([_inside(self.root, path) for path in replaced])
+
+    def _publish_directory(self, replaced: list[str]) -> bool:
+        """Make a directory of its own visible, be it in the place of the only other one."""
+        if not replaced:
+            os.rename(self.staging, self.target)
+        elif len(replaced) == 1 and os.path.isdir(replaced[0]) and exchange(self.staging, replaced[0]):
+            os.rename(replaced[0], self.target)
+        else:
+            return False
+        sync_directory(self.root)
+        return True
+
+    def _swap(self, replaced: list[str]) -> bool:
+        """Exchange the directory with one that holds what is kept, too; whether that could be done."""
+        try:
+            _link_tree(self.root, self.staging, frozenset(replaced))
+        except FileExistsError as error:
+            raise self._taken(str(error.filename2 or error.filename)) from error
+        except OSError as error:
+            if error.errno in _NO_LINKS:
+                return False
+            raise
+        for directory, _, _ in os.walk(self.staging):
+            sync_directory(directory)
+        _write_list(f"{self.root}/{_REPLACED}", replaced)
+        if not exchange(self.staging, self.root):
+            os.unlink(f"{self.root}/{_REPLACED}")
+            return False
+        sync_directory(os.path.dirname(self.root) or ".")
+        with _deleting(self.root):
+            dispose(self.storage, self.staging)
+        return True
+
+    def _publish_by_log(
+        self, moves: list[tuple[str, str]], old: Callable[[], list[str]] | None, delivery: Delivery | None
+    ) -> None:
+        """Let the log say which files do not count while there are some of both."""
+        while True:
+            last = recover(self.log)
+            self._check_free(moves)
+            new = tuple(path for _, path in moves)
+            record = last.next(state="publishing", job=self.name, owner=self.owner, new=new, old=())
+            if self.log.append(record):
+                break
+        try:
+            self.move_all(moves)
+            replaced = tuple(_inside(self.root, path) for path in (() if old is None else old()))
+            record = _delivered(record, delivery).next(state="published", new=(), old=replaced)
+            if not self.log.append(record):
+                raise SawlogError(  # noqa: TRY301, it is taken back in one place
+                    f"{self.root}: after {LEASE:.0f} s another job took this one for dead, and took it back"
+                )
+        except BaseException:
+            with contextlib.suppress(OSError, SawlogError):
+                self.abort()
+                if delivery is None:  # files of a micro-batch may be there because it was repeated
+                    _delete(self.log, record, new)
+            raise
+        with _deleting(self.root):
+            _delete(self.log, record, replaced)
+        self.log.append(record.next(state="done", old=()))
+
+    def _note(self, delivery: Delivery) -> None:
+        """Remember that a micro-batch is there."""
+        while not self.log.append(_delivered(recover(self.log), delivery).next(job=self.name)):
+            pass
+
+    def _check_free(self, moves: list[tuple[str, str]]) -> None:
+        finals = [f"{self.root}/{path}" for _, path in moves]
+        for path, taken in zip(finals, _at_once(self.storage.exists, finals), strict=True):
+            if taken:
+                raise self._taken(path)
+
+    def _taken(self, path: str) -> SawlogError:
+        return SawlogError(f"{published(path)}: exists already, and job {self.name} has not written it")
+
+    def move_all(self, moves: list[tuple[str, str]]) -> None:
+        """Put files where they belong, many at a time."""
+        _at_once(lambda one: self.storage.directories.move(one[0], f"{self.root}/{one[1]}"), moves)
+        if not is_remote(self.root):
+            for directory in {os.path.dirname(f"{self.root}/{path}".rstrip("/")) for _, path in moves}:
+                sync_directory(directory)
+
+
+def recover(log: CommitLog, ours: str = "") -> Record:
+    """Finish, or take back, what a job has begun in a directory; of one that is at work, the end is awaited.
+
+    Args:
+        log: The log of the directory.
+        ours: A job that is not at work any more.
+
+    Returns:
+        The last record, which says that all is done.
+
+    Raises:
+        SawlogError: When a file cannot be deleted.
+    """
+    while True:
+        last = log.last() or Record()
+        if last.state == "done":
+            return last
+        if last.job != ours and not abandoned(log, last):
+            time.sleep(_POLL)
+            continue
+        taken = last.next(owner=this_owner())  # so that no one else does the same
+        if log.append(taken):
+            with _deleting(log.directory):
+                _delete(log, taken, taken.hidden())
+            log.append(taken.next(state="done", new=(), old=()))
+
+
+def abandoned(log: CommitLog, record: Record) -> bool:
+    """Whether nobody is at work on what a record says: its process has ended, or the lease has."""
+    modified = log.modified()
+    return gone(record.owner) is True or (modified is not None and time.time() - modified > LEASE)
+
+
+def staged_for(storage: Storage, root: str) -> Iterator[tuple[str, str, str]]:
+    """The hidden directories of jobs that write to a directory: their paths, the jobs and the owners."""
+    places = [(root, r".+")]
+    if not is_remote(root):
+        places.append((os.path.dirname(root) or ".", re.escape(os.path.basename(root))))
+    for parent, target in places:
+        for name in storage.directories.names_in(parent):
+            found = JOB.fullmatch(name)
+            if found and re.fullmatch(target, found["target"]):
+                yield f"{parent}/{name}", found["job"], found["owner"]
+
+
+def dispose(storage: Storage, staged: str) -> None:
+    """Delete a hidden directory. What others have put there while it was exchanged is put where it belongs, first."""
+    replaced = None if is_remote(staged) else _read_list(f"{staged}/{_REPLACED}")
+    if replaced is not None:
+        _keep_late(staged, published(staged), frozenset(replaced))
+    storage.directories.remove(staged)
+
+
+def _link_tree(source: str, target: str, left_out: frozenset[str], inner: str = "") -> None:
+    """Make hard links of what is in a directory, but for some of it, with the modes and owners of directories."""
+    _take_after(target, source)
+    with os.scandir(source) as entries:
+        for entry in entries:
+            path = f"{inner}{entry.name}"
+            place = f"{target}/{entry.name}"
+            if entry.is_dir(follow_symlinks=False):
+                if f"{path}/" not in left_out:
+                    os.makedirs(place, exist_ok=True)
+                    _link_tree(entry.path, place, left_out, f"{path}/")
+            elif path not in left_out and entry.name != _REPLACED:
+                with contextlib.suppress(FileNotFoundError):
+                    os.link(entry.path, place, follow_symlinks=False)
+
+
+def _take_after(directory: str, other: str) -> None:
+    """Give a directory the mode and owner of another one; its time of change stays its own."""
+    shutil.copystat(other, directory)
+    os.utime(directory)
+    with contextlib.suppress(PermissionError):
+        os.chown(directory, os.stat(other).st_uid, os.stat(other).st_gid)
+
+
+def _keep_late(old: str, current: str, replaced: frozenset[str], inner: str = "") -> None:
+    """Move to a directory what is only in the one that it has replaced: it was put there at the last moment."""
+    with os.scandir(old) as entries:
+        for entry in entries:
+            path, place = f"{inner}{entry.name}", f"{current}/{entry.name}"
+            if entry.is_dir(follow_symlinks=False):
+                if os.path.isdir(place):
+                    _keep_late(entry.path, place, replaced, f"{path}/")
+                elif f"{path}/" not in replaced and not os.path.lexists(place):
+                    os.rename(entry.path, place)
+            elif path not in replaced and entry.name != _REPLACED and _newer(entry.path, place):
+                os.replace(entry.path, place)
+
+
+def _newer(path: str, place: str) -> bool:
+    try:
+        there = os.lstat(place)
+    except FileNotFoundError:
+        return True
+    here = os.lstat(path)
+    return not os.path.samestat(here, there) and here.st_mtime_ns > there.st_mtime_ns
+
+
+def _delete(log: CommitLog, record: Record, paths: Iterable[str]) -> None:
+    """Delete files and directories, many at a time. Nobody sees a part of a local directory: it is renamed first."""
+    directories, root = log.directories, log.directory
+
+    def delete(path: str) -> None:
+        place = f"{root}/{path}"
+        if path.endswith("/") and not is_remote(root):
+            parent, name = os.path.split(place.rstrip("/"))
+            aside = f"{parent}/{job_directory(name, record.job, record.owner)}"
+            with contextlib.suppress(FileNotFoundError):
+                os.rename(place, aside)
+            directories.remove(aside)
+        elif path.endswith("/"):
+            directories.remove_all(place)
+        else:
+            directories.remove(place)
+
+    _at_once(delete, paths)
+
+
+def _delivered(record: Record, delivery: Delivery | None) -> Record:
+    if delivery is None:
+        return record
+    return replace(
+        record,
+        batches={**record.batches, delivery.query: delivery.batch},
+        runs={**record.runs, delivery.query: delivery.run},
+    )
+
+
+def _at_once(work: Callable[[Item], Any], items: Iterable[Item]) -> list[Any]:
+    """Do something to many items at a time."""
+    with ThreadPoolExecutor(_REQUESTS) as pool:
+        return list(pool.map(work, items))
+
+
+def _inside(root: str, path: str) -> str:
+    """The path of a file, or of a directory with a slash after it, relative to another one."""
+    inner = path.rstrip("/")[len(root) + 1 :]
+    return f"{inner}/" if path.endswith("/") or (not is_remote(path) and os.path.isdir(path)) else inner
+
+
+def _may_be_exchanged(root: str) -> bool:
+    """Whether a hidden directory can be next to a directory, to be renamed or exchanged with it."""
+    if is_remote(root):
+        return False
+    parent = os.path.dirname(root) or "."
+    if not os.path.isdir(parent):
+        return True
+    here = os.stat(root).st_dev if os.path.isdir(root) else os.stat(parent).st_dev
+    return os.access(parent, os.W_OK | os.X_OK) and here == os.stat(parent).st_dev and not os.path.ismount(root)
+
+
+@contextlib.contextmanager
+def _locked(directory: str) -> Iterator[None]:
+    """Be the only process that renames in a local directory; without locks there is no such process."""
+    if fcntl is None or not os.path.isdir(directory):
+        yield
+        return
+    descriptor = os.open(directory, os.O_RDONLY)
+    try:
+        with contextlib.suppress(OSError):
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+@contextlib.contextmanager
+def _deleting(root: str) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise SawlogError(
+            f"{root}: the new files are in place, but what they replace cannot be deleted: {error}"
+        ) from error
+
+
+def _write_list(path: str, names: Sequence[str]) -> None:
+    with open(path, "w", encoding="utf-8") as file:
+        json.dump(list(names), file)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _read_list(path: str) -> list[str] | None:
+    try:
+        with open(path, encoding="utf-8") as file:
+            text = file.read()
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    found: list[str] = shaped(decode_json(text), list[str], path)
+    return found

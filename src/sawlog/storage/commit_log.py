@@ -1,0 +1,176 @@
+"""The log of a directory that jobs write: which of its files do not count, and what streams have delivered.
+
+A directory has a log, `_sawlog/`, once a job needed one. Each state is a file of its own, `_sawlog/00000007.json`, made
+only where none of that number is; the highest number counts. Readers leave out what it says.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import uuid
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields, replace
+from typing import Any, Literal, TypeVar
+
+from sawlog.errors import FormatError
+from sawlog.guard import decode_json
+from sawlog.storage.staging import Found, Store
+from sawlog.storage.typed_json import shaped
+
+LOG = "_sawlog"
+"""Directory of the log, in the one that it is about."""
+
+_ANCESTORS = 16
+"""Records before it that a record knows."""
+
+_File = TypeVar("_File", bound=Found)
+_NAME = re.compile(r"(\d{8})\.json")
+
+_STAGED = re.compile(r"\.?(?P<number>\d{8})\.json")
+
+State = Literal["publishing", "published", "done"]
+
+
+@dataclass(frozen=True)
+class Record:
+    """A state of a directory. Paths are relative to it; those of directories end with a slash.
+
+    Attributes:
+        number: Of the state: 1, 2, ...
+        state: `publishing`: files of `new` do not count yet. `published`: files of `old` do not count any more, and are
+            being deleted. `done`: everything counts.
+        job: Who made it.
+        owner: The process that does the work; see `sawlog.storage.owners`.
+        new: What the job adds.
+        old: What that replaces.
+        batches: The last micro-batch that each query has written, by the query's id.
+        runs: The run of the query that did it.
+        token: Different in every record.
+        before: Tokens of the records before it, the last ones.
+    """
+
+    number: int = 0
+    state: State = "done"
+    job: str = ""
+    owner: str = ""
+    new: Sequence[str] = ()
+    old: Sequence[str] = ()
+    batches: Mapping[str, int] = field(default_factory=dict)
+    runs: Mapping[str, str] = field(default_factory=dict)
+    token: str = field(default_factory=lambda: uuid.uuid4().hex)
+    before: Sequence[str] = ()
+
+    def next(self, **changes: Any) -> Record:
+        """The record that follows this one, with some changes."""
+        before = (*self.before[1 - _ANCESTORS :], self.token)
+        return replace(self, number=self.number + 1, token=uuid.uuid4().hex, before=before, **changes)
+
+    def hidden(self) -> frozenset[str]:
+        """The files and directories that do not count."""
+        return frozenset({"publishing": self.new, "published": self.old, "done": ()}[self.state])
+
+
+@dataclass(frozen=True)
+class CommitLog:
+    """The log of one directory."""
+
+    directories: Store
+    directory: str
+
+    def last(self) -> Record | None:
+        """The record that counts; `None` where there is no log.
+
+        Raises:
+            FormatError: When it is not one of ours.
+        """
+        while True:
+            numbers = self._numbers()
+            if not numbers:
+                return None
+            path = self._path(numbers[-1])
+            try:
+                text = self.directories.read_now(path)
+            except FileNotFoundError:
+                continue  # there is a later one now
+            return _parsed(path, text)
+
+    def append(self, record: Record) -> bool:
+        """Add a record, and delete those before it; whether it could be done: another job may have been faster."""
+        path = self._path(record.number)
+        text = json.dumps(asdict(record), sort_keys=True).encode()
+        try:
+            self.directories.create(path, text)
+        except FileExistsError:
+            try:  # a store that answered late, and was asked again, has refused what it had taken before
+                if self.directories.read_now(path) != text:
+                    return False
+            except FileNotFoundError:
+                return False
+        last = self.last()
+        if last is None or (last.token != record.token and record.token not in last.before):
+            self.directories.remove(path)  # it is one of those that were deleted: others have gone on
+            return False
+        self.prune()
+        return True
+
+    def prune(self) -> None:
+        """Delete records before the last one, and those that were cut off, or too late, while they were written."""
+        last = max(self._numbers(), default=0)
+        for name in self.directories.names_in(f"{self.directory}/{LOG}"):
+            found = _STAGED.match(name)
+            if found and int(found["number"]) < last + name.startswith("."):
+                self.directories.remove(f"{self.directory}/{LOG}/{name}")
+
+    def modified(self) -> float | None:
+        """When the last record was made, in seconds since the epoch; none where the storage does not say so."""
+        return self.directories.stat(self._path(max(self._numbers(), default=0))).modified
+
+    def _path(self, number: int) -> str:
+        return f"{self.directory}/{LOG}/{number:08d}.json"
+
+    def _numbers(self) -> list[int]:
+        names = self.directories.names_in(f"{self.directory}/{LOG}")
+        return sorted(int(found[1]) for found in map(_NAME.fullmatch, names) if found)
+
+
+def committed(
+    directories: Store, root: str, listing: Callable[[], tuple[Iterable[_File], Iterable[str]]]
+) -> Iterable[_File]:
+    """The files that count.
+
+    The log is looked at before and after the directory is listed: both have to show the same state.
+    """
+    before: dict[str, Record] = {}
+    while True:
+        files, inner = listing()
+        logs = {one.rstrip("/") for one in (root, *inner)}
+        after = {one: record for one in logs if (record := CommitLog(directories, one).last()) is not None}
+        if after == before:
+            break
+        before = after
+    for directory, record in after.items():
+        start, hidden = f"{directory}/", record.hidden()
+        files = [
+            file for file in files if not (hidden and file.path.startswith(start) and _in(file.path, start, hidden))
+        ]
+    return files
+
+
+def _in(path: str, start: str, names: Container[str]) -> bool:
+    """Whether a file is among names below a directory, or in one of them."""
+    inner = path[len(start) :]
+    return inner in names or any(inner[: at + 1] in names for at, sign in enumerate(inner) if sign == "/")
+
+
+def _parsed(path: str, text: bytes) -> Record:
+    """A record of the log; what later versions may have added is left out."""
+    where = f"{path}: not a record of a job"
+    given = shaped(decode_json(text), dict[str, Any], where)
+    if missing := [one.name for one in fields(Record) if one.name not in given]:
+        raise FormatError(f"{where}: {missing[0]} is missing")
+    record: Record = shaped(given, Record, where)
+    for one in (*record.new, *record.old):
+        if not one or one.startswith("/") or ".." in one.split("/"):
+            raise FormatError(f"{where}: expected a path below the directory, found {one!r}")
+    return record
