@@ -240,7 +240,11 @@ def test_names_that_are_imported_late_are_all_there() -> None:
     assert set(sawlog.__all__) <= set(dir(sawlog))
     for name in sawlog.__all__:
         assert getattr(sawlog, name).__module__.startswith("sawlog.")
-    code = "import sawlog; assert sawlog.format.damage.Report is sawlog.Report and not hasattr(sawlog, '_nothing')"
+    code = """
+import sawlog, sawlog.format.damage
+assert sawlog.format.damage.Report is sawlog.Report
+assert not hasattr(sawlog, "_nothing")
+"""
     subprocess.run([sys.executable, "-c", code], check=True)
 
 

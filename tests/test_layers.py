@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import builtins
 import graphlib
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -21,7 +22,7 @@ GROUPS = ("sawlog.formats", "sawlog.commands", "sawlog.spark")
 def format_packages() -> set[str]:
     """Packages that belong to a format, as their entry points say."""
     found = {one.value.split(":")[0].split(".")[1] for group in GROUPS for one in entry_points(group=group)}
-    assert found >= {"leveldb", "deephaven_import"}
+    assert found >= {"leveldb", "deephaven"}
     return found
 
 
@@ -70,6 +71,41 @@ def is_kernel(function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
     return bool(
         {"kernel", "wide_kernel", "inlined", "always_inlined"}.intersection(map(dotted, function.decorator_list))
     )
+
+
+def rooms() -> list[str]:
+    """The rooms of the house, from the ground up, as the page on architecture lists them."""
+    page = Path("docs/architecture.md").read_text("utf-8")
+    section = page.split("## Rooms", 1)[1].split("\n## ", 1)[0]
+    return re.findall(r"`sawlog\.(\w+)`", "\n".join(line.split("|")[1] for line in section.split("\n") if "|" in line))
+
+
+ADDITIONS = {"spark", "commands"}
+"""Modules of a system that are found through entry points: they may import Spark's room and the command line."""
+UPWARD = {("sawlog.dataset.dataset", "sawlog.map.notebook")}
+"""A dataset draws itself in a notebook."""
+
+
+def test_a_room_imports_only_rooms_below_it() -> None:
+    order = {name: floor for floor, name in enumerate(rooms())}
+    order["__main__"] = order["cli"]
+    wrong = set()
+    for name, module in house.modules().items():
+        room = name.split(".")[1:2]
+        if not room or ADDITIONS & set(name.split(".")[2:]):
+            continue
+        for other in imported(module, types=False):
+            above = other.split(".")[1:2] if other.startswith("sawlog.") else []
+            if above and above[0] in order and order[above[0]] > order[room[0]]:
+                wrong.add((name, ".".join(other.split(".")[:3])))
+    assert wrong <= UPWARD
+
+
+def test_few_modules_stand_at_the_top() -> None:
+    top = [path.name for path in Path("src/sawlog").glob("*.py")]
+    assert len(top) <= 8
+    rooms_there = {path.name for path in Path("src/sawlog").iterdir() if (path / "__init__.py").exists()}
+    assert rooms_there | {path.removesuffix(".py") for path in top} - {"__init__", "__main__"} == set(rooms())
 
 
 def test_nothing_shared_imports_a_format() -> None:

@@ -32,8 +32,8 @@ def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     for place in ("sawlog.storage.workers", "sawlog.format.planning"):
         monkeypatch.setattr(f"{place}.PIECE_BYTES", 1 << 20)
     for place in (
-        "deephaven_table.dataset.DeephavenTableContents",
-        "filodb_record.dataset.ContainerContents",
+        "deephaven.table.dataset.DeephavenTableContents",
+        "filodb.dataset.ContainerContents",
         "leveldb.database.dataset.DatabaseContents",
     ):
         monkeypatch.setattr(f"sawlog.{place}.threads_split_files", True)

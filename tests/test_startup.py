@@ -147,7 +147,7 @@ print([os.access(one, os.W_OK) for one in places], socket.socket().connect_ex(("
     assert done.stdout == f"[False, False, False] {errno.ENETUNREACH}\n", done.stderr
 
 
-LIGHT = {"applications", "columns", "datastore", "format", "head", "judge", "layout", "names", "paths"}
+LIGHT = {"applications", "columns", "datastore", "format", "head", "judge", "layout", "names", "paths", "types"}
 """Modules by which formats know whether names and first bytes are theirs."""
 PARTS = {"leveldb_database": {"leveldb_log", "leveldb_table"}, "leveldb_table": {"leveldb_log"}}
 """Formats whose modules others are made of."""
@@ -182,7 +182,7 @@ print(json.dumps([codes, of_arrow, own]))
     assert codes == [0, 0, 0]
     assert [*PACKAGES[name], "format"] in modules
     assert [".".join(one) for one in modules if is_of_others(one, name) and LIGHT.isdisjoint(one)] == []
-    assert ["sawlog", "watching"] not in modules
+    assert ["sawlog", "dataset", "watch"] not in modules
     merged = ["pyarrow.compute"] if name == "leveldb_database" else []
     assert of_arrow == [[], merged, merged]
 

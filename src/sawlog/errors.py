@@ -113,7 +113,8 @@ class IncompleteError(SawlogError):
     """Something that metadata names is not there, or metadata is cut, under `on_damage="fail"`.
 
     Attributes:
-        damage: The file, of one of the kinds in `sawlog.format.damage.INCOMPLETE_KINDS`; its detail says what is missing.
+        damage: The file, of one of the kinds in `sawlog.format.damage.INCOMPLETE_KINDS`; its detail says what is
+            missing.
     """
 
     def __init__(self, damage: Damage) -> None:

@@ -143,7 +143,7 @@ kernels.sound(head_window(bytes(12), 12), 0, None, None)
     assert done.stderr.endswith("sound is compiled into the kernels that call it: from Python, call a kernel\n")
 
 
-@pytest.mark.parametrize("module", ["kernels/signature", "kernels/native", "kernels/crc32c", "chain/layout"])
+@pytest.mark.parametrize("module", ["kernels/signature", "kernels/native", "kernels/crc32c", "kernels/layout"])
 def test_a_library_made_with_another_sawlog_is_not_called(module: str, monkeypatch: pytest.MonkeyPatch) -> None:
     table = json.loads((Path(native.folder(PACKAGE)) / native.TABLE).read_text("utf-8"))
     table["definitions"][f"sawlog/{module}.py"] |= {"file": "0", "digest": "0"}

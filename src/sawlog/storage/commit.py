@@ -3,8 +3,8 @@
 On a local disk one rename does it: of the directory, where there is none yet; of its only file; or else the directory
 as it shall be is made of hard links next to the one that is there, and the two are exchanged. Where nothing can be
 renamed or exchanged at once, the log of the directory (`sawlog.storage.commit_log`) says which files do not count: the
-new ones until all of them are there, then the old ones until all of them are deleted. What was killed in between is finished, or
-taken back, by the next job.
+new ones until all of them are there, then the old ones until all of them are deleted. What was killed in between is
+finished, or taken back, by the next job.
 """
 
 from __future__ import annotations
