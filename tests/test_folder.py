@@ -97,6 +97,24 @@ def test_options_go_to_the_parts_that_have_them(folder: Path, run: Run) -> None:
     assert part["command"].endswith(" -o table=1")
 
 
+def test_each_part_of_a_folder_is_drawn(folder: Path, run: Run, tmp_path: Path) -> None:
+    page = tmp_path / "pages" / "map.html"
+    done = run("map", folder, "--output", page)
+    assert done.code == 0
+    assert sorted(path.name for path in page.parent.iterdir()) == [
+        "map-2.html",
+        "map-3.html",
+        "map-4.html",
+        "map.html",
+    ]
+    assert str(folder / "logs") in done.out
+    drawn = [json.loads(line) for line in run("map", folder, "--json").out.splitlines()]
+    assert [part["rows"] for part in drawn] == [part.rows for part in sawlog.verify(folder).parts]
+    assert run("map", folder, "--output", "-").code == 2
+    harm(folder / "logs" / "000007.log")
+    assert run("map", folder, "--output", page).code == 1
+
+
 def test_each_part_of_a_folder_is_described(folder: Path, run: Run) -> None:
     shown = run("info", folder, "--count")
     assert shown.code == 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 import webbrowser
@@ -14,6 +15,9 @@ from sawlog.cli import arguments
 from sawlog.cli.errors import Exit, complain
 from sawlog.cli.output import Outcome, progress, show, text_sink
 from sawlog.cli.scan import size_of
+from sawlog.dataset.dataset import Dataset
+from sawlog.dataset.folder import open_folder
+from sawlog.errors import OptionError
 from sawlog.format.printing import ascii_json
 from sawlog.storage import Storage
 
@@ -36,19 +40,42 @@ def map(
 ) -> int:
     """Draw where every byte went, damage, rows and their content, as one HTML file.
 
-    Exit code 0 clean, 1 damaged, 2 unusable, 4 unsupported in part.
+    A folder of several datasets has a page for each: FILE, then FILE-2 and so on. Exit code 0 clean, 1 damaged,
+    2 unusable, 4 unsupported in part.
     """
     for page in [text for text in option or () if _PAGE.fullmatch(text)]:
         complain(f"warning: -o {page}: names the page with --output; -o is for options of the format")
         output, option = page, [text for text in option or () if text != page]
-    dataset = arguments.open_dataset(
-        paths,
+    folder = open_folder(
+        list(paths),
         format=format,
         view=view,
-        storage=arguments.storage_options(storage),
-        options=arguments.format_options(option),
-        threads=threads,
+        on_damage="skip",
+        storage_options=Storage(arguments.storage_options(storage)),
+        use_threads=True if threads is None else threads,
+        **arguments.format_options(option),
     )
+    if output == "-" and not (json or folder.is_single):
+        raise OptionError(f"stdout takes one page, and there are {len(folder.parts)} parts; name a file with --output")
+    for skipped in folder.skipped:
+        if skipped.missed:
+            complain(f"warning: {skipped.path}: not drawn: {skipped.reason}")
+    codes: set[Exit] = set()
+    for number, part in enumerate(folder.parts, 1):
+        path = "" if folder.is_single else part.path
+        codes.add(_draw(part.open(), path, _page_name(output, number), json=json, browse=browse and number == 1))
+    codes |= {Exit.DAMAGED} if any(skipped.missed for skipped in folder.skipped) else set()
+    return next((code for code in (Exit.DAMAGED, Exit.UNSUPPORTED) if code in codes), Exit.OK)
+
+
+def _page_name(output: str, number: int) -> str:
+    """Return the path of the page of a part."""
+    stem, suffix = os.path.splitext(output)
+    return output if number == 1 else f"{stem}-{number}{suffix}"
+
+
+def _draw(dataset: Dataset, path: str, output: str, *, json: bool, browse: bool) -> Exit:
+    """Write the page of a dataset, or its data, and return its exit code; `path` names it among several."""
     from sawlog.map import render, survey
 
     with progress(size_of(dataset), "looking at every byte") as advance:
@@ -59,7 +86,8 @@ def map(
         text_sink(sys.stdout.buffer.write)(render(found).encode("utf-8", "surrogatepass"))
     else:
         _write(render(found).encode("utf-8", "surrogatepass"), output)
-        facts = [("format", found.title), ("damage", "found" if found.damaged else "none")]
+        facts = [("path", path)] if path else []
+        facts += [("format", found.title), ("damage", "found" if found.damaged else "none")]
         if found.incomplete:
             facts.append(("incomplete", "files are missing, or metadata is cut; sawlog verify lists them"))
         show(Outcome({}, f"{found.rows:,} rows", f"drawn in {output}", facts), json=False)
