@@ -428,6 +428,16 @@ DAMAGED = [
 ]
 
 
+def test_repair_says_that_the_meaning_is_damaged(tmp_path: Path) -> None:
+    """The framing is sound, and kept; the view of entities finds the same damage in the copy."""
+    path = save(tmp_path, entity({"a": 1}), DAMAGED[0][0], entity({"a": 2}))
+    report = sawlog.repair(path, tmp_path / "copy", format="leveldb_log")
+    (said,) = report.skipped
+    assert said.reason.startswith("1 records are no entities: their meaning is damaged, not the framing")
+    assert (report.verdict, report.rows) == ("clean", 3)
+    assert sawlog.repair(save(tmp_path, entity({"a": 1})), tmp_path / "other", format="leveldb_log").skipped == []
+
+
 @pytest.mark.parametrize(("record", "detail"), DAMAGED, ids=[str(i) for i in range(len(DAMAGED))])
 @pytest.mark.parametrize("schema", ["json", "infer"])
 def test_a_record_that_is_no_entity_is_damage(tmp_path: Path, record: bytes, detail: str, schema: str) -> None:

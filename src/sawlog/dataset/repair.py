@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from sawlog.dataset.dataset import Dataset
 from sawlog.errors import FormatError, InternalError, SawlogError, StorageError
-from sawlog.format.capabilities import RepairsParts, RepairsTogether, list_marks, list_tables
+from sawlog.format.capabilities import RemarksOnRepairs, RepairsParts, RepairsTogether, list_marks, list_tables
 from sawlog.format.contract import Format, Scan, repair_each
 from sawlog.format.damage import FileReport, Report
 from sawlog.storage import File, PathLike, Source, Storage, discard_staged, normalize
@@ -47,7 +47,7 @@ def repair_files(format: Format, places: Sequence[tuple[File, str]], scan: Scan,
             files = [file for file, _ in places]
             _prove(source, files, copies, copied, target)
             without = source.contents.skipped_files(source.request)
-            if isinstance(format, RepairsParts):
+            if isinstance(format, RemarksOnRepairs):
                 without = [*without, *format.not_repaired(source.contents)]
             report = Report(format.name, _reports(source, files), without)
         held.release()

@@ -275,11 +275,16 @@ class RepairsParts(Protocol):
     def repaired_parts(self, contents: Contents) -> list[Mapping[str, Any]]:
         """Return options for each part of what `repair_files` writes that is read by itself."""
 
-    def not_repaired(self, contents: Contents) -> list[Skipped]:
-        """Return what the files hold besides what their metadata leaves out, and a repaired copy does not."""
-
     def repaired_rows(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Return rows as a repaired copy has them."""
+
+
+@runtime_checkable
+class RemarksOnRepairs(Protocol):
+    """A format that knows what a repaired copy lacks, or keeps in spite of damage. Used by `sawlog.repair`."""
+
+    def not_repaired(self, contents: Contents) -> list[Skipped]:
+        """Return what the files hold and a copy does not, or what is damaged in another view and was kept."""
 
 
 @runtime_checkable

@@ -163,7 +163,7 @@ class LevelDBDatabase(Format):
         return [{"table": name} for name in contents.versions]
 
     def not_repaired(self, contents: Contents) -> list[Skipped]:
-        """See `RepairsParts`. Who opens the old database again may commit transactions that are prepared."""
+        """See `RemarksOnRepairs`. Who opens the old database again may commit transactions that are prepared."""
         from sawlog.leveldb.database.repair import prepared_entries
 
         return list(prepared_entries(contents))

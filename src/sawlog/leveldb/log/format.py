@@ -7,6 +7,7 @@ import posixpath
 import re
 import shlex
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 import pyarrow as pa
@@ -149,6 +150,21 @@ class LevelDBLog(Format):
         _, _, module, name = _VIEWS[scan.view]
         contents: Contents = getattr(importlib.import_module(f"sawlog.leveldb.{module}"), name)(self, files, scan)
         return contents
+
+    def not_repaired(self, contents: Contents) -> list[Skipped]:
+        """See `RemarksOnRepairs`. Entities of an export that cannot be decoded are kept as they are."""
+        from sawlog.dataset.dataset import Dataset
+
+        exports = [file for file in contents.files if layout.EXPORT_NAME.match(file.name)]
+        if not exports:
+            return []
+        scan = replace(contents.scan, view="entities", options=self.read_options())
+        text = "records are no entities: their meaning is damaged, not the framing, and the copy has them as they are"
+        return [
+            Skipped(file.path, f"{file.kinds[datastore_layout.ENTITY_DAMAGE]} {text}", 0)
+            for file in Dataset(self.open(exports, scan), scan).report().files
+            if file.rows and file.kinds[datastore_layout.ENTITY_DAMAGE]
+        ]
 
     def writer(self, path: str, schema: pa.Schema, options: LogWriteOptions, storage: Storage) -> Writer:
         if options.view == "writes":
