@@ -485,7 +485,7 @@ def merged(
         low: The first key that is wanted. All keys but those of range deletions are in the range that is.
         high: The key after the last one; `None`: there is no end.
         pending: The entries that are not committed.
-        report: Told of range deletions in another order, or with timestamps, by their file and the highest of their
+        report: Said of range deletions in another order, or with timestamps, by their file and the highest of their
             sequence numbers: which keys they delete is not known, so only entries that are newer answer.
         bytewise: Whether that order is the bytes'; otherwise all is read before anything is resolved.
     """
