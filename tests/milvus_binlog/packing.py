@@ -56,7 +56,10 @@ def write_manifest(
     path.parent.mkdir(parents=True, exist_ok=True)
     found = {
         "column_groups": list(groups),
-        "delta_logs": [{"path": one, "type": options.get("type", 0), "num_entries": 1} for one in deltas],
+        "delta_logs": [
+            {"path": delta, "type": options.get("type", 0), "num_entries": options.get("deletes", 1)}
+            for delta in deltas
+        ],
         "stats": {key: {"paths": list(paths), "metadata": {}} for key, paths in (stats or {}).items()},
     }
     with path.open("wb") as out:

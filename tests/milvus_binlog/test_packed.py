@@ -104,11 +104,15 @@ def test_deletes_that_the_manifest_names_are_applied(tmp_path: Path) -> None:
         group([0, 1, 100], [packed_file("0_0.parquet", 0, 40), packed_file("0_1.parquet", 5, 60)]),
         group([101], [packed_file("1_3.parquet", 0, 35), *[packed_file("1_0.parquet", 0, 10)] * 6]),
     ]
-    write_manifest(directory, groups, [f"../../../../../{log.relative_to(tmp_path)}"], version=10)
+    deltas = [f"../../../../../{log.relative_to(tmp_path)}"]
+    write_manifest(directory, groups, deltas, version=10, deletes=2)
     kept = [*(row for row in range(40) if row != 3), *(row for row in range(45, ROWS) if row != 50)]
     assert read(tmp_path)["100"].to_pylist() == kept  # rows 5 to 60 of a file, by the latest manifest
     history = read(tmp_path, view="history", filters=[("_deleted", "=", NOW + SECOND)])
     assert history["100"].to_pylist() == [3, 50]
+    write_manifest(directory, groups, deltas, version=11, deletes=3)
+    with pytest.raises(IncompleteError, match="expected 3 deletes, as the metadata says, found 2"):
+        read(tmp_path)
 
 
 def test_the_metadata_says_which_version_is_meant(tmp_path: Path) -> None:

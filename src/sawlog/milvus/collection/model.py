@@ -97,6 +97,7 @@ class Segment:
         slices: The batches that they make.
         lacking: What is missing by them.
         lost_deltas: Delta logs that they name and that are not there.
+        packed_counts: The numbers of deletes that they say delta logs have, by path.
         unnamed: Logs that neither metadata nor manifest names.
     """
 
@@ -113,6 +114,7 @@ class Segment:
     slices: list[Batch] = field(default_factory=list)
     lacking: list[Missing] = field(default_factory=list)
     lost_deltas: list[Missing] = field(default_factory=list)
+    packed_counts: dict[str, int] = field(default_factory=dict)
     unnamed: list[LogFile] = field(default_factory=list)
 
     @property
@@ -208,7 +210,9 @@ class Segment:
 
     def delete_counts(self) -> dict[str, int]:
         """Number of deletes of delta logs by the metadata, by path; nothing of those of which it does not say."""
-        named = (self.meta.deltas if self.meta is not None and not self.manifests else None) or ()
+        if self.manifests:
+            return self.packed_counts
+        named = (self.meta.deltas if self.meta is not None else None) or ()
         counts = {log.id: log.rows for log in named if log.rows}
         return {log.file.path: counts[log.log] for log in self.deltas if log.log in counts}
 

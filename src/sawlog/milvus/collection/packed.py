@@ -115,6 +115,7 @@ def _take_deltas(segment: Segment, manifest: Manifest, files_found: _Found) -> N
             named.append(present.get(path) or LogFile(file, *place, number))
     segment.unnamed += [log for path, log in present.items() if path not in manifest.deltas]
     segment.deltas = named
+    segment.packed_counts.update(manifest.delete_counts)
 
 
 def _take_stats(segment: Segment, manifest: Manifest, files_found: _Found) -> None:

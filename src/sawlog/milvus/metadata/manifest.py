@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import posixpath
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from sawlog.errors import FormatError
@@ -53,12 +53,14 @@ class Manifest:
         deltas: Its delta logs.
         stats: Its statistics files, by their key (`bloom_filter.100`).
         unsupported: What it says that is not read; empty where all is. Nothing of the segment is read then.
+        delete_counts: The numbers of deletes of its delta logs, by path, where it says them.
     """
 
     groups: tuple[ColumnGroup, ...]
     deltas: tuple[str, ...]
     stats: dict[str, tuple[str, ...]]
     unsupported: str = ""
+    delete_counts: Mapping[str, int] = field(default_factory=dict)
 
 
 def read_manifest(data: bytes, path: str, root: str) -> Manifest:
@@ -88,6 +90,7 @@ def read_manifest(data: bytes, path: str, root: str) -> Manifest:
             for group in shape.mappings(shape.required(record, "column_groups"), "'column_groups'")
         )
         deltas = [place.of(layout.PACKED_DELTAS, _text(log, "path")) for log in logs]
+        counts = {path: shape.number(log, "num_entries") for path, log in zip(deltas, logs, strict=True)}
         listed = {
             key: _texts({"paths": paths} if isinstance(paths, list) else shape.mapping(paths, key), "paths")
             for key, paths in shape.mapping(record.get("stats", {}), "'stats'").items()
@@ -97,7 +100,7 @@ def read_manifest(data: bytes, path: str, root: str) -> Manifest:
             for key, paths in listed.items()
         }
         _check_rows(groups)
-        return Manifest(groups, tuple(deltas), stats)
+        return Manifest(groups, tuple(deltas), stats, delete_counts={path: n for path, n in counts.items() if n > 0})
 
 
 @dataclass(frozen=True, slots=True)
