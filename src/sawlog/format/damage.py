@@ -244,7 +244,7 @@ def merge_findings(findings: Findings, other: Findings) -> None:
     findings.tail = other.tail or findings.tail
 
 
-def take_damages(findings: Findings) -> list[Damage]:
+def take_listed_damage(findings: Findings) -> list[Damage]:
     """Take the damaged ranges that were listed so far out of findings."""
     taken, findings.damages = findings.damages, []
     return taken
@@ -252,7 +252,7 @@ def take_damages(findings: Findings) -> list[Damage]:
 
 def take_damage_batch(findings: Findings) -> pa.RecordBatch | None:
     """Take the damaged ranges out of findings, as a batch of `DAMAGE_SCHEMA` in reading order; `None` for none."""
-    batches = [damage_batch(take_damages(findings))] if findings.damages else []
+    batches = [damage_batch(take_listed_damage(findings))] if findings.damages else []
     if findings.columns:
         batches, findings.columns = [*findings.columns, *batches], []
     if len(batches) < 2:

@@ -16,7 +16,7 @@ from sawlog.deephaven.log.header import Header
 from sawlog.deephaven.log.layout import Flag
 from sawlog.deephaven.log.options import ReadOptions
 from sawlog.deephaven.log.walk import Remarkable
-from sawlog.format.damage import Damage, Findings, TailStatus, take_damages
+from sawlog.format.damage import Damage, Findings, TailStatus, take_listed_damage
 from sawlog.storage import File, Source, StagedFile, Storage
 
 _COPY_BYTES = 8 << 20
@@ -38,8 +38,8 @@ def repair(file: File, target: str, options: ReadOptions, storage: Storage) -> N
             walk = log_range.walk(source, pa.schema([]), findings)
             copy = _Copy(original, staged, header, header.size, walk.remarkable, walk.bad_values)
             for _ in walk.batches():
-                copy.around(take_damages(findings))
-            copy.around(take_damages(findings))
+                copy.around(take_listed_damage(findings))
+            copy.around(take_listed_damage(findings))
             tail = findings.tail
             if tail is None or tail.status is TailStatus.CLEAN:
                 copy.up_to(file.size)

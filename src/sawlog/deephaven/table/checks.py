@@ -19,7 +19,7 @@ from sawlog.deephaven.table.values import check_ends, words
 from sawlog.deephaven.table.views import column_grouping
 from sawlog.errors import FormatError
 from sawlog.format.contract import Fragment
-from sawlog.format.damage import Damage, Findings, Tail, TailStatus, take_damages
+from sawlog.format.damage import Damage, Findings, Tail, TailStatus, take_listed_damage
 from sawlog.storage import File
 
 _CHUNK = 8 << 20
@@ -117,9 +117,9 @@ class FileCheck(Fragment):
                 detail = f"grouping: row {wrong} is {array[wrong - row]}, and in the group of another value"
                 value_findings.damage(bad_metadata(column, headers, detail))
             row += len(array)
-            yield take_damages(value_findings)
+            yield take_listed_damage(value_findings)
         reader.close()
-        yield take_damages(value_findings)
+        yield take_listed_damage(value_findings)
 
     def _groups(self, column: ColumnFiles, target: pa.DataType) -> GroupComparison | None:
         grouping = column_grouping(column, self.verdict, self.scan.storage)

@@ -22,7 +22,7 @@ from sawlog.filodb.options import ReadOptions
 from sawlog.filodb.selection import Selection, select
 from sawlog.filodb.walk import ContainerRange, RowsWalk
 from sawlog.format.contract import OFFSET_COLUMN, PROVENANCE, Projection, Scan
-from sawlog.format.damage import Damage, Findings, OnDamage, take_damages
+from sawlog.format.damage import Damage, Findings, OnDamage, take_listed_damage
 from sawlog.storage import File
 from sawlog.storage.sources import MemorySource
 
@@ -195,7 +195,7 @@ class ValueDecoder:
         for batch in walk.batches():
             owners = np.searchsorted(ends, values_of(batch.column(OFFSET_COLUMN), np.int64), "right")
             rows = batch.select(self.schema.names)
-            damaged = _by_value(take_damages(findings), starts)
+            damaged = _by_value(take_listed_damage(findings), starts)
             bad = _beyond(rows)
             for row in np.flatnonzero(bad).tolist():
                 number = int(owners[row])
@@ -206,7 +206,7 @@ class ValueDecoder:
             if bad.any():
                 rows, owners = rows.filter(array_of(~bad, pa.bool_())), owners[~bad]
             yield rows, owners, damaged
-        yield batch_of_rows([], self.schema), np.zeros(0, np.int64), _by_value(take_damages(findings), starts)
+        yield batch_of_rows([], self.schema), np.zeros(0, np.int64), _by_value(take_listed_damage(findings), starts)
 
     def _lists(self, rows: pa.RecordBatch, counts: NDArray[np.int64], values: pa.Array | None) -> pa.Array:
         """Rows as lists of so many each; null where `values` are."""

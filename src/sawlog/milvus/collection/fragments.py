@@ -267,18 +267,18 @@ class _Join:
         Returns:
             The first damage; `None` where no value is known to be lost.
         """
-        found_damages: list[tuple[int, Damage]] = []
+        damage_by_row: list[tuple[int, Damage]] = []
         for user_field, stored, payload, start in self._payloads(self.wanted):
             losses = payload.resolve(stored.index, user_field)
             if losses:
                 row = start + min(losses[0].first, payload.rows - 1)
-                found_damages.append((row - stored.first, payload.what_is_lost(losses).damage))
+                damage_by_row.append((row - stored.first, payload.what_is_lost(losses).damage))
             first, last = stored.first - start, stored.first - start + stored.rows
             if any(each.first == each.end or (each.first < last and first < each.end) for each in losses):
                 self._losing.add(stored.path)
-        if not found_damages:  # whatever is wrong, it is found here
+        if not damage_by_row:  # whatever is wrong, it is found here
             self._losing.update(stored.path for stored in self.opened.values())
-        return min(found_damages, key=lambda pair: pair[0])[1] if found_damages else None
+        return min(damage_by_row, key=lambda pair: pair[0])[1] if damage_by_row else None
 
     def loses_first(self, id: int) -> bool:
         """Whether rows of a file are lost here, and none of those in front of them."""
