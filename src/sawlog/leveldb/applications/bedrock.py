@@ -53,7 +53,7 @@ PREFIXES = ("player_", "map_", "VILLAGE_", "tickingarea_", "structuretemplate_",
 
 
 class Place(NamedTuple):
-    """What a key of a chunk says; `dimension` is 0 for the overworld, `subchunk` is there for subchunks."""
+    """Fields of a chunk's key; `dimension` is 0 for the overworld, `subchunk` is there for subchunks."""
 
     x: int
     z: int
@@ -130,10 +130,10 @@ def _free_name(name: str, tags: Mapping[str, Any], cursor: Cursor) -> str:
 
 def _length(cursor: Cursor) -> int:
     """A count, which is not negative."""
-    found = cursor.little(4)
-    if found >> 31:
+    count = cursor.little(4)
+    if count >> 31:
         raise UnknownBytesError(f"a negative count, before byte {cursor.at}")
-    return found
+    return count
 
 
 def _text(cursor: Cursor) -> Any:
@@ -162,9 +162,9 @@ def _roots(cursor: Cursor) -> list[Any]:
 
 
 def _root(cursor: Cursor) -> Any:
-    """One tag, or several as a list."""
-    found = _roots(cursor)
-    return found[0] if len(found) == 1 else found
+    """Return one tag, or several as a list."""
+    tags = _roots(cursor)
+    return tags[0] if len(tags) == 1 else tags
 
 
 def _dictionary(cursor: Cursor) -> Any:
@@ -193,11 +193,11 @@ def _subchunk(cursor: Cursor) -> Any:
     if version not in (1, 8, 9):
         raise UnknownBytesError(f"version {version} of a subchunk")
     layers = 1 if version == 1 else cursor.byte()
-    found: dict[str, Any] = {"version": version}
+    subchunk: dict[str, Any] = {"version": version}
     if version == 9:
-        found["y"] = struct.unpack("b", cursor.take(1, "height"))[0]
-    found["layers"] = [_layer(cursor) for _ in range(layers)]
-    return found
+        subchunk["y"] = struct.unpack("b", cursor.take(1, "height"))[0]
+    subchunk["layers"] = [_layer(cursor) for _ in range(layers)]
+    return subchunk
 
 
 def _layer(cursor: Cursor) -> list[Any]:
@@ -256,16 +256,16 @@ TAGS: Mapping[int, tuple[str, Callable[[Cursor], Any]]] = {
 
 
 def place_of(key: bytes) -> Place | None:
-    """What the key of a chunk says; `None` for other keys."""
+    """Return the fields of a chunk's key; `None` for other keys."""
     if len(key) not in _CHUNK_SIZES:
         return None
     x, z = struct.unpack_from("<ii", key)
-    at = 8 if len(key) < _CHUNK_SIZES[2] else 12
-    dimension = int.from_bytes(key[8:at], "little", signed=True)
-    subchunk = struct.unpack_from("b", key, at + 1)[0] if len(key) > at + 1 else None
-    if key[at] not in TAGS or (key[at] == _SUBCHUNK) != (subchunk is not None):
+    tag_at = 8 if len(key) < _CHUNK_SIZES[2] else 12
+    dimension = int.from_bytes(key[8:tag_at], "little", signed=True)
+    subchunk = struct.unpack_from("b", key, tag_at + 1)[0] if len(key) > tag_at + 1 else None
+    if key[tag_at] not in TAGS or (key[tag_at] == _SUBCHUNK) != (subchunk is not None):
         return None
-    return Place(x, z, dimension, key[at], subchunk)
+    return Place(x, z, dimension, key[tag_at], subchunk)
 
 
 def _within(place: Place | None) -> bool:
@@ -274,7 +274,7 @@ def _within(place: Place | None) -> bool:
 
 
 class Bedrock(ApplicationView):
-    """One row per part of a chunk, actor, player or other thing of a world."""
+    """View of a Minecraft Bedrock world: a row per part of a chunk, actor, player or other thing."""
 
     title = "Minecraft Bedrock's worlds: kind, x, z, dimension, subchunk, name, value (JSON)"
     columns: ClassVar = pa.schema(
@@ -289,8 +289,8 @@ class Bedrock(ApplicationView):
     def recognizes(self, path: str, comparator: str, keys: Sequence[bytes]) -> bool:
         """By its keys: at least half of the first ones are of chunks, actors or by names."""
         del path, comparator
-        known = sum(_named(key) is not None or _within(place_of(key)) for key in keys)
-        return bool(keys) and 2 * known >= len(keys)
+        recognized = sum(_named(key) is not None or _within(place_of(key)) for key in keys)
+        return bool(keys) and 2 * recognized >= len(keys)
 
     def decode(self, entry: Entry, context: Any) -> Mapping[str, Any]:
         """The place of a chunk, or a name; values are NBT for the most part."""
@@ -313,14 +313,14 @@ class Bedrock(ApplicationView):
 
 
 def _named(key: bytes) -> tuple[dict[str, Any], Callable[[Cursor], Any]] | None:
-    """What a key says that is not of a chunk, and how its value is read; `None` for unknown ones."""
-    rest = key.removeprefix(ACTOR)
-    if rest != key and len(rest) == _ACTOR_SIZE:
-        return {"kind": "actor", "name": rest.hex()}, _root
-    rest = key.removeprefix(DIGEST)
-    if rest != key and len(rest) in (8, 12):
-        x, z = struct.unpack_from("<ii", rest)
-        return {"kind": "actors", "x": x, "z": z, "dimension": int.from_bytes(rest[8:], "little", signed=True)}, _actors
+    """Return the columns of a key that is not of a chunk, and the reader of its value; `None` for unknown ones."""
+    tail = key.removeprefix(ACTOR)
+    if tail != key and len(tail) == _ACTOR_SIZE:
+        return {"kind": "actor", "name": tail.hex()}, _root
+    tail = key.removeprefix(DIGEST)
+    if tail != key and len(tail) in (8, 12):
+        x, z = struct.unpack_from("<ii", tail)
+        return {"kind": "actors", "x": x, "z": z, "dimension": int.from_bytes(tail[8:], "little", signed=True)}, _actors
     name, wrong = text(key, "utf-8")
     if name in NAMES or name.startswith(PREFIXES):
         return {"kind": "named", "name": name, "reason": wrong}, _dictionary if name == DICTIONARY else _root

@@ -48,10 +48,10 @@ def amount(code: int) -> int:
     if exponent < 9:
         code, digit = divmod(code, 9)
         code = code * 10 + digit
-    found: int = (code + 1) * 10**exponent
-    if found >> 63:
-        raise UnknownBytesError(f"an amount of {found} satoshis")
-    return found
+    satoshis: int = (code + 1) * 10**exponent
+    if satoshis >> 63:
+        raise UnknownBytesError(f"an amount of {satoshis} satoshis")
+    return satoshis
 
 
 def script(cursor: Cursor) -> tuple[str, bytes]:
@@ -111,7 +111,7 @@ def _hashes(cursor: Cursor) -> dict[str, Any]:
 
 
 def _block(cursor: Cursor) -> dict[str, Any]:
-    """What is known of a block, then its header."""
+    """Return the columns of a block: what is known of it, then its header."""
     varint(cursor)  # the version that wrote it
     row: dict[str, Any] = {"height": varint(cursor), "status": varint(cursor), "transactions": varint(cursor)}
     if row["status"] & (_HAVE_DATA | _HAVE_UNDO):
@@ -133,20 +133,20 @@ _FILE = _varints("blocks", "size", "undo_size", "first_height", "last_height", "
 
 
 def _locator(cursor: Cursor) -> dict[str, Any]:
-    """How far an index has come: the hash of that block, then of ones before it."""
+    """Return the hash of the block up to which an index has come, the first of a list of blocks."""
     cursor.take(4, "version")
     return {"hash": next(iter(_hashes(cursor)["blocks"]), None)}
 
 
 class Bitcoin(ApplicationView):
-    """What both databases have in common: values may be obfuscated."""
+    """Base of the views of both databases: values may be obfuscated."""
 
     names: ClassVar = (OBFUSCATION, OBFUSCATION + b"\0")
     kinds: ClassVar[Mapping[bytes, tuple[str, Callable[[Cursor], dict[str, Any]], Callable[[Cursor], dict[str, Any]]]]]
     """By the first byte of keys: what they are of, and how the rest of the key and the value are read."""
 
     def context(self, entries: Iterable[Entry], home: Home) -> bytes:
-        """What values are XORed with."""
+        """Return the bytes with which values are XORed."""
         del home
         newest = next((entry.value for entry in entries if entry.value), b"\0")
         return newest[1:] if newest[:1] == bytes([len(newest) - 1]) else b""
@@ -161,19 +161,19 @@ class Bitcoin(ApplicationView):
         row = {"kind": kind} | _whole(entry.key[1:], key)
 
         def plain(data: bytes) -> dict[str, Any]:
-            return _whole(bytes(one ^ other for one, other in zip(data, cycle(context or b"\0"), strict=False)), value)
+            return _whole(bytes(byte ^ mask for byte, mask in zip(data, cycle(context or b"\0"), strict=False)), value)
 
         return row | columns_of(entry.value, plain)
 
 
 def _whole(data: bytes, read: Callable[[Cursor], dict[str, Any]]) -> dict[str, Any]:
-    """What all of the bytes say."""
+    """Return the columns that `read` makes of all of the bytes."""
     cursor = Cursor(data)
     return cursor.explain(read(cursor))
 
 
 class Chainstate(Bitcoin):
-    """One row per unspent output."""
+    """View of the set of unspent outputs, a row each."""
 
     title = "Bitcoin's chainstate: txid, output, height, amount, script of unspent outputs"
     columns: ClassVar = pa.schema(
@@ -202,7 +202,7 @@ class Chainstate(Bitcoin):
 
 
 class BlockIndex(Bitcoin):
-    """One row per block, file of blocks, or transaction."""
+    """View of the index of blocks: a row per block, file of blocks, or transaction."""
 
     title = "Bitcoin's index of blocks and transactions: hash, height, file, offset, header"
     columns: ClassVar = pa.schema(

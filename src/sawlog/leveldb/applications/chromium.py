@@ -1,4 +1,4 @@
-"""What Chromium keeps for pages and extensions: `localStorage`, `sessionStorage`, `chrome.storage`."""
+"""Views of Chromium's storage for pages and extensions: `localStorage`, `sessionStorage`, `chrome.storage`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SHARED = {"Extension State": "state", "Extension Rules": "rules", "Extension Scr
 
 
 class ChromeStorage(ApplicationView):
-    """One row per key of an extension."""
+    """View of `chrome.storage`: a row per key of an extension."""
 
     title = "Chromium's chrome.storage of extensions: area, extension, key, value (JSON)"
     columns: ClassVar = pa.schema([(name, pa.string()) for name in ("area", "extension", "key", "value")])
@@ -46,13 +46,13 @@ class ChromeStorage(ApplicationView):
             extension, _, key = key.partition(".")
         row = {"area": area, "extension": extension or None, "key": key, "reason": wrong}
         if entry.value is not None:
-            value, found = text(entry.value, "utf-8")
+            value, damage = text(entry.value, "utf-8")
             decoded = decode_json(value)
             if isinstance(decoded, Undecodable):
-                found = f"not JSON: {decoded.detail}"
+                damage = f"not JSON: {decoded.detail}"
             else:
                 row["value"] = value
-            row["reason"] = wrong or (found and f"value: {found}")
+            row["reason"] = wrong or (damage and f"value: {damage}")
         return row
 
 
@@ -74,7 +74,7 @@ EPOCH = 11_644_473_600_000_000
 
 
 class LocalStorage(ApplicationView):
-    """One row per item of a page, and per piece of metadata on its origin."""
+    """View of `localStorage`: a row per item of a page, and per piece of metadata on its origin."""
 
     title = "Chromium's Local Storage: kind, storage_key, key, value"
     columns: ClassVar = pa.schema(
@@ -91,7 +91,7 @@ class LocalStorage(ApplicationView):
     def recognizes(self, path: str, comparator: str, keys: Sequence[bytes]) -> bool:
         """By its directory, or by metadata on origins."""
         del comparator
-        return path.endswith("Local Storage/leveldb") or any(one.startswith((b"META:", b"METAACCESS:")) for one in keys)
+        return path.endswith("Local Storage/leveldb") or any(key.startswith((b"META:", b"METAACCESS:")) for key in keys)
 
     def decode(self, entry: Entry, context: Any) -> Mapping[str, Any]:
         """Items in two encodings, metadata in protobuf, the version as text."""
@@ -99,24 +99,24 @@ class LocalStorage(ApplicationView):
         if entry.key == VERSION:
             value = None if entry.value is None else entry.value.decode("ascii", "backslashreplace")
             return {"kind": "version", "value": value}
-        prefix = next((one for one in PREFIXES if entry.key.startswith(one)), None)
+        prefix = next((candidate for candidate in PREFIXES if entry.key.startswith(candidate)), None)
         if prefix is None:
             raise UnknownBytesError(f"a key that begins with neither of {', '.join(map(repr, PREFIXES))}")
-        rest = entry.key[len(prefix) :]
+        suffix = entry.key[len(prefix) :]
         if prefix != b"_":
-            origin, wrong = text(rest, "utf-8")
+            origin, wrong = text(suffix, "utf-8")
             return {"kind": PREFIXES[prefix], "storage_key": origin, "reason": wrong} | columns_of(
                 entry.value, _metadata
             )
-        stored, end, name = rest.partition(b"\0")
+        stored, end, name = suffix.partition(b"\0")
         if not end:
             raise UnknownBytesError("an item without the byte 0 after its origin")
         origin, wrong = text(stored, "utf-8")
         row: dict[str, Any] = {"kind": "item", "storage_key": origin}
         for column, data in (("key", name), ("value", entry.value)):
             if data is not None:
-                row[column], found = _string(data)
-                wrong = wrong or (found and f"{column}: {found}")
+                row[column], damage = _string(data)
+                wrong = wrong or (damage and f"{column}: {damage}")
         return row | {"reason": wrong}
 
 
@@ -154,7 +154,7 @@ _ID_LENGTH = 36
 
 
 class SessionStorage(ApplicationView):
-    """One row per item of a page, and per origin in a tab."""
+    """View of `sessionStorage`: a row per item of a page, and per origin in a tab."""
 
     title = "Chromium's Session Storage: kind, namespaces (tabs), storage_key, key, value"
     columns: ClassVar = pa.schema(
@@ -173,17 +173,17 @@ class SessionStorage(ApplicationView):
         """By its directory, or by keys of both kinds."""
         del comparator
         named = path.endswith("/Session Storage")
-        return named or all(any(key.startswith(one) for key in keys) for one in (MAP, NAMESPACE))
+        return named or all(any(key.startswith(start) for key in keys) for start in (MAP, NAMESPACE))
 
     def context(self, entries: Iterable[Entry], home: Home) -> dict[str, dict[str, str]]:
         """By the number of a map: the tabs that have it, and for which origin."""
         del home
-        found: dict[str, dict[str, str]] = {}
+        maps: dict[str, dict[str, str]] = {}
         for entry in entries:
             if entry.value is not None and len(entry.key) > len(NAMESPACE) + _ID_LENGTH:
                 tab, origin, _ = _namespace(entry.key)
-                found.setdefault(entry.value.decode("ascii", "replace"), {}).setdefault(tab, origin)
-        return found
+                maps.setdefault(entry.value.decode("ascii", "replace"), {}).setdefault(tab, origin)
+        return maps
 
     def decode(self, entry: Entry, context: dict[str, dict[str, str]]) -> Mapping[str, Any]:
         """Items in UTF-16, numbers of maps as text."""
@@ -203,14 +203,14 @@ class SessionStorage(ApplicationView):
         row = {"kind": "item", "namespaces": sorted(tabs) or None, "storage_key": min(tabs.values(), default=None)}
         row |= {"map_id": number.decode("ascii"), "key": item}
         if value is not None:
-            row["value"], found = text(value, "utf-16-le")
-            wrong = wrong or (found and f"value: {found}")
+            row["value"], damage = text(value, "utf-16-le")
+            wrong = wrong or (damage and f"value: {damage}")
         return row | {"reason": wrong}
 
 
 def _namespace(key: bytes) -> tuple[str, str, str | None]:
     """Tab and origin of a key, and what is wrong with them."""
-    rest = key[len(NAMESPACE) :]
-    tab, wrong = text(rest[:_ID_LENGTH], "utf-8")
-    origin, wrong_too = text(rest[_ID_LENGTH + 1 :], "utf-8")
+    suffix = key[len(NAMESPACE) :]
+    tab, wrong = text(suffix[:_ID_LENGTH], "utf-8")
+    origin, wrong_too = text(suffix[_ID_LENGTH + 1 :], "utf-8")
     return tab, origin, wrong or wrong_too

@@ -32,7 +32,7 @@ def schema_of(view: ApplicationView, entries: pa.Schema) -> pa.Schema:
 
 @dataclass(frozen=True)
 class Decoded(Fragment):
-    """What an application's view makes of the entries of a range of keys.
+    """Fragment of an application's view: the decoded entries of a range of keys.
 
     Attributes:
         entries: The range, as `live` or `all` reads it.
@@ -49,17 +49,17 @@ class Decoded(Fragment):
         """Decode the entries; columns of bytes only are passed on."""
         view = application(self.scan.view)
         assert view is not None
-        wanted = [field for field in schema if field.name in view.columns.names or field.name == _REASON.name]
-        stored = [field.with_name(RAW.get(field.name, field.name)) for field in schema if field not in wanted]
-        missing = [field for field in STATE_SCHEMA if wanted and field.name not in {one.name for one in stored}]
-        context = view.context(self._names(view), self.home) if wanted else None
+        decoded = [field for field in schema if field.name in view.columns.names or field.name == _REASON.name]
+        stored = [field.with_name(RAW.get(field.name, field.name)) for field in schema if field not in decoded]
+        missing = [field for field in STATE_SCHEMA if decoded and field.name not in {column.name for column in stored}]
+        context = view.context(self._names(view), self.home) if decoded else None
         for batch in self.entries.decode(pa.schema([*stored, *missing]), findings):
             first = 0
-            nothing: list[list[Mapping[str, Any]]] = [[{}] * batch.num_rows]
-            for rows in _stretches(view, context, batch) if wanted else nothing:
+            empty_rows: list[list[Mapping[str, Any]]] = [[{}] * batch.num_rows]
+            for rows in _stretches(view, context, batch) if decoded else empty_rows:
                 part, first = batch.slice(first, len(rows)), first + len(rows)
                 arrays = [
-                    _column(rows, field) if field in wanted else part.column(RAW.get(field.name, field.name))
+                    _column(rows, field) if field in decoded else part.column(RAW.get(field.name, field.name))
                     for field in schema
                 ]
                 yield batch_of(arrays, schema, len(rows))
@@ -70,17 +70,17 @@ class Decoded(Fragment):
             return
         low, high = view.names
         bytewise = self.whole.version.bytewise
-        some = replace(self.whole, low=low, high=high) if bytewise else self.whole
-        for batch in some.decode(STATE_SCHEMA, Findings("skip", drained=True)):
+        names = replace(self.whole, low=low, high=high) if bytewise else self.whole
+        for batch in names.decode(STATE_SCHEMA, Findings("skip", drained=True)):
             for entry in _entries(batch):
                 if low <= entry.key and (high is None or entry.key < high):
                     yield entry
 
 
-def entries_of(one: KeyRange, view: str) -> KeyRange:
+def entries_of(keys: KeyRange, view: str) -> KeyRange:
     """A range of keys, to be read by another view, with all of its columns and rows."""
-    scan = replace(one.scan, view=view, columns=None, filters=(), expression=None, schema=None)
-    return replace(one, scan=scan, projection=Projection.of(STATE_SCHEMA, scan))
+    scan = replace(keys.scan, view=view, columns=None, filters=(), expression=None, schema=None)
+    return replace(keys, scan=scan, projection=Projection.of(STATE_SCHEMA, scan))
 
 
 def _entries(batch: pa.RecordBatch) -> Iterator[Entry]:
@@ -108,7 +108,7 @@ def _stretches(view: ApplicationView, context: Any, batch: pa.RecordBatch) -> It
 
 
 def _column(rows: Sequence[Mapping[str, Any]], field: pa.Field) -> pa.Array:
-    """One column of decoded rows; times are numbers of their unit."""
+    """Return one column of decoded rows; times are numbers of their unit."""
     values = [row.get(field.name) for row in rows]
     if pa.types.is_timestamp(field.type):
         return array_of(values, pa.int64()).view(field.type)

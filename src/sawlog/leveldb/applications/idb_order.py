@@ -44,8 +44,8 @@ def _place(cursor: Cursor) -> tuple[Any, ...]:
         raise UnknownBytesError(f"index ID {place.index_id}")
     if not cursor.left:
         return (*place, ())
-    own = _key(cursor)
-    return (*place, (own, _rest(cursor)) if place.index_id >= FIRST_INDEX else (own,))
+    first_key = _key(cursor)
+    return (*place, (first_key, _rest(cursor)) if place.index_id >= FIRST_INDEX else (first_key,))
 
 
 def is_key(key: bytes) -> bool:
@@ -69,14 +69,14 @@ def _metadata(cursor: Cursor, *, is_global: bool) -> tuple[Any, ...]:
     if not names and not ids:
         raise UnknownBytesError(f"type {kind} of metadata")
     last = not is_global and kind in _BYTES
-    found: list[Any] = [cursor.varint() for _ in range(ids - last)]
-    found += [cursor.byte()] if last else []
-    found += [cursor.take(2 * cursor.varint(), "name") for _ in range(names)]
-    return (kind, *found)
+    parts: list[Any] = [cursor.varint() for _ in range(ids - last)]
+    parts += [cursor.byte()] if last else []
+    parts += [cursor.take(2 * cursor.varint(), "name") for _ in range(names)]
+    return (kind, *parts)
 
 
 def _rest(cursor: Cursor) -> tuple[Any, ...]:
-    """What follows the key of an index: a sequence number, which comes last, and the key of the record."""
+    """Return the end of an index's key: a sequence number, which comes last, and the key of the record."""
     sequence = cursor.varint() if cursor.left else -1
     return (_key(cursor), sequence) if cursor.left else ()
 

@@ -47,7 +47,7 @@ BLOB, FILE, HANDLE = 0, 1, 2
 
 
 class Place(NamedTuple):
-    """What a key begins with.
+    """Prefix of a key: IDs of database, object store and index.
 
     Attributes:
         database: ID of the database; 0 for what belongs to none.
@@ -62,7 +62,7 @@ class Place(NamedTuple):
 
 @dataclass
 class Names:
-    """What the metadata of all databases say.
+    """Names and external objects that the metadata of all databases list.
 
     Attributes:
         home: Where blobs are.
@@ -112,10 +112,10 @@ def _key_path(cursor: Cursor) -> Any:
 
 def _journal(cursor: Cursor) -> Any:
     """Databases and numbers of blobs."""
-    found = []
+    blobs = []
     while cursor.left:
-        found.append([cursor.varint(), cursor.varint()])
-    return found
+        blobs.append([cursor.varint(), cursor.varint()])
+    return blobs
 
 
 def _flag(cursor: Cursor) -> Any:
@@ -177,7 +177,7 @@ _STORE_METADATA, _INDEX_METADATA, _DATABASE_NAME = 50, 100, 201
 
 
 class IndexedDB(ApplicationView):
-    """One row per record, entry of an index, and piece of metadata."""
+    """View of IndexedDB: a row per record, entry of an index, and piece of metadata."""
 
     title = "Chromium's IndexedDB: kind, database, object_store, index, key, value (JSON)"
     columns: ClassVar = pa.schema(
@@ -204,14 +204,14 @@ class IndexedDB(ApplicationView):
 
     def context(self, entries: Iterable[Entry], home: Home) -> Names:
         """The names of databases, object stores and indexes, newest first, and lists of external objects."""
-        found = Names(home)
+        names = Names(home)
         for entry in entries:
             if entry.value is not None:
                 try:
-                    _note(found, Cursor(entry.key), entry.value, entry.sequence)
+                    _note(names, Cursor(entry.key), entry.value, entry.sequence)
                 except UnknownBytesError:
                     continue  # which its own row says
-        return found
+        return names
 
     def decode(self, entry: Entry, context: Names) -> Mapping[str, Any]:
         """The key by its prefix, which says what the value is."""
@@ -256,16 +256,16 @@ def _of_store(database: int, store: int, context: Names) -> dict[str, Any]:
 def read_place(cursor: Cursor) -> Place:
     """The prefix: a byte with the lengths of three numbers, and these."""
     lengths = cursor.byte()
-    found = Place(
+    place = Place(
         cursor.little((lengths >> 5) + 1), cursor.little((lengths >> 2 & 7) + 1), cursor.little((lengths & 3) + 1)
     )
-    if found.database >> 63 or found.store >> 63:
+    if place.database >> 63 or place.store >> 63:
         raise UnknownBytesError(f"an ID of 64 bits in the prefix {cursor.data[: cursor.at].hex()}")
-    return found
+    return place
 
 
 def _counted(cursor: Cursor) -> int:
-    """How many things follow, each of which has a byte at least."""
+    """Return the number of things that follow, each of which has a byte at least."""
     count = cursor.varint()
     if count > cursor.left:
         raise UnknownBytesError(f"{count} values in {cursor.left} bytes, at byte {cursor.at}")
@@ -352,8 +352,8 @@ def _note(names: Names, cursor: Cursor, value: bytes, sequence: int) -> None:
     elif place.database and tag == _INDEX_METADATA:
         store, index = cursor.varint(), cursor.varint()
         if cursor.rest() == b"\0":
-            found = Place(place.database, store, index)
-            names.indexes.setdefault(found, _readable(_string(Cursor(value)))[0])
+            index_place = Place(place.database, store, index)
+            names.indexes.setdefault(index_place, _readable(_string(Cursor(value)))[0])
 
 
 def _exists(value: bytes) -> dict[str, Any]:
@@ -424,13 +424,15 @@ def _record(value: bytes, place: Place, key: bytes, sequence: int, context: Name
 
 
 def _unwrapped(cursor: Cursor, place: Place, key: bytes, sequence: int, context: Names) -> bytes:
-    """What a compressed value expands to, or the content of its blob."""
+    """Return the bytes that a compressed value expands to, or the content of its blob."""
     kind = cursor.byte()
     if kind == _IN_BLOB:
-        size, at = cursor.varint(), cursor.varint()
-        newer = [one for one in context.external.get((place.database, place.store, key), ()) if one[0] > sequence]
+        size, position = cursor.varint(), cursor.varint()
+        newer = [
+            version for version in context.external.get((place.database, place.store, key), ()) if version[0] > sequence
+        ]
         objects = list(_external_objects(Cursor(min(newer)[1]))) if newer else []
-        blob = objects[at] if at < len(objects) else {}
+        blob = objects[position] if position < len(objects) else {}
         if blob.get("size") != size:
             raise UnknownBytesError(f"the value is in a blob of {size} bytes, and no entry says in which")
         return context.home.read(_blob_path(context.home.path, place.database, blob["number"]))
@@ -447,6 +449,6 @@ def _unwrapped(cursor: Cursor, place: Place, key: bytes, sequence: int, context:
 
 
 def _blob_path(directory: str, database: int, blob: int) -> str:
-    """Where a blob is, relative to what the directory of the database is in."""
+    """Return the path of a blob, relative to the parent of the database's directory."""
     name = posixpath.basename(directory).removesuffix(_DATABASE_SUFFIX) + _BLOB_SUFFIX
     return f"{name}/{database:x}/{blob >> 8 & 255:02x}/{blob:x}"

@@ -104,8 +104,8 @@ def number(value: float) -> Any:
     if isinstance(value, int):
         return value
     if math.isfinite(value):
-        whole = value.is_integer() and abs(value) < _MAX_SAFE and (value or math.copysign(1, value) > 0)
-        return int(value) if whole else value
+        exact = value.is_integer() and abs(value) < _MAX_SAFE and (value or math.copysign(1, value) > 0)
+        return int(value) if exact else value
     return {"$number": "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"}
 
 
@@ -127,8 +127,8 @@ def binary(data: bytes) -> str:
 
 def to_json(value: Any, default: Callable[[Any], Any] | None = None) -> str:
     """The text of a value. Halves of surrogate pairs, which UTF-8 does not have, are escaped."""
-    found = json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=default)
-    return _SURROGATES.sub(lambda match: f"\\u{ord(match[0]):04x}", found)
+    document = json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=default)
+    return _SURROGATES.sub(lambda match: f"\\u{ord(match[0]):04x}", document)
 
 
 def decode_script_value(data: bytes) -> tuple[str, str | None]:
@@ -141,7 +141,7 @@ def decode_script_value(data: bytes) -> tuple[str, str | None]:
 
 
 class ScriptValue:
-    """One value while it is read."""
+    """Reader of one serialized value of V8 or Blink."""
 
     def __init__(self, data: bytes) -> None:
         self._in = Cursor(data)
@@ -182,7 +182,7 @@ class ScriptValue:
             raise UnknownBytesError(f"version {self._version} of V8's values, expected 1 to {_UNKNOWN_SINCE - 1}")
 
     def _shown(self, thing: Thing) -> Any:
-        """What JSON shows of an object; with its number where another place refers to it."""
+        """Return an object as JSON shows it; with its number where another place refers to it."""
         marked: dict[str, Any] = {"$id": thing.number} if thing.number in self._referenced else {}
         if thing.buffer in self._referenced:
             marked["buffer"] = {"$id": thing.buffer}
@@ -217,18 +217,18 @@ class ScriptValue:
             raise UnknownBytesError(f"values in values, deeper than {MAX_DEPTH}")
         tag = self._tag()
         if tag in _READERS:
-            found = _READERS[tag](self)
+            value = _READERS[tag](self)
         elif self._version < _TAGGED_HOSTS:
             self._in.at -= 1
-            found = self._host()
+            value = self._host()
         else:
             raise UnknownBytesError(f"tag {bytes([tag])!r} at byte {self._in.at - 1}")
         if tag in _BUFFERS:
-            buffer = self._things[found["$ref"]] if isinstance(found, dict) else found
+            buffer = self._things[value["$ref"]] if isinstance(value, dict) else value
             if buffer.data is not None and self._peek() == ord("V"):
-                found = self._view(buffer, fresh=buffer is found)
+                value = self._view(buffer, fresh=buffer is value)
         self._depth -= 1
-        return found
+        return value
 
     def _peek(self) -> int:
         """The next tag, which stays."""
@@ -267,10 +267,10 @@ class ScriptValue:
         Raises:
             UnknownBytesError: When it is not UTF-8.
         """
-        found = self._text()
-        if not isinstance(found, str):
+        string = self._text()
+        if not isinstance(string, str):
             raise UnknownBytesError(self._in.reasons.pop())
-        return found
+        return string
 
     def _utf16(self) -> str:
         size = self._in.varint(32)
@@ -280,45 +280,47 @@ class ScriptValue:
 
     def _string(self) -> str:
         """A string where nothing else may be."""
-        found = self._utf8() if self._version < _TAGGED_STRINGS else self._value()
-        if not isinstance(found, str):
+        string = self._utf8() if self._version < _TAGGED_STRINGS else self._value()
+        if not isinstance(string, str):
             raise UnknownBytesError(f"another value than a string, before byte {self._in.at}")
-        return found
+        return string
 
     def _counted(self) -> int:
-        """How many values follow, each of which has a byte at least."""
+        """Return the number of values that follow, each of which has a byte at least."""
         count = self._in.varint(32)
         if count > self._in.left:
             raise UnknownBytesError(f"{count} values in {self._in.left} bytes, at byte {self._in.at}")
         return count
 
     def _reference(self) -> Any:
-        found = self._in.varint(32)
-        if found >= len(self._things):
-            raise UnknownBytesError(f"a reference to object {found} before byte {self._in.at}, where there is none")
-        self._referenced.add(found)
-        return {"$ref": found}
+        number = self._in.varint(32)
+        if number >= len(self._things):
+            raise UnknownBytesError(f"a reference to object {number} before byte {self._in.at}, where there is none")
+        self._referenced.add(number)
+        return {"$ref": number}
 
     def _properties(self, end: str) -> dict[str, Any]:
         """Names and values up to a tag, then their count."""
-        found: dict[str, Any] = {}
+        properties: dict[str, Any] = {}
         while not self._is_stopped and self._peek() != ord(end):
             name = self._part()
             if self._is_stopped:
-                found["$bytes"] = name["$bytes"]
+                properties["$bytes"] = name["$bytes"]
                 break
             if isinstance(name, bool) or not isinstance(name, str | int | float):
                 raise UnknownBytesError(f"another name than a string or number, before byte {self._in.at}")
             name = name if isinstance(name, str) else property_name(name)
-            if name in found:
+            if name in properties:
                 raise UnknownBytesError(f"a second property {name[:40]!r} before byte {self._in.at}")
-            found[name] = self._part()
+            properties[name] = self._part()
         if self._is_stopped:
-            return found
+            return properties
         self._in.byte()
-        if (count := self._in.varint(32)) != len(found):
-            raise UnknownBytesError(f"{len(found)} properties, where {count} are counted, before byte {self._in.at}")
-        return found
+        if (count := self._in.varint(32)) != len(properties):
+            raise UnknownBytesError(
+                f"{len(properties)} properties, where {count} are counted, before byte {self._in.at}"
+            )
+        return properties
 
     def _object(self) -> Thing:
         thing = self._new({}, "$object")
@@ -328,11 +330,12 @@ class ScriptValue:
     def _sparse_array(self) -> Thing:
         length = self._in.varint(32)
         thing = self._new({})
-        found = self._properties("@")
+        elements = self._properties("@")
         self._same(length)
-        thing.plain = {"$sparse": found, "length": length}
-        if len(found) == length and list(found) == [str(at) for at in range(length)]:  # it only had room for holes
-            thing.plain, thing.kind = list(found.values()), "$array"
+        thing.plain = {"$sparse": elements, "length": length}
+        indexes = [str(index) for index in range(len(elements))]
+        if len(elements) == length and list(elements) == indexes:  # it only had room for holes
+            thing.plain, thing.kind = list(elements.values()), "$array"
         return thing
 
     def _dense_array(self) -> Thing:
@@ -383,24 +386,24 @@ class ScriptValue:
 
     def _items(self, end: str) -> list[Any]:
         """Values up to a tag, then their count."""
-        found = []
+        items = []
         while not self._is_stopped and self._peek() != ord(end):
-            found.append(self._part())
+            items.append(self._part())
         if self._is_stopped:
-            return found
+            return items
         self._in.byte()
-        if (count := self._in.varint(32)) != len(found):
-            raise UnknownBytesError(f"{len(found)} values, where {count} are counted, before byte {self._in.at}")
-        return found
+        if (count := self._in.varint(32)) != len(items):
+            raise UnknownBytesError(f"{len(items)} values, where {count} are counted, before byte {self._in.at}")
+        return items
 
     def _map(self) -> Thing:
         thing = self._new({})
-        found = self._items(":")
-        if len(found) % 2 and self._is_stopped:
-            found.append(None)
-        if len(found) % 2:
+        items = self._items(":")
+        if len(items) % 2 and self._is_stopped:
+            items.append(None)
+        if len(items) % 2:
             raise UnknownBytesError(f"a map with a key that has no value, before byte {self._in.at}")
-        thing.plain = {"$map": [list(pair) for pair in zip(found[::2], found[1::2], strict=True)]}
+        thing.plain = {"$map": [list(pair) for pair in zip(items[::2], items[1::2], strict=True)]}
         return thing
 
     def _set(self) -> Thing:
@@ -413,9 +416,9 @@ class ScriptValue:
         return self._new({"$buffer": binary(data)}, data=data)
 
     def _resizable_buffer(self) -> Thing:
-        size, most = self._in.varint(32), self._in.varint(32)
+        size, max_length = self._in.varint(32), self._in.varint(32)
         data = self._in.take(size, "buffer")
-        return self._new({"$buffer": binary(data), "max_length": most}, data=data)
+        return self._new({"$buffer": binary(data), "max_length": max_length}, data=data)
 
     def _view(self, buffer: Thing, *, fresh: bool) -> Thing:
         """A view of a buffer, with the bytes where the buffer is written, otherwise with a reference to it."""
@@ -427,33 +430,35 @@ class ScriptValue:
         size = struct.calcsize(f"<{letter}")
         if not name or offset > len(data) or length > len(data) - offset or offset % size or length % size:
             raise UnknownBytesError(f"view {tag!r} of bytes {offset} to {offset + length} of {len(data)}")
-        shown: dict[str, Any] = {"$view": name, **({"flags": flags} if flags else {})}
+        header: dict[str, Any] = {"$view": name, **({"flags": flags} if flags else {})}
         if not fresh or length < len(data) or flags:
-            here: Any = buffer if fresh else {"$ref": buffer.number}
-            return self._new({**shown, "offset": offset, "length": length // size, "buffer": here})
+            content: Any = buffer if fresh else {"$ref": buffer.number}
+            return self._new({**header, "offset": offset, "length": length // size, "buffer": content})
         if size == 1:
-            thing = self._new({**shown, "bytes": binary(data)})
+            thing = self._new({**header, "bytes": binary(data)})
         else:
             values = struct.unpack(f"<{length // size}{letter}", data)
-            thing = self._new({**shown, "values": [str(one) if letter in "qQ" else number(one) for one in values]})
+            thing = self._new(
+                {**header, "values": [str(element) if letter in "qQ" else number(element) for element in values]}
+            )
         thing.buffer = buffer.number
         return thing
 
     def _error(self) -> Thing:
         thing = self._new({})
-        found: dict[str, Any] = {"$error": "Error"}
+        error: dict[str, Any] = {"$error": "Error"}
         while (tag := self._in.take(1, "tag of an error")) != b".":
             if tag in _ERRORS:
-                found["$error"] = _ERRORS[tag]
+                error["$error"] = _ERRORS[tag]
             elif tag == b"c":
-                found["cause"] = self._part()
+                error["cause"] = self._part()
                 if self._is_stopped:
                     break
             elif tag in b"ms":
-                found["message" if tag == b"m" else "stack"] = self._string()
+                error["message" if tag == b"m" else "stack"] = self._string()
             else:
                 raise UnknownBytesError(f"tag {tag!r} of an error, before byte {self._in.at}")
-        thing.plain = found
+        thing.plain = error
         return thing
 
     def _host(self) -> Thing:
@@ -499,10 +504,10 @@ class ScriptValue:
 
 def property_name(value: float) -> str:
     """A number as JavaScript's text of it."""
-    found = repr(value)
-    if "e" not in found:
-        return found
-    digits, _, exponent = found.partition("e")
+    digits_text = repr(value)
+    if "e" not in digits_text:
+        return digits_text
+    digits, _, exponent = digits_text.partition("e")
     power = int(exponent)
     if -7 < power <= 20:
         return f"{value:.0f}" if power > 0 else f"{value:.{len(digits.replace('.', '').lstrip('-')) - 1 - power}f}"

@@ -19,7 +19,7 @@ class UnknownBytesError(Exception):
 
 
 class Entry(NamedTuple):
-    """One entry of a database.
+    """Entry of a database: key, value and sequence number.
 
     Attributes:
         key: Its key.
@@ -34,7 +34,7 @@ class Entry(NamedTuple):
 
 @dataclass(frozen=True)
 class Home:
-    """Where a database is, for applications that keep files next to it.
+    """Directory of a database, for applications that keep files next to it.
 
     Attributes:
         path: Its directory.
@@ -54,16 +54,16 @@ class Home:
         """
         path = posixpath.join(posixpath.dirname(self.path), path)
         try:
-            found = self.storage.read(path, 0, self.longest + 1)
+            content = self.storage.read(path, 0, self.longest + 1)
         except (FileNotFoundError, NotADirectoryError) as error:
             raise UnknownBytesError(f"the value is in {posixpath.basename(path)}, a file that is not there") from error
-        if len(found) > self.longest:
+        if len(content) > self.longest:
             raise UnknownBytesError(f"{posixpath.basename(path)} has more than {self.longest} bytes")
-        return found
+        return content
 
 
 class ApplicationView(ABC):
-    """One view. It gives one row per entry: what is decoded, then `reason`, the bytes, and columns of the entry."""
+    """View of an application: a row per entry: decoded columns, then `reason`, the bytes, and the entry's columns."""
 
     title: ClassVar[str]
     """One line about it."""
@@ -83,7 +83,7 @@ class ApplicationView(ABC):
         """
 
     def context(self, entries: Iterable[Entry], home: Home) -> Any:
-        """What explains other entries, made of those in the range `names`, deleted and older ones included.
+        """Return what explains other entries, made of those in the range `names`, deleted and older ones included.
 
         Args:
             entries: By key, newest first.
@@ -101,15 +101,15 @@ class ApplicationView(ABC):
 
 
 class Cursor:
-    """Some bytes, and how far they were read.
+    """Bytes, and the position up to which they were read.
 
     Attributes:
         reasons: Why parts of what was read are shown as bytes, in order.
     """
 
-    def __init__(self, data: bytes, at: int = 0) -> None:
+    def __init__(self, data: bytes, position: int = 0) -> None:
         self.data = data
-        self.at = at
+        self.at = position
         self.reasons: list[str] = []
 
     @property
@@ -117,14 +117,14 @@ class Cursor:
         """Bytes that were not read."""
         return len(self.data) - self.at
 
-    def take(self, length: int, what: str = "value") -> bytes:
+    def take(self, length: int, label: str = "value") -> bytes:
         """The next bytes.
 
         Raises:
             UnknownBytesError: When there are fewer.
         """
         if length > self.left:
-            raise UnknownBytesError(f"{what} of {length} bytes at byte {self.at}, where {self.left} are left")
+            raise UnknownBytesError(f"{label} of {length} bytes at byte {self.at}, where {self.left} are left")
         self.at += length
         return self.data[self.at - length : self.at]
 
@@ -146,8 +146,8 @@ class Cursor:
 
     def double(self) -> float:
         """A float64, little endian."""
-        found: float = struct.unpack("<d", self.take(8, "double"))[0]
-        return found
+        number: float = struct.unpack("<d", self.take(8, "double"))[0]
+        return number
 
     def varint(self, bits: int = 64) -> int:
         """An unsigned integer, seven bits per byte, low ones first.
@@ -199,5 +199,5 @@ def text(data: bytes, encoding: str) -> tuple[str, str | None]:
     try:
         return data.decode(encoding), None
     except UnicodeDecodeError as error:
-        shown = data.decode(encoding, "replace")
-        return shown, f"not {encoding} at byte {error.start} of the text: shown with U+FFFD"
+        replaced = data.decode(encoding, "replace")
+        return replaced, f"not {encoding} at byte {error.start} of the text: shown with U+FFFD"

@@ -67,7 +67,7 @@ _KEY_FIELD = pa.field(KEY_PROPERTY, pa.struct([*KEY_TYPE, pa.field("path", PATH_
 
 @dataclass(slots=True)
 class Entity:
-    """One decoded entity, and where its record is."""
+    """Decoded entity, and the offset of its record."""
 
     offset: int
     key: Key
@@ -84,9 +84,11 @@ class EntityRange(LogRange):
         typed = self.scan.options.properties == "infer"
         columns = {field.name: _column(field, self.path, typed=typed) for field in schema}
         decoder = EntityDecoder()
-        most = max(1, CELLS // max(1, sum(_columns_of(field.type) for field in schema)))
+        max_rows = max(1, CELLS // max(1, sum(_columns_of(field.type) for field in schema)))
         every = LogRange.decode(self, RECORDS_SCHEMA, findings)
-        for records in (batch.slice(row, most) for batch in every for row in range(0, max(1, batch.num_rows), most)):
+        for records in (
+            batch.slice(row, max_rows) for batch in every for row in range(0, max(1, batch.num_rows), max_rows)
+        ):
             findings.rows -= records.num_rows
             plain = PlainColumns.of(records, schema, typed=typed)
             if plain is not None:
@@ -98,13 +100,13 @@ class EntityRange(LogRange):
                 if failed is not None:
                     report_record(findings, failed)
 
-    def samples(self, findings: Findings, seen: set[int]) -> Iterator[Entity]:
-        """Entities that together have the properties of all. Takes in and adds to the signatures that are `seen`."""
+    def samples(self, findings: Findings, signatures: set[int]) -> Iterator[Entity]:
+        """Entities that together have the properties of all. Adds to the `signatures` of those before."""
         decoder = EntityDecoder()
         for records in LogRange.decode(self, RECORDS_SCHEMA, findings):
             small = _payload(records) <= MAX_BYTES
-            chosen = records.take(array_of(_plain(records).samples(seen), pa.int64())) if small else records
-            for entities, _ in self._splits(decoder, chosen):
+            sample = records.take(array_of(_plain(records).samples(signatures), pa.int64())) if small else records
+            for entities, _ in self._splits(decoder, sample):
                 yield from entities
 
     def _splits(self, decoder: EntityDecoder, records: pa.RecordBatch) -> Iterator[tuple[list[Entity], Damage | None]]:
@@ -117,14 +119,14 @@ class EntityRange(LogRange):
         payload, ends = data.data, bounds.tolist()
         messages = decoder.parse([bytes(payload[a:b]) for a, b in itertools.pairwise(ends)])
         offsets = values_of(records.column(OFFSET_COLUMN), np.int64).tolist()
-        wanted = self.scan.options.table
+        kind = self.scan.options.table
         entities: list[Entity] = []
         for index, (offset, message) in enumerate(zip(offsets, messages, strict=True)):
             try:
                 if isinstance(message, EntityError):
                     raise message
                 key = decoder.key(message)
-                if wanted is None or key["kind"] == wanted:
+                if kind is None or key["kind"] == kind:
                     entities.append(Entity(offset, key, key_path(message), decoder.properties(message)))
             except EntityError as error:
                 length = records.column(END_COLUMN)[index].as_py() - offset
@@ -142,44 +144,44 @@ class EntityRange(LogRange):
         findings: Findings,
     ) -> Iterator[pa.RecordBatch]:
         """A batch of records: plain entities by the kernels, others by the library."""
-        others = np.flatnonzero(plain.entities.plain == 0)
+        library_rows = np.flatnonzero(plain.entities.plain == 0)
         decoded: list[Entity] = []
         damages: list[Damage] = []
         for entities, failed in self._splits(
-            decoder, records.take(fixed_array(pa.int64(), others)) if len(others) else records.slice(0, 0)
+            decoder, records.take(fixed_array(pa.int64(), library_rows)) if len(library_rows) else records.slice(0, 0)
         ):
             decoded += entities
             damages += [failed] if failed is not None else []
         starts = values_of(records.column(OFFSET_COLUMN), np.int64)
         offsets = np.append(starts[plain.entities.rows], np.array([entity.offset for entity in decoded], np.int64))
-        kept = self._kept(plain.entities, len(decoded))
+        mask = self._kept(plain.entities, len(decoded))
         if damages and findings.on_damage == "fail":
-            kept &= offsets < damages[0].offset
+            mask &= offsets < damages[0].offset
         order = np.argsort(offsets, kind="stable")
-        chosen = fixed_array(pa.int64(), order[kept[order]])
+        selection = fixed_array(pa.int64(), order[mask[order]])
 
         def column(name: str) -> pa.Array:
             if name == FILE_COLUMN:
-                return constant_string(self.path, len(chosen))
+                return constant_string(self.path, len(selection))
             if name == OFFSET_COLUMN:
-                return fixed_array(pa.int64(), offsets).take(chosen)
-            both = plain.column(name)
+                return fixed_array(pa.int64(), offsets).take(selection)
+            values = plain.column(name)
             if decoded:
-                both = pa.concat_arrays([both, columns[name](decoded)])
-            return both if len(chosen) == records.num_rows and not decoded else both.take(chosen)
+                values = pa.concat_arrays([values, columns[name](decoded)])
+            return values if len(selection) == records.num_rows and not decoded else values.take(selection)
 
-        findings.rows += len(chosen)
+        findings.rows += len(selection)
         yield pa.RecordBatch.from_arrays([column(name) for name in schema.names], schema=schema)
         for damage in damages:
             report_record(findings, damage)
 
     def _kept(self, plain: PlainEntities, more: int) -> NDArray[np.bool_]:
-        """Which entities are of the kind that is wanted: of the plain ones, and of `more` that have been chosen."""
-        wanted = self.scan.options.table
-        kept = np.ones(len(plain.rows) + more, bool)
-        if wanted is not None:
-            kept[: len(plain.rows)] = [kind == wanted for kind in plain.column("kind").to_pylist()]
-        return kept
+        """Return a mask of the entities of the kind in the options: of the plain ones, and of `more` that are of it."""
+        table = self.scan.options.table
+        mask = np.ones(len(plain.rows) + more, bool)
+        if table is not None:
+            mask[: len(plain.rows)] = [kind == table for kind in plain.column("kind").to_pylist()]
+        return mask
 
 
 class PlainColumns:
@@ -234,12 +236,14 @@ def _column(field: pa.Field, path: str, *, typed: bool) -> Callable[[list[Entity
         return lambda entities: array_of([entity.path for entity in entities], kind)
     if name == "properties":
         encode = json_encoder()
-        return lambda entities: array_of([encode(one.properties) for one in entities], pa.binary()).view(pa.string())
+        return lambda entities: array_of([encode(entity.properties) for entity in entities], pa.binary()).view(
+            pa.string()
+        )
     return lambda entities: array_of([entity.key[name] for entity in entities], kind)
 
 
 def _typed_column(field: pa.Field) -> Callable[[list[Entity]], pa.Array]:
-    """What makes the column of one property, or of the keys."""
+    """Return a function that makes the column of one property, or of the keys."""
     name, kind = field.name, field.type
     if name == KEY_PROPERTY:
         return lambda entities: array_of([{**entity.key, "path": entity.path} for entity in entities], kind)
@@ -257,7 +261,7 @@ def _typed_column(field: pa.Field) -> Callable[[list[Entity]], pa.Array]:
 
 
 def _columns_of(kind: pa.DataType) -> int:
-    """How many columns of values a type takes."""
+    """Return the number of columns of values that a type takes."""
     if pa.types.is_list(kind):
         return _columns_of(kind.value_type)
     return sum(_columns_of(field.type) for field in kind) if pa.types.is_struct(kind) else 1
@@ -287,11 +291,11 @@ class EntitiesContents(LogContents):
     def _inferred(self) -> pa.Schema:
         """Typed columns that hold all entities of all files. Reads them all."""
         shapes: dict[str, Shape] = {}
-        seen: set[int] = set()
+        signatures: set[int] = set()
         options = replace(self.scan.options, properties="json")
         every = EntitiesContents(self.format, self.files, Scan("entities", options=options, storage=self.scan.storage))
         for fragment in every.entity_ranges():
-            for entity in fragment.samples(Findings("skip"), seen):
+            for entity in fragment.samples(Findings("skip"), signatures):
                 for name, value in entity.properties.items():
                     shapes[name] = unite(shapes.get(name, NULL), shape_of(value))
                 check_fields(len(shapes))
@@ -306,7 +310,7 @@ class EntitiesContents(LogContents):
                 yield fragment
 
     def facts(self, request: BoundScan) -> dict[str, Any]:
-        """What the metadata says, where it is there."""
+        """Return the facts that the metadata states, where it is there."""
         facts = super().facts(request)
         for file in self._metadata:
             facts.update(describe(file, self.scan.options, self.scan.storage))

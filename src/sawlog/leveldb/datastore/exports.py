@@ -20,7 +20,7 @@ from sawlog.storage import File, Storage
 
 @dataclass(frozen=True, slots=True)
 class KindExport:
-    """What an `.export_metadata` file says."""
+    """Content of an `.export_metadata` file."""
 
     name: str
     start: datetime
@@ -40,7 +40,7 @@ def read_kind_export(file: File, storage: Storage) -> KindExport:
         FormatError: When it is none.
     """
     message = _parse("ExportMetadata", storage.read(file.path), file.path)
-    outputs = tuple(_sibling(file, name) for one in message.outputs for name in one.file)
+    outputs = tuple(_sibling(file, name) for output in message.outputs for name in output.file)
     export = message.export
     return KindExport(export.name, _time(export.start), _time(export.end), outputs)
 
@@ -57,15 +57,15 @@ def read_overall(file: File, options: LogReadOptions, storage: Storage) -> list[
         for record in batch.column(RECORD_COLUMN).to_pylist()
     ]
     if len(records) != 2 or records[0] != layout.VERSION_RECORD:
-        found = records[0].hex() if records else "no record"
+        version = records[0].hex() if records else "no record"
         raise FormatError(
-            f"{file.path}: expected the metadata of an export, version {layout.VERSION_RECORD.hex()}; found {found}"
+            f"{file.path}: expected the metadata of an export, version {layout.VERSION_RECORD.hex()}; found {version}"
         )
     return list(_parse("OverallExportMetadata", records[1], file.path).pointer)
 
 
 def describe(file: File, options: LogReadOptions, storage: Storage) -> dict[str, Any]:
-    """What a file of the metadata tree says, for people to read."""
+    """Return the content of a file of the metadata tree, for people to read."""
     if layout.OVERALL_NAME.match(file.name):
         pointers = read_overall(file, options, storage)
         return {
@@ -108,19 +108,19 @@ def _sibling(file: File, name: str) -> str:
 
 def _existing(path: str, source: File, storage: Storage) -> File:
     try:
-        found = storage.find(path)
+        files = storage.find(path)
     except FileNotFoundError:
-        found = []
-    if len(found) != 1:
+        files = []
+    if len(files) != 1:
         raise FormatError(f"{source.path}: the export has a file {path}, which is missing")
-    return found[0]
+    return files[0]
 
 
 def _parse(name: str, data: bytes, path: str) -> Any:
-    found = decode_by(message_class(name).FromString, data)
-    if isinstance(found, Undecodable):
-        raise FormatError(f"{path}: expected the metadata of an export: {found.detail}")
-    return found
+    message = decode_by(message_class(name).FromString, data)
+    if isinstance(message, Undecodable):
+        raise FormatError(f"{path}: expected the metadata of an export: {message.detail}")
+    return message
 
 
 def _time(micros: int) -> datetime:

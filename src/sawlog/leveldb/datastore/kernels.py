@@ -47,7 +47,7 @@ STATE = record_type(
 
 
 class Rendered(NamedTuple):
-    """Where texts go.
+    """Buffers that texts are written to.
 
     Attributes:
         out: uint8, the texts.
@@ -159,10 +159,10 @@ def _finite(bits: Any) -> Any:
 
 
 @inlined
-def _is_name(data: Any, known: Any, name: Any, length: Any) -> Any:
-    if known.length != np.int64(length):
+def _is_name(data: Any, span: Any, name: Any, length: Any) -> Any:
+    if span.length != np.int64(length):
         return False
-    start = np.uint64(known.start)
+    start = np.uint64(span.start)
     for i in range(length):
         if data[start + np.uint64(i)] != data[name + np.uint64(i)]:
             return False
@@ -224,7 +224,7 @@ def _take_key(data: Any, start: Any, end: Any, tables: Any, row: Any, state: Any
 
 
 @always_inlined
-def _read_property(data: Any, at: Any, stop: Any) -> Any:
+def _read_property(data: Any, pos: Any, stop: Any) -> Any:
     """The fields of a property.
 
     Returns:
@@ -232,18 +232,18 @@ def _read_property(data: Any, at: Any, stop: Any) -> Any:
     """
     meaning = multiple = _ZERO
     name = name_end = value = value_end = _ZERO
-    while at < stop:
-        tag, start, at = read_field(data, at, stop)
-        if at == _ZERO or of_group(tag) or (tag == _VALUE and value_end != _ZERO):
+    while pos < stop:
+        tag, start, pos = read_field(data, pos, stop)
+        if pos == _ZERO or of_group(tag) or (tag == _VALUE and value_end != _ZERO):
             return meaning, multiple, name, _ZERO, value, value_end
         if tag == _MEANING:
             meaning = start
         elif tag == _MULTIPLE:
             multiple = start
         elif tag == _PROPERTY_NAME:
-            name, name_end = start, at
+            name, name_end = start, pos
         elif tag == _VALUE:
-            value, value_end = start, at
+            value, value_end = start, pos
     return meaning, multiple, name, name_end, value, value_end
 
 
@@ -287,9 +287,9 @@ def _begin_property(data: Any, name: Any, end: Any, out: Any, scratch: Any, stat
 
 
 @always_inlined
-def _put_double(data: Any, at: Any, pos: Any, rendered: Any, state: Any) -> Any:
+def _put_double(data: Any, source: Any, pos: Any, rendered: Any, state: Any) -> Any:
     """Write down that a double belongs at `pos`. Returns whether JSON has it."""
-    bits = load_u64(data, at)
+    bits = load_u64(data, source)
     rendered.doubles[state.slots] = bits
     rendered.slots[state.slots] = pos
     state.slots += 1
@@ -297,44 +297,44 @@ def _put_double(data: Any, at: Any, pos: Any, rendered: Any, state: Any) -> Any:
 
 
 @always_inlined
-def _put_value(data: Any, tag: Any, at: Any, end: Any, meaning: Any, rendered: Any, state: Any) -> Any:
+def _put_value(data: Any, tag: Any, start: Any, end: Any, meaning: Any, rendered: Any, state: Any) -> Any:
     """Write a value that is not an entity, as `read_field` gives it. Returns the position after it, 0 for none."""
     out, pos = rendered.out, state.position
     if tag == _STRING:
         if meaning in (_M_BLOB, _M_BYTES):
-            return put_base64(out, pos, data, at, end)
-        return put_string(out, pos, data, at, end)
+            return put_base64(out, pos, data, start, end)
+        return put_string(out, pos, data, start, end)
     if tag == _INT64:
-        return put_timestamp(out, pos, np.int64(at)) if meaning == _M_TIMESTAMP else put_integer(out, pos, at)
+        return put_timestamp(out, pos, np.int64(start)) if meaning == _M_TIMESTAMP else put_integer(out, pos, start)
     if tag == _BOOLEAN:
-        return put_text(out, pos, _TRUE_TEXT if at != _ZERO else _FALSE_TEXT)
+        return put_text(out, pos, _TRUE_TEXT if start != _ZERO else _FALSE_TEXT)
     if state.slots + 2 > len(rendered.slots):
         return _ZERO
     if tag == _DOUBLE:
-        return pos if _put_double(data, at, pos, rendered, state) else _ZERO
-    if tag != _POINT or end - at != _POINT_SIZE - _ONE:
+        return pos if _put_double(data, start, pos, rendered, state) else _ZERO
+    if tag != _POINT or end - start != _POINT_SIZE - _ONE:
         return _ZERO
     # Both doubles with their tags, and the end of the group.
-    good = data[at] == _X and data[at + _NINE] == _Y and data[at + np.uint64(18)] == _POINT_END
+    good = data[start] == _X and data[start + _NINE] == _Y and data[start + np.uint64(18)] == _POINT_END
     pos = put_text(out, pos, _LATITUDE)
-    good = _put_double(data, at + _ONE, pos, rendered, state) and good
+    good = _put_double(data, start + _ONE, pos, rendered, state) and good
     pos = put_text(out, pos, _LONGITUDE)
-    good = _put_double(data, at + _TEN, pos, rendered, state) and good
+    good = _put_double(data, start + _TEN, pos, rendered, state) and good
     out[pos] = 125
     return pos + _ONE if good else _ZERO
 
 
 @always_inlined
-def _render_property(data: Any, at: Any, stop: Any, rendered: Any, scratch: Any, state: Any) -> Any:
+def _render_property(data: Any, start: Any, stop: Any, rendered: Any, scratch: Any, state: Any) -> Any:
     """Write a property, but for what is inside of an entity. Returns whether it is a plain one."""
     out, level = rendered.out, scratch.stack[state.depth]
-    meaning, multiple, name, name_end, value, value_end = _read_property(data, at, stop)
+    meaning, multiple, name, name_end, value, value_end = _read_property(data, start, stop)
     if _ZERO in (name_end, value_end):
         return False
     many = multiple != _ZERO
-    tag = at = end = _ZERO
+    tag = start = end = _ZERO
     if value != value_end:
-        tag, at, end = read_field(data, value, value_end)
+        tag, start, end = read_field(data, value, value_end)
         if end == _ZERO or (end != value_end and tag != _POINT):
             return False
     empty_list = tag == _ZERO and meaning == _M_EMPTY
@@ -353,7 +353,7 @@ def _render_property(data: Any, at: Any, stop: Any, rendered: Any, scratch: Any,
 
     # What the type of a value shows by: tag, meaning, and whether an integer is beyond those that doubles can be.
     shape = np.int64(tag << _NINE | min(meaning, _LOW8) << _ONE)
-    if tag == _INT64 and not -_EXACT <= np.int64(at) <= _EXACT:
+    if tag == _INT64 and not -_EXACT <= np.int64(start) <= _EXACT:
         shape |= 1
     if shape != level.shaped or meaning == _M_ENTITY or not again:
         state.signature = _mix(state.signature, np.uint64(shape | np.int64(many) << 62))
@@ -363,9 +363,9 @@ def _render_property(data: Any, at: Any, stop: Any, rendered: Any, scratch: Any,
     elif tag == _STRING and meaning == _M_ENTITY:
         if state.depth + 1 >= len(scratch.stack):
             return False
-        _enter(scratch.stack, at, end, state)
+        _enter(scratch.stack, start, end, state)
     else:
-        state.position = _put_value(data, tag, at, value_end, meaning, rendered, state)
+        state.position = _put_value(data, tag, start, value_end, meaning, rendered, state)
     return state.position != _ZERO
 
 
@@ -382,15 +382,15 @@ def _render_entity(data: Any, tables: Any, row: Any, rendered: Any, scratch: Any
         if np.uint64(level.position) >= end:
             _leave(rendered.out, level, state)
             continue
-        tag, start, at = read_field(data, np.uint64(level.position), end)
-        level.position = at
-        if at == _ZERO or of_group(tag):
+        tag, start, field_end = read_field(data, np.uint64(level.position), end)
+        level.position = field_end
+        if field_end == _ZERO or of_group(tag):
             return False
         if tag == _ENTITY_KEY:
             if state.depth > 0:
-                if has_steps(data, start, at):
+                if has_steps(data, start, field_end):
                     return False
-            elif has_key or not _take_key(data, start, at, tables, row, state):
+            elif has_key or not _take_key(data, start, field_end, tables, row, state):
                 return False
             else:
                 has_key = True
@@ -399,7 +399,9 @@ def _render_entity(data: Any, tables: Any, row: Any, rendered: Any, scratch: Any
                 level.raw = 1
             elif level.raw != 0:
                 return False
-            if room < _SIX * (at - start) + _SLACK or not _render_property(data, start, at, rendered, scratch, state):
+            if room < _SIX * (field_end - start) + _SLACK or not _render_property(
+                data, start, field_end, rendered, scratch, state
+            ):
                 return False
     return has_key
 
@@ -453,21 +455,21 @@ def fill_slots(
         out_ends: int32, as `ends`.
     """
     pos = _ZERO
-    at = _ZERO
+    text_pos = _ZERO
     slot = 0
     for row in range(len(ends) - 1):
         end = np.uint64(ends[row + 1])
         while slot < len(slots) and np.uint64(slots[slot]) < end:
-            length = np.uint64(slots[slot]) - at
-            copy_bytes(out, pos, text, at, length)
+            length = np.uint64(slots[slot]) - text_pos
+            copy_bytes(out, pos, text, text_pos, length)
             pos += length
-            at += length
+            text_pos += length
             start = np.uint64(number_ends[slot]) + _ONE
             length = np.uint64(number_ends[slot + 1]) - start
             copy_bytes(out, pos, numbers, start, length)
             pos += length
             slot += 1
-        copy_bytes(out, pos, text, at, end - at)
-        pos += end - at
-        at = end
+        copy_bytes(out, pos, text, text_pos, end - text_pos)
+        pos += end - text_pos
+        text_pos = end
         out_ends[row + 1] = pos

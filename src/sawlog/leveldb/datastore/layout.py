@@ -16,7 +16,7 @@ Kind = Literal["int32", "int64", "bool", "bytes", "string", "double", "group", "
 
 @dataclass(frozen=True, slots=True)
 class ProtoField:
-    """One field of a protobuf message.
+    """Field of a protobuf message.
 
     Attributes:
         number: Its number on the wire.
@@ -106,7 +106,7 @@ managed exports and empty in those of the emulators.
 
 
 def wire_tag(message: str, name: str) -> int:
-    """What precedes a field of a message in `MESSAGES` on the wire."""
+    """Return the tag that precedes a field of a message in `MESSAGES` on the wire."""
     field = MESSAGES[message][name]
     return field.number << 3 | WIRE_TYPES[field.kind]
 

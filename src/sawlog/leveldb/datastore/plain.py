@@ -64,7 +64,7 @@ class PlainEntities:
 
     @cached_property
     def rows(self) -> NDArray[np.int64]:
-        """Which entities are plain."""
+        """Return the indexes of the plain entities."""
         return np.flatnonzero(self.plain)
 
     @cached_property
@@ -76,16 +76,19 @@ class PlainEntities:
         """A column of `ENTITIES_SCHEMA`, of the plain entities only."""
         return self._columns[name](self)
 
-    def samples(self, seen: set[int]) -> NDArray[np.int64]:
-        """Which entities to look at to know the properties of all.
+    def samples(self, known_signatures: set[int]) -> NDArray[np.int64]:
+        """Return the indexes of entities that together have the properties of all.
 
-        Those that are not plain, and the first of each signature that is not yet `seen`, where it is then entered.
+        Those that are not plain, and the first of each signature that is not in `known_signatures`, to
+        which it is then added.
         """
-        found, first = np.unique(self.signatures[self.rows], return_index=True)
+        signatures, first = np.unique(self.signatures[self.rows], return_index=True)
         fresh = [
-            place for place, signature in zip(first.tolist(), found.tolist(), strict=True) if signature not in seen
+            place
+            for place, signature in zip(first.tolist(), signatures.tolist(), strict=True)
+            if signature not in known_signatures
         ]
-        seen.update(found.tolist())
+        known_signatures.update(signatures.tolist())
         return np.sort(np.concatenate([np.flatnonzero(self.plain == 0), self.rows[fresh]]))
 
     def _properties(self) -> pa.Array:
@@ -159,10 +162,10 @@ class PlainEntities:
 
 def _take(table: NDArray[np.record], rows: NDArray[np.int64]) -> NDArray[np.record]:
     """Rows of a table of records, as numbers: NumPy takes records one by one."""
-    taken: NDArray[np.record] = (
+    records: NDArray[np.record] = (
         table.view(np.int64).reshape(-1, table.dtype.itemsize // 8)[rows].view(table.dtype)[:, 0]
     )
-    return taken
+    return records
 
 
 PATH_TYPE = pa.list_(

@@ -51,7 +51,7 @@ _ARROW = {
 
 
 def shape_of(value: Any) -> Shape:
-    """What one value says."""
+    """Return the shape of one value."""
     if value is None:
         return NULL
     if isinstance(value, bool):
@@ -66,20 +66,20 @@ def shape_of(value: Any) -> Shape:
         for element in value:
             shape = unite(shape, shape_of(element))
         return ("list", shape)
-    return ("map", {name: shape_of(one) for name, one in value.items()})
+    return ("map", {name: shape_of(element) for name, element in value.items()})
 
 
-def unite(one: Shape, other: Shape) -> Shape:
+def unite(first: Shape, second: Shape) -> Shape:
     """The shape that holds the values of both without loss: JSON text where there is no better one."""
-    if other in (one, NULL):
-        return one
-    if one == NULL:
-        return other
-    if isinstance(one, tuple) and isinstance(other, tuple) and one[0] == other[0]:
-        if one[0] == "list":
-            return ("list", unite(one[1], other[1]))
-        return ("map", unite_fields(one[1], other[1]))
-    numbers = {str(one), str(other)}
+    if second in (first, NULL):
+        return first
+    if first == NULL:
+        return second
+    if isinstance(first, tuple) and isinstance(second, tuple) and first[0] == second[0]:
+        if first[0] == "list":
+            return ("list", unite(first[1], second[1]))
+        return ("map", unite_fields(first[1], second[1]))
+    numbers = {str(first), str(second)}
     if numbers == {"int64", "double"}:
         return "double"
     if numbers == {"int64", "large int64"}:
@@ -87,17 +87,17 @@ def unite(one: Shape, other: Shape) -> Shape:
     return _JSON
 
 
-def unite_fields(one: Mapping[str, Shape], other: Mapping[str, Shape]) -> dict[str, Shape]:
-    """The fields of both; those of `one` come first."""
-    united = dict(one)
-    for name, shape in other.items():
+def unite_fields(first: Mapping[str, Shape], second: Mapping[str, Shape]) -> dict[str, Shape]:
+    """The fields of both; those of `first` come first."""
+    united = dict(first)
+    for name, shape in second.items():
         united[name] = unite(united.get(name, NULL), shape)
     check_fields(len(united))
     return united
 
 
 def count_fields(shape: Shape) -> int:
-    """How many columns a shape takes."""
+    """Return the number of columns that a shape takes."""
     if not isinstance(shape, tuple):
         return 1
     return count_fields(shape[1]) if shape[0] == "list" else sum(map(count_fields, shape[1].values()))
@@ -132,7 +132,7 @@ def shape_field(name: str, shape: Shape) -> pa.Field:
 
 
 def converter(field: pa.Field) -> Callable[[Any], Any] | None:
-    """What brings values to a field of `shape_field`; `None` where they fit as they are."""
+    """Return a function that brings values to a field of `shape_field`; `None` where they fit as they are."""
     if _is_json(field):
         encode = json_encoder()
         return lambda value: None if value is None else encode(value).decode()
@@ -142,7 +142,7 @@ def converter(field: pa.Field) -> Callable[[Any], Any] | None:
             return None
         return lambda value: None if value is None else [convert(element) for element in value]
     if pa.types.is_struct(field.type):
-        fields = {one.name: converter(one) for one in field.type}
+        fields = {field.name: converter(field) for field in field.type}
         converters = {name: convert for name, convert in fields.items() if convert is not None}
         if converters:
             return lambda value: None if value is None else _convert_fields(value, converters)
@@ -195,12 +195,12 @@ def _as_json(field: pa.Field) -> pa.DataType:
     if pa.types.is_list(kind):
         return pa.list_(_as_json(kind.value_field))
     if pa.types.is_struct(kind):
-        return pa.struct([pa.field(one.name, _as_json(one)) for one in kind])
+        return pa.struct([pa.field(field.name, _as_json(field)) for field in kind])
     return pa.string() if pa.types.is_binary(kind) else kind
 
 
 def _from_json(array: pa.Array, field: pa.Field) -> pa.Array:
-    """What Arrow's reader found, as a field has it."""
+    """Return an array of Arrow's JSON reader in the type of a field."""
     kind = field.type
     if pa.types.is_null(array.type):
         return pa.nulls(len(array), kind)
@@ -210,7 +210,7 @@ def _from_json(array: pa.Array, field: pa.Field) -> pa.Array:
         values = _from_json(array.values, kind.value_field)
         return pa.Array.from_buffers(kind, len(array), array.buffers()[:2], array.null_count, array.offset, [values])
     if pa.types.is_struct(kind):
-        columns = [_from_json(array.field(index), one) for index, one in enumerate(kind)]
+        columns = [_from_json(array.field(index), field) for index, field in enumerate(kind)]
         return pa.Array.from_buffers(kind, len(array), array.buffers()[:1], array.null_count, array.offset, columns)
     return array
 

@@ -61,20 +61,20 @@ def _pool() -> Any:
     )
     for name, fields in MESSAGES.items():
         message = file.message_type.add(name=name)
-        if any(one.oneof for one in fields.values()):
+        if any(spec.oneof for spec in fields.values()):
             message.oneof_decl.add(name="kind")
-        for field_name, one in fields.items():
+        for field_name, spec in fields.items():
             field = message.field.add(
                 name=field_name,
-                number=one.number,
-                type=getattr(field_type, f"TYPE_{'MESSAGE' if one.kind == 'group' else one.kind.upper()}"),
-                label=field_type.LABEL_REPEATED if one.repeated else field_type.LABEL_OPTIONAL,
+                number=spec.number,
+                type=getattr(field_type, f"TYPE_{'MESSAGE' if spec.kind == 'group' else spec.kind.upper()}"),
+                label=field_type.LABEL_REPEATED if spec.repeated else field_type.LABEL_OPTIONAL,
             )
-            if one.kind == "group":
+            if spec.kind == "group":
                 field.options.features.message_encoding = descriptor_pb2.FeatureSet.DELIMITED
-            if one.message:
-                field.type_name = f".{_PACKAGE}.{one.message}"
-            if one.oneof:
+            if spec.message:
+                field.type_name = f".{_PACKAGE}.{spec.message}"
+            if spec.oneof:
                 field.oneof_index = 0
     pool = descriptor_pool.DescriptorPool()
     pool.Add(file)
@@ -127,16 +127,16 @@ class EntityDecoder:
         framed = b"".join(
             [part for record, length in zip(records, lengths, strict=True) for part in (tag, length, record)]
         )
-        found = decode_by(self._entities.FromString, framed)
-        if isinstance(found, Undecodable):
+        message = decode_by(self._entities.FromString, framed)
+        if isinstance(message, Undecodable):
             return [self._parse_one(record) for record in records]
-        return list(found.entity)
+        return list(message.entity)
 
     def _parse_one(self, record: bytes) -> Any:
-        found = decode_by(self._entity.FromString, record)
-        if isinstance(found, Undecodable):
-            return EntityError(f"expected an EntityProto message: {found.detail}")
-        return found
+        entity = decode_by(self._entity.FromString, record)
+        if isinstance(entity, Undecodable):
+            return EntityError(f"expected an EntityProto message: {entity.detail}")
+        return entity
 
     def key(self, message: Any) -> Key:
         """The key of an entity.
@@ -156,12 +156,12 @@ class EntityDecoder:
         Raises:
             EntityError: For nested bytes that are no entity, or are nested too deep.
         """
-        found: dict[str, Any] = {}
+        values: dict[str, Any] = {}
         guesses = self._guesses
         for properties in (message.property, message.raw_property):
-            for one in properties:
-                name = one.name
-                holder = one.value
+            for prop in properties:
+                name = prop.name
+                holder = prop.value
                 kind = guesses.get(name)
                 # Of values that exclude each other all but one are 0 or empty.
                 value: Any = getattr(holder, kind) if kind is not None else None
@@ -171,32 +171,32 @@ class EntityDecoder:
                         guesses[name] = kind
                     value = getattr(holder, kind) if kind is not None else None
                 if kind == "string":
-                    meaning = one.meaning
+                    meaning = prop.meaning
                     if meaning == _ENTITY:
                         value = self._nested(value, depth + 1)
                     elif meaning not in _BYTES:
                         value = _text(value)
                 elif kind == "int64":
-                    if one.meaning == _TIMESTAMP:
+                    if prop.meaning == _TIMESTAMP:
                         value = _timestamp(value)
                 elif kind == "double":
                     if not math.isfinite(value):
                         value = NotFinite(value)
                 elif kind is None:
-                    if one.meaning == _EMPTY_LIST:
-                        found.setdefault(name, [])
+                    if prop.meaning == _EMPTY_LIST:
+                        values.setdefault(name, [])
                         continue
                 elif kind != "boolean":
                     value = _composite(kind, value)
-                if one.multiple:
-                    array = found.setdefault(name, [])
+                if prop.multiple:
+                    array = values.setdefault(name, [])
                     if type(array) is list:
                         array.append(value)
                     else:
-                        found[name] = [array, value]
+                        values[name] = [array, value]
                 else:
-                    found[name] = value
-        return found
+                    values[name] = value
+        return values
 
     def _nested(self, value: bytes, depth: int) -> Any:
         if depth > layout.MAX_DEPTH:
@@ -204,20 +204,20 @@ class EntityDecoder:
         message = decode_by(self._entity.FromString, value)
         if isinstance(message, Undecodable):
             raise EntityError(f"expected a nested EntityProto message: {message.detail}")
-        found = self.properties(message, depth)
-        if found.keys() == {layout.VECTOR_PROPERTY}:
-            vector = found[layout.VECTOR_PROPERTY]
+        nested = self.properties(message, depth)
+        if nested.keys() == {layout.VECTOR_PROPERTY}:
+            vector = nested[layout.VECTOR_PROPERTY]
             return vector if isinstance(vector, list) else [vector]
         if message.key.path.element:
-            found[KEY_PROPERTY] = self.key(message)
-        return found
+            nested[KEY_PROPERTY] = self.key(message)
+        return nested
 
 
 def key_path(message: Any) -> list[dict[str, Any]]:
     """The path of an entity's key: kind and id or name of each step, ancestors first."""
     return [
-        {"kind": one.type, "id": one.id if one.HasField("id") else None, "name": one.name or None}
-        for one in message.key.path.element
+        {"kind": step.type, "id": step.id if step.HasField("id") else None, "name": step.name or None}
+        for step in message.key.path.element
     ]
 
 
@@ -239,7 +239,7 @@ def json_encoder() -> Callable[[Any], bytes]:
 
 
 def _for_json(value: Any) -> Any:
-    """What orjson does not know."""
+    """Return a value that orjson does not know as one that it does."""
     if isinstance(value, bytes):
         return base64.b64encode(value).decode()
     if isinstance(value, NotFinite):
@@ -252,7 +252,7 @@ def _for_json(value: Any) -> Any:
 def _key(reference: Any, elements: Any) -> Key:
     last = elements[-1]
     name = last.name
-    steps = [part for one in elements for part in (one.type, one.name or str(one.id))]
+    steps = [part for step in elements for part in (step.type, step.name or str(step.id))]
     return Key(
         project=reference.app.rpartition("~")[2],
         database=reference.database_id,

@@ -28,8 +28,8 @@ from sawlog.storage.workers import PIECE_BYTES
 
 def marked(schema: pa.Schema, options: LogReadOptions) -> pa.Schema:
     """A schema with the columns that mark rows which LevelDB itself would not deliver."""
-    wanted = {STALE_COLUMN: "stale" in options.salvage, RECOVERED_COLUMN: "damaged" in options.salvage}
-    return pa.schema([*schema, *(pa.field(name, pa.bool_(), nullable=False) for name in wanted if wanted[name])])
+    columns = {STALE_COLUMN: "stale" in options.salvage, RECOVERED_COLUMN: "damaged" in options.salvage}
+    return pa.schema([*schema, *(pa.field(name, pa.bool_(), nullable=False) for name in columns if columns[name])])
 
 
 class LogContents(Contents):
@@ -66,8 +66,8 @@ class LogContents(Contents):
         options = self.scan.options
         if options.salvage or options.recovery is not None:
             raise OptionError("salvage and recovery cannot be followed as a stream: they ask what a finished log holds")
-        (rest,) = self._cut(request, file, position, file.size, True, None)
-        return rest.find_end()
+        (log_range,) = self._cut(request, file, position, file.size, True, None)
+        return log_range.find_end()
 
     def between(self, request: BoundScan, ranges: Sequence[Range]) -> list[Fragment]:
         """See `Followable.between`."""

@@ -30,7 +30,7 @@ _DATA_NAMES = (layout.LOG_NAME, layout.SINK_NAME, layout.EXPORT_NAME)
 
 
 class _View(NamedTuple):
-    """One view: a line on it, the files of a directory that it reads, and the class of its contents."""
+    """View of a format: a line on it, the files of a directory that it reads, and the class of its contents."""
 
     title: str
     names: tuple[re.Pattern[str], ...]
@@ -82,15 +82,15 @@ class _Logs(DirectoryLayout):
         """Return tables. They hold operations that have left the logs: views of operations miss them."""
         databases = {self.dataset_directory(file) for file in files if layout.MANIFEST_NAME.match(file.name)}
         tables = [file for file in files if layout.TABLE_NAME.match(file.name)]
-        found = []
+        skipped = []
         for file in tables:
             directory = self.dataset_directory(file)
             command = (
                 f"sawlog cat {shlex.quote(directory)}{'' if directory in databases else ' --format leveldb_table'}"
             )
             reason = f"a table, to which the database has moved operations from its logs; read by: {command}"
-            found.append(Skipped(file.path, reason, file.size, missed=view in ("rows", "writes")))
-        return found
+            skipped.append(Skipped(file.path, reason, file.size, missed=view in ("rows", "writes")))
+        return skipped
 
 
 class _Numbers(StreamRules):
@@ -142,8 +142,8 @@ class LevelDBLog(Format):
     def select(self, files: Sequence[File], view: str) -> list[File]:
         """Logs in the order of their numbers (RocksDB's archive first, where it belongs), and export files."""
         names = _VIEWS[view].names if view in _VIEWS else _DATA_NAMES
-        chosen = [file for file in files if file.explicit or any(name.match(file.name) for name in names)]
-        return sorted(chosen, key=_log_order)
+        selection = [file for file in files if file.explicit or any(name.match(file.name) for name in names)]
+        return sorted(selection, key=_log_order)
 
     def open(self, files: Sequence[File], scan: Scan) -> Contents:
         _check_options(scan.options, scan.view)

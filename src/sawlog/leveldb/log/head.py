@@ -1,4 +1,4 @@
-"""What the beginning of a log, and the directory that it is in, say about it; which MANIFEST of one is live."""
+"""Dialect and settings of a log, by its beginning and the directory that it is in; which MANIFEST of one is live."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from sawlog.storage import File, Storage
 
 @dataclass(frozen=True, slots=True)
 class LogHead:
-    """What the beginning of a file says about the rest of it.
+    """Properties of a file that its beginning states.
 
     Attributes:
         dialect: Whose fragment types are in use.
@@ -46,29 +46,29 @@ def first_fragments(head: bytes, dialect: Dialect, *, resync: bool = False) -> I
     Yields:
         Offset, type, and body (what follows the type byte).
     """
-    known, type_at = layout.TYPES[dialect], layout.TYPE.offset
+    types, type_at = layout.TYPES[dialect], layout.TYPE.offset
     judge = None
     for start in range(0, len(head), layout.BLOCK_SIZE):
-        at, end = start, min(start + layout.BLOCK_SIZE, len(head))
-        while at + layout.HEADER_SIZE <= end:
-            kind, size = head[at + type_at], 0
+        pos, end = start, min(start + layout.BLOCK_SIZE, len(head))
+        while pos + layout.HEADER_SIZE <= end:
+            kind, size = head[pos + type_at], 0
             # What is not a fragment by that, as in files of other formats, is not worth loading a kernel for.
-            if kind in known and known[kind].header_size + layout.LENGTH.of(head, at) <= end - at:
+            if kind in types and types[kind].header_size + layout.LENGTH.of(head, pos) <= end - pos:
                 if judge is None:
                     from sawlog.leveldb.log.kernels import judge_of
 
                     judge, state = judge_of(head, dialect)
-                state.position = at
+                state.position = pos
                 size = int(judge())
             if not size and resync:
-                at += 1
+                pos += 1
                 continue
             if not size:
                 break
-            yield at, kind, head[at + type_at + 1 : at + size]
-            if known[kind].role not in (Role.METADATA, Role.COMPRESSION) and not resync:
+            yield pos, kind, head[pos + type_at + 1 : pos + size]
+            if types[kind].role not in (Role.METADATA, Role.COMPRESSION) and not resync:
                 break
-            at += size
+            pos += size
 
 
 def resolve_dialect(file: File, dialect: Dialect | Literal["auto"], storage: Storage) -> Dialect | Literal["auto"]:
@@ -82,7 +82,7 @@ def resolve_dialect(file: File, dialect: Dialect | Literal["auto"], storage: Sto
     if posixpath.basename(directory) == layout.ARCHIVE_NAME:
         directory = posixpath.dirname(directory)
     try:
-        siblings = {one.name: one for one in storage.files_in(directory or ".")}
+        siblings = {sibling.name: sibling for sibling in storage.files_in(directory or ".")}
     except (FileNotFoundError, NotADirectoryError, PermissionError):
         return dialect
     if any(name.startswith(layout.PEBBLE_MARKER) for name in siblings):
@@ -146,16 +146,16 @@ def read_head(
     compression: int = layout.Compression.NONE
     renamed = False
     for offset, kind, body in fragments:
-        known = layout.TYPES[dialect][kind]
-        recycled = known.header_size > layout.HEADER_SIZE
+        fragment_type = layout.TYPES[dialect][kind]
+        recycled = fragment_type.header_size > layout.HEADER_SIZE
         if recycled:
             first = layout.LOG_NUMBER.of(body, -layout.TYPE.end)
             foreign = named is not None and not _carried(number, fragments, dialect)
             renamed = foreign and not numbered and not _in_database(file, storage)
             number = first if renamed or number < 0 else number
-        if known.role is Role.COMPRESSION and offset == 0 and len(body) == layout.COMPRESSION_PAYLOAD:
+        if fragment_type.role is Role.COMPRESSION and offset == 0 and len(body) == layout.COMPRESSION_PAYLOAD:
             compression = int.from_bytes(body, "little")
-        if recycled or known.role not in (Role.METADATA, Role.COMPRESSION):
+        if recycled or fragment_type.role not in (Role.METADATA, Role.COMPRESSION):
             break
     if compression not in (layout.Compression.NONE, layout.Compression.ZSTD):
         detail = f"records are compressed with type {compression}; only ZSTD (7) is known in logs"
@@ -180,11 +180,14 @@ def _in_database(file: File, storage: Storage) -> bool:
 def _dialect_of(head: bytes) -> Dialect:
     """Whose fragments a log begins with, or has where it begins with none; LevelDB's where they are everyone's."""
     for resync in (False, True):
-        found = {one: {kind for _, kind, _ in first_fragments(head, one, resync=resync)} for one in layout.OWN_TYPES}
-        for dialect, own in layout.OWN_TYPES.items():
-            if found[dialect] & own:
+        types = {
+            candidate: {kind for _, kind, _ in first_fragments(head, candidate, resync=resync)}
+            for candidate in layout.OWN_TYPES
+        }
+        for dialect, own_types in layout.OWN_TYPES.items():
+            if types[dialect] & own_types:
                 return dialect
-        if any(found.values()):
+        if any(types.values()):
             break
     return "leveldb"
 
@@ -208,7 +211,7 @@ def find_encryption(file: File, storage: Storage) -> Damage | None:
         siblings = storage.files_in(posixpath.dirname(file.path) or ".")
     except (FileNotFoundError, NotADirectoryError, PermissionError):
         return None
-    current = next((one for one in siblings if one.name == layout.CURRENT_NAME), None)
+    current = next((file for file in siblings if file.name == layout.CURRENT_NAME), None)
     if current is None or not is_encrypted(current, storage):
         return None
     return Damage(file.path, 0, file.size, UNSUPPORTED, _ENCRYPTED)
@@ -230,7 +233,7 @@ class Pointer:
 
 
 def read_pointer(directory: str, siblings: Iterable[File], storage: Storage) -> Pointer:
-    """Which MANIFEST is named by a directory with these files, and whether it is there."""
+    """Return the MANIFEST that a directory with these files names, and whether it is there."""
     named = {file.name: file for file in siblings}
     marked = [(int(match[1]), match[2], name) for name, match in _markers(named) if match]
     current = named.get(layout.CURRENT_NAME)

@@ -54,7 +54,7 @@ from sawlog.leveldb.log.layout import Kind, Role, Type
 
 
 class Rules(NamedTuple):
-    """How fragments are read.
+    """Rules by which fragments are read.
 
     Attributes:
         roles: uint8[256], the `Role` of each type byte.
@@ -97,7 +97,7 @@ METADATA = -1
 
 
 class Out(NamedTuple):
-    """Where records go.
+    """Buffers that records are written to.
 
     Attributes:
         data: uint8, payloads of complete records back to back, then that of the open one.
@@ -192,35 +192,35 @@ def _all_zero(data: Any, pos: Any, length: Any) -> Any:
 
 
 @always_inlined
-def left_in_block(window: Any, at: Any) -> Any:
-    """Bytes from file offset `at` to the end of its block, or of the file."""
-    return min(_BLOCK - (at & _IN_BLOCK), window.size - at)
+def left_in_block(window: Any, offset: Any) -> Any:
+    """Bytes from a file offset to the end of its block, or of the file."""
+    return min(_BLOCK - (offset & _IN_BLOCK), window.size - offset)
 
 
 @inlined
-def _cut_off(window: Any, pos: Any, left: Any, header: Any, state: Any, rules: Any) -> Any:
+def _cut_off(window: Any, pos: Any, room: Any, header: Any, state: Any, rules: Any) -> Any:
     """Whether a fragment that the end of the file cuts off is this log's own, and not left over from an earlier one."""
-    if (window.base + pos & _IN_BLOCK) + left == _BLOCK:
+    if (window.base + pos & _IN_BLOCK) + room == _BLOCK:
         return False
     if rules.recycled == 0:
         return True
     if state.suspect >= 0 or header == _HEADER:
         return False
-    return left < header or rules.log < 0 or _load_log_number(window.data, pos) == np.uint64(rules.log)
+    return room < header or rules.log < 0 or _load_log_number(window.data, pos) == np.uint64(rules.log)
 
 
 @inlined
-def _proven(data: Any, pos: Any, left: Any, rules: Any) -> Any:
+def _proven(data: Any, pos: Any, room: Any, rules: Any) -> Any:
     """Bytes of the fragment of this log, part of a record, that a checksum proves to be at `pos`; 0 for none.
 
-    It ends within `left` bytes.
+    It ends within `room` bytes.
     """
-    if left < _HEADER:
+    if room < _HEADER:
         return _ZERO
     code = data[pos + _TYPE]
     header = rules.headers[code]
     total = header + _load_length(data, pos)
-    if not _ROLE_FULL <= rules.roles[code] <= _ROLE_LAST or total > left:
+    if not _ROLE_FULL <= rules.roles[code] <= _ROLE_LAST or total > room:
         return _ZERO
     if header > _HEADER:
         if rules.log >= 0 and _load_log_number(data, pos) != np.uint64(rules.log):
@@ -231,65 +231,65 @@ def _proven(data: Any, pos: Any, left: Any, rules: Any) -> Any:
 
 
 @inlined
-def _lost(data: Any, pos: Any, left: Any, rules: Any) -> Any:
-    """How many bytes are lost with what is damaged at `pos`: the rest of its block, unless fragments are looked for.
+def _lost(data: Any, pos: Any, room: Any, rules: Any) -> Any:
+    """Return how many bytes are lost with the damage at `pos`: the rest of its block, unless `rules.resync`.
 
     A header that could be one is believed: what looks like fragments in the payload that it announces is payload.
     """
     if not rules.resync:
-        return left
+        return room
     code = data[pos + _TYPE]
     total = rules.headers[code] + _load_length(data, pos)
-    if _ROLE_FULL <= rules.roles[code] <= _ROLE_LAST and total <= left:
-        return total if left - total >= _HEADER else left
-    for step in range(np.uint64(1), left):
-        if _proven(data, pos + step, left - step, rules) != _ZERO:
+    if _ROLE_FULL <= rules.roles[code] <= _ROLE_LAST and total <= room:
+        return total if room - total >= _HEADER else room
+    for step in range(np.uint64(1), room):
+        if _proven(data, pos + step, room - step, rules) != _ZERO:
             return step
-    return left
+    return room
 
 
 @always_inlined
 def judge(window: Any, pos: Any, state: Any, rules: Any) -> Any:
-    """What is at a position, in the order in which RocksDB asks. See `sawlog.chain`."""
+    """Return the kind and length of what is at a position, asked in RocksDB's order. See `sawlog.chain`."""
     data = window.data
-    at = window.base + pos
-    if at >= window.size or (at >= window.end and state.synced == 0):
+    offset = window.base + pos
+    if offset >= window.size or (offset >= window.end and state.synced == 0):
         return ENDED, _ZERO
-    left = left_in_block(window, at)
-    if np.uint64(len(data)) - pos < left:
-        return SHORT, left
-    if left < _HEADER:
-        if (at & _IN_BLOCK) + left != _BLOCK and not (state.zeros >= 0 and _all_zero(data, pos, left)):
-            return TORN, left
+    room = left_in_block(window, offset)
+    if np.uint64(len(data)) - pos < room:
+        return SHORT, room
+    if room < _HEADER:
+        if (offset & _IN_BLOCK) + room != _BLOCK and not (state.zeros >= 0 and _all_zero(data, pos, room)):
+            return TORN, room
         # Between the pieces of a record, the unused end of a block belongs to the record.
         owned = state.synced != 0 and state.open < 0 and state.suspect < 0
-        return (PADDING if owned else SKIPPED), left
+        return (PADDING if owned else SKIPPED), room
     length = _load_length(data, pos)
     code = data[pos + _TYPE]
     header = rules.headers[code]
     total = header + length
-    if total > left and _cut_off(window, pos, left, header, state, rules):
-        return TORN, left
+    if total > room and _cut_off(window, pos, room, header, state, rules):
+        return TORN, room
     if code == 0 and length == _ZERO:
         blame(state, _UNUSED_SPACE, 0, 0)
-        return DAMAGED, _lost(data, pos, left, rules)
-    if total > left:
+        return DAMAGED, _lost(data, pos, room, rules)
+    if total > room:
         blame(state, _BAD_LENGTH, length, 0)
-        return DAMAGED, _lost(data, pos, left, rules)
+        return DAMAGED, _lost(data, pos, room, rules)
     if header > _HEADER:
         number = _load_log_number(data, pos)
         if rules.log >= 0 and number != np.uint64(rules.log):
             blame(state, _FOREIGN_FRAGMENT, number, rules.log)
-            return DAMAGED, _lost(data, pos, left, rules)
+            return DAMAGED, _lost(data, pos, room, rules)
     elif rules.recycled != _ZERO and _ROLE_FULL <= rules.roles[code] <= _ROLE_LAST:
         blame(state, _FOREIGN_FRAGMENT, 0, rules.log)
-        return DAMAGED, _lost(data, pos, left, rules)
+        return DAMAGED, _lost(data, pos, room, rules)
     if rules.verify:
         stored = _load_checksum(data, pos)
         expected = masked_crc(data, pos + _TYPE, total - _TYPE)
         if stored != expected:
             blame(state, _CHECKSUM_MISMATCH, expected, stored)
-            return DAMAGED, _lost(data, pos, left, rules)
+            return DAMAGED, _lost(data, pos, room, rules)
     return GOOD, total
 
 
@@ -297,17 +297,17 @@ def judge(window: Any, pos: Any, state: Any, rules: Any) -> Any:
 def run(window: Any, pos: Any, state: Any, out: Any, rules: Any) -> Any:
     """The common case, in a tight loop of its own: intact legacy FULL fragments, all in one block."""
     data = window.data
-    at = window.base + pos
-    if rules.recycled != _ZERO or at >= window.end or state.synced == 0 or state.open >= 0:
+    offset = window.base + pos
+    if rules.recycled != _ZERO or offset >= window.end or state.synced == 0 or state.open >= 0:
         return pos
-    if state.resumed > np.int64(at):
+    if state.resumed > np.int64(offset):
         return pos
-    left = left_in_block(window, at)
-    if np.uint64(len(data)) - pos < left:
+    room = left_in_block(window, offset)
+    if np.uint64(len(data)) - pos < room:
         return pos
     base = window.base
-    begun = pos
-    stop = pos + left
+    start = pos
+    stop = pos + room
     rows = state.rows
     max_rows = state.max_rows
     longest = np.uint64(rules.longest)
@@ -334,53 +334,53 @@ def run(window: Any, pos: Any, state: Any, out: Any, rules: Any) -> Any:
         out.ends[rows] = committed
     state.rows = rows
     state.committed = committed
-    state.record_bytes += np.int64(pos - begun)
+    state.record_bytes += np.int64(pos - start)
     return pos
 
 
 @inlined
-def _forget_record(events: Any, state: Any, kind: Any, at: Any) -> None:
-    """Give the open record up, if there is one, because of what is at file offset `at`."""
+def _forget_record(events: Any, state: Any, kind: Any, offset: Any) -> None:
+    """Give the open record up, if there is one, because of what is at a file offset."""
     start = state.open
     if start < 0:
         return
     state.open = -1
     # An old writer left an empty FIRST at the end of a block and began another one after it; nothing is lost by that.
     if state.open_bytes == 0 and kind == _PARTIAL_RECORD:
-        state.padding_bytes += at - start
+        state.padding_bytes += offset - start
     else:
-        note(events, state, kind, start, at - start, state.open_bytes, at)
+        note(events, state, kind, start, offset - start, state.open_bytes, offset)
         events[state.events - 1].dropped = state.open_bytes
 
 
 @inlined
-def _confirm_suspect(events: Any, state: Any, at: Any) -> None:
+def _confirm_suspect(events: Any, state: Any, offset: Any) -> None:
     """A valid fragment follows a doubtful one: the log went on, so what is between them is damage."""
     suspect = state.suspect
     if suspect >= 0:
-        note(events, state, state.suspect_kind, suspect, at - suspect, state.suspect_one, state.suspect_two)
+        note(events, state, state.suspect_kind, suspect, offset - suspect, state.suspect_one, state.suspect_two)
         _forget_record(events, state, _BROKEN_RECORD, suspect)
         state.suspect = -1
 
 
 @always_inlined
-def _pass_unused(state: Any, at: Any, length: Any) -> None:
+def _pass_unused(state: Any, offset: Any, length: Any) -> None:
     """The rest of a block is zeros: padding."""
     state.padding_bytes += length
     if state.zeros < 0:
-        state.zeros = at
+        state.zeros = offset
 
 
 @inlined
-def _suspect(state: Any, at: Any, length: Any, unused: Any, recycled: Any) -> None:
-    """What cannot be read where a recycled file may end: the end of the log, unless fragments of it follow."""
+def _suspect(state: Any, offset: Any, length: Any, unused: Any, recycled: Any) -> None:
+    """Note what cannot be read where a recycled file may end: the log's end, unless fragments of it follow."""
     if state.synced == 0 or state.suspect >= 0:
         return
     if unused and state.open < 0:
-        _pass_unused(state, at, length)
+        _pass_unused(state, offset, length)
     # Longer headers leave longer trailers, after which a record in compressed chunks may go on.
     elif not unused or np.uint64(length) >= recycled:
-        state.suspect = at
+        state.suspect = offset
         state.suspect_kind = state.kind
         state.suspect_one = state.one
         state.suspect_two = state.two
@@ -389,27 +389,27 @@ def _suspect(state: Any, at: Any, length: Any, unused: Any, recycled: Any) -> No
 @always_inlined
 def on_damage(window: Any, start: Any, length: Any, state: Any, out: Any, rules: Any) -> Any:
     """The rest of a block cannot be read: it is unused, or damaged. An open record is broken by it."""
-    at = np.int64(start)
-    lost = np.int64(length)
-    rest = left_in_block(window, start)
-    unused = state.kind == _UNUSED_SPACE and length == rest
-    if length < rest:
-        state.resumed = np.int64(start + rest)
+    offset = np.int64(start)
+    lost_bytes = np.int64(length)
+    room = left_in_block(window, start)
+    unused = state.kind == _UNUSED_SPACE and length == room
+    if length < room:
+        state.resumed = np.int64(start + room)
     if rules.recycled != _ZERO:
-        _suspect(state, at, lost, unused, rules.recycled)
+        _suspect(state, offset, lost_bytes, unused, rules.recycled)
         return TAKEN
     if start >= window.end:
-        _forget_record(out.events, state, _BROKEN_RECORD, at)
+        _forget_record(out.events, state, _BROKEN_RECORD, offset)
         return DONE
     state.synced = 1
     if unused:
-        _pass_unused(state, at, lost)
+        _pass_unused(state, offset, lost_bytes)
     else:
-        note(out.events, state, state.kind, at, lost, state.one, state.two)
+        note(out.events, state, state.kind, offset, lost_bytes, state.one, state.two)
         if state.kind != _FOREIGN_FRAGMENT and not rules.resync:
-            out.events[state.events - 1].dropped = lost
+            out.events[state.events - 1].dropped = lost_bytes
         state.zeros = -1
-    _forget_record(out.events, state, _BROKEN_RECORD, at)
+    _forget_record(out.events, state, _BROKEN_RECORD, offset)
     return TAKEN
 
 
@@ -429,57 +429,57 @@ def _take_record(state: Any, out: Any, start: Any, end: Any) -> None:
 @always_inlined
 def _begin(window: Any, pos: Any, size: Any, state: Any, out: Any, rules: Any) -> Any:
     """Take a fragment that begins a record: FULL or FIRST."""
-    at = window.base + pos
-    here = np.int64(at)
+    start = window.base + pos
+    offset = np.int64(start)
     code = window.data[pos + _TYPE]
     header = rules.headers[code]
     length = np.int64(size - header)
-    if at >= window.end:
-        _confirm_suspect(out.events, state, here)
-        _forget_record(out.events, state, _PARTIAL_RECORD, here)
+    if start >= window.end:
+        _confirm_suspect(out.events, state, offset)
+        _forget_record(out.events, state, _PARTIAL_RECORD, offset)
         return DONE
     keep = length <= rules.longest
     if rules.gather and keep and len(out.data) - state.committed < length:
         return NO_ROOM
     state.synced = 1
-    _confirm_suspect(out.events, state, here)
-    _forget_record(out.events, state, _PARTIAL_RECORD, here)
+    _confirm_suspect(out.events, state, offset)
+    _forget_record(out.events, state, _PARTIAL_RECORD, offset)
     if rules.gather and keep:
         copy_bytes(out.data, np.uint64(state.committed), window.data, pos + header, size - header)
     if rules.roles[code] == _ROLE_FIRST:
-        state.open = here
+        state.open = offset
         state.open_bytes = length
         state.oversize = 0 if keep else 1
     elif keep:
         state.committed += length
-        _take_record(state, out, here, here + np.int64(size))
+        _take_record(state, out, offset, offset + np.int64(size))
     else:
-        note(out.events, state, _RECORD_TOO_LARGE, at, size, length, rules.longest)
+        note(out.events, state, _RECORD_TOO_LARGE, start, size, length, rules.longest)
     return TAKEN
 
 
 @inlined
-def _take_other(here: Any, total: Any, length: Any, code: Any, role: Any, state: Any, events: Any) -> Any:
+def _take_other(offset: Any, total: Any, length: Any, code: Any, role: Any, state: Any, events: Any) -> Any:
     """A fragment that is no part of the open record. Returns whether it was one."""
     start = state.open
     if role == _ROLE_METADATA:
-        _forget_record(events, state, _PARTIAL_RECORD, here)
+        _forget_record(events, state, _PARTIAL_RECORD, offset)
         state.header_bytes += total
         if state.note_metadata != 0:
-            note(events, state, METADATA, here, total, code, total - length)
+            note(events, state, METADATA, offset, total, code, total - length)
         return True
     if role == _ROLE_UNKNOWN:
         dropped = length
         if start < 0:
-            note(events, state, _UNKNOWN_TYPE, here, total, code, 0)
+            note(events, state, _UNKNOWN_TYPE, offset, total, code, 0)
         else:
             dropped += state.open_bytes
-            note(events, state, _UNKNOWN_TYPE, start, here + total - start, code, 0)
+            note(events, state, _UNKNOWN_TYPE, start, offset + total - start, code, 0)
             state.open = -1
         events[state.events - 1].dropped = dropped
         return True
     if start < 0:
-        note(events, state, _MISSING_START, here, total, length, role)
+        note(events, state, _MISSING_START, offset, total, length, role)
         events[state.events - 1].dropped = length
         return True
     return False
@@ -494,32 +494,32 @@ def gather(window: Any, pos: Any, size: Any, state: Any, out: Any, rules: Any) -
         return _begin(window, pos, size, state, out, rules)
     if state.synced == 0:
         return TAKEN
-    here = np.int64(window.base + pos)
+    offset = np.int64(window.base + pos)
     header = rules.headers[code]
     length = np.int64(size - header)
-    _confirm_suspect(out.events, state, here)
+    _confirm_suspect(out.events, state, offset)
     if role == _ROLE_COMPRESSION:
-        role = _ROLE_METADATA if here == 0 else _ROLE_UNKNOWN
-    if _take_other(here, np.int64(size), length, np.int64(code), role, state, out.events):
+        role = _ROLE_METADATA if offset == 0 else _ROLE_UNKNOWN
+    if _take_other(offset, np.int64(size), length, np.int64(code), role, state, out.events):
         return TAKEN
 
-    whole = state.open_bytes + length
-    if whole > rules.longest:
+    record_bytes = state.open_bytes + length
+    if record_bytes > rules.longest:
         state.oversize = 1
     if rules.gather and state.oversize == 0:
         used = state.committed + state.open_bytes
         if len(out.data) - used < length:
             return NO_ROOM
         copy_bytes(out.data, np.uint64(used), window.data, pos + header, size - header)
-    state.open_bytes = whole
+    state.open_bytes = record_bytes
     if role == _ROLE_LAST:
         start = state.open
-        stop = here + np.int64(size)
+        stop = offset + np.int64(size)
         state.open = -1
         if state.oversize != 0:
-            note(out.events, state, _RECORD_TOO_LARGE, start, stop - start, whole, rules.longest)
+            note(out.events, state, _RECORD_TOO_LARGE, start, stop - start, record_bytes, rules.longest)
         else:
-            state.committed += whole
+            state.committed += record_bytes
             _take_record(state, out, start, stop)
     return TAKEN
 
@@ -562,13 +562,13 @@ def write_fragments(
     record = state.record
     done = state.done
     while record < records and room - used >= _BLOCK + _BLOCK:
-        left = _BLOCK - in_block
-        if left < header:
-            for i in range(left):
+        room_in_block = _BLOCK - in_block
+        if room_in_block < header:
+            for i in range(room_in_block):
                 out[used + np.uint64(i)] = 0
-            used += left
+            used += room_in_block
             in_block = _ZERO
-            left = _BLOCK
+            room_in_block = _BLOCK
         if not 0 <= offsets[record] <= offsets[record + 1] <= len(data):
             return INVALID
         first = done < 0
@@ -576,7 +576,7 @@ def write_fragments(
         prefetch(data, start + _AHEAD)
         prefetch(data, start + _AHEAD + _LINE)
         remaining = np.uint64(offsets[record + 1]) - start
-        length = min(remaining, left - header)
+        length = min(remaining, room_in_block - header)
         last = length == remaining
         code = _MIDDLE
         if first:
@@ -631,9 +631,9 @@ def judge_of(head: bytes, dialect: layout.Dialect) -> tuple[Callable[[], int], A
 def _types(dialect: layout.Dialect) -> tuple[Any, Any]:
     roles = np.zeros(256, np.uint8)
     headers = np.full(256, layout.HEADER_SIZE, np.uint64)
-    for code, known in layout.TYPES[dialect].items():
-        roles[code] = known.role
-        headers[code] = known.header_size
+    for code, fragment_type in layout.TYPES[dialect].items():
+        roles[code] = fragment_type.role
+        headers[code] = fragment_type.header_size
     return roles, headers
 
 

@@ -78,7 +78,7 @@ class Type(IntEnum):
 
 
 class Role(IntEnum):
-    """What a fragment type means to the reader, whatever the dialect."""
+    """Meaning of a fragment type to the reader, whatever the dialect."""
 
     UNKNOWN = 0
     FULL = 1
@@ -126,7 +126,7 @@ Dialect = Literal["leveldb", "rocksdb", "pebble"]
 
 @dataclass(frozen=True, slots=True)
 class FragmentType:
-    """How one type byte is read: its role and the size of its header in bytes."""
+    """Reading of a type byte: its role and the size of its header in bytes."""
 
     role: Role
     header_size: int = HEADER_SIZE

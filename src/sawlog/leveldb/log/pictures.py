@@ -35,8 +35,8 @@ class _Jump(NamedTuple):
 
     @property
     def text(self) -> str:
-        found = f"{self.step - 1:,} are missing" if self.step > 0 else f"they go back by {-self.step:,}"
-        return f"sequence numbers: {found} before byte {self.offset:,}"
+        change = f"{self.step - 1:,} are missing" if self.step > 0 else f"they go back by {-self.step:,}"
+        return f"sequence numbers: {change} before byte {self.offset:,}"
 
 
 class _Operations:
@@ -59,17 +59,17 @@ class _Operations:
         codes = values_of(pc.index_in(batch.column("operation"), name_array(NAMES)), np.int32)
         slices = (offsets + self._begins[path]) // self._width
         np.add.at(self._counts, (codes, slices), 1)
-        for at in np.unique(slices, return_index=True)[1].tolist():
-            self._firsts.setdefault(int(slices[at]), (path, int(offsets[at])))
+        for row in np.unique(slices, return_index=True)[1].tolist():
+            self._firsts.setdefault(int(slices[row]), (path, int(offsets[row])))
         steps = np.diff(sequences, prepend=sequences[0] if self._last is None else self._last)
-        found = np.flatnonzero((steps > 1) | (steps < 0))
-        largest = found[np.argsort(-np.abs(steps[found]), kind="stable")[:SHOWN]].tolist()
-        jumps = (_Jump(abs(int(steps[at])), int(steps[at]), path, int(offsets[at])) for at in largest)
+        jump_rows = np.flatnonzero((steps > 1) | (steps < 0))
+        largest = jump_rows[np.argsort(-np.abs(steps[jump_rows]), kind="stable")[:SHOWN]].tolist()
+        jumps = (_Jump(abs(int(steps[row])), int(steps[row]), path, int(offsets[row])) for row in largest)
         self._jumps = heapq.nlargest(SHOWN, [*self._jumps, *jumps])
         self._last = int(sequences[-1])
 
     def picture(self) -> Picture:
-        most = int(self._counts.max(initial=1))
+        highest = int(self._counts.max(initial=1))
         lanes: dict[str, list[Box]] = {}
         for name, row in zip(NAMES, self._counts.tolist(), strict=True):
             for place, count in enumerate(row):
@@ -77,8 +77,8 @@ class _Operations:
                     start, end = place * self._width, min((place + 1) * self._width, self._total)
                     path, offset = self._firsts[place]
                     text = f"{count:,} {name} from byte {offset:,}"
-                    lanes.setdefault(name, []).append(Box(start, end, text, name, count / most, path, offset))
-        for jump in sorted(self._jumps, key=lambda one: self._begins[one.path] + one.offset):
+                    lanes.setdefault(name, []).append(Box(start, end, text, name, count / highest, path, offset))
+        for jump in sorted(self._jumps, key=lambda item: self._begins[item.path] + item.offset):
             start = self._begins[jump.path] + jump.offset
             box = Box(start, start + self._width / 2, jump.text, "jump", 1, jump.path, jump.offset)
             lanes.setdefault("sequence", []).append(box)
@@ -87,22 +87,22 @@ class _Operations:
 
 
 def pictures(files: Sequence[File], fragments: Iterable[Fragment], *, certain: bool) -> Iterator[Picture]:
-    """One chart over all logs, one after the other.
+    """Yield one chart over all logs, one after the other.
 
     Args:
         files: The logs, in reading order.
         fragments: Their operations, in columns `COUNTED`.
         certain: Whether the records are write batches; otherwise there is no chart where one of them is not.
     """
-    found = _Operations(files)
-    some = False
+    operations = _Operations(files)
+    any_rows = False
     for fragment in fragments:
         findings = Findings("skip", drained=True)
         for batch in fragment.to_batches(findings):
             if batch.num_rows:
-                found.add(fragment.path, batch)
-                some = True
+                operations.add(fragment.path, batch)
+                any_rows = True
         if not certain and not _BAD_BATCHES.isdisjoint(findings.kinds):
             return
-    if some:
-        yield found.picture()
+    if any_rows:
+        yield operations.picture()

@@ -65,7 +65,7 @@ class Metadata:
 
 
 class Walk(ChainWalk):
-    """One pass over a range.
+    """Pass over a range of a log.
 
     Attributes:
         head: What the beginning of the file says.
@@ -162,11 +162,11 @@ class Walk(ChainWalk):
         if not rows:
             yield 0, self._batch(slice(0, 0), array_of([], pa.binary()))
         for group in expand_records(self._data.values, self._ends[: rows + 1], self._longest):
-            kept = len(group.rows)
+            row_count = len(group.rows)
             if group.failed and self.fails:
-                kept = int(np.searchsorted(group.rows, min(group.failed)))
-            records = pa.Array.from_buffers(pa.binary(), kept, [None, pa.py_buffer(group.ends), group.data])
-            yield kept, self._batch(group.rows[:kept], records)
+                row_count = int(np.searchsorted(group.rows, min(group.failed)))
+            records = pa.Array.from_buffers(pa.binary(), row_count, [None, pa.py_buffer(group.ends), group.data])
+            yield row_count, self._batch(group.rows[:row_count], records)
             for row, size in sorted(group.failed.items()):
                 start, stop = int(self.starts[row]), int(self._stops[row])
                 kind = Kind.BAD_COMPRESSION if size is None else Kind.RECORD_TOO_LARGE
@@ -208,7 +208,7 @@ class Walk(ChainWalk):
 
     @property
     def doubtful(self) -> int:
-        """Where a recycled log ends, or is damaged: no fragment of it was found after that byte; -1 for nowhere."""
+        """Return the byte at which a recycled log ends or is damaged, with no fragment of it after; -1 for none."""
         return int(self.state.suspect)
 
     def unread(self, length: int) -> int:
@@ -232,17 +232,17 @@ class Walk(ChainWalk):
 
     def _padding(self) -> Tail | None:
         """The unused space at the end, which contains all of this range: where it begins takes the whole file."""
-        whole = Walk(
+        walk = Walk(
             replace(self._fragment, start=0, synced=True), self.source, self.head, pa.schema([]), Findings("skip")
         )
-        for _ in whole.batches():
+        for _ in walk.batches():
             pass
-        return whole.findings.tail
+        return walk.findings.tail
 
 
 @dataclass(frozen=True)
 class LogRange(FileRange):
-    """Those records of one log whose first header is in `[start, end)`.
+    """Fragment of a log: those records whose first header is in `[start, end)`.
 
     Attributes:
         file: The log; its size is where this scan takes the file to end.
@@ -267,7 +267,7 @@ class LogRange(FileRange):
         *,
         numbered: bool = False,
     ) -> Self:
-        """One range over all of a log."""
+        """Return one range over all of a log."""
         size = file.size
         return cls(scan, projection, file.path, size, file, 0, size, synced=True, dialect=dialect, numbered=numbered)
 
@@ -299,7 +299,7 @@ class LogRange(FileRange):
 
     @cached_property
     def head(self) -> LogHead:
-        """What the beginning of the file says.
+        """Return the properties that the beginning of the file states.
 
         Raises:
             OSError: When it cannot be read.
@@ -310,20 +310,20 @@ class LogRange(FileRange):
         return read_head(head, self.file, self.dialect, self.scan.storage, numbered=self.numbered)
 
     def find_tail(self) -> Tail | None:
-        """How the log ends, if the range reaches there; records are walked, whatever the view, not decoded."""
+        """Return how the log ends, if the range reaches there; records are walked, whatever the view, not decoded."""
         findings = Findings("skip")
         for _ in LogRange.decode(self, pa.schema([]), findings):
             pass
         return findings.tail
 
     def find_end(self) -> int:
-        """Where the last complete record of the log ends, or the intact part, if damage reaches up to the end."""
+        """Return the end of the last complete record, or of the intact part, if damage reaches up to the end."""
         findings = Findings("skip", drained=True, columns=[])
         return intact_end(LogRange.decode(self, pa.schema([]), findings), findings, self.file.size)
 
 
 def whole_log(file: File, options: LogReadOptions, storage: Storage) -> LogRange:
-    """One range over all of a log, delivering everything intact."""
+    """Return one range over all of a log, delivering everything intact."""
     scan = Scan(options=options, on_damage="skip", storage=storage)
     return LogRange.whole(file, scan, Projection.of(ROWS_SCHEMA, scan), options.dialect)
 
@@ -336,10 +336,10 @@ def _former_lives(fragment: LogRange, walk: Walk, schema: pa.Schema) -> Iterator
     """
     findings = walk.findings
     while walk.doubtful >= 0:
-        found = _next_life(walk.doubtful, fragment.file.size, walk.head, walk.source)
-        if found is None:
+        life = _next_life(walk.doubtful, fragment.file.size, walk.head, walk.source)
+        if life is None:
             return
-        start, head = found
+        start, head = life
         ledger = Findings("skip")
         begin = walk.doubtful if "damaged" in fragment.scan.options.salvage else start
         range_ = replace(fragment, start=begin, end=fragment.file.size, synced=True)

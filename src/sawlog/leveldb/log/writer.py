@@ -54,12 +54,12 @@ class LogWriter(RecordWriter):
 
     def write_metadata(self, code: int, payload: bytes) -> None:
         """Append a fragment that belongs to no record. Such fragments begin a new block rather than be split."""
-        left = layout.BLOCK_SIZE - int(self._state.in_block)
+        room = layout.BLOCK_SIZE - int(self._state.in_block)
         checked = layout.TYPE.encode(code) + payload
         fragment = layout.CHECKSUM.encode(k.masked_checksum(checked)) + layout.LENGTH.encode(len(payload)) + checked
         self._flush()
-        if left < len(fragment):
-            self._file.write(bytes(left))
+        if room < len(fragment):
+            self._file.write(bytes(room))
             self._state.in_block = 0
         self._file.write(fragment)
         self._state.in_block += len(fragment)
@@ -166,20 +166,20 @@ def repair(file: File, target: str, options: LogReadOptions, storage: Storage) -
             while metadata and len(offsets) and metadata[0].offset < offsets[-1]:
                 last = int(offsets.searchsorted(metadata[0].offset))
                 writer.write(records.slice(first, last - first))
-                if (one := metadata.pop(0)) != ahead:
-                    _carry_over(one, file, writer, storage)
+                if (piece := metadata.pop(0)) != ahead:
+                    _carry_over(piece, file, writer, storage)
                 first = last
             writer.write(records.slice(first))
-        for one in metadata:
-            if one != ahead:
-                _carry_over(one, file, writer, storage)
+        for piece in metadata:
+            if piece != ahead:
+                _carry_over(piece, file, writer, storage)
 
 
 def _first(log: LogRange, source: Source, head: LogHead) -> Metadata | None:
     """The first piece of metadata of a log that is carried over."""
-    found: list[Metadata] = []
-    for _ in Walk(log, source, head, pa.schema([]), Findings("skip"), found).batches():
-        if carried := [one for one in found if one.type != layout.Type.SET_COMPRESSION]:
+    pieces: list[Metadata] = []
+    for _ in Walk(log, source, head, pa.schema([]), Findings("skip"), pieces).batches():
+        if carried := [piece for piece in pieces if piece.type != layout.Type.SET_COMPRESSION]:
             return carried[0]
     return None
 
