@@ -15,7 +15,8 @@ from tests.cli.conftest import Run, run
 
 __all__ = ["run"]
 
-DATABASE = Path(__file__).parent / "golden/leveldb_database/rocksdb-11.8.1-timed-put/db"
+GOLDEN = Path(__file__).parent / "golden"
+DATABASE = GOLDEN / "leveldb_database/rocksdb-11.8.1-timed-put/db"
 
 
 pytestmark = pytest.mark.filterwarnings("ignore::sawlog.milvus.collection.dataset.SegmentsWarning")
@@ -113,6 +114,19 @@ def test_each_part_of_a_folder_is_drawn(folder: Path, run: Run, tmp_path: Path) 
     assert run("map", folder, "--output", "-").code == 2
     harm(folder / "logs" / "000007.log")
     assert run("map", folder, "--output", page).code == 1
+
+
+def test_a_part_that_cannot_be_drawn_costs_itself(tmp_path: Path, run: Run) -> None:
+    """Of two collections in one root one has to be chosen; the log that comes after them is drawn all the same."""
+    shutil.copytree(GOLDEN / "milvus/2.3.5-multi", tmp_path / "folder" / "a")
+    sawlog.write(pa.table({"record": [b"x"] * 9}), tmp_path / "folder" / "b" / "000007.log", format="leveldb_log")
+    done = run("map", tmp_path / "folder", "--output", tmp_path / "map.html")
+    assert done.code == 1
+    assert "a: not drawn: " in done.err
+    assert "name one of its collections" in done.err
+    assert (tmp_path / "map-2.html").exists()
+    assert [json.loads(line)["rows"] for line in run("map", tmp_path / "folder", "--json").out.splitlines()] == [9]
+    assert run("map", tmp_path / "folder" / "a", "--output", tmp_path / "map.html").code == 2
 
 
 def test_each_part_of_a_folder_is_described(folder: Path, run: Run) -> None:

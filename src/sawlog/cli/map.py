@@ -17,7 +17,7 @@ from sawlog.cli.output import Outcome, progress, show, text_sink
 from sawlog.cli.scan import size_of
 from sawlog.dataset.dataset import Dataset
 from sawlog.dataset.folder import open_folder
-from sawlog.errors import OptionError
+from sawlog.errors import InternalError, OptionError, SawlogError
 from sawlog.format.printing import ascii_json
 from sawlog.storage import Storage
 
@@ -63,7 +63,14 @@ def map(
     codes: set[Exit] = set()
     for number, part in enumerate(folder.parts, 1):
         path = "" if folder.is_single else part.path
-        codes.add(_draw(part.open(), path, _page_name(output, number), json=json, browse=browse and number == 1))
+        page = _page_name(output, number)
+        try:
+            codes.add(_draw(part.open(), path, page, json=json, browse=browse and number == 1))
+        except (SawlogError, OSError) as error:
+            if folder.is_single or isinstance(error, InternalError):
+                raise
+            complain(f"warning: {part.path}: not drawn: {error}")
+            codes.add(Exit.DAMAGED)
     codes |= {Exit.DAMAGED} if any(skipped.missed for skipped in folder.skipped) else set()
     return next((code for code in (Exit.DAMAGED, Exit.UNSUPPORTED) if code in codes), Exit.OK)
 
