@@ -196,6 +196,25 @@ def check_commands(run: Run, path: Path) -> None:
             assert len(shown.out.splitlines()) == rows[command], command
 
 
+def test_loose_files_above_others_of_their_format_are_listed_once(tmp_path: Path, run: Run) -> None:
+    """A path that is read takes all below it; the command of a part names its own files."""
+    database = Path(__file__).parent / "golden/leveldb_database/rocksdb-11.8.1-timed-put/db"
+    shutil.copytree(database, tmp_path / "db")
+    for number, place in enumerate([".", ".", "a", "a/b", "db/notes", "x.log"]):
+        path = tmp_path / place / f"{900 + number:06}.log"
+        sawlog.write(pa.table({"record": [b"x"] * (number + 1)}), path, format="leveldb_log")
+    listed = {part["path"]: part for part in json.loads(run("ls", tmp_path, "--json").out)["parts"]}
+    rows = {Path(path).relative_to(tmp_path).as_posix(): part["rows"] for path, part in listed.items()}
+    inside = sawlog.open(database).count_rows()
+    assert rows == {".": 3, "a": 3, "a/b": 4, "db": inside, "db/notes": 5, "x.log": 6}
+    assert sum(rows.values()) == sawlog.verify(tmp_path).rows
+    assert f"{tmp_path}/000900.log {tmp_path}/000901.log" in listed[str(tmp_path)]["command"]
+    check_commands(run, tmp_path)
+    shutil.rmtree(tmp_path / "x.log")
+    check_commands(run, tmp_path)
+    assert f"'{tmp_path}/*.log'" in run("ls", tmp_path).out
+
+
 @pytest.mark.spread(6)
 @NO_WARNINGS
 @pytest.mark.parametrize("sample", law_samples())

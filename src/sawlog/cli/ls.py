@@ -212,7 +212,7 @@ def _open(found: Listed, format: Format, storage: Storage, *, count: bool) -> No
     given: dict[str, Any] = {"format": format.name, "on_damage": "skip", "storage_options": storage}
     given |= found.options
     with _explained(found):
-        dataset = sawlog.open(part.path, **given)
+        dataset = sawlog.open(list(part.inputs), **given)
         contents = dataset.contents
         found.decoders = contents.decoders() if isinstance(contents, HasDecoders) else []
         named = {repr(one.options): one for one in reversed(list_tables(dataset.contents))}
@@ -221,7 +221,7 @@ def _open(found: Listed, format: Format, storage: Storage, *, count: bool) -> No
         for table in found.tables:
             with _explained(table):
                 if table.options:
-                    dataset = sawlog.open(part.path, **{**given, **table.options})
+                    dataset = sawlog.open(list(part.inputs), **{**given, **table.options})
                 if count:
                     with progress(size_of(dataset), f"counting {part.path}") as advance:
                         table.rows = count_rows(dataset, recorded(losses, advance))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import posixpath
 import shlex
 from collections import Counter, defaultdict
@@ -61,6 +62,8 @@ class Part:
         files: The files.
         others: Files next to them that hold none of the rows, but belong to the same system.
         mixed: Whether other parts are below the same path, so that the format has to be named.
+        inputs: What is opened to read its files and no others: the path, or where that reads files of other parts, too,
+            a pattern or the files.
     """
 
     path: str
@@ -68,6 +71,11 @@ class Part:
     files: list[File]
     others: list[File] = field(default_factory=list)
     mixed: bool = False
+    inputs: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not self.inputs:
+            object.__setattr__(self, "inputs", (self.path,))
 
     @property
     def size(self) -> int:
@@ -85,7 +93,7 @@ class Part:
             return ""
         named = f" --format {self.format.name}" if self.mixed else ""
         given = "".join(f" -o {shlex.quote(f'{name}={value}')}" for name, value in options.items())
-        return f"sawlog cat {shlex.quote(self.path)}{named}{given}"
+        return f"sawlog cat {' '.join(map(shlex.quote, self.inputs))}{named}{given}"
 
     def commands(self) -> dict[str, str]:
         """By the path of each of its files, what shows the rows of that file."""
@@ -298,12 +306,46 @@ def _with_mixed(found: list[Part]) -> list[Part]:
         directories = {posixpath.dirname(file.path) for file in part.files} if part.format is not None else ()
         for above in {above or "." for directory in directories for above in _upwards(directory)}:
             holders[above].add(part.format.name if part.format is not None else "")
+    below: dict[str, list[File]] = defaultdict(list)
+    for file in (file for part in found for file in part.files):
+        for above in _upwards(posixpath.dirname(file.path)):
+            below[above or "."].append(file)
     return [
-        replace(part, mixed=bool(holders[part.path] - {part.format.name} - part.format.directory_layout.absorbs))
+        replace(
+            part,
+            mixed=bool(holders[part.path] - {part.format.name} - part.format.directory_layout.absorbs),
+            inputs=_inputs(part, part.format, below[part.path]),
+        )
         if part.format is not None
         else part
         for part in found
     ]
+
+
+def _inputs(part: Part, format: Format, below: Sequence[File]) -> tuple[str, ...]:
+    """Return what is opened to read the files of a part, and no others below its path."""
+    layout = format.directory_layout
+    own = {file.path for file in part.files}
+    is_loose = not layout.is_directory and all(
+        (posixpath.dirname(file.path) or ".") == part.path and layout.judged_together(file) is None
+        for file in part.files
+    )
+    others = [file for file in below if file.path not in own] if is_loose else []
+    if not format.select(others, "rows"):
+        return (part.path,)
+    suffixes = {posixpath.splitext(path)[1] for path in own}
+    start = "" if part.path == "." else f"{part.path.rstrip('/')}/"
+    entries = {file.path.removeprefix(start).split("/")[0] for file in others}
+    suffix = suffixes.pop()
+    if (
+        len(own) == 1
+        or suffixes
+        or not suffix
+        or any(entry.endswith(suffix) for entry in entries)
+        or glob.has_magic(start)
+    ):
+        return tuple(sorted(own))
+    return (f"{start}*{suffix}",)
 
 
 def _upwards(directory: str) -> Iterator[str]:
