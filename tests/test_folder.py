@@ -87,6 +87,8 @@ def test_damage_of_a_database_inside_another_counts(nested: Path, run: Run) -> N
 def test_options_go_to_the_parts_that_have_them(folder: Path, run: Run) -> None:
     assert sawlog.verify(folder, salvage="damaged", format="leveldb_log").rows > 0
     assert len(sawlog.verify(folder, as_of="2100-01-01T00:00:00Z").parts) == 4
+    assert all("as_of" in one.reason for one in sawlog.verify(folder, as_of="then").skipped if one.missed)
+    assert sum(one.missed for one in sawlog.verify(folder, as_of="then").skipped) == 3
     with pytest.raises(OptionError, match="unknown option 'nothing'"):
         sawlog.verify(folder, nothing=1)
     with pytest.raises(OptionError, match="unknown option 'nothing'"):

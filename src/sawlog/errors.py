@@ -142,6 +142,8 @@ class SchemaError(SawlogError):
 class OptionError(SawlogError):
     """An unknown option, or a value it cannot take."""
 
+    inapplicable = ""  # the option that the dataset has no use for, whatever its value
+
 
 class StorageError(SawlogError, OSError):
     """A store, or the operating system, failed to answer. Says nothing about the bytes: never damage, worth a retry."""

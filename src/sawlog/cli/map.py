@@ -60,7 +60,7 @@ def map(
     for skipped in folder.skipped:
         if skipped.missed:
             complain(f"warning: {skipped.path}: not drawn: {skipped.reason}")
-    codes: set[Exit] = set()
+    codes = {Exit.DAMAGED for skipped in folder.skipped if skipped.missed}
     for number, part in enumerate(folder.parts, 1):
         path = "" if folder.is_single else part.path
         page = _page_name(output, number)
@@ -71,7 +71,6 @@ def map(
                 raise
             complain(f"warning: {part.path}: not drawn: {error}")
             codes.add(Exit.DAMAGED)
-    codes |= {Exit.DAMAGED} if any(skipped.missed for skipped in folder.skipped) else set()
     return next((code for code in (Exit.DAMAGED, Exit.UNSUPPORTED) if code in codes), Exit.OK)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -85,14 +85,14 @@ def open_folder(
         raise OptionError(
             f"unknown option {name!r}{meant(name, known)}; options of its parts: {', '.join(sorted(known))}"
         )
+    carriers = Counter(name for chosen in {_format(part) for part in apart} for name in names(chosen.read_options))
+    shared = frozenset(name for name in given if carriers[name] > 1)
     opened = []
     for part in apart:
         chosen = _format(part)
         wanted = view_names(chosen).get(view, "rows")
         part_found = Found(chosen, wanted, chosen.select(part.files, wanted) or part.files, part.others)
         own = {name: value for name, value in given.items() if name in names(chosen.read_options)}
-        others = [_format(other).read_options for other in apart if _format(other) is not chosen]
-        shared = frozenset(name for name in own if any(name in names(options) for options in others))
         opened.append(_folder_part(part_found, [part.path], general, own, shared))
     return Folder(opened, skipped)
 
@@ -104,15 +104,15 @@ def _folder_part(
     options: Mapping[str, Any],
     shared: frozenset[str] = frozenset(),
 ) -> FolderPart:
-    """Return a part that opens with its options; those shared with other formats are left out if it refuses them."""
+    """Return a part that opens with its options, without one for other formats that it has no use for itself."""
 
     def open_part() -> Dataset:
         try:
             return open_found(found, paths, **general, **options)
-        except OptionError:
-            fitting = {name: value for name, value in options.items() if name not in shared}
-            if len(fitting) == len(options):
+        except OptionError as error:
+            if error.inapplicable not in shared:
                 raise
+            fitting = {name: value for name, value in options.items() if name != error.inapplicable}
             return open_found(found, paths, **general, **fitting)
 
     return FolderPart(paths[0], found, sum(file.size for file in found.files), options, open_part)

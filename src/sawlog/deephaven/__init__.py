@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from sawlog.format.lazy import exported
 
 if TYPE_CHECKING:
     from sawlog.deephaven import ingest as ingest
@@ -11,9 +12,4 @@ if TYPE_CHECKING:
     from sawlog.deephaven import table as table
 
 if not TYPE_CHECKING:
-
-    def __getattr__(name: str) -> Any:
-        """Import a part when it is asked for."""
-        if name in ("ingest", "log", "table"):
-            return importlib.import_module(f"{__name__}.{name}")
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    __getattr__ = exported(__name__, {"": ("ingest", "log", "table")})

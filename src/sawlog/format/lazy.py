@@ -16,14 +16,15 @@ def exported(package: str, places: Mapping[str, Sequence[str]]) -> Callable[[str
 
     Args:
         package: Its name.
-        places: Its modules, and the names that come from each.
+        places: Its modules, and the names that come from each; "" for the names of modules.
     """
     homes = {name: module for module, names in places.items() for name in names}
 
     def find(name: str) -> Any:
         if name not in homes:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        return getattr(importlib.import_module(f"{package}.{homes[name]}"), name)
+        home = importlib.import_module(f"{package}.{homes[name] or name}")
+        return getattr(home, name) if homes[name] else home
 
     return find
 

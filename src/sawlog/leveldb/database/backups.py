@@ -89,7 +89,9 @@ def read_backup(files: Sequence[File], options: DatabaseReadOptions, storage: St
             raise FormatError(f"{len(places)} databases in {posixpath.join(root, 'private')}; name one of them")
         if options.backup is not None or options.until is not None:
             name = "as_of" if options.backup is None else "backup"
-            raise OptionError(f"{files[0].path}: the option {name} is for directories of RocksDB's BackupEngine")
+            error = OptionError(f"{files[0].path}: the option {name} is for directories of RocksDB's BackupEngine")
+            error.inapplicable = name
+            raise error
         return None
     number = max(places) if options.backup is None else options.backup
     if options.until is not None:
