@@ -58,9 +58,11 @@ def batch_of(arrays: Sequence[pa.Array], schema: pa.Schema, rows: int) -> pa.Rec
 
 def binary_array(ends: NDArray[np.int32], data: Column) -> pa.Array:
     """Binary values: value i is `data[ends[i] : ends[i + 1]]`. Copies `ends`, takes `data` over."""
-    own = Column(ends.dtype, len(ends))
-    own.values[:] = ends
-    return pa.Array.from_buffers(pa.binary(), len(ends) - 1, [None, own.take(len(ends)), data.take(int(ends[-1]))])
+    copied_ends = Column(ends.dtype, len(ends))
+    copied_ends.values[:] = ends
+    return pa.Array.from_buffers(
+        pa.binary(), len(ends) - 1, [None, copied_ends.take(len(ends)), data.take(int(ends[-1]))]
+    )
 
 
 def constant(value: Any, kind: pa.DataType, length: int) -> pa.Array:
@@ -73,7 +75,7 @@ def constant_string(value: str, length: int) -> pa.Array:
     return constant(value, pa.string(), length)
 
 
-def computed(table: pa.Table, expressions: Mapping[str, Any], said: str) -> pa.Table:
+def computed(table: pa.Table, expressions: Mapping[str, Any], context: str) -> pa.Table:
     """Return what expressions make of the rows of a table.
 
     Acero works in the calling thread. How many threads decode is for the reader to say, and those of Arrow's own may
@@ -82,7 +84,7 @@ def computed(table: pa.Table, expressions: Mapping[str, Any], said: str) -> pa.T
     Args:
         table: The rows.
         expressions: Names of columns, and what makes them.
-        said: What was asked for, for messages.
+        context: What was asked for, for messages.
 
     Raises:
         SchemaError: When they do not fit the columns, or a value cannot be computed.
@@ -90,11 +92,11 @@ def computed(table: pa.Table, expressions: Mapping[str, Any], said: str) -> pa.T
     from pyarrow import _acero as acero  # what is public imports pyarrow.dataset, and that imports pandas
 
     rows = acero.Declaration("table_source", acero.TableSourceNodeOptions(table))
-    made = acero.ProjectNodeOptions(list(expressions.values()), list(expressions))
+    projection = acero.ProjectNodeOptions(list(expressions.values()), list(expressions))
     try:
-        return acero.Declaration("project", made, inputs=[rows]).to_table(use_threads=False)
+        return acero.Declaration("project", projection, inputs=[rows]).to_table(use_threads=False)
     except (pa.ArrowException, TypeError) as error:
-        raise SchemaError(f"{said}: {str(error).splitlines()[0]}") from error
+        raise SchemaError(f"{context}: {str(error).splitlines()[0]}") from error
 
 
 def called(function: str, *values: Any, options: tuple[Any, ...] | None = None) -> Any:
@@ -110,8 +112,8 @@ def called(function: str, *values: Any, options: tuple[Any, ...] | None = None) 
     """
     from pyarrow import _compute
 
-    made = None if options is None else getattr(_compute, options[0])(*options[1:])
-    return _compute.call_function(function, list(values), made)
+    function_options = None if options is None else getattr(_compute, options[0])(*options[1:])
+    return _compute.call_function(function, list(values), function_options)
 
 
 def cast(values: pa.Array, kind: pa.DataType) -> pa.Array:
@@ -127,12 +129,12 @@ def schema_metadata(schema: pa.Schema) -> list[tuple[str, str]]:
     pointer = ctypes.pythonapi.PyCapsule_GetPointer
     pointer.restype, pointer.argtypes = ctypes.c_void_p, (ctypes.py_object, ctypes.c_char_p)
     capsule = schema.__arrow_c_schema__()
-    _format, _name, at = (ctypes.c_size_t * 3).from_address(pointer(capsule, b"arrow_schema"))
+    _format, _name, address = (ctypes.c_size_t * 3).from_address(pointer(capsule, b"arrow_schema"))
     texts = []
-    for _ in range(2 * ctypes.c_int32.from_address(at).value if at else 0):
-        length = ctypes.c_int32.from_address(at + 4).value
-        texts.append(ctypes.string_at(at + 8, length).decode())
-        at += 4 + length
+    for _ in range(2 * ctypes.c_int32.from_address(address).value if address else 0):
+        length = ctypes.c_int32.from_address(address + 4).value
+        texts.append(ctypes.string_at(address + 8, length).decode())
+        address += 4 + length
     return list(zip(texts[::2], texts[1::2], strict=True))
 
 
@@ -194,8 +196,8 @@ def _find_faulty_row(array: pa.Array) -> int | None:
 
 def one_batch(table: pa.Table) -> pa.RecordBatch:
     """The rows of a table as one batch."""
-    found = table.combine_chunks().to_batches()
-    return found[0] if found else batch_of_rows([], table.schema)
+    batches = table.combine_chunks().to_batches()
+    return batches[0] if batches else batch_of_rows([], table.schema)
 
 
 def one_array(column: pa.ChunkedArray) -> pa.Array:
@@ -268,43 +270,45 @@ def array_of(
     if pa.types.is_dictionary(kind):
         return array_of(values, kind.value_type).cast(kind)
     values = list(values)
-    given = set(map(type, values))
-    validity = _bits(np.fromiter((one is not None for one in values), np.bool_)) if None.__class__ in given else None
-    given.discard(None.__class__)
-    if not given:
+    value_types = set(map(type, values))
+    validity = (
+        _bits(np.fromiter((value is not None for value in values), np.bool_)) if None.__class__ in value_types else None
+    )
+    value_types.discard(None.__class__)
+    if not value_types:
         return pa.nulls(len(values), kind)
-    if all(issubclass(one, pa.Scalar) for one in given):
-        return pa.concat_arrays([pa.nulls(1, kind) if one is None else pa.repeat(one, 1) for one in values])
+    if all(issubclass(value_type, pa.Scalar) for value_type in value_types):
+        return pa.concat_arrays([pa.nulls(1, kind) if value is None else pa.repeat(value, 1) for value in values])
     children: list[pa.Array] = []
     buffers: list[Any] = []
-    if pa.types.is_list(kind) and given <= {list, tuple}:
-        buffers = [_offsets([one or () for one in values])]
-        children = [array_of([item for one in values for item in one or ()], kind.value_type)]
-    elif pa.types.is_map(kind) and given <= {list, tuple}:
-        buffers = [_offsets([one or () for one in values])]
-        keys, items = ([pair[side] for one in values for pair in one or ()] for side in (0, 1))
+    if pa.types.is_list(kind) and value_types <= {list, tuple}:
+        buffers = [_offsets([value or () for value in values])]
+        children = [array_of([item for value in values for item in value or ()], kind.value_type)]
+    elif pa.types.is_map(kind) and value_types <= {list, tuple}:
+        buffers = [_offsets([value or () for value in values])]
+        keys, items = ([pair[side] for value in values for pair in value or ()] for side in (0, 1))
         arrays = [array_of(keys, kind.key_type), array_of(items, kind.item_type)]
         children = [pa.StructArray.from_arrays(arrays, fields=[kind.key_field, kind.item_field])]
-    elif pa.types.is_struct(kind) and given <= {dict}:
-        children = [array_of([(one or {}).get(field.name) for one in values], field.type) for field in kind]
-    elif not any(given <= types and getattr(pa.types, f"is_{name}")(kind) for name, types in _PLAIN.items()):
+    elif pa.types.is_struct(kind) and value_types <= {dict}:
+        children = [array_of([(value or {}).get(field.name) for value in values], field.type) for field in kind]
+    elif not any(value_types <= types and getattr(pa.types, f"is_{name}")(kind) for name, types in _PLAIN.items()):
         return pa.array(values, kind)
-    elif given <= {str, bytes}:
-        nothing: Any = "" if str in given else b""
-        texts = [one or nothing for one in values]
-        whole = nothing.join(texts)
-        data = whole.encode() if str in given else whole
-        if len(data) != len(whole):
-            texts = [one.encode() for one in texts]
+    elif value_types <= {str, bytes}:
+        empty: Any = "" if str in value_types else b""
+        texts = [value or empty for value in values]
+        joined = empty.join(texts)
+        data = joined.encode() if str in value_types else joined
+        if len(data) != len(joined):
+            texts = [text.encode() for text in texts]
         wide = pa.types.is_large_string(kind) or pa.types.is_large_binary(kind)
         buffers = [_offsets(texts, np.int64 if wide else np.int32), pa.py_buffer(data)]
     else:
         stored = values
-        if dt.datetime in given:
-            stored = [_since_epoch(one, kind.unit) if isinstance(one, dt.datetime) else one for one in values]
+        if dt.datetime in value_types:
+            stored = [_since_epoch(value, kind.unit) if isinstance(value, dt.datetime) else value for value in values]
         try:
             with np.errstate(over="ignore"):
-                numbers = np.array([0 if one is None else one for one in stored], _dtype(kind))
+                numbers = np.array([0 if value is None else value for value in stored], _dtype(kind))
         except OverflowError:  # Arrow says which
             return pa.array(values, kind)
         buffers = [_bits(numbers) if pa.types.is_boolean(kind) else pa.py_buffer(numbers)]
@@ -358,23 +362,25 @@ def grouped(batch: pa.RecordBatch) -> tuple[NDArray[np.int64], NDArray[np.int64]
     Returns:
         The first row of each group, in order, and the number of the group that each row is in.
     """
-    which = np.zeros(batch.num_rows, np.int64)
+    group_numbers = np.zeros(batch.num_rows, np.int64)
     for column in batch.columns:
         encoded = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
         count = len(encoded.dictionary)
-        codes = which * (count + 1) + values_of(fill_null(encoded.indices.cast(pa.int64()), count), np.int64)
-        which = values_of(fixed_array(pa.int64(), codes).dictionary_encode().indices, np.int32).astype(np.int64)
-    return np.flatnonzero(np.diff(np.maximum.accumulate(which), prepend=-1)), which
+        codes = group_numbers * (count + 1) + values_of(fill_null(encoded.indices.cast(pa.int64()), count), np.int64)
+        group_numbers = values_of(fixed_array(pa.int64(), codes).dictionary_encode().indices, np.int32).astype(np.int64)
+    return np.flatnonzero(np.diff(np.maximum.accumulate(group_numbers), prepend=-1)), group_numbers
 
 
 def batch_of_rows(rows: Sequence[Mapping[str, Any]], schema: pa.Schema) -> pa.RecordBatch:
     """`pa.RecordBatch.from_pylist` that does not pull pandas in."""
-    return batch_of([array_of([row.get(one.name) for row in rows], one.type) for one in schema], schema, len(rows))
+    return batch_of(
+        [array_of([row.get(field.name) for row in rows], field.type) for field in schema], schema, len(rows)
+    )
 
 
 def values_of(array: pa.Array, dtype: Any) -> NDArray[Any]:
     """The values of a fixed-width array, which are not copied; those of nulls are arbitrary."""
-    found: NDArray[Any] = np.frombuffer(array.buffers()[1] or b"", dtype)[array.offset : array.offset + len(array)]
-    if len(found) != len(array):
-        raise SchemaError(f"an Arrow array of {len(array)} values whose buffer holds {len(found)}")
-    return found
+    values: NDArray[Any] = np.frombuffer(array.buffers()[1] or b"", dtype)[array.offset : array.offset + len(array)]
+    if len(values) != len(array):
+        raise SchemaError(f"an Arrow array of {len(array)} values whose buffer holds {len(values)}")
+    return values

@@ -106,37 +106,43 @@ def index(
         FileNotFoundError: When there is nothing at the path.
     """
     storage = Storage(dict(storage_options or {}))
-    where, begun = normalize(path), time.time()
-    place = index_path(to if to is not None else True, [where])
-    listed = storage.find(where)
-    chosen = get_format(format) if format is not None else recognize(listed, storage, where)
-    files = chosen.select(listed, "rows")
+    location, start_time = normalize(path), time.time()
+    place = index_path(to if to is not None else True, [location])
+    listed = storage.find(location)
+    detected_format = get_format(format) if format is not None else recognize(listed, storage, location)
+    files = detected_format.select(listed, "rows")
     if not files:
-        raise FormatError(f"{where}: none of the {len(listed)} files there is a {chosen.title}")
-    parsed: Any = parse_options(chosen.read_options, options, where=f"reading {chosen.name}")
-    parsed = file_options(chosen, parsed)
+        raise FormatError(f"{location}: none of the {len(listed)} files there is a {detected_format.title}")
+    parsed: Any = parse_options(detected_format.read_options, options, where=f"reading {detected_format.name}")
+    parsed = file_options(detected_format, parsed)
     before = load_index(storage, place, missing=True) or Index(options=repr(parsed))
     if statistics is None:
         statistics = before.has_statistics
     if before.options != repr(parsed):
         before = before.without_statistics()
-    known = before.known(files, statistics=statistics)
+    known_files = before.known(files, statistics=statistics)
     groups: dict[str, list[File]] = {}
     for file in files:
-        groups.setdefault(chosen.directory_layout.judged_together(file) or file.path, []).append(file)
-    unknown = [group for group in groups.values() if not known.issuperset(group)]
+        groups.setdefault(detected_format.directory_layout.judged_together(file) or file.path, []).append(file)
+    unknown = [group for group in groups.values() if not known_files.issuperset(group)]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the reader of the files gets warnings
-        look = partial(look_into, chosen, storage, parsed, statistics=statistics)
+        look = partial(look_into, detected_format, storage, parsed, statistics=statistics)
         parts = _parts(unknown, statistics=statistics, many=run is not None)
-        found = run(look, parts) if run is not None else [one for _, one in map_ordered(parts, once(look), cores())]
-    if not (statistics or known or any(one.answers for one in found)):
-        raise OptionError(f"{where}: no index is needed: {chosen.name} is planned without a look into these files")
+        indexes = (
+            run(look, parts)
+            if run is not None
+            else [index_part for _, index_part in map_ordered(parts, once(look), cores())]
+        )
+    if not (statistics or known_files or any(index_part.answers for index_part in indexes)):
+        raise OptionError(
+            f"{location}: no index is needed: {detected_format.name} is planned without a look into these files"
+        )
     storage.confirm()
     looked = [file for group in unknown for file in group]
-    stable = [file for file in looked if _stable(storage, file, begun)]
-    old = before.of_files(known.difference(looked))
-    new = Index.joined([old, *(one.of_files(stable) for one in found)], repr(parsed))
+    stable = [file for file in looked if _stable(storage, file, start_time)]
+    old = before.of_files(known_files.difference(looked))
+    new = Index.joined([old, *(index_part.of_files(stable) for index_part in indexes)], repr(parsed))
     dropped = before.rows.num_rows - len(before.known(files))
     if looked or dropped or not before.rows.num_rows:
         staged = storage.stage(place)
@@ -146,14 +152,14 @@ def index(
         except BaseException:
             staged.discard(storage)
             raise
-    return Indexed(place, chosen.name, new.rows.num_rows, len(looked), dropped)
+    return Indexed(place, detected_format.name, new.rows.num_rows, len(looked), dropped)
 
 
 def look_into(format: Format, storage: Storage, options: Any, part: Part, *, statistics: bool) -> Index:
     """What planning asks of files, and what they hold; those that have changed since they were listed are left out."""
     notebook = Notebook()
     scan = Scan(on_damage="skip", options=options, storage=replace(storage, index=notebook))
-    gone: set[File] = set()
+    changed_files: set[File] = set()
     try:
         _ask(format, scan, [file for group in part for file in group])
     except (SawlogError, FileNotFoundError):
@@ -161,17 +167,17 @@ def look_into(format: Format, storage: Storage, options: Any, part: Part, *, sta
             try:
                 _ask(format, scan, group)
             except (ChangedError, FileNotFoundError):
-                gone.update(group)
+                changed_files.update(group)
             except (StorageError, InternalError):
                 raise
             except SawlogError:
                 pass  # its reader sees why it cannot be read
-    found: dict[File, Facts] = {}
+    facts: dict[File, Facts] = {}
     for group in part:
-        single = statistics and len(group) == 1 and gone.isdisjoint(group)
+        single = statistics and len(group) == 1 and changed_files.isdisjoint(group)
         limits = _measured(format, scan, group[0]) if single else {}
-        found |= {file: Facts(notebook.of(file), statistics, limits) for file in group if file not in gone}
-    return Index.of(found, repr(options))
+        facts |= {file: Facts(notebook.of(file), statistics, limits) for file in group if file not in changed_files}
+    return Index.of(facts, repr(options))
 
 
 def _ask(format: Format, scan: Scan, files: Sequence[File]) -> None:
@@ -192,11 +198,11 @@ def _measured(format: Format, scan: Scan, file: File) -> Mapping[str, tuple[pa.S
             contents = format.open([file], scan)
             request = bind_scan(contents, scan)
             for fragment in plan(contents, request, None):
-                found = Findings("skip")
-                for batch in fragment.to_batches(found):
+                findings = Findings("skip")
+                for batch in fragment.to_batches(findings):
                     _widen(ends, batch)
                     rows += batch.num_rows
-                intact = intact and not found.kinds and (found.tail is None or found.tail.status in _WHOLE)
+                intact = intact and not findings.kinds and (findings.tail is None or findings.tail.status in _WHOLE)
             if not intact:
                 return {}
             with suppress(OptionError):  # a view that cannot be followed
@@ -209,7 +215,7 @@ def _measured(format: Format, scan: Scan, file: File) -> Mapping[str, tuple[pa.S
     except SawlogError:
         return {}
     limits = {field.name: _limits(field.type, values) for field, values in ends.items()}
-    return {name: one for name, one in limits.items() if one is not None}
+    return {name: limit for name, limit in limits.items() if limit is not None}
 
 
 def _widen(ends: dict[pa.Field, list[pa.Scalar]], batch: pa.RecordBatch) -> None:
@@ -224,10 +230,10 @@ def _widen(ends: dict[pa.Field, list[pa.Scalar]], batch: pa.RecordBatch) -> None
             continue
         values = column.cast(kind)
         limits = pc.min_max(values)
-        seen = ends.setdefault(field.with_type(kind), [])
-        seen += [limits["min"], limits["max"]]
+        limit_values = ends.setdefault(field.with_type(kind), [])
+        limit_values += [limits["min"], limits["max"]]
         if pa.types.is_floating(kind) and pc.any(pc.is_nan(values)).as_py():
-            seen.append(scalar_of(float("nan"), kind))
+            limit_values.append(scalar_of(float("nan"), kind))
 
 
 def _limits(kind: pa.DataType, values: list[pa.Scalar]) -> tuple[pa.Scalar, pa.Scalar] | None:
@@ -236,7 +242,9 @@ def _limits(kind: pa.DataType, values: list[pa.Scalar]) -> tuple[pa.Scalar, pa.S
 
     limits = pc.min_max(array_of(values, kind))
     low, high = limits["min"], limits["max"]
-    if not low.is_valid or (pa.types.is_floating(kind) and any(one.is_valid and isnan(one.as_py()) for one in values)):
+    if not low.is_valid or (
+        pa.types.is_floating(kind) and any(value.is_valid and isnan(value.as_py()) for value in values)
+    ):
         return None
     return None if _is_text(kind) and max(len(low.as_py()), len(high.as_py())) > _MOST_BYTES else (low, high)
 
@@ -250,23 +258,23 @@ def _parts(groups: list[list[File]], *, statistics: bool, many: bool) -> Sequenc
     if statistics:
         return pack(groups, TASK_BYTES, lambda group: sum(file.size for file in group))
     step = FILES if many else max(1, len(groups))
-    return [groups[at : at + step] for at in range(0, len(groups), step)]
+    return [groups[start : start + step] for start in range(0, len(groups), step)]
 
 
-def index_path(given: PathLike | bool, paths: Sequence[str]) -> str:
+def index_path(index_option: PathLike | bool, paths: Sequence[str]) -> str:
     """Return where the index of some paths is.
 
     Args:
-        given: The path of the index; `True`, or the text `true`: in the directory.
+        index_option: The path of the index; `True`, or the text `true`: in the directory.
         paths: What it is of.
 
     Raises:
         OptionError: When there is not one directory.
     """
-    if not isinstance(given, bool) and given != "true":
-        return normalize(given)
+    if not isinstance(index_option, bool) and index_option != "true":
+        return normalize(index_option)
     if len(paths) != 1 or glob.has_magic(paths[0]):
-        raise OptionError(f"index={given}: {', '.join(paths)} is not one directory; give the path of the index")
+        raise OptionError(f"index={index_option}: {', '.join(paths)} is not one directory; give the path of the index")
     return f"{normalize(paths[0]).rstrip('/')}/{INDEX_NAME}"
 
 
@@ -282,15 +290,15 @@ def load_index(storage: Storage, place: str, *, missing: bool = False) -> Index 
     return None
 
 
-def with_index(storage: Storage, given: PathLike | bool, paths: Sequence[str]) -> Storage:
+def with_index(storage: Storage, index_option: PathLike | bool, paths: Sequence[str]) -> Storage:
     """The storage that answers from an index where it can."""
-    if given == "false":
+    if index_option == "false":
         return storage
-    return replace(storage, index=load_index(storage, index_path(given, paths)))
+    return replace(storage, index=load_index(storage, index_path(index_option, paths)))
 
 
-def _stable(storage: Storage, file: File, begun: float) -> bool:
+def _stable(storage: Storage, file: File, start_time: float) -> bool:
     """Whether another version of a file would be recognised as one."""
     if is_remote(file.path) and file.is_tagged:
         return True
-    return (changed := last_change(file)) is not None and changed < begun - STABLE_SECONDS
+    return (changed := last_change(file)) is not None and changed < start_time - STABLE_SECONDS

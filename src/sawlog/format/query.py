@@ -75,8 +75,8 @@ class Condition:
         if self.op in _NULLS:
             return pc.call_function(_NULLS[self.op], [column])
         if self.op in _PATTERNS:
-            found = getattr(pc, _PATTERNS[self.op])(column, self.value)
-            return pc.invert(found) if self.op in ("!~", "not like") else found
+            matches = getattr(pc, _PATTERNS[self.op])(column, self.value)
+            return pc.invert(matches) if self.op in ("!~", "not like") else matches
         if self.op in _COMPARISONS:
             return pc.call_function(_COMPARISONS[self.op], [column, scalar_of(self.value, column.type)])
         kind = _of_values(column.type)
@@ -150,8 +150,8 @@ def mask(query: Query, batch: pa.RecordBatch) -> pa.Array:
         case Not():
             return pc.invert(mask(query.part, batch))
         case Computed():
-            said = f"filter {query.expression}"
-            return one_array(computed(pa.Table.from_batches([batch]), {"": query.expression}, said).column(0))
+            context = f"filter {query.expression}"
+            return one_array(computed(pa.Table.from_batches([batch]), {"": query.expression}, context).column(0))
     every = isinstance(query, And)
     masks = (mask(part, batch) for part in query.parts)
     return functools.reduce(
@@ -166,16 +166,16 @@ def choose(query: And, batch: pa.RecordBatch) -> pa.RecordBatch:
     return batch
 
 
-def possible(query: Query, known: pa.RecordBatch) -> bool:
-    """Whether a query may hold for rows that all have the values of `known`, a batch of one row and some columns."""
+def possible(query: Query, values: pa.RecordBatch) -> bool:
+    """Whether a query may hold for rows that all have the values of `values`, a batch of one row and some columns."""
     match query:
         case And():
-            return all(possible(part, known) for part in query.parts)
+            return all(possible(part, values) for part in query.parts)
         case Or():
-            return any(possible(part, known) for part in query.parts)
+            return any(possible(part, values) for part in query.parts)
         case Computed():
             return True
-    return not columns_of(query) <= set(known.schema.names) or bool(mask(query, known)[0].as_py())
+    return not columns_of(query) <= set(values.schema.names) or bool(mask(query, values)[0].as_py())
 
 
 def possible_within(query: Query, low: pa.RecordBatch, high: pa.RecordBatch) -> pa.Array:
@@ -209,7 +209,8 @@ def _within(condition: Condition, low: pa.Array, high: pa.Array) -> pa.Array:
     if condition.op not in _LISTING:
         return constant(True, pa.bool_(), len(low))
     around = [
-        pc.and_kleene(Condition("", "<=", one).met(low), Condition("", ">=", one).met(high)) for one in condition.values
+        pc.and_kleene(Condition("", "<=", value).met(low), Condition("", ">=", value).met(high))
+        for value in condition.values
     ]
     return functools.reduce(pc.or_kleene, around, constant(False, pa.bool_(), len(low)))
 
@@ -224,8 +225,8 @@ def interval(query: Query, column: str) -> tuple[Any, Any]:
         case Condition():
             return _interval(query) if query.column == column and query.key is None else (None, None)
         case And():
-            found = [interval(part, column) for part in query.parts]
-            firsts, ends = ([one[side] for one in found if one[side] is not None] for side in (0, 1))
+            intervals = [interval(part, column) for part in query.parts]
+            firsts, ends = ([limits[side] for limits in intervals if limits[side] is not None] for side in (0, 1))
             return max(firsts, default=None), min(ends, default=None)
         case Or():
             first, end = zip(*(interval(part, column) for part in query.parts), strict=True)
@@ -267,59 +268,61 @@ def bind(filters: Iterable[Any], expression: Any, schema: pa.Schema, viewed: pa.
     """
     plain: list[Query] = []
     groups: list[And] = []
-    for given in filters:
-        if isinstance(given, list) and all(isinstance(one, tuple) for one in given):
-            groups.append(And(tuple(parse(one, schema) for one in given)))
+    for group in filters:
+        if isinstance(group, list) and all(isinstance(condition, tuple) for condition in group):
+            groups.append(And(tuple(parse(condition, schema) for condition in group)))
         else:
-            plain.append(parse(given, schema))
+            plain.append(parse(group, schema))
     parts = [*plain, *(groups[0].parts if len(groups) == 1 else [Or(tuple(groups))] if groups else ())]
     if expression is not None:
         kind, columns = fit(expression, schema, viewed, f"filter {expression}")
         if not pa.types.is_boolean(kind):
             raise SchemaError(f"filter {expression}: expected a condition, and it is {kind}")
-        known, exact = translated(expression, schema)
-        parts += known.parts if isinstance(known, And) else [known]
+        translation, exact = translated(expression, schema)
+        parts += translation.parts if isinstance(translation, And) else [translation]
         if not exact:
             parts.append(Computed(expression, columns))
     return And(tuple(parts))
 
 
-def parse(given: tuple[str, str, Any], schema: pa.Schema, where: str = "") -> Condition:
+def parse(triple: tuple[str, str, Any], schema: pa.Schema, context: str = "") -> Condition:
     """A condition, bound to a schema.
 
     Args:
-        given: The column, or the key of one of maps, the operator and the value.
+        triple: The column, or the key of one of maps, the operator and the value.
         schema: The columns.
-        where: The condition as the user wrote it, for messages.
+        context: The condition as the user wrote it, for messages.
 
     Raises:
         SchemaError: For a column that does not exist or a value that its type cannot hold.
         OptionError: For anything that is not a `(column, op, value)` with a known operator.
     """
-    where = where or f"filter {given!r}"
-    if not isinstance(given, Sequence) or isinstance(given, str) or len(given) != 3:
-        raise OptionError(f"{where}: expected (column, op, value)")
-    column, op, value = given
+    context = context or f"filter {triple!r}"
+    if not isinstance(triple, Sequence) or isinstance(triple, str) or len(triple) != 3:
+        raise OptionError(f"{context}: expected (column, op, value)")
+    column, op, value = triple
     if op not in OPERATORS:
-        raise OptionError(f"{where}: unknown operator {op!r}; known: {', '.join(OPERATORS)}")
-    name, key, kind = element_of(column, schema, where)
+        raise OptionError(f"{context}: unknown operator {op!r}; known: {', '.join(OPERATORS)}")
+    name, key, kind = element_of(column, schema, context)
     if op in _PATTERNS and not _is_text(kind):
-        raise OptionError(f"{where}: unknown operator {op!r} for column {column!r}, {kind}: {op} is for text and bytes")
+        raise OptionError(
+            f"{context}: unknown operator {op!r} for column {column!r}, {kind}: {op} is for text and bytes"
+        )
     condition = Condition(name, op, list(value) if op in _SETS and isinstance(value, Iterable) else value, key)
     try:
         condition.met(pa.nulls(1, kind))
     except (pa.ArrowException, TypeError) as error:
-        raise SchemaError(f"{where}: column {column!r} is {kind}: {str(error).splitlines()[0]}") from error
+        raise SchemaError(f"{context}: column {column!r} is {kind}: {str(error).splitlines()[0]}") from error
     return condition
 
 
-def element_of(column: str, schema: pa.Schema, where: str) -> tuple[str, str | None, pa.DataType]:
+def element_of(column: str, schema: pa.Schema, context: str) -> tuple[str, str | None, pa.DataType]:
     """Return what a condition names: a column, or a key of a column of maps, as in `tags['job']`.
 
     Args:
         column: Its name, or the element.
         schema: The columns.
-        where: The condition as the user wrote it, for messages.
+        context: The condition as the user wrote it, for messages.
 
     Returns:
         The column, the key if there is one, and the type of its values.
@@ -334,7 +337,9 @@ def element_of(column: str, schema: pa.Schema, where: str) -> tuple[str, str | N
         kind = schema.field(match["column"]).type
         if pa.types.is_map(kind) and _is_text(kind.key_type):
             return match["column"], match["key"], kind.item_type
-    raise SchemaError(f"{where}: no column {column!r}{meant(column, schema.names)}; columns: {', '.join(schema.names)}")
+    raise SchemaError(
+        f"{context}: no column {column!r}{meant(column, schema.names)}; columns: {', '.join(schema.names)}"
+    )
 
 
 def _is_text(kind: pa.DataType) -> bool:
@@ -346,18 +351,18 @@ def _of_values(kind: pa.DataType) -> pa.DataType:
     return kind.value_type if pa.types.is_dictionary(kind) else kind
 
 
-def fit(expression: Any, schema: pa.Schema, viewed: pa.Schema, said: str) -> tuple[pa.DataType, frozenset[str]]:
+def fit(expression: Any, schema: pa.Schema, viewed: pa.Schema, context: str) -> tuple[pa.DataType, frozenset[str]]:
     """The type of what an expression computes, and the columns that it needs; other arguments are those of `bind`.
 
     Raises:
         SchemaError: When it does not fit the columns.
     """
     names = columns_named(expression)
-    known = viewed if names is None else schema
+    bound_schema = viewed if names is None else schema
     try:
-        (field,) = computed(pa.Table.from_batches([], known), {"": expression}, said).schema
+        (field,) = computed(pa.Table.from_batches([], bound_schema), {"": expression}, context).schema
     except SchemaError as error:
-        raise SchemaError(f"{error}; columns: {', '.join(known.names)}") from error
+        raise SchemaError(f"{error}; columns: {', '.join(bound_schema.names)}") from error
     return field.type, frozenset(viewed.names) if names is None else names
 
 
@@ -373,8 +378,8 @@ def columns_named(expression: Any) -> frozenset[str] | None:
 def translated(expression: Any, schema: pa.Schema) -> tuple[Query, bool]:
     """What holds wherever an expression of Arrow's does, and whether the expression holds wherever that does, too."""
     parts = _Parts.of(expression)
-    found = None if parts is None else parts.take(schema)
-    return found if isinstance(found, tuple) else _UNKNOWN
+    query = None if parts is None else parts.take(schema)
+    return query if isinstance(query, tuple) else _UNKNOWN
 
 
 _UNKNOWN = EVERY_ROW, False
@@ -425,16 +430,20 @@ class _Parts:
 
 def _called(function: str, operands: list[Any], options: Any, schema: pa.Schema) -> tuple[Query, bool]:
     """A call of one of Arrow's functions as a query; see `translated`."""
-    known = [one if isinstance(one, tuple) else _UNKNOWN for one in operands]
-    exact = all(one for _, one in known)
+    known_parts = [operand if isinstance(operand, tuple) else _UNKNOWN for operand in operands]
+    exact = all(part_exact for _, part_exact in known_parts)
     match function:
         case "and" | "and_kleene":
-            parts = [part for one, _ in known for part in (one.parts if isinstance(one, And) else [one])]
+            parts = [
+                part
+                for known_part, _ in known_parts
+                for part in (known_part.parts if isinstance(known_part, And) else [known_part])
+            ]
             return And(tuple(parts)), exact and function == "and_kleene"
-        case "or" | "or_kleene" if _UNKNOWN not in known:
-            return Or(tuple(one for one, _ in known)), exact and function == "or_kleene"
+        case "or" | "or_kleene" if _UNKNOWN not in known_parts:
+            return Or(tuple(one for one, _ in known_parts)), exact and function == "or_kleene"
         case "invert" if exact:
-            return Not(known[0][0]), True
+            return Not(known_parts[0][0]), True
     if len(operands) == 2 and function in _CALLED:
         op = _CALLED[function]
         if isinstance(operands[0], pa.Scalar):
@@ -445,28 +454,28 @@ def _called(function: str, operands: list[Any], options: Any, schema: pa.Schema)
         op, operands = "is null" if function == "is_null" else "is not null", [*operands, None]
     else:
         return _UNKNOWN
-    column, given = operands
+    column, literal = operands
     if not isinstance(column, str) or column not in schema.names:
         return _UNKNOWN
-    value = _fitted(given, schema.field(column).type)
+    value = _fitted(literal, schema.field(column).type)
     return _UNKNOWN if value is NotImplemented else (Condition(column, op, value), True)
 
 
-def _fitted(given: Any, kind: pa.DataType) -> Any:
+def _fitted(literal: Any, kind: pa.DataType) -> Any:
     """A literal of an expression as the value of a condition; NotImplemented where Arrow would compare another type."""
-    if given is None:
+    if literal is None:
         return None
-    if not isinstance(given, (pa.Scalar, pa.Array)):
+    if not isinstance(literal, (pa.Scalar, pa.Array)):
         return NotImplemented
     of = _of_values(kind)
-    among = isinstance(given, pa.Array)
-    alike = given.type == of or (
-        pa.types.is_integer(given.type) and (pa.types.is_integer(of) or pa.types.is_float64(of))
+    among = isinstance(literal, pa.Array)
+    alike = literal.type == of or (
+        pa.types.is_integer(literal.type) and (pa.types.is_integer(of) or pa.types.is_float64(of))
     )
     if not alike or (among and pa.types.is_floating(of)) or (of != kind and not _is_text(of)):
         return NotImplemented
     try:
-        value = given.cast(of)
+        value = literal.cast(of)
     except pa.ArrowInvalid:
         return NotImplemented
     if pa.types.is_temporal(of) and not pa.types.is_date(of):

@@ -56,14 +56,14 @@ def agreed(subject: Subject) -> list[str]:
 def clean(subject: Subject) -> list[str]:
     """The sample is intact, whole, and what it is said to be."""
     outcome = examine(subject)
-    found = list(outcome.complaints)
+    problems = list(outcome.complaints)
     if outcome.refused is not None:
-        found.append(f"refused: {outcome.refused}")
-    found += [f"damaged: {one}" for one in outcome.damages]
-    found += [f"{report.path}: {report.tail}" for report in outcome.reports if report.tail.unfinished]
+        problems.append(f"refused: {outcome.refused}")
+    problems += [f"damaged: {place}" for place in outcome.damages]
+    problems += [f"{report.path}: {report.tail}" for report in outcome.reports if report.tail.unfinished]
     if subject.sample.rows is not None and outcome.rows != texts(subject.sample.rows):
-        found.append(f"expected {len(texts(subject.sample.rows))} rows, found {len(outcome.rows)}, or others")
-    return found
+        problems.append(f"expected {len(texts(subject.sample.rows))} rows, found {len(outcome.rows)}, or others")
+    return problems
 
 
 class Compared:
@@ -97,16 +97,16 @@ class Reported(Compared):
 
     def __call__(self, subject: Subject) -> list[str]:
         outcome = self.examined(subject)
-        found = list(outcome.complaints)
+        problems = list(outcome.complaints)
         rows, truth = outcome.rows, self.truth.rows
         if outcome.refused is None and not self.reported(outcome):
             if len(rows) != len(truth):
-                found.append(f"{len(rows)} rows instead of {len(truth)}, and not a word")
+                problems.append(f"{len(rows)} rows instead of {len(truth)}, and not a word")
             elif subject.sample.checked and rows != truth:
-                found.append("other rows, and not a word")
+                problems.append("other rows, and not a word")
         if subject.sample.checked and not subsequence(rows, truth):
-            found.append("rows that were not there, under checksums")
-        return found
+            problems.append("rows that were not there, under checksums")
+        return problems
 
 
 class Subsequence(Compared):
@@ -123,18 +123,18 @@ class Prefix(Compared):
 
     def __call__(self, subject: Subject) -> list[str]:
         outcome = self.examined(subject)
-        found = list(outcome.complaints)
+        problems = list(outcome.complaints)
         if outcome.refused is not None or not subject.sample.ordered or len(subject.files) > 1:
-            return found
+            return problems
         rows, truth = outcome.rows, self.truth.rows
         if rows != truth[: len(rows)] and not (outcome.damages and subsequence(rows, truth)):
-            found.append(f"the {len(rows)} rows are no prefix")
+            problems.append(f"the {len(rows)} rows are no prefix")
         (report,) = outcome.reports
         if report.tail.status is TailStatus.CLEAN and not outcome.damages and report.tail.length:
-            found.append(f"a clean tail of {report.tail.length} bytes")
+            problems.append(f"a clean tail of {report.tail.length} bytes")
         if len(rows) == len(truth) and outcome.damages:
-            found.append("damage, where all rows are whole")
-        return found
+            problems.append("damage, where all rows are whole")
+        return problems
 
 
 def linear(sample: Sample) -> Iterator[str]:
@@ -145,18 +145,19 @@ def linear(sample: Sample) -> Iterator[str]:
     head, body = data[: place.offset], data[place.offset :]
     dice = seeded(sample.format, sample.name, "linear")
     flipped = [None, 0, *(dice.randrange(len(body)) for _ in range(effort(sample, 4)))]
-    for at in flipped:
+    for position in flipped:
         part = bytearray(body)
-        if at is not None:
-            part[at] ^= 0xFF
+        if position is not None:
+            part[position] ^= 0xFF
         for view in (sample.view, "damage"):
-            seen = []
+            byte_counts = []
             for size in (_SMALL, 4 * _SMALL):
-                whole = head + bytes(part) * -(-size // len(part))
-                with placed(sample, Mutation("repeated", {**sample.content, name: whole})) as subject:
-                    seen.append(_looked(subject, view))
-            if seen[1] > 5 * seen[0] + _PASSING:
-                yield f"byte {at} of every copy changed, {view}: looked at {seen} bytes of {_SMALL} and {4 * _SMALL}"
+                content = head + bytes(part) * -(-size // len(part))
+                with placed(sample, Mutation("repeated", {**sample.content, name: content})) as subject:
+                    byte_counts.append(_looked(subject, view))
+            if byte_counts[1] > 5 * byte_counts[0] + _PASSING:
+                sizes = f"{_SMALL} and {4 * _SMALL}"
+                yield f"byte {position} of every copy changed, {view}: looked at {byte_counts} bytes of {sizes}"
 
 
 def _looked(subject: Subject, view: str) -> int:
@@ -177,7 +178,7 @@ def frugal(subject: Subject) -> list[str]:
     Memory is measured of a read and of a check: the other verbs do what these do, and to trace costs more than to read.
     """
     size = sum(map(len, subject.files.values()))
-    found = examine(subject).complaints
+    problems = examine(subject).complaints
     with warnings.catch_warnings(), refusable(), measured() as memory:
         warnings.simplefilter("ignore")
         dataset, work = counted(opened(subject, on_damage="skip"))
@@ -186,7 +187,7 @@ def frugal(subject: Subject) -> list[str]:
         for _ in dataset.verify():
             pass
         if looked > _PASSES * size + _PASSING:
-            found.append(f"looked at {looked} bytes of {size}")
+            problems.append(f"looked at {looked} bytes of {size}")
     if memory.peak > 2 * size + SPARE_MEMORY:
-        found.append(f"{memory.peak} bytes of memory for {size} bytes of input")
-    return found
+        problems.append(f"{memory.peak} bytes of memory for {size} bytes of input")
+    return problems

@@ -81,9 +81,9 @@ class Laws:
 
     def __init_subclass__(cls) -> None:
         """Samples are made once, however many tests are."""
-        own: Any = vars(cls).get("samples")
-        if own is not None:
-            cls.samples = classmethod(cache(own.__func__))  # type: ignore[arg-type, assignment, method-assign]
+        own_samples: Any = vars(cls).get("samples")
+        if own_samples is not None:
+            cls.samples = classmethod(cache(own_samples.__func__))  # type: ignore[arg-type, assignment, method-assign]
 
     @classmethod
     def samples(cls) -> Sequence[Sample]:
@@ -102,19 +102,23 @@ class Laws:
 
     def judge(self, law: str, sample: Sample, complaints: Iterable[Complaint]) -> None:
         """Fail with what is not exempt, and with exemptions that nothing needs."""
-        applicable = [one for one in self.exemptions if one.about(law, sample)]
-        needed: set[int] = set()
-        left = []
+        applicable = [exemption for exemption in self.exemptions if exemption.about(law, sample)]
+        used_exemptions: set[int] = set()
+        broken = []
         for complaint in complaints:
-            excusing = [n for n, one in enumerate(applicable) if one.excuses(complaint, sample)]
-            needed.update(excusing)
+            excusing = [n for n, exemption in enumerate(applicable) if exemption.excuses(complaint, sample)]
+            used_exemptions.update(excusing)
             if not excusing:
-                left.append(complaint)
-        if left:
-            shown = "".join(f"\n  - {one}" for one in left[:_SHOWN])
-            more = f"\n  and {len(left) - _SHOWN} more" if len(left) > _SHOWN else ""
-            raise AssertionError(f"law {law}, sample {sample.name}: broken {len(left)} times:{shown}{more}")
-        stale = [one.reason for n, one in enumerate(applicable) if n not in needed and not one.fuzzed]
+                broken.append(complaint)
+        if broken:
+            text = "".join(f"\n  - {complaint}" for complaint in broken[:_SHOWN])
+            more = f"\n  and {len(broken) - _SHOWN} more" if len(broken) > _SHOWN else ""
+            raise AssertionError(f"law {law}, sample {sample.name}: broken {len(broken)} times:{text}{more}")
+        stale = [
+            exemption.reason
+            for n, exemption in enumerate(applicable)
+            if n not in used_exemptions and not exemption.fuzzed
+        ]
         if stale and mutations.EFFORT >= 1:
             raise AssertionError(f"law {law}, sample {sample.name}: exemptions that nothing needs: {stale}")
 
@@ -216,8 +220,8 @@ class Laws:
 
     def test_follow_damaged(self, sample: Sample) -> None:
         """Of a damaged file that grows, everything intact arrives, whenever one looks."""
-        some = mutations.some(sample, 16, mutations.any_bit, mutations.any_splice)
-        self.changed("follow_damaged", sample, some, _unless_refused(writing.followed))
+        chosen_mutations = mutations.some(sample, 16, mutations.any_bit, mutations.any_splice)
+        self.changed("follow_damaged", sample, chosen_mutations, _unless_refused(writing.followed))
 
     # Law 8
 
@@ -245,7 +249,9 @@ class Laws:
         """The format's page says what cannot be kept, and why."""
         if self.exemptions:
             text = " ".join(self.page.read_text("utf-8").split()) if self.page is not None else ""
-            missing = [one.reason for one in self.exemptions if " ".join(one.reason.split()) not in text]
+            missing = [
+                exemption.reason for exemption in self.exemptions if " ".join(exemption.reason.split()) not in text
+            ]
             if missing:
                 raise AssertionError(f"{self.page} does not say: {missing}")
 
@@ -260,12 +266,15 @@ class Laws:
 
 def _each(sample: Sample, kinds: Iterable[Mutation], check: Law) -> Iterator[Complaint]:
     with placed(sample) as intact:
-        there = intact.files
+        present_files = intact.files
         for mutation in kinds:
-            put(intact.directory, {name: data for name, data in mutation.files.items() if there.get(name) != data})
-            for name in there.keys() - mutation.files.keys():
+            put(
+                intact.directory,
+                {name: data for name, data in mutation.files.items() if present_files.get(name) != data},
+            )
+            for name in present_files.keys() - mutation.files.keys():
                 Path(intact.directory, name).unlink()
-            there = mutation.files
+            present_files = mutation.files
             for text in changes.watched(check, replace(intact, files=mutation.files, mutation=mutation)):
                 yield Complaint(text.replace(intact.directory, ""), mutation)
 
@@ -311,10 +320,10 @@ def check(
         laws = (reading.any_fragments,) if sample.repaired == "no" else (reading.any_fragments, writing.repaired)
     with placed(sample, Mutation("what is checked", content)) as subject:
         outcome = examine(subject)
-        found = list(outcome.complaints)
+        problems = list(outcome.complaints)
         if outcome.refused is None:
-            found += [text for law in laws for text in changes.watched(law, subject)]
-    if found:
-        more = f"\n  and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
-        raise AssertionError("".join(f"\n  - {one}" for one in found[:_SHOWN]) + more)
+            problems += [text for law in laws for text in changes.watched(law, subject)]
+    if problems:
+        more = f"\n  and {len(problems) - _SHOWN} more" if len(problems) > _SHOWN else ""
+        raise AssertionError("".join(f"\n  - {problem}" for problem in problems[:_SHOWN]) + more)
     return outcome

@@ -21,9 +21,9 @@ _WORDS = (0, 1, 0x7F, 0x80, 0xFF, 0x7FFF, 0xFFFF, 1 << 24, 0x7FFFFFFF, 0x8000000
 """Numbers that break lengths and counts."""
 
 
-def seeded(*what: object) -> Random:
+def seeded(*words: object) -> Random:
     """Random numbers that are the same on every run."""
-    return Random(" ".join(map(str, what)))  # noqa: S311 - nothing is kept secret by it
+    return Random(" ".join(map(str, words)))  # noqa: S311 - nothing is kept secret by it
 
 
 def effort(sample: Sample, count: int) -> int:
@@ -69,9 +69,9 @@ def header_bits(sample: Sample) -> Iterator[Mutation]:
 def cuts(sample: Sample, count: int) -> Iterator[Mutation]:
     """Each file cut off: at every length if they are no more than `count` in all, else at that many."""
     every = [(name, length) for name, data in sample.content.items() for length in range(len(data))]
-    chosen = effort(sample, count)
-    if len(every) > chosen:
-        every = sorted(seeded(sample.format, sample.name, "cuts").sample(every, chosen))
+    max_cuts = effort(sample, count)
+    if len(every) > max_cuts:
+        every = sorted(seeded(sample.format, sample.name, "cuts").sample(every, max_cuts))
     for name, length in every:
         yield cut(sample, name, length)
 
@@ -91,73 +91,73 @@ def _any_cut(sample: Sample, dice: Random) -> Mutation:
 def any_word(sample: Sample, dice: Random) -> Mutation:
     """A wrong number, in a header or elsewhere, in either byte order."""
     name = _file(sample, dice)
-    at = dice.randrange(0, len(sample.content[name]), 4)
+    position = dice.randrange(0, len(sample.content[name]), 4)
     if sample.headers and dice.random() < 0.5:
         span = dice.choice(sample.headers)
-        name, at = sample.place(span), span.offset + dice.randrange(span.length)
+        name, position = sample.place(span), span.offset + dice.randrange(span.length)
     size, value = dice.choice((1, 2, 4, 4, 8)), dice.choice(_WORDS)
     word = (value & ((1 << 8 * size) - 1)).to_bytes(size, "little" if dice.random() < 0.5 else "big")
     data = bytearray(sample.content[name])
-    data[at : at + size] = word[: max(0, len(data) - at)]
-    return changed(sample, name, bytes(data), f"{word.hex()} at byte {at}", Span(at, size, name))
+    data[position : position + size] = word[: max(0, len(data) - position)]
+    return changed(sample, name, bytes(data), f"{word.hex()} at byte {position}", Span(position, size, name))
 
 
 def any_splice(sample: Sample, dice: Random) -> Mutation:
     """A range taken out, doubled, moved, zeroed, or replaced by anything."""
     name = _file(sample, dice)
     data = bytearray(sample.content[name])
-    at = dice.randrange(len(data))
-    length = min(dice.choice((1, 4, 7, 16, 64, 300, 5000)), len(data) - at)
-    piece = bytes(data[at : at + length])
+    position = dice.randrange(len(data))
+    length = min(dice.choice((1, 4, 7, 16, 64, 300, 5000)), len(data) - position)
+    piece = bytes(data[position : position + length])
     to = dice.randrange(len(data) + 1)
     match dice.randrange(6):
         case 0:
-            del data[at : at + length]
-            label = f"without {length} bytes from byte {at}"
+            del data[position : position + length]
+            label = f"without {length} bytes from byte {position}"
         case 1:
             data[to:to] = piece
-            label = f"{length} bytes from byte {at} once more at byte {to}"
+            label = f"{length} bytes from byte {position} once more at byte {to}"
         case 2:
             data[to : to + length] = piece
-            label = f"{length} bytes from byte {at} over those at byte {to}"
+            label = f"{length} bytes from byte {position} over those at byte {to}"
         case 3:
-            data[at : at + length] = bytes(length)
-            label = f"{length} zeros at byte {at}"
+            data[position : position + length] = bytes(length)
+            label = f"{length} zeros at byte {position}"
         case 4:
-            data[at : at + length] = dice.randbytes(length)
-            label = f"{length} random bytes at byte {at}"
+            data[position : position + length] = dice.randbytes(length)
+            label = f"{length} random bytes at byte {position}"
         case _:
-            data[at:at] = dice.randbytes(length)
-            label = f"{length} random bytes put in at byte {at}"
-    return changed(sample, name, bytes(data), label, Span(min(at, to), len(data), name))
+            data[position:position] = dice.randbytes(length)
+            label = f"{length} random bytes put in at byte {position}"
+    return changed(sample, name, bytes(data), label, Span(min(position, to), len(data), name))
 
 
 def any_bytes(sample: Sample, dice: Random) -> Mutation:
     """A file of random bytes, from the start or after the beginning of the sample."""
     name = _file(sample, dice)
-    kept = sample.content[name][: dice.choice((0, 4, 8, 16, 64))]
-    data = kept + dice.randbytes(dice.choice((0, 1, 7, 40, 300)))
-    return changed(sample, name, data, f"{len(data)} bytes, random after the first {len(kept)},")
+    prefix = sample.content[name][: dice.choice((0, 4, 8, 16, 64))]
+    data = prefix + dice.randbytes(dice.choice((0, 1, 7, 40, 300)))
+    return changed(sample, name, data, f"{len(data)} bytes, random after the first {len(prefix)},")
 
 
 def bent(data: bytes, dice: Random) -> bytes:
     """Bytes with something changed: a bit, a number, a range lost, doubled or put in. For mutators of formats."""
     out = bytearray(data or b"\0")
-    at = dice.randrange(len(out))
+    position = dice.randrange(len(out))
     length = dice.choice((1, 1, 2, 4, 8, 30))
     match dice.randrange(5):
         case 0:
-            out[at] ^= 1 << dice.randrange(8)
+            out[position] ^= 1 << dice.randrange(8)
         case 1:
             size, value = dice.choice((1, 2, 4, 8)), dice.choice(_WORDS)
             word = (value & ((1 << 8 * size) - 1)).to_bytes(size, "little" if dice.random() < 0.5 else "big")
-            out[at : at + size] = word[: len(out) - at]
+            out[position : position + size] = word[: len(out) - position]
         case 2:
-            del out[at : at + length]
+            del out[position : position + length]
         case 3:
-            out[at:at] = out[at : at + length] * dice.choice((1, 1, 2, 50))
+            out[position:position] = out[position : position + length] * dice.choice((1, 1, 2, 50))
         case _:
-            out[at:at] = dice.randbytes(length)
+            out[position:position] = dice.randbytes(length)
     return bytes(out)
 
 
@@ -171,14 +171,14 @@ def _file(sample: Sample, dice: Random) -> str:
     return dice.choices(names, [len(sample.content[name]) for name in names])[0]
 
 
-def beyond(spans: Iterable[Span], others: Iterable[Span], sample: Sample) -> bool:
+def beyond(spans: Iterable[Span], containers: Iterable[Span], sample: Sample) -> bool:
     """Whether some span is in none of the others."""
     return any(
         not any(
-            sample.place(one) == sample.place(other)
-            and other.offset <= one.offset
-            and one.offset + one.length <= other.offset + other.length
-            for other in others
+            sample.place(span) == sample.place(container)
+            and container.offset <= span.offset
+            and span.offset + span.length <= container.offset + container.length
+            for container in containers
         )
-        for one in spans
+        for span in spans
     )

@@ -45,16 +45,16 @@ class Newer:
                 truth = examine(subject)
             with placed(self.sample, Mutation(self.number, {**self.sample.content, **self.files})) as subject:
                 outcome = examine(subject)
-        said = list(_said(outcome))
-        found = [*outcome.complaints, *self._judged(outcome)]
-        if not any(self.told in one for one in said):
-            found.append(f"nothing says {self.told!r}: {said[:3]}")
-        others = set(outcome.rows) - set(truth.rows)
-        if others:
-            found.append(f"{len(others)} rows that were not there")
+        messages = list(_said(outcome))
+        problems = [*outcome.complaints, *self._judged(outcome)]
+        if not any(self.told in message for message in messages):
+            problems.append(f"nothing says {self.told!r}: {messages[:3]}")
+        new_rows = set(outcome.rows) - set(truth.rows)
+        if new_rows:
+            problems.append(f"{len(new_rows)} rows that were not there")
         if len(outcome.rows) < self.rows:
-            found.append(f"{len(outcome.rows)} rows are read, {self.rows} could be")
-        return found
+            problems.append(f"{len(outcome.rows)} rows are read, {self.rows} could be")
+        return problems
 
     def _judged(self, outcome: Outcome) -> Iterator[str]:
         if outcome.refused is not None:

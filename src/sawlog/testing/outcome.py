@@ -98,8 +98,8 @@ def texts(table: pa.Table) -> Rows:
     """The rows of a table, for comparison."""
     columns = []
     for column in table.columns:
-        wanted = plain(column.type)
-        columns.append((column if column.type == wanted else column.cast(wanted)).to_pylist())
+        plain_type = plain(column.type)
+        columns.append((column if column.type == plain_type else column.cast(plain_type)).to_pylist())
     return [repr(row) for row in zip(*columns, strict=True)] if columns else ["()"] * table.num_rows
 
 
@@ -108,10 +108,10 @@ def _placed(subject: Subject, table: pa.Table) -> Rows:
     return [row.replace(subject.directory, "") for row in texts(table)]
 
 
-def subsequence(part: Rows, whole: Rows) -> bool:
+def subsequence(part: Rows, rows: Rows) -> bool:
     """Whether all rows of one list are in another, in the same order."""
-    rest = iter(whole)
-    return all(row in rest for row in part)
+    remaining_rows = iter(rows)
+    return all(row in remaining_rows for row in part)
 
 
 def opened(subject: Subject, **arguments: Any) -> Dataset:
@@ -126,14 +126,14 @@ def explain(error: BaseException) -> str:
         frame for frame in traceback.extract_tb(error.__traceback__) if f"{os.sep}sawlog{os.sep}" in frame.filename
     ]
     inner = [frame for frame in frames if f"{os.sep}testing{os.sep}" not in frame.filename]
-    where = f" from {os.path.basename(inner[-1].filename)}:{inner[-1].lineno} ({inner[-1].name})" if inner else ""
-    return f"{type(error).__name__} left{where}: {str(error)[:300]}"
+    origin = f" from {os.path.basename(inner[-1].filename)}:{inner[-1].lineno} ({inner[-1].name})" if inner else ""
+    return f"{type(error).__name__} left{origin}: {str(error)[:300]}"
 
 
 @contextmanager
 def _attending(outcome: Outcome, verb: str) -> Iterator[None]:
     """Note what a verb does: what it warns of, and exceptions that are not for users."""
-    with warnings.catch_warnings(record=True) as given:
+    with warnings.catch_warnings(record=True) as caught_warnings:
         warnings.simplefilter("always")
         try:
             yield
@@ -144,7 +144,7 @@ def _attending(outcome: Outcome, verb: str) -> Iterator[None]:
         except Exception as error:  # noqa: BLE001 - whatever it is, it is the finding
             if not raised_by_system(error):
                 outcome.complaints.append(f"{verb}: {explain(error)}")
-    outcome.remarks |= {f"{one.category.__name__}: {one.message}" for one in given}
+    outcome.remarks |= {f"{caught.category.__name__}: {caught.message}" for caught in caught_warnings}
 
 
 @contextmanager
@@ -160,7 +160,7 @@ def refusable() -> Iterator[None]:
 
 def places(damages: Iterable[Damage]) -> list[Place]:
     """Damaged ranges, as they are compared."""
-    return [Place(one.path, one.offset, one.length, one.kind) for one in damages]
+    return [Place(damage.path, damage.offset, damage.length, damage.kind) for damage in damages]
 
 
 def examine(subject: Subject, *, every_verb: bool = True) -> Outcome:
@@ -188,23 +188,23 @@ def examine(subject: Subject, *, every_verb: bool = True) -> Outcome:
         with _attending(outcome, "verify"):
             outcome.reports = list(dataset.verify(every=True))
         outcome.verdict = _verdict(dataset, outcome)
-        outcome.damages = [one for report in outcome.reports for one in places(report.damages)]
-        seen = [one for found in findings for one in places(found.damages)]
-        concerned = [one for one in outcome.damages if one in seen or not _beside(subject, one)]
-        if sorted(seen) != sorted(concerned):
+        outcome.damages = [place for report in outcome.reports for place in places(report.damages)]
+        read_places = [place for fragment_findings in findings for place in places(fragment_findings.damages)]
+        concerned = [place for place in outcome.damages if place in read_places or not _beside(subject, place)]
+        if sorted(read_places) != sorted(concerned):
             concerned = _without_skipped(concerned, dataset, outcome.reports)
-        if subject.sample.view != "damage" and sorted(seen) != sorted(concerned):
-            outcome.complaints.append(f"skip finds {_some(seen)}, verify {_some(concerned)}")
+        if subject.sample.view != "damage" and sorted(read_places) != sorted(concerned):
+            outcome.complaints.append(f"skip finds {_some(read_places)}, verify {_some(concerned)}")
         for report in outcome.reports:
             wrong = misaccounted(report.damages, report.account, report.size)
-            outcome.complaints += [f"{os.path.basename(report.path)}: {one}" for one in wrong]
+            outcome.complaints += [f"{os.path.basename(report.path)}: {complaint}" for complaint in wrong]
         _counted(subject, dataset, outcome)
         if every_verb:
             _damage_view(subject, outcome)
             outcome.origins = _origins(subject, table)
-            _fail(subject, outcome, concerned if subject.sample.ordered else seen)
+            _fail(subject, outcome, concerned if subject.sample.ordered else read_places)
     outcome.remarks = {remark.replace(subject.directory, "") for remark in outcome.remarks}
-    outcome.damages = [one._replace(file=os.path.relpath(one.file, subject.directory)) for one in outcome.damages]
+    outcome.damages = [place._replace(file=os.path.relpath(place.file, subject.directory)) for place in outcome.damages]
     for report in outcome.reports:
         report.path = os.path.relpath(report.path, subject.directory)
     return outcome
@@ -213,9 +213,11 @@ def examine(subject: Subject, *, every_verb: bool = True) -> Outcome:
 def _verdict(dataset: Dataset, outcome: Outcome) -> Verdict:
     """What all reports together say: clean if, and only if, nothing was found and no file with rows was left out."""
     report = Report(dataset.format.name, outcome.reports, dataset.skipped)
-    clean = not any(+one.kinds for one in report.files) and not any(one.missed for one in report.skipped)
+    clean = not any(+report.kinds for report in report.files) and not any(report.missed for report in report.skipped)
     if (report.verdict is Verdict.CLEAN) != clean:
-        outcome.complaints.append(f"the verdict is {report.verdict}, found was {[one.kinds for one in report.files]}")
+        outcome.complaints.append(
+            f"the verdict is {report.verdict}, found was {[report.kinds for report in report.files]}"
+        )
     return report.verdict
 
 
@@ -229,8 +231,8 @@ def delivered(dataset: Dataset) -> tuple[pa.Table, list[Findings]]:
     return pa.Table.from_batches(batches, dataset.schema), ledgers
 
 
-def _some(found: list[Any]) -> str:
-    return f"{[tuple(one) for one in found[:3]]}{f' and {len(found) - 3} more' if len(found) > 3 else ''}"
+def _some(items: list[Any]) -> str:
+    return f"{[tuple(item) for item in items[:3]]}{f' and {len(items) - 3} more' if len(items) > 3 else ''}"
 
 
 def _refusal(subject: Subject, error: SawlogError | OSError) -> str:
@@ -270,23 +272,27 @@ def misaccounted(damages: Iterable[Damage], account: Account, size: int) -> Iter
     if account.total != size:
         yield f"{account} adds up to {account.total} of {size}"
     last = end = damaged = unsupported = 0
-    for one in damages:
-        if (one.length and one.offset < end) or one.length < 0 or not 0 <= one.offset <= size - one.length:
-            yield f"damage {one} overlaps another, or leaves the {size} bytes"
-        if one.offset < last:
-            yield f"damage {one} is out of order"
+    for damage in damages:
         if (
-            not one.length
-            and one.offset < size
-            and one.kind not in SIZELESS
-            and verdict_of(one.kind) is Verdict.DAMAGED
+            (damage.length and damage.offset < end)
+            or damage.length < 0
+            or not 0 <= damage.offset <= size - damage.length
         ):
-            yield f"damage {one} has no bytes"
-        last, end = one.offset, max(end, one.offset + one.length)
-        if one.kind == UNSUPPORTED:
-            unsupported += one.length
+            yield f"damage {damage} overlaps another, or leaves the {size} bytes"
+        if damage.offset < last:
+            yield f"damage {damage} is out of order"
+        if (
+            not damage.length
+            and damage.offset < size
+            and damage.kind not in SIZELESS
+            and verdict_of(damage.kind) is Verdict.DAMAGED
+        ):
+            yield f"damage {damage} has no bytes"
+        last, end = damage.offset, max(end, damage.offset + damage.length)
+        if damage.kind == UNSUPPORTED:
+            unsupported += damage.length
         else:
-            damaged += one.length
+            damaged += damage.length
     if damaged != account.damage:
         yield f"the damaged ranges do not add up to {account.damage} bytes"
     if unsupported != account.unsupported:
@@ -297,15 +303,15 @@ def _beside(subject: Subject, damage: Place) -> bool:
     """Whether only `verify` reads what is damaged."""
     name = os.path.relpath(damage.file, subject.directory)
     return damage.kind in subject.sample.advisory or any(
-        name == one or name.startswith(f"{one}/") for one in subject.sample.beside
+        name == relative_path or name.startswith(f"{relative_path}/") for relative_path in subject.sample.beside
     )
 
 
 def _without_skipped(damages: list[Place], dataset: Dataset, reports: Iterable[FileReport]) -> list[Place]:
     """Damage except in files that the dataset says it leaves out as a whole: `verify` may check these, too."""
     sizes = {report.path: report.size for report in reports}
-    whole = {one.path for one in dataset.skipped if one.bytes == sizes.get(one.path)}
-    return [one for one in damages if one.file not in whole]
+    skipped_paths = {file.path for file in dataset.skipped if file.bytes == sizes.get(file.path)}
+    return [place for place in damages if place.file not in skipped_paths]
 
 
 def _counted(subject: Subject, dataset: Dataset, outcome: Outcome) -> None:
@@ -334,8 +340,8 @@ def _origins(subject: Subject, table: pa.Table) -> list[tuple[str, int]] | None:
     if not subject.sample.ordered:
         return None
     columns = list(dict.fromkeys([*table.schema.names, "_file", "_offset"]))
-    found, _ = delivered(opened(subject, on_damage="skip", columns=columns))
-    return list(zip(found.column("_file").to_pylist(), found.column("_offset").to_pylist(), strict=True))
+    with_origins, _ = delivered(opened(subject, on_damage="skip", columns=columns))
+    return list(zip(with_origins.column("_file").to_pylist(), with_origins.column("_offset").to_pylist(), strict=True))
 
 
 def _fail(subject: Subject, outcome: Outcome, damages: list[Place]) -> None:
@@ -356,11 +362,11 @@ def _fail(subject: Subject, outcome: Outcome, damages: list[Place]) -> None:
         elif rows != outcome.rows:
             outcome.complaints.append(f"fail delivers {len(rows)} rows, skip {len(outcome.rows)}, and all is intact")
         return
-    (seen,) = places([raised])
+    (raised_place,) = places([raised])
     # Where rows are not in order, the first found need not be the first in the file.
-    earliest = min((one for one in damages if one.file == seen.file), default=None)
-    if seen != damages[0] and (subject.sample.ordered or seen != earliest):
-        outcome.complaints.append(f"fail finds {[seen]}, skip first {damages[:1]}")
+    earliest = min((place for place in damages if place.file == raised_place.file), default=None)
+    if raised_place != damages[0] and (subject.sample.ordered or raised_place != earliest):
+        outcome.complaints.append(f"fail finds {[raised_place]}, skip first {damages[:1]}")
     if rows != outcome.rows[: len(rows)]:
         outcome.complaints.append(f"fail delivers {len(rows)} rows before the damage that skip does not begin with")
     if outcome.origins is not None:
@@ -368,8 +374,8 @@ def _fail(subject: Subject, outcome: Outcome, damages: list[Place]) -> None:
         limit = (files.index(raised.path) if raised.path in files else len(files), raised.offset)
         origins = [(files.index(file) if file in files else -1, offset) for file, offset in outcome.origins]
         before = sum(place < limit for place in origins)
-        most = before + (origins.count(limit) if subject.sample.blocks else 0)
-        if not before <= len(rows) <= most:
+        max_rows = before + (origins.count(limit) if subject.sample.blocks else 0)
+        if not before <= len(rows) <= max_rows:
             outcome.complaints.append(
                 f"fail delivers {len(rows)} rows, {before} are before the damage at byte {raised.offset}"
             )

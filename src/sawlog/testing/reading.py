@@ -28,66 +28,70 @@ def _taken(fragment: Fragment) -> tuple[list[pa.RecordBatch], Findings]:
     return list(fragment.to_batches(findings)), findings
 
 
-def _summed(dataset: Dataset, taken: list[tuple[list[pa.RecordBatch], Findings]]) -> dict[str, Any]:
+def _summed(dataset: Dataset, readings: list[tuple[list[pa.RecordBatch], Findings]]) -> dict[str, Any]:
     """What fragments found together."""
     account, tails = Account(), []
     notes: dict[str, int] = {}
-    for _, findings in taken:
+    for _, findings in readings:
         account.add(findings.account)
         if findings.tail is not None and findings.tail.status != "clean":
             tails.append(findings.tail)
         for name, count in findings.notes.items():
             notes[name] = notes.get(name, 0) + count
     return {
-        "rows": texts(pa.Table.from_batches([batch for batches, _ in taken for batch in batches], dataset.schema)),
+        "rows": texts(pa.Table.from_batches([batch for batches, _ in readings for batch in batches], dataset.schema)),
         # As reports have them: a walk may learn late what was wrong with what comes before.
-        "damages": sorted(one for _, findings in taken for one in places(findings.damages)),
+        "damages": sorted(place for _, findings in readings for place in places(findings.damages)),
         "account": account,
         "tails": tails,
-        "rows reported": sum(findings.rows for _, findings in taken),
+        "rows reported": sum(findings.rows for _, findings in readings),
         "notes": notes,
     }
 
 
-def _differing(whole: dict[str, Any], parts: dict[str, Any], how: str) -> Iterator[str]:
-    for what, expected in whole.items():
-        found = parts[what]
-        if found == expected:
+def _differing(expectations: dict[str, Any], parts: dict[str, Any], title: str) -> Iterator[str]:
+    for aspect, expected in expectations.items():
+        value = parts[aspect]
+        if value == expected:
             continue
-        if what == "rows":
-            yield f"{how}: expected {len(expected)} rows, found {len(found)} {_compared(expected, found)}"
+        if aspect == "rows":
+            yield f"{title}: expected {len(expected)} rows, found {len(value)} {_compared(expected, value)}"
         else:
-            yield f"{how}: {what}: expected {expected}, found {found}"
+            yield f"{title}: {aspect}: expected {expected}, found {value}"
 
 
-def _compared(expected: Rows, found: Rows) -> str:
-    at = next((n for n, (one, other) in enumerate(zip(expected, found, strict=False)) if one != other), None)
-    if at is None:
+def _compared(expected: Rows, rows: Rows) -> str:
+    row_index = next(
+        (n for n, (expected_row, row) in enumerate(zip(expected, rows, strict=False)) if expected_row != row), None
+    )
+    if row_index is None:
         return "rows"
-    return f"rows; row {at} is {found[at][:200]} rather than {expected[at][:200]}"
+    return f"rows; row {row_index} is {rows[row_index][:200]} rather than {expected[row_index][:200]}"
 
 
 def any_fragments(subject: Subject) -> Iterator[str]:
     """Fragments of any size, pickled on their way, deliver what one fragment delivers."""
     dataset = opened(subject, on_damage="skip")
-    whole = _summed(dataset, [_taken(one) for one in dataset.fragments(None)])
+    expectations = _summed(dataset, [_taken(fragment) for fragment in dataset.fragments(None)])
     for size in TASK_BYTES if subject.intact else TASK_BYTES[::2]:
         fragments = pickle.loads(pickle.dumps(dataset.fragments(size)))  # noqa: S301 - our own, just made
-        yield from _differing(whole, _summed(dataset, [_taken(one) for one in fragments]), f"tasks of {size} bytes")
-    packed = [_taken(one) for task in dataset.tasks(TASK_BYTES[1]) for one in task]
-    yield from _differing(whole, _summed(dataset, packed), "packed into tasks")
+        yield from _differing(
+            expectations, _summed(dataset, [_taken(fragment) for fragment in fragments]), f"tasks of {size} bytes"
+        )
+    packed = [_taken(fragment) for task in dataset.tasks(TASK_BYTES[1]) for fragment in task]
+    yield from _differing(expectations, _summed(dataset, packed), "packed into tasks")
 
 
 def two_threads(subject: Subject) -> Iterator[str]:
     """Fragments that two threads read deliver what one thread gets."""
     dataset = opened(subject, on_damage="skip")
     fragments = dataset.fragments(300)
-    separate = _summed(dataset, [_taken(one) for one in fragments])
+    separate = _summed(dataset, [_taken(fragment) for fragment in fragments])
     with ThreadPoolExecutor(2) as pool:
         together = _summed(dataset, list(pool.map(_taken, fragments)))
         yield from _differing(separate, together, "two threads, fragments of their own")
-        for found in pool.map(lambda _: [_taken(one) for one in fragments], range(2)):
-            yield from _differing(separate, _summed(dataset, found), "two threads, the same fragments")
+        for readings in pool.map(lambda _: [_taken(fragment) for fragment in fragments], range(2)):
+            yield from _differing(separate, _summed(dataset, readings), "two threads, the same fragments")
 
 
 def same_counts(subject: Subject) -> Iterator[str]:
@@ -110,33 +114,35 @@ def same_counts(subject: Subject) -> Iterator[str]:
         yield f"the table's schema is {table.schema}, the dataset's {dataset.schema}"
     for view in dataset.format.views:
         try:
-            other = opened(subject, on_damage="skip", view=view)
-            read = other.to_table().num_rows
+            view_dataset = opened(subject, on_damage="skip", view=view)
+            read = view_dataset.to_table().num_rows
         except SawlogError:
             continue
-        if other.count_rows() != read:
-            yield f"view {view}: count_rows() is {other.count_rows()}, of {read} rows"
-        other.info()
+        if view_dataset.count_rows() != read:
+            yield f"view {view}: count_rows() is {view_dataset.count_rows()}, of {read} rows"
+        view_dataset.info()
 
 
 def same_columns(subject: Subject) -> Iterator[str]:
     """Any columns, in any order, are those of the whole table; `_file` and `_offset` say where rows come from."""
     table, ledgers = delivered(opened(subject, on_damage="skip"))
     names = table.schema.names
-    for wanted in [[name] for name in names] + [list(reversed(names)), [], ["_offset", *names[:1]]]:
-        found, fewer = delivered(opened(subject, on_damage="skip", columns=wanted))
+    for columns in [[name] for name in names] + [list(reversed(names)), [], ["_offset", *names[:1]]]:
+        with_provenance, fewer = delivered(opened(subject, on_damage="skip", columns=columns))
         if not subject.sample.ordered and _found(fewer) < _found(ledgers):
             continue  # columns in files of their own: damage of one is none of another
-        known = [name for name in wanted if name in names]
-        if found.num_rows != table.num_rows and wanted:
-            yield f"columns={wanted}: {found.num_rows} of {table.num_rows} rows"
-        elif texts(found.select(known)) != texts(table.select(known)) and known:
-            yield f"columns={wanted}: other values"
-    found = opened(subject, on_damage="skip", provenance=True).to_table()
-    if texts(found.select(names)) != texts(table):
+        table_columns = [name for name in columns if name in names]
+        if with_provenance.num_rows != table.num_rows and columns:
+            yield f"columns={columns}: {with_provenance.num_rows} of {table.num_rows} rows"
+        elif texts(with_provenance.select(table_columns)) != texts(table.select(table_columns)) and table_columns:
+            yield f"columns={columns}: other values"
+    with_provenance = opened(subject, on_damage="skip", provenance=True).to_table()
+    if texts(with_provenance.select(names)) != texts(table):
         yield "provenance changes the rows"
     sizes = {file.path: file.size for file in opened(subject, on_damage="skip").files}
-    origins = list(zip(found.column("_file").to_pylist(), found.column("_offset").to_pylist(), strict=True))
+    origins = list(
+        zip(with_provenance.column("_file").to_pylist(), with_provenance.column("_offset").to_pylist(), strict=True)
+    )
     if not subject.sample.ordered:
         return
     for file, offset in origins:
@@ -162,9 +168,9 @@ def projected(subject: Subject) -> Iterator[str]:
     whole is lost.
     """
     for policy in ("fail", "skip"):
-        whole = _Asked(subject, policy)
-        for wanted in _subsets(subject, whole.table.schema.names):
-            yield from whole.compared(_Asked(subject, policy, wanted), wanted)
+        expectation = _Asked(subject, policy)
+        for columns in _subsets(subject, expectation.table.schema.names):
+            yield from expectation.compared(_Asked(subject, policy, columns), columns)
 
 
 class _Asked:
@@ -188,19 +194,19 @@ class _Asked:
                 self.findings += places(findings.damages)
         self.table = pa.Table.from_batches(batches, dataset.schema)
 
-    def compared(self, part: _Asked, wanted: Sequence[str]) -> Iterator[str]:
+    def compared(self, part: _Asked, columns: Sequence[str]) -> Iterator[str]:
         """Where a read of some columns differs from this one of all."""
-        how = f"{self.policy}, columns={list(wanted)}"
+        title = f"{self.policy}, columns={list(columns)}"
         if not self.ordered and set(part.findings) < set(self.findings):
             if part.rows < self.rows:
-                yield f"{how}: {part.rows} of {self.rows} rows, though less is damaged"
+                yield f"{title}: {part.rows} of {self.rows} rows, though less is damaged"
             return
         if part.findings != self.findings:
-            yield f"{how}: finds {part.findings[:3]}, with all columns {self.findings[:3]}"
+            yield f"{title}: finds {part.findings[:3]}, with all columns {self.findings[:3]}"
         elif part.rows != self.rows:
-            yield f"{how}: {part.rows} of {self.rows} rows"
-        elif wanted and texts(part.table) != texts(self.table.select(wanted)):
-            yield f"{how}: other values"
+            yield f"{title}: {part.rows} of {self.rows} rows"
+        elif columns and texts(part.table) != texts(self.table.select(columns)):
+            yield f"{title}: other values"
 
 
 def _subsets(subject: Subject, names: Sequence[str]) -> list[list[str]]:
@@ -216,28 +222,28 @@ def _subsets(subject: Subject, names: Sequence[str]) -> list[list[str]]:
 
 
 def _found(ledgers: list[Findings]) -> set[object]:
-    return {one for findings in ledgers for one in places(findings.damages)}
+    return {place for findings in ledgers for place in places(findings.damages)}
 
 
 def same_filters(subject: Subject) -> Iterator[str]:
     """Filters leave the rows that meet them. Of a changed file, or with less effort, a third of them is tried."""
     provenance = "_offset" not in opened(subject).schema.names
     table = opened(subject, on_damage="skip", provenance=provenance).to_table()
-    given = [*subject.sample.filters, *_derived(table)]
+    all_filters = [*subject.sample.filters, *_derived(table)]
     if EFFORT < 1 or (not subject.intact and subject.mutation is not None):
         label = subject.sample.name if subject.mutation is None else subject.mutation.label
-        given = given[seeded(label).randrange(3) :: 3]
-    for filters in given:
-        found = opened(subject, on_damage="skip", provenance=provenance, filters=filters)
+        all_filters = all_filters[seeded(label).randrange(3) :: 3]
+    for filters in all_filters:
+        dataset = opened(subject, on_damage="skip", provenance=provenance, filters=filters)
         expected = texts(_filtered(table, filters))
-        rows = texts(found.to_table())
+        rows = texts(dataset.to_table())
         if rows != expected:
             yield f"filters={filters}: expected {len(expected)} rows, found {len(rows)} {_compared(expected, rows)}"
-        if not subject.intact and filters is not given[-1]:
+        if not subject.intact and filters is not all_filters[-1]:
             continue  # these two ask the same fragments for the same rows
-        if found.count_rows() != len(expected):
-            yield f"filters={filters}: count_rows() is {found.count_rows()}, of {len(expected)} rows"
-        if texts(found.head(1)) != expected[:1]:
+        if dataset.count_rows() != len(expected):
+            yield f"filters={filters}: count_rows() is {dataset.count_rows()}, of {len(expected)} rows"
+        if texts(dataset.head(1)) != expected[:1]:
             yield f"filters={filters}: head(1) differs"
 
 

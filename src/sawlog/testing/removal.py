@@ -22,8 +22,8 @@ def removals(sample: Sample) -> Iterator[Mutation]:
     With less effort, small files are cut at as large a share of their lengths.
     """
     for name, data in sample.content.items():
-        rest = {other: one for other, one in sample.content.items() if other != name}
-        yield Mutation(f"without {name}", rest, (Span(0, len(data), name),))
+        other_files = {other_name: content for other_name, content in sample.content.items() if other_name != name}
+        yield Mutation(f"without {name}", other_files, (Span(0, len(data), name),))
         if data:
             yield changed(sample, name, b"", "nothing", Span(0, len(data), name))
         for length in _lengths(sample, name):
@@ -55,8 +55,10 @@ class Whole(Compared):
         if any(report.tail.unfinished for report in outcome.reports):
             return outcome.complaints
         truth, rows = Counter(self.truth.rows), Counter(outcome.rows)
-        lost, extra = truth - rows, rows - truth
-        if not lost and not extra:
+        missing, extra = truth - rows, rows - truth
+        if not missing and not extra:
             return outcome.complaints
-        text = f"{lost.total()} of {len(self.truth.rows)} rows are missing, {extra.total()} are new, and all is clean"
+        text = (
+            f"{missing.total()} of {len(self.truth.rows)} rows are missing, {extra.total()} are new, and all is clean"
+        )
         return [*outcome.complaints, text]

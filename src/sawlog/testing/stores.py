@@ -19,10 +19,10 @@ SCHEME = "hostile"
 
 _RAISED: dict[str, type[Exception]] = {"fails": OSError, "is late": TimeoutError, "hangs up": ConnectionResetError}
 _SENT: dict[str, Callable[[bytes, bytes], bytes]] = {
-    "sends less": lambda part, whole: part[: len(part) // 2],
-    "sends nothing": lambda part, whole: b"",
-    "sends more": lambda part, whole: part + b"\0",
-    "ignores ranges": lambda part, whole: whole,
+    "sends less": lambda part, content: part[: len(part) // 2],
+    "sends nothing": lambda part, content: b"",
+    "sends more": lambda part, content: part + b"\0",
+    "ignores ranges": lambda part, content: content,
 }
 FAULTS = (*_RAISED, *_SENT)
 """What a store does at a request; besides, it `changes`: other objects are in the places of those that there were."""
@@ -69,27 +69,27 @@ class HostileFileSystem(MemoryFileSystem):  # type: ignore[misc]
         """The URL of a path."""
         return f"{SCHEME}://{self._strip_protocol(name).lstrip('/')}"
 
-    def cat_file(self, path: str, start: int | None = None, end: int | None = None, **given: Any) -> bytes:
+    def cat_file(self, path: str, start: int | None = None, end: int | None = None, **options: Any) -> bytes:
         """A range of a file."""
         fault = self._asked()
-        part = bytes(super().cat_file(path, start=start, end=end, **given))
+        part = bytes(super().cat_file(path, start=start, end=end, **options))
         return _SENT[fault](part, bytes(super().cat_file(path))) if fault in _SENT else part
 
-    def info(self, path: str, **given: Any) -> dict[str, Any]:
+    def info(self, path: str, **options: Any) -> dict[str, Any]:
         """What there is at a path."""
         self._asked()
-        return self._tagged(super().info(path, **given))
+        return self._tagged(super().info(path, **options))
 
-    def find(self, path: str, *args: Any, **given: Any) -> Any:
+    def find(self, path: str, *args: Any, **options: Any) -> Any:
         """All files below a path."""
         self._asked()
-        found = super().find(path, *args, **given)
-        return {name: self._tagged(info) for name, info in found.items()} if isinstance(found, dict) else found
+        listing = super().find(path, *args, **options)
+        return {name: self._tagged(info) for name, info in listing.items()} if isinstance(listing, dict) else listing
 
-    def ls(self, path: str, detail: bool = True, **given: Any) -> list[Any]:
+    def ls(self, path: str, detail: bool = True, **options: Any) -> list[Any]:
         """What there is in a directory."""
         self._asked()
-        return [self._tagged(one) if detail else one for one in super().ls(path, detail=detail, **given)]
+        return [self._tagged(entry) if detail else entry for entry in super().ls(path, detail=detail, **options)]
 
     def _asked(self) -> str:
         """Count a request, and do what goes wrong with it; what is wrong with its answer."""
@@ -112,13 +112,13 @@ fsspec.register_implementation(SCHEME, HostileFileSystem, clobber=True)
 
 
 @contextmanager
-def stored(files: Mapping[str, bytes], others: Mapping[str, bytes]) -> Iterator[str]:
+def stored(files: Mapping[str, bytes], replacements: Mapping[str, bytes]) -> Iterator[str]:
     """Files in the store, while the context lasts; their URL."""
     root = f"/{time.monotonic_ns()}"
     fs = HostileFileSystem()
     for name, data in files.items():
         fs.pipe_file(f"{root}/{name}", data)
-    HostileFileSystem.others = {f"{root}/{name}": data for name, data in others.items()}
+    HostileFileSystem.others = {f"{root}/{name}": data for name, data in replacements.items()}
     try:
         yield f"{SCHEME}:/{root}"
     finally:

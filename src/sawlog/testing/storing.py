@@ -26,28 +26,28 @@ Answer = Any
 """What a verb says, to be compared."""
 
 
-def _read(url: str, given: dict[str, Any], policy: OnDamage) -> Answer:
-    dataset = api.open(url, on_damage=policy, **given)
+def _read(url: str, options: dict[str, Any], policy: OnDamage) -> Answer:
+    dataset = api.open(url, on_damage=policy, **options)
     table, findings = delivered(dataset)
     dataset.scan.storage.confirm()
-    return texts(table), [one for found in findings for one in places(found.damages)]
+    return texts(table), [place for all_findings in findings for place in places(all_findings.damages)]
 
 
-def _whole(url: str, given: dict[str, Any], policy: OnDamage) -> Answer:
-    return texts(api.open(url, on_damage=policy, **given).to_table())
+def _whole(url: str, options: dict[str, Any], policy: OnDamage) -> Answer:
+    return texts(api.open(url, on_damage=policy, **options).to_table())
 
 
-def _verified(url: str, given: dict[str, Any]) -> Answer:
-    reports = api.open(url, on_damage="skip", **given).verify()
+def _verified(url: str, options: dict[str, Any]) -> Answer:
+    reports = api.open(url, on_damage="skip", **options).verify()
     return [(report.path, report.rows, report.account, places(report.damages)) for report in reports]
 
 
-def _damage_view(url: str, given: dict[str, Any]) -> Answer:
-    return texts(api.open(url, **{**given, "view": "damage"}).to_table())
+def _damage_view(url: str, options: dict[str, Any]) -> Answer:
+    return texts(api.open(url, **{**options, "view": "damage"}).to_table())
 
 
-def _watched(url: str, given: dict[str, Any]) -> Answer:
-    watch = api.open(url, on_damage="skip", **given).watch()
+def _watched(url: str, options: dict[str, Any]) -> Answer:
+    watch = api.open(url, on_damage="skip", **options).watch()
     return [row for batch in watch.look() for row in texts(_table(batch))], watch.positions
 
 
@@ -55,17 +55,17 @@ def _table(batch: Any) -> Any:
     return pa.Table.from_batches([batch])
 
 
-def _filtered(url: str, given: dict[str, Any]) -> Answer:
+def _filtered(url: str, options: dict[str, Any]) -> Answer:
     """Rows by a filter on the first column that has one."""
-    schema = api.open(url, **given).schema
+    schema = api.open(url, **options).schema
     filters = [(schema.names[0], "is not null", None)] if schema.names else None
-    found = api.open(url, on_damage="skip", filters=filters, **given)
-    return texts(found.to_table()), found.count_rows()
+    dataset = api.open(url, on_damage="skip", filters=filters, **options)
+    return texts(dataset.to_table()), dataset.count_rows()
 
 
-def _repaired(url: str, given: dict[str, Any]) -> Answer:
+def _repaired(url: str, all_options: dict[str, Any]) -> Answer:
     """What `repair` writes; nothing of it is there when it fails."""
-    options = {key: value for key, value in given.items() if key != "view"}
+    options = {key: value for key, value in all_options.items() if key != "view"}
     return _written(lambda target: _found(api.repair(url, target, **options)))
 
 
@@ -80,54 +80,56 @@ def _written(write: Callable[[str], Answer]) -> Answer:
         try:
             answer = write(str(target))
         except SawlogError:
-            left = [
-                str(one) for one in (target, *target.rglob("*")) if one.is_file() and not one.name.startswith(HIDDEN)
+            remnants = [
+                str(path)
+                for path in (target, *target.rglob("*"))
+                if path.is_file() and not path.name.startswith(HIDDEN)
             ]
-            if left:
-                raise AssertionError(f"a verb that fails has written {left}") from None
+            if remnants:
+                raise AssertionError(f"a verb that fails has written {remnants}") from None
             raise
-        files = [target] if target.is_file() else sorted(one for one in target.rglob("*") if one.is_file())
-        return answer, [(str(one.relative_to(directory)), one.read_bytes()) for one in files]
+        files = [target] if target.is_file() else sorted(path for path in target.rglob("*") if path.is_file())
+        return answer, [(str(path.relative_to(directory)), path.read_bytes()) for path in files]
 
 
-def _command(verb: str, url: str, given: dict[str, Any], *more: str) -> Answer:
+def _command(verb: str, url: str, all_options: dict[str, Any], *more: str) -> Answer:
     from sawlog.cli import main
 
-    options = {key: value for key, value in given.items() if key not in ("format", "view")}
-    words = [verb, url, *more, "--format", given["format"], "--json"]
-    words += ["--view", given["view"]] if verb == "cat" else []
+    options = {key: value for key, value in all_options.items() if key not in ("format", "view")}
+    words = [verb, url, *more, "--format", all_options["format"], "--json"]
+    words += ["--view", all_options["view"]] if verb == "cat" else []
     for key, value in options.items():
         words += ["-o", f"{key}={value if isinstance(value, str) else json.dumps(value)}"]
-    said, complained = io.TextIOWrapper(io.BytesIO(), "utf-8"), io.StringIO()
-    with contextlib.redirect_stdout(said), contextlib.redirect_stderr(complained):
+    printed, complained = io.TextIOWrapper(io.BytesIO(), "utf-8"), io.StringIO()
+    with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(complained):
         code = main(words)
     if code == 70:
         raise InternalError(complained.getvalue()[-400:])
     if code == 2:
         raise StorageError(complained.getvalue())
-    said.flush()
-    return code, said.buffer.getvalue()
+    printed.flush()
+    return code, printed.buffer.getvalue()
 
 
-def _repaired_by_command(url: str, given: dict[str, Any]) -> Answer:
+def _repaired_by_command(url: str, options: dict[str, Any]) -> Answer:
     """What `sawlog repair` writes, and its exit code."""
-    return _written(lambda target: _command("repair", url, given, target)[0])
+    return _written(lambda target: _command("repair", url, options, target)[0])
 
 
 _VERBS: dict[str, Callable[[str, dict[str, Any]], Answer]] = {
-    "fail": lambda url, given: _whole(url, given, "fail"),
-    "skip": lambda url, given: _whole(url, given, "skip"),
-    "fragments": lambda url, given: _read(url, given, "skip"),
-    "head": lambda url, given: texts(api.open(url, on_damage="skip", **given).head(3)),
-    "count_rows": lambda url, given: api.open(url, on_damage="skip", **given).count_rows(),
+    "fail": lambda url, options: _whole(url, options, "fail"),
+    "skip": lambda url, options: _whole(url, options, "skip"),
+    "fragments": lambda url, options: _read(url, options, "skip"),
+    "head": lambda url, options: texts(api.open(url, on_damage="skip", **options).head(3)),
+    "count_rows": lambda url, options: api.open(url, on_damage="skip", **options).count_rows(),
     "a filter": _filtered,
     "verify": _verified,
     "the damage view": _damage_view,
     "repair": _repaired,
     "watch": _watched,
-    "sawlog verify": lambda url, given: _command("verify", url, given),
-    "sawlog cat": lambda url, given: _command("cat", url, given),
-    "sawlog info": lambda url, given: _command("info", url, given),
+    "sawlog verify": lambda url, options: _command("verify", url, options),
+    "sawlog cat": lambda url, options: _command("cat", url, options),
+    "sawlog info": lambda url, options: _command("info", url, options),
     "sawlog repair": _repaired_by_command,
 }
 _OF_SOME: dict[str, Callable[[Sample], bool]] = {
@@ -144,46 +146,49 @@ _DOORS = 3
 
 def _dealt(samples: Sequence[Sample], sample: Sample) -> list[str]:
     """The verbs that a sample is read with: some of those that there are, and all of them over all samples."""
-    found = []
+    verbs = []
     for number, verb in enumerate(_VERBS):
-        takers = [one for one in samples if verb not in _OF_SOME or _OF_SOME[verb](one)]
+        takers = [candidate for candidate in samples if verb not in _OF_SOME or _OF_SOME[verb](candidate)]
         step = min(len(takers), max(1, round(len(_VERBS) / (_DOORS * EFFORT))))
         if sample in takers and (takers.index(sample) - number) % step == 0:
-            found.append(verb)
-    return found
+            verbs.append(verb)
+    return verbs
 
 
 def stores(samples: Sequence[Sample], subject: Subject) -> Iterator[str]:
     """A store that fails, or changes, at some request gives what one gives that does not, or an error that says so."""
-    others = {name: _other(data) for name, data in subject.files.items()}
-    given = {"format": subject.sample.format, "view": subject.sample.view, **subject.options}
+    changed_files = {name: _other(data) for name, data in subject.files.items()}
+    options = {"format": subject.sample.format, "view": subject.sample.view, **subject.options}
     for verb in _dealt(samples, subject.sample):
         ask = _VERBS[verb]
         with stored(subject.files, {}) as root:
             url = root + subject.path.removeprefix(subject.directory)
             with troubled() as trouble:
-                whole = _answer(ask, url, given)
-            if isinstance(whole, StorageError) and verb.startswith("sawlog "):
+                expected = _answer(ask, url, options)
+            if isinstance(expected, StorageError) and verb.startswith("sawlog "):
                 continue  # which takes no options of other views
-            if isinstance(whole, StorageError):
-                yield f"a store that is well: {verb}: {_shown(whole)}"
+            if isinstance(expected, StorageError):
+                yield f"a store that is well: {verb}: {_shown(expected)}"
                 continue
             for fault, first, lasting in _chosen(subject, verb, trouble.asked):
                 with troubled(fault, first, lasting=lasting):
-                    found = _answer(ask, url, given)
-                if found == whole or (lasting and isinstance(found, StorageError)):
+                    answer = _answer(ask, url, options)
+                if answer == expected or (lasting and isinstance(answer, StorageError)):
                     continue
                 times = "from then on" if lasting else "once"
-                yield f"a store that {fault} at request {first} of {trouble.asked}, {times}: {verb}: {_shown(found)}"
+                yield f"a store that {fault} at request {first} of {trouble.asked}, {times}: {verb}: {_shown(answer)}"
         for _, first, _ in _chosen(subject, verb, trouble.asked):
-            with stored(subject.files, others) as root:
+            with stored(subject.files, changed_files) as root:
                 url = root + subject.path.removeprefix(subject.directory)
                 with troubled("changes", first):
-                    found = _answer(ask, url, given)
+                    answer = _answer(ask, url, options)
                 with troubled():
-                    after = _answer(ask, url, given)
-            if not isinstance(found, StorageError) and _placeless(found) not in (_placeless(whole), _placeless(after)):
-                yield f"objects that are replaced at request {first} of {trouble.asked}: {verb}: {_shown(found)}"
+                    after = _answer(ask, url, options)
+            if not isinstance(answer, StorageError) and _placeless(answer) not in (
+                _placeless(expected),
+                _placeless(after),
+            ):
+                yield f"objects that are replaced at request {first} of {trouble.asked}: {verb}: {_shown(answer)}"
 
 
 def _chosen(subject: Subject, verb: str, requests: int) -> Iterator[tuple[str, int, bool]]:
@@ -200,12 +205,12 @@ def _other(data: bytes) -> bytes:
     return data[:half] + bytes(byte ^ 0x55 for byte in data[half:])
 
 
-def _answer(ask: Callable[[str, dict[str, Any]], Answer], url: str, given: dict[str, Any]) -> Answer:
+def _answer(ask: Callable[[str, dict[str, Any]], Answer], url: str, options: dict[str, Any]) -> Answer:
     """What a verb says; what it refuses as text, and faults of the store as what they are."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
-            return ask(url, given)
+            return ask(url, options)
         except StorageError as error:
             return error
         except InternalError:

@@ -51,13 +51,14 @@ def repaired(subject: Subject) -> Iterator[str]:
                 yield f"repair gives up, where skip delivers {len(rows)} rows: {error}"
             return
         once = _moved(subject, f"{place}/once/x")
-        for one in opened(once, on_damage="skip").verify():
-            damages = [damage for damage in one.damages if damage.kind not in (*sample.kept, UNSUPPORTED)]
-            if damages or one.tail.unfinished:
-                yield f"the repaired {os.path.basename(one.path)} is not clean: {damages[:2]} {one.tail}"
-        kept = _valued(delivered(opened(once, on_damage="skip"))[0], format)
-        if kept != rows:
-            yield f"skip delivers {len(rows)} rows, the repaired file {len(kept)}, or others"
+        for file_report in opened(once, on_damage="skip").verify():
+            damages = [damage for damage in file_report.damages if damage.kind not in (*sample.kept, UNSUPPORTED)]
+            if damages or file_report.tail.unfinished:
+                name = os.path.basename(file_report.path)
+                yield f"the repaired {name} is not clean: {damages[:2]} {file_report.tail}"
+        repaired_rows = _valued(delivered(opened(once, on_damage="skip"))[0], format)
+        if repaired_rows != rows:
+            yield f"skip delivers {len(rows)} rows, the repaired file {len(repaired_rows)}, or others"
         if is_whole and report.rows != len(rows):
             yield f"skip delivers {len(rows)} rows, repair reports {report.rows}"
         yield from _other_views(subject, once)
@@ -71,8 +72,8 @@ def repaired(subject: Subject) -> Iterator[str]:
 def _unneeded(subject: Subject) -> bool:
     """Whether damage is found that a read of the rows has no need to see."""
     dataset = opened(subject, view="rows", on_damage="skip")
-    seen = {one for found in delivered(dataset)[1] for one in places(found.damages)}
-    return any(one not in seen for report in dataset.verify(every=True) for one in places(report.damages))
+    read_places = {place for findings in delivered(dataset)[1] for place in places(findings.damages)}
+    return any(place not in read_places for report in dataset.verify(every=True) for place in places(report.damages))
 
 
 def _valued(table: pa.Table, format: Format) -> list[str]:
@@ -83,9 +84,9 @@ def _valued(table: pa.Table, format: Format) -> list[str]:
     if isinstance(format, RepairsParts) and len(table):
         batches = [batch for batch in table.to_batches() if batch.num_rows]
         table = pa.Table.from_batches(map(format.repaired_rows, batches))
-    columns = [(name, at) for at, name in enumerate(table.schema.names) if name not in list_marks(format)]
-    named = sorted((name, at) for name, at in columns if table.column(at).null_count < len(table))
-    return [f"{[name for name, _ in named]} {row}" for row in texts(table.select([at for _, at in named]))]
+    columns = [(name, index) for index, name in enumerate(table.schema.names) if name not in list_marks(format)]
+    named = sorted((name, index) for name, index in columns if table.column(index).null_count < len(table))
+    return [f"{[name for name, _ in named]} {row}" for row in texts(table.select([index for _, index in named]))]
 
 
 def _other_views(subject: Subject, once: Subject) -> Iterator[str]:
@@ -109,7 +110,7 @@ def _rescue(subject: Subject, format: Format) -> dict[str, Any]:
     try:
         opened(subject, on_damage="skip", **rescue)
     except OptionError:
-        return {one.name: one.default for one in fields(format.read_options) if one.name in rescue}
+        return {option.name: option.default for option in fields(format.read_options) if option.name in rescue}
     except SawlogError:
         pass
     return rescue
@@ -153,7 +154,7 @@ class _At(Subject):
 def contents(directory: str) -> dict[str, bytes]:
     """All files below a directory."""
     root = Path(directory)
-    return {str(one.relative_to(root)): one.read_bytes() for one in sorted(root.rglob("*")) if one.is_file()}
+    return {str(path.relative_to(root)): path.read_bytes() for path in sorted(root.rglob("*")) if path.is_file()}
 
 
 def _beneath(files: Mapping[str, bytes]) -> dict[str, bytes]:
@@ -170,7 +171,7 @@ def followed(subject: Subject) -> Iterator[str]:
     """The file in pieces, each look a new process with what JSON kept of the positions."""
     intact = subject.intact
     ((name, data),) = subject.files.items()
-    whole = texts(delivered(opened(subject, on_damage="skip"))[0])
+    expected_rows = texts(delivered(opened(subject, on_damage="skip"))[0])
     dice = seeded(subject.sample.format, subject.sample.name, "follow", data)
     histories: list[list[int]] = [[]]
     if intact and len(data) < _EVERY_LENGTH:
@@ -180,8 +181,8 @@ def followed(subject: Subject) -> Iterator[str]:
     for ends in histories:
         rows: list[str] = []
         yield from _followed(subject, name, [*ends, len(data)], rows, "fail" if intact else "skip")
-        if rows != whole:
-            yield f"looks after {ends} bytes: {len(rows)} rows, one read gives {len(whole)}, or others"
+        if rows != expected_rows:
+            yield f"looks after {ends} bytes: {len(rows)} rows, one read gives {len(expected_rows)}, or others"
 
 
 def _followed(subject: Subject, name: str, ends: list[int], rows: list[str], policy: OnDamage) -> Iterator[str]:
@@ -198,12 +199,12 @@ def _followed(subject: Subject, name: str, ends: list[int], rows: list[str], pol
             if end == len(data):
                 raise
             continue  # too little of it to be known
-        (found, reached), (again, _) = (_look(dataset, positions) for _ in range(2))
-        if again != found:
+        (new_rows, reached), (again, _) = (_look(dataset, positions) for _ in range(2))
+        if again != new_rows:
             yield f"after {end} bytes: two looks from the same positions differ"
-        rows += found
+        rows += new_rows
         positions = json.loads(json.dumps(reached))
-        if any(at > end for at, _, _ in positions["files"].values()):
+        if any(offset > end for offset, _, _ in positions["files"].values()):
             yield f"after {end} bytes: positions {positions}"
 
 
@@ -232,29 +233,29 @@ def written(subject: Subject) -> Iterator[str]:
         back = opened(_moved(subject, first)).to_table()
         if texts(back) != texts(table.select(back.schema.names)):
             yield f"wrote {table.num_rows} rows, read {back.num_rows}, or others"
-        for what, wrong in _wrong(table):
-            target = f"{place}/{what}/x"
+        for change, wrong in _wrong(table):
+            target = f"{place}/{change}/x"
             os.makedirs(os.path.dirname(target))
-            given = wrong if wrong.num_rows else pa.RecordBatch.from_pylist([], schema=wrong.schema)
+            source = wrong if wrong.num_rows else pa.RecordBatch.from_pylist([], schema=wrong.schema)
             try:
-                api.write(given, target, format=sample.format, **sample.write_options)
+                api.write(source, target, format=sample.format, **sample.write_options)
             except InternalError:
                 raise
             except SawlogError:
                 if contents(os.path.dirname(target)):
-                    yield f"{what}: refused, and yet something was written"
+                    yield f"{change}: refused, and yet something was written"
                 continue
             back = opened(_moved(subject, target)).to_table()
             # Columns that were left out may have been filled in; none that was given may be missing.
             shared = [name for name in back.schema.names if name in wrong.schema.names]
             if len(shared) < wrong.num_columns:
-                yield f"{what}: accepted, and columns {sorted({*wrong.schema.names} - {*shared})} are not there"
+                yield f"{change}: accepted, and columns {sorted({*wrong.schema.names} - {*shared})} are not there"
                 continue
             back = back.select(shared)
             if not wrong.num_rows and back.schema.types != table.select(shared).schema.types:
-                yield f"{what}: read back with other columns: {back.schema}"
+                yield f"{change}: read back with other columns: {back.schema}"
             if texts(back) != texts(wrong.select(shared).cast(back.schema)):
-                yield f"{what}: accepted, and read back as something else"
+                yield f"{change}: accepted, and read back as something else"
 
 
 def _wrong(table: pa.Table) -> Iterator[tuple[str, pa.Table]]:
@@ -272,7 +273,9 @@ def _wrong(table: pa.Table) -> Iterator[tuple[str, pa.Table]]:
         yield f"without-{index}", table.remove_column(index)
         yield (
             f"nul-in-name-{index}",
-            table.rename_columns([f"{one}\0x" if at == index else one for at, one in enumerate(table.schema.names)]),
+            table.rename_columns(
+                [f"{name}\0x" if position == index else name for position, name in enumerate(table.schema.names)]
+            ),
         )
     yield "with-one-more", table.append_column("never heard of", pa.array(range(len(table)), pa.int16()))
     yield "without-rows", table.slice(0, 0)

@@ -71,10 +71,10 @@ class Watch:
         process = subprocess.Popen(  # noqa: S603
             command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
         )
-        said: queue.Queue[dict[str, Any] | None] = queue.Queue()
+        messages: queue.Queue[dict[str, Any] | None] = queue.Queue()
         errors: list[str] = []
         listeners = [
-            threading.Thread(target=_listen, args=(process, said)),
+            threading.Thread(target=_listen, args=(process, messages)),
             threading.Thread(target=_last_lines, args=(process, errors)),
         ]
         for listener in listeners:
@@ -84,7 +84,7 @@ class Watch:
             silent_since = time.monotonic()
             while self.going_on():
                 try:
-                    message = said.get(timeout=min(_TICK, patience))
+                    message = messages.get(timeout=min(_TICK, patience))
                 except queue.Empty:
                     if time.monotonic() - silent_since < patience:
                         continue
@@ -118,26 +118,26 @@ class Watch:
             print(f"{self.name} input {number}: {law}: {text[:300]}", flush=True)  # noqa: T201
 
 
-def _listen(process: subprocess.Popen[str], said: queue.Queue[dict[str, Any] | None]) -> None:
+def _listen(process: subprocess.Popen[str], messages: queue.Queue[dict[str, Any] | None]) -> None:
     assert process.stdout is not None
     with process.stdout:
         for line in process.stdout:
             if line.startswith("{") and line.endswith("\n"):
-                said.put(json.loads(line))
-    said.put(None)
+                messages.put(json.loads(line))
+    messages.put(None)
 
 
-def _last_lines(process: subprocess.Popen[str], kept: list[str]) -> None:
+def _last_lines(process: subprocess.Popen[str], last_lines: list[str]) -> None:
     assert process.stderr is not None
     with process.stderr:
         for line in process.stderr:
-            kept.append(line.strip())
-            del kept[:-3]
+            last_lines.append(line.strip())
+            del last_lines[:-3]
 
 
 def _death(code: int, errors: Sequence[str]) -> str:
-    how = f"signal {-code}" if code < 0 else f"exit code {code}"
-    return f"the process died: {how}: {' | '.join(errors)}"
+    manner = f"signal {-code}" if code < 0 else f"exit code {code}"
+    return f"the process died: {manner}: {' | '.join(errors)}"
 
 
 def repeat(name: str, seed: str, number: int) -> int:
@@ -146,10 +146,10 @@ def repeat(name: str, seed: str, number: int) -> int:
     sample, mutation, law = inputs.make(number)
     print(f"sample {sample.name}: {mutation.label}; {law[0]}")  # noqa: T201
     with placed(sample, mutation) as subject:
-        found = complaints(inputs.laws, subject, law)
-    for one, text in found:
-        print(f"{one}: {text}")  # noqa: T201
-    return 1 if found else 0
+        broken_laws = complaints(inputs.laws, subject, law)
+    for law_name, text in broken_laws:
+        print(f"{law_name}: {text}")  # noqa: T201
+    return 1 if broken_laws else 0
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -163,47 +163,50 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--silence", type=float, default=60.0, help="seconds that one input may take")
     parser.add_argument("--out", type=Path, default=Path("out/fuzz"), help="where inputs are kept that break laws")
     parser.add_argument("--number", type=int, help="try only this input, here")
-    given = parser.parse_args(arguments)
-    if given.number is not None:
-        return max(repeat(name, given.seed, given.number) for name in given.laws)
+    settings = parser.parse_args(arguments)
+    if settings.number is not None:
+        return max(repeat(name, settings.seed, settings.number) for name in settings.laws)
     stop = threading.Event()
-    before = {one: signal.signal(one, lambda *_: stop.set()) for one in (signal.SIGINT, signal.SIGTERM)}
+    before = {
+        signal_number: signal.signal(signal_number, lambda *_: stop.set())
+        for signal_number in (signal.SIGINT, signal.SIGTERM)
+    }
     try:
-        broken = sum(_fuzz(name, given, stop) for name in given.laws if not stop.is_set())
+        broken = sum(_fuzz(name, settings, stop) for name in settings.laws if not stop.is_set())
     finally:
-        for one, handler in before.items():
-            signal.signal(one, handler)
+        for signal_number, handler in before.items():
+            signal.signal(signal_number, handler)
     return 1 if broken else 0
 
 
-def _fuzz(name: str, given: argparse.Namespace, stop: threading.Event) -> int:
+def _fuzz(name: str, settings: argparse.Namespace, stop: threading.Event) -> int:
     """Try one class of laws until its time is over, or it is to stop; how many causes were found."""
-    inputs = Inputs.of(name, given.seed)
-    log = Log(given.out / inputs.samples[0].format, name, given.seed)
+    inputs = Inputs.of(name, settings.seed)
+    log = Log(settings.out / inputs.samples[0].format, name, settings.seed)
     watches = [
-        Watch(name, given.seed, inputs, log, given.jobs, given.silence, given.minutes * 60, stop)
-        for _ in range(given.jobs)
+        Watch(name, settings.seed, inputs, log, settings.jobs, settings.silence, settings.minutes * 60, stop)
+        for _ in range(settings.jobs)
     ]
-    with ThreadPoolExecutor(given.jobs) as pool:
+    with ThreadPoolExecutor(settings.jobs) as pool:
         running = [pool.submit(watch.run, n) for n, watch in enumerate(watches)]
         reported = time.monotonic()
-        while not all(one.done() for one in running):
+        while not all(future.done() for future in running):
             wait(running, timeout=_TICK)
-            if time.monotonic() - reported > given.every * 60:
+            if time.monotonic() - reported > settings.every * 60:
                 reported = time.monotonic()
                 _report(name, watches, log)
     _report(name, watches, log)
     for cause, count in log.causes.most_common():
         print(f"  {count:6} {cause}", flush=True)  # noqa: T201
-    for one in running:
-        one.result()
+    for future in running:
+        future.result()
     return len(log.causes)
 
 
 def _report(name: str, watches: Sequence[Watch], log: Log) -> None:
     tried = sum(watch.tried for watch in watches)
-    found = f"{sum(log.causes.values())} complaints of {len(log.causes)} kinds"
-    print(f"{name}: {tried} inputs, {found}", flush=True)  # noqa: T201
+    summary = f"{sum(log.causes.values())} complaints of {len(log.causes)} kinds"
+    print(f"{name}: {tried} inputs, {summary}", flush=True)  # noqa: T201
 
 
 if __name__ == "__main__":

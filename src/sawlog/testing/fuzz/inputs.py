@@ -32,8 +32,8 @@ def load(name: str) -> type[Laws]:
     """The class of laws at `module:class`; modules are found from the current directory, too."""
     sys.path.insert(0, os.getcwd())
     module, _, attribute = name.partition(":")
-    found: type[Laws] = getattr(importlib.import_module(module), attribute or "TestLaws")
-    return found
+    laws: type[Laws] = getattr(importlib.import_module(module), attribute or "TestLaws")
+    return laws
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ class Inputs:
             spans += mutation.spans
             files = mutation.files
             changing = replace(changing, files=files[sample.file_name] if isinstance(sample.files, bytes) else files)
-        law = dice.choice([one for one in CHECKS if one[0] != "repair" or sample.repaired != "no"])
+        law = dice.choice([check for check in CHECKS if check[0] != "repair" or sample.repaired != "no"])
         return sample, Mutation("; ".join(labels), changing.content, tuple(spans)), law
 
 
@@ -72,12 +72,14 @@ def complaints(laws: type[Laws], subject: Subject, law: tuple[str, Check]) -> li
     """The laws that a subject breaks, and how; without what its sample is exempt from."""
 
     def broken(names: Sequence[str], check: Check) -> Iterator[tuple[str, str]]:
-        exempt = [one for one in laws.exemptions if any(one.about(name, subject.sample) for name in names)]
+        exempt = [
+            exemption for exemption in laws.exemptions if any(exemption.about(name, subject.sample) for name in names)
+        ]
         for text in changes.watched(check, subject):
-            if not any(one.excuses(Complaint(text, subject.mutation), subject.sample) for one in exempt):
+            if not any(exemption.excuses(Complaint(text, subject.mutation), subject.sample) for exemption in exempt):
                 yield names[0], text.replace(subject.directory, "")
 
-    found = list(broken(AGREEING, changes.agreed))
+    broken_laws = list(broken(AGREEING, changes.agreed))
     if changes.readable(subject):
-        found += broken(law[:1], law[1])
-    return found
+        broken_laws += broken(law[:1], law[1])
+    return broken_laws

@@ -29,12 +29,12 @@ def run(inputs: Inputs, first: int, step: int, out: IO[str]) -> None:
         _send(out, number=number)
         began = time.perf_counter()
         before = _resident(reset=True)
-        found = _try(inputs, sample, mutation, law)
+        broken_laws = _try(inputs, sample, mutation, law)
         grown = _resident() - before
         size = sum(map(len, mutation.files.values()))
         if grown > 2 * size + SPARE_MEMORY:
-            found.append(("memory", f"{grown >> 20} MiB of memory"))
-        _send(out, number=number, found=found, seconds=time.perf_counter() - began)
+            broken_laws.append(("memory", f"{grown >> 20} MiB of memory"))
+        _send(out, number=number, found=broken_laws, seconds=time.perf_counter() - began)
         number += step
 
 
@@ -43,8 +43,8 @@ def _try(inputs: Inputs, sample: Sample, mutation: Mutation, law: tuple[str, Che
         return complaints(inputs.laws, subject, law)
 
 
-def _send(out: IO[str], **said: Any) -> None:
-    out.write(json.dumps(said) + "\n")
+def _send(out: IO[str], **message: Any) -> None:
+    out.write(json.dumps(message) + "\n")
     out.flush()
 
 

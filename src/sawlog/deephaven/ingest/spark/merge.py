@@ -137,7 +137,7 @@ def merge(
     written = parse_options(WriteOptions, dict(write_options or {}), where="writing deephaven_table")
     arrangement = Arrangement(None if group is None else tuple(group), tuple(sort), internal_partitions)
     with tree.locked():
-        locations = [one for one in recover(tree) if one.partition.column_partition == date]
+        locations = [location for location in recover(tree) if location.partition.column_partition == date]
         history.tidy(date)
         job = MergeJob(spark, tree, history, date, locations, read)
         try:
@@ -200,7 +200,9 @@ class MergeJob:
         self._history = history
         self._date = date
         self._locations = locations
-        self._filled = {one.path: one for one in locations if one.record is None or one.record.rows}
+        self._filled = {
+            location.path: location for location in locations if location.record is None or location.record.rows
+        }
         self._options = options
         self._found = history.locations(date)
         self._intraday = self._open(self._filled) if self._filled else None
@@ -216,34 +218,34 @@ class MergeJob:
         void = void_parts(recorded, self._locations)
         if not self._filled and not void:
             raise FormatError(f"{self._tree.directory}: there are no rows of {self._date} to merge")
-        here = self._measured()
-        known = {part.identity: part for part in recorded}
-        for path, part in here.items():
-            before = known.get(part.identity)
+        intraday_parts = self._measured()
+        recorded_by_identity = {part.identity: part for part in recorded}
+        for path, part in intraday_parts.items():
+            before = recorded_by_identity.get(part.identity)
             if before is not None and (before.rows, before.checksum) != (part.rows, part.checksum):
                 raise SawlogError(
                     f"{path}: has {_digest(part)} now, and had {_digest(before)} when it was merged; what was merged is"
                     " not deleted, and what is there now is not merged"
                 )
-        new = {path: part for path, part in here.items() if part.identity not in known}
-        kept = tuple(part for part in recorded if part not in void)
+        new = {path: part for path, part in intraday_parts.items() if part.identity not in recorded_by_identity}
+        kept_parts = tuple(part for part in recorded if part not in void)
         if replacing:
-            inside = {part.identity for part in here.values()}
-            only = tuple(part for part in kept if part.identity not in inside)
-            return _Plan(here, only, tuple(self._found), _rows(void), _sum((*only, *here.values())))
+            inside = {part.identity for part in intraday_parts.values()}
+            only = tuple(part for part in kept_parts if part.identity not in inside)
+            return _Plan(intraday_parts, only, tuple(self._found), _rows(void), _sum((*only, *intraday_parts.values())))
         if void and unknown:
             raise SawlogError(
                 f"{unknown[0].path}: does not say what it was made of, and a partition of {self._date} was deleted"
                 " since a merge; replace the date to rebuild it from the intraday rows"
             )
         if void:
-            return _Plan(new, kept, tuple(self._found), _rows(void), _sum((*kept, *new.values())))
+            return _Plan(new, kept_parts, tuple(self._found), _rows(void), _sum((*kept_parts, *new.values())))
         if not unknown:
-            return _Plan(new, (), (), 0, _sum((*kept, *new.values())))
+            return _Plan(new, (), (), 0, _sum((*kept_parts, *new.values())))
         if append:
             return _Plan(new, (), (), 0, self.proof() + _sum(new.values()))
         advice = "replace it to merge again, or append to what no merge of sawlog made"
-        return _Plan({}, (), (), 0, _sum(here.values()), advice)
+        return _Plan({}, (), (), 0, _sum(intraday_parts.values()), advice)
 
     def run(self, plan: _Plan, arrangement: Arrangement, options: WriteOptions) -> Merge:
         """Write what is to be written, publish it, and prove what is there then. Leaves its journal.
@@ -254,15 +256,15 @@ class MergeJob:
         merged = list(self._filled)
         if not plan.writes:
             self._compare(plan.expected, plan.advice or "nothing was written")
-            paths = [one.path for one in self._found]
+            paths = [location.path for location in self._found]
             return Merge(plan.expected.rows, plan.expected.checksum, merged, paths)
-        staged, asked, groups = self._arranged(plan, arrangement, options)
-        replaced = tuple(one.partition.internal_partition for one in plan.replaced)
+        staged, group_columns, groups = self._arranged(plan, arrangement, options)
+        replaced = tuple(location.partition.internal_partition for location in plan.replaced)
         journal = Journal(self.name, "publishing", self._history.namespace_set, self._date, tuple(staged), (), replaced)
         journal.write(self._tree)
         try:
             step_aside(self._history, journal)
-            Storage().publish(one for pieces in staged.values() for one in pieces)
+            Storage().publish(piece for pieces in staged.values() for piece in pieces)
             self._compare(plan.expected, "what was written was taken back")
         except BaseException:
             take_back(self._history, journal)
@@ -275,7 +277,7 @@ class MergeJob:
         paths = [self._history.path(internal, self._date) for internal in staged]
         remarks = [
             f"column {name!r} got no groups: values of it come under several of the columns before it"
-            for name in asked
+            for name in group_columns
             if name not in groups
         ]
         if plan.removed:
@@ -291,20 +293,20 @@ class MergeJob:
     ) -> tuple[dict[str, Sequence[Staged]], Sequence[str], tuple[str, ...]]:
         """Sort and spread the rows: what is staged by internal partition, grouping columns, and those with groups."""
         tasks, schema = self._rows(plan)
-        asked = self._grouping(schema) if arrangement.group is None else arrangement.group
-        keys = (*asked, *arrangement.sort)
+        group_columns = self._grouping(schema) if arrangement.group is None else arrangement.group
+        keys = (*group_columns, *arrangement.sort)
         self._check(schema, *keys)
         locations = arrangement.locations(sum(map(size, tasks)))
         board = self._tree.board()
         os.mkdir(board)
         try:
-            sorter = Sorter(board, schema, tuple(asked), keys, locations if asked else 1)
+            sorter = Sorter(board, schema, tuple(group_columns), keys, locations if group_columns else 1)
             runs = tuple(run for run in self._tasks(sorter, tasks, list(map(size, tasks))) if run is not None)
-            groups = contiguous(runs, asked)
-            internals = [one.partition.internal_partition for one in self._found]
+            groups = contiguous(runs, group_columns)
+            internals = [location.partition.internal_partition for location in self._found]
             first = max((int(name) + 1 for name in internals if name.isdecimal()), default=0)
             targets = [Target(first + i, i) for i in range(locations)]
-            if not asked:
+            if not group_columns:
                 targets = [Target(first + i, 0, *cut) for i, cut in enumerate(ranges(runs, locations))]
             record = MergeRecord(self.name, 0, plan.parts)
             written = altered(options, group=groups)
@@ -312,13 +314,17 @@ class MergeJob:
             staged = self._tasks(writer, targets, [sum(run.bytes for run in runs) // locations] * locations)
         finally:
             shutil.rmtree(board, ignore_errors=True)
-        return {str(one.internal): those for one, those in zip(targets, staged, strict=True) if those}, asked, groups
+        return (
+            {str(target.internal): those for target, those in zip(targets, staged, strict=True) if those},
+            group_columns,
+            groups,
+        )
 
     def _tasks(self, function: Callable[[Any], Outcome], items: Sequence[Any], sizes: Sequence[int]) -> list[Outcome]:
         """Apply a function to items in tasks."""
         try:
             outcomes = run_tasks(self._spark, function, items, sizes)
-            failed = next((one for one in outcomes if isinstance(one, SawlogError)), None)
+            failed = next((outcome for outcome in outcomes if isinstance(outcome, SawlogError)), None)
         except BaseException:
             self._history.tidy(self._date)
             raise
@@ -329,7 +335,7 @@ class MergeJob:
 
     def delete(self, locations: Sequence[Location]) -> None:
         """Delete the intraday locations, which were proven to be in history."""
-        merged = tuple(one.partition.internal_partition for one in locations)
+        merged = tuple(location.partition.internal_partition for location in locations)
         journal = Journal(self.name, "deleting", self._history.namespace_set, self._date, (), merged)
         journal.write(self._tree)
         delete_merged(self._tree, journal)
@@ -340,16 +346,16 @@ class MergeJob:
             return {}
         paths = list(self._filled)
         self._known_types()
-        found = self._digests(self._intraday, {path: i for i, path in enumerate(paths)})
-        measured = [(path, found.get(i, Digest())) for i, path in enumerate(paths)]
-        return {path: Part.of(self._filled[path], one.rows, one.checksum) for path, one in measured}
+        digests = self._digests(self._intraday, {path: i for i, path in enumerate(paths)})
+        measured = [(path, digests.get(i, Digest())) for i, path in enumerate(paths)]
+        return {path: Part.of(self._filled[path], digest.rows, digest.checksum) for path, digest in measured}
 
     def _digests(self, contents: DeephavenTableContents, parts: Mapping[str, int]) -> dict[int, Digest]:
         tasks = pieces(contents, parts)
         digests: dict[int, Digest] = {}
-        for found in self._tasks(measure, tasks, list(map(size, tasks))):
-            for part, one in found.items():
-                digests[part] = digests.get(part, Digest()) + one
+        for task_digests in self._tasks(measure, tasks, list(map(size, tasks))):
+            for part, digest in task_digests.items():
+                digests[part] = digests.get(part, Digest()) + digest
         return digests
 
     def _rows(self, plan: _Plan) -> tuple[list[list[Piece]], pa.Schema]:
@@ -358,10 +364,10 @@ class MergeJob:
         tasks = []
         schemas = [] if self._intraday is None else [self._known_types()]
         if plan.kept:
-            old = self._open(one.path for one in plan.replaced)
+            old = self._open(location.path for location in plan.replaced)
             schemas.append(view_schema(old))
-            taken = {one.path: _kept(one, numbers) for one in plan.replaced}
-            tasks += pieces(old, taken)
+            origins = {location.path: _kept(location, numbers) for location in plan.replaced}
+            tasks += pieces(old, origins)
         if plan.taken:
             tasks += pieces(self._open(plan.taken), {path: numbers[part.identity] for path, part in plan.taken.items()})
         return tasks, united(schemas)
@@ -369,11 +375,11 @@ class MergeJob:
     def _known_types(self) -> pa.Schema:
         """The columns of the intraday locations."""
         assert self._intraday is not None
-        for one in view_schema(self._intraday):
-            if GUESS_KEY in (one.metadata or {}):
-                guess = one.metadata[GUESS_KEY].decode()
+        for column in view_schema(self._intraday):
+            if GUESS_KEY in (column.metadata or {}):
+                guess = column.metadata[GUESS_KEY].decode()
                 raise SchemaError(
-                    f"{self._tree.directory}: column {one.name!r}: its type is unknown ({guess}): name it with"
+                    f"{self._tree.directory}: column {column.name!r}: its type is unknown ({guess}): name it with"
                     " schema= or types=, to merge it"
                 )
         return view_schema(self._intraday)
@@ -382,7 +388,7 @@ class MergeJob:
     def _grouping(schema: pa.Schema) -> tuple[str, ...]:
         """The grouping columns, as a schema file says: the given one, or those that lie in the locations."""
         role = (ROLE_KEY, GROUPING.encode())
-        return tuple(one.name for one in schema if role in (one.metadata or {}).items())
+        return tuple(field.name for field in schema if role in (field.metadata or {}).items())
 
     @staticmethod
     def _check(schema: pa.Schema, *names: str) -> None:
@@ -393,27 +399,28 @@ class MergeJob:
 
     def _compare(self, expected: Digest, advice: str) -> None:
         """Read what history has of the date, and compare it with what it should have."""
-        there = self.proof()
-        if there != expected:
+        history_digest = self.proof()
+        if history_digest != expected:
             raise SawlogError(
-                f"{self._history.directory}: history has {there} of {self._date}, intraday are {expected}; {advice}"
+                f"{self._history.directory}: history has {history_digest} of {self._date}, intraday are {expected};"
+                f" {advice}"
             )
 
     def proof(self) -> Digest:
         """The rows that a reader of the historical tree gets for the date."""
         if not self._history.locations(self._date):
             return Digest()
-        given = {one.name: getattr(self._options, one.name) for one in fields(ReadOptions)}
-        options: dict[str, Any] = {name: given[name] for name in _OF_VALUES}
-        if any(MergeRecord.read(one.path) is None for one in self._history.locations(self._date)):
-            options |= {"schema": given["schema"], "types": given["types"]}
+        values = {field.name: getattr(self._options, field.name) for field in fields(ReadOptions)}
+        options: dict[str, Any] = {name: values[name] for name in _OF_VALUES}
+        if any(MergeRecord.read(location.path) is None for location in self._history.locations(self._date)):
+            options |= {"schema": values["schema"], "types": values["types"]}
         options |= {"namespace": self._history.namespace, "table": self._history.table}
-        whole = api.open(self._history.directory, format="deephaven_table", **options)
-        assert isinstance(whole.contents, DeephavenTableContents)
-        scan = altered(whole.scan, filters=((whole.contents.partition_column, "=", self._date),))
-        contents = whole.format.open(whole.files, scan)
+        dataset = api.open(self._history.directory, format="deephaven_table", **options)
+        assert isinstance(dataset.contents, DeephavenTableContents)
+        scan = altered(dataset.scan, filters=((dataset.contents.partition_column, "=", self._date),))
+        contents = dataset.format.open(dataset.files, scan)
         assert isinstance(contents, DeephavenTableContents)
-        parts = dict.fromkeys((one.directory for one in contents.locations), 0)
+        parts = dict.fromkeys((location.directory for location in contents.locations), 0)
         return self._digests(contents, parts).get(0, Digest())
 
     def _open(self, paths: Iterable[str]) -> DeephavenTableContents:
