@@ -116,7 +116,7 @@ def followed(watch: Watch, tail: int | None = None) -> Iterator[pa.RecordBatch]:
 
 
 def _insistent(look: Callable[[], Iterable[pa.RecordBatch]]) -> Iterator[pa.RecordBatch]:
-    """What the storage cannot say is asked again: nothing is lost, and nothing shown twice."""
+    """Batches of a look; where the storage cannot answer, it looks again: nothing is lost, and nothing shown twice."""
     said = ""
     while True:
         try:

@@ -202,7 +202,7 @@ def _read_jsonl(file: pa.NativeFile, options: _TextReadOptions) -> Rows:
 
 
 def _opened(decoder: Callable[..., Any], *args: Any) -> Any:
-    """What a library makes of a file, or of its next rows."""
+    """A library's decoder of a file, or its next rows."""
     found = decode_by(decoder, *args)
     if isinstance(found, Undecodable):
         raise FormatError(found.detail)

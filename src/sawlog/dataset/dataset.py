@@ -329,7 +329,7 @@ def count_rows(dataset: Dataset, done: OnFragmentDone) -> int:
 
 
 def _at_once(dataset: Dataset, work: Callable[[Contents, OnFragmentDone], _Result], done: OnFragmentDone) -> _Result:
-    """What is made of all rows together: see `PlansWholeReads`."""
+    """The result of work on all rows together: see `PlansWholeReads`."""
     contents = dataset.contents.plan_whole_read() if isinstance(dataset.contents, PlansWholeReads) else None
     if contents is not None:
         reported: list[tuple[Fragment, Findings]] = []

@@ -126,7 +126,7 @@ def _format(part: Part) -> Format:
 def _apart(
     files: list[File], storage: Storage, paths: list[str], format: str | None, view: str
 ) -> tuple[Found | None, list[Part], list[Skipped]]:
-    """What a read of a path takes, the parts of the path with that first, and files of none."""
+    """The part that a read of a path takes, all parts of the path with that first, and files of none."""
     found: Found | None = None
     try:
         found = find(paths, format, view, storage, files)

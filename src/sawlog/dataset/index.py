@@ -59,7 +59,7 @@ class IndexWarning(UserWarning):
 
 @dataclass(frozen=True, slots=True)
 class Indexed:
-    """What became of an index.
+    """The outcome of making an index.
 
     Attributes:
         path: The index.
@@ -156,7 +156,7 @@ def index(
 
 
 def look_into(format: Format, storage: Storage, options: Any, part: Part, *, statistics: bool) -> Index:
-    """What planning asks of files, and what they hold; those that have changed since they were listed are left out."""
+    """Answers to planning's questions, and limits, of files that have not changed since they were listed."""
     notebook = Notebook()
     scan = Scan(on_damage="skip", options=options, storage=replace(storage, index=notebook))
     changed_files: set[File] = set()

@@ -73,7 +73,7 @@ class _Held(Storage):
             self.drop()
 
     def stage(self, path: PathLike, marker: str = "") -> StagedFile:
-        """What goes into a pipe is held in a temporary file."""
+        """A staged file; bytes that go into a pipe are held in a temporary file."""
         staged = super().stage(path, marker)
         if staged.temporary != staged.final:
             return staged
@@ -150,7 +150,7 @@ def _tables(dataset: Dataset, files: Sequence[File]) -> Iterator[Dataset]:
 
 
 def _reports(source: Dataset, files: Sequence[File]) -> list[FileReport]:
-    """What `verify` finds in all parts: those that only options lead to are added to that of the path."""
+    """The reports of `verify` on all parts: files that only options lead to are added to that of the path."""
     reports = {report.path: report for report in source.verify()}
     parts = () if list_tables(source.contents) else _tables(source, files)
     for part in (one for one in parts if one.scan.options != source.scan.options):

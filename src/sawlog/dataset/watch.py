@@ -71,7 +71,7 @@ class Watch:
             raise
 
     def added(self) -> Iterator[pa.RecordBatch]:
-        """One look, batch by batch: what has been added but for what a look that failed, or was left, handed out.
+        """The batches of a look: the rows that were added, but for those that a failed or unfinished look handed out.
 
         Raises:
             SawlogError: As `look` does; the batches before it count as handed out.

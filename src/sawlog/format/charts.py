@@ -211,7 +211,7 @@ class Rates:
 
 
 class KeySpan(NamedTuple):
-    """What is between two keys."""
+    """A range between two keys."""
 
     lane: str
     smallest: bytes
@@ -278,5 +278,5 @@ def last_key_text(end: bytes) -> str:
 
 
 def failed(title: str, error: Exception) -> Picture:
-    """What is shown instead of a chart that could not be drawn."""
+    """A picture in place of a chart that could not be drawn."""
     return replace(Picture(title, "number", {}), note=f"This could not be drawn: {error}")

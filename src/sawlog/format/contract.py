@@ -78,7 +78,7 @@ _C = TypeVar("_C", bound="Contents")
 
 
 class Match(IntEnum):
-    """How sure a format is that a file is its own."""
+    """The certainty of a format that a file is its own."""
 
     NO = 0
     ADJACENT = 1
@@ -110,7 +110,7 @@ class Fragment(ABC):
 
     @property
     def about(self) -> str:
-        """What warnings name."""
+        """The name in warnings."""
         return (posixpath.dirname(self.path) or ".") if self.several else self.path
 
     @property
@@ -164,7 +164,7 @@ class Fragment(ABC):
         return findings
 
     def _decoded(self, schema: pa.Schema, findings: Findings) -> Iterator[pa.RecordBatch]:
-        """What `decode` yields; only judges and `decode_by` say what is damage, so another exception is a fault."""
+        """The batches of `decode`; only judges and `decode_by` say what is damage, so another exception is a fault."""
         with wrap_errors(f"{self.path}: reading failed"):
             yield from self.decode(schema, findings)
 
@@ -214,7 +214,7 @@ class FileRange(Fragment):
 
 
 def intact_end(batches: Iterable[pa.RecordBatch], findings: Findings, size: int) -> int:
-    """Where the last complete record of a file ends, or the intact part, if damage reaches up to that.
+    """The end of the last complete record of a file, or of the intact part, if damage reaches up to that.
 
     Damage there may be something that is still being written.
 
@@ -255,7 +255,7 @@ class BoundScan(NamedTuple):
 
 @dataclass(frozen=True)
 class View(Generic[_C]):
-    """One view of the bytes of a format.
+    """A view of the bytes of a format.
 
     Attributes:
         schema: Its columns, without provenance; where the files define them, a function of the contents.
@@ -361,7 +361,7 @@ class WriterPosition(NamedTuple):
 
 
 class DirectoryLayout:
-    """How files make up datasets. The defaults are right where every file is read without the others.
+    """The rules by which files make up datasets. The defaults are right where every file is read without the others.
 
     Attributes:
         absorbs: Formats whose files are parts of this one's: where it is recognised, it is meant instead of them.
@@ -410,7 +410,7 @@ class DirectoryLayout:
 
 
 class StreamRules:
-    """How writers name, order and finish the files that a stream follows. The defaults: any order, never finished."""
+    """The order, names and ends of the files that a stream follows. The defaults: any order, never finished."""
 
     def stream_name(self, name: str) -> str:
         """Return what a stream calls a file, whose name is relative to the stream's path; the same after a move."""
@@ -580,7 +580,7 @@ class Format(ABC):
                     writer.write(batch)
 
     def recognize(self, files: Sequence[File], storage: Storage) -> Match:
-        """How sure the format is that a path, given as the list of its files, is its own."""
+        """The certainty that a path, given as the list of its files, is of the format."""
         probed = (self.match(file, storage.read(file, 0, PROBE_BYTES)) for file in files[:8])
         return max(probed, default=Match.NO)
 

@@ -293,7 +293,7 @@ def warn_of_losses(findings: Findings, path: str) -> None:
 
 
 def places(count: int) -> str:
-    """What is said of damage without bytes: something is missing altogether, such as the footer of an emptied file."""
+    """A sentence on damage without bytes: something is missing altogether, such as the footer of an emptied file."""
     return f"{count:,} damaged place{'' if count == 1 else 's'}"
 
 

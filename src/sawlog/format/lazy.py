@@ -49,7 +49,7 @@ def imported(module: str, name: str) -> Any:
 
 @functools.cache
 def entry_points(group: str) -> Mapping[str, EntryPoint]:
-    """Those of all installed packages in a group, by their names, in the order of these."""
+    """Entry points of all installed packages in a group, by their names, in the order of these."""
     return {one.name: one for one in sorted(installed().select(group=group), key=lambda one: one.name)}
 
 

@@ -109,7 +109,7 @@ class Not:
 
 @dataclass(frozen=True, slots=True)
 class Computed:
-    """What an expression of Arrow's computes, of some columns."""
+    """The result of an expression of Arrow's on some columns."""
 
     expression: Any
     columns: frozenset[str]
@@ -376,7 +376,7 @@ def columns_named(expression: Any) -> frozenset[str] | None:
 
 
 def translated(expression: Any, schema: pa.Schema) -> tuple[Query, bool]:
-    """What holds wherever an expression of Arrow's does, and whether the expression holds wherever that does, too."""
+    """A query that holds wherever an expression of Arrow's does, and whether the two are equivalent."""
     parts = _Parts.of(expression)
     query = None if parts is None else parts.take(schema)
     return query if isinstance(query, tuple) else _UNKNOWN
@@ -400,7 +400,7 @@ class _Parts:
 
     @classmethod
     def of(cls, expression: Any) -> _Parts | None:
-        """Those of an expression; None if it has positions."""
+        """The parts of an expression; None if it has positions."""
         try:
             _, (pickled,) = expression.__reduce__()
         except pa.ArrowNotImplementedError:

@@ -88,7 +88,7 @@ class Part:
         return "unknown" if self.format is None else self.format.title
 
     def command(self, options: Mapping[str, Any]) -> str:
-        """What shows the rows of the part, read with these options; empty where no format is known."""
+        """The command that shows the rows of the part, read with these options; empty where no format is known."""
         if self.format is None:
             return ""
         named = f" --format {self.format.name}" if self.mixed else ""

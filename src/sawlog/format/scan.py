@@ -94,7 +94,7 @@ Columns: TypeAlias = Sequence[str] | Mapping[str, Any]
 
 
 def parse_columns(given: Columns | None) -> tuple[str, ...] | dict[str, Any] | None:
-    """What was given as `columns=`, if it is that.
+    """The value of `columns=`, checked.
 
     Raises:
         OptionError: When it is something else.
@@ -115,7 +115,7 @@ def parse_columns(given: Columns | None) -> tuple[str, ...] | dict[str, Any] | N
 
 
 def parse_filter(given: Any) -> Any:
-    """What was given as `filter=`, if it is that.
+    """The value of `filter=`, checked.
 
     Raises:
         OptionError: When it is something else.

@@ -1,4 +1,4 @@
-"""What records, blocks and values are compressed with: what codes mean, and each codec, decoding next to encoding.
+"""Compression of records, blocks and values: the meaning of codes, and each codec, decoding next to encoding.
 
 Blocks and values are expanded one by one. The records of a compressed log are one ZSTD frame each, across fragments; a
 batch of them is expanded by one call of the decoder where every frame declares its size, as RocksDB's do. A kernel
@@ -39,7 +39,7 @@ _ARROW = {Compression.SNAPPY: "snappy", **dict.fromkeys(LZ4, "lz4_raw"), Compres
 
 
 def compression_of(dialect: Dialect, code: int, stored: pa.Buffer) -> Compression | None:
-    """What the code of a block means in a dialect; `None` for nothing that is known."""
+    """The compression that the code of a block means in a dialect; `None` for a code that is not known."""
     if dialect != "leveldb" or code <= Compression.SNAPPY:
         known = set(Compression) - (set() if dialect == "pebble" else {Compression.MINLZ})
         return Compression(code) if code in known else None
@@ -57,7 +57,7 @@ def code_of(dialect: Dialect, kind: Compression) -> int:
 
 
 def take_size(kind: Compression, stored: pa.Buffer, *, sized: bool) -> tuple[int | None, pa.Buffer]:
-    """How long the content of a block says it is, `None` where it does not, and what is left after that.
+    """The length of the content of a block, `None` where the block does not say, and the bytes after that.
 
     Args:
         kind: How it is compressed.
@@ -130,7 +130,7 @@ def _expand(kind: Compression, data: pa.Buffer, size: int | None, most: int, dic
 
 
 def _drained(decoder: Any, data: pa.Buffer, most: int) -> pa.Buffer:
-    """What a decoder of the standard library makes of data that ends where its content does."""
+    """The output of a decoder of the standard library for data that ends where its content does."""
     content = decoder.decompress(data, most)
     if not decoder.eof:
         raise ValueError("the data does not end")

@@ -68,7 +68,7 @@ class Run:
 
     @property
     def rows(self) -> int:
-        """How many entries."""
+        """Number of entries."""
         return sum(batch.num_rows for batch in self.batches)
 
 
@@ -133,7 +133,7 @@ def untimed(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def count_below(keys: pa.Array, limit: bytes) -> int:
-    """How many of the keys, which are sorted, are below one."""
+    """Number of sorted keys below a limit."""
     low, high = 0, len(keys)
     while low < high:
         middle = (low + high) // 2

@@ -1,4 +1,4 @@
-"""What columns hold: nulls, bounds, estimates of distinct values, and the keys with most bytes."""
+"""The content of columns: nulls, bounds, estimates of distinct values, and the keys with most bytes."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def _words(values: pa.Array) -> NDArray[np.uint64] | None:
 
 
 def _slices(values: pa.Array) -> tuple[NDArray[np.int64], NDArray[np.uint8]] | None:
-    """Where values of variable length end, and their bytes; None for other types."""
+    """The ends of values of variable length, and their bytes; None for other types."""
     kind = values.type
     if pa.types.is_fixed_size_binary(kind):
         values = values.cast(pa.binary(kind.byte_width)).cast(pa.large_binary())
@@ -77,7 +77,7 @@ def _different(values: pa.Array) -> pa.Array:
 
 
 class Column:
-    """One column, batch by batch."""
+    """The statistics of a column, batch by batch."""
 
     def __init__(self, field: pa.Field) -> None:
         self.field = field

@@ -71,7 +71,7 @@ def _excerpt(file: File, source: Source, dissect: FieldParser | None, at: int, b
 
 
 def _careful(work: Callable[[], Result]) -> Result | None:
-    """What a format says of its bytes. They may be damaged: where it cannot say anything, it says nothing."""
+    """A format's answer on its bytes; none where they are damaged and it has no answer."""
     try:
         return work()
     except Exception:  # noqa: BLE001, see above

@@ -1,4 +1,4 @@
-"""What a survey draws of any format: rows along their time, gaps, the largest rows, nulls."""
+"""The pictures of any format: rows along their time, gaps, the largest rows, nulls."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ class Highlights:
         return [(large.offset, large.length) for large in (*self._rows, *self._gaps) if large.path == path]
 
     def pictures(self, columns: Sequence[Column]) -> Iterator[Picture]:
-        """What there is to be drawn."""
+        """The pictures of the rows seen so far."""
         order = self._order
         if order is not None and (rows := list(self._boxes(0, "rows", order))):
             least = max(self._rates.width, _LONG * self._rates.mean)

@@ -127,7 +127,7 @@ def move_new(hashes: OutUInt64s, limit: UInt64, known_hashes: OutUInt64s) -> Int
 
 @kernel
 def find_bounds(ends: Int64s, data: Bytes, bounds: OutInt64s) -> None:
-    """Which values of variable length are the least and the greatest; there is one at least.
+    """Find the least and the greatest of values of variable length; there is one at least.
 
     Args:
         ends: int64, as in `hash_slices`.

@@ -28,7 +28,7 @@ class Ranges:
 
 
 def bins_for(files: int) -> int:
-    """How many bins each of so many files has."""
+    """Number of bins of each of so many files."""
     return max(_LEAST_BINS, min(MOST_BINS, _ALL_BINS // max(files, 1)))
 
 
@@ -79,7 +79,7 @@ class Levels:
                 self.bins[f"{use}_bytes"] += _by_weight(free, count)
 
     def _cover(self, starts: Any, ends: Any) -> NDArray[np.int64]:
-        """How many bytes of every bin some ranges cover."""
+        """Number of bytes of every bin that some ranges cover."""
         edges = np.arange(len(self.bins) + 1, dtype=np.int64) * self.width
         edges[-1] = max(int(edges[-1]), self.size)
         begins, stops = np.asarray(starts, np.int64), np.asarray(ends, np.int64)

@@ -1,4 +1,4 @@
-"""What a survey finds, as plain data: the document of `sawlog map --json`, and what the page draws."""
+"""The findings of a survey as plain data: the document of `sawlog map --json`, drawn by the page."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def _listed(part: Part) -> list[Any]:
 
 @dataclass(slots=True)
 class FileMap:
-    """One file.
+    """The map of a file.
 
     Attributes:
         path: The file.
@@ -74,7 +74,7 @@ class FileMap:
 
     @property
     def damage_count(self) -> int:
-        """How many ranges are damaged; what is merely unsupported is not."""
+        """Number of damaged ranges; unsupported ones do not count."""
         return sum(count_kinds(self.kinds, Verdict.DAMAGED).values())
 
     def to_dict(self) -> dict[str, Any]:
@@ -110,7 +110,7 @@ def _spaced(spans: list[tuple[int, int]]) -> dict[str, list[int]]:
 
 @dataclass(slots=True)
 class ColumnMap:
-    """What one column holds; bounds and keys are text."""
+    """The content of a column; bounds and keys are text."""
 
     name: str
     type: str

@@ -1,4 +1,4 @@
-"""What a notebook shows of a dataset."""
+"""A dataset as a notebook shows it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SHOWN_ROWS = 10
 
 
 def as_html(dataset: sawlog.Dataset) -> str:
-    """What the dataset is, where the bytes of small files went, and the first rows."""
+    """HTML of a dataset: its description, the map of small files, and the first rows."""
 
     def row(tag: str, cells: Sequence[object]) -> str:
         return "<tr>" + "".join(f"<{tag}>{html.escape(str(cell))}</{tag}>" for cell in cells) + "</tr>"

@@ -1,4 +1,4 @@
-"""Where rows begin and end, and which of them are kept one by one."""
+"""The offsets at which rows begin and end; some rows are kept singly."""
 
 from __future__ import annotations
 

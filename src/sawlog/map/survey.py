@@ -334,7 +334,7 @@ def _lost_of(damages: Sequence[Damage]) -> list[Ranges]:
 
 
 def _lost(offsets: NDArray[np.int64], lengths: NDArray[np.int64], kinds: NDArray[Any]) -> list[Ranges]:
-    """What is damaged, and what is unsupported."""
+    """The ranges that are damaged, and those that are unsupported."""
     order = np.argsort(offsets, kind="stable")
     starts, ends, unsupported = offsets[order], (offsets + lengths)[order], (kinds == UNSUPPORTED)[order]
     return [

@@ -51,7 +51,7 @@ _VALUES: dict[str, Callable[[str], Any]] = {
 
 @dataclass(frozen=True)
 class Side:
-    """One side of a query: a requested schema and the conditions on it.
+    """A side of a query: a requested schema and the conditions on it.
 
     Attributes:
         wanted: The columns; none where it only counts rows.

@@ -33,7 +33,7 @@ def readable(subject: Subject) -> bool:
 
 
 def watched(check: Callable[[Subject], Iterable[str]], subject: Subject) -> Iterator[str]:
-    """What a check says; exceptions that leave a verb are complaints too, but that nothing reads the path."""
+    """The complaints of a check; exceptions that leave a verb are complaints too, but that nothing reads the path."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
@@ -67,7 +67,7 @@ def clean(subject: Subject) -> list[str]:
 
 
 class Compared:
-    """What a changed sample is compared with: the sample as it is.
+    """A sample as it is, to compare changed ones with.
 
     Args:
         intact: The sample as it is.
@@ -83,7 +83,7 @@ class Compared:
         self.words = self.truth.words()
 
     def examined(self, subject: Subject) -> Outcome:
-        """What the verbs whose turn it is make of a changed sample."""
+        """The outcome of a changed sample under the verbs whose turn it is."""
         self._seen += 1
         return examine(subject, every_verb=self._seen % self._turns == 0)
 

@@ -43,7 +43,7 @@ class CountingSource:
         return window
 
     def close(self) -> None:
-        """See `Source.close`."""
+        """Close the source."""
         self._source.close()
 
     def __getattr__(self, name: str) -> Any:

@@ -64,7 +64,7 @@ Law = Callable[[Subject], Iterable[str]]
 
 
 class Laws:
-    """What every format keeps. A format's test module derives a class from this one, and hands over samples.
+    """The laws that every format keeps. A format's test module derives a class from this one, and hands over samples.
 
     Each test is run for each sample. A test that fails names the sample and, where bytes were changed, the change:
     `mutations` makes it again.
@@ -152,7 +152,7 @@ class Laws:
         self.changed("same_columns", sample, _and_intact(sample, 4), _unless_refused(reading.same_columns))
 
     def test_projection(self, sample: Sample) -> None:
-        """Which rows there are, and what is found, does not depend on the columns that are asked for."""
+        """The rows, and the findings, do not depend on the columns that are asked for."""
         self.changed("projection", sample, _and_intact(sample, 16), _unless_refused(reading.projected))
 
     def test_same_filters(self, sample: Sample) -> None:
@@ -182,7 +182,7 @@ class Laws:
         self.changed("lying_numbers", sample, mutations.some(sample, 40, mutations.any_word), changes.frugal)
 
     def test_cuts(self, sample: Sample) -> None:
-        """Whatever the length at which a file ends: a prefix and a tail, or damage."""
+        """At any length at which a file ends, there are a prefix and a tail, or damage."""
         with placed(sample) as subject:
             check = changes.Prefix(subject, turns=4)
         self.changed("cuts", sample, mutations.cuts(sample, 150), check)
@@ -226,7 +226,7 @@ class Laws:
     # Law 8
 
     def test_write_and_read_back(self, sample: Sample) -> None:
-        """What is written is read back; the same bytes are written again; what cannot be written is refused."""
+        """Written rows are read back; the same bytes are written again; rows that cannot be written are refused."""
         self.intact("write_and_read_back", sample, writing.written)
 
     # Law 9

@@ -27,7 +27,7 @@ def seeded(*words: object) -> Random:
 
 
 def effort(sample: Sample, count: int) -> int:
-    """How many changes of a sample are chosen where `count` are by default."""
+    """Number of changes of a sample that are chosen where `count` are by default."""
     return max(1, round(count * sample.effort * EFFORT))
 
 
@@ -45,14 +45,14 @@ def changed(sample: Sample, name: str, data: bytes, label: str, *spans: Span) ->
 
 
 def flip(sample: Sample, name: str, bit: int) -> Mutation:
-    """One bit of one file changed; bits are counted from the lowest of the first byte."""
+    """A change of one bit of one file; bits are counted from the lowest of the first byte."""
     data = bytearray(sample.content[name])
     data[bit >> 3] ^= 1 << (bit & 7)
     return changed(sample, name, bytes(data), f"bit {bit & 7} of byte {bit >> 3}", Span(bit >> 3, 1, name))
 
 
 def cut(sample: Sample, name: str, length: int) -> Mutation:
-    """One file cut off."""
+    """A file cut off."""
     data = sample.content[name]
     label = f"the first {length} bytes"
     return changed(sample, name, data[:length], label, Span(length, len(data) - length, name))
@@ -77,13 +77,13 @@ def cuts(sample: Sample, count: int) -> Iterator[Mutation]:
 
 
 def any_bit(sample: Sample, dice: Random) -> Mutation:
-    """One bit, anywhere."""
+    """A change of one bit, anywhere."""
     name = _file(sample, dice)
     return flip(sample, name, dice.randrange(len(sample.content[name]) * 8))
 
 
 def _any_cut(sample: Sample, dice: Random) -> Mutation:
-    """One file cut off, anywhere."""
+    """A file cut off, anywhere."""
     name = _file(sample, dice)
     return cut(sample, name, dice.randrange(len(sample.content[name])))
 

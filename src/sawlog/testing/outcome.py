@@ -1,4 +1,4 @@
-"""What the verbs make of a file, and whether they agree."""
+"""The outcomes of all verbs on a file, and whether they agree."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Place(NamedTuple):
 
 @dataclass
 class Outcome:
-    """What the verbs made of a subject.
+    """The outcomes of the verbs on a subject.
 
     Attributes:
         complaints: Where they do not agree, or break a law.
@@ -64,12 +64,12 @@ class Outcome:
 
     @property
     def report(self) -> FileReport:
-        """What `verify` says of the only file."""
+        """The report of `verify` on the only file."""
         (report,) = self.reports
         return report
 
     def words(self) -> set[object]:
-        """What is said of the files besides their rows."""
+        """The remarks on the files besides their rows."""
         tails = {(report.path, report.tail.status, report.tail.unfinished) for report in self.reports}
         notes = {(name, count) for report in self.reports for name, count in report.notes.items()}
         return {*self.damages, *tails, *notes, *self.remarks, self.refused}
@@ -211,7 +211,7 @@ def examine(subject: Subject, *, every_verb: bool = True) -> Outcome:
 
 
 def _verdict(dataset: Dataset, outcome: Outcome) -> Verdict:
-    """What all reports together say: clean if, and only if, nothing was found and no file with rows was left out."""
+    """The verdict of all reports: clean if, and only if, nothing was found and no file with rows was left out."""
     report = Report(dataset.format.name, outcome.reports, dataset.skipped)
     clean = not any(+report.kinds for report in report.files) and not any(report.missed for report in report.skipped)
     if (report.verdict is Verdict.CLEAN) != clean:
@@ -250,7 +250,7 @@ _COUNTING: dict[str, tuple[dict[str, str], Callable[[Dataset], int]]] = {
 
 
 def _refuse(subject: Subject, outcome: Outcome) -> None:
-    """What `skip` does not read is not read otherwise."""
+    """Check that a file that `skip` does not read is not read otherwise."""
     for verb, (options, rows_of) in _COUNTING.items():
         with _attending(outcome, verb):
             try:
@@ -264,7 +264,7 @@ def _refuse(subject: Subject, outcome: Outcome) -> None:
 
 
 def misaccounted(damages: Iterable[Damage], account: Account, size: int) -> Iterator[str]:
-    """Where a file's account does not cover every byte once: damaged ranges are in the file, in order, and apart.
+    """Complaints about an account: it covers every byte once; damaged ranges are in the file, in order, and apart.
 
     Only findings at the end of a file, or of `SIZELESS` kinds, have no bytes: for what ends too soon, concerns a whole
     file, or is counted by another finding.
@@ -336,7 +336,7 @@ def _damage_view(subject: Subject, outcome: Outcome) -> None:
 
 
 def _origins(subject: Subject, table: pa.Table) -> list[tuple[str, int]] | None:
-    """Where the rows of a table come from."""
+    """The files and offsets that the rows of a table come from."""
     if not subject.sample.ordered:
         return None
     columns = list(dict.fromkeys([*table.schema.names, "_file", "_offset"]))

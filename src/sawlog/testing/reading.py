@@ -29,7 +29,7 @@ def _taken(fragment: Fragment) -> tuple[list[pa.RecordBatch], Findings]:
 
 
 def _summed(dataset: Dataset, readings: list[tuple[list[pa.RecordBatch], Findings]]) -> dict[str, Any]:
-    """What fragments found together."""
+    """The findings of all fragments together."""
     account, tails = Account(), []
     notes: dict[str, int] = {}
     for _, findings in readings:
@@ -195,7 +195,7 @@ class _Asked:
         self.table = pa.Table.from_batches(batches, dataset.schema)
 
     def compared(self, part: _Asked, columns: Sequence[str]) -> Iterator[str]:
-        """Where a read of some columns differs from this one of all."""
+        """Differences between a read of some columns and this one of all."""
         title = f"{self.policy}, columns={list(columns)}"
         if not self.ordered and set(part.findings) < set(self.findings):
             if part.rows < self.rows:

@@ -1,4 +1,4 @@
-"""What a format hands to the suite: small files, and what is known of them."""
+"""The samples that a format hands to the suite: small files, and the facts known of them."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ class Sample:
 
     @property
     def opened(self) -> str:
-        """What is opened, relative to the directory that the files are in."""
+        """The path that is opened, relative to the directory that the files are in."""
         return self.file_name if isinstance(self.files, bytes) else self.root
 
     @property
@@ -119,7 +119,7 @@ class Sample:
 
 @dataclass(frozen=True)
 class Mutation:
-    """What was done to a sample.
+    """A change of a sample.
 
     Attributes:
         label: What it was, for messages.
@@ -155,7 +155,7 @@ class Subject:
 
     @property
     def path(self) -> str:
-        """What is opened."""
+        """The path that is opened."""
         return os.path.join(self.directory, self.sample.opened) if self.sample.opened else self.directory
 
     @property

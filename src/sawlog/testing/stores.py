@@ -30,7 +30,7 @@ FAULTS = (*_RAISED, *_SENT)
 
 @dataclass
 class Trouble:
-    """What goes wrong.
+    """The fault of a store.
 
     Attributes:
         fault: One of `FAULTS`, or `changes`; none if it is empty.
@@ -76,7 +76,7 @@ class HostileFileSystem(MemoryFileSystem):  # type: ignore[misc]
         return _SENT[fault](part, bytes(super().cat_file(path))) if fault in _SENT else part
 
     def info(self, path: str, **options: Any) -> dict[str, Any]:
-        """What there is at a path."""
+        """The entry of a path."""
         self._asked()
         return self._tagged(super().info(path, **options))
 
@@ -87,7 +87,7 @@ class HostileFileSystem(MemoryFileSystem):  # type: ignore[misc]
         return {name: self._tagged(info) for name, info in listing.items()} if isinstance(listing, dict) else listing
 
     def ls(self, path: str, detail: bool = True, **options: Any) -> list[Any]:
-        """What there is in a directory."""
+        """The entries of a directory."""
         self._asked()
         return [self._tagged(entry) if detail else entry for entry in super().ls(path, detail=detail, **options)]
 

@@ -64,7 +64,7 @@ def _filtered(url: str, options: dict[str, Any]) -> Answer:
 
 
 def _repaired(url: str, all_options: dict[str, Any]) -> Answer:
-    """What `repair` writes; nothing of it is there when it fails."""
+    """The files that `repair` writes; nothing of them is there when it fails."""
     options = {key: value for key, value in all_options.items() if key != "view"}
     return _written(lambda target: _found(api.repair(url, target, **options)))
 
@@ -112,7 +112,7 @@ def _command(verb: str, url: str, all_options: dict[str, Any], *more: str) -> An
 
 
 def _repaired_by_command(url: str, options: dict[str, Any]) -> Answer:
-    """What `sawlog repair` writes, and its exit code."""
+    """The file that `sawlog repair` writes, and its exit code."""
     return _written(lambda target: _command("repair", url, options, target)[0])
 
 
@@ -206,7 +206,7 @@ def _other(data: bytes) -> bytes:
 
 
 def _answer(ask: Callable[[str, dict[str, Any]], Answer], url: str, options: dict[str, Any]) -> Answer:
-    """What a verb says; what it refuses as text, and faults of the store as what they are."""
+    """The answer of a verb; refusals as text, and faults of the store as the errors they are."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:

@@ -1,4 +1,4 @@
-"""How the rows of a date are arranged: sorted, spread over internal partitions, and written by tasks."""
+"""The arrangement of a date's rows: sorted, spread over internal partitions, and written by tasks."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _MERGED_BYTES = 1 << 30
 
 @dataclass(frozen=True, slots=True)
 class Arrangement:
-    """How the rows of a date are arranged.
+    """The arrangement of a date's rows.
 
     Attributes:
         group: Columns that they are sorted by, and spread by the first of; None: those that the schema says.
@@ -42,7 +42,7 @@ class Arrangement:
             raise OptionError(f"internal_partitions={self.internal_partitions}: expected 1 or more")
 
     def locations(self, size: int) -> int:
-        """How many locations so many bytes are spread over."""
+        """Number of locations that so many bytes are spread over."""
         return self.internal_partitions or max(1, -(-size // _MERGED_BYTES))
 
 
@@ -57,7 +57,7 @@ def contiguous(runs: Sequence[Run], groups: Sequence[str]) -> tuple[str, ...]:
 
 
 def ranges(runs: Sequence[Run], locations: int) -> list[tuple[Boundary | None, Boundary | None]]:
-    """Where to cut rows that are spread by their order."""
+    """Boundaries at which rows are cut that are spread by their order."""
     samples = sorted((key, number, row) for number, run in enumerate(runs) for key, row in run.samples)
     cuts = [samples[len(samples) * i // locations] for i in range(1, locations)]
     return list(zip([None, *cuts], [*cuts, None], strict=True))

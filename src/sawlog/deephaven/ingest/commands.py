@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 
 
 class NamespaceSet(StrEnum):
-    """Which historical tree."""
+    """The historical trees of an installation."""
 
     SYSTEM = "System"
     USER = "User"
 
 
 class Unstorable(StrEnum):
-    """What becomes of values that column files cannot hold."""
+    """The treatments of values that column files cannot hold."""
 
     ERROR = "error"
     NULL = "null"

@@ -30,7 +30,7 @@ _VERSION = 1
 
 
 class HistoricalTable:
-    """One table of a historical tree: `ROOT/Systems/NAMESPACE/Partitions/INTERNAL/COLUMN/TABLE`.
+    """A table of a historical tree: `ROOT/Systems/NAMESPACE/Partitions/INTERNAL/COLUMN/TABLE`.
 
     Raises:
         OptionError: For names that cannot be directories.
@@ -46,7 +46,7 @@ class HistoricalTable:
         self.directory = os.path.join(root, TREES[namespace_set], namespace, _PARTITIONS)
 
     def path(self, internal: str, column: str) -> str:
-        """Where a location goes.
+        """The path of a location.
 
         Raises:
             OptionError: For names that cannot be directories.
@@ -107,7 +107,7 @@ class Part:
 
     @property
     def identity(self) -> tuple[Any, ...]:
-        """What no other location has, even one that took its name later."""
+        """Values that no other location has, even one that took its name later."""
         if self.partition is None:
             return self.internal, self.rows, self.checksum
         return self.partition, self.origin, self.deletions
@@ -115,7 +115,7 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class MergeRecord:
-    """What a merged location says of itself, in the file that imported ones have their position record in.
+    """The record that a merged location has of its origin, in the file of an imported location's position record.
 
     Attributes:
         job: The merge that made it.
@@ -147,7 +147,7 @@ class MergeRecord:
 
 
 def recorded_parts(locations: Iterable[Location]) -> tuple[list[Part], list[Location]]:
-    """What historical locations were made of, and those of them that do not say so."""
+    """Parts that historical locations were made of, and the locations that do not say so."""
     jobs: dict[str, tuple[Part, ...]] = {}
     unknown = []
     for location in locations:

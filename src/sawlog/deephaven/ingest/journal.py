@@ -32,7 +32,7 @@ _ASIDE = "old."
 
 @dataclass(frozen=True, slots=True)
 class Journal:
-    """What a merge is about to do. It is written before that is begun, and deleted when all of it is done.
+    """The plan of a merge. It is written before anything is done, and deleted when all of it is done.
 
     Attributes:
         job: Name of the merge.

@@ -44,7 +44,7 @@ def sort_order(keys: Sequence[pa.Array], rows: int) -> NDArray[np.int64]:
 
 
 def sort_key(keys: Sequence[pa.Array], row: int) -> tuple[Any, ...]:
-    """What compares as the rows are ordered."""
+    """A value that compares as the rows are ordered."""
     return tuple(_value(key.slice(row, 1)) for key in keys)
 
 

@@ -1,4 +1,4 @@
-"""Which ranges of which logs become which location, and the rows of one with its position record."""
+"""The plan of an import: ranges of logs for each location, and the rows of a location with its position record."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from sawlog.storage import Staged, Storage
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """What becomes one location: ranges of the logs of one partition, in order. Picklable.
+    """The ranges of logs of one partition, in order, that become one location. Picklable.
 
     Attributes:
         record: The position record, without the number of rows.
@@ -39,7 +39,7 @@ class Split:
 
 @dataclass(frozen=True, slots=True)
 class PartitionPlan:
-    """What is to be done for one partition.
+    """The work on one partition.
 
     Attributes:
         partition: The partition.
@@ -60,7 +60,7 @@ class PartitionPlan:
 
 @dataclass(frozen=True, slots=True)
 class _News:
-    """What a log has past the point where the last import stopped.
+    """The bytes of a log past the point at which the last import stopped.
 
     Attributes:
         log: The log, as if it ended at the last committed entry.
@@ -147,7 +147,7 @@ class Planner:
     def _news(
         self, log: Log, progress: Taken | None, remarks: list[str], remaining: int | None, *, last: bool
     ) -> _News | None:
-        """What a log has, up to `remaining` bytes, if there are not to be more.
+        """The new bytes of a log, up to `remaining`, if there are not to be more.
 
         Damage that the last log of a partition ends in may be an entry on its way; in any other it is damage.
         """
@@ -224,7 +224,7 @@ class Planner:
 
 
 def _taken(log: Log, progress: Progress) -> int:
-    """Where the last import of a log stopped."""
+    """The offset at which the last import of a log stopped."""
     progress_of_log = progress.logs.get(log.file.name)
     return 0 if progress_of_log is None else progress_of_log.end
 

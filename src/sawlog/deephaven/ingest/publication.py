@@ -1,4 +1,4 @@
-"""What an import publishes, location by location; and how far it is, per log, without Spark."""
+"""The locations that an import publishes; and the progress of each log, without Spark."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from sawlog.storage import PathLike, Storage
 
 @dataclass(slots=True)
 class Import:
-    """What `import_logs` did.
+    """The outcome of `import_logs`.
 
     Attributes:
         rows: Rows that were imported.
@@ -118,7 +118,7 @@ class Publication:
 
 @dataclass(frozen=True, slots=True)
 class LogStatus:
-    """How far a log was taken.
+    """The progress of a log.
 
     Attributes:
         partition: What its rows belong to.
@@ -143,7 +143,7 @@ class LogStatus:
 def import_status(
     source: PathLike | Sequence[PathLike], root: PathLike, *, storage_options: dict[str, Any] | None = None
 ) -> list[LogStatus]:
-    """How far each log was imported into a tree, by partition.
+    """The progress of each log that is imported into a tree, by partition.
 
     Args:
         source: Logs, directories of logs, globs or fsspec URLs.

@@ -25,7 +25,7 @@ _CHECK_BYTES = 4
 
 @dataclass(frozen=True, slots=True)
 class Partition:
-    """What the logs of one single-writer stream have in common: it has its own order, and its own positions."""
+    """The logs of one single-writer stream: it has its own order, and its own positions."""
 
     namespace: str
     table: str
@@ -56,7 +56,7 @@ class Taken:
         return cls(start, end, _check(file, end, storage))
 
     def confirm(self, file: File, storage: Storage) -> None:
-        """See to it that a log is still the one that the range was taken from.
+        """Raise unless a log is still the one that the range was taken from.
 
         Raises:
             SawlogError: When it shrank, or holds other bytes.
@@ -80,7 +80,7 @@ def _check(file: File, end: int, storage: Storage) -> str:
 
 @dataclass(frozen=True, slots=True)
 class PositionRecord:
-    """Where the rows of a location came from.
+    """The origin of the rows of a location.
 
     Attributes:
         partition: Whose rows they are.
@@ -102,7 +102,7 @@ class PositionRecord:
 
     @property
     def origin(self) -> str:
-        """What distinguishes the location from all others of its partition: a digest of the ranges."""
+        """A digest of the ranges, which no other location of the partition has."""
         ranges = json.dumps({name: asdict(progress) for name, progress in self.logs.items()}, sort_keys=True)
         return hashlib.sha256(ranges.encode()).hexdigest()[:_ORIGIN_DIGITS]
 
@@ -131,7 +131,7 @@ class PositionRecord:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far the logs of a partition were taken.
+    """The progress of the logs of a partition.
 
     Attributes:
         sequence: That of the next location.

@@ -35,7 +35,7 @@ Boundary = tuple[tuple[Any, ...], int, int]
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """Which rows of a merged location are taken.
+    """The rows of a merged location that are taken.
 
     Attributes:
         parts: The numbers that the parts to take have now, by those that they had when the location was made.
@@ -236,12 +236,12 @@ class Split:
         self._keys = keys
 
     def key(self, row: int) -> tuple[Any, ...]:
-        """What compares as rows are ordered."""
+        """A value that compares as rows are ordered."""
         batch = self._batches[row // BATCH_ROWS]
         return sort_key([batch.column(name) for name in self._keys], row % BATCH_ROWS)
 
     def cut(self, own: int, boundary: Boundary) -> int:
-        """How many rows are before a boundary, when the run's number is `own`."""
+        """Number of rows before a boundary, when the run's number is `own`."""
         key, number, row = boundary
         if own == number:
             return row
@@ -291,7 +291,7 @@ def merged(
 def _boundaries(
     runs: Sequence[Run], splits: Sequence[Split], begins: Sequence[int], ends: Sequence[int]
 ) -> list[Boundary]:
-    """Where to cut so that no piece is larger than `PIECE_BYTES`, about."""
+    """Boundaries between pieces of at most `PIECE_BYTES`, about."""
     rows = sum(ends) - sum(begins)
     width = sum(run.bytes for run in runs) / max(1, sum(count for run in runs for _, count in run.splits))
     most = max(BATCH_ROWS, int(PIECE_BYTES / max(1.0, width)))

@@ -24,7 +24,7 @@ _BOARD = ".sawlog-board-"
 
 @dataclass(frozen=True, slots=True)
 class Location:
-    """One location of a tree.
+    """A location of a tree.
 
     Attributes:
         path: Its directory.
@@ -75,7 +75,7 @@ def existing_table(root: PathLike, namespace: str, table: str, date: str) -> Int
 
 
 def check_part(part: str, description: str) -> str:
-    """See to it that a name can be that of a directory, and be found again.
+    """Check that a name can be that of a directory, and be found again.
 
     Raises:
         OptionError: When it is empty, hidden, or leads elsewhere.
@@ -88,7 +88,7 @@ def check_part(part: str, description: str) -> str:
 
 
 class IntradayTable:
-    """One table of an intraday tree: `ROOT/Intraday/NAMESPACE/TABLE/INTERNAL/COLUMN/TABLE`.
+    """A table of an intraday tree: `ROOT/Intraday/NAMESPACE/TABLE/INTERNAL/COLUMN/TABLE`.
 
     A partition's first location has the name of the internal partition; what is imported later goes to
     `INTERNAL~000001` and so on, for a location is never changed.
@@ -106,7 +106,7 @@ class IntradayTable:
         self._known: dict[str, tuple[tuple[int, int], Location]] = {}
 
     def path(self, partition: Partition, sequence: int) -> str:
-        """Where a location goes.
+        """The path of a location.
 
         Raises:
             OptionError: For partitions whose names cannot be directories, or look like those of later locations.
@@ -180,7 +180,7 @@ class IntradayTable:
         return location
 
     def progress(self, partition: Partition, locations: list[Location]) -> Progress:
-        """How far a partition was imported, of the locations of the table.
+        """The progress of a partition's import, from the locations of the table.
 
         Raises:
             SawlogError: When there is a location in its place that no import made.
@@ -191,7 +191,7 @@ class IntradayTable:
         return Progress.of(location.record for location in self.of(partition, locations) if location.record is not None)
 
     def of(self, partition: Partition, locations: list[Location]) -> list[Location]:
-        """Those locations that the import of a partition made, in order."""
+        """The locations that the import of a partition made, in order."""
         return [
             location for location in locations if location.record is not None and location.record.partition == partition
         ]

@@ -52,7 +52,7 @@ from sawlog.storage import Source, Storage
 
 
 def record_of(index: BlobIndex, key: bytes) -> int:
-    """Where the record of a key begins that holds a value."""
+    """The offset of the record of a key that holds a value."""
     return index.offset - len(key) - BLOB_RECORD_HEADER
 
 
@@ -180,7 +180,7 @@ _NOWHERE = "nothing leads to these bytes"
 
 
 class Address(NamedTuple):
-    """Where a value is: the number of its file, its bytes, the number of its block, and its own number there."""
+    """The address of a value: the number of its file, its bytes, the number of its block, and its own number there."""
 
     file: int
     size: int

@@ -85,7 +85,7 @@ _LOG_BYTES = 4 << 20
 
 
 class DatabaseContents(Contents):
-    """One database.
+    """The contents of a database.
 
     Attributes:
         metadata: What says of which files it is made.
@@ -168,7 +168,7 @@ class DatabaseContents(Contents):
         return View(DatabaseContents._decoded_schema, DatabaseContents._decoded)
 
     def _decoded_schema(self) -> pa.Schema:
-        """What an application's view decodes, and columns of `live`, or of `all` where its history is asked for."""
+        """The columns of an application's view, and those of `live`, or of `all` where its history is asked for."""
         decoder = application(self.scan.view)
         assert decoder is not None
         history = self.scan.options.history
@@ -197,7 +197,7 @@ class DatabaseContents(Contents):
 
     @property
     def _directory(self) -> str:
-        """Where the database is, with the names of the directories above it, by which applications know theirs."""
+        """The path of the database, with the names of the directories above it, by which applications know theirs."""
         return absolute_directory(self.version.directory)
 
     def _history(self) -> pa.Schema:
@@ -451,7 +451,7 @@ class DatabaseContents(Contents):
         return charts.pictures()
 
     def counting(self, request: BoundScan) -> Counting | None:
-        """Where all entries are read, and their values are in tables and logs."""
+        """The counting of all entries, where their values are in tables and logs."""
         scan = request.scan
         apart = self.version.apart or scan.filters or scan.expression is not None
         return self._charts() if scan.view in _ENTRIES and not apart else None

@@ -97,7 +97,7 @@ class LevelDBDatabase(Format):
         ]
 
     def find_more_rows(self, reports: Sequence[FileReport], files: Sequence[File], scan: Scan) -> str:
-        """What the logs hold, which a database stops to read at the first damage."""
+        """A remark on the logs, which a database stops to read at the first damage."""
         damaged = [file for file in files if layout.LOG_NAME.match(file.name)]
         if not damaged:
             return ""
@@ -112,7 +112,7 @@ class LevelDBDatabase(Format):
         return f"{more}: sawlog cat {paths} --view writes -o salvage=damaged" if more else ""
 
     def open(self, files: Sequence[File], scan: Scan) -> Contents:
-        """See `Format.open`.
+        """The contents of a database.
 
         Raises:
             FormatError: When there are several databases.
@@ -150,26 +150,26 @@ class LevelDBDatabase(Format):
         raise OptionError(f"{file.path}: a database is repaired as a whole: name its directory")
 
     def repair_files(self, contents: Contents, places: Sequence[tuple[File, str]], storage: Storage) -> None:
-        """See `RepairsTogether.repair_files`. A new database is written, with what the old one would answer."""
+        """Write a new database that answers as the old one would."""
         from sawlog.leveldb.database.repair import repair_database
 
         repair_database(contents, places, storage)
 
     def repaired_parts(self, contents: Contents) -> list[Mapping[str, Any]]:
-        """See `RepairsParts.repaired_parts`. They are the column families."""
+        """The options that select each column family."""
         from sawlog.leveldb.database.dataset import DatabaseContents
 
         assert isinstance(contents, DatabaseContents)
         return [{"table": name} for name in contents.versions]
 
     def not_repaired(self, contents: Contents) -> list[Skipped]:
-        """See `RemarksOnRepairs`. Who opens the old database again may commit transactions that are prepared."""
+        """Transactions that are prepared: a process that opens the old database again may commit them."""
         from sawlog.leveldb.database.repair import prepared_entries
 
         return list(prepared_entries(contents))
 
     def repaired_rows(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """See `RepairsParts.repaired_rows`. Values that were elsewhere are with their keys."""
+        """Rows as the new database has them: values that were elsewhere are with their keys."""
         from sawlog.leveldb.database.repair import kept_operations
 
         if OPERATION not in batch.schema.names:

@@ -120,7 +120,7 @@ class JudgedTable(TableRange):
     sequence: int | None = None
 
     def read(self, table: TableMap, source: Source, schema: pa.Schema, findings: Findings) -> Iterator[pa.RecordBatch]:
-        """See `TableRange.read`. Batches are those of `columns.Stream`."""
+        """The entries of a range of a table, in batches like those of `columns.Stream`."""
         from sawlog.leveldb.database.merge import Judge
 
         table.sequence = self.sequence
@@ -316,7 +316,7 @@ class KeyRange(Fragment):
     several: ClassVar = True
 
     def decode(self, schema: pa.Schema, findings: Findings) -> Iterator[pa.RecordBatch]:
-        """See `Fragment.decode`. Damage is reported when the merging of the files reaches it."""
+        """The rows of a range of keys. Damage is reported when the merging of the files reaches it."""
         from sawlog.leveldb.database.merge import merged
 
         if not self.low:
@@ -384,7 +384,7 @@ class KeyRange(Fragment):
         return [*([stream] for stream in self._log_streams(findings)), *tables]
 
     def _split(self, table: LiveTable) -> tuple[bytes, bytes | None]:
-        """Where the range parts a table with the ranges before and after; nothing where it does not."""
+        """The keys that part a table of the range from the ranges before and after; nothing where none does."""
         low = self.low if table.smallest < self.low else b""
         return low, self.high if self.high is not None and table.end > self.high else None
 
@@ -510,7 +510,7 @@ class Orphan(KeyRange):
 
 @dataclass(frozen=True)
 class BlobDamage(KeyRange):
-    """Which values of a range of keys are damaged in their blob files; refused where its entries cannot be resolved."""
+    """The damaged values of a range of keys in blob files; refused where its entries cannot be resolved."""
 
     def decode(self, schema: pa.Schema, findings: Findings) -> Iterator[pa.RecordBatch]:
         ledger = Findings("skip", drained=True)
@@ -529,7 +529,7 @@ class BlobParts(Fragment):
     blobs: LiveBlobs
 
     def decode(self, schema: pa.Schema, findings: Findings) -> Iterator[pa.RecordBatch]:
-        """See `Fragment.decode`. There are no rows."""
+        """The damage of blob files; there are no rows."""
         del schema
         with closing(self.scan.storage.open(self.path)) as source:
             for part in self._parts(source):

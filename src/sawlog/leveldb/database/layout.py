@@ -1,4 +1,4 @@
-"""What a database directory holds, by name, and the kinds of damage of a whole database."""
+"""The files of a database directory, by name, and the kinds of damage of a whole database."""
 
 from __future__ import annotations
 

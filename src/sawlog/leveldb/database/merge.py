@@ -186,7 +186,7 @@ _DELETES = ("delete", "single_delete", "delete_sized")
 
 @cache
 def _effects() -> NDArray[np.uint8]:
-    """What each operation does to its key. A range deletion neither hides nor shows its first key."""
+    """The effect of each operation on its key. A range deletion neither hides nor shows its first key."""
     merges = ("merge", "delete_range")
     found = [k.DELETES if name in _DELETES else k.MERGES if name in merges else k.PUTS for name in OPERATION_NAMES]
     return np.array(found, np.uint8)
@@ -291,7 +291,7 @@ class MergedEntries:
             yield self._batch(numbers[first:last], live[first:last], schema, of_run)
 
     def _stretches(self, numbers: NDArray[np.int64]) -> Iterator[tuple[int, int]]:
-        """Where to cut: entries next to each other in a batch are left together, if they are many."""
+        """Ranges of entries: entries next to each other in a batch are left together, if they are many."""
         places = np.searchsorted(self._starts, numbers, "right") - 1
         cuts = np.flatnonzero((np.diff(numbers) != 1) | (np.diff(places) != 0)) + 1
         edges = np.concatenate([np.zeros(1, np.int64), cuts, np.full(1, len(numbers))])
@@ -555,7 +555,7 @@ class _Deletions:
 
     @property
     def covers(self) -> Covers:
-        """Which keys they delete."""
+        """The keys that they delete."""
         if self._covers is None:
             self._covers = _covers_of(self._every)
         return self._covers
@@ -598,7 +598,7 @@ class _Feed:
         return taken
 
     def take_strays(self, limit: bytes | None) -> list[list[Run]]:
-        """Those that are given before a key, each run as a group."""
+        """Stray entries that are given before a key, each run as a group."""
         taken, self._strays = _cut(self._strays, limit)
         return [[run] for run in taken]
 

@@ -29,7 +29,7 @@ COUNTED = ("key", "value", "operation", LIVE, "file", LEVEL)
 
 @dataclass(slots=True)
 class _Fate:
-    """What became of the entries of a file: bytes of keys and values, and how many they are, by `_FATES`."""
+    """The fate of the entries of a file: bytes of keys and values, and their number, by `_FATES`."""
 
     sizes: dict[str, int]
     rows: dict[str, int]

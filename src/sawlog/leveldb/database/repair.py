@@ -145,7 +145,7 @@ def prepared_entries(contents: Contents) -> Iterator[Skipped]:
 
 
 def _refuse_range_keys(contents: DatabaseContents) -> None:
-    """See to it that Pebble's range keys, which are not read, are not lost without a word."""
+    """Refuse to lose Pebble's range keys, which are not read."""
     version, storage = contents.version, contents.scan.storage
     holders = []
     for table in version.tables:
@@ -212,7 +212,7 @@ def _dialect(contents: DatabaseContents) -> Dialect:
 
 
 def _levels(contents: DatabaseContents) -> int:
-    """How many levels its engine has."""
+    """Number of levels of the engine."""
     siblings = contents.scan.storage.files_in(contents.version.directory or ".", fresh=False)
     settings = [file for file in siblings if OPTIONS_NAME.match(file.name)]
     if not settings:

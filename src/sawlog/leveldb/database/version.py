@@ -176,7 +176,7 @@ class DatabaseVersion:
         return damage.path == self.path and damage.kind in (MISSING_FILE, UNSUPPORTED) and damage not in self.faults
 
     def table_options(self, options: DatabaseReadOptions) -> TableReadOptions:
-        """How its tables are read: in the order of its keys, which LevelDB's do not say."""
+        """The options by which its tables are read: in the order of its keys, which LevelDB's do not say."""
         return replace(options.of_tables, comparator=self.comparator)
 
     def entry_options(self, options: DatabaseReadOptions) -> TableReadOptions:
@@ -280,7 +280,7 @@ _MARKED = pa.schema([field for field in TRANSACTION_SCHEMA if field.name != VALU
 
 
 def _transactions(logs: Sequence[File], metadata: Metadata, storage: Storage) -> LoggedTransactions | None:
-    """What the logs of a database say of transactions, the oldest log first."""
+    """The transactions in the logs of a database, the oldest log first."""
     if metadata.dialect == "pebble" or not may_have_transactions(metadata.directory, storage):
         return None
     scan = Scan(view="writes", options=LogReadOptions(), storage=storage)
@@ -371,7 +371,7 @@ def number_of(file: File) -> int:
 
 
 def _of_family(tables: Iterable[File], family: int, storage: Storage) -> list[File]:
-    """Those tables that belong to a column family, or do not say to which."""
+    """The tables that belong to a column family, or do not say to which."""
     return [file for file in tables if _family_of(file, storage)[0] == family]
 
 

@@ -80,7 +80,7 @@ class EntityRange(LogRange):
     """The entities of those records that belong to the range."""
 
     def decode(self, schema: pa.Schema, findings: Findings) -> Iterator[pa.RecordBatch]:
-        """See `Fragment.decode`. A record that is no entity is damage."""
+        """The entities of a range. A record that is no entity is damage."""
         typed = self.scan.options.properties == "infer"
         columns = {field.name: _column(field, self.path, typed=typed) for field in schema}
         decoder = EntityDecoder()

@@ -56,7 +56,7 @@ class LogContents(Contents):
     views: ClassVar = {"rows": View(lambda self: marked(ROWS_SCHEMA, self.scan.options), _ranges)}
 
     def committed_end(self, request: BoundScan, file: File, position: int) -> int:
-        """See `Followable.committed_end`. The new bytes are walked once, to find where the last complete record ends.
+        """The end of the last complete record. The new bytes are walked once.
 
         Damage that reaches up to the end of the file may be a block that is still being written, and waits too.
 
@@ -70,7 +70,7 @@ class LogContents(Contents):
         return log_range.find_end()
 
     def between(self, request: BoundScan, ranges: Sequence[Range]) -> list[Fragment]:
-        """See `Followable.between`."""
+        """Fragments of ranges of bytes."""
         return [
             fragment
             for file, start, end in ranges

@@ -152,7 +152,7 @@ class LevelDBLog(Format):
         return contents
 
     def not_repaired(self, contents: Contents) -> list[Skipped]:
-        """See `RemarksOnRepairs`. Entities of an export that cannot be decoded are kept as they are."""
+        """Entities of an export that cannot be decoded: they are kept as they are."""
         from sawlog.dataset.dataset import Dataset
 
         exports = [file for file in contents.files if layout.EXPORT_NAME.match(file.name)]

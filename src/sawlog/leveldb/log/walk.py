@@ -133,7 +133,7 @@ class Walk(ChainWalk):
         self._allocate(2 * self._capacity)
 
     def reset(self) -> None:
-        """See `ChainWalk.reset`. Room that one large record needed is kept only while others use it."""
+        """Begin another walk. Room that one large record needed is kept only while others use it."""
         self._allocate(self._capacity if self.state.committed > self._capacity // 4 else self._usual)
         self._recovered[:] = 0
 
@@ -272,7 +272,7 @@ class LogRange(FileRange):
         return cls(scan, projection, file.path, size, file, 0, size, synced=True, dialect=dialect, numbered=numbered)
 
     def decode(self, schema: pa.Schema, findings: Findings) -> Iterator[pa.RecordBatch]:
-        """See `Fragment.decode`. Section 5.2 of the format gives every record to exactly one range."""
+        """The records of a range. Section 5.2 of the format gives every record to exactly one range."""
         with closing(self.scan.storage.open(self.file, self.end)) as source:
             if source.size < self.file.size:
                 raise ChangedError.shorter(self.path, self.file.size, source.size)

@@ -1,1 +1,1 @@
-"""What the records of LevelDB logs hold: write batches, version edits, Datastore entities."""
+"""The records of LevelDB logs: write batches, version edits, Datastore entities."""

@@ -36,7 +36,7 @@ class _Cursor:
 
     @property
     def left(self) -> int:
-        """How many bytes are left."""
+        """Number of bytes left."""
         return len(self._data) - self.position
 
     def byte(self) -> int:

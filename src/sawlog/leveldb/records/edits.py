@@ -37,7 +37,7 @@ class EditRange(LogRange):
     """The version edits of a MANIFEST."""
 
     def decode(self, schema: pa.Schema, findings: Findings) -> Iterator[pa.RecordBatch]:
-        """See `Fragment.decode`. A record that is no version edit is damage; one with a newer field is not."""
+        """The edits of a range. A record that is no version edit is damage; one with a newer field is not."""
         for edits, failed in self.edits(findings):
             rows = [{**edit, FILE_COLUMN: self.path, OFFSET_COLUMN: offset} for offset, edit in edits]
             findings.rows += len(rows)
@@ -82,7 +82,7 @@ class LiveFiles(EditRange):
 
 @dataclass
 class Version:
-    """What edits add up to."""
+    """The state that edits add up to."""
 
     files: dict[tuple[int, int, int], dict[str, Any]] = field(default_factory=dict)
     families: dict[int, str] = field(default_factory=lambda: {0: "default"})
@@ -128,7 +128,7 @@ class EditsContents(LogContents):
         super().__init__(format, self._find_live(files, scan.storage), scan)
 
     def skipped_files(self, request: BoundScan) -> list[Skipped]:
-        """What the base class says, and the MANIFESTs that are named and not there: others are read instead."""
+        """Files that are not read, and the MANIFESTs that are named and not there: others are read instead."""
         faults = [pointer.fault for pointer in self._pointers if pointer.fault is not None]
         gaps = [Skipped(fault.path, f"{fault.kind}: {fault.detail}", 0, missed=True) for fault in faults]
         return [*super().skipped_files(request), *gaps]

@@ -53,7 +53,7 @@ _QUIET = frozenset(kind.name.lower() for kind in (Kind.CHECKSUM_MISMATCH, Kind.B
 
 
 class RefusedError(DamageError):
-    """What RocksDB does not open a database with, in a recovery mode, whatever the policy."""
+    """A fault for which RocksDB does not open a database, in a recovery mode, whatever the policy."""
 
     def __init__(self, damage: Damage) -> None:
         SawlogError.__init__(
@@ -143,7 +143,7 @@ class Replay:
 
 
 def _kind_at(log: WriteRange, tail: Tail) -> int:
-    """What is wrong where a recycled log ends; 0 for nothing, where a record begins that has no end."""
+    """The kind of fault at the end of a recycled log; 0 for none, where a record begins that has no end."""
     head = log.head
     with closing(log.scan.storage.open(log.path, log.file.size)) as source:
         data = np.array(source.window(tail.offset, min(log_layout.BLOCK_SIZE, log.file.size - tail.offset)))
@@ -226,7 +226,7 @@ class Fold:
         self.begin_log()
 
     def begin_log(self) -> None:
-        """What is added next is from another log."""
+        """Go on with another log."""
         self._last_offset = -1
         self._last_batch = 0
 
@@ -388,7 +388,7 @@ class LatestWrites(Fragment):
     several: ClassVar = True
 
     def decode(self, schema: pa.Schema, findings: Findings) -> Iterator[pa.RecordBatch]:
-        """See `Fragment.decode`. Rows come in the order of their sequence numbers."""
+        """The rows in the order of their sequence numbers."""
         known = [*WRITES_SCHEMA.names, OFFSET_COLUMN]
         offset = pa.field(OFFSET_COLUMN, pa.int64(), nullable=False)
         needed = pa.schema([*WRITES_SCHEMA, offset, *(f for f in schema if f.name not in known)])

@@ -52,7 +52,7 @@ class Strings(NamedTuple):
 
 
 class Table(NamedTuple):
-    """What tags stand for.
+    """The meaning of tags.
 
     Attributes:
         variants: uint8[256], of each tag: twice the code of an operation, plus one where a column family follows; or
@@ -83,7 +83,7 @@ class Gathered(NamedTuple):
 
 
 class Decoded(NamedTuple):
-    """Where operations go, a row each.
+    """Columns of operations, a row each.
 
     Attributes:
         records: int32, the batch that it is from.
@@ -200,7 +200,7 @@ def _note(events: Any, state: Any, kind: Any, one: Any, two: Any) -> None:
 
 @always_inlined
 def _fields(data: Any, pos: Any, end: Any, shape: Any) -> Any:
-    """What follows a tag: the column family, where key and value begin, and their lengths.
+    """The fields after a tag: the column family, the offsets of key and value, and their lengths.
 
     Then the position after the operation, which is 0 where it does not end in the batch.
     """

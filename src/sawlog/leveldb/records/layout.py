@@ -24,7 +24,7 @@ BATCH_HEADER = 12
 
 
 class Field(IntEnum):
-    """What follows the tag of an operation, in this order: bits that are set in its shape."""
+    """The fields after the tag of an operation, in this order: bits that are set in its shape."""
 
     FAMILY = 1
     """varint32: column family; 0 where it is absent."""
@@ -43,7 +43,7 @@ _FAMILY, _KEY, _VALUE, _COUNTED, _VALUE_FIRST = (field.value for field in Field)
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """One operation: its name in the column `operation`, its tags without and with a column family, and Pebble's."""
+    """An operation: its name in the column `operation`, its tags without and with a column family, and Pebble's."""
 
     name: str
     shape: int

@@ -60,7 +60,7 @@ class NumberedRange(WriteRange):
 
     @cached_property
     def _shared(self) -> bool:
-        """What all of the log shows."""
+        """The values that all of the log has."""
         return _numbering([self]).shared
 
 

@@ -128,14 +128,14 @@ class _Log(NamedTuple):
         return codes
 
     def before(self, steps: NDArray[np.int64]) -> NDArray[np.int64]:
-        """How many steps precede each row in its write batch."""
+        """Number of steps before each row in its write batch."""
         total = np.cumsum(steps) - steps
         counted: NDArray[np.int64] = total - total[self.begins][self.numbers]
         return counted
 
 
 def _steps(rows: pa.RecordBatch, log: _Log) -> NDArray[np.int64]:
-    """Where the sequence number steps, if all operations of a batch share it: 1 at the end of a batch.
+    """Steps of the sequence number, if all operations of a batch share it: 1 at the end of a batch.
 
     A batch ends in a `noop`, if it has no other mark; one that precedes all operations is none. What comes again on the
     same key begins the next batch, too: the step is noted at the row before it.
@@ -314,7 +314,7 @@ class Transactions:
         self._held = [every.take(fixed_array(pa.int64(), np.concatenate(places)))] if at else []
 
     def undecided(self) -> Pending:
-        """What is open after the last log."""
+        """The transactions that are open after the last log."""
         ranges = []
         places = set()
         for sections in self._open.values():

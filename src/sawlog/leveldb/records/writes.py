@@ -50,7 +50,7 @@ _OF_BATCH = ("rows", "key_bytes", "value_bytes", "events", "no_keys", "no_values
 
 @cache
 def tag_table(dialect: Dialect) -> Table:
-    """What tags stand for in a dialect."""
+    """The meaning of tags in a dialect."""
     operations = layout.OPERATIONS
     variants = np.full(256, 2 * len(operations), np.uint8)
     shapes = np.zeros(2 * len(operations), np.uint8)
@@ -70,7 +70,7 @@ class WriteRange(LogRange):
     """The operations of those write batches whose record belongs to the range."""
 
     def decode(self, schema: pa.Schema, findings: Findings) -> Iterator[pa.RecordBatch]:
-        """See `Fragment.decode`. What follows an error in a batch is damage; so is a wrong count."""
+        """The operations of a range. Bytes after an error in a batch are damage; so is a wrong count."""
         decoders: dict[bool, tuple[Decoder, Findings]] = {}
         for records in super().decode(marked(RECORDS_SCHEMA, self.scan.options), findings):
             findings.rows -= records.num_rows

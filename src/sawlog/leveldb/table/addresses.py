@@ -31,7 +31,7 @@ from sawlog.storage import Source
 
 
 class BlobIndex(NamedTuple):
-    """Where a value is: the number of its file, its place there, its bytes as stored, and how they are compressed."""
+    """The address of a value: the number of its file, its place there, its bytes as stored, and its compression."""
 
     file: int
     offset: int
@@ -40,7 +40,7 @@ class BlobIndex(NamedTuple):
 
 
 def blob_index(value: bytes) -> BlobIndex | None:
-    """What the value of an entry of the type `put_blob_index` says; `None` where it is no place in a file."""
+    """The address in an entry of the type `put_blob_index`; `None` where it is no place in a file."""
     if not value or value[0] not in (BLOB_IN_FILE, BLOB_WITH_EXPIRATION):
         return None
     skipped = 1 if value[0] == BLOB_WITH_EXPIRATION else 0
@@ -77,7 +77,7 @@ def addresses_of(operation: int, value: bytes) -> list[BlobIndex]:
 
 
 def in_place(operation: int, value: bytes, found: Sequence[bytes]) -> bytes:
-    """What an entry holds, with what was found at its addresses; an entity in the version that has no addresses."""
+    """The value of an entry, with the values at its addresses; an entity in the version that has no addresses."""
     if operation == BLOB_INDEX:
         return found[0]
     columns = _columns(value)

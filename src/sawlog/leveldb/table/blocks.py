@@ -38,7 +38,7 @@ def block_damage(path: str, offset: int, length: int, flaw: Flaw) -> Damage:
 
 @dataclass(frozen=True, slots=True)
 class Buckets:
-    """How the buckets of a table are laid out.
+    """The layout of a table's buckets.
 
     Attributes:
         key: Bytes of a key.
@@ -57,7 +57,7 @@ class Buckets:
 
 @dataclass(frozen=True, slots=True)
 class BlockRules:
-    """What a table's footer says about all of its blocks, and what is believed of them.
+    """The rules of a table's footer for all of its blocks, and those that are believed of them.
 
     Attributes:
         dialect: Whose codes of compression are used: RocksDB's, too, in its first version, which has LevelDB's footer.

@@ -79,7 +79,7 @@ class MapRange(TableRange):
 
 @dataclass(frozen=True)
 class BlocksRange(MapRange):
-    """One row per block that is intact."""
+    """The intact blocks of a table, a row each."""
 
     def rows(self, walk: SpanWalk) -> Iterator[dict[str, Any] | None]:
         table = walk.table
@@ -116,7 +116,7 @@ class BlocksRange(MapRange):
 
 @dataclass(frozen=True)
 class PropertiesRange(MapRange):
-    """One row per property."""
+    """The properties of a table, a row each."""
 
     def rows(self, walk: SpanWalk) -> Iterator[dict[str, Any] | None]:
         yield from (
@@ -158,7 +158,7 @@ class TableContents(Contents):
                 yield kind(*request, file.path, end - start, file, start, end, pruned, table)
 
     def _cuts(self, file: File, task_bytes: int, table: SharedMap) -> Iterator[int]:
-        """Where a table is cut: at data blocks, of which an index knows one per `CUT_BYTES`."""
+        """Offsets at which a table is cut: at data blocks, of which an index knows one per `CUT_BYTES`."""
         storage = self.scan.storage
         known_cuts = known_answer(storage, file, CUTS)
         if known_cuts is not None and task_bytes >= CUT_BYTES:

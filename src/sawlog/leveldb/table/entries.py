@@ -109,7 +109,7 @@ EVENT = record_type("kind", "block", "one", "two", "row")
 
 
 class Take(NamedTuple):
-    """What is taken of entries.
+    """The fields that are taken of entries.
 
     Attributes:
         internal: Whether keys end in sequence number and type.
@@ -129,7 +129,7 @@ class Take(NamedTuple):
 
 
 class Rows(NamedTuple):
-    """Where entries go: user keys and values back to back with their ends, and what follows user keys.
+    """Columns of entries: user keys and values back to back with their ends, and the bytes after user keys.
 
     Attributes:
         keys: uint8, with `KEY_SLACK` bytes more than user keys may take.
@@ -285,7 +285,7 @@ def _open_block(window: Any, base: Any, block: Any, rule: Any, state: Any, rows:
 
 @inlined
 def _common(keys: Any, start: Any, end: Any, separators: Any, other: Any, other_end: Any, known: Any) -> Any:
-    """How many bytes a key and a separator have in common from their beginning on; of `known` ones it is known."""
+    """Number of bytes that a key and a separator share from their beginning on; of `known` ones it is known."""
     most = min(end - start, other_end - other)
     length = min(known, most)
     while length < most and keys[start + length] == separators[other + length]:
@@ -530,7 +530,7 @@ class Block(NamedTuple):
 
 @inlined
 def _shared(given: Any, start: Any, length: Any, last: Any, held: Any) -> Any:
-    """How many bytes a user key and the one before have in common from their beginning on."""
+    """Number of bytes that a user key and the one before share from their beginning on."""
     shared = _ZERO
     most = min(length, held)
     while shared < most and given.keys[start + shared] == last[shared]:

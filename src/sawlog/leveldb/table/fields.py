@@ -64,7 +64,7 @@ def named_spans(table: TableMap, offset: int = 0) -> Iterator[tuple[int, int, Ro
 
 
 def _compression(source: Source, start: int, body: int, code: int, table: TableMap) -> str:
-    """What a block is compressed with, by the code of the engine that wrote it."""
+    """The compression of a block, by the code of the engine that wrote it."""
     head = pa.py_buffer(source.window(start, min(body, len(layout.ZSTD_MAGIC))).tobytes())
     kind = codecs.compression_of(table.rules.dialect, code, head)
     return "unknown" if kind is None else kind.name.lower()

@@ -35,7 +35,7 @@ VERDICT = record_type(*VERDICT_FIELDS)
 
 
 class Rule(NamedTuple):
-    """How the blocks of a table are checked.
+    """The rule by which the blocks of a table are checked.
 
     Attributes:
         checksum: The `Checksum`.
@@ -106,7 +106,7 @@ def checksum_of(window: Any, start: Any, length: Any, kind: Any) -> Any:
 
 @inlined
 def modifier(context: Any, offset: Any) -> Any:
-    """What a checksum is combined with because of the file offset of its block."""
+    """The number that a checksum is combined with because of the file offset of its block."""
     return (context ^ (offset + (offset >> _HALF))) & _U32 if context != _ZERO else _ZERO
 
 
@@ -155,7 +155,7 @@ def judge_blocks(
 
 @inlined
 def entries_end(data: Any, start: Any, end: Any) -> Any:
-    """Where the entries of an expanded block end, and its restart points; the end is `NOWHERE` if they do not fit.
+    """The end of the entries of an expanded block, and its restart points; `NOWHERE` if they do not fit.
 
     That is so, too, where their values are apart from them, or a flag is unknown: the number is that with its flags.
     """
@@ -174,7 +174,7 @@ def entries_end(data: Any, start: Any, end: Any) -> Any:
 
 @inlined
 def _without_buckets(data: Any, start: Any, stop: Any, packed: Any) -> Any:
-    """Where a hash index begins that ends at `stop`, if there is one; `NOWHERE` if it does not fit."""
+    """The offset of a hash index that ends at `stop`, if there is one; `NOWHERE` if it does not fit."""
     if packed & _HASH_INDEX == _ZERO:
         return stop
     if stop - start < _BUCKETS:
@@ -464,7 +464,7 @@ def split_entries(
 
 @kernel
 def find_block_end(data: Bytes, end: UInt64) -> UInt64:
-    """Where the block that `data` begins with has its trailer, by its CRC-32C, which is taken on from byte to byte.
+    """The offset of the trailer of the block that `data` begins with, by its CRC-32C, taken on from byte to byte.
 
     Args:
         data: uint8.
@@ -492,6 +492,6 @@ def footer_checksum(data: Bytes, checksum: Int64, context: UInt64, place: UInt64
 
 @kernel
 def end_of_entries(data: Bytes) -> UInt64:
-    """Where the entries of an expanded block end; 0 if it is none."""
+    """The end of the entries of an expanded block; 0 if it is none."""
     end, _ = entries_end(data, _ZERO, np.uint64(len(data)))
     return _ZERO if end == NOWHERE else end

@@ -105,7 +105,7 @@ NO_BITS = 1
 
 
 class ColumnKind(IntEnum):
-    """What a column holds."""
+    """The content of a column."""
 
     BITS = 1
     INTEGER = 2
@@ -278,7 +278,7 @@ BYTEWISE = frozenset({BYTEWISE_NAME, ""})
 
 
 class IndexType(IntEnum):
-    """How data blocks are found."""
+    """The kinds of index by which data blocks are found."""
 
     BINARY = 0
     HASH = 1

@@ -53,7 +53,7 @@ class Bounds:
 
     @cached_property
     def ends(self) -> NDArray[np.int64]:
-        """How many bytes the separators up to each have, with trailers and timestamps."""
+        """Number of bytes of the separators up to each, with trailers and timestamps."""
         return self.separators["length"].astype(np.int64).cumsum()
 
     @property
@@ -124,7 +124,7 @@ def on_keys(projection: Projection) -> bool:
 
 
 def spared_blocks(tables: Iterable[TableMap | None], projection: Projection) -> str:
-    """What filters on the key spare of some tables, for people."""
+    """A sentence on the blocks that filters on the key spare of some tables."""
     blocks = read = 0
     for table in filter(None, tables):
         first, after = block_bounds(table, projection)
@@ -150,7 +150,7 @@ _IndexBlock: TypeAlias = "tuple[NDArray[np.void], NDArray[np.void], NDArray[np.u
 
 
 class Role(IntEnum):
-    """What a span is."""
+    """The purpose of a span."""
 
     DATA = 0
     RANGE_DELETES = 1
@@ -206,7 +206,7 @@ class Footer:
 
 @dataclass
 class TableMap:
-    """Where everything in a table is.
+    """The map of a table: the offsets of all its blocks.
 
     Attributes:
         footer: Its footer.
@@ -246,7 +246,7 @@ class TableMap:
 
     @cached_property
     def spans(self) -> NDArray[np.void]:
-        """What every byte of the table is for, once all of the map is read."""
+        """The purpose of every byte of the table, once all of the map is read."""
         return _spans_of(self)
 
     @property
@@ -281,7 +281,7 @@ class TableMap:
         return not _truth(self.properties.get(layout.USER_KEYS)) and not self.footer.pebble(layout.COLUMNAR)
 
     def layer(self, source: Source) -> BlockLayer | EmbeddedLayer | BucketLayer | None:
-        """What lays out blocks of entries as other tables have them; `None` where they are so already."""
+        """The layer that lays out blocks of entries as other tables have them; `None` where they are so already."""
         if not self.rules.layered:
             return None
         if self.rules.buckets is not None:
@@ -496,7 +496,7 @@ class MapReader:
         )
 
     def _torn(self, error: DamageError | UnsupportedError) -> Footer:
-        """What is assumed of a table whose end is lost or unknown, if it begins with a block."""
+        """A footer assumed of a table whose end is lost or unknown, if it begins with a block."""
         footer = Footer("rocksdb", layout.SIZED_VERSION, Checksum.CRC32C, 0, 0, None, None)
         if self._file.name.endswith(".ldb"):  # only LevelDB calls tables so
             footer = replace(footer, dialect="leveldb", version=0)
@@ -642,7 +642,7 @@ class MapReader:
             table.handles = np.concatenate([table.handles, added])
 
     def _block_end(self, start: int, end: int, rules: BlockRules) -> int | None:
-        """Where the block that begins at `start` has its trailer, by CRC-32C; `None` if there is none near."""
+        """The offset of the trailer of the block that begins at `start`, by CRC-32C; `None` if there is none near."""
         if rules.checksum is not Checksum.CRC32C or rules.context:
             return None
         window = self._source.window(start, min(end - start, layout.SALVAGED_BYTES))

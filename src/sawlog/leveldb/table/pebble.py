@@ -22,7 +22,7 @@ class MalformedError(Exception):
     """A block, or a file of values, is not laid out as its format says; the caller makes damage of it."""
 
     def flaw(self, size: int) -> Flaw:
-        """What is wrong with a block of so many bytes."""
+        """The fault of a block of so many bytes."""
         return Kind.BAD_BLOCK, size, 0
 
 

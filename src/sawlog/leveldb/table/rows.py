@@ -61,7 +61,7 @@ _RUN_BYTES = 4 << 20
 
 
 class SpanWalk:
-    """One pass over the spans of a range.
+    """A pass over the spans of a range.
 
     Attributes:
         spans: They, in the order of the file.
@@ -430,7 +430,7 @@ class SharedMap:
 
 @dataclass(frozen=True)
 class TableRange(FileRange):
-    """Those blocks of one table that begin in `[start, end)`.
+    """The blocks of a table that begin in `[start, end)`.
 
     Attributes:
         file: The table.
@@ -445,7 +445,7 @@ class TableRange(FileRange):
 
     @classmethod
     def whole(cls, file: File, scan: Scan, projection: Projection, **given: Any) -> Self:
-        """One range over all of a table."""
+        """A range over all of a table."""
         return cls(scan, projection, file.path, file.size, file, 0, file.size, **{"pruned": False, **given})
 
     def __getstate__(self) -> dict[str, Any]:

@@ -179,7 +179,7 @@ class TableWriter(FileWriter):
         )
 
     def _properties(self) -> bytes:
-        """What RocksDB wants to know of a table that it ingests."""
+        """The properties that RocksDB asks of a table that it ingests."""
         counts = self._counts
         values = {
             layout.INDEX_TYPE: bytes(4),

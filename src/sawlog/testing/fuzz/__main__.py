@@ -30,7 +30,7 @@ _TICK = 0.2
 
 @dataclass
 class Watch:
-    """One process after the other, each starting after the input that ended the last.
+    """A chain of processes, each starting after the input that ended the last.
 
     Attributes:
         name: The class of laws.

@@ -1,4 +1,4 @@
-"""What the fuzzer found: by cause, with the smallest input that shows it."""
+"""The findings of the fuzzer: by cause, with the smallest input that shows it."""
 
 from __future__ import annotations
 

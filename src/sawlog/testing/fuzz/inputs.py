@@ -1,4 +1,4 @@
-"""What the fuzzer tries: input `n` of a seed is the same on every machine."""
+"""The inputs of the fuzzer: input `n` of a seed is the same on every machine."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Inputs:
         return cls(laws, laws.samples(), f"{name} {seed}")
 
     def make(self, number: int) -> tuple[Sample, Mutation, tuple[str, Check]]:
-        """One input, and the law that it is tried on."""
+        """An input, and the law that it is tried on."""
         dice = mutations.seeded(self.seed, number)
         sample = dice.choice(self.samples)
         kinds = [*mutations.ANY, *[kind for kind in self.laws.mutators for _ in range(3)]]

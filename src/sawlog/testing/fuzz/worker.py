@@ -1,4 +1,4 @@
-"""One process of the fuzzer: it says what it is about to try, tries it, and says what it found."""
+"""A process of the fuzzer: it names the input that it is about to try, tries it, and prints its findings."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ FOLLOWED_BYTES = 64 << 20
 
 @dataclass(slots=True)
 class Look:
-    """One look at the logs.
+    """A look at the logs.
 
     Attributes:
         done: What was imported.

@@ -106,7 +106,7 @@ def check_source(
 
 @dataclass(frozen=True, slots=True)
 class Choices:
-    """What is wanted of an import; see `import_logs`.
+    """The settings of an import; see `import_logs`.
 
     Attributes:
         here_bytes: Work of at most so many bytes is no job of Spark.
@@ -149,7 +149,7 @@ def _tables(source: PathLike | Sequence[PathLike], scan: Scan) -> dict[tuple[str
 
 
 def _given(scan: Scan) -> dict[str, Any]:
-    """What the options say of the names of logs."""
+    """Values of the options that name logs."""
     return {part: getattr(scan.options, part) for part in _NAME_PARTS if getattr(scan.options, part) is not None}
 
 

@@ -51,7 +51,7 @@ _OF_VALUES = ("char", "decimal", "sentinels_as_null")
 
 @dataclass(frozen=True, slots=True)
 class Merge:
-    """What `merge` did.
+    """The outcome of `merge`.
 
     Attributes:
         rows: Rows that history has of the date, proven.
@@ -153,7 +153,7 @@ def merge(
 
 @dataclass(frozen=True, slots=True)
 class _Plan:
-    """What is to be done.
+    """The work of a merge.
 
     Attributes:
         taken: Intraday locations to take, and the parts that they are.
@@ -173,7 +173,7 @@ class _Plan:
 
     @property
     def parts(self) -> tuple[Part, ...]:
-        """What the written locations are made of."""
+        """The parts that the written locations are made of."""
         return (*self.kept, *self.taken.values())
 
     @property
@@ -431,7 +431,7 @@ class MergeJob:
 
 
 def _kept(location: Location, numbers: Mapping[tuple[Any, ...], int]) -> Kept:
-    """Which of the rows of a merged location are taken, and the numbers of their parts."""
+    """The rows of a merged location that are taken, and the numbers of their parts."""
     record = MergeRecord.read(location.path)
     parts = () if record is None or record.parts is None else record.parts
     return Kept({i: numbers[part.identity] for i, part in enumerate(parts) if part.identity in numbers})

@@ -1,4 +1,4 @@
-"""What an operator's timer does every night: merge all dates that are over, of all tables."""
+"""The work of an operator's timer every night: merge all dates that are over, of all tables."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
 
 @dataclass(frozen=True, slots=True)
 class MergedDate:
-    """What became of one date of one table.
+    """The outcome of merging one date of one table.
 
     Attributes:
         namespace: Namespace of the table.
@@ -44,7 +44,7 @@ class MergedDate:
 
 @dataclass(slots=True)
 class Nightly:
-    """What `nightly` did.
+    """The outcome of `nightly`.
 
     Attributes:
         dates: Every date that was due, in order.
@@ -54,7 +54,7 @@ class Nightly:
 
     @property
     def failed(self) -> list[MergedDate]:
-        """Those that are still due."""
+        """The dates that are still due."""
         return [date for date in self.dates if date.merge is None]
 
 
