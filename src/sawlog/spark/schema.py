@@ -184,6 +184,33 @@ def check_schema(user_schema: StructType, available: pa.Schema, description: str
             )
 
 
+def check_times(schema: StructType, format_name: str) -> None:
+    """Check that no column to write is a time without a zone: the formats hold instants.
+
+    Which instant such a time is depends on a zone that tasks do not see, and it would come back as another type.
+
+    Raises:
+        SchemaError: Names the first such column, and what to write in its place.
+    """
+    for column in schema.fields:
+        if _has_local_time(column.dataType):
+            raise SchemaError(
+                f"column {column.name!r} is {column.dataType.simpleString()}, and {format_name} holds instants, not"
+                " times without a zone: CAST to TIMESTAMP, which takes them in the session's zone, or to STRING"
+            )
+
+
+def _has_local_time(kind: DataType) -> bool:
+    """Whether values of a type are, or have in them, times without a zone."""
+    if isinstance(kind, spark.ArrayType):
+        return _has_local_time(kind.elementType)
+    if isinstance(kind, spark.MapType):
+        return _has_local_time(kind.keyType) or _has_local_time(kind.valueType)
+    if isinstance(kind, spark.StructType):
+        return any(_has_local_time(field.dataType) for field in kind.fields)
+    return isinstance(kind, spark.TimestampNTZType)
+
+
 def spark_version() -> str:
     """Version of the PySpark in use."""
     import pyspark

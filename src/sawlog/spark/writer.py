@@ -21,7 +21,7 @@ from sawlog.format.capabilities import WritesTasks
 from sawlog.spark.cast import cast_batch
 from sawlog.spark.directories import DirectoriesWriter, check_partitions
 from sawlog.spark.options import WriteOptions, write_request
-from sawlog.spark.schema import original_schema
+from sawlog.spark.schema import check_times, original_schema
 from sawlog.spark.tasks import LINGER, running_task
 from sawlog.storage import Staged, Storage
 from sawlog.storage.commit import Job, recover
@@ -53,6 +53,7 @@ def make_writer(options: Mapping[str, str], format: str | None, schema: StructTy
     write_options: WriteOptions = request.own
     if write_options.savemode is not None and overwrite:
         raise OptionError(f"option saveMode={write_options.savemode!r} goes with mode 'append', not with 'overwrite'")
+    check_times(schema, target_format.name)
     columns = original_schema(schema)
     if write_options.partitionby:
         check_partitions(write_options.partitionby, columns, target_format)
