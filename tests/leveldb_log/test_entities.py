@@ -432,10 +432,14 @@ def test_repair_says_that_the_meaning_is_damaged(tmp_path: Path) -> None:
     """The framing is sound, and kept; the view of entities finds the same damage in the copy."""
     path = save(tmp_path, entity({"a": 1}), DAMAGED[0][0], entity({"a": 2}))
     report = sawlog.repair(path, tmp_path / "copy", format="leveldb_log")
-    (said,) = report.skipped
-    assert said.reason.startswith("1 records are no entities: their meaning is damaged, not the framing")
-    assert (report.verdict, report.rows) == ("clean", 3)
-    assert sawlog.repair(save(tmp_path, entity({"a": 1})), tmp_path / "other", format="leveldb_log").skipped == []
+    text = "1 record is no sound entity: damaged in meaning, not in framing; the copy has it unchanged"
+    assert report.remarks == [sawlog.format.damage.Remark(str(path), text)]
+    assert (report.verdict, report.rows, report.skipped) == ("clean", 3, [])
+    path = save(tmp_path, entity({"a": 1}), DAMAGED[0][0], b"", entity({"a": 2}))
+    (said,) = sawlog.repair(path, tmp_path / "copy", format="leveldb_log").remarks
+    assert said.text.startswith("2 records are no sound entity: ")
+    assert said.text.endswith("the copy has them unchanged")
+    assert sawlog.repair(save(tmp_path, entity({"a": 1})), tmp_path / "other", format="leveldb_log").remarks == []
 
 
 @pytest.mark.parametrize(("record", "detail"), DAMAGED, ids=[str(i) for i in range(len(DAMAGED))])

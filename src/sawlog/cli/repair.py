@@ -36,6 +36,8 @@ class _Repaired:
     @property
     def outcome(self) -> str:
         """The exit code in words."""
+        if self.code is Exit.OK and self.report.remarks:
+            return "everything kept, what is damaged in meaning included"
         return {Exit.OK: "everything kept", Exit.LOST: "something lost"}.get(self.code, "nothing recovered")
 
     def to_dict(self) -> dict[str, Any]:
@@ -60,6 +62,8 @@ class _Repaired:
             page.line((f"all {len(files)} files", "bold"))
             count = sum(file.count(Verdict.DAMAGED) for file in files)
             _kept_and_lost(page, self.report.rows, self.report.account, count)
+        for remark in self.report.remarks:
+            page.fact("meaning", f"{remark.path}: {remark.text}")
         page.skipped(self.report.skipped)
         page.line((self.outcome, "bold"), (f"; written to {self.destination}", ""))
 

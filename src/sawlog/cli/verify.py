@@ -143,6 +143,9 @@ class _Verified:
             (size, ""),
         )
         page.line((f"         {account_text(file.account)}; tail {tail_text(file.tail)}", ""))
+        if file.notes:
+            notes = ", ".join(f"{note.replace('_', ' ')} {count:,}" for note, count in sorted(file.notes.items()))
+            page.line((f"         notes: {notes}", "yellow"))
         page.damages(file.damages, sum(file.kinds.values()), every=self.every)
 
 

@@ -199,6 +199,7 @@ def report(folder: Folder, made: Callable[[FolderPart], Report], failure: str = 
         whole.parts.append(one)
         whole.files += one.files
         whole.skipped += one.skipped
+        whole.remarks += one.remarks
     whole.format = ", ".join(dict.fromkeys(one.format for one in whole.parts))
     whole.rescue = "; ".join(one.rescue for one in whole.parts if one.rescue)
     return whole

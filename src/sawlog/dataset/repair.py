@@ -17,7 +17,7 @@ from sawlog.dataset.dataset import Dataset
 from sawlog.errors import FormatError, InternalError, SawlogError, StorageError
 from sawlog.format.capabilities import RemarksOnRepairs, RepairsParts, RepairsTogether, list_marks, list_tables
 from sawlog.format.contract import Format, Scan, repair_each
-from sawlog.format.damage import FileReport, Report
+from sawlog.format.damage import FileReport, Remark, Report, Skipped
 from sawlog.storage import File, PathLike, Source, Storage, discard_staged, normalize
 from sawlog.storage.staging import STAGED_SUFFIX, Staged, StagedFile, destination
 
@@ -46,10 +46,11 @@ def repair_files(format: Format, places: Sequence[tuple[File, str]], scan: Scan,
             copied = replace(scan, storage=held, roots=(normalize(target),))
             files = [file for file, _ in places]
             _prove(source, files, copies, copied, target)
-            without = source.contents.skipped_files(source.request)
+            report = Report(format.name, _reports(source, files), source.contents.skipped_files(source.request))
             if isinstance(format, RemarksOnRepairs):
-                without = [*without, *format.not_repaired(source.contents)]
-            report = Report(format.name, _reports(source, files), without)
+                remarks = format.remark_on_repair(source.contents)
+                report.skipped = [*report.skipped, *(remark for remark in remarks if isinstance(remark, Skipped))]
+                report.remarks = [remark for remark in remarks if isinstance(remark, Remark)]
         held.release()
     except BaseException as error:
         held.drop()

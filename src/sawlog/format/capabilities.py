@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from sawlog.format.charts import Picture
     from sawlog.format.contract import BoundScan, Contents, Format, Fragment, Range, Writer
-    from sawlog.format.damage import FileReport, Findings, Skipped
+    from sawlog.format.damage import FileReport, Findings, Remark, Skipped
     from sawlog.format.fields import FieldParser
     from sawlog.format.scan import NamedTable, Scan
     from sawlog.storage import File, Source, Storage
@@ -283,8 +283,8 @@ class RepairsParts(Protocol):
 class RemarksOnRepairs(Protocol):
     """A format that knows what a repaired copy lacks, or keeps in spite of damage. Used by `sawlog.repair`."""
 
-    def not_repaired(self, contents: Contents) -> list[Skipped]:
-        """Return what the files hold and a copy does not, or what is damaged in another view and was kept."""
+    def remark_on_repair(self, contents: Contents) -> list[Skipped | Remark]:
+        """Return what the files hold and a copy does not, and what is damaged in another view and was kept."""
 
 
 @runtime_checkable

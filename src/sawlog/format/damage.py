@@ -382,6 +382,8 @@ class Report:
     """What more could be read of damaged files, and by which option, as a phrase; empty if nothing is known."""
     path: str = ""
     """Where the dataset is, where it is a part of a folder."""
+    remarks: list[Remark] = field(default_factory=list)
+    """Files that `repair` has kept although records of them mean nothing."""
     parts: list[Report] = field(default_factory=list)
     """One for each of several datasets of a folder, whose files are listed here, too; empty where there is one."""
 
@@ -438,6 +440,7 @@ class Report:
             "files": [file.to_dict() for file in self.files],
             "skipped": [one.to_dict() for one in self.skipped],
             "rescue": self.rescue or None,
+            **({"remarks": [remark.to_dict() for remark in self.remarks]} if self.remarks else {}),
             **({"parts": parts} if parts else {}),
         }
 
@@ -480,6 +483,23 @@ class Skipped:
     bytes: int
     missed: bool = False
     command: str = ""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data for JSON."""
+        return asdict(self)
+
+
+@dataclass(frozen=True, slots=True)
+class Remark:
+    """Sentence about a file that is whole, and whose rows do not mean what they should.
+
+    Attributes:
+        path: The file.
+        text: What is wrong, as a phrase.
+    """
+
+    path: str
+    text: str
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON."""

@@ -19,6 +19,8 @@ from sawlog.leveldb.database.fragments import STATE_SCHEMA, KeyRange
 RAW = {"raw_key": "key", "raw_value": "value"}
 """Columns of stored bytes, and what they are in the view `live`."""
 _REASON = pa.field("reason", pa.string())
+UNDECODED_ROWS = "undecoded_rows"
+"""Note of rows with a reason: of those, some bytes are delivered as they are stored."""
 _DELETIONS = frozenset({"delete", "single_delete", "delete_sized", "delete_range"})
 BATCH_BYTES = 8 << 20
 """Decoded text that makes a batch, at most, unless one value has more."""
@@ -62,7 +64,16 @@ class Decoded(Fragment):
                     _column(rows, field) if field in decoded else part.column(RAW.get(field.name, field.name))
                     for field in schema
                 ]
+                findings.notes[UNDECODED_ROWS] += sum(row.get(_REASON.name) is not None for row in rows)
                 yield batch_of(arrays, schema, len(rows))
+
+    def scan_into(self, findings: Findings) -> Findings:
+        """Findings without columns. For a report, entries are decoded: what they mean is a part of its verdict."""
+        if findings.intact is None:
+            return super().scan_into(findings)
+        for _ in self._decoded(pa.schema([_REASON]), findings):
+            pass
+        return findings
 
     def _names(self, view: ApplicationView) -> Iterator[Entry]:
         """The entries that explain others. What is damaged among them is reported where they are read as rows."""

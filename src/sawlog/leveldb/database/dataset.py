@@ -7,6 +7,7 @@ import itertools
 import posixpath
 import re
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property
@@ -278,11 +279,12 @@ class DatabaseContents(Contents):
     def _reports(
         self, request: BoundScan, read: Iterable[Findings], advance: Callable[[int], None] | None, *, every: bool
     ) -> Iterator[FileReport]:
-        rows = 0
+        rows, notes = 0, Counter[str]()
         lost: dict[str, Findings] = {}
         intact: dict[str, Account] = {}
         for found in read:
             rows += found.rows
+            notes += found.notes
             intact |= found.intact or {}
             for damage in found.damages:
                 if self.version.is_lost_value(damage):
@@ -298,6 +300,7 @@ class DatabaseContents(Contents):
             else:
                 found = fragment.inspect(every=every)
             found.rows, rows = rows, 0  # the first file has them all
+            found.notes, notes = found.notes + notes, Counter()
             more = [lost.pop(fragment.path)] if fragment.path in lost else []
             more += [check.inspect(every=every) for check in checks.pop(fragment.path, ())]
             yield FileReport.of(fragment.path, sizes.get(fragment.path, 0), [found, *more])

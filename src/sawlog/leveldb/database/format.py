@@ -13,7 +13,7 @@ import pyarrow as pa
 from sawlog.dataset.scanning import find_more_rows, verify_contents
 from sawlog.errors import FormatError, OptionError
 from sawlog.format.contract import Contents, DirectoryLayout, Format, Match, Scan, Writer
-from sawlog.format.damage import FileReport, Skipped
+from sawlog.format.damage import FileReport, Remark, Skipped
 from sawlog.format.lazy import imported
 from sawlog.format.planning import bind_scan
 from sawlog.format.recognition import get_format
@@ -162,7 +162,7 @@ class LevelDBDatabase(Format):
         assert isinstance(contents, DatabaseContents)
         return [{"table": name} for name in contents.versions]
 
-    def not_repaired(self, contents: Contents) -> list[Skipped]:
+    def remark_on_repair(self, contents: Contents) -> list[Skipped | Remark]:
         """Transactions that are prepared: a process that opens the old database again may commit them."""
         from sawlog.leveldb.database.repair import prepared_entries
 

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from sawlog.errors import OptionError
 from sawlog.format.contract import Contents, DirectoryLayout, Format, Match, Scan, StreamRules, Writer, WriterPosition
-from sawlog.format.damage import Skipped
+from sawlog.format.damage import FileReport, Remark, Skipped, Verdict
 from sawlog.format.lazy import imported
 from sawlog.leveldb.datastore import layout as datastore_layout
 from sawlog.leveldb.log import layout
@@ -67,6 +67,12 @@ _VIEWS = {
     ),
 }
 """The views. What reads one is imported with it: decoders of records are large."""
+_MEANINGS = {
+    "entities": (layout.EXPORT_NAME, "entity"),
+    "writes": (layout.LOG_NAME, "write batch"),
+    "edits": (layout.MANIFEST_NAME, "version edit"),
+}
+"""Views that say what records mean, the names of files that they are for, and what a record is to them."""
 _WRITTEN_OVER = 1000
 """How far back the numbers of logs may lie that a log is written over."""
 
@@ -151,20 +157,27 @@ class LevelDBLog(Format):
         contents: Contents = getattr(importlib.import_module(f"sawlog.leveldb.{module}"), name)(self, files, scan)
         return contents
 
-    def not_repaired(self, contents: Contents) -> list[Skipped]:
-        """Entities of an export that cannot be decoded: they are kept as they are."""
+    def remark_on_repair(self, contents: Contents) -> list[Skipped | Remark]:
+        """Records without the meaning that the names of their files promise: they are kept."""
+        remarks: list[Skipped | Remark] = []
+        for view, (name, meaning) in _MEANINGS.items():
+            logs = [file for file in contents.files if name.match(file.name)]
+            judged = {report.path: report for report in self._judge(logs, view, contents.scan)}
+            doubtful = [file for file in logs if judged[file.path].rows and judged[file.path].damaged]
+            for framing in self._judge(doubtful, "rows", contents.scan):
+                count = judged[framing.path].count(Verdict.DAMAGED) - framing.count(Verdict.DAMAGED)
+                if count > 0:
+                    remarks.append(Remark(framing.path, _without_meaning(count, meaning)))
+        return remarks
+
+    def _judge(self, files: Sequence[File], view: str, scan: Scan) -> Iterator[FileReport]:
+        """Yield what a view finds in files, each by itself."""
         from sawlog.dataset.dataset import Dataset
 
-        exports = [file for file in contents.files if layout.EXPORT_NAME.match(file.name)]
-        if not exports:
-            return []
-        scan = replace(contents.scan, view="entities", options=self.read_options())
-        text = "records are no entities: their meaning is damaged, not the framing, and the copy has them as they are"
-        return [
-            Skipped(file.path, f"{file.kinds[datastore_layout.ENTITY_DAMAGE]} {text}", 0)
-            for file in Dataset(self.open(exports, scan), scan).report().files
-            if file.rows and file.kinds[datastore_layout.ENTITY_DAMAGE]
-        ]
+        options = replace(self.read_options(), dialect=scan.options.dialect)
+        scan = replace(scan, view=view, options=options)
+        for file in files:
+            yield from Dataset(self.open([file], scan), scan).verify()
 
     def writer(self, path: str, schema: pa.Schema, options: LogWriteOptions, storage: Storage) -> Writer:
         if options.view == "writes":
@@ -179,6 +192,11 @@ class LevelDBLog(Format):
         from sawlog.leveldb.log.writer import repair
 
         repair(file, target, options, storage)
+
+
+def _without_meaning(count: int, meaning: str) -> str:
+    records, pronoun = ("1 record is", "it") if count == 1 else (f"{count:,} records are", "them")
+    return f"{records} no sound {meaning}: damaged in meaning, not in framing; the copy has {pronoun} unchanged"
 
 
 def _check_options(options: LogReadOptions, view: str) -> None:
