@@ -82,8 +82,10 @@ class Part(NamedTuple):
 class UnknownVersionError(MalformedError):
     """A blob file of a version that is not known; the caller reports it as unsupported."""
 
-    def __init__(self, what: str, known: int) -> None:
-        super().__init__(f"{what} of a blob file, which this version of sawlog does not know; known up to {known}")
+    def __init__(self, subject: str, last_version: int) -> None:
+        super().__init__(
+            f"{subject} of a blob file, which this version of sawlog does not know; known up to {last_version}"
+        )
 
 
 class RecordFile:
@@ -138,20 +140,24 @@ class RecordFile:
         )
         yield Part(0, min(BLOB_FILE_HEADER, size), "" if sound else "the header is damaged", header=True)
         limit = max(size - BLOB_FILE_FOOTER, min(BLOB_FILE_HEADER, size)) if self._closed else size
-        at = BLOB_FILE_HEADER
-        while at < limit:
-            header = bytes(self._source.window(at, min(BLOB_RECORD_HEADER, limit - at)))
-            whole = len(header) == BLOB_RECORD_HEADER and self._sound(header)
-            length = BLOB_RECORD_HEADER + BLOB_KEY_SIZE.of(header) + BLOB_VALUE_SIZE.of(header) if whole else 0
-            if not self._closed and (length > limit - at or len(header) < BLOB_RECORD_HEADER):
-                yield Part(at, limit - at, header=True)  # a record that is being written
+        position = BLOB_FILE_HEADER
+        while position < limit:
+            header = bytes(self._source.window(position, min(BLOB_RECORD_HEADER, limit - position)))
+            is_sound = len(header) == BLOB_RECORD_HEADER and self._sound(header)
+            length = BLOB_RECORD_HEADER + BLOB_KEY_SIZE.of(header) + BLOB_VALUE_SIZE.of(header) if is_sound else 0
+            if not self._closed and (length > limit - position or len(header) < BLOB_RECORD_HEADER):
+                yield Part(position, limit - position, header=True)  # a record that is being written
                 break
-            if not whole or length > limit - at:
-                yield Part(at, limit - at, "the header of a record is damaged: where the next one begins is not known")
+            if not is_sound or length > limit - position:
+                yield Part(
+                    position,
+                    limit - position,
+                    "the header of a record is damaged: where the next one begins is not known",
+                )
                 break
-            content = bytes(self._source.window(at + BLOB_RECORD_HEADER, length - BLOB_RECORD_HEADER))
-            yield Part(at, length, "" if self._whole(header, content) else "a damaged record")
-            at += length
+            content = bytes(self._source.window(position + BLOB_RECORD_HEADER, length - BLOB_RECORD_HEADER))
+            yield Part(position, length, "" if self._whole(header, content) else "a damaged record")
+            position += length
         if limit < size:
             footer = bytes(self._source.window(limit, size - limit))
             sound = len(footer) == BLOB_FILE_FOOTER and BLOB_MAGIC_NUMBER.of(footer) == BLOB_MAGIC
@@ -199,8 +205,8 @@ def addressed(batch: pa.RecordBatch, files: tuple[int, ...], operation: int) -> 
         if len(numbers) == 4 and numbers[0] < len(files):
             numbers[0] = files[numbers[0]]
             values[place] = MARK + b"".join(map(encode_varint, numbers))
-    at = batch.schema.get_field_index(VALUE)
-    return batch.set_column(at, batch.schema.field(at), array_of(values, pa.binary()))
+    value_index = batch.schema.get_field_index(VALUE)
+    return batch.set_column(value_index, batch.schema.field(value_index), array_of(values, pa.binary()))
 
 
 def _value_footer(source: Source) -> bytes:
@@ -212,7 +218,7 @@ def _value_footer(source: Source) -> bytes:
     """
     length = min(max(VALUE_FOOTER_SIZES.values()), source.size)
     tail = bytes(source.window(source.size - length, length))
-    known = max(VALUE_FOOTER_SIZES)
+    last_version = max(VALUE_FOOTER_SIZES)
     first = VALUE_MAGICS.get(tail[-VALUE_MAGIC_SIZE:])
     if first is None:
         raise MalformedError("no blob file of Pebble's")
@@ -222,8 +228,8 @@ def _value_footer(source: Source) -> bytes:
     if masked_checksum(footer[VALUE_FOOTER_CHECKSUM.end :]) != VALUE_FOOTER_CHECKSUM.of(footer):
         raise MalformedError("a footer with another checksum than it should have")
     version = VALUE_VERSION.of(footer)
-    if version > known or (version > 1 and first == 1):
-        raise UnknownVersionError(f"version {version}", known)
+    if version > last_version or (version > 1 and first == 1):
+        raise UnknownVersionError(f"version {version}", last_version)
     if version < first:
         raise MalformedError(f"version {version} in a footer of version {first}")
     if VALUE_CHECKSUM_TYPE.of(footer) not in set(Checksum):
@@ -312,20 +318,20 @@ class ValueFile:
 
     def parts(self) -> Iterator[Part]:
         """All of the file."""
-        at = 0
+        position = 0
         for block, (start, end) in enumerate(pairwise(self._offsets)):
-            if at < start:
-                yield Part(at, start - at, _NOWHERE)
+            if position < start:
+                yield Part(position, start - position, _NOWHERE)
             try:
                 self._stored(block)
             except MalformedError as error:
                 yield Part.of(start, end - start, error)
             else:
                 yield Part(start, end - start)
-            at = end
+            position = end
         start, length = self._index
-        if at < start:
-            yield Part(at, start - at, _NOWHERE)
+        if position < start:
+            yield Part(position, start - position, _NOWHERE)
         yield Part(start, length, header=True)
         end = start + length
         if self._properties is not None:
@@ -406,8 +412,8 @@ class Blobs:
 
         for batch in batches:
             names = batch.column(OPERATION)
-            found = pc.is_in(names, value_set=array_of(list(_CODES), pa.string()))
-            places = np.flatnonzero(boolean_values(found))
+            is_address = pc.is_in(names, value_set=array_of(list(_CODES), pa.string()))
+            places = np.flatnonzero(boolean_values(is_address))
             first = size = 0
             values: dict[int, bytes | None] = {}
             for place in places.tolist():
@@ -420,23 +426,27 @@ class Blobs:
                 if size >= BATCH_BYTES:
                     yield self._replaced(batch.slice(first, place + 1 - first), values)
                     first, size, values = place + 1, 0, {}
-            rest = batch.slice(first)
-            if rest.num_rows or not first:
-                yield self._replaced(rest, values) if values else rest
+            remainder = batch.slice(first)
+            if remainder.num_rows or not first:
+                yield self._replaced(remainder, values) if values else remainder
 
-    def _replaced(self, batch: pa.RecordBatch, found: dict[int, bytes | None]) -> pa.RecordBatch:
+    def _replaced(self, batch: pa.RecordBatch, resolved_values: dict[int, bytes | None]) -> pa.RecordBatch:
         """A batch with values in the places of some; without the rows of those that are lost."""
         values = batch.column(VALUE).to_pylist()
-        for place, value in found.items():
+        for place, value in resolved_values.items():
             values[place] = value
-        at = batch.schema.get_field_index(VALUE)
-        whole = np.array([value is not None for value in values])
-        columns = [*batch.columns[:at], array_of(values, batch.schema.field(at).type), *batch.columns[at + 1 :]]
-        if whole.all():
+        value_index = batch.schema.get_field_index(VALUE)
+        has_value = np.array([value is not None for value in values])
+        columns = [
+            *batch.columns[:value_index],
+            array_of(values, batch.schema.field(value_index).type),
+            *batch.columns[value_index + 1 :],
+        ]
+        if has_value.all():
             return pa.RecordBatch.from_arrays(columns, schema=batch.schema)
-        kept = pa.RecordBatch.from_arrays(columns, names=batch.schema.names).filter(array_of(whole, pa.bool_()))
-        self.lost += int((~whole).sum())
-        return pa.RecordBatch.from_arrays(kept.columns, schema=batch.schema)
+        intact = pa.RecordBatch.from_arrays(columns, names=batch.schema.names).filter(array_of(has_value, pa.bool_()))
+        self.lost += int((~has_value).sum())
+        return pa.RecordBatch.from_arrays(intact.columns, schema=batch.schema)
 
     def _read(self, key: bytes, operation: int, value: bytes) -> bytes | None:
         marked = operation == layout.BLOB_INDEX and value.startswith(MARK)
@@ -444,18 +454,18 @@ class Blobs:
         places = [Address(*numbers)] if len(numbers) == 4 else addresses_of(operation, value)
         if operation == layout.BLOB_INDEX and not marked and value[:1] > bytes([layout.BLOB_WITH_EXPIRATION]):
             detail = f"the value of the key {key[:40]!r} is elsewhere, by an address of type {value[0]}"
-            known = f"known up to {layout.BLOB_WITH_EXPIRATION}"
-            self._findings.damage(Damage(self._version.path, 0, 0, UNSUPPORTED, f"{detail}; {known}"))
+            limits = f"known up to {layout.BLOB_WITH_EXPIRATION}"
+            self._findings.damage(Damage(self._version.path, 0, 0, UNSUPPORTED, f"{detail}; {limits}"))
             return None
         contents = []
         if operation == layout.BLOB_INDEX and (inline := inline_value(value)) is not None:
             return inline
         for place in places:
-            found = self._found(place, key)
-            if isinstance(found, Damage):
-                self._findings.damage(found)
+            content = self._found(place, key)
+            if isinstance(content, Damage):
+                self._findings.damage(content)
                 return None
-            contents.append(found)
+            contents.append(content)
         if not contents and operation == layout.BLOB_INDEX and self._version.dialect == "pebble":
             detail = f"in which blob file the value of the key {key[:40]!r} is, only the MANIFEST says"
             self._findings.damage(Damage(self._version.path, 0, 0, MISSING_FILE, detail))

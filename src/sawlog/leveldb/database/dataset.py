@@ -106,18 +106,20 @@ class DatabaseContents(Contents):
         self._others: Sequence[File] = ()
         self.backup = read_backup(files, scan.options, scan.storage)
         if self.backup is not None:
-            own = posixpath.join(self.backup.root, "private", str(self.backup.number))
+            directory = posixpath.join(self.backup.root, "private", str(self.backup.number))
             read = {self.backup.meta, *self.backup.present}
-            self._others = [file for file in files if file.path not in read and posixpath.dirname(file.path) != own]
-            files = [file for file in files if posixpath.dirname(file.path) == own]
+            self._others = [
+                file for file in files if file.path not in read and posixpath.dirname(file.path) != directory
+            ]
+            files = [file for file in files if posixpath.dirname(file.path) == directory]
         shared = self.backup.shared if self.backup is not None else ()
         self.metadata = read_metadata(files, scan.storage)
         self.versions = read_versions(self.metadata, files, scan.storage, scan.options, shared)
-        wanted = scan.options.table
-        if wanted not in self.versions:
-            known = ", ".join(self.versions)
-            raise OptionError(f"{files[0].path}: no column family {wanted!r}; there are: {known}")
-        self.version = self.versions[wanted]
+        family = scan.options.table
+        if family not in self.versions:
+            families = ", ".join(self.versions)
+            raise OptionError(f"{files[0].path}: no column family {family!r}; there are: {families}")
+        self.version = self.versions[family]
         self._unselected: Sequence[File] = ()
         super().__init__(format, [*files, *self.version.elsewhere], scan)
 
@@ -139,16 +141,16 @@ class DatabaseContents(Contents):
             detail = "this file says which tables the backup is made of: name their directory with paths="
             fault = Damage(self.backup.meta, 0, 0, MISSING_FILE, detail)
             yield MissingFile(*request, self.backup.meta, 0, fault)
-        for one in self.backup.files:
-            path = posixpath.join(self.backup.root, one.path)
+        for backup_file in self.backup.files:
+            path = posixpath.join(self.backup.root, backup_file.path)
             size = self.backup.present[path].size if path in self.backup.present else 0
-            yield BackupCheck(*request, path, size, self.backup.meta, one)
+            yield BackupCheck(*request, path, size, self.backup.meta, backup_file)
 
     def _file_checks(self, request: BoundScan) -> Iterator[Fragment]:
         """Yield what the backup, and the MANIFEST, say of files that are there."""
         yield from self._backup_checks(request)
         sizes = {file.path: file.size for file in self.files}
-        for fault in dict.fromkeys(one for version in self.versions.values() for one in version.faults):
+        for fault in dict.fromkeys(fault for version in self.versions.values() for fault in version.faults):
             if fault.kind == MISMATCHED_FILE and fault.path in sizes:
                 yield MissingFile(*request, fault.path, sizes[fault.path], fault)
 
@@ -179,10 +181,10 @@ class DatabaseContents(Contents):
         """The fragments of the entries, decoded."""
         home = Home(self._directory, self.scan.storage, self.scan.options.max_blob_bytes)
         history = self.scan.options.history
-        (whole,) = self._ranges(request, sys.maxsize)
-        for one in self._entries(request, task_bytes) if history else self._ranges(request, task_bytes):
-            entries = entries_of(one, "all" if history else "live")
-            yield Decoded(*request, one.path, one.size, entries, entries_of(whole, "all"), home)
+        (database_range,) = self._ranges(request, sys.maxsize)
+        for key_range in self._entries(request, task_bytes) if history else self._ranges(request, task_bytes):
+            entries = entries_of(key_range, "all" if history else "live")
+            yield Decoded(*request, key_range.path, key_range.size, entries, entries_of(database_range, "all"), home)
 
     def decoders(self) -> list[str]:
         """Views of applications that know the directory, the comparator, or the first and last keys of tables."""
@@ -191,8 +193,10 @@ class DatabaseContents(Contents):
         if not version.tables and version.bytewise and sum(file.size for file in version.logs) <= _LOG_BYTES:
             scan = replace(self.scan, columns=("key",), filters=(), expression=None, schema=None)
             with contextlib.suppress(FormatError):  # a read says why
-                for one in self._writes(BoundScan(scan, Projection.of(STATE_SCHEMA, scan)), version.logs):
-                    for batch in one.decode(pa.schema([STATE_SCHEMA.field("key")]), Findings("skip", drained=True)):
+                for log_range in self._writes(BoundScan(scan, Projection.of(STATE_SCHEMA, scan)), version.logs):
+                    for batch in log_range.decode(
+                        pa.schema([STATE_SCHEMA.field("key")]), Findings("skip", drained=True)
+                    ):
                         keys += [key for key in batch.column("key")[:_KEYS].to_pylist() if key is not None]
         return recognized(self._directory, version.comparator, keys)
 
@@ -247,8 +251,8 @@ class DatabaseContents(Contents):
     @property
     def _orphans(self) -> list[File]:
         """Tables and logs that the MANIFEST does not name, where they are asked for."""
-        wanted = self.scan.options.salvage
-        return [file for file in self.version.dead if not BLOB_NAME.match(file.name)] if wanted else []
+        salvages = self.scan.options.salvage
+        return [file for file in self.version.dead if not BLOB_NAME.match(file.name)] if salvages else []
 
     views: ClassVar = {
         **dict.fromkeys(("rows", "live"), View(lambda self: self._stamped(STATE_SCHEMA), _ranges)),
@@ -269,9 +273,9 @@ class DatabaseContents(Contents):
         if self.scan.view == "damage":
             findings = ()
         elif findings is None:
-            others = [version for version in self.versions.values() if version is not self.version]
+            other_versions = [version for version in self.versions.values() if version is not self.version]
             planned: list[Iterable[Fragment]] = [plan(self, request, task_bytes)]
-            planned += [self._blob_checks(request, task_bytes, version) for version in others]
+            planned += [self._blob_checks(request, task_bytes, version) for version in other_versions]
             parts = itertools.chain.from_iterable(planned)
             findings = (part.scan_into(Findings("skip", drained=every, intact={})) for part in parts)
         return self._reports(request, findings, advance, every=every)
@@ -280,15 +284,15 @@ class DatabaseContents(Contents):
         self, request: BoundScan, read: Iterable[Findings], advance: Callable[[int], None] | None, *, every: bool
     ) -> Iterator[FileReport]:
         rows, notes = 0, Counter[str]()
-        lost: dict[str, Findings] = {}
+        lost_values: dict[str, Findings] = {}
         intact: dict[str, Account] = {}
-        for found in read:
-            rows += found.rows
-            notes += found.notes
-            intact |= found.intact or {}
-            for damage in found.damages:
+        for file_findings in read:
+            rows += file_findings.rows
+            notes += file_findings.notes
+            intact |= file_findings.intact or {}
+            for damage in file_findings.damages:
                 if self.version.is_lost_value(damage):
-                    lost.setdefault(damage.path, Findings("skip", drained=every)).damage(damage)
+                    lost_values.setdefault(damage.path, Findings("skip", drained=every)).damage(damage)
         checks: dict[str, list[Fragment]] = {}
         for check in self._file_checks(request):
             checks.setdefault(check.path, []).append(check)
@@ -296,20 +300,22 @@ class DatabaseContents(Contents):
         for fragment in self._files(request):
             if fragment.path in intact:
                 tail = Tail(TailStatus.CLEAN, fragment.size, 0)
-                found = Findings("skip", account=intact[fragment.path], tail=tail)
+                file_findings = Findings("skip", account=intact[fragment.path], tail=tail)
             else:
-                found = fragment.inspect(every=every)
-            found.rows, rows = rows, 0  # the first file has them all
-            found.notes, notes = found.notes + notes, Counter()
-            more = [lost.pop(fragment.path)] if fragment.path in lost else []
+                file_findings = fragment.inspect(every=every)
+            file_findings.rows, rows = rows, 0  # the first file has them all
+            file_findings.notes, notes = file_findings.notes + notes, Counter()
+            more = [lost_values.pop(fragment.path)] if fragment.path in lost_values else []
             more += [check.inspect(every=every) for check in checks.pop(fragment.path, ())]
-            yield FileReport.of(fragment.path, sizes.get(fragment.path, 0), [found, *more])
+            yield FileReport.of(fragment.path, sizes.get(fragment.path, 0), [file_findings, *more])
             if advance is not None:
                 advance(fragment.size)
         for path, of_file in checks.items():
-            whole = Findings("skip", account=Account(header=of_file[0].size))
-            yield FileReport.of(path, of_file[0].size, [whole, *(check.inspect(every=every) for check in of_file)])
-        for path, values in lost.items():  # files that are not there
+            all_of_file = Findings("skip", account=Account(header=of_file[0].size))
+            yield FileReport.of(
+                path, of_file[0].size, [all_of_file, *(check.inspect(every=every) for check in of_file)]
+            )
+        for path, values in lost_values.items():  # files that are not there
             yield FileReport.of(path, 0, [values])
         self.scan.storage.confirm()
 
@@ -326,33 +332,33 @@ class DatabaseContents(Contents):
                 judged = tuple(live) if version.bytewise else ()
                 yield JudgedTable.whole(live[0].file, scan, request.projection, live=judged)
         scan = replace(request.scan, options=self.version.entry_options(self.scan.options))
-        for file in (one for one in self._orphans if TABLE_NAME.match(one.name)):
+        for file in (file for file in self._orphans if TABLE_NAME.match(file.name)):
             yield JudgedTable.whole(file, scan, request.projection)
         logs = max((version.logs for version in versions), key=len)  # a family needs all that follow its first one
         prior = {file.path: file for version in versions for file in version.prior if file not in logs}
         orphans = [file for file in self._orphans if LOG_NAME.match(file.name)]
         yield from self._writes(request, [*(prior[path] for path in sorted(prior)), *logs, *orphans])
-        for blobs in {one.file.path: one for version in versions for one in version.blobs.values()}.values():
+        for blobs in {blobs.file.path: blobs for version in versions for blobs in version.blobs.values()}.values():
             yield BlobParts(*request, blobs.file.path, blobs.file.size, blobs)
 
     def _metadata_files(self, request: BoundScan) -> Iterator[Fragment]:
         """The MANIFEST that is read; where something is missing, also what should name it, and the others."""
         faults: dict[str, list[Damage]] = {}
-        listed = [damage for one in self.metadata.read for damage in one.findings.damages]
-        for fault in dict.fromkeys(one for version in self.versions.values() for one in version.faults):
+        listed = [damage for manifest in self.metadata.read for damage in manifest.findings.damages]
+        for fault in dict.fromkeys(fault for version in self.versions.values() for fault in version.faults):
             if fault not in listed:
                 faults.setdefault(fault.path, []).append(fault)
-        chosen = self.metadata.chosen
-        for one in sorted(self.metadata.read, key=lambda one: one is not chosen):
-            path, size = one.file.path, one.file.size
-            yield MetadataFile(*request, path, size, one.findings, tuple(faults.pop(path, ())))
-        read = {one.file.path for one in self.metadata.read}
+        read_manifest = self.metadata.chosen
+        for manifest in sorted(self.metadata.read, key=lambda manifest: manifest is not read_manifest):
+            path, size = manifest.file.path, manifest.file.size
+            yield MetadataFile(*request, path, size, manifest.findings, tuple(faults.pop(path, ())))
+        read = {manifest.file.path for manifest in self.metadata.read}
         for file in self.files if self.version.evidence else ():
             if file.path not in read and not _DATA_NAMES.match(file.name):
-                found = Findings("skip", account=Account(header=file.size))
-                yield MetadataFile(*request, file.path, file.size, found, tuple(faults.pop(file.path, ())))
-        there = {file.path for file in self.files}
-        for fault in (one for path in faults for one in faults[path] if path not in there):
+                file_findings = Findings("skip", account=Account(header=file.size))
+                yield MetadataFile(*request, file.path, file.size, file_findings, tuple(faults.pop(file.path, ())))
+        present_paths = {file.path for file in self.files}
+        for fault in (fault for path in faults for fault in faults[path] if path not in present_paths):
             yield MissingFile(*request, fault.path, 0, fault)
 
     def _writes(self, request: BoundScan, logs: Iterable[File]) -> Iterator[WriteRange]:
@@ -365,8 +371,8 @@ class DatabaseContents(Contents):
         """Tables, logs and blob files that the database has done with, or that it does not name yet."""
         del request
         orphans = self._orphans
-        found = [self._skipped(file) for file in self.version.dead if file not in orphans]
-        return [*found, *(Skipped(file.path, "of another backup", file.size) for file in self._others)]
+        skipped = [self._skipped(file) for file in self.version.dead if file not in orphans]
+        return [*skipped, *(Skipped(file.path, "of another backup", file.size) for file in self._others)]
 
     def _skipped(self, file: File) -> Skipped:
         if not self._later(file):
@@ -379,17 +385,19 @@ class DatabaseContents(Contents):
 
     def _later(self, file: File) -> bool:
         """Whether it is a table that was written after the last edit."""
-        chosen = self.metadata.chosen
-        return chosen is not None and TABLE_NAME.match(file.name) is not None and chosen.later(number_of(file))
+        manifest = self.metadata.chosen
+        return manifest is not None and TABLE_NAME.match(file.name) is not None and manifest.later(number_of(file))
 
     def _may_hold_rows(self, file: File) -> bool:
         """Whether a table that nothing names has operations that are later than those of the files that are read.
 
         An engine that was killed leaves tables which it has begun, or not yet named: what is in them is in others, too.
         """
-        storage, chosen = self.scan.storage, self.metadata.chosen
+        storage, manifest = self.scan.storage, self.metadata.chosen
         last = last_sequence(table_entries(file, self.version.table_options(self.scan.options), storage))
-        return last < 0 or last > max(self._last_of_logs, (chosen.last_sequence if chosen is not None else None) or 0)
+        return last < 0 or last > max(
+            self._last_of_logs, (manifest.last_sequence if manifest is not None else None) or 0
+        )
 
     @cached_property
     def _last_of_logs(self) -> int:
@@ -397,8 +405,8 @@ class DatabaseContents(Contents):
         scan = Scan(view="writes", options=LogReadOptions(), storage=self.scan.storage)
         schema = pa.schema([WRITES_SCHEMA.field("sequence")])
         request = BoundScan(scan, Projection.of(schema, scan))
-        batches = (one.decode(schema, Findings("skip")) for one in self._writes(request, self.version.logs))
-        return max((last_sequence(one) for one in batches), default=0)
+        batches = (log_range.decode(schema, Findings("skip")) for log_range in self._writes(request, self.version.logs))
+        return max((last_sequence(batches_of_log) for batches_of_log in batches), default=0)
 
     def committed_end(self, request: BoundScan, file: File, position: int) -> int:
         """Refuse: what a database answers changes in other ways than by rows that are added.
@@ -449,7 +457,7 @@ class DatabaseContents(Contents):
         every = type(self)(self.format, self.files, scan)
         fragments = plan_fragments(every, bind_scan(every, scan), None)
         charts = self._charts()
-        for batch in (batch for one in fragments for batch in one.to_batches(Findings("skip"))):
+        for batch in (batch for fragment in fragments for batch in fragment.to_batches(Findings("skip"))):
             charts.add_batch(batch)
         return charts.pictures()
 
@@ -468,7 +476,7 @@ class DatabaseContents(Contents):
         """Comparator, how many tables and logs are alive, and what filters on the key spare of the tables."""
         version = self.version
         levels = sorted({table.level for table in version.tables})
-        tables = {f"tables of level {n}": sum(one.level == n for one in version.tables) for n in levels}
+        tables = {f"tables of level {n}": sum(table.level == n for table in version.tables) for n in levels}
         facts = {"comparator": version.comparator, **tables, "logs": len(version.logs)}
         if version.faults:
             facts["incomplete"] = "; ".join(f"{fault.path}: {fault.detail}" for fault in version.faults[:_FAULTS])
@@ -488,7 +496,7 @@ def _cuts(version: DatabaseVersion, task_bytes: int) -> Iterator[bytes]:
     gathered = 0
     # Tables of level 0 may each hold keys from everywhere: to begin where they do divides nothing.
     deeper = [table for table in version.tables if table.level]
-    for table in sorted(deeper or version.tables, key=lambda one: one.smallest):
+    for table in sorted(deeper or version.tables, key=lambda table: table.smallest):
         if gathered >= task_bytes and table.smallest:
             yield table.smallest
             gathered = 0
@@ -497,4 +505,4 @@ def _cuts(version: DatabaseVersion, task_bytes: int) -> Iterator[bytes]:
 
 def overlapping(tables: Sequence[LiveTable], low: bytes, high: bytes | None) -> tuple[LiveTable, ...]:
     """The tables that may hold keys in `[low, high)`."""
-    return tuple(one for one in tables if one.end > low and (high is None or one.smallest < high))
+    return tuple(table for table in tables if table.end > low and (high is None or table.smallest < high))

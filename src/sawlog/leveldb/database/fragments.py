@@ -131,8 +131,8 @@ class JudgedTable(TableRange):
             findings.owns = partial(self._owns, table, index)
         judges = [Judge(live, self.begins, self.ends) for live in self.live]
         delivers = KEY in schema.names
-        needed = schema if delivers else _JUDGED
-        reader = RowReader(self, table, source, needed.append(_BLOCK_OFFSET) if judges else needed, findings)
+        read_schema = schema if delivers else _JUDGED
+        reader = RowReader(self, table, source, read_schema.append(_BLOCK_OFFSET) if judges else read_schema, findings)
         edges = _Edges(self, table, reader, ledger)
         for spans, of_deletions in self._turns(reader.spans, merged=delivers):
             reader.spans = spans
@@ -143,7 +143,7 @@ class JudgedTable(TableRange):
                     yield batch
                 for judge in judges:
                     offsets = values_of(batch.column(OFFSET_COLUMN), np.int64)
-                    rows = batch.select(needed.names)
+                    rows = batch.select(read_schema.names)
                     judged = judge.deletions(rows, offsets) if of_deletions else judge.entries(rows, offsets)
                     for entries in judged:
                         if delivers:
@@ -158,7 +158,10 @@ class JudgedTable(TableRange):
         """Yield spans, and whether they are of range deletions: these first for a merge, else in the file's order."""
         deletions = spans["role"] == Role.RANGE_DELETES
         if merged:
-            turns = ((spans[chosen], of_deletions) for chosen, of_deletions in ((deletions, True), (~deletions, False)))
+            turns = (
+                (spans[is_selected], of_deletions)
+                for is_selected, of_deletions in ((deletions, True), (~deletions, False))
+            )
         else:
             parts = np.split(spans, np.flatnonzero(np.diff(deletions.astype(np.int8))) + 1)
             turns = ((part, bool(len(part)) and bool(part["role"][0] == Role.RANGE_DELETES)) for part in parts)
@@ -169,10 +172,10 @@ class JudgedTable(TableRange):
 
         No other range need read the block. `None` for what is no data block.
         """
-        found = np.flatnonzero(table.handles["offset"] == offset)
-        if index is None or not len(found):
+        block_numbers = np.flatnonzero(table.handles["offset"] == offset)
+        if index is None or not len(block_numbers):
             return None
-        separator = index.separator(int(found[0]))
+        separator = index.separator(int(block_numbers[0]))
         first, end = self.reported
         return separator >= first and (end is None or separator < end)
 
@@ -346,7 +349,7 @@ class KeyRange(Fragment):
         findings.tail = findings.tail or Tail(TailStatus.CLEAN, self.size, 0)
         if findings.intact is not None and not findings.kinds:
             accounts = {file: ledger.account for file, ledger in ledgers.items()}
-            findings.intact |= {file.path: one for file, one in accounts.items() if one.total == file.size}
+            findings.intact |= {file.path: account for file, account in accounts.items() if account.total == file.size}
 
     def _report_ranges(self, findings: Findings, path: str, newest: int) -> None:
         """Report a file with range deletions of which the reach is not known: where the MANIFEST names the order."""
@@ -361,9 +364,9 @@ class KeyRange(Fragment):
         """Entries with values in the places of those that lead to blob files; without values that are damaged."""
         options = self.scan.options
         stamps = [STAMPED_SCHEMA.field(STAMP)] if self.version.stamped else []
-        others = (field for field in (*STATE_SCHEMA, *stamps) if field.name not in schema.names)
-        needed = pa.schema([*schema, *others])
-        batches = entries.batches(needed, _of_runs(entries.runs), every=self.scan.view == "all")
+        needed_fields = (field for field in (*STATE_SCHEMA, *stamps) if field.name not in schema.names)
+        read_schema = pa.schema([*schema, *needed_fields])
+        batches = entries.batches(read_schema, _of_runs(entries.runs), every=self.scan.view == "all")
         ledger = _Forwarded(findings, owned=True)
         verify, longest = options.verify_checksums, options.max_blob_bytes
         with closing(Blobs(self.version, self.scan.storage, ledger, verify=verify, longest=longest)) as blobs:
@@ -395,7 +398,11 @@ class KeyRange(Fragment):
         high = (table.end if ends is None else ends) if table.part else ends
         bounds = [(KEY, ">=", low)] if low else []
         bounds += [(KEY, "<", high)] if high is not None else []
-        bounds += [(one.column, one.op, one.value) for one in conditions(self.projection.query) if one.column == "key"]
+        bounds += [
+            (condition.column, condition.op, condition.value)
+            for condition in conditions(self.projection.query)
+            if condition.column == "key"
+        ]
         bytewise = self.version.bytewise
         filters = tuple(bounds) if bytewise else ()
         scan = Scan(filters=filters, on_damage=findings.on_damage, options=options, storage=self.scan.storage)
@@ -403,13 +410,13 @@ class KeyRange(Fragment):
         live = (table,) if bytewise else ()
         first, after = table.reported
         reported = begins or first, after if ends is None else ends
-        given = {"live": live, "begins": begins, "ends": ends, "reported": reported, "sequence": table.sequence}
-        whole = JudgedTable.whole(table.file, scan, projection, pruned=True, **given)
+        fields = {"live": live, "begins": begins, "ends": ends, "reported": reported, "sequence": table.sequence}
+        table_range = JudgedTable.whole(table.file, scan, projection, pruned=True, **fields)
         schema = STAMPED_SCHEMA if self.version.stamped else ENTRY_SCHEMA
         ledger = _Forwarded(findings, owned=not begins and not first)
         if not table.part and reported == (b"", None):
             ledgers[table.file] = ledger
-        batches = (untimed(batch) for batch in whole.decode(schema, ledger))
+        batches = (untimed(batch) for batch in table_range.decode(schema, ledger))
         if table.blobs:
             batches = (addressed(batch, table.blobs, BLOB) for batch in batches)
         return Stream(table.file.path, table.level, batches)
@@ -420,31 +427,31 @@ class KeyRange(Fragment):
         options = LogReadOptions(verify_checksums=self.scan.options.verify_checksums)
         scan = Scan(view="writes", on_damage=findings.on_damage, options=options, storage=self.scan.storage)
         version = self.version
-        known = version.transactions
-        transactions = None if known is None else Transactions(known.shared, known.pending)
-        schema = WRITES_SCHEMA if known is None else TRANSACTION_SCHEMA
+        logged = version.transactions
+        transactions = None if logged is None else Transactions(logged.shared, logged.pending)
+        schema = WRITES_SCHEMA if logged is None else TRANSACTION_SCHEMA
         projection = Projection.of(schema, scan)
         mode = self.scan.options.recovery
         replay = Replay(mode, _Forwarded(findings, owned=not self.low)) if mode is not None else None
         parts = LogParts(version.logs)
         for file in (*version.prior, *version.logs):
-            whole = WriteRange.whole(file, scan, projection, version.dialect, numbered=True)
+            log_range = WriteRange.whole(file, scan, projection, version.dialect, numbered=True)
             ledger = Findings(findings.on_damage, drained=True)
             if transactions is None:
-                found = parts.batches(whole, replay, ledger)
+                log_batches = parts.batches(log_range, replay, ledger)
             else:
                 rows = list(
-                    whole.decode(schema, ledger)
+                    log_range.decode(schema, ledger)
                     if replay is None
-                    else replay.batches(NumberedRange.of(whole, shared=transactions.shared), schema)
+                    else replay.batches(NumberedRange.of(log_range, shared=transactions.shared), schema)
                 )
                 stamped = version.family if version.stamped else None
-                found = iter([transactions.resolved(pa.concat_batches(rows), file.path, stamped)] if rows else [])
-            batches = [self._of_family(batch) for batch in found]
+                log_batches = iter([transactions.resolved(pa.concat_batches(rows), file.path, stamped)] if rows else [])
+            batches = [self._of_family(batch) for batch in log_batches]
             if file in version.prior:
                 batches = [waiting for batch in batches if (waiting := _unwritten(batch)).num_rows]
             # What is wrong inside of records is found out later than what is wrong around them.
-            for damage in sorted(ledger.damages, key=lambda one: one.offset):
+            for damage in sorted(ledger.damages, key=lambda finding: finding.offset):
                 _Forwarded(findings, owned=not self.low).damage(damage)
             if not self.low and ledger.tail is not None and ledger.tail.unfinished and not parts.has_next(file):
                 findings.tail = ledger.tail.of(file.path)
@@ -470,14 +477,14 @@ class KeyRange(Fragment):
 
         family = pc.equal(batch.column("column_family"), scalar_of(self.version.family, pa.int64()))
         keyed = pc.is_in(batch.column("operation"), value_set=array_of(_KEYED, pa.string()))
-        kept = batch.filter(pc.and_(family, keyed))
-        codes = pc.index_in(kept.column("operation"), name_array(OPERATION_NAMES)).cast(pa.uint8())
+        operations = batch.filter(pc.and_(family, keyed))
+        codes = pc.index_in(operations.column("operation"), name_array(OPERATION_NAMES)).cast(pa.uint8())
         codes = pc.if_else(pc.equal(codes, scalar_of(EXCISE, pa.uint8())), scalar_of(RANGE, pa.uint8()), codes)
         columns = [
-            kept.column("sequence"),
+            operations.column("sequence"),
             codes,
-            kept.column("key"),
-            fill_null(kept.column("value"), b""),
+            operations.column("key"),
+            fill_null(operations.column("value"), b""),
         ]
         if not self.version.stamped:
             return pa.RecordBatch.from_arrays(columns, schema=ENTRY_SCHEMA)
@@ -498,8 +505,8 @@ class Orphan(KeyRange):
         options = version.table_options(request.scan.options)
         named = (unnamed_table(file, None, request.scan.storage, options),) if table else ()
         logs = () if table else (file,)
-        own = replace(version, tables=named, logs=logs, faults=(), blobs={}, transactions=None, prior=())
-        return cls(*request, file.path, file.size, own, named, b"", None)
+        version_of_file = replace(version, tables=named, logs=logs, faults=(), blobs={}, transactions=None, prior=())
+        return cls(*request, file.path, file.size, version_of_file, named, b"", None)
 
     def decode(self, schema: pa.Schema, findings: Findings) -> Iterator[pa.RecordBatch]:
         place = schema.get_field_index(LIVE)
@@ -565,7 +572,11 @@ def _sorted_groups(tables: Sequence[LiveTable]) -> list[list[LiveTable]]:
     groups: list[list[LiveTable]] = []
     for table in sorted(tables, key=_newest_first):
         # Neighbours may share a key.
-        before = (one for one in groups if one[-1].level == table.level and one[-1].end <= table.smallest + b"\0")
+        before = (
+            group_before
+            for group_before in groups
+            if group_before[-1].level == table.level and group_before[-1].end <= table.smallest + b"\0"
+        )
         group = next(before, None) if table.level else None
         if group is None:
             groups.append([table])

@@ -79,44 +79,46 @@ class Judge:
         """
         keys, rows = batch.column(KEY), batch.num_rows
         before, end = self._place, self._live.end
-        own, places = np.arange(rows), np.full(rows, _BEFORE)
+        row_numbers, places = np.arange(rows), np.full(rows, _BEFORE)
         first = _first(pc.greater_equal(keys, scalar_of(before, pa.binary()))) if keys[0].as_py() < before else 0
         if first < rows:
             self._place = keys[int(k.find_places(*_parts(keys), first, places))].as_py()
         if self._place >= end:
             places[
                 _first(
-                    pc.and_(pc.greater_equal(keys, scalar_of(end, pa.binary())), array_of(places == own, pa.bool_()))
+                    pc.and_(
+                        pc.greater_equal(keys, scalar_of(end, pa.binary())), array_of(places == row_numbers, pa.bool_())
+                    )
                 ) :
             ] = _AFTER
             self._place = end
         # Range deletions have blocks of their own.
-        lost = (places != own) | (values_of(batch.column(OPERATION), np.uint8) == RANGE)
-        if lost.any():
-            known = pa.concat_arrays([keys, array_of([before, end], pa.binary())])
-            found = np.where(places < 0, rows - 1 - places, places)[lost]
-            strays = batch.filter(array_of(lost, pa.bool_()))
-            yield from self._strays(strays, known.take(fixed_array(pa.int64(), found)), offsets[lost])
-            batch = batch.filter(array_of(~lost, pa.bool_()))
-        kept = self._wanted(batch)
-        if kept.num_rows:
-            yield kept
+        is_stray = (places != row_numbers) | (values_of(batch.column(OPERATION), np.uint8) == RANGE)
+        if is_stray.any():
+            bounded_keys = pa.concat_arrays([keys, array_of([before, end], pa.binary())])
+            key_places = np.where(places < 0, rows - 1 - places, places)[is_stray]
+            strays = batch.filter(array_of(is_stray, pa.bool_()))
+            yield from self._strays(strays, bounded_keys.take(fixed_array(pa.int64(), key_places)), offsets[is_stray])
+            batch = batch.filter(array_of(~is_stray, pa.bool_()))
+        wanted = self._wanted(batch)
+        if wanted.num_rows:
+            yield wanted
 
     def deletions(self, batch: pa.RecordBatch, offsets: NDArray[np.int64]) -> Iterator[pa.RecordBatch]:
         """Range deletions: they hold as far as the range of their table, and are no damage where they reach beyond."""
-        found = values_of(batch.column(OPERATION), np.uint8) == RANGE
-        if VALUE in batch.schema.names and found.any():
-            yield from self._clipped(batch.filter(array_of(found, pa.bool_())))
-        if not found.all():
-            strays, places = self._placed(batch.filter(array_of(~found, pa.bool_())))
-            yield from self._strays(strays, places, np.full(len(places), offsets[~found][0]))
+        is_range = values_of(batch.column(OPERATION), np.uint8) == RANGE
+        if VALUE in batch.schema.names and is_range.any():
+            yield from self._clipped(batch.filter(array_of(is_range, pa.bool_())))
+        if not is_range.all():
+            strays, places = self._placed(batch.filter(array_of(~is_range, pa.bool_())))
+            yield from self._strays(strays, places, np.full(len(places), offsets[~is_range][0]))
 
     def _clipped(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         smallest, end = self._live.smallest, self._live.end
         keys, values = (batch.column(name).to_pylist() for name in (KEY, VALUE))
         inside = [key < end and (key >= smallest or value > smallest) for key, value in zip(keys, values, strict=True)]
         if not all(inside) and not self._live.part:
-            outside = batch.filter(array_of([not one for one in inside], pa.bool_()))
+            outside = batch.filter(array_of([not is_inside for is_inside in inside], pa.bool_()))
             yield from self._strays(*self._placed(outside), None)
         cut = {KEY: [max(key, smallest) for key in keys], VALUE: [min(value, end) for value in values]}
         columns = [
@@ -135,8 +137,8 @@ class Judge:
     ) -> Iterator[pa.RecordBatch]:
         """Entries that are not in their places, given in others; those with offsets are flaws of their blocks."""
         keys = batch.column(KEY)
-        at = batch.schema.get_field_index(KEY)
-        strays = batch.set_column(at, batch.schema.field(at), places).append_column(STRAY, keys)
+        key_index = batch.schema.get_field_index(KEY)
+        strays = batch.set_column(key_index, batch.schema.field(key_index), places).append_column(STRAY, keys)
         if self._live.part:
             inside = pc.and_(
                 pc.greater_equal(keys, scalar_of(self._live.smallest, pa.binary())),
@@ -162,10 +164,10 @@ class Judge:
         return _slice_keys(batch, self._begins, self._ends)
 
 
-def _first(found: pa.Array) -> int:
+def _first(flags: pa.Array) -> int:
     """The first place that is true; how many there are if none is."""
-    hits = boolean_values(found)
-    return int(hits.argmax()) if hits.any() else len(found)
+    hits = boolean_values(flags)
+    return int(hits.argmax()) if hits.any() else len(flags)
 
 
 def _slice_keys(batch: pa.RecordBatch, low: bytes, high: bytes | None) -> pa.RecordBatch:
@@ -188,8 +190,8 @@ _DELETES = ("delete", "single_delete", "delete_sized")
 def _effects() -> NDArray[np.uint8]:
     """The effect of each operation on its key. A range deletion neither hides nor shows its first key."""
     merges = ("merge", "delete_range")
-    found = [k.DELETES if name in _DELETES else k.MERGES if name in merges else k.PUTS for name in OPERATION_NAMES]
-    return np.array(found, np.uint8)
+    effects = [k.DELETES if name in _DELETES else k.MERGES if name in merges else k.PUTS for name in OPERATION_NAMES]
+    return np.array(effects, np.uint8)
 
 
 class MergedEntries:
@@ -222,8 +224,8 @@ class MergedEntries:
         self._stamps = _joined(
             [values_of(batch.column(STAMP), np.uint64) for batch in self._batches if stamped], np.uint64
         )
-        lost = [STRAY in batch.schema.names for batch in self._batches]
-        self._strays = np.repeat(np.array(lost, np.bool_), np.diff(self._starts)) if any(lost) else None
+        has_strays = [STRAY in batch.schema.names for batch in self._batches]
+        self._strays = np.repeat(np.array(has_strays, np.bool_), np.diff(self._starts)) if any(has_strays) else None
         self._states = pending.states
         self._pending = pending.of(self._sequences) if pending else None
         entries = self._entries()
@@ -244,8 +246,10 @@ class MergedEntries:
             # Entries under their own keys, wherever they are given.
             for number, batch in enumerate(self._batches):
                 if STRAY in batch.schema.names:
-                    at = batch.schema.get_field_index(KEY)
-                    self._batches[number] = batch.set_column(at, batch.schema.field(at), batch.column(STRAY))
+                    key_index = batch.schema.get_field_index(KEY)
+                    self._batches[number] = batch.set_column(
+                        key_index, batch.schema.field(key_index), batch.column(STRAY)
+                    )
             del self._keys
 
     @property
@@ -322,11 +326,11 @@ class MergedEntries:
     def _batch(
         self, numbers: NDArray[np.int64], live: NDArray[np.bool_], schema: pa.Schema, of_run: dict[str, list[Any]]
     ) -> pa.RecordBatch:
-        found = self._gather(numbers, [name for name in schema.names if name in STAMPED_SCHEMA.names])
+        gathered = self._gather(numbers, [name for name in schema.names if name in STAMPED_SCHEMA.names])
         arrays = []
         for field in schema:
             if field.name == OPERATION:
-                arrays.append(named(values_of(found.column(OPERATION), np.uint8), OPERATION_NAMES))
+                arrays.append(named(values_of(gathered.column(OPERATION), np.uint8), OPERATION_NAMES))
             elif field.name == LIVE:
                 bits = pa.py_buffer(np.packbits(live, bitorder="little"))
                 arrays.append(pa.Array.from_buffers(pa.bool_(), len(live), [None, bits]))
@@ -336,13 +340,13 @@ class MergedEntries:
                 runs = np.searchsorted(self._run_ends, numbers, "right")
                 arrays.append(array_of(of_run[field.name], field.type).take(fixed_array(pa.int64(), runs)))
             else:
-                arrays.append(found.column(field.name))
+                arrays.append(gathered.column(field.name))
         return batch_of(arrays, schema, len(numbers))
 
     def _transactions(self, numbers: NDArray[np.int64]) -> pa.Array:
         places = np.full(len(numbers), -1) if self._pending is None else self._pending[numbers]
-        known = fixed_array(pa.int64(), np.maximum(places, 0))
-        names = array_of(list(self._states) or [""], pa.string()).take(known)
+        state_numbers = fixed_array(pa.int64(), np.maximum(places, 0))
+        names = array_of(list(self._states) or [""], pa.string()).take(state_numbers)
         return pc.if_else(array_of(places < 0, pa.bool_()), scalar_of(None, pa.string()), names)
 
     def _gather(self, numbers: NDArray[np.int64], names: Sequence[str]) -> pa.RecordBatch:
@@ -403,11 +407,11 @@ class Strings(NamedTuple):
 
 
 def _strings(batches: Sequence[pa.RecordBatch], name: str) -> Strings:
-    found = [_parts(batch.column(name)) for batch in batches]
-    used = [data[offsets[0] : offsets[-1]] for data, offsets in found]
+    parts = [_parts(batch.column(name)) for batch in batches]
+    used = [data[offsets[0] : offsets[-1]] for data, offsets in parts]
     shifts = np.cumsum([0, *map(len, used)])
-    starts = [offsets[:-1] + (shift - offsets[0]) for (_, offsets), shift in zip(found, shifts, strict=False)]
-    ends = [offsets[1:] + (shift - offsets[0]) for (_, offsets), shift in zip(found, shifts, strict=False)]
+    starts = [offsets[:-1] + (shift - offsets[0]) for (_, offsets), shift in zip(parts, shifts, strict=False)]
+    ends = [offsets[1:] + (shift - offsets[0]) for (_, offsets), shift in zip(parts, shifts, strict=False)]
     return Strings(_joined(used, np.uint8), _joined(starts, np.int64), _joined(ends, np.int64))
 
 
@@ -463,7 +467,9 @@ def sorted_batch(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 def _covers_of(ranges: Sequence[pa.RecordBatch]) -> k.Covers:
     """Range deletions as disjoint ranges, each with the newest that covers it."""
-    columns = ([one for batch in ranges for one in batch.column(name).to_pylist()] for name in (KEY, VALUE, SEQUENCE))
+    columns = (
+        [value for batch in ranges for value in batch.column(name).to_pylist()] for name in (KEY, VALUE, SEQUENCE)
+    )
     edges, sequences = newest_ranges(zip(*columns, strict=True))
     starts = np.concatenate([[0], np.cumsum([len(edge) for edge in edges])]).astype(np.int64)
     return k.Covers(np.frombuffer(b"".join(edges), np.uint8), starts, np.array(sequences, np.int64))
@@ -490,7 +496,7 @@ def merged(
         bytewise: Whether that order is the bytes'; otherwise all is read before anything is resolved.
     """
     if not bytewise:
-        runs = [[Run(one.path, one.level, list(one.batches)) for one in group] for group in groups]
+        runs = [[Run(stream.path, stream.level, list(stream.batches)) for stream in group] for group in groups]
         uncertain = 0
         for run in itertools.chain(*runs):
             deleted = [only(batch, deletions=True) for batch in run.batches]
@@ -562,15 +568,15 @@ class _Deletions:
 
     def take(self, limit: bytes | None) -> list[list[Run]]:
         """As rows of their own: those that begin below a key, each run as a group."""
-        taken, self._waiting = _cut(self._waiting, limit)
-        return [[run] for run in taken]
+        runs, self._waiting = _cut(self._waiting, limit)
+        return [[run] for run in runs]
 
 
 class _Feed:
     """The streams of a group, one after the other."""
 
     def __init__(self, streams: Sequence[Stream], deletions: _Deletions) -> None:
-        self._batches = ((one, batch) for one in streams for batch in one.batches)
+        self._batches = ((stream, batch) for stream in streams for batch in stream.batches)
         self._deletions = deletions
         self._pending: list[Run] = []
         self._strays: list[Run] = []
@@ -594,23 +600,23 @@ class _Feed:
 
     def take(self, limit: bytes | None) -> list[Run]:
         """The entries below a key; `None`: all."""
-        taken, self._pending = _cut(self._pending, limit)
-        return taken
+        runs, self._pending = _cut(self._pending, limit)
+        return runs
 
     def take_strays(self, limit: bytes | None) -> list[list[Run]]:
         """Stray entries that are given before a key, each run as a group."""
-        taken, self._strays = _cut(self._strays, limit)
-        return [[run] for run in taken]
+        runs, self._strays = _cut(self._strays, limit)
+        return [[run] for run in runs]
 
 
 def only(batch: pa.RecordBatch, *, deletions: bool) -> pa.RecordBatch:
     """The range deletions of a batch, or everything else."""
-    found: NDArray[np.bool_] = values_of(batch.column(OPERATION), np.uint8) == RANGE
+    is_selected: NDArray[np.bool_] = values_of(batch.column(OPERATION), np.uint8) == RANGE
     if not deletions:
-        found = ~found
-    if found.all():
+        is_selected = ~is_selected
+    if is_selected.all():
         return batch
-    return batch.take(fixed_array(pa.int64(), np.flatnonzero(found))) if found.any() else _EMPTY
+    return batch.take(fixed_array(pa.int64(), np.flatnonzero(is_selected))) if is_selected.any() else _EMPTY
 
 
 _EMPTY = batch_of_rows([], ENTRY_SCHEMA)
@@ -620,12 +626,12 @@ def _cut(runs: list[Run], limit: bytes | None) -> tuple[list[Run], list[Run]]:
     """Runs of one batch each, cut in two by a key."""
     if limit is None:
         return runs, []
-    below, rest = [], []
+    below, above = [], []
     for run in runs:
         (batch,) = run.batches
         count = count_below(batch.column(KEY), limit)
         if count:
             below.append(Run(run.path, run.level, [batch.slice(0, count)]))
         if count < batch.num_rows:
-            rest.append(Run(run.path, run.level, [batch.slice(count)]))
-    return below, rest
+            above.append(Run(run.path, run.level, [batch.slice(count)]))
+    return below, above

@@ -243,7 +243,11 @@ def _version(
             if number in unnamed:
                 table = unnamed_table(unnamed.pop(number), sequence, storage, read)
                 tables.append(replace(table, blobs=led))
-                blobs |= {one: LiveBlobs(stored.blobs[one], "pebble") for one in led if one in stored.blobs}
+                blobs |= {
+                    blob_number: LiveBlobs(stored.blobs[blob_number], "pebble")
+                    for blob_number in led
+                    if blob_number in stored.blobs
+                }
             elif number not in alive:
                 faults.append(_missing_table(directory, number, stored))
     if cut:
@@ -253,7 +257,7 @@ def _version(
         if metadata.dialect != "pebble":  # its tables lead to blob files by numbers that only edits have
             later_blobs = {number: file for number, file in stored.blobs.items() if manifest.later(number)}
             blobs |= {number: LiveBlobs(file, "rocksdb") for number, file in later_blobs.items() if number not in blobs}
-    for file in (*(table.file for table in tables), *(one.file for one in blobs.values()), *prior):
+    for file in (*(table.file for table in tables), *(blob.file for blob in blobs.values()), *prior):
         dead.pop(file.path, None)
     evidence = f"{manifest.file.name}, and tables that were written after its last edit" if cut else ""
     faults += _newer_format(directory, storage)
@@ -287,8 +291,8 @@ def _transactions(logs: Sequence[File], metadata: Metadata, storage: Storage) ->
     projection = Projection.of(_MARKED, scan)
     marked: dict[File, pa.RecordBatch] = {}
     for log in logs:
-        whole = WriteRange.whole(log, scan, projection, metadata.dialect, numbered=True)
-        batches = list(whole.decode(_MARKED, Findings("skip", drained=True)))
+        log_range = WriteRange.whole(log, scan, projection, metadata.dialect, numbered=True)
+        batches = list(log_range.decode(_MARKED, Findings("skip", drained=True)))
         if any(map(has_marks, batches)):
             marked[log] = pa.concat_batches(batches)
     if not marked:
@@ -304,7 +308,7 @@ def _transactions(logs: Sequence[File], metadata: Metadata, storage: Storage) ->
 
 def _absent(stored: Stored) -> Iterator[Damage]:
     """Yield the directories that have files of the database and are not there."""
-    return (Damage(one.path, 0, 0, MISSING_FILE, one.detail) for one in stored.absent)
+    return (Damage(absence.path, 0, 0, MISSING_FILE, absence.detail) for absence in stored.absent)
 
 
 def _stacked(stored: Stored, named: Iterable[int]) -> dict[int, LiveBlobs]:
@@ -321,25 +325,27 @@ def _recovered_versions(
 ) -> dict[str, DatabaseVersion]:
     """Return all tables and logs: what no MANIFEST says, their sequence numbers do."""
     every = [file for _, file in sorted(stored.tables.items())]
-    said = (_family_of(one, storage) for one in every)
-    families = {0: DEFAULT_FAMILY} | {number: name for number, name in said if name}
+    family_names = (_family_of(file, storage) for file in every)
+    families = {0: DEFAULT_FAMILY} | {number: name for number, name in family_names if name}
     for manifest in metadata.read:
         families |= manifest.version.families
     logs = tuple(file for number in sorted(stored.logs) for file in stored.parts(number))
     whose: Literal["rocksdb", "pebble"] = "pebble" if metadata.dialect == "pebble" else "rocksdb"
     transactions = _transactions(logs, metadata, storage)
     ingested = _ingested(logs, storage) if metadata.dialect == "pebble" else ()
-    taken = {number: (sequence, led) for number, sequence, led in ingested}
-    found = {}
+    ingested_tables = {number: (sequence, led) for number, sequence, led in ingested}
+    versions = {}
     for family, name in sorted(families.items()):
-        chosen = _of_family(every, family, storage)
-        comparator = next((one.comparators[family] for one in metadata.read if one.comparators.get(family)), "")
-        comparator = comparator or _comparator(chosen, logs, metadata, storage)
+        family_tables = _of_family(every, family, storage)
+        comparator = next(
+            (manifest.comparators[family] for manifest in metadata.read if manifest.comparators.get(family)), ""
+        )
+        comparator = comparator or _comparator(family_tables, logs, metadata, storage)
         tables, read = [], replace(options.of_tables, comparator=comparator)
-        for file in chosen:
-            sequence, led = taken.get(number_of(file), (None, ()))
+        for file in family_tables:
+            sequence, led = ingested_tables.get(number_of(file), (None, ()))
             tables.append(replace(unnamed_table(file, sequence, storage, read), blobs=led))
-        found[name] = DatabaseVersion(
+        versions[name] = DatabaseVersion(
             path=metadata.pointer.path,
             directory=metadata.directory,
             comparator=comparator,
@@ -356,12 +362,12 @@ def _recovered_versions(
             elsewhere=tuple(stored.elsewhere),
             transactions=transactions,
         )
-    return found
+    return versions
 
 
 def _read_from(evidence: str, faults: Sequence[Damage]) -> tuple[Damage, ...]:
     """The same faults, the first of which says what is read instead."""
-    first = [replace(one, detail=f"{one.detail}; what is there is read from {evidence}") for one in faults[:1]]
+    first = [replace(fault, detail=f"{fault.detail}; what is there is read from {evidence}") for fault in faults[:1]]
     return (*first, *faults[1:])
 
 
@@ -377,15 +383,15 @@ def _of_family(tables: Iterable[File], family: int, storage: Storage) -> list[Fi
 
 def _family_of(file: File, storage: Storage) -> tuple[int, str]:
     """Number and name of the column family that a table says; where it says none, 0 and no name."""
-    found = _properties(file, storage)
-    number = list(decode_varints(found.get(COLUMN_FAMILY_NUMBER, b"")))[:1]
-    name = found.get(COLUMN_FAMILY, b"").decode("utf-8", "backslashreplace")
+    properties = _properties(file, storage)
+    number = list(decode_varints(properties.get(COLUMN_FAMILY_NUMBER, b"")))[:1]
+    name = properties.get(COLUMN_FAMILY, b"").decode("utf-8", "backslashreplace")
     return (number[0], name) if number and name else (0, "")
 
 
 def _properties(file: File, storage: Storage) -> Mapping[bytes, bytes]:
-    known = table_map(file, Scan(options=TableReadOptions(), storage=storage))
-    return {} if known is None else known.properties
+    table = table_map(file, Scan(options=TableReadOptions(), storage=storage))
+    return {} if table is None else table.properties
 
 
 def _comparator(tables: Sequence[File], logs: Sequence[File], metadata: Metadata, storage: Storage) -> str:
@@ -423,8 +429,8 @@ def _first_logged_keys(logs: Sequence[File], storage: Storage) -> Iterator[bytes
     projection = Projection.of(WRITES_SCHEMA, scan)
     schema = pa.schema([WRITES_SCHEMA.field(KEY)])
     for log in logs:
-        whole = WriteRange.whole(log, scan, projection, "leveldb", numbered=True)
-        every = (key for batch in whole.decode(schema, Findings("skip")) for key in batch.column(KEY).to_pylist())
+        log_range = WriteRange.whole(log, scan, projection, "leveldb", numbered=True)
+        every = (key for batch in log_range.decode(schema, Findings("skip")) for key in batch.column(KEY).to_pylist())
         yield from islice((key for key in every if key is not None), _SHOWN_KEYS)
 
 
@@ -465,17 +471,19 @@ def _tables(
         # A largest key with the last sequence number is itself past the end of the table.
         end = largest if row["largest_key_sequence"] == MAX_SEQUENCE else largest + b"\0"
         end = max(end, smallest + b"\0")
-        led = tuple(manifest.numbers.get(one["file"], one["file"]) for one in row.get("blob_references") or ())
+        led = tuple(
+            manifest.numbers.get(reference["file"], reference["file"]) for reference in row.get("blob_references") or ()
+        )
         if number not in stored.tables:
             missing.append(_missing_table(directory, number, stored, row.get("path_id") or 0))
         else:
             size = row["size"] if backing is None else manifest.backed.get(backing)
-            others = [] if number in stored.objects else list(_mismatched_table(stored.tables[number], size))
-            missing += others
+            mismatches = [] if number in stored.objects else list(_mismatched_table(stored.tables[number], size))
+            missing += mismatches
             sequence = row.get("smallest_sequence") or None
             sequence = sequence if sequence == row.get("largest_sequence") else None
             part = backing is not None
-            identity = None if part or others else Identity.of(row, stamped=bool(stamp))
+            identity = None if part or mismatches else Identity.of(row, stamped=bool(stamp))
             table = LiveTable(stored.tables[number], row["level"], smallest, end, part, led)
             tables.append(replace(table, sequence=sequence, identity=identity))
     return _shared(tables), list(dict.fromkeys(missing))  # parts of a file share what is said of it
@@ -486,7 +494,7 @@ def _newer_format(directory: str, storage: Storage) -> Iterator[Damage]:
     siblings = storage.files_in(directory or ".", fresh=False)
     markers = [(int(match[1]), int(match[2]), file) for file in siblings if (match := FORMAT_MARKER.match(file.name))]
     if markers:
-        _, version, file = max(markers, key=lambda one: one[0])
+        _, version, file = max(markers, key=lambda marker: marker[0])
         if version > LAST_FORMAT:
             detail = f"format major version {version} of Pebble; known up to {LAST_FORMAT}: what is known of it is read"
             yield Damage(file.path, 0, 0, UNSUPPORTED, detail)
@@ -495,8 +503,10 @@ def _newer_format(directory: str, storage: Storage) -> Iterator[Damage]:
 def _missing_table(directory: str, number: int, stored: Stored, path: int = 0) -> Damage:
     """Return what is said of a table that is neither in the directory nor in those that the caller names."""
     place = f", in number {path} of db_paths or cf_paths," if path else ""
-    if (found := stored.objects.get(number)) is not None:
-        place = f", {found.catalog} says that it is the object {found.name!r} in the remote storage {found.locator!r},"
+    if (remote := stored.objects.get(number)) is not None:
+        place = (
+            f", {remote.catalog} says that it is the object {remote.name!r} in the remote storage {remote.locator!r},"
+        )
     detail = (
         f"the MANIFEST names this table{place} and it is not there: its entries are missing, and older ones may appear"
         " that they would replace; if the database has tables in other directories, name these with paths="
@@ -519,8 +529,8 @@ def _ingested(logs: Sequence[File], storage: Storage) -> Iterator[tuple[int, int
     scan = Scan(view="writes", options=LogReadOptions(), storage=storage)
     projection = Projection.of(_INGESTS, scan)
     for log in logs:
-        whole = WriteRange.whole(log, scan, projection, "pebble", numbered=True)
-        for batch in whole.decode(_INGESTS, Findings("skip")):
+        log_range = WriteRange.whole(log, scan, projection, "pebble", numbered=True)
+        for batch in log_range.decode(_INGESTS, Findings("skip")):
             names, keys, sequences = (batch.column(name) for name in ("operation", "key", "sequence"))
             _, ends = binary_parts(names)
             lengths = np.isin(np.diff(ends), [len(name) for name in INGESTS])  # `info` waits for no imports
@@ -560,7 +570,7 @@ def last_sequence(batches: Iterable[pa.RecordBatch]) -> int:
 
     last = 0
     for batch in batches:
-        low, high = (one.as_py() for one in pc.min_max(batch.column(SEQUENCE)).values())
+        low, high = (limit.as_py() for limit in pc.min_max(batch.column(SEQUENCE)).values())
         if low == 0:
             return -1
         last = max(last, high or 0)
@@ -570,14 +580,16 @@ def last_sequence(batches: Iterable[pa.RecordBatch]) -> int:
 def _shared(tables: Sequence[LiveTable]) -> list[LiveTable]:
     """The same tables; of the parts of a file each answers for what is before the next one."""
     begins: dict[str, list[bytes]] = {}
-    for one in sorted((table for table in tables if table.part), key=lambda table: table.smallest):
-        begins.setdefault(one.file.path, []).append(one.smallest)
-    found = []
+    for part in sorted((table for table in tables if table.part), key=lambda table: table.smallest):
+        begins.setdefault(part.file.path, []).append(part.smallest)
+    reported_tables = []
     for table in tables:
         keys = begins.get(table.file.path, [])
-        at = bisect_left(keys, table.smallest)
+        part_index = bisect_left(keys, table.smallest)
         reported = (
-            (keys[at] if at else b"", keys[at + 1] if at + 1 < len(keys) else None) if table.part else table.reported
+            (keys[part_index] if part_index else b"", keys[part_index + 1] if part_index + 1 < len(keys) else None)
+            if table.part
+            else table.reported
         )
-        found.append(replace(table, reported=reported))
-    return found
+        reported_tables.append(replace(table, reported=reported))
+    return reported_tables

@@ -78,9 +78,9 @@ class Pending:
         """The place in `states` of each sequence number; -1 for those of operations that count."""
         if not self.starts:
             return np.full(len(sequences), -1)
-        found = np.searchsorted(np.array(self.starts), sequences, "right") - 1
-        inside = (found >= 0) & (sequences <= np.array(self.ends)[found])
-        states: NDArray[np.int64] = np.where(inside, found, -1)
+        places = np.searchsorted(np.array(self.starts), sequences, "right") - 1
+        inside = (places >= 0) & (sequences <= np.array(self.ends)[places])
+        states: NDArray[np.int64] = np.where(inside, places, -1)
         return states
 
 
@@ -152,22 +152,22 @@ def _steps(rows: pa.RecordBatch, log: _Log) -> NDArray[np.int64]:
     names = values_of(keys.fill_null(-1), np.int32).astype(np.int64)[keyed]
     families = values_of(rows.column(_FAMILY), np.int64)[keyed]
     order = np.lexsort((families, names, batches[keyed]))
-    same = np.ones(max(len(order) - 1, 0), np.bool_)
+    is_same = np.ones(max(len(order) - 1, 0), np.bool_)
     for column in (batches[keyed], names, families):
-        same &= np.diff(column[order]) == 0
-    doubled = np.unique(batches[keyed][order[1:][same]])
+        is_same &= np.diff(column[order]) == 0
+    doubled = np.unique(batches[keyed][order[1:][is_same]])
     inside = np.isin(batches[keyed], doubled)
-    held: set[tuple[int, int]] = set()
+    batch_keys: set[tuple[int, int]] = set()
     current = -1
     for row, batch, *key in zip(
         *(column[inside].tolist() for column in (keyed, batches[keyed], names, families)), strict=True
     ):
         if batch != current:
-            held, current = set(), batch
-        if tuple(key) in held:
+            batch_keys, current = set(), batch
+        if tuple(key) in batch_keys:
             steps[row - 1] += 1
-            held = set()
-        held.add((key[0], key[1]))
+            batch_keys = set()
+        batch_keys.add((key[0], key[1]))
     return steps
 
 
@@ -196,8 +196,8 @@ class Numbering:
             return
         gaps = np.diff(log.sequences)
         self._proven |= bool((closed[:-1] & (gaps < log.counts[:-1])).any())
-        taken = np.bincount(log.numbers, _steps(rows, log), len(closed)).astype(np.int64)
-        self._refuted |= bool((closed & (taken < log.counts))[:-1][gaps >= log.counts[:-1]].any())
+        step_counts = np.bincount(log.numbers, _steps(rows, log), len(closed)).astype(np.int64)
+        self._refuted |= bool((closed & (step_counts < log.counts))[:-1][gaps >= log.counts[:-1]].any())
 
     @property
     def shared(self) -> bool:
@@ -250,10 +250,10 @@ class Transactions:
         marks = np.flatnonzero(np.isin(log.codes, _CLOSERS))
         names = rows.column(KEY)
         ended = dict(sections)
-        taken, numbers, stamps = [np.flatnonzero(~waits & _COUNTED[log.codes]) + before], [], []
-        numbers.append(sequences[taken[0] - before])
-        stamps.append(np.zeros(len(taken[0]), np.int64))
-        shift, current, lost = 0, -1, []
+        row_groups, numbers, stamps = [np.flatnonzero(~waits & _COUNTED[log.codes]) + before], [], []
+        numbers.append(sequences[row_groups[0] - before])
+        stamps.append(np.zeros(len(row_groups[0]), np.int64))
+        shift, current, undecided = 0, -1, []
         added = np.zeros(len(log.codes), np.int64)
         for row in marks.tolist():
             if log.numbers[row] != current:
@@ -266,27 +266,27 @@ class Transactions:
                         first, last = int(sequences[section.begin - before]), int(sequences[row])
                         section = section._replace(first=first, last=last)
                     elif section.place in self.pending.places:
-                        lost.append(np.arange(section.begin, section.end))
+                        undecided.append(np.arange(section.begin, section.end))
                     self._open.setdefault(name, []).append(section)
                 continue
             for section in self._open.pop(name, []):
                 if section.kind == _HELD and log.codes[row] != _ROLLBACK:
                     count = section.end - section.begin
-                    taken.append(np.arange(section.begin, section.end))
+                    row_groups.append(np.arange(section.begin, section.end))
                     numbers.append(sequences[row] + shift + np.arange(count))
                     stamps.append(np.full(count, row + 1 if log.codes[row] == _COMMIT_STAMPED else 0))
                     shift += count
                     added[row] += count
-        numbers[0] = numbers[0] + log.before(added)[taken[0] - before]
-        for places in lost:
-            taken.append(places)
+        numbers[0] = numbers[0] + log.before(added)[row_groups[0] - before]
+        for places in undecided:
+            row_groups.append(places)
             numbers.append(np.full(len(places), UNWRITTEN))
             stamps.append(np.zeros(len(places), np.int64))
-        found = _taken(every, np.concatenate(taken), np.concatenate(numbers))
+        effective = _taken(every, np.concatenate(row_groups), np.concatenate(numbers))
         self._keep(every)
         if stamped is None:
-            return found
-        return _stamped(found, np.concatenate(stamps), rows, stamped)
+            return effective
+        return _stamped(effective, np.concatenate(stamps), rows, stamped)
 
     def _sections(self, every: pa.RecordBatch, log: _Log, before: int, path: str) -> Iterator[tuple[int, _Section]]:
         """The parts of transactions that end in a log, by the rows of their ends."""
@@ -303,15 +303,15 @@ class Transactions:
 
     def _keep(self, every: pa.RecordBatch) -> None:
         """Keep the rows that still wait."""
-        places, at = [], 0
+        places, begin = [], 0
         for name, sections in self._open.items():
             for number, section in enumerate(sections):
                 if section.kind == _HELD:
                     places.append(np.arange(section.begin, section.end))
                     count = section.end - section.begin
-                    self._open[name][number] = section._replace(begin=at, end=at + count)
-                    at += count
-        self._held = [every.take(fixed_array(pa.int64(), np.concatenate(places)))] if at else []
+                    self._open[name][number] = section._replace(begin=begin, end=begin + count)
+                    begin += count
+        self._held = [every.take(fixed_array(pa.int64(), np.concatenate(places)))] if begin else []
 
     def undecided(self) -> Pending:
         """The transactions that are open after the last log."""
@@ -332,16 +332,16 @@ class Transactions:
 
 def _sequences(rows: pa.RecordBatch, log: _Log, waits: NDArray[np.bool_], *, shared: bool) -> NDArray[np.int64]:
     """The sequence number of each operation, but for what commits add."""
-    own = np.isin(log.codes, (_WRITTEN, _UNPREPARED))
-    joins = np.bincount(log.numbers, own, len(log.begins)) > 0
+    has_own_number = np.isin(log.codes, (_WRITTEN, _UNPREPARED))
+    joins = np.bincount(log.numbers, has_own_number, len(log.begins)) > 0
     if shared:
         joins |= np.isin(log.lasts, [*_CLOSERS, _NOOP])
     single = log.before((_COUNTED[log.codes] & ~waits).astype(np.int64))
-    found: NDArray[np.int64] = log.sequences[log.numbers] + single
+    sequences: NDArray[np.int64] = log.sequences[log.numbers] + single
     if joins.any():
         joint = log.sequences[log.numbers] + log.before(_steps(rows, log))
-        found = np.where(joins[log.numbers], joint, found)
-    return found
+        sequences = np.where(joins[log.numbers], joint, sequences)
+    return sequences
 
 
 def sequence_numbers(rows: pa.RecordBatch, *, shared: bool) -> NDArray[np.int64]:
@@ -400,21 +400,23 @@ class Following:
 
 
 def _taken(every: pa.RecordBatch, places: NDArray[np.int64], numbers: NDArray[np.int64]) -> pa.RecordBatch:
-    found = every.take(fixed_array(pa.int64(), places))
-    at = found.schema.get_field_index(SEQUENCE)
-    return found.set_column(at, found.schema.field(at), fixed_array(pa.int64(), numbers))
+    operations = every.take(fixed_array(pa.int64(), places))
+    sequence_index = operations.schema.get_field_index(SEQUENCE)
+    return operations.set_column(
+        sequence_index, operations.schema.field(sequence_index), fixed_array(pa.int64(), numbers)
+    )
 
 
-def _stamped(found: pa.RecordBatch, marks: NDArray[np.int64], rows: pa.RecordBatch, family: int) -> pa.RecordBatch:
+def _stamped(operations: pa.RecordBatch, marks: NDArray[np.int64], rows: pa.RecordBatch, family: int) -> pa.RecordBatch:
     """Operations with the timestamps of the commits, whose rows are counted from 1, at the ends of a family's keys."""
-    families = values_of(found.column(_FAMILY), np.int64)
-    chosen = np.flatnonzero((marks > 0) & (families == family))
-    if not len(chosen):
-        return found
-    keys = found.column(KEY).to_pylist()
+    families = values_of(operations.column(_FAMILY), np.int64)
+    stamped_rows = np.flatnonzero((marks > 0) & (families == family))
+    if not len(stamped_rows):
+        return operations
+    keys = operations.column(KEY).to_pylist()
     values = rows.column(VALUE)
-    for place in chosen.tolist():
+    for place in stamped_rows.tolist():
         stamp = values[int(marks[place]) - 1].as_py()
         keys[place] = keys[place][: -len(stamp)] + stamp
-    at = found.schema.get_field_index(KEY)
-    return found.set_column(at, found.schema.field(at), array_of(keys, pa.binary()))
+    key_index = operations.schema.get_field_index(KEY)
+    return operations.set_column(key_index, operations.schema.field(key_index), array_of(keys, pa.binary()))

@@ -183,11 +183,11 @@ _UNKNOWN = 255
 
 
 @inlined
-def _note(state: Any, events: Any, kind: Any, one: Any, two: Any) -> None:
+def _note(state: Any, events: Any, kind: Any, first: Any, two: Any) -> None:
     event = events[state.events]
     event.kind = kind
     event.block = state.block
-    event.one = np.int64(one)
+    event.one = np.int64(first)
     event.two = np.int64(two)
     event.row = state.rows
     state.events += 1
@@ -274,27 +274,27 @@ def _open_block(window: Any, base: Any, block: Any, rule: Any, state: Any, rows:
         state.start = _ZERO
         state.open = IN_SCRATCH
         if codec == LZ4:
-            whole = expand_lz4(window, start, stop, rows.scratch, _ZERO, size)
+            is_expanded = expand_lz4(window, start, stop, rows.scratch, _ZERO, size)
         else:
-            whole = expand_snappy(window, start, stop, rows.scratch, size)
-        if not whole:
+            is_expanded = expand_snappy(window, start, stop, rows.scratch, size)
+        if not is_expanded:
             state.open = NOT_OPEN
             _note(state, rows.events, _BAD_COMPRESSION, state.compression, 0)
     return DONE
 
 
 @inlined
-def _common(keys: Any, start: Any, end: Any, separators: Any, other: Any, other_end: Any, known: Any) -> Any:
-    """Number of bytes that a key and a separator share from their beginning on; of `known` ones it is known."""
-    most = min(end - start, other_end - other)
-    length = min(known, most)
-    while length < most and keys[start + length] == separators[other + length]:
+def _common(keys: Any, start: Any, end: Any, separators: Any, separator: Any, other_end: Any, known_length: Any) -> Any:
+    """Number of bytes that a key and a separator share from their beginning on; of `known_length` ones it is known."""
+    max_length = min(end - start, other_end - separator)
+    length = min(known_length, max_length)
+    while length < max_length and keys[start + length] == separators[separator + length]:
         length += _ONE
     return length
 
 
 @inlined
-def _compare(keys: Any, start: Any, end: Any, take: Any, block: Any, shared: Any, found: Any) -> Any:
+def _compare(keys: Any, start: Any, end: Any, take: Any, block: Any, shared: Any, proven: Any) -> Any:
     """Compare a user key with the bounds of its block.
 
     Args:
@@ -304,14 +304,14 @@ def _compare(keys: Any, start: Any, end: Any, take: Any, block: Any, shared: Any
         take: See `Take`.
         block: See `BLOCK`.
         shared: Bytes that it has in common with the key before.
-        found: What is returned, for the key before.
+        proven: What is returned, for the key before.
 
     Returns:
         How many bytes of it prove that it, and whatever else begins so, is between them: `_MISPLACED` if it is
         not, `_NEVER` if it is, and other keys that begin so need not be; and how many bytes it has in common with
         either bound.
     """
-    _, low, high = found
+    _, low, high = proven
     low = _common(keys, start, end, take.separators, block.low, block.low_end, min(shared, low))
     high = _common(keys, start, end, take.separators, block.high, block.high_end, min(shared, high))
     proof = low
@@ -342,32 +342,32 @@ def _restore_key(rows: Any, keys: Any, last: Any, least: Any, key_room: Any) -> 
 
 
 @inlined
-def _keep_key(rows: Any, before: Any, held: Any, least: Any, trailer: Any) -> None:
+def _keep_key(rows: Any, before: Any, key_length: Any, least: Any, trailer: Any) -> None:
     """Put the last key aside for when reading goes on."""
-    copy_bytes(rows.last, _ZERO, rows.keys, before, held)
+    copy_bytes(rows.last, _ZERO, rows.keys, before, key_length)
     if least != _ZERO:
-        store_u64(rows.last, held, trailer)
+        store_u64(rows.last, key_length, trailer)
 
 
 @always_inlined
-def _put_shared(target: Any, keys: Any, before: Any, shared: Any, held: Any, trailer: Any) -> None:
-    """Put what a key shares with the one at `before`, of which `held` bytes are still there."""
+def _put_shared(target: Any, keys: Any, before: Any, shared: Any, held_length: Any, trailer: Any) -> None:
+    """Put what a key shares with the one at `before`, of which `held_length` bytes are still there."""
     if before != keys:
         if shared <= _SHORT:
             copy_32(target, keys, target, before)
         else:
-            copy_bytes(target, keys, target, before, min(shared, held))
-    if shared > held:
-        store_u64(target, keys + held, trailer)
+            copy_bytes(target, keys, target, before, min(shared, held_length))
+    if shared > held_length:
+        store_u64(target, keys + held_length, trailer)
 
 
 @always_inlined
-def _put_rest(target: Any, at: Any, data: Any, start: Any, rest: Any) -> None:
+def _put_rest(target: Any, pos: Any, data: Any, start: Any, unshared: Any) -> None:
     """Put what a key does not share."""
-    if rest <= _SHORT and start + _SHORT <= np.uint64(len(data)):
-        copy_32(target, at, data, start)
+    if unshared <= _SHORT and start + _SHORT <= np.uint64(len(data)):
+        copy_32(target, pos, data, start)
     else:
-        copy_bytes(target, at, data, start, rest)
+        copy_bytes(target, pos, data, start, unshared)
 
 
 @always_inlined
@@ -417,53 +417,61 @@ def _read_block(data: Any, block: Any, take: Any, state: Any, rows: Any) -> Any:
     # Keys that begin as one did that was found in its place need not be looked at.
     stamp = take.stamp
     proof = _NEVER if block.bounded != _UNBOUNDED else _ZERO
-    found = proof, _ZERO, _ZERO
+    proven = proof, _ZERO, _ZERO
     while pos < end:
         if not quiet:
             status = FULL
             break
         prefetch(data, pos + _AHEAD)
-        shared, rest, length, after = entry_head(data, pos, end)
-        total = shared + rest
-        broken = after == _ZERO or shared > last or rest > end - after or length > end - after - rest
+        shared, unshared, length, after = entry_head(data, pos, end)
+        total = shared + unshared
+        broken = after == _ZERO or shared > last or unshared > end - after or length > end - after - unshared
         if broken or total < least or expanded + total > size * _MOST:
             state.rows = row
             bad = broken or total >= least
             _note(state, rows.events, _BAD_ENTRY if bad else _BAD_KEY, pos - start, size if bad else total)
             break
-        kept = total - least
+        key_length = total - least
         if total > np.uint64(len(rows.last)):
             status = GROW
             break
-        if row == len(rows.operations) or key_room - keys < kept or (take.values and value_room - values < length):
+        if (
+            row == len(rows.operations)
+            or key_room - keys < key_length
+            or (take.values and value_room - values < length)
+        ):
             status = FULL
             break
         _put_shared(rows.keys, keys, before, shared, last - least if last != _ZERO else _ZERO, trailer)
-        _put_rest(rows.keys, keys + shared, data, after, rest)
+        _put_rest(rows.keys, keys + shared, data, after, unshared)
         code = _ZERO
         if take.internal:
-            trailer = load_u64(data, after + rest - _EIGHT) if rest >= _EIGHT else load_u64(rows.keys, keys + kept)
+            trailer = (
+                load_u64(data, after + unshared - _EIGHT)
+                if unshared >= _EIGHT
+                else load_u64(rows.keys, keys + key_length)
+            )
             code = trailer & np.uint64(255)
         before, last = keys, total
         expanded += total
         operation = take.types[code]
-        if shared < proof or kept < proof + stamp:
-            user_end = keys + kept - min(kept, stamp)
-            found = _compare(rows.keys, keys, user_end, take, block, shared, found)
-            proof = found[0]
+        if shared < proof or key_length < proof + stamp:
+            user_end = keys + key_length - min(key_length, stamp)
+            proven = _compare(rows.keys, keys, user_end, take, block, shared, proven)
+            proof = proven[0]
         if operation == _UNKNOWN or proof == _MISPLACED:
             state.rows = row
             if operation == _UNKNOWN:
                 _note(state, rows.events, _UNKNOWN_OPERATION, pos - start, code)
             else:
-                _note(state, rows.events, _MISPLACED_KEY, pos - start, kept)
+                _note(state, rows.events, _MISPLACED_KEY, pos - start, key_length)
             quiet = state.events + 1 < len(rows.events)
         else:
-            keys += kept
-            values = _take_value(data, after + rest, length, take, rows, row, values)
+            keys += key_length
+            values = _take_value(data, after + unshared, length, take, rows, row, values)
             _add_row(rows, row, take, block, keys, trailer, operation)
             row += 1
-        pos = after + rest + length
+        pos = after + unshared + length
     if status != DONE and last != _ZERO:
         _keep_key(rows, before, last - least, least, trailer)
     state.rows, state.keys, state.values = row, keys, values
@@ -529,47 +537,47 @@ class Block(NamedTuple):
 
 
 @inlined
-def _shared(given: Any, start: Any, length: Any, last: Any, held: Any) -> Any:
+def _shared(rows: Any, start: Any, length: Any, last: Any, last_length: Any) -> Any:
     """Number of bytes that a user key and the one before share from their beginning on."""
     shared = _ZERO
-    most = min(length, held)
-    while shared < most and given.keys[start + shared] == last[shared]:
+    max_length = min(length, last_length)
+    while shared < max_length and rows.keys[start + shared] == last[shared]:
         shared += _ONE
     return shared
 
 
 @kernel
-def encode_entries(given: Given, out: Block, state: Annotated[Any, Record(BUILDER)]) -> Int64:
+def encode_entries(columns: Given, out: Block, state: Annotated[Any, Record(BUILDER)]) -> Int64:
     """Encode rows from `state.row` on, up to the end of a block.
 
     Args:
-        given: See `Given`.
+        columns: See `Given`.
         out: See `Block`; `last` has room for any key.
         state: A record of type BUILDER; updated.
 
     Returns:
         COMPLETE, ENCODED, NO_ROOM or UNORDERED.
     """
-    rows = len(given.sequences)
+    rows = len(columns.sequences)
     room = np.uint64(len(out.data))
     while state.row < rows:
         row = state.row
-        start = np.uint64(given.key_ends[row])
-        length = np.uint64(given.key_ends[row + 1]) - start
-        value = np.uint64(given.value_ends[row])
-        value_length = np.uint64(given.value_ends[row + 1]) - value
+        start = np.uint64(columns.key_ends[row])
+        length = np.uint64(columns.key_ends[row + 1]) - start
+        value = np.uint64(columns.value_ends[row])
+        value_length = np.uint64(columns.value_ends[row + 1]) - value
         total = length + _KEY_TRAILER
         if room - state.used < _LENGTHS + total + value_length or state.restarts == len(out.restarts):
             return NO_ROOM
-        trailer = given.sequences[row] << _SHIFT | np.uint64(given.types[row])
+        trailer = columns.sequences[row] << _SHIFT | np.uint64(columns.types[row])
         shared = _ZERO
         if state.last > _ZERO:
-            held = state.last - _KEY_TRAILER
-            shared = _shared(given, start, length, out.last, held)
-            if shared == length and length == held:
-                if trailer >= load_u64(out.last, held):
+            last_length = state.last - _KEY_TRAILER
+            shared = _shared(columns, start, length, out.last, last_length)
+            if shared == length and length == last_length:
+                if trailer >= load_u64(out.last, last_length):
                     return UNORDERED
-            elif shared == length or (shared < held and given.keys[start + shared] < out.last[shared]):
+            elif shared == length or (shared < last_length and columns.keys[start + shared] < out.last[shared]):
                 return UNORDERED
         if state.since == out.interval or state.entries == 0:
             out.restarts[state.restarts] = state.used
@@ -579,10 +587,10 @@ def encode_entries(given: Given, out: Block, state: Annotated[Any, Record(BUILDE
         pos = put_varint(out.data, state.used, shared)
         pos = put_varint(out.data, pos, total - shared)
         pos = put_varint(out.data, pos, value_length)
-        copy_bytes(out.data, pos, given.keys, start + shared, length - shared)
+        copy_bytes(out.data, pos, columns.keys, start + shared, length - shared)
         store_u64(out.data, pos + length - shared, trailer)
-        copy_bytes(out.data, pos + total - shared, given.values, value, value_length)
-        copy_bytes(out.last, _ZERO, given.keys, start, length)
+        copy_bytes(out.data, pos + total - shared, columns.values, value, value_length)
+        copy_bytes(out.last, _ZERO, columns.keys, start, length)
         store_u64(out.last, length, trailer)
         state.used = pos + total - shared + value_length
         state.last = total

@@ -213,10 +213,10 @@ def join_values(data: Bytes, out: OutBytes) -> UInt64:
     if stop == NOWHERE or count > stop // _RESTART or values > stop - count * _RESTART:
         return _ZERO
     restarts = stop - count * _RESTART
-    pos, value, at, restart = _ZERO, values, _ZERO, _ZERO
+    pos, value, out_pos, restart = _ZERO, values, _ZERO, _ZERO
     while pos < values:
         begin = pos
-        _, rest, length, pos = entry_head(data, pos, values)
+        _, unshared, length, pos = entry_head(data, pos, values)
         if pos == _ZERO:
             return _ZERO
         head = pos - begin
@@ -225,15 +225,15 @@ def join_values(data: Bytes, out: OutBytes) -> UInt64:
             if pos == _ZERO or offset != value - values:
                 return _ZERO
             restart += _ONE
-        if rest > values - pos or length > restarts - value:
+        if unshared > values - pos or length > restarts - value:
             return _ZERO
-        copy_bytes(out, at, data, begin, head)
-        copy_bytes(out, at + head, data, pos, rest)
-        copy_bytes(out, at + head + rest, data, value, length)
-        at += head + rest + length
-        pos += rest
+        copy_bytes(out, out_pos, data, begin, head)
+        copy_bytes(out, out_pos + head, data, pos, unshared)
+        copy_bytes(out, out_pos + head + unshared, data, value, length)
+        out_pos += head + unshared + length
+        pos += unshared
         value += length
-    return at + _RESTART
+    return out_pos + _RESTART
 
 
 @inlined
@@ -241,17 +241,17 @@ def entry_head(data: Any, pos: Any, end: Any) -> Any:
     """The three numbers that begin an entry, and the position after them, which is 0 where they are none."""
     if end - pos >= _FOUR:
         word = load_u32(data, pos)
-        rest = word >> _EIGHT & _LOW7
+        unshared = word >> _EIGHT & _LOW7
         length = word >> _SIXTEEN & _LOW7
         if word & _SHORT_LENGTHS == _ZERO:
-            return word & _LOW7, rest, length, pos + _THREE
+            return word & _LOW7, unshared, length, pos + _THREE
         if word & _SHORT_KEY_LENGTHS == _LONG_VALUE:
-            return word & _LOW7, rest, length | (word >> _TOP_BYTE) << _SEVEN, pos + _FOUR
-    shared, rest, pos = _key_head(data, pos, end)
+            return word & _LOW7, unshared, length | (word >> _TOP_BYTE) << _SEVEN, pos + _FOUR
+    shared, unshared, pos = _key_head(data, pos, end)
     if pos == _ZERO:
         return _ZERO, _ZERO, _ZERO, _ZERO
     length, pos = varint(data, pos, end)
-    return shared, rest, length, pos
+    return shared, unshared, length, pos
 
 
 @inlined
@@ -260,8 +260,8 @@ def _key_head(data: Any, pos: Any, end: Any) -> Any:
     shared, pos = varint(data, pos, end)
     if pos == _ZERO:
         return _ZERO, _ZERO, _ZERO
-    rest, pos = varint(data, pos, end)
-    return shared, rest, pos
+    unshared, pos = varint(data, pos, end)
+    return shared, unshared, pos
 
 
 SEPARATOR = record_type(("place", np.uint64), ("shared", np.uint64), ("length", np.uint64))
@@ -297,16 +297,16 @@ def read_index(
     while pos < end:
         length = _ZERO
         if delta:
-            shared, rest, pos = _key_head(data, pos, end)
+            shared, unshared, pos = _key_head(data, pos, end)
         else:
-            shared, rest, length, pos = entry_head(data, pos, end)
-        if pos == _ZERO or shared > last or rest > end - pos or length > end - pos - rest:
+            shared, unshared, length, pos = entry_head(data, pos, end)
+        if pos == _ZERO or shared > last or unshared > end - pos or length > end - pos - unshared:
             return -1
-        last = shared + rest
+        last = shared + unshared
         separators[count].place = pos
         separators[count].shared = shared
         separators[count].length = last
-        pos += rest
+        pos += unshared
         stop = end if delta else pos + length
         first, pos = varint(data, pos, stop)
         if pos == _ZERO:
@@ -359,47 +359,49 @@ def _user_length(length: Any, index: Any) -> Any:
 
 
 @kernel
-def ascend(index: Index, held: OutBytes) -> Bool:
+def ascend(index: Index, last_key: OutBytes) -> Bool:
     """Whether no separator is below the one before.
 
     Args:
         index: See `Index`.
-        held: uint8, room for the longest.
+        last_key: uint8, room for the longest.
     """
     data = index.data
     before = _ZERO
     for i in range(len(index.separators)):
-        one = index.separators[i]
-        length = _user_length(one.length, index)
-        at = one.shared
-        while at < before and at < length and held[at] == data[one.place + (at - one.shared)]:
-            at += _ONE
-        if at < before and (at >= length or held[at] > data[one.place + (at - one.shared)]):
+        separator = index.separators[i]
+        length = _user_length(separator.length, index)
+        pos = separator.shared
+        while pos < before and pos < length and last_key[pos] == data[separator.place + (pos - separator.shared)]:
+            pos += _ONE
+        if pos < before and (pos >= length or last_key[pos] > data[separator.place + (pos - separator.shared)]):
             return False
-        copy_bytes(held, one.shared, data, one.place, one.length - one.shared)
+        copy_bytes(last_key, separator.shared, data, separator.place, separator.length - separator.shared)
         before = length
     return True
 
 
 @kernel
-def expand_separators(index: Index, at: Int64, first: Int64, held: OutBytes, keys: OutBytes, ends: OutInt64s) -> None:
+def expand_separators(
+    index: Index, begin: Int64, first: Int64, last_key: OutBytes, keys: OutBytes, ends: OutInt64s
+) -> None:
     """Expand separators, one after the other.
 
     Args:
         index: See `Index`.
-        at: Which one to begin with; it shares nothing, or `held` has the one before.
+        begin: Which one to begin with; it shares nothing, or `last_key` has the one before.
         first: The first that is wanted.
-        held: uint8, room for the longest; set to the last one.
+        last_key: uint8, room for the longest; set to the last one.
         keys: uint8, set to those that are wanted, without what does not count, back to back.
         ends: int64, one more than are wanted; set to where they end.
     """
     used = _ZERO
-    for i in range(at, first + len(ends) - 1):
-        one = index.separators[i]
-        copy_bytes(held, one.shared, index.data, one.place, one.length - one.shared)
+    for i in range(begin, first + len(ends) - 1):
+        separator = index.separators[i]
+        copy_bytes(last_key, separator.shared, index.data, separator.place, separator.length - separator.shared)
         if i >= first:
-            length = _user_length(one.length, index)
-            copy_bytes(keys, used, held, _ZERO, length)
+            length = _user_length(separator.length, index)
+            copy_bytes(keys, used, last_key, _ZERO, length)
             used += length
             ends[i - first + 1] = np.int64(used)
 
@@ -412,14 +414,14 @@ def _take_key(data: Any, pos: Any, end: Any, keys: Any, before: Any, used: Any) 
         Where the key ends, `NOWHERE` if `keys` is too small; how much of it is the one before; where the value begins,
         0 where the entry does not end in the block; and the value's bytes.
     """
-    shared, rest, length, pos = entry_head(data, pos, end)
-    if pos == _ZERO or shared > used - before or rest > end - pos or length > end - pos - rest:
+    shared, unshared, length, pos = entry_head(data, pos, end)
+    if pos == _ZERO or shared > used - before or unshared > end - pos or length > end - pos - unshared:
         return used, shared, _ZERO, length
-    if shared + rest > np.uint64(len(keys)) - used:
+    if shared + unshared > np.uint64(len(keys)) - used:
         return NOWHERE, shared, pos, length
     copy_bytes(keys, used, keys, before, shared)
-    copy_bytes(keys, used + shared, data, pos, rest)
-    return used + shared + rest, shared, pos + rest, length
+    copy_bytes(keys, used + shared, data, pos, unshared)
+    return used + shared + unshared, shared, pos + unshared, length
 
 
 FIELDS = record_type("key", "key_length", "value", "length")
@@ -474,13 +476,13 @@ def find_block_end(data: Bytes, end: UInt64) -> UInt64:
         uint64; `end` if there is no such place.
     """
     crc = _ZERO
-    at = _ZERO
-    while at < end and end - at >= _TRAILER:
-        crc = crc32c_extend(crc, data, at, _ONE)
+    pos = _ZERO
+    while pos < end and end - pos >= _TRAILER:
+        crc = crc32c_extend(crc, data, pos, _ONE)
         # The byte taken last would be the compression.
-        if data[at] <= _LAST_COMPRESSION and load_u32(data, at + _ONE) == masked(crc):
-            return at
-        at += _ONE
+        if data[pos] <= _LAST_COMPRESSION and load_u32(data, pos + _ONE) == masked(crc):
+            return pos
+        pos += _ONE
     return end
 
 

@@ -83,10 +83,10 @@ class BoundsReader:
     def take(self, first: int, last: int) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
         """The separators of some blocks: key i is `keys[ends[i] : ends[i + 1]]`."""
         restart = int(self._restarts[np.searchsorted(self._restarts, first, "right") - 1])
-        at = max(restart, self._next) if self._next <= first else restart
+        place = max(restart, self._next) if self._next <= first else restart
         keys = np.zeros(int(self._index.separators["length"][first:last].sum()), np.uint8)
         ends = np.zeros(last - first + 1, np.int64)
-        k.expand_separators(self._index, at, first, self._held, keys, ends)
+        k.expand_separators(self._index, place, first, self._held, keys, ends)
         self._next = last
         return keys, ends
 
@@ -307,18 +307,18 @@ def _bounds_of(table: TableMap) -> Bounds | None:
 def _spans_of(table: TableMap) -> NDArray[np.void]:
     """All of a table as spans, in order and without overlap: their lengths add up to the file's size."""
     limit = table.rules.limit
-    count, others = len(table.handles), len(table.others)
-    offsets, sizes, roles, numbers = np.zeros((4, others + count), np.int64)
+    count, other_count = len(table.handles), len(table.others)
+    offsets, sizes, roles, numbers = np.zeros((4, other_count + count), np.int64)
     for place, (name, handle) in enumerate(table.others):
         role = Role.VALUES if name == layout.VALUE_BLOCK else Role.HEADER
         roles[place] = Role.RANGE_DELETES if handle == table.range_deletes else role
         offsets[place], sizes[place] = min(handle.offset, limit), min(handle.size, limit)
     # What reaches beyond the file is cut off here, and found out by its handle.
-    offsets[others:] = np.minimum(table.handles["offset"], np.uint64(limit))
-    sizes[others:] = np.minimum(table.handles["stored"], np.uint64(limit))
+    offsets[other_count:] = np.minimum(table.handles["offset"], np.uint64(limit))
+    sizes[other_count:] = np.minimum(table.handles["stored"], np.uint64(limit))
     sizes += layout.TRAILER_SIZE
-    roles[others:] = np.where(sizes[others:] > limit - offsets[others:], Role.OVERLAP, Role.DATA)
-    numbers[:others], numbers[others:] = -1, np.arange(count)
+    roles[other_count:] = np.where(sizes[other_count:] > limit - offsets[other_count:], Role.OVERLAP, Role.DATA)
+    numbers[:other_count], numbers[other_count:] = -1, np.arange(count)
     order = np.argsort(offsets, kind="stable")
     ends = offsets + np.minimum(sizes, limit - offsets)
     return _without_overlap(offsets[order], ends[order], roles[order], numbers[order], table)
@@ -336,21 +336,21 @@ def _without_overlap(
     covered = np.maximum.accumulate(np.concatenate([np.zeros(1, np.int64), ends]))
     starts = np.maximum(offsets, covered[:-1])
     roles = np.where((offsets < covered[:-1]) & (roles <= Role.VALUES), Role.OVERLAP, roles)
-    kept = (starts < ends) | (roles == Role.OVERLAP)
+    has_span = (starts < ends) | (roles == Role.OVERLAP)
     gaps = np.append(starts, limit) - covered
     empty = np.flatnonzero(gaps > 0)
-    found = np.zeros(int(kept.sum()) + len(empty) + 1, SPAN)
+    spans = np.zeros(int(has_span.sum()) + len(empty) + 1, SPAN)
     columns = (
         (starts, covered, limit),
         (np.maximum(ends - starts, 0), gaps, table.footer.size),
         (roles, np.full(len(gaps), Role.GAP), Role.HEADER),
         (numbers, np.full(len(gaps), -1), -1),
     )
-    for name, (own, between, last) in zip(SPAN.names or (), columns, strict=True):
-        found[name] = np.concatenate([own[kept], between[empty], np.full(1, last)])
-    if len(empty) or (np.diff(found["offset"]) < 0).any():
-        found = found[np.argsort(found["offset"], kind="stable")]
-    return found
+    for name, (block_values, between, last) in zip(SPAN.names or (), columns, strict=True):
+        spans[name] = np.concatenate([block_values[has_span], between[empty], np.full(1, last)])
+    if len(empty) or (np.diff(spans["offset"]) < 0).any():
+        spans = spans[np.argsort(spans["offset"], kind="stable")]
+    return spans
 
 
 def _fixed(value: bytes | None) -> int:
@@ -361,13 +361,13 @@ def _truth(value: bytes | None) -> bool:
     return value is not None and value not in (b"", b"\0")
 
 
-def read_footer(tail: bytes, size: int, where: str) -> Footer:
+def read_footer(tail: bytes, size: int, path: str) -> Footer:
     """Read the footer of a table.
 
     Args:
         tail: The last `LARGEST_FOOTER` bytes of the file, or all of it.
         size: Bytes in the file.
-        where: The file, for messages.
+        path: The file, for messages.
 
     Raises:
         DamageError: When it is damaged, or none of a known kind.
@@ -375,13 +375,13 @@ def read_footer(tail: bytes, size: int, where: str) -> Footer:
     """
     magic = int.from_bytes(tail[-layout.MAGIC_SIZE :], "little")
     if magic in layout.OTHER_MAGICS:
-        raise _unsupported(where, size, layout.OTHER_MAGICS[magic])
+        raise _unsupported(path, size, layout.OTHER_MAGICS[magic])
     if magic == layout.CUCKOO_MAGIC:
-        return _cuckoo_footer(tail[-layout.ROCKSDB_FOOTER :], size, where)
+        return _cuckoo_footer(tail[-layout.ROCKSDB_FOOTER :], size, path)
     dialect = layout.MAGICS.get(magic)
     if dialect is None or len(tail) < layout.LEVELDB_FOOTER:
-        shown = tail[-layout.MAGIC_SIZE :].hex(" ") or "nothing, the file is empty"
-        raise _bad_footer(where, size, size, f"its last 8 bytes are {shown}, no magic number of a sorted table")
+        found_magic = tail[-layout.MAGIC_SIZE :].hex(" ") or "nothing, the file is empty"
+        raise _bad_footer(path, size, size, f"its last 8 bytes are {found_magic}, no magic number of a sorted table")
     version, checksum, fields = 0, Checksum.CRC32C, layout.footer_fields(dialect, 0)
     if "format version" in fields:
         version = fields["format version"].of(tail[-layout.ROCKSDB_FOOTER :])
@@ -389,45 +389,45 @@ def read_footer(tail: bytes, size: int, where: str) -> Footer:
     length = fields["magic"].end
     footer = tail[-length:]
     if version > layout.LAST_VERSION[dialect] or (dialect == "pebble" and not version):
-        known = f"known up to {layout.LAST_VERSION[dialect]}"
-        raise _unsupported(where, size, f"format version {version} of {dialect}'s tables; {known}")
+        limits = f"known up to {layout.LAST_VERSION[dialect]}"
+        raise _unsupported(path, size, f"format version {version} of {dialect}'s tables; {limits}")
     if "checksum type" in fields:
         if len(footer) < length:
-            raise _bad_footer(where, size, len(footer), f"format version {version}")
+            raise _bad_footer(path, size, len(footer), f"format version {version}")
         if footer[0] not in set(Checksum):
-            raise _unsupported(where, size, f"checksum type {footer[0]}; known up to {max(Checksum)}")
+            raise _unsupported(path, size, f"checksum type {footer[0]}; known up to {max(Checksum)}")
         checksum = Checksum(footer[0])
     context = fields["base context"].of(footer) if "base context" in fields else 0
     if "checksum" in fields:
-        _check_footer(footer, fields, checksum, context, size, where)
+        _check_footer(footer, fields, checksum, context, size, path)
     if handles := fields.get("handles"):
-        metaindex, index = _handles(footer[handles.offset : handles.end], size, length, where)
+        metaindex, index = _handles(footer[handles.offset : handles.end], size, length, path)
         return Footer(dialect, version, checksum, context, length, metaindex, index)
     before = size - length - layout.TRAILER_SIZE
     inside = fields["metaindex size"].of(footer)
     if inside > before:
-        raise _bad_footer(where, size, length, f"a metaindex of {inside} bytes before byte {size - length}")
+        raise _bad_footer(path, size, length, f"a metaindex of {inside} bytes before byte {size - length}")
     return Footer(dialect, version, checksum, context, length, Handle(before - inside, inside), None)
 
 
-def _cuckoo_footer(footer: bytes, size: int, where: str) -> Footer:
+def _cuckoo_footer(footer: bytes, size: int, path: str) -> Footer:
     """Return the footer of a cuckoo table, whose handles are those of the metaindex and of nothing."""
     fields = layout.footer_fields("rocksdb", layout.CUCKOO_VERSION)
     if len(footer) < layout.ROCKSDB_FOOTER:
-        raise _bad_footer(where, size, size, f"a cuckoo table of {size} bytes")
+        raise _bad_footer(path, size, size, f"a cuckoo table of {size} bytes")
     version = fields["format version"].of(footer)
     if version != layout.CUCKOO_VERSION:
-        known = f"known up to {layout.CUCKOO_VERSION}"
-        raise _unsupported(where, size, f"format version {version} of RocksDB's cuckoo tables; {known}")
+        limits = f"known up to {layout.CUCKOO_VERSION}"
+        raise _unsupported(path, size, f"format version {version} of RocksDB's cuckoo tables; {limits}")
     place = fields["handles"]
     numbers = list(decode_varints(footer[place.offset : place.end]))[:2]
     if len(numbers) < 2 or sum(numbers) > size - len(footer) or numbers[1] < layout.TRAILER_SIZE:
-        raise _bad_footer(where, size, len(footer), f"a metaindex at {numbers}, which is not before the footer")
+        raise _bad_footer(path, size, len(footer), f"a metaindex at {numbers}, which is not before the footer")
     return Footer("rocksdb", version, Checksum.NONE, 0, len(footer), Handle(*numbers), None, cuckoo=True)
 
 
 def _check_footer(
-    footer: bytes, fields: Mapping[str, Number], checksum: Checksum, context: int, size: int, where: str
+    footer: bytes, fields: Mapping[str, Number], checksum: Checksum, context: int, size: int, path: str
 ) -> None:
     """Raise unless a footer has the checksum that it states: RocksDB's with zeros in its place, Pebble's without it."""
     place = fields["checksum"]
@@ -442,27 +442,27 @@ def _check_footer(
     expected = k.footer_checksum(blank, np.int64(checksum), np.uint64(context), np.uint64(size - len(footer)))
     if not sound or stored != expected:
         raise _bad_footer(
-            where, size, len(footer), f"a footer with checksum {stored:#010x}; expected {int(expected):#010x}"
+            path, size, len(footer), f"a footer with checksum {stored:#010x}; expected {int(expected):#010x}"
         )
 
 
-def _handles(data: bytes, size: int, footer: int, where: str) -> tuple[Handle, Handle]:
+def _handles(data: bytes, size: int, footer: int, path: str) -> tuple[Handle, Handle]:
     numbers = list(decode_varints(data))[:4]
     limit = size - footer - layout.TRAILER_SIZE
     handles = [Handle(*numbers[:2]), Handle(*numbers[2:])] if len(numbers) == 4 else []
-    if not handles or any(one.offset + one.size > limit for one in handles):
+    if not handles or any(handle.offset + handle.size > limit for handle in handles):
         raise _bad_footer(
-            where, size, footer, f"handles {numbers} that are not within the {max(size - footer, 0)} bytes of blocks"
+            path, size, footer, f"handles {numbers} that are not within the {max(size - footer, 0)} bytes of blocks"
         )
     return handles[0], handles[1]
 
 
-def _bad_footer(where: str, size: int, footer: int, found: str) -> DamageError:
-    return DamageError(Damage(where, size - footer, footer, Kind.BAD_FOOTER.label, found))
+def _bad_footer(path: str, size: int, footer: int, detail: str) -> DamageError:
+    return DamageError(Damage(path, size - footer, footer, Kind.BAD_FOOTER.label, detail))
 
 
-def _unsupported(where: str, size: int, found: str) -> UnsupportedError:
-    return UnsupportedError(Damage(where, 0, size, Kind.UNKNOWN_VERSION.label, found))
+def _unsupported(path: str, size: int, detail: str) -> UnsupportedError:
+    return UnsupportedError(Damage(path, 0, size, Kind.UNKNOWN_VERSION.label, detail))
 
 
 class MapReader:
@@ -476,11 +476,13 @@ class MapReader:
         tail = bytes(source.window(file.size - length, length))
         try:
             footer = read_footer(tail, file.size, file.path)
-            lost = None
+            loss = None
         except (DamageError, UnsupportedError) as error:
-            footer, lost = self._torn(error), error.damage
-        how = options.keys
-        self.map = TableMap(footer, self._rules(footer), how == "stamped", how == "raw", options.comparator, lost=lost)
+            footer, loss = self._torn(error), error.damage
+        key_form = options.keys
+        self.map = TableMap(
+            footer, self._rules(footer), key_form == "stamped", key_form == "raw", options.comparator, lost=loss
+        )
 
     def _rules(self, footer: Footer) -> BlockRules:
         limit = self._file.size - footer.size
@@ -540,8 +542,8 @@ class MapReader:
             if name in layout.RANGE_DELETES_NAMES:
                 table.range_deletes = handle
             elif name.startswith(layout.PARTITIONED_FILTER):
-                found = self._index_block(handle)[0]
-                places = zip(found["offset"].tolist(), found["stored"].tolist(), strict=True)
+                partitions = self._index_block(handle)[0]
+                places = zip(partitions["offset"].tolist(), partitions["stored"].tolist(), strict=True)
                 table.others += [("filter partition", Handle(*place)) for place in places]
             elif name == layout.DICTIONARY_NAME and (content := self.block(handle)) is not None:
                 table.rules = replace(table.rules, dictionary=content.to_pybytes())
@@ -569,7 +571,7 @@ class MapReader:
             table.properties.update(entries(self._bare(properties)))
         end = 0 if properties is None else properties.offset
         blocks = [("metaindex", metaindex), *([("properties", properties)] if properties is not None else [])]
-        table.others = [(name, Handle(at, size - layout.TRAILER_SIZE)) for name, (at, size) in blocks]
+        table.others = [(name, Handle(offset, size - layout.TRAILER_SIZE)) for name, (offset, size) in blocks]
         try:
             buckets = read_buckets(table.properties, end)
         except MalformedError as error:
@@ -608,10 +610,10 @@ class MapReader:
             self._damage(handle, (Kind.BAD_BLOCK, len(rows), 0))
             return
         fields = np.zeros((len(rows) // width, 3, 8), np.uint8)
-        at = 0
+        column = 0
         for number, size in enumerate(widths):
-            fields[:, number, :size] = rows.reshape(-1, width)[:, at : at + size]
-            at += size
+            fields[:, number, :size] = rows.reshape(-1, width)[:, column : column + size]
+            column += size
         _, offsets, sizes = fields.view("<u8")[:, :, 0].T
         table.values = np.zeros(len(fields), k.HANDLE)
         table.values["offset"], table.values["stored"] = offsets, sizes
@@ -622,23 +624,23 @@ class MapReader:
         table = self.map
         layer = EmbeddedLayer(table.rules, self._source)
         blocks = zip(table.handles["offset"].tolist(), table.handles["stored"].tolist(), strict=True)
-        found = {Handle(*place) for block in blocks for place in layer.handles(*block)}
-        table.others += [(layout.VALUE_BLOCK, handle) for handle in sorted(found)]
+        value_handles = {Handle(*place) for block in blocks for place in layer.handles(*block)}
+        table.others += [(layout.VALUE_BLOCK, handle) for handle in sorted(value_handles)]
 
     def _salvage(self) -> None:
         """Add the blocks of rows that nothing leads to any more; they are proven by their checksums."""
         table = self.map
         spans = _spans_of(table)
-        found: list[Handle] = []
+        handles: list[Handle] = []
         for gap in spans[spans["role"] == Role.GAP]:
-            at, end = int(gap["offset"]), int(gap["offset"] + gap["length"])
-            while (stop := self._block_end(at, end, table.rules)) is not None:
-                handle = Handle(at, stop - at)
+            position, end = int(gap["offset"]), int(gap["offset"] + gap["length"])
+            while (stop := self._block_end(position, end, table.rules)) is not None:
+                handle = Handle(position, stop - position)
                 if self._holds_rows(handle):
-                    found.append(handle)
-                at = stop + layout.TRAILER_SIZE
-        if found:
-            added = np.array([tuple(handle) for handle in found], k.HANDLE)
+                    handles.append(handle)
+                position = stop + layout.TRAILER_SIZE
+        if handles:
+            added = np.array([tuple(handle) for handle in handles], k.HANDLE)
             table.handles = np.concatenate([table.handles, added])
 
     def _block_end(self, start: int, end: int, rules: BlockRules) -> int | None:
@@ -659,14 +661,14 @@ class MapReader:
         if content is None or (torn and _maybe_prefixed(content)):
             return False
         for number, (key, value) in enumerate(entries(content)):
-            known = len(key) >= layout.KEY_TRAILER and key[-layout.KEY_TRAILER] in layout.OPERATIONS
-            if not number and not known and self._options.keys != "raw":
+            is_known = len(key) >= layout.KEY_TRAILER and key[-layout.KEY_TRAILER] in layout.OPERATIONS
+            if not number and not is_known and self._options.keys != "raw":
                 return False
             numbers = list(decode_varints(value))
             if len(numbers) != 2 or sum(numbers) > handle.offset:
                 return True
             places.append(Handle(*numbers))
-        chained = all(one.offset + one.size + layout.TRAILER_SIZE == two.offset for one, two in pairwise(places))
+        chained = all(first.offset + first.size + layout.TRAILER_SIZE == two.offset for first, two in pairwise(places))
         single = len(places) == 1 and not (places[0].offset == 0 or self._whole(places[0]))
         return bool(places) and (single or not chained)
 
@@ -677,14 +679,14 @@ class MapReader:
         if kind > max(IndexType):
             self._damage(index, (Kind.UNKNOWN_INDEX, kind, 0))
             return
-        found = self._index_block(index)
-        known = layout.INDEX_TYPE in table.properties or table.footer.dialect == "leveldb"
-        if not known and not self._leads_to_rows(found[0]):
+        top_level = self._index_block(index)
+        says_type = layout.INDEX_TYPE in table.properties or table.footer.dialect == "leveldb"
+        if not says_type and not self._leads_to_rows(top_level[0]):
             kind = IndexType.TWO_LEVEL
-        parts = [found]
+        parts = [top_level]
         if kind == IndexType.TWO_LEVEL:
             parts = []
-            for place in zip(found[0]["offset"].tolist(), found[0]["stored"].tolist(), strict=True):
+            for place in zip(top_level[0]["offset"].tolist(), top_level[0]["stored"].tolist(), strict=True):
                 table.others.append(("index partition", Handle(*place)))
                 parts.append(self._index_block(Handle(*place)))
         starts = np.cumsum([0, *(len(part[2]) for part in parts)])
@@ -706,17 +708,17 @@ class MapReader:
 
     def _index_block(self, handle: Handle) -> _IndexBlock:
         """The entries of one block of the index; none where it is damaged."""
-        nothing = np.zeros(0, k.HANDLE), np.zeros(0, k.SEPARATOR), np.zeros(0, np.uint8)
+        no_entries = np.zeros(0, k.HANDLE), np.zeros(0, k.SEPARATOR), np.zeros(0, np.uint8)
         content = self.block(handle)
         if content is None:
-            return nothing
+            return no_entries
         data = np.frombuffer(content, np.uint8)
         if self.map.footer.pebble(layout.COLUMNAR):
             try:
                 return _columnar_index(content)
             except MalformedError as error:
                 self._damage(handle, error.flaw(len(data)))
-                return nothing
+                return no_entries
         room = len(data) // layout.SMALLEST_SEPARATOR + 1
         handles, separators = np.zeros(room, k.HANDLE), np.zeros(room, k.SEPARATOR)
         first_key = _fixed(self.map.properties.get(layout.INDEX_TYPE)) == IndexType.FIRST_KEY
@@ -725,13 +727,13 @@ class MapReader:
             if count >= 0:
                 return handles[:count].copy(), separators[:count].copy(), data
         self._damage(handle, flaw_of(data))
-        return nothing
+        return no_entries
 
     def _deltas(self) -> tuple[bool, ...]:
         """Whether values of the index are differences: what is to be tried, where properties are lost that say it."""
         footer, properties = self.map.footer, self.map.properties
-        lost = not properties and footer.dialect == "rocksdb" and footer.version >= layout.DELTA_VERSION
-        return (True, False) if lost else (_truth(properties.get(layout.DELTA_ENCODED)),)
+        is_lost = not properties and footer.dialect == "rocksdb" and footer.version >= layout.DELTA_VERSION
+        return (True, False) if is_lost else (_truth(properties.get(layout.DELTA_ENCODED)),)
 
     def block(self, handle: Handle) -> pa.Buffer | None:
         """A block that holds no data, expanded; `None` where it is damaged."""

@@ -80,56 +80,56 @@ class Columns:
         self._count = self.number(header + 1, 2)
         self.rows = self.number(header + 3, 4)
 
-    def number(self, at: int, width: int) -> int:
+    def number(self, position: int, width: int) -> int:
         """The number of `width` bytes at a byte."""
-        found = self.data[at : at + width].tobytes()
-        if len(found) != width:
-            raise MalformedError(f"a number at byte {at} of {len(self.data)}")
-        return int.from_bytes(found, "little")
+        stored = self.data[position : position + width].tobytes()
+        if len(stored) != width:
+            raise MalformedError(f"a number at byte {position} of {len(self.data)}")
+        return int.from_bytes(stored, "little")
 
     def _start(self, column: int, kind: layout.ColumnKind) -> int:
-        at = self._header + layout.COLUMNAR_HEADER + layout.COLUMN_HEADER * column
-        own = self.number(at, 1) if column < self._count else 0
-        if own > max(layout.ColumnKind):
-            raise UnknownLayoutError(Kind.UNKNOWN_COLUMN, own)
-        if own != kind:
+        position = self._header + layout.COLUMNAR_HEADER + layout.COLUMN_HEADER * column
+        stored_kind = self.number(position, 1) if column < self._count else 0
+        if stored_kind > max(layout.ColumnKind):
+            raise UnknownLayoutError(Kind.UNKNOWN_COLUMN, stored_kind)
+        if stored_kind != kind:
             raise MalformedError(f"column {column} is none of kind {kind}")
-        return self.number(at + 1, 4)
+        return self.number(position + 1, 4)
 
     def integers(self, column: int, count: int) -> NDArray[np.uint64]:
         """A column of unsigned integers."""
         return self._integers(self._start(column, layout.ColumnKind.INTEGER), count)[0]
 
-    def _integers(self, at: int, count: int) -> tuple[NDArray[np.uint64], int]:
+    def _integers(self, position: int, count: int) -> tuple[NDArray[np.uint64], int]:
         if not count:
-            return np.zeros(0, np.uint64), at
-        encoding = self.number(at, 1)
+            return np.zeros(0, np.uint64), position
+        encoding = self.number(position, 1)
         width = encoding & ~layout.FROM_BASE
-        base = self.number(at + 1, 8) if encoding & layout.FROM_BASE else 0
-        at += 9 if encoding & layout.FROM_BASE else 1
+        base = self.number(position + 1, 8) if encoding & layout.FROM_BASE else 0
+        position += 9 if encoding & layout.FROM_BASE else 1
         if not width:
-            return np.full(count, base, np.uint64), at
+            return np.full(count, base, np.uint64), position
         if width not in (1, 2, 4, 8):
             raise UnknownLayoutError(Kind.UNKNOWN_COLUMN, encoding)
-        at += -at % width
-        end = at + width * count
+        position += -position % width
+        end = position + width * count
         if end > len(self.data):
-            raise MalformedError(f"{count} integers at byte {at} of {len(self.data)}")
-        return self.data[at:end].view(f"<u{width}").astype(np.uint64) + np.uint64(base), end
+            raise MalformedError(f"{count} integers at byte {position} of {len(self.data)}")
+        return self.data[position:end].view(f"<u{width}").astype(np.uint64) + np.uint64(base), end
 
     def strings(self, column: int, count: int) -> Slices:
         """A column of byte strings."""
         return self._strings(self._start(column, layout.ColumnKind.STRING), count, first=True)
 
-    def _strings(self, at: int, count: int, *, first: bool) -> Slices:
+    def _strings(self, position: int, count: int, *, first: bool) -> Slices:
         """Byte strings of which the ends are written down, and where the first one begins, or else it does at 0."""
         if not count:
             return Slices(np.zeros(0, np.int64), np.zeros(0, np.int64))
-        ends, data = self._integers(at, count + first)
+        ends, data = self._integers(position, count + first)
         edges = ends.astype(np.int64) if first else np.concatenate([np.zeros(1, np.int64), ends.astype(np.int64)])
         lengths = np.diff(edges)
         if edges[0] < 0 or (lengths < 0).any() or edges[-1] > len(self.data) - data:
-            raise MalformedError(f"{count} strings at byte {at} that do not follow each other")
+            raise MalformedError(f"{count} strings at byte {position} that do not follow each other")
         return Slices(edges[:-1] + data, lengths)
 
     def prefixed(self, column: int, count: int) -> list[Slices]:
@@ -138,33 +138,33 @@ class Columns:
         All strings share the first. The others come in bundles, which share the second; where the third is empty, it is
         that of the string before in its bundle.
         """
-        at = self._start(column, layout.ColumnKind.PREFIXED)
-        shift = min(self.number(at, 1), 32)
+        position = self._start(column, layout.ColumnKind.PREFIXED)
+        shift = min(self.number(position, 1), 32)
         bundles = (count + (1 << shift) - 1) >> shift
-        every = self._strings(at + 1, count + bundles + 1, first=False)
+        every = self._strings(position + 1, count + bundles + 1, first=False)
         rows = np.arange(count)
         bundle = rows >> shift
         firsts = 1 + bundle * ((1 << shift) + 1)
-        own = rows + bundle + 2
-        filled = np.maximum.accumulate(np.where(every.lengths[own] > 0, own, 0)) if count else own
+        suffixes = rows + bundle + 2
+        filled = np.maximum.accumulate(np.where(every.lengths[suffixes] > 0, suffixes, 0)) if count else suffixes
         return [
             every.of(np.zeros(count, np.int64)),
             every.of(firsts),
-            every.of(np.where(filled > firsts, filled, own)),
+            every.of(np.where(filled > firsts, filled, suffixes)),
         ]
 
     def bits(self, column: int, count: int) -> NDArray[np.bool_]:
         """A column of bits."""
-        at = self._start(column, layout.ColumnKind.BITS)
-        if self.number(at, 1) == layout.NO_BITS:
+        position = self._start(column, layout.ColumnKind.BITS)
+        if self.number(position, 1) == layout.NO_BITS:
             return np.zeros(count, np.bool_)
-        at += 1
-        at += -at % 8
-        packed = self.data[at : at + (count + 7) // 8]
-        found = np.unpackbits(packed, count=count, bitorder="little")
+        position += 1
+        position += -position % 8
+        packed = self.data[position : position + (count + 7) // 8]
+        bits = np.unpackbits(packed, count=count, bitorder="little")
         if len(packed) * 8 < count:
-            raise MalformedError(f"{count} bits at byte {at} of {len(self.data)}")
-        return found.view(np.bool_)
+            raise MalformedError(f"{count} bits at byte {position} of {len(self.data)}")
+        return bits.view(np.bool_)
 
 
 def pairs(content: pa.Buffer) -> list[tuple[bytes, bytes]]:
@@ -208,12 +208,12 @@ class Entries(NamedTuple):
     places: NDArray[np.uint8]
 
 
-def encode_plain(entries: Entries, whole: NDArray[np.bool_], longest: int) -> tuple[Expanded, int]:
+def encode_plain(entries: Entries, has_value: NDArray[np.bool_], longest: int) -> tuple[Expanded, int]:
     """Header, key, trailer and value of each entry that is whole, and no restart points; and how many are not."""
     sources, keys, trailers, values, _ = entries
-    lost = int((~whole).sum())
-    if lost:
-        rows = np.flatnonzero(whole)
+    lost_count = int((~has_value).sum())
+    if lost_count:
+        rows = np.flatnonzero(has_value)
         keys, values, trailers = [piece.of(rows) for piece in keys], values.of(rows), trailers[rows]
     count = len(trailers)
     sizes = np.full(count, layout.KEY_TRAILER, np.int64)
@@ -225,15 +225,17 @@ def encode_plain(entries: Entries, whole: NDArray[np.bool_], longest: int) -> tu
     total = int(sizes.sum() + values.lengths.sum()) + _HEADER * count + layout.RESTART_SIZE
     if total > longest:
         return (Kind.BLOCK_TOO_LARGE, total, longest), 0
-    at = sum(map(len, sources))
-    fixed = Slices(at + _HEADER * np.arange(count), np.full(count, _HEADER))
-    tails = Slices(at + headers.size + layout.KEY_TRAILER * np.arange(count), np.full(count, layout.KEY_TRAILER))
+    header_start = sum(map(len, sources))
+    fixed = Slices(header_start + _HEADER * np.arange(count), np.full(count, _HEADER))
+    tails = Slices(
+        header_start + headers.size + layout.KEY_TRAILER * np.arange(count), np.full(count, layout.KEY_TRAILER)
+    )
     source = np.concatenate([*sources, headers.ravel(), trailers.astype("<u8").view(np.uint8)])
     pieces = [fixed, *keys, tails, values]
     starts, lengths = (np.stack(part, axis=1).ravel() for part in zip(*pieces, strict=True))
     out = np.zeros(total, np.uint8)
     gather_slices(source, starts, lengths, out[: -layout.RESTART_SIZE], np.zeros(4 * len(starts) + 4, np.uint8))
-    return pa.py_buffer(out), lost
+    return pa.py_buffer(out), lost_count
 
 
 class BlockLayer:
@@ -277,24 +279,24 @@ class BlockLayer:
             raise UnknownLayoutError(Kind.UNKNOWN_PLACE, int(unknown[0]))
         trailers = np.where(place == layout.IN_BLOB_FILE, trailers & ~np.uint64(255) | layout.BLOB_INDEX, trailers)
         apart = np.flatnonzero(place == layout.IN_VALUE_BLOCK)
-        whole = self._fetch(sources, values, apart) if len(apart) else np.ones(len(trailers), np.bool_)
-        return encode_plain(Entries(sources, keys, trailers, values, places), whole, self._rules.longest)
+        has_value = self._fetch(sources, values, apart) if len(apart) else np.ones(len(trailers), np.bool_)
+        return encode_plain(Entries(sources, keys, trailers, values, places), has_value, self._rules.longest)
 
     def _fetch(self, sources: list[NDArray[np.uint8]], values: Slices, apart: NDArray[np.int64]) -> NDArray[np.bool_]:
         """Put values in the places of what leads to them. Returns which entries have theirs."""
         lengths, blocks, offsets = _handles(sources[0], values.of(apart))
-        whole = np.ones(len(values.lengths), np.bool_)
-        at = sum(map(len, sources))
+        has_value = np.ones(len(values.lengths), np.bool_)
+        source_start = sum(map(len, sources))
         for number in np.unique(blocks).tolist():
-            found = self._block(number)
-            here = blocks == number
-            fits = here & (offsets + lengths <= len(found))
-            values.starts[apart[fits]] = at + offsets[fits]
+            block = self._block(number)
+            is_of_block = blocks == number
+            fits = is_of_block & (offsets + lengths <= len(block))
+            values.starts[apart[fits]] = source_start + offsets[fits]
             values.lengths[apart[fits]] = lengths[fits]
-            whole[apart[here & ~fits]] = False
-            sources.append(found)
-            at += len(found)
-        return whole
+            has_value[apart[is_of_block & ~fits]] = False
+            sources.append(block)
+            source_start += len(block)
+        return has_value
 
     def _block(self, number: int) -> NDArray[np.uint8]:
         """A block of values; an empty one where it is damaged, or there is none."""
@@ -302,10 +304,10 @@ class BlockLayer:
             content: Expanded = Kind.BAD_HANDLE, 0, 0
             if number < len(self._values):
                 content = self._rules.read(self._source, *self._values[number].tolist())[0]
-            found = np.zeros(0, np.uint8) if isinstance(content, tuple) else np.frombuffer(content, np.uint8)
-            if sum(map(len, self._held.values())) + len(found) > _HELD_BYTES:
+            block = np.zeros(0, np.uint8) if isinstance(content, tuple) else np.frombuffer(content, np.uint8)
+            if sum(map(len, self._held.values())) + len(block) > _HELD_BYTES:
                 self._held.clear()
-            self._held[number] = found
+            self._held[number] = block
         return self._held[number]
 
 
@@ -326,17 +328,17 @@ def split_rows(content: pa.Buffer, longest: int) -> Entries:
     end = int(k.end_of_entries(data))
     if not end and not _empty(data):
         raise MalformedError("not a block of entries")
-    most = min(layout.MOST_EXPANSION * len(data), longest)
-    room = min(len(data), most)
+    max_bytes = min(layout.MOST_EXPANSION * len(data), longest)
+    room = min(len(data), max_bytes)
     while True:
         fields = np.zeros(end // 3 + 1, k.FIELDS)
         keys = np.zeros(room, np.uint8)
         count = int(k.split_entries(data, np.uint64(end), fields, keys))
         if count >= 0:
             break
-        if count == -1 or room == most:
+        if count == -1 or room == max_bytes:
             raise MalformedError("entries that do not end in their block, or whose keys are too long together")
-        room = min(4 * room, most)
+        room = min(4 * room, max_bytes)
     fields = fields[:count]
     starts, sizes = fields["key"], fields["key_length"] - layout.KEY_TRAILER
     if (sizes < 0).any():
@@ -362,8 +364,8 @@ def _of_columns(content: pa.Buffer, schema: bytes, longest: int) -> Entries:
     rows, data = columns.rows, columns.data
     sources = [data]
     if cockroach:
-        pieces, made = _versions(columns)
-        sources.append(made)
+        pieces, versions = _versions(columns)
+        sources.append(versions)
     else:
         pieces = [columns.strings(1, rows)]
     first = 4 if cockroach else 2
@@ -380,18 +382,18 @@ def _versions(columns: Columns) -> tuple[list[Slices], NDArray[np.uint8]]:
     """
     rows = columns.rows
     wall, logical = columns.integers(1, rows), columns.integers(2, rows)
-    other = columns.strings(3, rows)
-    made = np.zeros((rows, 15), np.uint8)
-    made[:, 1:9] = wall.astype(">u8").view(np.uint8).reshape(rows, 8)
-    made[:, 9:13] = logical.astype(">u4").view(np.uint8).reshape(rows, 4)
+    untyped_suffixes = columns.strings(3, rows)
+    versions = np.zeros((rows, 15), np.uint8)
+    versions[:, 1:9] = wall.astype(">u8").view(np.uint8).reshape(rows, 8)
+    versions[:, 9:13] = logical.astype(">u4").view(np.uint8).reshape(rows, 4)
     short = logical == 0
-    made[short, 9] = 9
-    made[~short, 13] = 13
-    untyped = other.lengths > 0
+    versions[short, 9] = 9
+    versions[~short, 13] = 13
+    untyped = untyped_suffixes.lengths > 0
     lengths = np.where(untyped | ((wall == 0) & short), 1, np.where(short, 10, 14))
-    made[:, 14] = other.lengths + 1
+    versions[:, 14] = untyped_suffixes.lengths + 1
     starts = len(columns.data) + 15 * np.arange(rows)
-    return [Slices(starts, lengths), other, Slices(starts + 14, untyped.astype(np.int64))], made.ravel()
+    return [Slices(starts, lengths), untyped_suffixes, Slices(starts + 14, untyped.astype(np.int64))], versions.ravel()
 
 
 def _deletions(content: pa.Buffer, longest: int) -> Entries:
@@ -430,16 +432,16 @@ def _places(data: NDArray[np.uint8], values: Slices, prefixed: NDArray[np.bool_]
 
 def _handles(data: NDArray[np.uint8], slices: Slices) -> Iterator[NDArray[np.int64]]:
     """Length, block and offset of values, as three varints each."""
-    at, ends = slices.starts.copy(), slices.starts + slices.lengths
+    positions, ends = slices.starts.copy(), slices.starts + slices.lengths
     for _ in range(3):
-        value = np.zeros(len(at), np.int64)
-        more = np.ones(len(at), np.bool_)
+        value = np.zeros(len(positions), np.int64)
+        more = np.ones(len(positions), np.bool_)
         for shift in range(0, 7 * _NUMBER, 7):
-            if (at[more] >= ends[more]).any():
+            if (positions[more] >= ends[more]).any():
                 raise MalformedError("a handle that does not end")
-            byte = data[np.minimum(at, len(data) - 1)].astype(np.int64)
+            byte = data[np.minimum(positions, len(data) - 1)].astype(np.int64)
             value |= np.where(more, (byte & 127) << shift, 0)
-            at += more
+            positions += more
             more &= byte >= 128
         if more.any():
             raise MalformedError("a number of more than five bytes")
@@ -449,6 +451,6 @@ def _handles(data: NDArray[np.uint8], slices: Slices) -> Iterator[NDArray[np.int
 def _varints(numbers: NDArray[np.int64]) -> NDArray[np.uint8]:
     """Numbers of less than 2^35 as varints of five bytes."""
     shifts = 7 * np.arange(_NUMBER)
-    found = (numbers[:, None] >> shifts & 127).astype(np.uint8)
-    found[:, :-1] |= 128
-    return found
+    encoded = (numbers[:, None] >> shifts & 127).astype(np.uint8)
+    encoded[:, :-1] |= 128
+    return encoded
