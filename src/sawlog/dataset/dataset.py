@@ -228,6 +228,8 @@ class Dataset:
     def watch(self, positions: Mapping[str, Any] | None = None, *, poll: float = 1.0) -> Watch:
         """The rows, and those that are written from now on: an endless iterator of record batches.
 
+        Files that the path holds and the view leaves out become a warning.
+
         Args:
             positions: Where an earlier watch has stopped: its `positions`.
             poll: Seconds between two looks where nothing was added.
@@ -237,6 +239,8 @@ class Dataset:
         """
         from sawlog.dataset.watch import Watch
 
+        for remark in remarks(self.skipped):
+            warn(remark, DamageWarning)
         return Watch(self.contents, self.scan, positions, poll)
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:

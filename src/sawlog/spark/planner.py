@@ -30,7 +30,7 @@ from sawlog.format.options import find_time_option
 from sawlog.format.planning import indexed_rows
 from sawlog.spark.filters import Comparison
 from sawlog.spark.options import read_request
-from sawlog.spark.reader import PartitionFunction, freeze_loaded, full_schema, informed, look, projected
+from sawlog.spark.reader import PartitionFunction, freeze_loaded, full_schema, informed, log_unread, look, projected
 
 _EPOCH = dt.datetime(1970, 1, 1)  # noqa: DTZ001
 _MICROSECOND = dt.timedelta(microseconds=1)
@@ -158,6 +158,7 @@ def plan(
         unknown = list(dict.fromkeys(map(pickled.dumps, unsplit_files)))
         if unknown:
             return [(Look(), unknown)]
+    log_unread(dataset)
     return [
         (PartitionFunction(side.wanted), [pickled.dumps(task) for task in reading.tasks(task_bytes)])
         for side, reading, task_bytes in readings

@@ -24,7 +24,7 @@ from sawlog.arrow import constant
 from sawlog.dataset.dataset import Dataset
 from sawlog.errors import OptionError, SchemaError
 from sawlog.format.contract import Contents, Fragment, Scan
-from sawlog.format.damage import Findings, describe_losses, take_damage_batch
+from sawlog.format.damage import Findings, describe_losses, remarks, take_damage_batch
 from sawlog.format.planning import (
     available_columns,
     bind_scan,
@@ -168,6 +168,7 @@ class SawlogReader(DataSourceReader):
         if unknown and sum(sizes) <= cores() * max(sizes):  # sooner here than in the task that reads the longest one
             looked = [outcome for _, outcome in map_ordered(unknown, once(look), cores())]
             reading = projected(self._request, informed(dataset, looked), self._schema, self._filters)
+        log_unread(dataset)
         return [InputPartition(task) for task in reading.tasks(task_bytes)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -303,6 +304,12 @@ def projected(request: Request, dataset: Dataset, schema: StructType, pushed: Se
     scan = replace(scan, filters=tuple(condition for condition in filters if condition not in file_filters))
     rescued = request.rescued if request.rescued in names else None
     return Reading(request, dataset, files, scan, columns, names, rescued).with_projection(names)
+
+
+def log_unread(dataset: Dataset) -> None:
+    """Log which files with rows a read of a path leaves out: once, where it is planned, for no task sees them."""
+    for remark in remarks(dataset.skipped):
+        logger.warning(remark)
 
 
 def look(part: Contents) -> Found:

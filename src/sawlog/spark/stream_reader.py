@@ -21,7 +21,7 @@ from sawlog.format.contract import MIN_TASK_BYTES, Fragment
 from sawlog.format.planning import pack, view_schema
 from sawlog.format.recognition import formats, get_format, recognize
 from sawlog.spark.options import Request, read_request
-from sawlog.spark.reader import Reading, projected, read_task
+from sawlog.spark.reader import Reading, log_unread, projected, read_task
 from sawlog.spark.schema import spark_version
 from sawlog.storage import File
 from sawlog.stream.files import root_of
@@ -181,6 +181,7 @@ class SawlogStreamReader(DataSourceStreamReader, micro_batches.SupportsTriggerAv
             if opened is None:
                 return None
             dataset, foreign = opened
+            log_unread(dataset)
             self._reading = projected(request, dataset, self._schema)
             storage = replace(request.storage, index=dataset.scan.storage.index)
             scan = replace(self._reading.scan, storage=storage)

@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from sawlog.format.contract import BoundScan, Contents, Format, WriterPosition
+from sawlog.format.damage import remarks
+from sawlog.format.recognition import left_out
 from sawlog.storage import Storage
 from sawlog.stream.limits import StreamOptions
 from sawlog.stream.listing import Listing, Seen
@@ -62,11 +64,13 @@ class Files:
     _positions: dict[str, WriterPosition | None] = field(default_factory=dict)
     _last: dict[Hashable, int] = field(default_factory=dict)
     _others: set[str] = field(default_factory=set)
+    _mentions: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         self.root = root_of(self.paths)
         self.listing = Listing(self.paths, self.storage, self.name)
         self._foreign = {self.name(path): None for path in self.foreign}
+        self._mentions = set(self._foreign)
 
     def together(self, taken_entries: Sequence[Seen], entries: dict[str, Seen]) -> list[Seen]:
         """Files, and those that have to be looked at with them."""
@@ -128,8 +132,19 @@ class Files:
                     table,
                     self.table,
                 )
+        elif name not in self._mentions:
+            self._mentions.add(name)
+            self._mention(entry)
         self._foreign[name] = entry.stamp
         return False
+
+    def _mention(self, entry: Seen) -> None:
+        """Log that a file which has appeared is of another dataset, once for each command that reads such files."""
+        skipped = left_out(self.format, (), [entry.file], self.view, self.paths)
+        apart = [file for file in skipped if file.command and file.command not in self._mentions]
+        self._mentions.update(file.command for file in apart)
+        for remark in remarks(apart):
+            logger.warning("%s", remark)
 
     def turn(self, group: Hashable) -> int:
         """When a writer was last read from; those that waited longest come first."""
