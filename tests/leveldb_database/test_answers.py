@@ -60,6 +60,49 @@ def test_a_timed_put_has_its_value_in_every_view() -> None:
     assert max(len(row["value"]) for row in timed) < 16
 
 
+TIMED = GOLDEN / "rocksdb-11.8.1-timed-put" / "db"
+
+
+@pytest.mark.parametrize(
+    ("pattern", "format", "view", "values"),
+    [
+        ("*.sst", "leveldb_table", "rows", [b"", b"\x88\x88", b"\xfb\xb4^t41u", b"\xba\xed\x03\x94o", b"ab", b""]),
+        (
+            "*.log",
+            "leveldb_log",
+            "writes",
+            [b"t\x99", b"abc", b"abcd", b"\xe5\xabi\xc8\ne", b"\xaf", b"\x9d=", b"2\x01i\x10zx\xd7"],
+        ),
+    ],
+)
+def test_a_timed_put_has_its_value_in_the_view_of_its_file(
+    pattern: str, format: str, view: str, values: list[bytes], tmp_path: Path
+) -> None:
+    """What is written of it is a timed put again."""
+    (path,) = TIMED.glob(pattern)
+    rows = sawlog.read(path, format=format, view=view)
+    assert [row["value"] for row in rows.to_pylist() if row["operation"] == "timed_put"] == values
+    copy = tmp_path / path.name
+    sawlog.write(rows, copy, format=format, **({"dialect": "rocksdb"} if view == "rows" else {"view": view}))
+    assert sawlog.read(copy, format=format, view=view).equals(rows)
+
+
+def test_repair_of_a_table_keeps_the_times_of_timed_puts(tmp_path: Path) -> None:
+    (path,) = TIMED.glob("*.sst")
+    content = bytearray(path.read_bytes())
+    time = content.index(b"\x88\x88" + bytes(8)) + 2
+    content[time : time + 8] = (77).to_bytes(8, "little")
+    tmp_path.joinpath("timed.sst").write_bytes(content)
+    options = {"format": "leveldb_table", "verify_checksums": False}
+    sawlog.repair(tmp_path / "timed.sst", tmp_path / "repaired.sst", **options)
+    stored, repaired = (
+        sawlog.read(tmp_path / f"{name}.sst", **options, keys="raw").column("value").to_pylist()
+        for name in ("timed", "repaired")
+    )
+    assert b"\x88\x88" + (77).to_bytes(8, "little") in stored
+    assert repaired == stored
+
+
 def history(name: str, table: str = "default") -> list[dict[str, object]]:
     return sawlog.read(GOLDEN / name / "db", format="leveldb_database", view="all", table=table).to_pylist()
 

@@ -101,8 +101,8 @@ TAGS = [
     (b"\x15" + lp(b"ts") + lp(b"xid"), "commit_with_timestamp", 0, b"xid", b"ts", 0),
     (b"\x16" + lp(b"k") + lp(b"w"), "put_entity", 0, b"k", b"w", 1),
     (b"\x17" + varint(2) + lp(b"k") + lp(b"w"), "put_entity", 2, b"k", b"w", 1),
-    (b"\x18" + lp(b"k") + lp(b"v" + bytes(8)), "timed_put", 0, b"k", b"v" + bytes(8), 1),
-    (b"\x19" + varint(2) + lp(b"k") + lp(b"v" + bytes(8)), "timed_put", 2, b"k", b"v" + bytes(8), 1),
+    (b"\x18" + lp(b"k") + lp(b"v" + bytes(8)), "timed_put", 0, b"k", b"v", 1),
+    (b"\x19" + varint(2) + lp(b"k") + lp(b"v" + bytes(8)), "timed_put", 2, b"k", b"v", 1),
 ]
 
 

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from sawlog.arrow import array_of, constant_string, values_of
+from sawlog.arrow import array_of, constant_string
 from sawlog.kernels.columns import gathered
 from sawlog.leveldb.records.layout import NAMES, TIMED_SUFFIX
 from sawlog.leveldb.table.layout import OPERATIONS
@@ -119,17 +119,26 @@ def binary_parts(column: pa.Array) -> tuple[NDArray[np.uint8], NDArray[np.int32]
     return data, offsets
 
 
-def untimed(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Entries without what follows the values of timed puts; a value that is too short for it is left as it is."""
-    places = np.flatnonzero(values_of(batch.column(OPERATION), np.uint8) == TIMED)
-    if not len(places) or VALUE not in batch.schema.names:
-        return batch
-    data, ends = binary_parts(batch.column(VALUE))
+def untimed(values: pa.Array, timed: NDArray[np.bool_]) -> pa.Array:
+    """Values without the times after those of timed puts; a value that is too short for one is left as it is."""
+    if not timed.any():
+        return values
+    data, ends = binary_parts(values)
     starts, lengths = ends[:-1].astype(np.int64), np.diff(ends).astype(np.int64)
-    lengths[places] -= np.where(lengths[places] >= TIMED_SUFFIX, TIMED_SUFFIX, 0)
-    values = pa.Array.from_buffers(pa.binary(), batch.num_rows, [None, *gathered(data, starts, lengths)])
-    at = batch.schema.get_field_index(VALUE)
-    return batch.set_column(at, batch.schema.field(at), values)
+    lengths[timed & (lengths >= TIMED_SUFFIX)] -= TIMED_SUFFIX
+    buffers = [values.buffers()[0], *gathered(data, starts, lengths)]
+    return pa.Array.from_buffers(pa.binary(), len(values), buffers, values.null_count)
+
+
+def with_times(values: pa.Array, timed: NDArray[np.bool_]) -> pa.Array:
+    """Values, none of them of a timed put null, with a time of zero after those: for RocksDB, before all others."""
+    if not timed.any():
+        return values
+    data, ends = binary_parts(values)
+    longer = ends + np.concatenate([[0], timed.cumsum()]) * TIMED_SUFFIX
+    content = np.insert(data, np.repeat(ends[1:][timed], TIMED_SUFFIX), 0)
+    buffers = [None, pa.py_buffer(longer.astype(np.int32)), pa.py_buffer(content)]
+    return pa.Array.from_buffers(pa.binary(), len(values), buffers)
 
 
 def count_below(keys: pa.Array, limit: bytes) -> int:

@@ -35,7 +35,6 @@ from sawlog.leveldb.columns import (
     Run,
     Stream,
     name_array,
-    untimed,
 )
 from sawlog.leveldb.database.blobs import Blobs, Part, addressed, blob_file
 from sawlog.leveldb.database.layout import INGESTS, TABLE_NAME, Kind
@@ -416,7 +415,7 @@ class KeyRange(Fragment):
         ledger = _Forwarded(findings, owned=not begins and not first)
         if not table.part and reported == (b"", None):
             ledgers[table.file] = ledger
-        batches = (untimed(batch) for batch in table_range.decode(schema, ledger))
+        batches = table_range.decode(schema, ledger)
         if table.blobs:
             batches = (addressed(batch, table.blobs, BLOB) for batch in batches)
         return Stream(table.file.path, table.level, batches)
@@ -456,7 +455,7 @@ class KeyRange(Fragment):
             if not self.low and ledger.tail is not None and ledger.tail.unfinished and not parts.has_next(file):
                 findings.tail = ledger.tail.of(file.path)
             if batches:
-                entries = untimed(pa.concat_batches(batches))
+                entries = pa.concat_batches(batches)
                 points = sorted_batch(self._inside(only(entries, deletions=False)))
                 yield Stream(file.path, LOG_LEVEL, iter([only(entries, deletions=True), points]))
 

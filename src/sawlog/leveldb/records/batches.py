@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from sawlog.arrow import Column, binary_array, boolean_values, fixed_array, index_of, values_of
 from sawlog.errors import OptionError, SchemaError
 from sawlog.format.contract import OFFSET_COLUMN, PROVENANCE
-from sawlog.leveldb.columns import SEQUENCE, VALUE, binary_parts, name_array
+from sawlog.leveldb.columns import SEQUENCE, VALUE, binary_parts, name_array, with_times
 from sawlog.leveldb.log.walk import ROWS_SCHEMA
 from sawlog.leveldb.log.writer import LogWriter
 from sawlog.leveldb.options import LogWriteOptions
@@ -175,7 +175,7 @@ class BatchBuilder:
                 f"column {name!r}, row {self._row + row}: {layout.NAMES[operations[row]]!r} {what}"
                 f" and the {name} is {'null' if needed[row] else 'not null'}"
             )
-        return binary_parts(column)
+        return binary_parts(with_times(column, (operations == layout.TIMED_PUT) & (name == VALUE)))
 
     def _sequences(
         self, batch: pa.RecordBatch, operations: NDArray[np.int8]

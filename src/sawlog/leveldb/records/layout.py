@@ -113,7 +113,7 @@ MARKS = (
     "noop",
 )
 """Operations that transactions write around others, and at the ends of batches."""
-DELETE, PUT, DELETE_RANGE = (NAMES.index(name) for name in ("delete", "put", "delete_range"))
+DELETE, PUT, DELETE_RANGE, TIMED_PUT = (NAMES.index(name) for name in ("delete", "put", "delete_range", "timed_put"))
 
 TIMED_SUFFIX = 8
 """After the value of a `timed_put`: in logs, when it was written; in tables, the sequence number of that time."""

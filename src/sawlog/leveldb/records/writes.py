@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from sawlog.arrow import Column, constant_string, fixed_array, values_of
 from sawlog.format.contract import FILE_COLUMN, OFFSET_COLUMN
 from sawlog.format.damage import Damage, Findings
-from sawlog.leveldb.columns import binary_parts, named
+from sawlog.leveldb.columns import binary_parts, named, untimed
 from sawlog.leveldb.log.dataset import marked
 from sawlog.leveldb.log.layout import RECORD_COLUMN, RECOVERED_COLUMN, STALE_COLUMN, Dialect
 from sawlog.leveldb.log.walk import END_COLUMN, RECORDS_SCHEMA, LogRange
@@ -198,7 +198,8 @@ class Decoder:
         validity = pa.py_buffer(np.packbits(self._has[name][:rows], bitorder="little")) if missing else None
         used = int(self._ends[name].values[rows])
         buffers = [validity, self._ends[name].take(rows + 1), self._bytes[name].take(used)]
-        return pa.Array.from_buffers(pa.binary(), rows, buffers, missing)
+        column = pa.Array.from_buffers(pa.binary(), rows, buffers, missing)
+        return untimed(column, self._operations[:rows] == layout.TIMED_PUT) if name == "value" else column
 
     def _report(self, events: NDArray[np.record], starts: NDArray[np.int64], stops: NDArray[np.int64]) -> None:
         for kind, record, one, two in events.tolist():

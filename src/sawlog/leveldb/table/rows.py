@@ -26,9 +26,11 @@ from sawlog.leveldb.columns import (
     OPERATION_NAMES,
     SEQUENCE,
     STAMP,
+    TIMED,
     VALUE,
     binary_parts,
     named,
+    untimed,
 )
 from sawlog.leveldb.log.head import find_encryption
 from sawlog.leveldb.table import entries as e
@@ -367,7 +369,8 @@ class RowReader(SpanWalk):
             elif name == STAMP:
                 arrays.append(stamps)
             elif name == VALUE:
-                arrays.append(_binary(rows, self._value_ends, self._values))
+                values = _binary(rows, self._value_ends, self._values)
+                arrays.append(untimed(values, (self._operations[:rows] == TIMED) & (not self._range.stored)))
             elif name == SEQUENCE:
                 arrays.append(self._sequence(rows))
             elif name == OPERATION:
@@ -438,10 +441,12 @@ class TableRange(FileRange):
         end: A file offset, or the size of the file.
         pruned: Whether blocks that filters on the key exclude may be skipped.
         map: The map that the ranges of the table share in this process; other processes read it again.
+        stored: Whether timed puts have the times after their values.
     """
 
     pruned: bool
     map: SharedMap | None = field(default=None, repr=False, compare=False)
+    stored: bool = False
 
     @classmethod
     def whole(cls, file: File, scan: Scan, projection: Projection, **given: Any) -> Self:

@@ -18,7 +18,7 @@ from sawlog.format.damage import DamageWarning, Findings
 from sawlog.format.scan import Projection, Scan
 from sawlog.kernels.varints import encode_varint
 from sawlog.leveldb import codecs
-from sawlog.leveldb.columns import KEY, OPERATION, SCHEMAS, SEQUENCE, VALUE
+from sawlog.leveldb.columns import KEY, OPERATION, SCHEMAS, SEQUENCE, VALUE, with_times
 from sawlog.leveldb.log.kernels import masked_checksum
 from sawlog.leveldb.log.layout import Compression
 from sawlog.leveldb.options import TableReadOptions, TableWriteOptions
@@ -53,6 +53,8 @@ class TableWriter(FileWriter):
     """Of RocksDB's tables."""
     ordered: ClassVar[bool] = True
     """Whether keys must be in the order of their bytes; otherwise they are taken in the order in which they come."""
+    stored: ClassVar[bool] = False
+    """Whether timed puts come with the times after their values."""
 
     def __init__(self, path: str, schema: pa.Schema, options: TableWriteOptions, storage: Storage) -> None:
         _check_schema(schema)
@@ -72,10 +74,15 @@ class TableWriter(FileWriter):
 
     def write(self, batch: pa.RecordBatch) -> None:
         count = batch.num_rows
+        types = self._types(batch)
+        timed = types == _TYPES["timed_put"]
+        if not self.stored and timed.any() and VALUE in batch.schema.names:
+            place = batch.schema.get_field_index(VALUE)
+            self._refuse_nulls(batch.column(place), VALUE)
+            batch = batch.set_column(place, VALUE, with_times(batch.column(place).cast(pa.binary()), timed))
         keys, key_ends = self._binary(batch, KEY)
         values, value_ends = self._binary(batch, VALUE)
         sequences = self._sequences(batch)
-        types = self._types(batch)
         if _TYPES["delete_range"] in types:
             ranges = types == _TYPES["delete_range"]
             self._add_ranges(batch.filter(array_of(ranges, pa.bool_())), sequences[ranges])
@@ -296,17 +303,23 @@ def _check_schema(schema: pa.Schema) -> None:
         raise SchemaError(f"column {SEQUENCE!r} is {schema.field(SEQUENCE).type}; expected an integer")
 
 
+class _RepairedTable(TableWriter):
+    """Takes entries as they are stored in the table that is repaired."""
+
+    stored: ClassVar[bool] = True
+
+
 def repair(file: File, target: str, options: TableReadOptions, storage: Storage) -> None:
     """Write what can be read of a table to a new one, in the same dialect. See `Format.repair`."""
     options = replace(options, keys="internal") if options.keys == "stamped" else options
     schema = SCHEMAS[options.keys]
     scan = Scan(options=options, on_damage="skip", storage=storage)
-    fragment = TableRange.whole(file, scan, Projection.of(schema, scan))
+    fragment = TableRange.whole(file, scan, Projection.of(schema, scan), stored=True)
     table = table_map(file, scan)
     rocksdb = not file.name.endswith(".ldb") if table is None else table.footer.dialect != "leveldb"
     findings = Findings("skip")
     written = TableWriteOptions(dialect="rocksdb" if rocksdb else "leveldb")
-    with warnings.catch_warnings(), TableWriter(target, schema, written, storage) as writer:
+    with warnings.catch_warnings(), _RepairedTable(target, schema, written, storage) as writer:
         warnings.simplefilter("ignore", DamageWarning)
         for batch in fragment.decode(schema, findings):
             writer.write(batch)
