@@ -153,6 +153,14 @@ class DiskError(StorageError):
     """A local disk cannot read a range (EIO): the only storage error that may be damage, of kind `read_error`."""
 
 
+class BitrotError(DamageError, DiskError):
+    """Bytes that a store keeps checksums of are not those that were stored, or are gone. Carries the `Damage`."""
+
+    def __reduce__(self) -> tuple[type[BitrotError], tuple[Damage]]:
+        """Pickle by the range, as `DamageError` does."""
+        return (BitrotError, (self.damage,))
+
+
 class ChangedError(StorageError):
     """A file became shorter, or was replaced, while it was read."""
 

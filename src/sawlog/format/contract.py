@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from sawlog.arrow import array_of, batch_of, constant_string, values_of
-from sawlog.errors import DiskError, OptionError
+from sawlog.errors import FINDING_ERRORS, DiskError, OptionError
 from sawlog.format.damage import Findings, Skipped, TailStatus, take_damage_batch, warn_of_losses
 from sawlog.format.options import NoOptions
 from sawlog.format.scan import (
@@ -164,9 +164,14 @@ class Fragment(ABC):
         return findings
 
     def _decoded(self, schema: pa.Schema, findings: Findings) -> Iterator[pa.RecordBatch]:
-        """The batches of `decode`; only judges and `decode_by` say what is damage, so another exception is a fault."""
+        """The batches of `decode`; only judges, `decode_by` and stores say what is damage: other errors are faults."""
         with wrap_errors(f"{self.path}: reading failed"):
-            yield from self.decode(schema, findings)
+            try:
+                yield from self.decode(schema, findings)
+            except FINDING_ERRORS as error:
+                if findings.on_damage == "fail":
+                    raise
+                findings.damage(error.damage)  # of a store that keeps checksums
 
     def _damage_rows(self) -> Iterator[pa.RecordBatch]:
         findings = Findings("skip", drained=True, columns=[])

@@ -19,6 +19,7 @@ from sawlog.storage.commit_log import LOG, committed
 from sawlog.storage.directories import Directories, File
 from sawlog.storage.index import Memory
 from sawlog.storage.inputs import Inputs
+from sawlog.storage.minio import Objects, StoredObject
 from sawlog.storage.names import HIDDEN, PathLike, in_order, is_remote, normalize, passed_over
 from sawlog.storage.remote import Remote, State, Store, connected, modified_at, version_of
 from sawlog.storage.sources import LocalSource, MappedSource, RemoteSource, Source, failed_read
@@ -53,6 +54,7 @@ class Storage:
         inputs: What is read without being a file at a path.
         chosen: Whether a file below a path belongs to it; all of them do by default. Picklable.
         index: What planning has asked of files before; it stays in this process.
+        objects: Files that a server keeps in others, as MinIO does on its drives.
     """
 
     options: Mapping[str, Any] = field(default_factory=dict, repr=False)
@@ -60,13 +62,14 @@ class Storage:
     inputs: Inputs = field(default_factory=Inputs, repr=False, compare=False)
     chosen: Callable[[str, File], bool] | None = None
     index: Memory | None = field(default=None, repr=False, compare=False)
+    objects: Objects = field(default_factory=Objects, repr=False, compare=False)
     _found: dict[str, os.stat_result] = field(default_factory=dict, repr=False, compare=False)
     _states: dict[str, State] = field(default_factory=dict, repr=False, compare=False)
     _asked: dict[str, State] = field(default_factory=dict, repr=False, compare=False)
     _listed: dict[str, list[File]] = field(default_factory=dict, repr=False, compare=False)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return (Storage, (self.options, self.memory_map, self.inputs, self.chosen))
+        return (Storage, (self.options, self.memory_map, self.inputs, self.chosen, None, self.objects))
 
     def fresh(self) -> Storage:
         """The same, with nothing found yet, and without an index: what is opened need not be what was found before."""
@@ -88,6 +91,7 @@ class Storage:
         """
         patterns = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
         files: dict[str, File] = {}
+        self.objects.named.update(normalize(path).rstrip("/") for path in patterns)
         for path in patterns:
             for file in self._list_one(normalize(path)):
                 files.setdefault(file.path, file)
@@ -119,11 +123,16 @@ class Storage:
                     for entry in iterator
                     if entry.is_file()
                 ]
-        return sorted(files, key=lambda file: file.path)
+        if not self.objects.is_empty:
+            below = self.objects.unwrap(name, _OnDrives(self).files_below(name), _OnDrives(self))
+            files = [file for file in (*files, *below) if posixpath.dirname(file.path) == ("" if name == "." else name)]
+        return sorted({file.path: file for file in files}.values(), key=lambda file: file.path)
 
     def is_directory(self, path: PathLike) -> bool:
         """Whether the path is a directory (on object stores: a prefix)."""
         name = normalize(path)
+        if self._stored(name) is not None:
+            return False
         if is_remote(name):
             fs, inner = self._fresh(name)
             return bool(fs.isdir(inner))
@@ -132,6 +141,8 @@ class Storage:
     def exists(self, path: PathLike) -> bool:
         """Whether there is a file or directory at the path."""
         name = normalize(path)
+        if self._stored(name) is not None:
+            return True
         if is_remote(name):
             fs, inner = self._fresh(name)
             return bool(fs.exists(inner))
@@ -147,10 +158,18 @@ class Storage:
         Raises:
             ChangedError: When the file is not the one that was found, or has become shorter.
             StorageError: When its store does not answer.
+            BitrotError: When it is an object that a server keeps, whose metadata is damaged.
+            IncompleteError: When it is one, and files of it are missing.
+            UnsupportedError: When it is one that is encrypted or compressed there.
         """
         name = path.path if isinstance(path, File) else normalize(path)
         if name in self.inputs.held:
             return self.inputs.open(name)
+        stored = self._stored(name)
+        return self._open(name, path, end) if stored is None else self.objects.open(stored, _OnDrives(self))
+
+    def _open(self, name: str, path: PathLike | File, end: int | None) -> Source:
+        """Open a file as it is."""
         if name not in self._found and is_remote(name):
             return RemoteSource(self._object(name, path if isinstance(path, File) else None), end)
         descriptor = os.open(name, os.O_RDONLY)
@@ -179,7 +198,7 @@ class Storage:
         fs, inner = self._fresh("/".join(common) if len(names) > 1 else names[0])
         for url, state in first.items():
             state.check(self._states.get(url, state), url)  # which a later listing may have changed
-        urls = [] if fs.has_objects else list(first)
+        urls = [url for url, state in first.items() if not fs.matching(state)]
         now: dict[str, State] = {}
         if len(urls) > _SINGLY and not fs.http:
             now = {fs.unstrip_protocol(name): State.of(info) for name, info in fs.find(inner).items()}
@@ -206,10 +225,14 @@ class Storage:
         if name in self.inputs.held:
             with contextlib.closing(self.inputs.open(name)) as source:
                 return source.window(offset, source.size if length is None else length).tobytes()
+        stored = self._stored(name)
+        if stored is not None:
+            with contextlib.closing(self.objects.open(stored, _OnDrives(self))) as source:
+                return source.window(offset, source.size if length is None else length).tobytes()
         if name not in self._found and is_remote(name):
-            with contextlib.closing(self._object(name, path if isinstance(path, File) else None)) as remote:
-                size = remote.state.size
-                return bytes(remote.fetch(offset, size if length is None else min(offset + length, size)))
+            remote = self._object(name, path if isinstance(path, File) else None)
+            size = remote.state.size
+            return remote.fetch(offset, size if length is None else min(offset + length, size))
         with open(name, "rb") as file:
             self._check_same(name, file.fileno())
             try:
@@ -300,6 +323,7 @@ class Storage:
         """Forget what was found: what is replaced now is known to be another file."""
         for cache in (self._found, self._states, self._asked, self._listed):
             cache.clear()
+        self.objects.forget()
 
     def _remote(self, url: str) -> tuple[Store, str]:
         return connected(url, self.options)
@@ -309,6 +333,12 @@ class Storage:
         fs, path = self._remote(url)
         fs.invalidate_cache()
         return fs, path
+
+    def _stored(self, name: str) -> StoredObject | None:
+        """The object of a server's at a path; `None` where there is a file, a directory, or nothing."""
+        if name in self._found or name in self._states:
+            return None
+        return self.objects.get(name, _OnDrives(self))
 
     def _list_one(self, path: str) -> list[File]:
         if is_remote(path):
@@ -329,7 +359,8 @@ class Storage:
         files = [file for match in matches for file in self._list_one(match)]
         return in_order(files)
 
-    def _choose(self, root: str, files: Iterable[File]) -> Iterable[File]:
+    def _choose(self, root: str, raw: Iterable[File]) -> Iterable[File]:
+        files = self.objects.unwrap(root.rstrip("/"), list(raw), _OnDrives(self))
         is_chosen = self.chosen
         return files if is_chosen is None else (file for file in files if is_chosen(root, file))
 
@@ -442,6 +473,44 @@ class Storage:
                 logs.add(posixpath.dirname(posixpath.dirname(url)))
         self._listed.update(listed)
         return files, logs
+
+
+@dataclass(frozen=True, slots=True)
+class _OnDrives:
+    """Files of a storage as they are, for what makes objects of them."""
+
+    storage: Storage
+
+    def open_raw(self, path: str) -> Source:
+        """Open a file."""
+        return self.storage._open(path, path, None)
+
+    def size_of_raw(self, path: str) -> int | None:
+        """Bytes of a file; `None` where there is none."""
+        storage = self.storage
+        if (status := storage._found.get(path)) is not None:
+            return status.st_size
+        if path in storage._states:
+            return storage._states[path].size
+        if is_remote(path):
+            fs, inner = storage._remote(path)
+            return storage._remember(path, fs.info(inner), explicit=False).size if fs.exists(inner) else None
+        try:
+            status = os.stat(path)
+        except OSError as error:
+            _unless_gone(error)
+            return None
+        return status.st_size if stat.S_ISREG(status.st_mode) else None
+
+    def files_below(self, directory: str) -> list[File]:
+        """Files below a directory, those with hidden names left out; none where it is missing."""
+        if is_remote(directory):
+            return self.storage._listing(*self.storage._remote(directory))[0]
+        return list(self.storage._walk(directory, {}, []))
+
+    def folders_in(self, directory: str) -> list[str]:
+        """Names of the directories in a directory; none where it is missing."""
+        return self.storage.directories.directories_in(directory)
 
 
 def each_file(work: Callable[[File], Result], files: Iterable[File]) -> Iterator[Result]:

@@ -1,0 +1,219 @@
+"""Objects on drives of MinIO are files: found, sized, read, and refused by name."""
+
+from __future__ import annotations
+
+import pickle
+import random
+from pathlib import Path
+
+import pytest
+
+from sawlog.errors import BitrotError, IncompleteError, UnsupportedError
+from sawlog.storage import Storage
+from tests.minio_drives.maker import MODIFIED, Stored, format_drives, put, put_old, put_on_all
+
+BYTES = random.Random(55).randbytes(3_000_000)
+SMALL = BYTES[:1000]
+
+
+def read_all(root: Path) -> dict[str, bytes]:
+    """The bytes of all files below a directory, by their paths in it."""
+    storage = Storage()
+    found = storage.find(root)
+    contents = {file.path.removeprefix(f"{root}/"): storage.read(file) for file in found}
+    assert [len(contents[file.path.removeprefix(f"{root}/")]) for file in found] == [file.size for file in found]
+    return contents
+
+
+@pytest.mark.parametrize("minor", [1, 2, 3])
+def test_an_inline_object_is_a_file(tmp_path: Path, minor: int) -> None:
+    put(tmp_path, "bucket/some/key", Stored([SMALL]), minor=minor)
+    assert read_all(tmp_path) == {"bucket/some/key": SMALL}
+    (file,) = Storage().find(tmp_path)
+    assert (file.size, file.modified, file.explicit) == (1000, MODIFIED / 1e9, False)
+
+
+@pytest.mark.parametrize("minor", [0, 1, 2, 3])
+def test_parts_are_joined(tmp_path: Path, minor: int) -> None:
+    parts = [BYTES[:2_500_000], BYTES[2_500_000:]]
+    put(tmp_path, "bucket/key", Stored(parts, inline=False), minor=minor)
+    assert read_all(tmp_path) == {"bucket/key": BYTES}
+
+
+@pytest.mark.parametrize("algorithm", ["highwayhash256S", "highwayhash256", "sha256", "blake2b"])
+def test_version_1_is_read(tmp_path: Path, algorithm: str) -> None:
+    put_old(tmp_path, "bucket/key", [BYTES, SMALL], algorithm)
+    assert read_all(tmp_path) == {"bucket/key": BYTES + SMALL}
+    part = tmp_path / "bucket/key/part.2"
+    part.write_bytes(part.read_bytes()[:-1] + b"?")
+    storage = Storage()
+    source = storage.open(*storage.find(tmp_path))
+    assert bytes(source.window(0, len(BYTES))) == BYTES
+    with pytest.raises(BitrotError, match=r"part\.2"):
+        source.window(len(BYTES), 1)
+
+
+def test_windows_go_anywhere(tmp_path: Path) -> None:
+    put(tmp_path, "b/k", Stored([BYTES[:1_200_000], BYTES[1_200_000:]], inline=False, block=1 << 18))
+    storage = Storage()
+    source = storage.open(*storage.find(tmp_path))
+    places = random.Random(1)
+    for _ in range(200):
+        start, length = places.randrange(len(BYTES)), places.choice([0, 1, 100, 300_000, 1_000_000])
+        assert source.window(start, length).tobytes() == BYTES[start : start + length]
+    assert not source.window(len(BYTES), 10).size
+    assert not source.window(0, 10).flags.writeable
+
+
+def test_an_object_is_named_like_a_file(tmp_path: Path) -> None:
+    meta = put(tmp_path, "bucket/key", Stored([SMALL]))
+    put(tmp_path, "bucket/key/below", Stored([BYTES], inline=False))
+    for named in (tmp_path / "bucket/key/xl.meta", tmp_path / "bucket/k*y/xl.meta"):
+        (file,) = Storage().find(named)
+        assert (file.path, file.explicit) == (str(tmp_path / "bucket/key"), True)
+    storage = Storage()
+    assert [file.path for file in storage.find(meta.parent)] == [str(meta.parent), str(meta.parent / "below")]
+    assert storage.exists(meta.parent)
+    assert not storage.is_directory(meta.parent)
+    assert storage.is_directory(tmp_path / "bucket")
+    assert storage.read(meta.parent, 10, 5) == SMALL[10:15]
+    assert [file.path for file in storage.files_in(tmp_path / "bucket")] == [str(meta.parent)]
+    assert Storage().read(meta.parent) == SMALL  # what nobody has listed
+
+
+def test_the_newest_version_counts(tmp_path: Path) -> None:
+    first = Stored([SMALL], identity=bytes([1] * 16))
+    second = Stored([SMALL[::-1]], identity=bytes([2] * 16), modified=MODIFIED + 1)
+    marker = Stored(deleted=True, identity=bytes([3] * 16), modified=MODIFIED + 2)
+    third = Stored([BYTES[:70]], identity=bytes([4] * 16), modified=MODIFIED + 3)
+    put(tmp_path, "b/two", second, first)
+    put(tmp_path, "b/deleted", marker, second, first)
+    put(tmp_path, "b/again", third, marker, second, first)
+    assert read_all(tmp_path) == {"b/two": SMALL[::-1], "b/again": BYTES[:70]}
+    assert not Storage().exists(tmp_path / "b/two/none")
+
+
+def test_empty_objects_and_directories(tmp_path: Path) -> None:
+    put(tmp_path, "b/empty", Stored([b""]))
+    put(tmp_path, "b/folder__XLDIR__", Stored([b""]))
+    (tmp_path / "b/plain.txt").write_bytes(b"a file")
+    assert read_all(tmp_path) == {"b/empty": b"", "b/plain.txt": b"a file"}
+
+
+@pytest.mark.parametrize(
+    ("system", "named"),
+    [
+        ({"X-Minio-Internal-Server-Side-Encryption-Iv": b"x"}, "encrypted"),
+        ({"X-Minio-Internal-compression": b"klauspost/compress/s2"}, "klauspost/compress/s2"),
+        ({"X-Minio-Internal-transition-status": b"complete", "X-Minio-Internal-transition-tier": b"ICE"}, "ICE"),
+    ],
+)
+def test_what_is_not_stored_as_it_is_is_unsupported(tmp_path: Path, system: dict[str, bytes], named: str) -> None:
+    put(tmp_path, "b/k", Stored([SMALL], system=system))
+    storage = Storage()
+    (file,) = storage.find(tmp_path)
+    with pytest.raises(UnsupportedError, match=named):
+        storage.open(file)
+
+
+def test_a_newer_version_is_unsupported(tmp_path: Path) -> None:
+    meta = put(tmp_path, "b/k", Stored([SMALL]))
+    meta.write_bytes(b"XL2 \2\0\0\0" + meta.read_bytes()[8:])
+    storage = Storage()
+    (file,) = storage.find(tmp_path)
+    with pytest.raises(UnsupportedError, match=r"version 2\.0 of xl.meta"):
+        storage.read(file)
+
+
+def test_a_missing_part_is_incomplete(tmp_path: Path) -> None:
+    meta = put(tmp_path, "b/k", Stored([SMALL, SMALL], inline=False))
+    next(meta.parent.glob("*/part.2")).unlink()
+    storage = Storage()
+    (file,) = storage.find(tmp_path)
+    assert file.size <= 1001
+    with pytest.raises(IncompleteError, match=r"missing: .*/part\.2"):
+        storage.open(file)
+
+
+def test_bitrot_names_file_and_offset(tmp_path: Path) -> None:
+    meta = put(tmp_path, "b/k", Stored([BYTES], inline=False))
+    part = next(meta.parent.glob("*/part.1"))
+    data = bytearray(part.read_bytes())
+    data[(32 + (1 << 20)) + 32 + 5] ^= 1
+    part.write_bytes(data)
+    storage = Storage()
+    source = storage.open(*storage.find(tmp_path))
+    assert source.window(0, 1 << 20).tobytes() == BYTES[: 1 << 20]
+    assert source.window(2 << 20, 1 << 20).tobytes() == BYTES[2 << 20 :]
+    with pytest.raises(BitrotError, match=rf"{part}: HighwayHash of 1048576 bytes at byte 1048640 ") as caught:
+        source.window((1 << 20) - 1, 2)
+    damage = caught.value.damage
+    assert (damage.path, damage.offset, damage.length) == (str(meta.parent), 1 << 20, 1 << 20)
+    again = pickle.loads(pickle.dumps(caught.value))
+    assert (type(again), again.damage) == (BitrotError, damage)
+
+
+def test_a_cut_part_is_read_up_to_its_last_whole_block(tmp_path: Path) -> None:
+    meta = put(tmp_path, "b/k", Stored([BYTES], inline=False))
+    part = next(meta.parent.glob("*/part.1"))
+    for stored, size in ((32 + (1 << 20), (1 << 20) + 1), (2_000_000, 2_000_000 - 63)):
+        part.write_bytes(part.read_bytes()[:stored] if stored < 2_000_000 else Stored().shard(BYTES, 1)[:stored])
+        storage = Storage()
+        (file,) = storage.find(tmp_path)
+        assert file.size == size
+        source = storage.open(file)
+        assert source.window(0, 1 << 20).tobytes() == BYTES[: 1 << 20]
+        with pytest.raises(BitrotError, match="are there"):
+            source.window(0, file.size)
+
+
+def test_drives_of_one_set_are_joined(tmp_path: Path) -> None:
+    drives = [tmp_path / f"d{number}" for number in (1, 2, 3, 4)]
+    format_drives(drives)
+    put_on_all(drives, "b/inline", Stored([SMALL], data=2, parity=2))
+    put_on_all(drives, "b/parts", Stored([BYTES, SMALL], data=2, parity=2, inline=False))
+    put_on_all(drives, "b/three", Stored([BYTES[:100_001]], data=3, parity=1, inline=False))
+    expected = {"b/inline": SMALL, "b/parts": BYTES + SMALL, "b/three": BYTES[:100_001]}
+    assert read_all(tmp_path) == {f"d1/{key}": data for key, data in expected.items()}
+    assert read_all(tmp_path / "d3") == expected
+    assert read_all(tmp_path / "d3" / "b") == {key[2:]: data for key, data in expected.items()}
+    several = Storage().find([tmp_path / "d3", tmp_path / "d2/b"])
+    assert {file.path for file in several} == {str(tmp_path / "d2" / key) for key in expected}
+
+
+def test_other_processes_open_what_is_on_no_first_drive(tmp_path: Path) -> None:
+    drives = [tmp_path / f"d{number}" for number in (1, 2, 3, 4)]
+    format_drives(drives)
+    for number, drive in enumerate(drives[1:], 1):
+        put(drive, "b/k", Stored([SMALL], data=2, parity=2), number=number)
+    storage = Storage()
+    (file,) = storage.find(tmp_path)
+    assert file.path == str(tmp_path / "d1/b/k")
+    assert pickle.loads(pickle.dumps(storage)).read(file) == SMALL
+
+
+def test_drives_in_several_places_are_named_together(tmp_path: Path) -> None:
+    drives = [tmp_path / f"m{number}" / "data" for number in (1, 2)]
+    format_drives(drives)
+    put_on_all(drives, "b/k", Stored([SMALL], data=2))
+    alone = Storage()
+    (file,) = alone.find(drives[1])
+    with pytest.raises(IncompleteError, match="missing: shard 1, on no drive"):
+        alone.read(file)
+    together = Storage()
+    (file,) = together.find(drives)
+    assert together.read(file) == SMALL
+    assert read_all(tmp_path) == {"m1/data/b/k": SMALL}
+
+
+def test_a_version_that_too_few_drives_have_does_not_count(tmp_path: Path) -> None:
+    drives = [tmp_path / f"d{number}" for number in (1, 2, 3, 4)]
+    format_drives(drives)
+    put_on_all(drives, "b/k", Stored([SMALL], data=2, parity=2))
+    put(drives[3], "b/k", Stored([BYTES[:500]], data=2, parity=2, modified=MODIFIED + 9), number=4)
+    put(drives[0], "b/new", Stored([SMALL], data=2, parity=2))
+    storage = Storage()
+    old, new = storage.find(tmp_path)
+    assert storage.read(old) == SMALL
+    with pytest.raises(IncompleteError, match="shard 2, on no drive"):
+        storage.read(new)
