@@ -373,7 +373,7 @@ def test_what_is_read_next_to_a_job_is_what_was_found(
 ) -> None:
     """Records of the log are no part of it, also on stores that know no conditions."""
     storage, root = place
-    monkeypatch.setattr(sawlog.storage.remote.Store, "matching", lambda *_: False)
+    monkeypatch.setattr(sawlog.storage.remote.Store, "has_objects", False)
     put(place, "one", "a", "b")
     put(place, "two", "c", "d")
     reader = replace(storage)

@@ -76,15 +76,16 @@ verb("convert", "a.log", "rows.duckdb")
 """
 PROMISED = {
     "": PLAIN + WITHOUT_SPARK,
-    "azure": PLAIN + "import fsspec\nfsspec.get_filesystem_class('az')\n" + WITHOUT_SPARK,
+    "aws": PLAIN + "import boto3\n" + WITHOUT_SPARK,
     "datastore": PLAIN + "import google.protobuf, orjson\n" + WITHOUT_SPARK,
     "filodb": PLAIN + "import pyhocon\n" + WITHOUT_SPARK,
-    "gcs": PLAIN + "import fsspec\nfsspec.get_filesystem_class('gs')\n" + WITHOUT_SPARK,
     "kafka": PLAIN + "import fsspec, sawlog.storage.kafka\n" + WITHOUT_SPARK,
     "metrics": PLAIN + "import prometheus_client\n" + WITHOUT_SPARK,
     "milvus": PLAIN + "import fastavro\n" + WITHOUT_SPARK,
     "notebook": PLAIN + SQL + NOTEBOOK + WITHOUT_SPARK,
-    "remote": PLAIN + "sawlog.write(table, 'memory://a/b.log', format='leveldb_log')\nimport s3fs\n" + WITHOUT_SPARK,
+    "remote": PLAIN
+    + "sawlog.write(table, 'memory://a/b.log', format='leveldb_log')\nimport sawlog.storage.objects\n"
+    + WITHOUT_SPARK,
     "rocksdb": PLAIN + "import zstandard\n" + WITHOUT_SPARK,
     "spark": PLAIN + SPARK,
     "sql": PLAIN + SQL + WITHOUT_SPARK,

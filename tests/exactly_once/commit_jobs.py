@@ -17,7 +17,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-import aiobotocore.client
+import obstore
 import pyarrow as pa
 from pyspark.sql.types import LongType, StringType, StructType
 
@@ -29,6 +29,7 @@ from sawlog.spark.writer import SawlogWriter, Written, make_writer
 SCHEMA = StructType().add("generation", LongType()).add("task", LongType()).add("side", StringType())
 QUERY = "11112222-3333-4444-5555-666677778888"
 LOCAL = ("rename", "replace", "link", "unlink", "rmdir", "mkdir", "fsync")
+REQUESTS = ("copy", "delete", "get", "head", "list", "list_with_delimiter", "open_writer", "put")
 
 
 def rows(generation: int, task: int) -> pa.RecordBatch:
@@ -81,15 +82,8 @@ def count_steps(kill: int | None, answer: int) -> Callable[[], int]:
     for name in LOCAL:
         setattr(os, name, counted(getattr(os, name)))
     sawlog.storage.commit.exchange = counted(sawlog.storage.commit.exchange)  # type: ignore[attr-defined]
-    asking = aiobotocore.client.AioBaseClient._make_api_call
-
-    async def ask(client: Any, name: str, *args: Any, **more: Any) -> Any:
-        step(f"before {name}")
-        result = await asking(client, name, *args, **more)
-        step(f"after {name}")
-        return result
-
-    aiobotocore.client.AioBaseClient._make_api_call = ask
+    for name in REQUESTS:
+        setattr(obstore, name, counted(getattr(obstore, name)))
     return lambda: done[0]
 
 

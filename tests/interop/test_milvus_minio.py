@@ -1,4 +1,4 @@
-"""A collection below a root in a real MinIO, read and written through s3fs."""
+"""A collection below a root in a real MinIO, read and written through obstore."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ USAGE_ERROR: type[Exception] = next(kind for kind in typer.BadParameter.__mro__ 
 """What Typer raises for a wrong command line; it has no public name for it."""
 
 _OWN_ERROR = re.compile(rf"{DamageError.__module__}\.(\w+): (.*)")
-_REMOTE_LIBRARIES = ("_duckdb", "aiohttp", "azure", "botocore", "duckdb", "fsspec", "gcsfs", "google", "s3fs")
+_REMOTE_LIBRARIES = ("_duckdb", "botocore", "duckdb", "fsspec", "obstore")
 
 
 class Exit(IntEnum):

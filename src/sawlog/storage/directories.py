@@ -223,7 +223,7 @@ class Directories:
             os.rename(source, target.rstrip("/"))
             return
         (fs, inner), place = self._connect(source), self._connect(target)[1]
-        if fs.async_impl:
+        if fs.has_objects:
             fs.cp_file(inner, place)
             return
         fs.makedirs(fs._parent(place), exist_ok=True)

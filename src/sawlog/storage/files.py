@@ -198,7 +198,7 @@ class Storage:
         fs, inner = self._fresh("/".join(common) if len(names) > 1 else names[0])
         for url, state in first.items():
             state.check(self._states.get(url, state), url)  # which a later listing may have changed
-        urls = [url for url, state in first.items() if not fs.matching(state)]
+        urls = [] if fs.has_objects else list(first)
         now: dict[str, State] = {}
         if len(urls) > _SINGLY and not fs.http:
             now = {fs.unstrip_protocol(name): State.of(info) for name, info in fs.find(inner).items()}
@@ -230,9 +230,9 @@ class Storage:
             with contextlib.closing(self.objects.open(stored, _OnDrives(self))) as source:
                 return source.window(offset, source.size if length is None else length).tobytes()
         if name not in self._found and is_remote(name):
-            remote = self._object(name, path if isinstance(path, File) else None)
-            size = remote.state.size
-            return remote.fetch(offset, size if length is None else min(offset + length, size))
+            with contextlib.closing(self._object(name, path if isinstance(path, File) else None)) as remote:
+                size = remote.state.size
+                return bytes(remote.fetch(offset, size if length is None else min(offset + length, size)))
         with open(name, "rb") as file:
             self._check_same(name, file.fileno())
             try:

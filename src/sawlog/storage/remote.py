@@ -10,14 +10,18 @@ import inspect
 import os
 import posixpath
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import IO, Any, ParamSpec, TypeVar
+from typing import IO, TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from sawlog.errors import ChangedError, OptionError, SawlogError, StorageError, secrets_in, without_secrets
 from sawlog.guard import FAULTS, install
+
+if TYPE_CHECKING:
+    from sawlog.storage.objects import Objects
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -30,14 +34,15 @@ _TAGS = ("ETag", "etag", "versionId", "md5Hash", "generation")
 _TIMES = ("LastModified", "Last-Modified", "last_modified", "mtime", "updated", "created")
 """What they call the time of that."""
 
-_EXTRAS = {
-    **dict.fromkeys(("s3", "http", "https"), "remote"),
-    **dict.fromkeys(("gs", "gcs"), "gcs"),
-    **dict.fromkeys(("abfs", "abfss", "az", "adl"), "azure"),
-    "kafka": "kafka",
-}
-"""The extra of sawlog that brings what fsspec needs for a scheme."""
+_OBJECTS = ("s3", "gs", "gcs", "abfs", "abfss", "az", "adl", "http", "https")
+"""Schemes of the stores that obstore reaches."""
+_EXTRAS = {**dict.fromkeys(_OBJECTS, "remote"), "kafka": "kafka"}
+"""The extra of sawlog that brings what is needed for a scheme."""
 _TOPICS = "sawlog.storage.kafka.Topics"
+
+_CONNECTING = threading.Lock()
+_CONNECTED: dict[Any, Objects] = {}
+"""File systems of objects, by process, class and options."""
 
 _READING = {"cat_file", "find", "glob", "info"}
 """Requests that are made again when a store does not answer."""
@@ -45,10 +50,6 @@ _WRITING = {"makedirs", "mv", "open", "put_file", "rm"}
 
 _ANSWERS = (FileExistsError, FileNotFoundError, IsADirectoryError, NotADirectoryError, PermissionError)
 """What a store says of a path: answers, not faults."""
-_REFUSED = (401, 403)
-_MISSING = (404, 410)
-_PASSING = (408, 425, 429)
-"""Statuses of HTTP that say that a request may be made again, besides those of 500 and more."""
 
 
 def connected(url: str, options: Mapping[str, Any]) -> tuple[Store, str]:
@@ -63,6 +64,10 @@ def connected(url: str, options: Mapping[str, Any]) -> tuple[Store, str]:
 
     fsspec.register_implementation("kafka", _TOPICS, clobber=True)
     try:
+        scheme = url.partition("://")[0]
+        if scheme in _OBJECTS:
+            objects = _objects(scheme, options)
+            return Store(objects, url), objects._strip_protocol(url)
         fs, path = ask(url, fsspec.core.url_to_fs, url, **options)
     except ImportError as error:
         scheme = url.partition(":")[0]
@@ -79,6 +84,18 @@ def connected(url: str, options: Mapping[str, Any]) -> tuple[Store, str]:
             ) from error
         raise
     return Store(fs, url), path
+
+
+def _objects(scheme: str, options: Mapping[str, Any]) -> Objects:
+    """The file system for the objects of a scheme, with its connections: a process has one for the same options."""
+    from sawlog.storage.objects import SCHEMES
+
+    kind = SCHEMES[scheme]
+    key = (os.getpid(), kind, repr(sorted(options.items())))
+    with _CONNECTING:
+        if key not in _CONNECTED:
+            _CONNECTED[key] = kind(**options)
+        return _CONNECTED[key]
 
 
 def ask(url: str, request: Callable[P, T], *args: P.args, **settings: P.kwargs) -> T:
@@ -105,13 +122,6 @@ def _fault(error: Exception, url: str) -> Exception:
         return OptionError(f"{url}: {error}; expected the options that its store takes")
     if isinstance(error, (SawlogError, *FAULTS)):
         return error
-    cause = error.__cause__
-    if isinstance(error, FileNotFoundError) and isinstance(cause, Exception) and not _says(cause, _MISSING):
-        # fsspec says of all that goes wrong with HTTP that there is no such file.
-        library = type(cause).__module__.startswith("aiohttp")
-        error = cause if library or isinstance(cause, TimeoutError | ConnectionError) else error
-    if _says(error, _REFUSED):
-        return PermissionError(errno.EACCES, without_secrets(str(error)))
     if isinstance(error, _ANSWERS) and any(
         isinstance(argument, str) and argument != without_secrets(argument) for argument in error.args
     ):
@@ -126,16 +136,11 @@ def _fault(error: Exception, url: str) -> Exception:
     return answer
 
 
-def _says(error: Exception, statuses: tuple[int, ...]) -> bool:
-    return getattr(error, "status", None) in statuses
-
-
 def _passing(error: Exception) -> bool:
     """Whether a request may be answered when it is made again."""
     cause = error.__cause__
-    status = getattr(cause, "status", None)
-    if isinstance(status, int) and status >= 400:
-        return status >= 500 or status in _PASSING
+    if type(cause).__module__.startswith("obstore"):  # which has made it again, but for answers that ended too soon
+        return isinstance(error, StorageError) and "response body error" in str(cause)
     final = (
         isinstance(cause, ValueError | LookupError | NotImplementedError) or getattr(cause, "errno", 0) == errno.EINVAL
     )
@@ -162,9 +167,10 @@ class Store:
             [self.fs.protocol] if isinstance(self.fs.protocol, str) else self.fs.protocol
         )
 
-    def matching(self, state: State) -> bool:
-        """Whether it is asked for the version of an object with each request."""
-        return hasattr(self.fs, "call_s3") and "etag" in state.tags
+    @property
+    def has_objects(self) -> bool:
+        """Whether it is reached through obstore: each answer says of what it is, and there are no directories."""
+        return hasattr(self.fs, "fetch")
 
     def unstrip_protocol(self, path: str) -> str:
         """The URL of a path. Unlike fsspec's own, it has the host, where paths of the file system do not."""
@@ -287,7 +293,7 @@ class Remote:
         self._begun = False
         self._copy: IO[bytes] | None = None
 
-    def fetch(self, start: int, end: int) -> bytes:
+    def fetch(self, start: int, end: int) -> memoryview:
         """The bytes from `start` up to `end`, no more and no fewer.
 
         Raises:
@@ -299,10 +305,15 @@ class Remote:
         except StorageError:
             self.check()  # which says more
             raise
-        if self._begun and not self._store.matching(self.state):
+        if self._begun and not self._store.has_objects:
             self.check()
         self._begun = True
         return data
+
+    def close(self) -> None:
+        """Let go of the copy, if there is one."""
+        if self._copy is not None:
+            self._copy.close()
 
     def check(self) -> None:
         """Ask whether it is still the object that was found.
@@ -313,10 +324,10 @@ class Remote:
         self._store.invalidate_cache()
         self.state.check(State.of(self._store.info(self._path)), self.url)
 
-    def _range(self, start: int, end: int) -> bytes:
+    def _range(self, start: int, end: int) -> memoryview:
         length = end - start
         if length <= 0:
-            return b""
+            return memoryview(b"")
         data = self._asked(start, end)
         if len(data) != length and len(data) == self.state.size:
             self._copy = tempfile.TemporaryFile(prefix="sawlog-")  # from a server that knows no ranges
@@ -327,30 +338,15 @@ class Remote:
             raise StorageError(f"{self.url}: expected {length} bytes at byte {start}, the store sent {len(data)}")
         return data
 
-    def _asked(self, start: int, end: int) -> bytes:
+    def _asked(self, start: int, end: int) -> memoryview:
         fs = self._store.fs
         if self._copy is not None:
-            return os.pread(self._copy.fileno(), end - start, start)
-        if self._store.matching(self.state):
-            from fsspec.asyn import sync
-
-            return bytes(sync(fs.loop, _matching, fs, self._path, start, end, self.state.tags["etag"]))
-        plain = {"Accept-Encoding": "identity", **fs.kwargs.get("headers", {})} if self._store.http else None
-        return bytes(fs.cat_file(self._path, start=start, end=end, **({"headers": plain} if plain else {})))
-
-
-async def _matching(fs: Any, path: str, start: int, end: int, tag: str) -> bytes:
-    """A range of an object in S3, if it is still the one with a tag."""
-    bucket, key, version = fs.split_path(path)
-    version_argument = {"VersionId": version} if version else {}
-    answer = await fs._call_s3(
-        "get_object", Bucket=bucket, Key=key, Range=f"bytes={start}-{end - 1}", IfMatch=f'"{tag}"', **version_argument
-    )
-    async with answer["Body"] as body:
-        data: bytes = await body.read()
-    if _tag(answer.get("ETag", tag)) != tag:  # from a server that does not know the condition
-        raise ChangedError(f"s3://{path}: the file was replaced while it was read; open it again")
-    return data
+            return memoryview(os.pread(self._copy.fileno(), end - start, start))
+        if not self._store.has_objects:
+            return memoryview(fs.cat_file(self._path, start=start, end=end))
+        data, info = fs.fetch(self._path, start, end, self.state.tags.get("etag", ""))
+        self.state.check(State.of(info), self.url)  # of a server that does not know the condition
+        return memoryview(data)
 
 
 def version_of(info: Mapping[str, Any]) -> str:

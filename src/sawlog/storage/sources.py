@@ -284,9 +284,9 @@ class RemoteSource:
         self.size = remote.state.size
         self._end = self.size if end is None else min(end, self.size)
         self._pool = ThreadPoolExecutor(1)
-        self._ahead: tuple[int, Future[bytes]] | None = None
+        self._ahead: tuple[int, Future[memoryview]] | None = None
         self._start = 0
-        self._bytes = b""
+        self._bytes: memoryview | bytes = b""
 
     def window(self, offset: int, length: int) -> Bytes:
         """Read a window, as `Source.window` says."""
@@ -306,8 +306,9 @@ class RemoteSource:
     def close(self) -> None:
         """Close the source, as `Source.close` says."""
         self._pool.shutdown(wait=False, cancel_futures=True)
+        self._remote.close()
 
-    def _range(self, offset: int, end: int) -> bytes:
+    def _range(self, offset: int, end: int) -> memoryview:
         """The range at `offset`; the next one is requested before this one is handed out."""
         if self._ahead is not None and self._ahead[0] == offset:
             part = self._ahead[1].result()
@@ -318,5 +319,5 @@ class RemoteSource:
         self._ahead = (following, self._pool.submit(self._fetch, following, self._end)) if ahead else None
         return part
 
-    def _fetch(self, offset: int, end: int) -> bytes:
+    def _fetch(self, offset: int, end: int) -> memoryview:
         return self._remote.fetch(offset, min(offset + REMOTE_RANGE, end))

@@ -1,0 +1,423 @@
+"""Objects of S3, Google, Azure and HTTP servers as file systems of fsspec, reached through obstore."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import errno
+import os
+import posixpath
+import re
+import threading
+import urllib.parse
+import urllib.request
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import obstore
+from fsspec.spec import AbstractFileSystem
+from obstore.exceptions import (
+    AlreadyExistsError,
+    BaseError,
+    NotSupportedError,
+    PermissionDeniedError,
+    PreconditionError,
+    UnauthenticatedError,
+)
+from obstore.store import AzureStore, GCSStore, HTTPStore, S3Store
+
+from sawlog.errors import ChangedError, OptionError, StorageError, secrets_in, without_secrets
+from sawlog.storage.store_options import azure_settings, google_settings, http_settings, s3_settings
+
+if TYPE_CHECKING:
+    from obstore import GetOptions
+
+_COPY_BYTES = 5 << 30
+"""Larger objects are not copied in the store: S3 refuses."""
+_PART_BYTES = 8 << 20
+"""Bytes of one part of an upload; several of them are under way at a time."""
+_LISTED = 1000
+"""Objects of a listing that are handed out at a time."""
+
+_METADATA = "169.254.169.254"
+"""The address that gives the machines of a cloud their credentials, which obstore asks last."""
+_NO_LENGTH = "Content-Length Header missing"
+_XML = re.compile(r"<\?xml.*<Code>(?P<code>[^<]*)</Code>\s*(?:<Message>(?P<message>[^<]*)</Message>)?.*", re.DOTALL)
+"""An answer of a store that is no object; besides what is wrong it repeats the signature."""
+
+
+class Objects(AbstractFileSystem):  # type: ignore[misc]
+    """The objects of the buckets that some options give access to.
+
+    A path is the URL without its scheme: the bucket (in Azure: with its account, where the URL has it) and the key.
+    There are directories where there are objects below them.
+
+    Args:
+        options: Options of the store, by fsspec's names or by those of obstore.
+    """
+
+    cachable = False
+    protocol: ClassVar[tuple[str, ...]] = ()
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__()
+        self._options = options
+        self._stores: dict[str, Any] = {}
+        self._lock = threading.Lock()
+
+    @classmethod
+    def _strip_protocol(cls, path: str) -> str:
+        return path.partition("://")[2].rstrip("/") if "://" in path else path.rstrip("/")
+
+    def unstrip_protocol(self, name: str) -> str:
+        """The URL of a path."""
+        return name if "://" in name else f"{self.protocol[0]}://{name}"
+
+    def info(self, path: str, **_: Any) -> dict[str, Any]:
+        """Describe what there is at a path.
+
+        Raises:
+            FileNotFoundError: When that is nothing.
+            StorageError: When the store does not answer.
+        """
+        store, key = self._place(path)
+        if key:
+            with contextlib.suppress(FileNotFoundError), _answers(self.unstrip_protocol(path)):
+                return _described(path, obstore.head(store, key))
+        with _answers(self.unstrip_protocol(path)):
+            if next(iter(obstore.list(store, key or None, chunk_size=1)), None):
+                return _directory(path)
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), self.unstrip_protocol(path))
+
+    def find(
+        self, path: str, maxdepth: int | None = None, withdirs: bool = False, detail: bool = False, **_: Any
+    ) -> Any:
+        """All objects below a path, or the object that it is."""
+        if maxdepth is not None:
+            try:
+                return super().find(path, maxdepth, withdirs, detail, on_error="raise")
+            except FileNotFoundError:
+                return {} if detail else []
+        infos = {info["name"]: info for info in self._below(path)}
+        if not infos:
+            with contextlib.suppress(FileNotFoundError):
+                info = self.info(path)
+                infos = {path: info} if info["type"] == "file" else {}
+        if withdirs:
+            above = {parent for name in infos for parent in _parents(name) if parent.startswith(path)}
+            infos |= {name: _directory(name) for name in above if name not in infos}
+        return dict(sorted(infos.items())) if detail else sorted(infos)
+
+    def ls(self, path: str, detail: bool = True, **_: Any) -> list[Any]:
+        """List what is directly below a path.
+
+        Raises:
+            FileNotFoundError: When there is nothing at the path.
+        """
+        store, key = self._place(path)
+        with _answers(self.unstrip_protocol(path)):
+            answer = obstore.list_with_delimiter(store, key or None)
+        bucket = path.partition("/")[0]
+        entries = [_directory(f"{bucket}/{prefix.rstrip('/')}") for prefix in answer["common_prefixes"]]
+        entries += [_described(f"{bucket}/{meta['path']}", meta) for meta in answer["objects"] if meta["path"] != key]
+        if not entries:
+            info = self.info(path)
+            entries = [info] if info["type"] == "file" else []
+        return entries if detail else [entry["name"] for entry in entries]
+
+    def fetch(self, path: str, start: int, end: int, tag: str = "") -> tuple[memoryview, dict[str, Any]]:
+        """A range of an object in the memory that its answer came in, and the description of what it is of.
+
+        From a server that knows no ranges, it is the whole object.
+
+        Raises:
+            ChangedError: When the object does not have the tag.
+        """
+        store, key = self._place(path)
+        options: GetOptions = {"if_match": f'"{tag}"'} if tag else {}
+        with _answers(self.unstrip_protocol(path)):
+            try:
+                answer = obstore.get(store, key, options={**options, "range": (start, end)})
+            except NotSupportedError:
+                answer = obstore.get(store, key, options=options)
+            data = memoryview(answer.bytes())
+            return data, _described(path, answer.meta)
+
+    def cat_file(self, path: str, start: int | None = None, end: int | None = None, **_: Any) -> bytes:
+        """A range of an object, the whole of it by default."""
+        if not start and end is None:
+            store, key = self._place(path)
+            with _answers(self.unstrip_protocol(path)):
+                return bytes(obstore.get(store, key).bytes())
+        size = self.info(path)["size"] if end is None or end < 0 or (start or 0) < 0 else 0
+        start = (start or 0) + (size if (start or 0) < 0 else 0)
+        end = size if end is None else end + (size if end < 0 else 0)
+        return bytes(self.fetch(path, start, end)[0]) if start < end else b""
+
+    def pipe_file(self, path: str, value: bytes, mode: str = "overwrite", **_: Any) -> None:
+        """Make an object.
+
+        Raises:
+            FileExistsError: When there is one, and the mode is `create`.
+        """
+        store, key = self._place(path)
+        with _answers(self.unstrip_protocol(path)):
+            obstore.put(store, key, value, mode="create" if mode == "create" else "overwrite")
+
+    def put_file(self, lpath: str, rpath: str, **_: Any) -> None:
+        """Upload a local file, several parts at a time."""
+        store, key = self._place(rpath)
+        with _answers(self.unstrip_protocol(rpath)):
+            obstore.put(store, key, Path(lpath), chunk_size=_PART_BYTES)
+
+    def open(self, path: str, mode: str = "rb", **settings: Any) -> Any:
+        """Open an object to read, or to write: it is there when it is closed."""
+        if mode != "wb":
+            return super().open(path, mode, **settings)
+        store, key = self._place(path)
+        with _answers(self.unstrip_protocol(path)):
+            return Upload(obstore.open_writer(store, key, buffer_size=_PART_BYTES), self.unstrip_protocol(path))
+
+    def makedirs(self, path: str, exist_ok: bool = False) -> None:
+        """Make nothing: a directory is there when something is in it."""
+
+    def cp_file(self, path1: str, path2: str, **_: Any) -> None:
+        """Copy an object; within a bucket the store does it."""
+        (store, key), (target, place) = self._place(path1), self._place(path2)
+        with _answers(self.unstrip_protocol(path1)):
+            if store is target and self.info(path1)["size"] < _COPY_BYTES:
+                obstore.copy(store, key, place)
+            else:
+                obstore.put(target, place, iter(obstore.get(store, key).stream(_PART_BYTES)), chunk_size=_PART_BYTES)
+
+    def mv(self, path1: str, path2: str, **_: Any) -> None:
+        """Copy an object, and delete the first."""
+        self.cp_file(path1, path2)
+        self.rm_file(path1)
+
+    def rm_file(self, path: str) -> None:
+        """Delete an object."""
+        store, key = self._place(path)
+        with _answers(self.unstrip_protocol(path)):
+            obstore.delete(store, key)
+
+    def rm(self, path: str, recursive: bool = False, maxdepth: int | None = None) -> None:
+        """Delete an object, or all that are below a path."""
+        if not recursive:
+            self.rm_file(path)
+            return
+        store, bucket = self._place(path)[0], path.partition("/")[0]
+        keys = [name[len(bucket) + 1 :] for name in self.find(path)]
+        with _answers(self.unstrip_protocol(path)):
+            for first in range(0, len(keys), _LISTED):
+                obstore.delete(store, keys[first : first + _LISTED])
+
+    def _below(self, path: str) -> Iterator[dict[str, Any]]:
+        """Descriptions of the objects below a path, as they arrive. Objects that stand for directories are none."""
+        store, key = self._place(path)
+        bucket = path.partition("/")[0]
+        with _answers(self.unstrip_protocol(path)), contextlib.suppress(FileNotFoundError):
+            for metas in obstore.list(store, key or None, chunk_size=_LISTED):
+                for meta in metas:
+                    if meta["size"] or self._is_object(store, meta["path"]):
+                        yield _described(f"{bucket}/{meta['path']}", meta)
+
+    def _is_object(self, store: Any, key: str) -> bool:
+        """Whether there is an object of a name: where it ends with a slash, obstore lists it without, and has none."""
+        try:
+            obstore.head(store, key)
+        except FileNotFoundError:
+            return False
+        return True
+
+    def _place(self, path: str) -> tuple[Any, str]:
+        """The store of a path, made once, and the key in it."""
+        bucket, _, key = path.partition("/")
+        return self._kept(bucket), key
+
+    def _kept(self, name: str) -> Any:
+        with self._lock:
+            if name not in self._stores:
+                with _refusals(name):
+                    self._stores[name] = self._store(name)
+            return self._stores[name]
+
+    def _store(self, name: str) -> Any:
+        raise NotImplementedError
+
+
+class S3Objects(Objects):
+    """Objects of S3, and of what speaks its protocol."""
+
+    protocol = ("s3",)
+
+    def _store(self, name: str) -> S3Store:
+        return S3Store(name, **s3_settings(self._options, name))
+
+
+class GoogleObjects(Objects):
+    """Objects of Google's Cloud Storage."""
+
+    protocol = ("gs", "gcs")
+
+    def _store(self, name: str) -> GCSStore:
+        return GCSStore(name, **google_settings(self._options))
+
+
+class AzureObjects(Objects):
+    """Blobs of Azure."""
+
+    protocol = ("abfs", "abfss", "az", "adl")
+
+    def _store(self, name: str) -> AzureStore:
+        container, _, host = name.partition("@")
+        return AzureStore(container, **azure_settings(self._options, host))
+
+
+class HttpObjects(Objects):
+    """Files of servers of HTTP; paths are URLs, and there are no directories."""
+
+    protocol = ("http", "https")
+
+    @classmethod
+    def _strip_protocol(cls, path: str) -> str:
+        return path
+
+    def info(self, path: str, **_: Any) -> dict[str, Any]:
+        """The file at a URL; of size `None` where its server does not say so."""
+        store, key = self._place(path)
+        try:
+            with _answers(self.unstrip_protocol(path)):
+                try:
+                    meta = obstore.head(store, key)
+                except (NotSupportedError, PermissionDeniedError):  # signed for GET only
+                    meta = obstore.get(store, key, options={"range": (0, 1)}).meta
+        except StorageError as error:
+            if _NO_LENGTH not in str(error):
+                raise
+            return {"name": path, "size": None, "type": "file"}
+        return _described(path, meta)
+
+    def ls(self, path: str, detail: bool = True, **_: Any) -> list[Any]:
+        """Raise `FileNotFoundError`: servers have no directories."""
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), without_secrets(path))
+
+    def open(self, path: str, mode: str = "rb", **settings: Any) -> Any:
+        """Open a file to read; one whose server does not say how long it is, from its beginning to its end."""
+        if mode == "rb" and self.info(path)["size"] is None:
+            headers, url = _authorized(path)
+            headers |= http_settings(self._options)["client_options"].get("default_headers", {})
+            return urllib.request.urlopen(urllib.request.Request(url, headers=headers))  # noqa: S310, HTTP only
+        return super().open(path, mode, **settings)
+
+    def _place(self, path: str) -> tuple[Any, str]:
+        """The store of a server and the path there; that of a URL itself where it is more than a path."""
+        parts = urllib.parse.urlsplit(path)
+        key = urllib.parse.unquote(parts.path).strip("/")
+        if parts.query or urllib.parse.quote(key) != urllib.parse.quote(parts.path.strip("/"), "/%"):
+            return self._kept(path), ""
+        return self._kept(f"{parts.scheme}://{parts.netloc}"), key
+
+    def _store(self, name: str) -> HTTPStore:
+        settings = http_settings(self._options)
+        headers, url = _authorized(name)
+        client = settings["client_options"]
+        return HTTPStore(
+            url,
+            **{
+                **settings,
+                "client_options": {**client, "default_headers": headers | client.get("default_headers", {})},
+            },
+        )
+
+
+SCHEMES: Mapping[str, type[Objects]] = {
+    scheme: kind for kind in (S3Objects, GoogleObjects, AzureObjects, HttpObjects) for scheme in kind.protocol
+}
+"""The file system of each scheme."""
+
+
+class Upload:
+    """A writer of obstore that raises errors of sawlog."""
+
+    def __init__(self, writer: Any, url: str) -> None:
+        self._writer = writer
+        self._url = url
+
+    def write(self, data: Any) -> int:
+        """Append bytes, copied: they are sent later, when their buffer may have others."""
+        with _answers(self._url):
+            return int(self._writer.write(bytes(data)))
+
+    def close(self) -> None:
+        """Have the object made."""
+        if not self._writer.closed():
+            with _answers(self._url):
+                self._writer.close()
+
+
+@contextlib.contextmanager
+def _answers(url: str) -> Iterator[None]:
+    """Raise what a store says of a path as Python has it; faults as `StorageError`, with no secret in them."""
+    try:
+        yield
+    except FileNotFoundError as error:
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), without_secrets(url)) from error
+    except AlreadyExistsError as error:
+        raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), without_secrets(url)) from error
+    except PreconditionError as error:
+        raise ChangedError(f"{url}: the file was replaced while it was read; open it again") from error
+    except (PermissionDeniedError, UnauthenticatedError) as error:
+        raise PermissionError(errno.EACCES, without_secrets(f"{url}: {_said(error, url)}")) from error
+    except BaseError as error:
+        raise StorageError(f"{url}: {_said(error, url)}") from error
+
+
+@contextlib.contextmanager
+def _refusals(name: str) -> Iterator[None]:
+    """Raise what obstore says of options as an `OptionError`."""
+    try:
+        yield
+    except (BaseError, TypeError, ValueError) as error:
+        raise OptionError(f"{name}: {_said(error, name)}; expected the options that its store takes") from error
+
+
+def _said(error: Exception, url: str) -> str:
+    """Return what obstore says, in one line."""
+    text = _XML.sub(r"\g<code>: \g<message>", str(error).partition("\n\nDebug source")[0])
+    for secret in secrets_in(url):
+        text = text.replace(secret, "***")
+    if _METADATA in text:
+        text = f"no credentials are given, and this machine has none of its own ({text}); see storage_options"
+    return " ".join(text.split())
+
+
+def _authorized(url: str) -> tuple[dict[str, str], str]:
+    """The headers that say who asks, and the URL without it."""
+    parts = urllib.parse.urlsplit(url)
+    user, sign, host = parts.netloc.rpartition("@")
+    if not sign:
+        return {}, url
+    text = urllib.parse.unquote(user if ":" in user else f"{user}:")
+    headers = {"Authorization": f"Basic {base64.b64encode(text.encode()).decode()}"}
+    return headers, urllib.parse.urlunsplit(parts._replace(netloc=host))
+
+
+def _described(path: str, meta: Mapping[str, Any]) -> dict[str, Any]:
+    """An object as fsspec describes it."""
+    info = {"name": path, "size": meta["size"], "type": "file"}
+    if meta["last_modified"].timestamp():  # which is 1970 where the server does not say it
+        info["LastModified"] = meta["last_modified"]
+    return {**info, "ETag": meta["e_tag"]} if meta["e_tag"] else info
+
+
+def _directory(path: str) -> dict[str, Any]:
+    return {"name": path, "size": 0, "type": "directory"}
+
+
+def _parents(path: str) -> Iterator[str]:
+    """The directories above a path, up to its bucket."""
+    while "/" in path:
+        path = posixpath.dirname(path)
+        yield path

@@ -1,0 +1,249 @@
+"""Stores that obstore reaches: options, faults, conditions, and servers of HTTP that know little."""
+
+from __future__ import annotations
+
+import base64
+import json
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any, ClassVar
+
+import fsspec
+import obstore
+import pyarrow as pa
+import pytest
+
+import sawlog
+from sawlog.errors import ChangedError, OptionError, StorageError
+from sawlog.storage import Storage, sources, store_options
+
+DATA = bytes(range(256)) * 40
+
+
+class Files(BaseHTTPRequestHandler):
+    """Sends one file, as well as it is told to."""
+
+    protocol_version = "HTTP/1.1"
+    requests: ClassVar[list[tuple[str, str, dict[str, str]]]] = []
+    knows: ClassVar[set[str]] = set()
+    tags: ClassVar[list[str]] = []
+    faults: ClassVar[list[str]] = []
+
+    def do_HEAD(self) -> None:
+        self.answer()
+
+    def do_GET(self) -> None:
+        self.answer()
+
+    def answer(self) -> None:
+        self.requests.append((self.command, self.path, dict(self.headers)))
+        fault = self.faults.pop(0) if self.faults else ""
+        if fault.isdigit():
+            self.send_response(int(fault))
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+            return
+        data, ranged = DATA, self.headers.get("Range")
+        if ranged and "ranges" in self.knows:
+            start, end = map(int, ranged.removeprefix("bytes=").split("-"))
+            data = DATA[start : end + 1]
+            self.send_response(206)
+            self.send_header("Content-Range", f"bytes {start}-{end}/{len(DATA)}")
+        else:
+            self.send_response(200)
+        if "tags" in self.knows:
+            self.send_header("ETag", f'"{self.tags[0] if self.command == "HEAD" else self.tags[-1]}"')
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        if self.command == "GET":
+            self.wfile.write(data[: len(data) // 2] if fault == "cut" else data)
+        if fault == "cut":
+            self.close_connection = True
+
+    def log_message(self, *_: Any) -> None:
+        """Says nothing."""
+
+
+@pytest.fixture
+def server() -> Iterator[str]:
+    Files.requests, Files.faults = [], []
+    Files.knows, Files.tags = {"ranges", "tags"}, ["a"]
+    with ThreadingHTTPServer(("127.0.0.1", 0), Files) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+        thread.join()
+
+
+@pytest.mark.parametrize("knows", [{"ranges", "tags"}, {"ranges"}, {"tags"}, set()])
+def test_a_file_of_a_server_is_read_in_ranges_or_whole(
+    server: str, knows: set[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sources, "REMOTE_RANGE", 3000)
+    Files.knows = knows
+    (file,) = Storage().find(f"{server}/a%20b.log?q=%2F")
+    assert file.size == len(DATA)
+    with closing(Storage().open(file)) as source:
+        assert b"".join(source.window(at, 1000).tobytes() for at in range(0, len(DATA), 1000)) == DATA
+    assert {path for _, path, _ in Files.requests} == {"/a%20b.log?q=%2F"}
+    ranged = [headers for command, _, headers in Files.requests if command == "GET" and "range" in headers]
+    assert all(("if-match" in headers) == ("tags" in knows) for headers in ranged)
+
+
+def test_a_server_is_told_who_asks(server: str) -> None:
+    url = f"{server.replace('//', '//me:hunter2@')}/x.log"
+    assert Storage({"headers": {"X-Team": "logs"}}).read(url, 10, 5) == DATA[10:15]
+    for _, _, headers in Files.requests:
+        assert base64.b64decode(headers["authorization"].removeprefix("Basic ")) == b"me:hunter2"
+        assert headers["x-team"] == "logs"
+
+
+def test_another_tag_in_an_answer_is_another_file(server: str) -> None:
+    Files.tags = ["a", "b"]
+    with pytest.raises(ChangedError, match="was replaced while it was read"):
+        Storage().read(f"{server}/x.log")
+
+
+@pytest.mark.parametrize("faults", [["503"], ["429"], ["cut"], ["cut", "503"]])
+def test_requests_are_made_again(server: str, faults: list[str]) -> None:
+    storage = Storage()
+    storage.find(f"{server}/x.log")
+    Files.faults = list(faults)
+    assert storage.read(f"{server}/x.log") == DATA
+    assert len(Files.requests) == 2 + len(faults)
+
+
+def test_requests_are_not_made_again_for_ever(server: str) -> None:
+    storage = Storage()
+    storage.find(f"{server}/x.log")
+    Files.faults = ["500"] * 100
+    with pytest.raises(StorageError, match="500"):
+        storage.read(f"{server}/x.log")
+    assert len(Files.requests) < 12
+
+
+def test_signed_urls_for_get_only_are_read(server: str) -> None:
+    Files.faults = ["403"]
+    assert Storage().read(f"{server}/x.log?signature=abc") == DATA
+
+
+@pytest.mark.parametrize("url", ["s3://bucket/x.log", "http://127.0.0.1:{port}/x.log", "gs://bucket/x.log"])
+def test_where_nobody_listens_reading_fails_in_seconds(url: str) -> None:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    options: dict[str, Any] = {"endpoint_url": f"http://127.0.0.1:{port}"}
+    options |= {"key": "k", "secret": "hunter2"} if url.startswith("s3") else {"token": "anon"}
+    begun = time.monotonic()
+    with pytest.raises(StorageError, match="127") as raised:
+        Storage({} if url.startswith("http") else options).find(url.format(port=port))
+    assert time.monotonic() - begun < 10
+    assert "hunter2" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("url", "options", "name"),
+    [
+        ("s3://b/x", {"key": "k", "secret": "s", "endpoint_url": "http://h", "colour": 1}, "colour"),
+        ("s3://b/x", {"client_kwargs": {"endpoint": "http://h"}}, "endpoint"),
+        ("s3://b/x", {"config_kwargs": {"tcp": 1}}, "tcp"),
+        ("gs://b/x", {"token": "anon", "colour": 1}, "colour"),
+        ("gs://b/x", {"token": "/nowhere.json"}, "token"),
+        ("az://b/x", {"account_name": "a", "colour": 1}, "colour"),
+        ("az://b/x", {"account_name": "a", "credential": "hunter2"}, "credential"),
+        ("http://h/x", {"colour": 1}, "colour"),
+    ],
+)
+def test_an_unknown_option_is_refused_by_name(url: str, options: dict[str, Any], name: str) -> None:
+    with pytest.raises(OptionError, match=name) as raised:
+        Storage(options).find(url)
+    assert "hunter2" not in str(raised.value)
+
+
+def test_every_range_has_the_tag_of_the_listing(s3: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sources, "REMOTE_RANGE", 100_000)
+    url = "s3://logs/tags/1.log"
+    sawlog.write(pa.table({"record": [bytes(300_000)]}), url, format="leveldb_log", storage_options=s3)
+    asked: list[dict[str, Any]] = []
+    get = obstore.get
+
+    def counted(store: Any, path: str, *, options: Any = None) -> Any:
+        asked.append(options)
+        return get(store, path, options=options)
+
+    monkeypatch.setattr(obstore, "get", counted)
+    assert sawlog.read("s3://logs/tags", storage_options=s3).num_rows == 1
+    assert len(asked) >= 3
+    assert len({options["if_match"] for options in asked}) == 1
+
+
+def test_what_stands_for_a_directory_is_no_file(s3: dict[str, Any]) -> None:
+    fs = fsspec.filesystem("s3", **s3)
+    fs.pipe_file("logs/marked/1.log", b"x")
+    for key in ("marked/", "marked/deep/"):
+        fs.call_s3("put_object", Bucket="logs", Key=key, Body=b"")
+    fs.pipe_file("logs/marked/empty.log", b"")
+    assert [file.name for file in Storage(s3).find("s3://logs/marked")] == ["1.log", "empty.log"]
+
+
+def test_a_profile_is_read_by_boto3(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("boto3")
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_PROFILE"):
+        monkeypatch.delenv(name, raising=False)
+    credentials, config = tmp_path / "credentials", tmp_path / "config"
+    credentials.write_text("[default]\naws_access_key_id=d\naws_secret_access_key=e\n[team]\n"
+                           "aws_access_key_id=k\naws_secret_access_key=s\n")  # fmt: skip
+    config.write_text("[profile team]\nregion=eu-west-1\n")
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(credentials))
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(config))
+    settings = store_options.s3_settings({"profile": "team"}, "bucket")
+    assert settings["config"]["region"] == "eu-west-1"
+    assert settings["credential_provider"]()["access_key_id"] == "k"
+    plain = store_options.s3_settings({"endpoint_url": "http://h"}, "bucket")
+    assert plain["credential_provider"]()["access_key_id"] == "d"
+    with pytest.raises(OptionError, match="nobody"):
+        store_options.s3_settings({"profile": "nobody"}, "bucket")
+
+
+def test_names_of_fsspec_are_those_of_obstore(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_REGION", "us-east-1")
+    options: dict[str, Any] = {
+        "key": "k",
+        "secret": "s",
+        "token": "t",
+        "requester_pays": True,
+        "client_kwargs": {"endpoint_url": "http://h:1", "region_name": "r", "verify": False},
+        "config_kwargs": {"s3": {"addressing_style": "virtual"}, "read_timeout": 3, "proxies": {"https": "http://p"}},
+        "s3_additional_kwargs": {"ServerSideEncryption": "AES256"},
+    }
+    settings = store_options.s3_settings(options, "b")
+    assert settings["config"] == {
+        "access_key_id": "k",
+        "secret_access_key": "s",
+        "session_token": "t",
+        "request_payer": True,
+        "endpoint": "http://h:1",
+        "region": "r",
+        "virtual_hosted_style_request": True,
+        "server_side_encryption": "AES256",
+    }
+    client = settings["client_options"]
+    assert (client["allow_http"], client["allow_invalid_certificates"], client["proxy_url"]) == (True, True, "http://p")
+    key = tmp_path / "key.json"
+    key.write_text(json.dumps({"type": "service_account"}))
+    google = store_options.google_settings({"token": str(key), "project": "p"})["config"]
+    assert google == {"application_credentials": str(key)}
+    text = "DefaultEndpointsProtocol=http;AccountName=a;AccountKey=k==;BlobEndpoint=http://127.0.0.1:1/a"
+    azure = store_options.azure_settings({"connection_string": text}, "")
+    assert azure["config"] == {"account_name": "a", "account_key": "k==", "endpoint": "http://127.0.0.1:1/a"}
+    assert azure["client_options"]["allow_http"]
+    assert store_options.azure_settings({"sas_token": "?s"}, "a.dfs.core.windows.net")["config"] == {
+        "sas_key": "?s",
+        "account_name": "a",
+    }
