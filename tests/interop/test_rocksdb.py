@@ -14,6 +14,7 @@ import pytest
 
 import sawlog
 from sawlog.errors import IncompleteError, UnsupportedError
+from sawlog.format.damage import Verdict
 from tests.leveldb_database.test_answers import delivered
 
 pytestmark = pytest.mark.interop
@@ -28,7 +29,7 @@ edition = "2021"
 [dependencies]
 librocksdb-sys = {{ version = "={CRATE}", default-features = false }}
 """
-PROGRAM = Path(__file__).parent / "rocksdb" / "drawn.cc"
+PROGRAMS = Path(__file__).parent / "rocksdb"
 SEEDS = range(12)
 
 
@@ -44,23 +45,30 @@ def headers(place: Path) -> Path:
 
 
 @pytest.fixture(scope="module")
-def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The program, compiled."""
+def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where the programs are, compiled."""
     place = tmp_path_factory.mktemp("rocksdb")
     command = ["mvn", "--quiet", "--batch-mode", "dependency:copy", f"-Dartifact=org.rocksdb:rocksdbjni:{RELEASE}"]
     subprocess.run([*command, f"-DoutputDirectory={place}"], check=True)
     with ZipFile(next(place.glob("*.jar"))) as jar:
         library = jar.extract("librocksdbjni-linux64.so", place)
     source = headers(place / "headers")
-    built = place / "drawn"
-    command = ["g++", "-std=c++20", "-fno-rtti", "-o", str(built), str(PROGRAM), library, f"-Wl,-rpath,{place}"]
-    subprocess.run([*command, f"-I{source / 'include'}", f"-I{source}"], check=True, timeout=600)
-    return built
+    for name in ("drawn", "stamped"):
+        command = ["g++", "-std=c++20", "-fno-rtti", "-o", str(place / name), str(PROGRAMS / f"{name}.cc"), library]
+        command += [f"-Wl,-rpath,{place}", f"-I{source / 'include'}", f"-I{source}"]
+        subprocess.run(command, check=True, timeout=600)
+    return place
+
+
+@pytest.fixture(scope="module")
+def program(programs: Path) -> Path:
+    """The program that draws what other databases do not have."""
+    return programs / "drawn"
 
 
 def drawn(program: Path, directory: Path, case: str, seed: int) -> list[dict[bytes, bytes]]:
     """Write a database; what each of its families holds."""
-    directory.mkdir()
+    directory.mkdir(exist_ok=True)
     command = [str(program), str(directory), case, str(seed)]
     done = subprocess.run(command, check=True, capture_output=True, text=True, timeout=300)
     held: list[dict[bytes, bytes]] = [{}, {}]
@@ -116,3 +124,21 @@ def test_a_tracked_log_that_is_gone_is_missed(program: Path, seed: int, tmp_path
     logs[0].unlink()
     with pytest.raises(IncompleteError, match=logs[0].name):
         sawlog.read(tmp_path / "first" / "db", format="leveldb_database")
+
+
+@pytest.mark.spread(1)
+@pytest.mark.parametrize("seed", range(24))
+@pytest.mark.parametrize("case", ["persisted", "stripped", "enabled", "disabled"])
+def test_what_rocksdb_holds_at_the_newest_time(programs: Path, case: str, seed: int, tmp_path: Path) -> None:
+    """Keys end in their timestamps, where their family has any."""
+    held = drawn(programs / "stamped", tmp_path / "first", case, seed)
+    copy = tmp_path / "first" / "db"
+    for number, table in enumerate(("default", "zweite")):
+        assert delivered(copy, table) == held[number]
+        report = sawlog.verify(copy, format="leveldb_database", table=table)
+        assert report.verdict is Verdict.CLEAN
+    whole = [sawlog.open(copy, format="leveldb_database", table=table).schema for table in ("default", "zweite")]
+    copied = tmp_path / "second"
+    sawlog.repair(copy, copied / "db", format="leveldb_database")
+    stamped = sum("timestamp" in schema.names for schema in whole)
+    assert drawn(programs / "stamped", copied, "held", stamped) == held, "a repaired one has all timestamps in tables"

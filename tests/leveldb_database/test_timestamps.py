@@ -4,13 +4,20 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import sawlog
 from sawlog.errors import SchemaError
+from sawlog.leveldb.log.walk import StampSizes
+from tests.leveldb_database.test_answers import answers as held
+from tests.leveldb_database.test_answers import delivered
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "leveldb_table"
 DATABASE = GOLDEN / "timestamps"
+DRAWN = Path(__file__).parents[1] / "golden" / "leveldb_database"
+STRIPPED = DRAWN / "rocksdb-11.8.1-udt-not-persisted" / "db"
+CASES = ["udt-ranges", "udt-not-persisted", "udt-enabled-later", "udt-disabled-later"]
 
 
 def answers() -> list[tuple[bytes, int, bytes]]:
@@ -58,3 +65,76 @@ def test_keys_that_have_none_are_refused(tmp_path: Path) -> None:
     sawlog.write(pa.table({"key": [b"short"], "value": [b""]}), tmp_path / "b.ldb", format="leveldb_table")
     with pytest.raises(SchemaError, match="has no timestamp"):
         sawlog.read(tmp_path / "b.ldb", keys="stamped")
+
+
+def test_timestamps_that_a_table_does_not_have_are_zero() -> None:
+    table = min(STRIPPED.glob("*.sst"))
+    whole, apart = sawlog.read(table).to_pylist(), sawlog.read(table, keys="stamped").to_pylist()
+    assert [{**row, "timestamp": 0} for row in whole] == apart
+    key = apart[-1]["key"]
+    picked = sawlog.read(table, keys="stamped", filters=[("key", "=", key)]).to_pylist()
+    assert picked == [row for row in apart if row["key"] == key]
+
+
+def test_range_deletions_of_a_table_end_in_no_timestamp() -> None:
+    table = min((DRAWN / "rocksdb-11.8.1-udt-ranges" / "db").glob("*.sst"))
+    (row,) = sawlog.read(table, keys="stamped", filters=[("operation", "=", "delete_range")]).to_pylist()
+    assert len(row["key"]) == len(row["value"]) == len("key00000")
+    assert row["timestamp"]
+
+
+def test_logs_have_timestamps_that_tables_do_not_keep() -> None:
+    rows = sawlog.read(STRIPPED, format="leveldb_database", view="all", table="zweite").to_pylist()
+    stamps = {row["level"]: row["timestamp"] for row in rows}
+    assert stamps[-1] > 0
+    assert stamps[0] == 0
+    assert {len(row["key"]) for row in rows} == {len("key00000")}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_repaired_database_keeps_its_timestamps(case: str, tmp_path: Path) -> None:
+    place = DRAWN / f"rocksdb-11.8.1-{case}"
+    sawlog.repair(place / "db", tmp_path / "copy", format="leveldb_database")
+    for suffix, table in ((".kv", "default"), (".kv2", "zweite")):
+        assert delivered(tmp_path / "copy", table) == held(place / f"db{suffix}")
+
+
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("mode", ["absolute_consistency", "point_in_time_recovery"])
+def test_sound_logs_are_replayed_in_every_mode(case: str, mode: str) -> None:
+    place = DRAWN / f"rocksdb-11.8.1-{case}"
+    for suffix, table in ((".kv", "default"), (".kv2", "zweite")):
+        assert delivered(place / "db", table, recovery=mode) == held(place / f"db{suffix}")
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_ranges_of_keys_are_together_all_of_them(case: str) -> None:
+    place = DRAWN / f"rocksdb-11.8.1-{case}" / "db"
+    keys = sorted(set(sawlog.read(place, format="leveldb_database")["key"].to_pylist()))
+    whole = sawlog.read(place, format="leveldb_database").to_pylist()
+    middle = keys[len(keys) // 2]
+    low, high = (
+        sawlog.read(place, format="leveldb_database", filters=[("key", op, middle)]).to_pylist() for op in ("<", ">=")
+    )
+    assert low + high == whole
+    dataset = sawlog.open(place, format="leveldb_database")
+    parts = [part.to_batches() for part in dataset.fragments(task_bytes=1)]
+    assert [row for part in parts for batch in part for row in batch.to_pylist()] == whole
+
+
+def test_the_manifest_says_which_tables_have_no_timestamps() -> None:
+    (manifest,) = (DRAWN / "rocksdb-11.8.1-udt-enabled-later" / "db").glob("MANIFEST-*")
+    edits = sawlog.read(manifest, format="leveldb_log", view="edits").to_pylist()
+    assert [row["timestamps_persisted"] for row in edits if row["comparator"]] == [False, False]
+    files = sawlog.read(manifest, format="leveldb_log", view="files").to_pylist()
+    assert {row["timestamps_persisted"] for row in files} == {False}
+
+
+def test_sizes_of_timestamps_count_from_where_a_log_says_them() -> None:
+    sizes = StampSizes()
+    families, offsets = np.array([0, 1, 7, 1, 0]), np.array([5, 5, 5, 500, 500])
+    assert sizes.of(families, offsets).tolist() == [0] * 5
+    sizes.add(100, bytes([1, 0, 0, 0, 8, 0, 7, 0, 0, 0, 16, 0, 9]))
+    sizes.add(0, bytes([7, 0, 0, 0, 8, 0]))
+    assert sizes.of(families, offsets).tolist() == [0, 0, 8, 8, 0]
+    assert sizes.of(np.array([7, 7, 8]), np.array([99, 101, 101])).tolist() == [8, 16, 0]

@@ -6,10 +6,7 @@
 // CASE is what the database has: cuckoo, encrypted, stacked, ingested, paths, reverse or tracked.
 
 #include <cstdio>
-#include <cstdlib>
-#include <map>
 #include <memory>
-#include <random>
 #include <string>
 #include <unistd.h>
 #include <vector>
@@ -22,34 +19,7 @@
 #include "rocksdb/table.h"
 #include "utilities/blob_db/blob_db.h"
 
-using namespace rocksdb;
-
-static void check(const Status& status) {
-  if (!status.ok()) {
-    fprintf(stderr, "%s\n", status.ToString().c_str());
-    exit(1);
-  }
-}
-
-struct Dice {
-  std::mt19937 engine;
-  int below(int limit) { return static_cast<int>(engine() % static_cast<unsigned>(limit)); }
-  std::string bytes(int size) {
-    std::string drawn(size, '\0');
-    for (char& one : drawn) one = static_cast<char>(below(256));
-    return drawn;
-  }
-};
-
-static std::string key_of(int number) {
-  char text[16];
-  snprintf(text, sizeof text, "key%05d", number);
-  return text;
-}
-
-static void print(const std::string& text) {
-  for (unsigned char one : text) printf("%02x", one);
-}
+#include "dice.h"
 
 // A table of ascending keys that the database takes in.
 static void ingest(DB* db, ColumnFamilyHandle* family, const Options& options, const std::string& path, Dice& dice) {

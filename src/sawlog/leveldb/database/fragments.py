@@ -45,7 +45,7 @@ from sawlog.leveldb.records.layout import OPERATIONS, Field
 from sawlog.leveldb.records.numbered import NumberedRange
 from sawlog.leveldb.records.parts import LogParts
 from sawlog.leveldb.records.transactions import TRANSACTION_SCHEMA, Transactions
-from sawlog.leveldb.records.writes import WRITES_SCHEMA, WriteRange
+from sawlog.leveldb.records.writes import STAMP_SIZE, STAMP_SIZE_FIELD, WRITES_SCHEMA, WriteRange
 from sawlog.leveldb.table.meta import BoundsReader, Role
 from sawlog.leveldb.table.pebble import MalformedError
 from sawlog.leveldb.table.rows import RowReader, TableRange, split_stamps
@@ -354,7 +354,7 @@ class KeyRange(Fragment):
         """Report a file with range deletions of which the reach is not known: where the MANIFEST names the order."""
         detail = (
             f"{posixpath.basename(path)} has range deletions in an order of keys that this version of sawlog does not"
-            " know, or with timestamps: which keys they delete is not known, so entries up to sequence number"
+            " know: which keys they delete is not known, so entries up to sequence number"
             f" {newest} do not count as live; view 'all' has them"
         )
         findings.damage(Damage(self.version.path, 0, 0, UNSUPPORTED, detail))
@@ -429,6 +429,7 @@ class KeyRange(Fragment):
         logged = version.transactions
         transactions = None if logged is None else Transactions(logged.shared, logged.pending)
         schema = WRITES_SCHEMA if logged is None else TRANSACTION_SCHEMA
+        schema = schema if version.dialect == "pebble" else schema.append(STAMP_SIZE_FIELD)
         projection = Projection.of(schema, scan)
         mode = self.scan.options.recovery
         replay = Replay(mode, _Forwarded(findings, owned=not self.low)) if mode is not None else None
@@ -479,15 +480,18 @@ class KeyRange(Fragment):
         operations = batch.filter(pc.and_(family, keyed))
         codes = pc.index_in(operations.column("operation"), name_array(OPERATION_NAMES)).cast(pa.uint8())
         codes = pc.if_else(pc.equal(codes, scalar_of(EXCISE, pa.uint8())), scalar_of(RANGE, pa.uint8()), codes)
-        columns = [
-            operations.column("sequence"),
-            codes,
-            operations.column("key"),
-            fill_null(operations.column("value"), b""),
-        ]
+        keys, values = operations.column("key"), fill_null(operations.column("value"), b"")
+        recorded = np.zeros(operations.num_rows, np.int64)
+        if STAMP_SIZE in operations.schema.names:
+            recorded = values_of(operations.column(STAMP_SIZE), np.int64)
+        widths = self.version.stamp_widths(recorded)
+        keys, stamps = split_stamps(keys, widths, self.path)
+        ranges = values_of(codes, np.uint8) == RANGE
+        if ranges.any():
+            values, _ = split_stamps(values, np.where(ranges, widths, 0), self.path)
+        columns = [operations.column("sequence"), codes, keys, values]
         if not self.version.stamped:
             return pa.RecordBatch.from_arrays(columns, schema=ENTRY_SCHEMA)
-        columns[2], stamps = split_stamps(columns[2], self.path)
         return pa.RecordBatch.from_arrays([*columns, stamps], schema=STAMPED_SCHEMA)
 
 
@@ -501,7 +505,7 @@ class Orphan(KeyRange):
     def of(cls, request: BoundScan, version: DatabaseVersion, file: File) -> Orphan:
         """Take a table or a log for all that the database is made of."""
         table = TABLE_NAME.match(file.name)
-        options = version.table_options(request.scan.options)
+        options = version.entry_options(request.scan.options)
         named = (unnamed_table(file, None, request.scan.storage, options),) if table else ()
         logs = () if table else (file,)
         version_of_file = replace(version, tables=named, logs=logs, faults=(), blobs={}, transactions=None, prior=())

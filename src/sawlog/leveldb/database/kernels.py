@@ -28,13 +28,15 @@ class Entries(NamedTuple):
         keys: uint8; key i is `keys[starts[i] : ends[i]]`, with eight bytes after the last one.
         starts: int64.
         ends: int64.
-        sequences: int64.
+        ranks: int64, higher the newer an entry is of those of its key.
+        sequences: int64: range deletions with higher ones delete the entry.
         effects: uint8, what the operation of each does to its key: PUTS, DELETES or MERGES.
     """
 
     keys: Bytes
     starts: Int64s
     ends: Int64s
+    ranks: Int64s
     sequences: Int64s
     effects: Bytes
 
@@ -79,7 +81,7 @@ def merge_runs(entries: Entries, order: Int64s, first: Int64, middle: Int64, las
         if left < middle and right < last:
             one, two = order[left], order[right]
             compared = _compare(entries, one, two)
-            newer = entries.sequences[one] >= entries.sequences[two]
+            newer = entries.ranks[one] >= entries.ranks[two]
             take_left = compared < 0 or (compared == 0 and newer)
         if take_left:
             merged[at] = order[left]
@@ -116,7 +118,7 @@ def sorted_so(entries: Entries, first: Int64, last: Int64) -> Bool:
     """Whether the entries `first` to `last` are a run."""
     for at in range(first + 1, last):
         compared = _compare(entries, at - 1, at)
-        if compared > 0 or (compared == 0 and entries.sequences[at - 1] < entries.sequences[at]):
+        if compared > 0 or (compared == 0 and entries.ranks[at - 1] < entries.ranks[at]):
             return False
     return True
 
@@ -142,7 +144,7 @@ def resolve(entries: Entries, order: Int64s, covers: Covers, fates: OutBytes) ->
     for at in range(len(order)):
         entry = order[at]
         compared = _compare(entries, order[at - 1], entry) if at > 0 else -1
-        if compared > 0 or (compared == 0 and entries.sequences[order[at - 1]] < entries.sequences[entry]):
+        if compared > 0 or (compared == 0 and entries.ranks[order[at - 1]] < entries.ranks[entry]):
             return False
         if compared != 0:
             open_key = True

@@ -35,6 +35,7 @@ class Manifest:
     Attributes:
         version: Families and tables.
         comparators: The name of the order of keys of each family.
+        stripped: The families whose tables have no timestamps, even if the order of their keys has them.
         logs: The number of the oldest log that each family needs.
         previous: The number of a log before these that is alive; 0 for none.
         kept: The number of the oldest log that RocksDB keeps for transactions that are prepared.
@@ -53,6 +54,7 @@ class Manifest:
         self.file = file
         self.version = Version()
         self.comparators: dict[int, str] = {}
+        self.stripped: set[int] = set()
         self.logs: dict[int, int] = {}
         self.previous = self.kept = 0
         self.wals: dict[int, int | None] = {}
@@ -85,6 +87,8 @@ class Manifest:
         family = edit["column_family"]
         if edit.get("comparator"):
             self.comparators[family] = edit["comparator"]
+            if edit.get("timestamps_persisted") is False:
+                self.stripped.add(family)
         if "log_number" in edit:
             self.logs[family] = edit["log_number"]
         self.previous = edit.get("previous_log_number", self.previous)

@@ -382,17 +382,17 @@ class MergedEntries:
 
     def _entries(self) -> k.Entries:
         """The columns as kernels take them. Entries that are not in their place come first there, and do nothing."""
-        ranks = self._sequences
-        if len(self._stamps):  # what is newer has the higher number: by timestamps, and then by sequence numbers
+        ranks = sequences = self._sequences
+        if len(self._stamps):  # by timestamps, and then by sequence numbers
             ranks = np.empty(len(self._stamps), np.int64)
             ranks[np.lexsort((self._sequences, self._stamps))] = np.arange(len(ranks))
         effects = _effects()[self._codes]
         if self._pending is not None:
             effects = np.where(self._pending < 0, effects, np.uint8(k.MERGES))
         if self._strays is not None:
-            ranks = np.where(self._strays, np.iinfo(np.int64).max, ranks)
+            ranks, sequences = (np.where(self._strays, np.iinfo(np.int64).max, column) for column in (ranks, sequences))
             effects = np.where(self._strays, np.uint8(k.MERGES), effects)
-        arrays = (*self._keys, ranks, effects)
+        arrays = (*self._keys, ranks, sequences, effects)
         for array in arrays:
             array.flags.writeable = False
         return k.Entries(*arrays)
@@ -452,7 +452,7 @@ def _sorted(entries: k.Entries, first: int, last: int) -> NDArray[np.int64]:
     keys = pa.Array.from_buffers(
         pa.large_binary(), last - first, [None, pa.py_buffer(offsets), pa.py_buffer(entries.keys)]
     )
-    table = pa.table([keys, fixed_array(pa.int64(), entries.sequences[first:last])], [KEY, SEQUENCE])
+    table = pa.table([keys, fixed_array(pa.int64(), entries.ranks[first:last])], [KEY, SEQUENCE])
     order = pc.sort_indices(table, sort_keys=[(KEY, "ascending"), (SEQUENCE, "descending")])
     numbers: NDArray[np.int64] = values_of(order, np.uint64).astype(np.int64) + first
     return numbers
@@ -491,8 +491,8 @@ def merged(
         low: The first key that is wanted. All keys but those of range deletions are in the range that is.
         high: The key after the last one; `None`: there is no end.
         pending: The entries that are not committed.
-        report: Said of range deletions in another order, or with timestamps, by their file and the highest of their
-            sequence numbers: which keys they delete is not known, so only entries that are newer answer.
+        report: Said of range deletions in another order, by their file and the highest of their sequence numbers: which
+            keys they delete is not known, so only entries that are newer answer.
         bytewise: Whether that order is the bytes'; otherwise all is read before anything is resolved.
     """
     if not bytewise:
@@ -506,7 +506,7 @@ def merged(
             uncertain = max(uncertain, newest)
         yield MergedEntries(runs, _covers_of([]), pending, bytewise=False, uncertain=uncertain)
         return
-    deletions = _Deletions(low, high, report)
+    deletions = _Deletions(low, high)
     feeds = [_Feed(group, deletions) for group in groups]
     for feed in feeds:
         feed.fill()
@@ -515,13 +515,13 @@ def merged(
         runs = [feed.take(limit) for feed in feeds]
         strays = [run for feed in feeds for run in feed.take_strays(limit)]
         runs += [*strays, *deletions.take(limit)]
-        yield MergedEntries(runs, deletions.covers, pending, bytewise=True, uncertain=deletions.uncertain)
+        yield MergedEntries(runs, deletions.covers, pending, bytewise=True)
         for feed in waiting:
             if feed.last_key == limit:
                 feed.fill()
     strays = [run for feed in feeds for run in feed.take_strays(None)]
     runs = [*(feed.take(None) for feed in feeds), *strays, *deletions.take(None)]
-    yield MergedEntries(runs, deletions.covers, pending, bytewise=True, uncertain=deletions.uncertain)
+    yield MergedEntries(runs, deletions.covers, pending, bytewise=True)
 
 
 def _newest(batch: pa.RecordBatch) -> int:
@@ -532,9 +532,7 @@ def _newest(batch: pa.RecordBatch) -> int:
 class _Deletions:
     """The range deletions of the files that are open, or were, as far as they reach into a range of keys."""
 
-    def __init__(self, low: bytes, high: bytes | None, report: Callable[[str, int], None]) -> None:
-        self._report = report
-        self.uncertain = 0
+    def __init__(self, low: bytes, high: bytes | None) -> None:
         self._low = low
         self._high = high
         self._every: list[pa.RecordBatch] = []
@@ -543,15 +541,8 @@ class _Deletions:
 
     def add(self, path: str, level: int, batch: pa.RecordBatch) -> None:
         """Take in those of a file, in any order."""
-        if STAMP in batch.schema.names:
-            newest = _newest(batch)
-            if newest:
-                self._report(path, newest)
-            self.uncertain = max(self.uncertain, newest)
         # As rows, the others belong to the ranges that they begin in.
         self._waiting.append(Run(path, level, [_slice_keys(sorted_batch(batch), self._low, self._high)]))
-        if STAMP in batch.schema.names:
-            return
         if self._high is not None:
             batch = batch.filter(pc.less(batch.column(KEY), scalar_of(self._high, pa.binary())))
         if self._low:

@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from sawlog.arrow import scalar_of
 from sawlog.format.contract import OFFSET_COLUMN
@@ -45,8 +46,10 @@ from sawlog.leveldb.table.layout import (
     COLUMN_FAMILY,
     COLUMN_FAMILY_NUMBER,
     COMPARATOR,
+    REVERSE_NAME,
     STAMP_SUFFIX,
     STAMP_WIDTH,
+    STAMPS_KEPT,
 )
 from sawlog.leveldb.table.rows import TableRange, table_map
 from sawlog.storage import File, Storage
@@ -126,6 +129,7 @@ class DatabaseVersion:
         comparator: The name of the order of keys.
         family: The number of the column family.
         tables: Its live tables, by level and number.
+        stripped: Whether tables have no timestamps, even if the order of keys has them.
         logs: The logs after them, by number; of a log in parts these, in order.
         dialect: Whose logs they are, as far as the files next to them say.
         faults: What is missing: of what names the version, and of the files that it names.
@@ -153,6 +157,7 @@ class DatabaseVersion:
     elsewhere: tuple[File, ...] = ()
     transactions: LoggedTransactions | None = None
     prior: tuple[File, ...] = ()
+    stripped: bool = False
 
     @property
     def pending(self) -> Pending:
@@ -181,7 +186,22 @@ class DatabaseVersion:
 
     def entry_options(self, options: DatabaseReadOptions) -> TableReadOptions:
         """The same, with timestamps in a column of their own where keys have them."""
-        return replace(self.table_options(options), keys="stamped" if self.stamped else "internal")
+        return _entry_options(options, self.comparator)
+
+    def stamp_widths(self, recorded: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the number of bytes at the end of each key in logs that are its timestamp, by what the log says.
+
+        RocksDB's logs say it since timestamps need not be in tables. Whether they are in keys of logs may change then.
+        """
+        if self.stamped:
+            return recorded if self.stripped else np.full(len(recorded), STAMP_WIDTH)
+        return recorded if self.comparator in (*BYTEWISE, REVERSE_NAME) else np.zeros(len(recorded), np.int64)
+
+
+def _entry_options(options: DatabaseReadOptions, comparator: str) -> TableReadOptions:
+    """Options for tables whose keys are in an order, with timestamps apart."""
+    keys: Literal["stamped", "internal"] = "stamped" if comparator.endswith(STAMP_SUFFIX) else "internal"
+    return replace(options.of_tables, comparator=comparator, keys=keys)
 
 
 def read_versions(
@@ -221,7 +241,7 @@ def _version(
 ) -> DatabaseVersion:
     """Return one column family; where the metadata is cut, with the tables that were written after it."""
     directory, comparator = metadata.directory, manifest.comparators.get(family, "")
-    read = replace(options.of_tables, comparator=comparator)
+    read = _entry_options(options, comparator)
     rows = [row for row in manifest.version.rows() if row["column_family"] == family]
     tables, faults = _tables(stored, manifest, rows, comparator, directory)
     first, alive = manifest.logs.get(family, 0), manifest.tables
@@ -277,6 +297,7 @@ def _version(
         elsewhere=tuple(stored.elsewhere),
         transactions=transactions,
         prior=prior,
+        stripped=family in manifest.stripped,
     )
 
 
@@ -341,7 +362,7 @@ def _recovered_versions(
             (manifest.comparators[family] for manifest in metadata.read if manifest.comparators.get(family)), ""
         )
         comparator = comparator or _comparator(family_tables, logs, metadata, storage)
-        tables, read = [], replace(options.of_tables, comparator=comparator)
+        tables, read = [], _entry_options(options, comparator)
         for file in family_tables:
             sequence, led = ingested_tables.get(number_of(file), (None, ()))
             tables.append(replace(unnamed_table(file, sequence, storage, read), blobs=led))
@@ -361,6 +382,8 @@ def _recovered_versions(
             | _stacked(stored, ()),
             elsewhere=tuple(stored.elsewhere),
             transactions=transactions,
+            stripped=any(family in manifest.stripped for manifest in metadata.read)
+            or any(_properties(file, storage).get(STAMPS_KEPT) == b"\0" for file in family_tables),
         )
     return versions
 
@@ -452,8 +475,9 @@ def _tables(
 ) -> tuple[list[LiveTable], list[Damage]]:
     """Live tables, and what is said of those that are not there, or are others."""
     tables, missing = [], []
-    stamp = STAMP_WIDTH if comparator.endswith(STAMP_SUFFIX) else 0
+    stamped = comparator.endswith(STAMP_SUFFIX)
     for row in rows:
+        stamp = STAMP_WIDTH if stamped and row.get("timestamps_persisted") is not False else 0
         backing = row.get("backing_file")
         number = row["file"] if backing is None else backing
         smallest, largest = row["smallest_key"][: -stamp or None], row["largest_key"][: -stamp or None]
@@ -483,7 +507,7 @@ def _tables(
             sequence = row.get("smallest_sequence") or None
             sequence = sequence if sequence == row.get("largest_sequence") else None
             part = backing is not None
-            identity = None if part or mismatches else Identity.of(row, stamped=bool(stamp))
+            identity = None if part or mismatches else Identity.of(row, stamped=stamped)
             table = LiveTable(stored.tables[number], row["level"], smallest, end, part, led)
             tables.append(replace(table, sequence=sequence, identity=identity))
     return _shared(tables), list(dict.fromkeys(missing))  # parts of a file share what is said of it

@@ -166,6 +166,13 @@ TYPES: dict[Dialect, dict[int, FragmentType]] = {
 }
 """Per dialect, the type bytes it knows."""
 
+STAMP_SIZES = (Type.TIMESTAMP_SIZES, Type.RECYCLABLE_TIMESTAMP_SIZES)
+"""Types that say how many bytes of keys are timestamps, in the records after them: of column families, one by one."""
+STAMP_FAMILY = Number(0, 4)
+STAMP_SIZE = Number(4, 2)
+STAMP_ENTRY = 6
+"""Bytes of what is said of a column family: its number and the size; families that are not named have none."""
+
 LEGACY_METADATA: dict[int, int] = {
     Type.RECYCLABLE_TIMESTAMP_SIZES: Type.TIMESTAMP_SIZES,
     Type.RECYCLABLE_PREDECESSOR: Type.PREDECESSOR,

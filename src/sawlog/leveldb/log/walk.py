@@ -64,12 +64,41 @@ class Metadata:
     length: int
 
 
+class StampSizes:
+    """The number of bytes of keys that are timestamps, as a log says of its column families between its records."""
+
+    def __init__(self) -> None:
+        self._entries: list[tuple[int, int, int]] = []
+
+    def add(self, offset: int, payload: bytes) -> None:
+        """Take in the payload of a fragment."""
+        for start in range(0, len(payload) - layout.STAMP_ENTRY + 1, layout.STAMP_ENTRY):
+            entry = payload[start : start + layout.STAMP_ENTRY]
+            self._entries.append((layout.STAMP_FAMILY.of(entry), offset, layout.STAMP_SIZE.of(entry)))
+
+    def of(self, families: NDArray[np.int64], offsets: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The size in force for each operation, by its column family and the offset of its record."""
+        if not self._entries:
+            return np.zeros(len(families), np.int64)
+        entries = np.array(self._entries, np.int64)
+        count = len(entries)
+        family, offset = np.concatenate([entries[:, 0], families]), np.concatenate([entries[:, 1], offsets])
+        order = np.lexsort((offset, family))
+        last = np.maximum.accumulate(np.where(order < count, np.arange(len(order)), -1))
+        source = order[np.maximum(last, 0)]
+        holds = (last >= 0) & (source < count) & (family[source] == family[order])
+        sizes = np.zeros(len(order), np.int64)
+        sizes[order[holds]] = entries[source[holds], 2]
+        return sizes[count:]
+
+
 class Walk(ChainWalk):
     """Pass over a range of a log.
 
     Attributes:
         head: What the beginning of the file says.
         metadata: Where metadata fragments are collected, each before the rows after it are yielded; `None`: nowhere.
+        stamps: Likewise for the sizes of timestamps.
     """
 
     kinds: ClassVar = Kind
@@ -85,6 +114,7 @@ class Walk(ChainWalk):
         schema: pa.Schema,
         findings: Findings,
         metadata: list[Metadata] | None = None,
+        stamps: StampSizes | None = None,
         *,
         stale: bool = False,
     ) -> None:
@@ -95,6 +125,7 @@ class Walk(ChainWalk):
             Span(fragment.file, fragment.start, fragment.end), source, findings, k.STATE, max_rows=max_rows
         )
         self.metadata = metadata
+        self.stamps = stamps
         self._fragment = fragment
         self.head = head
         self._schema = schema
@@ -114,7 +145,7 @@ class Walk(ChainWalk):
             resync="damaged" in options.salvage,
         )
         self.state.synced = fragment.synced
-        self.state.note_metadata = metadata is not None
+        self.state.note_metadata = metadata is not None or stamps is not None
         self.state.open = self.state.suspect = -1
         self._usual = min(BATCH_BYTES, max(size, 1)) if gather else 0
         self._capacity = self._usual
@@ -197,6 +228,9 @@ class Walk(ChainWalk):
         """A metadata fragment."""
         if self.metadata is not None:
             self.metadata.append(Metadata(event.offset, event.one, event.two, event.length - event.two))
+        if self.stamps is not None and event.one in layout.STAMP_SIZES:
+            payload = self.source.window(event.offset + event.two, event.length - event.two)
+            self.stamps.add(event.offset, bytes(payload))
 
     def describe(self, event: Event) -> str:
         two = Role(event.two).name if event.kind == Kind.MISSING_START else event.two
@@ -273,6 +307,12 @@ class LogRange(FileRange):
 
     def decode(self, schema: pa.Schema, findings: Findings) -> Iterator[pa.RecordBatch]:
         """The records of a range. Section 5.2 of the format gives every record to exactly one range."""
+        return self.records(schema, findings)
+
+    def records(
+        self, schema: pa.Schema, findings: Findings, stamps: StampSizes | None = None
+    ) -> Iterator[pa.RecordBatch]:
+        """The records, as `decode` delivers them; what the log says of timestamps is collected before them."""
         with closing(self.scan.storage.open(self.file, self.end)) as source:
             if source.size < self.file.size:
                 raise ChangedError.shorter(self.path, self.file.size, source.size)
@@ -292,7 +332,7 @@ class LogRange(FileRange):
                 findings.notes["renamed_logs"] += 1
                 detail = "no fragment carries the number in the file's name; it is read as log"
                 warn(f"{self.path}: {detail} {head.log_number}", DamageWarning)
-            walk = Walk(self, source, head, schema, findings)
+            walk = Walk(self, source, head, schema, findings, stamps=stamps)
             yield from walk.batches()
             if "stale" in self.scan.options.salvage:
                 yield from _former_lives(self, walk, schema)

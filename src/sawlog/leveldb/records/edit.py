@@ -182,6 +182,7 @@ _CUSTOM: dict[int, tuple[str, _Value]] = {
     Custom.TEMPERATURE: ("temperature", _Value(pa.int32(), _Cursor.only_byte)),
     Custom.UNIQUE_ID: ("unique_id", _Value(pa.binary(), _Cursor.rest)),
     Custom.EPOCH_NUMBER: ("epoch_number", _NUMBER),
+    Custom.STAMPS_PERSISTED: ("timestamps_persisted", _Value(pa.bool_(), lambda cursor: bool(cursor.only_byte()))),
     Custom.VIRTUAL: ("backing_file", _NUMBER),
     Custom.SYNTHETIC_PREFIX: ("synthetic_prefix", _Value(pa.binary(), _Cursor.rest)),
     Custom.SYNTHETIC_SUFFIX: ("synthetic_suffix", _Value(pa.binary(), _Cursor.rest)),
@@ -294,6 +295,7 @@ _BLOB = {"file": _NUMBER, "count": _NUMBER, "size": _NUMBER}
 _POINTER_FIELDS = _fields({"level": _LEVEL, "key": _BYTES, "sequence": _NUMBER})
 _WAL_FIELDS = _fields({"log": _NUMBER}, {"synced_size": _NUMBER})
 _BOOL = _Value(pa.bool_(), lambda cursor: bool(cursor.byte()))
+_SIZED_BOOL = _Value(pa.bool_(), lambda cursor: bool(_Cursor(cursor.string()).only_byte()))
 _EXCISE_FIELDS = _fields({"low": _BYTES, "high": _BYTES, "inclusive": _BOOL, "sequence": _NUMBER})
 _VALUE_FILE = _entry(blob=_NUMBER, file=_NUMBER, size=_NUMBER, value_bytes=_NUMBER, creation_time=_SECONDS)
 _COLUMNS = (
@@ -321,6 +323,7 @@ _COLUMNS = (
     _Column("blob_garbage", _blob_file(**_BLOB), (Tag.BLOB_GARBAGE, Tag.BLOB_GARBAGE_OLD), []),
     _Column("wals_added", _Value(pa.struct(_WAL_FIELDS), _wal), (Tag.WAL_ADDITION_OLD,), []),
     _Column("wals_deleted_before", _NUMBER, (Tag.WAL_DELETION_OLD,)),
+    _Column("timestamps_persisted", _SIZED_BOOL, (Tag.STAMPS_PERSISTED,)),
     _Column("new_backing_files", _REFERENCE, (Tag.BACKING_ADDITION,), []),
     _Column("removed_backing_files", _entry(file=_NUMBER), (Tag.BACKING_REMOVAL,), []),
     _Column("new_value_files", _VALUE_FILE, (Tag.BLOB_FILE_ADDITION,), []),

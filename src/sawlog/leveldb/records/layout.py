@@ -193,6 +193,8 @@ class Tag(IntEnum):
     WAL_DELETION_OLD = 8197
     WAL_ADDITION = 8199
     WAL_DELETION = 8200
+    STAMPS_PERSISTED = 8201
+    """One byte: whether the tables of a column family have the timestamps that keys in its order have."""
 
 
 class PebbleTag(IntEnum):
@@ -217,6 +219,8 @@ class Custom(IntEnum):
     TEMPERATURE = 9
     UNIQUE_ID = 12
     EPOCH_NUMBER = 13
+    STAMPS_PERSISTED = 16
+    """One byte, only where it is 0: keys of the table are without the timestamps that they have otherwise."""
     PATH_ID = 65
     VIRTUAL = 66
     """Pebble, as are those that follow: a varint, the file that holds the table."""

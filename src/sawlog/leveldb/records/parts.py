@@ -43,7 +43,7 @@ class LogParts:
         """The operations of the next log, or part of it; parts are replayed as Pebble does, which has no modes."""
         number = _number(log.file)
         if number not in self._several:
-            yield from log.to_batches(findings) if replay is None else replay.batches(log, WRITES_SCHEMA)
+            yield from log.to_batches(findings) if replay is None else replay.batches(log, log.projection.decoded)
             return
         if number != self._number:
             self._number, self._last = number, -1

@@ -16,7 +16,7 @@ from sawlog.format.damage import Damage, Findings
 from sawlog.leveldb.columns import binary_parts, named, untimed
 from sawlog.leveldb.log.dataset import marked
 from sawlog.leveldb.log.layout import RECORD_COLUMN, RECOVERED_COLUMN, STALE_COLUMN, Dialect
-from sawlog.leveldb.log.walk import END_COLUMN, RECORDS_SCHEMA, LogRange
+from sawlog.leveldb.log.walk import END_COLUMN, RECORDS_SCHEMA, LogRange, StampSizes
 from sawlog.leveldb.records import kernels as k
 from sawlog.leveldb.records import layout
 from sawlog.leveldb.records.kernels import Table
@@ -41,6 +41,10 @@ WRITES_SCHEMA = pa.schema(
 are what the operation has of them: `delete_range` has the first key and the key after the last one, prepared
 transactions have their id as the key, `log_data` has only a value.
 """
+
+STAMP_SIZE = "_timestamp_size"
+"""The bytes at the end of an operation's keys that are a timestamp, as its log says; not for users."""
+STAMP_SIZE_FIELD = pa.field(STAMP_SIZE, pa.int64())
 
 _MARKED = np.array([name in layout.MARKS for name in layout.NAMES])
 _BINARY = ("key", "value")
@@ -72,21 +76,22 @@ class WriteRange(LogRange):
     def decode(self, schema: pa.Schema, findings: Findings) -> Iterator[pa.RecordBatch]:
         """The operations of a range. Bytes after an error in a batch are damage; so is a wrong count."""
         decoders: dict[bool, tuple[Decoder, Findings]] = {}
-        for records in super().decode(marked(RECORDS_SCHEMA, self.scan.options), findings):
+        stamps = StampSizes() if STAMP_SIZE in schema.names else None
+        for records in self.records(marked(RECORDS_SCHEMA, self.scan.options), findings, stamps):
             findings.rows -= records.num_rows
             stale = STALE_COLUMN in records.schema.names and records.column(STALE_COLUMN).true_count > 0
             if stale not in decoders:
                 # What cannot be read of a log's former life is no damage.
                 ledger = Findings("skip") if stale else findings
-                decoders[stale] = self._decoder(schema, ledger), ledger
+                decoders[stale] = self._decoder(schema, ledger, stamps), ledger
             decoder, ledger = decoders[stale]
             for batch in self._batches(decoder, records):
                 if stale:
                     findings.rows, ledger.rows = findings.rows + ledger.rows, 0
                 yield batch
 
-    def _decoder(self, schema: pa.Schema, findings: Findings) -> Decoder:
-        return Decoder(self.path, self.head.dialect, schema, findings)
+    def _decoder(self, schema: pa.Schema, findings: Findings, stamps: StampSizes | None = None) -> Decoder:
+        return Decoder(self.path, self.head.dialect, schema, findings, stamps)
 
     def _batches(self, decoder: Decoder, records: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         """The rows of some records."""
@@ -101,8 +106,11 @@ class Decoder:
             marks of transactions.
     """
 
-    def __init__(self, path: str, dialect: Dialect, schema: pa.Schema, findings: Findings) -> None:
+    def __init__(
+        self, path: str, dialect: Dialect, schema: pa.Schema, findings: Findings, stamps: StampSizes | None = None
+    ) -> None:
         self._path = path
+        self._stamps = stamps
         self._schema = schema
         self._findings = findings
         self._dialect: Dialect = dialect
@@ -189,6 +197,9 @@ class Decoder:
             return named(self._operations[:rows], layout.NAMES)
         if name in _BINARY:
             return self._binary(name, rows)
+        if name == STAMP_SIZE and self._stamps is not None:
+            offsets = values_of(records.column(OFFSET_COLUMN), np.int64)[self._records[:rows]]
+            return fixed_array(pa.int64(), self._stamps.of(self._families.values[:rows], offsets))
         column = self._sequences if name == "sequence" else self._families
         return pa.Array.from_buffers(pa.int64(), rows, [None, column.take(rows)])
 

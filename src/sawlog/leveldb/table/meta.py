@@ -107,7 +107,7 @@ def block_bounds(table: TableMap, projection: Projection) -> tuple[int, int]:
     """
     count = len(table.handles)
     bounds = table.bounds
-    if bounds is None or table.has_stamps != table.stamped:
+    if bounds is None or (table.has_stamps and not table.stamped):
         return 0, count
     low, end = (key.encode() if isinstance(key, str) else key for key in interval(projection.query, KEY))
     index = BoundsReader(bounds)
@@ -219,7 +219,7 @@ class TableMap:
         range_deletes: The block of range deletions.
         damages: What parts of the map are damaged.
         values: Blocks of values, of type `kernels.HANDLE`, by their numbers.
-        stamped: Whether timestamps are delivered apart from keys.
+        stamped: Whether timestamps are delivered apart from keys; where keys have none, these are 0.
         raw: Whether what ends keys is delivered as a part of them.
         given: The name of the order of keys that counts where the table does not say one; empty for none.
         bounds: Between which keys its data blocks lie, where the index can be relied on.
@@ -267,7 +267,17 @@ class TableMap:
     @property
     def has_stamps(self) -> bool:
         """Whether user keys end in timestamps."""
-        return (self.comparator or "").endswith(layout.STAMP_SUFFIX)
+        return not self.stripped and (self.comparator or "").endswith(layout.STAMP_SUFFIX)
+
+    @property
+    def stripped(self) -> bool:
+        """Whether user keys are known to have no timestamps, even if those of its database do."""
+        if self.properties.get(layout.STAMPS_KEPT, b"\1") == b"\0":
+            return True
+        name = self.properties.get(layout.COMPARATOR, b"").decode(errors="replace")
+        return bool(name) and (
+            name in (*layout.BYTEWISE, layout.REVERSE_NAME) or name + layout.STAMP_SUFFIX == self.given
+        )
 
     @property
     def ordered(self) -> bool:

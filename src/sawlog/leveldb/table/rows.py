@@ -24,6 +24,7 @@ from sawlog.leveldb.columns import (
     KEY,
     OPERATION,
     OPERATION_NAMES,
+    RANGE,
     SEQUENCE,
     STAMP,
     TIMED,
@@ -41,19 +42,30 @@ from sawlog.leveldb.table.meta import Bounds, BoundsReader, MapReader, Role, Tab
 from sawlog.storage import File, Source
 
 
-def split_stamps(keys: pa.Array, path: str) -> tuple[pa.Array, pa.Array]:
-    """Keys without their timestamps, and the timestamps.
+def split_stamps(keys: pa.Array, widths: NDArray[np.int64], path: str) -> tuple[pa.Array, pa.Array]:
+    """Keys without their timestamps, and the timestamps, 0 where keys have none.
+
+    Args:
+        keys: The keys.
+        widths: How many bytes of each are its timestamp: 0 or `STAMP_WIDTH`.
+        path: Of their file.
 
     Raises:
-        SchemaError: When a key has none.
+        SchemaError: When a key is shorter than its timestamp.
     """
     source, ends = binary_parts(keys)
     edges = ends.astype(np.int64)
-    lengths = np.diff(edges) - layout.STAMP_WIDTH
+    lengths = np.diff(edges) - widths
+    if not np.isin(widths, (0, layout.STAMP_WIDTH)).all():
+        raise SchemaError(f"{path}: timestamps of {int(widths.max())} bytes, in an order of keys that has others")
     if (lengths < 0).any():
         raise SchemaError(f"{path}: a key of {int(lengths.min()) + layout.STAMP_WIDTH} bytes has no timestamp")
-    places = (edges[1:] - layout.STAMP_WIDTH)[:, None] + np.arange(layout.STAMP_WIDTH)
-    stamps = source[places].reshape(-1).view("<u8").astype(np.uint64)
+    stamps = np.zeros(len(keys), np.uint64)
+    stamped = widths > 0
+    if not stamped.any():
+        return keys, fixed_array(pa.uint64(), stamps)
+    places = (edges[1:][stamped] - layout.STAMP_WIDTH)[:, None] + np.arange(layout.STAMP_WIDTH)
+    stamps[stamped] = source[places].reshape(-1).view("<u8")
     kept = pa.Array.from_buffers(pa.binary(), len(keys), [None, *gathered(source, edges[:-1], lengths)])
     return kept, fixed_array(pa.uint64(), stamps)
 
@@ -162,8 +174,6 @@ class RowReader(SpanWalk):
         self._schema = schema
         types = _operations(table.footer.version if table.footer.dialect == "pebble" else 0)
         internal = fragment.scan.options.keys != "raw"
-        if table.stamped and table.properties.get(layout.STAMPS_KEPT, b"\1") == b"\0":
-            raise SchemaError(f"{fragment.path}: the timestamps of these keys were not kept: read them without")
         types = types if internal else np.zeros(256, np.uint8)
         self._bounds = None if table.bounds is None else BoundsReader(table.bounds)
         stamp = np.uint64(0 if table.bounds is None else table.bounds.stamp)
@@ -361,15 +371,20 @@ class RowReader(SpanWalk):
     def _batch(self, rows: int) -> pa.RecordBatch:
         arrays = []
         keys = _binary(rows, self._key_ends, self._keys)
+        values = _binary(rows, self._value_ends, self._values) if VALUE in self._schema.names else None
         if self.table.stamped:
-            keys, stamps = split_stamps(keys, self.fragment.path)
+            widths = np.full(rows, 0 if self.table.stripped else layout.STAMP_WIDTH)
+            keys, stamps = split_stamps(keys, widths, self.fragment.path)
+            ranges = self._operations[:rows] == RANGE
+            if values is not None and ranges.any():
+                values, _ = split_stamps(values, np.where(ranges, widths, 0), self.fragment.path)
         for name in self._schema.names:
             if name == KEY:
                 arrays.append(keys)
             elif name == STAMP:
                 arrays.append(stamps)
             elif name == VALUE:
-                values = _binary(rows, self._value_ends, self._values)
+                assert values is not None, "the schema has them"
                 arrays.append(untimed(values, (self._operations[:rows] == TIMED) & (not self._range.stored)))
             elif name == SEQUENCE:
                 arrays.append(self._sequence(rows))
