@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import shutil
 from pathlib import Path
 
@@ -77,6 +78,20 @@ def test_each_part_of_a_folder_is_verified(folder: Path, run: Run) -> None:
     ]
 
 
+def test_the_only_part_of_a_folder_is_read_where_it_is(tmp_path: Path, run: Run) -> None:
+    """A bare delta log of Milvus below no directory of a collection: a read of the folder does not select it."""
+    sawlog.write(pa.table({"pk": [1, 2, 3]}), tmp_path / "root", format="milvus_binlog")
+    binlog = next(path for path in (tmp_path / "root").rglob("*") if path.is_file() and "insert_log" in str(path))
+    (tmp_path / "folder").mkdir()
+    shutil.copy(binlog, tmp_path / "folder" / "4")
+    (listed,) = json.loads(run("ls", tmp_path / "folder", "--json").out)["parts"]
+    for verb in ("verify", "info"):
+        assert run(verb, tmp_path / "folder").code == 0
+    assert listed["rows"] == sawlog.verify(tmp_path / "folder").rows > 0
+    (tmp_path / "folder" / "4").write_bytes(binlog.read_bytes()[:-20])
+    assert run("verify", tmp_path / "folder").code == 1
+
+
 def test_damage_of_a_database_inside_another_counts(nested: Path, run: Run) -> None:
     assert run("verify", nested).code == 0
     harm(next((nested / "inner").glob("*.sst"), None) or next((nested / "inner").glob("*.log")))
@@ -104,31 +119,56 @@ def test_each_part_of_a_folder_is_drawn(folder: Path, run: Run, tmp_path: Path) 
     page = tmp_path / "pages" / "map.html"
     done = run("map", folder, "--output", page)
     assert done.code == 0
-    assert sorted(path.name for path in page.parent.iterdir()) == [
-        "map-2.html",
-        "map-3.html",
-        "map-4.html",
-        "map.html",
-    ]
+    pages = [f"map-{number}.html" for number in (1, 2, 3, 4)]
+    assert sorted(path.name for path in page.parent.iterdir()) == [*pages, "map.html"]
     assert str(folder / "logs") in done.out
+    assert f"4 parts: 4 clean; {sawlog.verify(folder).rows} rows drawn in {page}" in done.out
+    summary = page.read_text()
+    assert [name for name in pages if f"<a href='{name}'>" in summary] == pages
+    assert all(str(folder / name) in summary for name in ("db", "db/inner", "logs", "milvus", "notes.txt"))
+    assert summary.count("'verdict'>clean") == 4
     drawn = [json.loads(line) for line in run("map", folder, "--json").out.splitlines()]
     assert [part["rows"] for part in drawn] == [part.rows for part in sawlog.verify(folder).parts]
-    assert run("map", folder, "--output", "-").code == 2
+    refused = run("map", folder, "--output", "-")
+    assert refused.code == 2
+    assert "there are 4 parts: name a file with --output for a summary and a page of each, or draw one" in refused.err
+    assert run("map", *shlex.split(refused.err.split("one of them: sawlog map ")[1].split(";")[0])).code == 0
     harm(folder / "logs" / "000007.log")
-    assert run("map", folder, "--output", page).code == 1
+    assert run("map", folder, "--output", page).code == run("verify", folder).code == 1
+    assert page.read_text().index("logs") < page.read_text().index("db/inner")
+    assert "4 parts: 3 clean, 1 damaged; " in run("map", folder, "--output", page).out
 
 
-def test_a_part_that_cannot_be_drawn_costs_itself(tmp_path: Path, run: Run) -> None:
-    """Of two collections in one root one has to be chosen; the log that comes after them is drawn all the same."""
+def test_each_collection_of_a_root_is_drawn(tmp_path: Path, run: Run) -> None:
+    """Of two collections in one root there is a page each, by itself and in a folder with a log."""
     shutil.copytree(GOLDEN / "milvus/2.3.5-multi", tmp_path / "folder" / "a")
     sawlog.write(pa.table({"record": [b"x"] * 9}), tmp_path / "folder" / "b" / "000007.log", format="leveldb_log")
-    done = run("map", tmp_path / "folder", "--output", tmp_path / "map.html")
-    assert done.code == 1
-    assert "a: not drawn: " in done.err
-    assert "name one of its collections" in done.err
-    assert (tmp_path / "map-2.html").exists()
-    assert [json.loads(line)["rows"] for line in run("map", tmp_path / "folder", "--json").out.splitlines()] == [9]
-    assert run("map", tmp_path / "folder" / "a", "--output", tmp_path / "map.html").code == 2
+    for folder, pages in ((tmp_path / "folder", ["1-1", "1-2", "2"]), (tmp_path / "folder" / "a", ["1", "2"])):
+        output = tmp_path / folder.name / "pages" / "map.html"
+        done = run("map", folder, "--output", output)
+        assert done.code == run("verify", folder).code == 0
+        drawn = sorted(path.name for path in output.parent.iterdir())
+        assert drawn == [*(f"map-{page}.html" for page in pages), "map.html"]
+        documents = [json.loads(line) for line in run("map", folder, "--json").out.splitlines()]
+        assert [one["rows"] for one in documents] == ([460, 1500, 9] if folder.name == "folder" else [460, 1500])
+        shutil.rmtree(output.parent)
+    refused = run("map", tmp_path / "folder" / "a", "--output", "-")
+    assert (refused.code, refused.err.count("-o table=")) == (2, 2)
+    assert run("map", *shlex.split(refused.err.split("one of them: sawlog map ")[1].split(";")[0])).code == 0
+    cut = max((tmp_path / "folder/a/insert_log").rglob("*"), key=lambda path: path.is_file() * path.stat().st_size)
+    cut.write_bytes(cut.read_bytes()[:-100])
+    assert run("map", tmp_path / "folder", "--json").code == run("verify", tmp_path / "folder").code == 1
+
+
+def test_a_part_that_cannot_be_drawn_costs_itself(folder: Path, tmp_path: Path, run: Run) -> None:
+    done = run("map", folder, "--output", tmp_path / "pages" / "map.html", "-o", "as_of=then")
+    assert (done.code, done.err.count(": not drawn: ")) == (1, 3)
+    assert "4 parts: 1 clean, 3 not drawn; 9 rows" in done.out
+    assert [path.name for path in (tmp_path / "pages").iterdir()].count("map-3.html") == 1
+    assert "<td>then" not in (tmp_path / "pages" / "map.html").read_text()
+    lines = [json.loads(line) for line in run("map", folder, "--json", "-o", "as_of=then").out.splitlines()]
+    assert ["error" in line for line in lines] == [True, True, False, True]
+    assert run("verify", folder, "-o", "as_of=then").code == 1
 
 
 def test_each_part_of_a_folder_is_described(folder: Path, run: Run) -> None:

@@ -178,8 +178,18 @@ def test_damage_and_unfinished_tails_are_listed(tmp_path: Path, run: Run) -> Non
     assert "damaged" in run("ls", tmp_path).out
 
 
+def rows_of_part(part: dict[str, Any]) -> int:
+    """Rows of a listed part; of a directory of backups, which are states of one database, those of the last."""
+    backups = [table for table in part["tables"] if "backup" in table["options"]]
+    rows: int | None = backups[-1]["rows"] if backups else part["rows"]
+    return rows or 0
+
+
 def check_commands(run: Run, path: Path) -> None:
-    """Run the commands that a listing prints: each works, and gives as many rows as the listing says."""
+    """Run the commands that a listing prints: each works, and gives as many rows as the listing says.
+
+    The rows of the parts add up to those that `verify` finds in all of the path.
+    """
     parts = json.loads(run("ls", path, "--json").out)["parts"]
     printed = [line.strip() for line in run("ls", path).out.splitlines() if line.startswith("  sawlog ")]
     rows: dict[str, int | None] = {}
@@ -187,6 +197,8 @@ def check_commands(run: Run, path: Path) -> None:
         listed = part["tables"] or [part]
         rows |= {entry["command"]: entry["rows"] for entry in listed if entry["command"]}
     assert set(rows) <= set(printed)
+    verified = json.loads(run("verify", path, "--json").out)
+    assert sum(map(rows_of_part, parts)) == verified["rows"], (rows, verified["paths"])
     intact = all(part["state"] in (None, "clean") or part["state"].startswith("tail") for part in parts)
     for command in printed:
         shown = run(*shlex.split(command)[1:], "--json")

@@ -316,7 +316,7 @@ def repair(
         places = _places(part.found.files, src, dst, mode, storage)
         return _repair(part, places, src, dst, storage, use_threads, is_format_named=format is not None)
 
-    return report(folder, repaired, "is not repaired")
+    return report(folder, repaired, "is not repaired", threads=1)
 
 
 def _places(

@@ -17,8 +17,9 @@ from sawlog.cli.errors import Exit, explain
 from sawlog.cli.output import Page, Result, counted, progress, show, size_text, tail_text
 from sawlog.cli.scan import DamageSummary, recorded, size_of
 from sawlog.dataset.dataset import count_rows
+from sawlog.dataset.folder import distinct_tables
 from sawlog.errors import InternalError, OptionError, meant
-from sawlog.format.capabilities import HasDecoders, list_tables
+from sawlog.format.capabilities import HasDecoders
 from sawlog.format.contract import Format
 from sawlog.format.damage import Tail, TailStatus
 from sawlog.format.options import names
@@ -215,8 +216,8 @@ def _open(found: Listed, format: Format, storage: Storage, *, count: bool) -> No
         dataset = sawlog.open(list(part.inputs), **given)
         contents = dataset.contents
         found.decoders = contents.decoders() if isinstance(contents, HasDecoders) else []
-        named = {repr(one.options): one for one in reversed(list_tables(dataset.contents))}
-        several = [ListedTable(f"{one.namespace}.{one.name}", one.options) for one in reversed(named.values())]
+        tables = distinct_tables(dataset.contents)
+        several = [ListedTable(table.title, table.options) for table in tables]
         found.tables = several if len(several) > 1 else [ListedTable()]
         for table in found.tables:
             with _explained(table):

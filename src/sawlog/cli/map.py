@@ -4,25 +4,31 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import sys
 import webbrowser
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 import typer
 
 from sawlog.cli import arguments
 from sawlog.cli.errors import Exit, complain
-from sawlog.cli.output import Outcome, progress, show, text_sink
-from sawlog.cli.scan import size_of
+from sawlog.cli.output import Advance, Outcome, Page, counted, progress, show, text_sink
+from sawlog.cli.scan import part_progress, size_of
 from sawlog.dataset.dataset import Dataset
-from sawlog.dataset.folder import open_folder
+from sawlog.dataset.folder import Folder, FolderPart, distinct_tables, open_folder
 from sawlog.errors import InternalError, OptionError, SawlogError
+from sawlog.format.damage import Verdict
 from sawlog.format.printing import ascii_json
+from sawlog.map import Entry, Map, Summary, render, render_summary, survey
 from sawlog.storage import Storage
 
 _PAGE = re.compile(r"-|[^=]*[./][^=]*")
 """What `-o` may still be given as the name of the page."""
+_ADVISED = 3
+"""Commands that an error names, at most."""
 
 
 def map(
@@ -40,8 +46,8 @@ def map(
 ) -> int:
     """Draw where every byte went, damage, rows and their content, as one HTML file.
 
-    A folder of several datasets has a page for each: FILE, then FILE-2 and so on. Exit code 0 clean, 1 damaged,
-    2 unusable, 4 unsupported in part.
+    Of a folder of several datasets FILE is a summary that leads to a page of each: FILE-1 and so on. Exit code 0
+    clean, 1 damaged or incomplete, 2 unusable, 4 unsupported in part.
     """
     for page in [text for text in option or () if _PAGE.fullmatch(text)]:
         complain(f"warning: -o {page}: names the page with --output; -o is for options of the format")
@@ -55,53 +61,148 @@ def map(
         use_threads=True if threads is None else threads,
         **arguments.format_options(option),
     )
-    if output == "-" and not (json or folder.is_single):
-        raise OptionError(f"stdout takes one page, and there are {len(folder.parts)} parts; name a file with --output")
+    tables = folder.parts[0].open_tables() if folder.is_single else {}
+    if len(tables) == 1:
+        return _draw_single(next(iter(tables.values())), output, json=json, browse=browse)
+    if output == "-" and not json:
+        raise OptionError(_advise(folder, list(tables.values())))
+    summary = _draw_folder(folder, [os.fspath(path) for path in paths], output, json=json)
+    if not json:
+        _print(summary, output, Page())
+        if browse:
+            _browse(output)
+    return summary_code(summary)
+
+
+def summary_code(summary: Summary) -> Exit:
+    """Return the worst exit code of the parts of a folder."""
+    verdicts = {entry.verdict for entry in summary.entries}
+    if any(skipped.missed for skipped in summary.skipped) or verdicts - {Verdict.CLEAN, Verdict.UNSUPPORTED}:
+        return Exit.DAMAGED
+    return Exit.UNSUPPORTED if Verdict.UNSUPPORTED in verdicts else Exit.OK
+
+
+def _advise(folder: Folder, tables: list[Dataset]) -> str:
+    """Return what to do where stdout cannot take all pages."""
+    paths = [part.path for part in folder.parts]
+    inmost = [path for path in paths if not any(other.startswith(f"{path}/") for other in paths)]
+    commands = [f"sawlog map {shlex.quote(path)} --output -" for path in inmost]
+    count = len(tables or paths)
+    if tables:
+        path = shlex.quote(folder.parts[0].path)
+        named = (table.options.items() for table in distinct_tables(tables[0].contents))
+        options = (" ".join(f"-o {shlex.quote(f'{name}={value}')}" for name, value in pairs) for pairs in named)
+        commands = [f"sawlog map {path} {text} --output -" for text in options]
+    more = "; and so on: sawlog ls lists all" if len(commands) > _ADVISED else ""
+    return (
+        f"stdout takes one page, and there are {count:,} parts: name a file with --output for a summary and a page"
+        f" of each, or draw one of them: {'; '.join(commands[:_ADVISED])}{more}"
+    )
+
+
+class _Drawing(NamedTuple):
+    """Entry of a summary, and the data of its page, if that was asked for."""
+
+    entry: Entry
+    document: str = ""
+
+
+def _draw_folder(folder: Folder, paths: list[str], output: str, *, json: bool) -> Summary:
+    """Write the pages of the datasets of a folder and the summary, or their data line by line to stdout."""
+    numbers = {id(part): number for number, part in enumerate(folder.parts, 1)}
+    summary = Summary(paths, [], folder.skipped)
+    with progress(folder.size, "looking at every byte") as advance:
+
+        def draw(part: FolderPart) -> list[_Drawing]:
+            with part_progress(part.size, advance) as step:
+                number = "" if folder.is_single else f"-{numbers[id(part)]}"
+                return list(_draw_part(part, number, "" if json else output, step))
+
+        for part, outcome in folder.work(draw):
+            drawings = [_undrawn(part, str(outcome))] if isinstance(outcome, Exception) else outcome
+            for drawing in drawings:
+                if drawing.entry.error:
+                    complain(f"warning: {drawing.entry.path}: not drawn: {drawing.entry.error}")
+                if json and drawing.document:
+                    sys.stdout.write(f"{drawing.document}\n")
+                summary.entries.append(drawing.entry)
     for skipped in folder.skipped:
         if skipped.missed:
             complain(f"warning: {skipped.path}: not drawn: {skipped.reason}")
-    codes = {Exit.DAMAGED for skipped in folder.skipped if skipped.missed}
-    for number, part in enumerate(folder.parts, 1):
-        path = "" if folder.is_single else part.path
-        page = _page_name(output, number)
-        try:
-            codes.add(_draw(part.open(), path, page, json=json, browse=browse and number == 1))
-        except (SawlogError, OSError) as error:
-            if folder.is_single or isinstance(error, InternalError):
-                raise
-            complain(f"warning: {part.path}: not drawn: {error}")
-            codes.add(Exit.DAMAGED)
-    return next((code for code in (Exit.DAMAGED, Exit.UNSUPPORTED) if code in codes), Exit.OK)
+    if not json:
+        _write(render_summary(summary).encode("utf-8", "surrogatepass"), output)
+    return summary
 
 
-def _page_name(output: str, number: int) -> str:
-    """Return the path of the page of a part."""
+def _undrawn(part: FolderPart, error: str, table: str = "") -> _Drawing:
+    entry = Entry(part.path, part.title, part.size, table, error=error)
+    return _Drawing(entry, ascii_json({"paths": [part.path], "table": table or None, "error": error}))
+
+
+def _draw_part(part: FolderPart, number: str, output: str, advance: Advance) -> Iterator[_Drawing]:
+    """Yield the drawing of a dataset, or what `verify` says of it and the drawings of its tables."""
     stem, suffix = os.path.splitext(output)
-    return output if number == 1 else f"{stem}-{number}{suffix}"
+    tables = part.open_tables()
+    if len(tables) > 1:
+        yield _Drawing(Entry(part.path, part.title, part.size, verdict=part.open().report().verdict))
+    for place, (name, dataset) in enumerate(tables.items(), 1):
+        page = f"{stem}{number}{f'-{place}' if name else ''}{suffix}" if output else ""
+        try:
+            drawn, document = _draw(dataset, page, advance)
+        except (SawlogError, OSError) as error:
+            if isinstance(error, InternalError) or not name:
+                raise
+            yield _undrawn(part, str(error), name)
+        else:
+            entry = Entry(
+                part.path, part.title, size_of(dataset), name, drawn.rows, drawn.verdict, os.path.basename(page)
+            )
+            yield _Drawing(entry, document)
 
 
-def _draw(dataset: Dataset, path: str, output: str, *, json: bool, browse: bool) -> Exit:
-    """Write the page of a dataset, or its data, and return its exit code; `path` names it among several."""
-    from sawlog.map import render, survey
-
-    with progress(size_of(dataset), "looking at every byte") as advance:
-        found = survey(dataset, advance)
-    if json:
-        sys.stdout.write(f"{ascii_json(found.to_dict())}\n")
-    elif output == "-":
-        text_sink(sys.stdout.buffer.write)(render(found).encode("utf-8", "surrogatepass"))
+def _draw(dataset: Dataset, output: str, advance: Advance) -> tuple[Map, str]:
+    """Look at a dataset and write its page; without a name for it, return its data as JSON."""
+    drawn = survey(dataset, advance)
+    if not output:
+        return drawn, ascii_json(drawn.to_dict())
+    page = render(drawn).encode("utf-8", "surrogatepass")
+    if output == "-":
+        text_sink(sys.stdout.buffer.write)(page)
     else:
-        _write(render(found).encode("utf-8", "surrogatepass"), output)
-        facts = [("path", path)] if path else []
-        facts += [("format", found.title), ("damage", "found" if found.damaged else "none")]
-        if found.incomplete:
+        _write(page, output)
+    return drawn, ""
+
+
+def _draw_single(dataset: Dataset, output: str, *, json: bool, browse: bool) -> Exit:
+    """Write the page of the only dataset of a path, or its data."""
+    with progress(size_of(dataset), "looking at every byte") as advance:
+        drawn, document = _draw(dataset, "" if json else output, advance)
+    if json:
+        sys.stdout.write(f"{document}\n")
+    elif output != "-":
+        facts = [("format", drawn.title), ("damage", "found" if drawn.damaged else "none")]
+        if drawn.incomplete:
             facts.append(("incomplete", "files are missing, or metadata is cut; sawlog verify lists them"))
-        show(Outcome({}, f"{found.rows:,} rows", f"drawn in {output}", facts), json=False)
-        if browse and not webbrowser.open(Path(output).resolve().as_uri()):
-            complain(f"no browser was found; open {output}")
-    if found.damaged or found.incomplete:
-        return Exit.DAMAGED
-    return Exit.UNSUPPORTED if found.unsupported else Exit.OK
+        show(Outcome({}, f"{drawn.rows:,} rows", f"drawn in {output}", facts), json=False)
+        if browse:
+            _browse(output)
+    return summary_code(Summary([], [Entry("", drawn.title, 0, verdict=drawn.verdict)], []))
+
+
+def _print(summary: Summary, output: str, page: Page) -> None:
+    """Print a line of each part of a folder, and one for all."""
+    for entry in summary.entries:
+        style = "green" if entry.verdict is Verdict.CLEAN else "bold red"
+        rows = "" if entry.rows is None else f", {counted(entry.rows, 'row')} in {entry.page}"
+        name = f"{entry.path} {entry.table}".strip()
+        page.line((f"{entry.state:<9} ", style), (name, "bold"), (f"  {entry.title}{rows}", ""))
+    page.skipped(summary.skipped)
+    page.line((f"{summary.states}; {counted(summary.rows, 'row')}", "bold"), (f" drawn in {output}", ""))
+
+
+def _browse(output: str) -> None:
+    if not webbrowser.open(Path(output).resolve().as_uri()):
+        complain(f"no browser was found; open {output}")
 
 
 def _write(page: bytes, path: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 
 import pyarrow as pa
 
@@ -74,6 +75,23 @@ def recorded(losses: DamageSummary, advance: Advance) -> Callable[[Fragment, Fin
         advance(fragment.size)
 
     return done
+
+
+@contextmanager
+def part_progress(size: int, advance: Advance) -> Iterator[Advance]:
+    """Yield the advance of one of several parts that a bar is for: its bytes in all, however it counts them itself."""
+    rest = size
+
+    def step(done: int) -> None:
+        nonlocal rest
+        done = min(done, rest)
+        rest -= done
+        advance(done)
+
+    try:
+        yield step
+    finally:
+        advance(rest)
 
 
 def size_of(dataset: Dataset) -> int:

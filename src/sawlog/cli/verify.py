@@ -12,8 +12,8 @@ import typer
 
 from sawlog.cli import arguments
 from sawlog.cli.errors import Exit, complain, explain
-from sawlog.cli.output import Page, account_text, counted, progress, show, size_text, tail_text, watched
-from sawlog.cli.scan import size_of
+from sawlog.cli.output import Advance, Page, account_text, counted, progress, show, size_text, tail_text, watched
+from sawlog.cli.scan import part_progress
 from sawlog.dataset.folder import Folder, FolderPart, open_folder, report
 from sawlog.errors import InternalError, UnsupportedError
 from sawlog.format.damage import Account, FileReport, Report, Skipped, Verdict
@@ -182,7 +182,9 @@ def verify(
 
 def _verify(path: str, opened: Callable[..., Folder], every: bool) -> _VerifiedPath:
     try:
-        return _VerifiedPath(path, report(opened(path), functools.partial(_report, every=every)))
+        folder = opened(path)
+        with progress(folder.size, f"verifying {path}") as advance:
+            return _VerifiedPath(path, report(folder, functools.partial(_report, every=every, advance=advance)))
     except Exception as error:
         message = explain(error)
         if message is None or isinstance(error, InternalError):
@@ -190,10 +192,9 @@ def _verify(path: str, opened: Callable[..., Folder], every: bool) -> _VerifiedP
         return _VerifiedPath(path, error=message, unsupported=isinstance(error, UnsupportedError))
 
 
-def _report(part: FolderPart, *, every: bool) -> Report:
-    dataset = part.open()
-    with progress(size_of(dataset), f"verifying {part.path}") as advance:
-        return dataset.report(PIECE_BYTES if watched() else None, advance, every=every)
+def _report(part: FolderPart, *, every: bool, advance: Advance) -> Report:
+    with part_progress(part.size, advance) as step:
+        return part.open().report(PIECE_BYTES if watched() else None, step, every=every)
 
 
 def _unread(part: Skipped) -> dict[str, Any]:

@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 from sawlog.dataset.dataset import Dataset
 from sawlog.dataset.index import with_index
-from sawlog.dataset.opening import GENERAL, Found, find, names_of_inputs, open_found, storage_of
+from sawlog.dataset.opening import GENERAL, Found, find, names_of_inputs, open_found, storage_of, threads_of
 from sawlog.errors import FormatError, InternalError, OptionError, SawlogError, meant
-from sawlog.format.contract import Format, view_names
+from sawlog.format.capabilities import list_tables
+from sawlog.format.contract import Contents, Format, view_names
 from sawlog.format.damage import Report, Skipped
 from sawlog.format.options import names
 from sawlog.format.recognition import Part, find_unread, parts
+from sawlog.format.scan import NamedTable
 from sawlog.storage import File, Storage
 from sawlog.storage.inputs import Input
+from sawlog.storage.workers import map_ordered, once
+
+Result = TypeVar("Result")
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,15 +31,45 @@ class Folder:
     Attributes:
         parts: Its datasets; a single one stands for the path itself, and is opened as `sawlog.open` opens that.
         skipped: Files that are read as none of them.
+        threads: How many of its datasets are worked on at a time.
     """
 
     parts: list[FolderPart]
     skipped: list[Skipped] = field(default_factory=list)
+    threads: int = 1
 
     @property
     def is_single(self) -> bool:
         """Whether the path is one dataset."""
         return len(self.parts) == 1
+
+    @property
+    def size(self) -> int:
+        """Bytes of its datasets."""
+        return sum(part.size for part in self.parts)
+
+    def work(
+        self, work: Callable[[FolderPart], Result], threads: int | None = None
+    ) -> Iterator[tuple[FolderPart, Result | Exception]]:
+        """Work on several datasets at a time; yields each, in order, with the result, or the error that it ended with.
+
+        Args:
+            work: Makes a result of a dataset.
+            threads: How many at a time, if not as many as the folder has threads.
+
+        Raises:
+            SawlogError: When the path is one dataset, and cannot be read, and for faults of sawlog's own.
+        """
+
+        def work_part(part: FolderPart) -> Result | Exception:
+            try:
+                return work(part)
+            except (SawlogError, OSError) as error:
+                if self.is_single or isinstance(error, InternalError):
+                    raise
+                return error
+
+        yield from map_ordered(self.parts, once(work_part), self.threads if threads is None else threads)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,19 +81,38 @@ class FolderPart:
         found: Its files and its format.
         size: Bytes of its files.
         options: Those of the options that its format has.
-        open: Opens it; raises what `sawlog.open` raises.
+        open: Opens it, with more options if there are any; raises what `sawlog.open` raises.
     """
 
     path: str
     found: Found
     size: int
     options: Mapping[str, Any]
-    open: Callable[[], Dataset]
+    open: Callable[..., Dataset]
 
     @property
     def title(self) -> str:
         """Title of its format."""
         return self.found.format.title
+
+    def open_tables(self) -> dict[str, Dataset]:
+        """Return a dataset for each of its tables, by name; itself, without a name, where it is one table.
+
+        Raises:
+            SawlogError: When it, or one of its tables, cannot be opened.
+        """
+        dataset = self.open()
+        tables = distinct_tables(dataset.contents)
+        is_chosen = any(table.options.keys() <= self.options.keys() for table in tables)
+        if len(tables) < 2 or is_chosen or dataset.scan.view != next(iter(dataset.format.views)):
+            return {"": dataset}
+        return {table.title: self.open(**table.options) for table in tables}
+
+
+def distinct_tables(contents: Contents) -> list[NamedTable]:
+    """Return the tables that options can name, each once, by the first of its names."""
+    named = {repr(table.options): table for table in reversed(list_tables(contents))}
+    return list(reversed(named.values()))
 
 
 def open_folder(
@@ -78,8 +132,9 @@ def open_folder(
     general |= {"storage_options": storage, "is_format_named": format is not None}
     files = storage.find(paths)
     found, apart, skipped = _apart(files, storage, paths, format, view)
+    threads = threads_of(general.get("use_threads", True))
     if found is not None and len(apart) < 2:
-        return Folder([_folder_part(found, paths, general, given)])
+        return Folder([_folder_part(found, paths, general, given)], threads=threads)
     known = {name for one in apart for name in names(_format(one).read_options)}
     for name in given.keys() - known:
         raise OptionError(
@@ -94,7 +149,7 @@ def open_folder(
         part_found = Found(chosen, wanted, chosen.select(part.files, wanted) or part.files, part.others)
         own = {name: value for name, value in given.items() if name in names(chosen.read_options)}
         opened.append(_folder_part(part_found, [part.path], general, own, shared))
-    return Folder(opened, skipped)
+    return Folder(opened, skipped, threads)
 
 
 def _folder_part(
@@ -106,13 +161,14 @@ def _folder_part(
 ) -> FolderPart:
     """Return a part that opens with its options, without one for other formats that it has no use for itself."""
 
-    def open_part() -> Dataset:
+    def open_part(**more: Any) -> Dataset:
+        wanted = {**options, **more}
         try:
-            return open_found(found, paths, **general, **options)
+            return open_found(found, paths, **general, **wanted)
         except OptionError as error:
             if error.inapplicable not in shared:
                 raise
-            fitting = {name: value for name, value in options.items() if name != error.inapplicable}
+            fitting = {name: value for name, value in wanted.items() if name != error.inapplicable}
             return open_found(found, paths, **general, **fitting)
 
     return FolderPart(paths[0], found, sum(file.size for file in found.files), options, open_part)
@@ -132,7 +188,7 @@ def _apart(
         found = find(paths, format, view, storage, files)
     except FormatError:
         others = parts(files, storage) if format is None else []
-        if sum(one.format is not None for one in others) < 2:
+        if sum(part.format is not None for part in others) < (1 if view == "rows" else 2):
             raise
         primary: list[Part] = []
         skipped: list[Skipped] = []
@@ -177,8 +233,19 @@ def _homes(found: Found, paths: list[str]) -> list[Part]:
     return [Part(home or ".", chosen, group) for home, group in groups.items()]
 
 
-def report(folder: Folder, made: Callable[[FolderPart], Report], failure: str = "cannot be read") -> Report:
+def report(
+    folder: Folder,
+    made: Callable[[FolderPart], Report],
+    failure: str = "cannot be read",
+    threads: int | None = None,
+) -> Report:
     """Make a report of each part, and of all of them one; a part that cannot be read is missed.
+
+    Args:
+        folder: Its datasets.
+        made: Makes the report of one of them.
+        failure: What is said of one that ends with an error.
+        threads: As for `Folder.work`.
 
     Raises:
         SawlogError: When the path is one dataset, and cannot be read.
@@ -186,20 +253,16 @@ def report(folder: Folder, made: Callable[[FolderPart], Report], failure: str = 
     if folder.is_single:
         return made(folder.parts[0])
     whole = Report("", skipped=list(folder.skipped))
-    for part in folder.parts:
-        try:
-            one = made(part)
-        except (SawlogError, OSError) as error:
-            if isinstance(error, InternalError):
-                raise
-            missed = Skipped(part.path, f"{part.title}, which {failure}: {error}", part.size, missed=True)
+    for part, outcome in folder.work(made, threads):
+        if isinstance(outcome, Exception):
+            missed = Skipped(part.path, f"{part.title}, which {failure}: {outcome}", part.size, missed=True)
             whole.skipped.append(missed)
             continue
-        one.path = part.path
-        whole.parts.append(one)
-        whole.files += one.files
-        whole.skipped += one.skipped
-        whole.remarks += one.remarks
-    whole.format = ", ".join(dict.fromkeys(one.format for one in whole.parts))
-    whole.rescue = "; ".join(one.rescue for one in whole.parts if one.rescue)
+        outcome.path = part.path
+        whole.parts.append(outcome)
+        whole.files += outcome.files
+        whole.skipped += outcome.skipped
+        whole.remarks += outcome.remarks
+    whole.format = ", ".join(dict.fromkeys(part.format for part in whole.parts))
+    whole.rescue = "; ".join(part.rescue for part in whole.parts if part.rescue)
     return whole

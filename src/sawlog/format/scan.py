@@ -42,6 +42,11 @@ class NamedTable:
     name: str
     options: dict[str, str]
 
+    @property
+    def title(self) -> str:
+        """Both of its names."""
+        return f"{self.namespace}.{self.name}"
+
 
 @dataclass(frozen=True)
 class Scan:

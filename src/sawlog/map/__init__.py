@@ -8,8 +8,8 @@
 - `page`: that as one HTML file; `strip`: as a line of characters.
 """
 
-from sawlog.map.model import Map
-from sawlog.map.page import render
+from sawlog.map.model import Entry, Map, Summary
+from sawlog.map.page import render, render_summary
 from sawlog.map.survey import survey
 
-__all__ = ["Map", "render", "survey"]
+__all__ = ["Entry", "Map", "Summary", "render", "render_summary", "survey"]

@@ -13,6 +13,7 @@ from sawlog.format.fields import Part
 
 VERSION = 1
 """Of the document."""
+_RANKS = ["not drawn", *map(str, (Verdict.DAMAGED, Verdict.INCOMPLETE, Verdict.UNSUPPORTED, Verdict.CLEAN))]
 MOST_TEXT = 80
 """Characters of the value of a part."""
 
@@ -184,6 +185,15 @@ class Map:
         """Whether any file holds what this version does not support."""
         return any(file.kinds[UNSUPPORTED] for file in self.files)
 
+    @property
+    def verdict(self) -> Verdict:
+        """The worst of what was found: damage, then what is missing, then what is not supported."""
+        if self.damaged:
+            return Verdict.DAMAGED
+        if self.incomplete:
+            return Verdict.INCOMPLETE
+        return Verdict.UNSUPPORTED if self.unsupported else Verdict.CLEAN
+
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON."""
         return {
@@ -207,3 +217,65 @@ class Map:
             "order": {"column": self.order[0], "kind": self.order[1]} if self.order else None,
             "pictures": [picture.to_dict() for picture in self.pictures],
         }
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """Entry of a summary: a dataset, or a table of one.
+
+    Attributes:
+        path: Where it is.
+        title: The title of its format.
+        size: Bytes of its files.
+        table: Its name, where it is one of several tables of a dataset.
+        rows: Rows of its page; `None` where it has none.
+        verdict: What was found; `None` where it could not be drawn.
+        page: The name of its page, in the directory of the summary; empty where it has none.
+        error: Why it could not be drawn.
+    """
+
+    path: str
+    title: str
+    size: int
+    table: str = ""
+    rows: int | None = None
+    verdict: Verdict | None = None
+    page: str = ""
+    error: str = ""
+
+    @property
+    def state(self) -> str:
+        """The verdict in words."""
+        return "not drawn" if self.verdict is None else str(self.verdict)
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """Summary of a folder of several datasets, each of which has a page.
+
+    Attributes:
+        paths: As they were named.
+        entries: Its datasets and their tables.
+        skipped: Files that are of none of them.
+    """
+
+    paths: list[str]
+    entries: list[Entry]
+    skipped: list[Skipped]
+
+    @property
+    def worst_first(self) -> list[Entry]:
+        """The entries, those that were not drawn first, clean ones last."""
+        return sorted(self.entries, key=lambda entry: _RANKS.index(entry.state))
+
+    @property
+    def states(self) -> str:
+        """The number of datasets of each verdict, as a phrase; that of a dataset is the worst of its tables."""
+        counts = Counter({entry.path: entry.state for entry in reversed(self.worst_first)}.values())
+        parts = f"{counts.total():,} part{'' if counts.total() == 1 else 's'}"
+        return f"{parts}: {', '.join(f'{counts[state]:,} {state}' for state in reversed(_RANKS) if counts[state])}"
+
+    @property
+    def rows(self) -> int:
+        """Rows of all pages."""
+        return sum(entry.rows or 0 for entry in self.entries)

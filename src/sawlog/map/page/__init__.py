@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import html
 import json
+from collections.abc import Mapping
 from importlib.resources import files
+from urllib.parse import quote
 
-from sawlog.map.model import Map
+from sawlog.format.damage import Verdict
+from sawlog.map.model import Entry, Map, Summary
 
 _SCRIPTS = ("model.js", "charts.js", "pictures.js", "bytes.js", "page.js")
 """The page's code, in the order in which it is run."""
@@ -28,6 +31,46 @@ def render(file_map: Map) -> str:
         "script": "\n".join((folder / name).read_text("utf-8") for name in _SCRIPTS),
         "data": data,
     }
-    page = (folder / "page.html").read_text("utf-8")
+    return _filled("page.html", parts)
+
+
+def render_summary(summary: Summary) -> str:
+    """Return the page that leads to those of several datasets, the worst first."""
+    named, shown = ", ".join(summary.paths), html.escape
+    rows = [
+        _row(
+            f"<span class='verdict{'' if entry.verdict is Verdict.CLEAN else ' bad'}'>{shown(entry.state)}</span>",
+            _linked(entry),
+            shown(entry.title),
+            "" if entry.rows is None else f"{entry.rows:,}",
+            f"{entry.size:,}",
+            shown(entry.error),
+        )
+        for entry in summary.worst_first
+    ]
+    skipped = [_row(shown(file.path), f"{file.bytes:,}", shown(file.reason)) for file in summary.skipped]
+    parts = {
+        "title": shown(f"{named} · sawlog map"),
+        "style": (files(__name__) / "page.css").read_text("utf-8"),
+        "heading": shown(named),
+        "states": shown(f"{summary.states}; {summary.rows:,} rows"),
+        "rows": "\n".join(rows),
+        "hidden": "" if skipped else " hidden",
+        "skipped": "\n".join(skipped),
+    }
+    return _filled("summary.html", parts)
+
+
+def _row(*cells: str) -> str:
+    return f"<tr>{''.join(f'<td>{cell}</td>' for cell in cells)}</tr>"
+
+
+def _linked(entry: Entry) -> str:
+    name = html.escape(f"{entry.path} {entry.table}".strip())
+    return f"<a href='{quote(entry.page)}'>{name}</a>" if entry.page else name
+
+
+def _filled(template: str, parts: Mapping[str, str]) -> str:
+    page = (files(__name__) / template).read_text("utf-8")
     head, *sections = page.split("{{")
     return head + "".join(parts[name] + after for name, after in (section.split("}}", 1) for section in sections))
