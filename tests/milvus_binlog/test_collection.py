@@ -386,7 +386,9 @@ def test_etcd_as_etcdctl_prints_it(tmp_path: Path) -> None:
 
 
 def test_ttl_hides_old_rows(tmp_path: Path) -> None:
-    meta = load(str(GOLDEN / "2.3.5" / "etcd.json"), sawlog.storage.Storage()).at(None)
+    timeline = load(str(GOLDEN / "2.3.5" / "etcd.json"), sawlog.storage.Storage()).timeline
+    assert timeline is not None
+    meta = timeline.at(None)
     assert {one.ttl for one in meta.values()} == {0}
     second = 1000 << layout.LOGICAL_BITS
     write(tmp_path / "tree", pa.table({"pk": [1, 2], "Timestamp": [NOW, NOW + 100 * second]}))

@@ -6,6 +6,7 @@ from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
+from sawlog.kernels.crc32c import crc32c_extend
 from sawlog.kernels.jit import inlined, kernel
 from sawlog.kernels.memory import copy_bytes, high_product, load_u32, load_u64, store_u32
 from sawlog.kernels.protobuf import of_group, put_varint, read_field, varint, varint_size
@@ -361,3 +362,9 @@ def longest_value(data: Bytes) -> Int64:
         longest = max(longest, length)
         pos += length
     return np.int64(longest)
+
+
+@kernel
+def extend_crc32c(crc: UInt64, data: Bytes) -> UInt64:
+    """Continue a CRC-32C, which is 0 at first, over the bytes of a record of etcd's write-ahead log."""
+    return crc32c_extend(crc, data, _ZERO, np.uint64(len(data)))

@@ -11,12 +11,12 @@ import pyarrow as pa
 
 from sawlog.format.contract import Projection
 from sawlog.format.damage import FileReport, Skipped
-from sawlog.guard import Undecodable, decode_json
 from sawlog.milvus import layout
 from sawlog.milvus.collection.fragments import BatchFragment
 from sawlog.milvus.collection.model import Collection, Missing
 from sawlog.milvus.collection.selection import Selection
 from sawlog.milvus.layout import Kind, SegmentState
+from sawlog.milvus.metadata.load import Metadata
 from sawlog.milvus.metadata.model import CollectionMeta
 from sawlog.storage import Storage
 
@@ -46,20 +46,16 @@ def note_rows(datasets: Iterable[Counted], reports: Mapping[str, FileReport]) ->
             reports[files[0]].rows += replace(fragment, projection=projection).inspect().rows
 
 
-def broken_metadata(
-    named: str | None, own_path: str | None, roots: Collection_[str], storage: Storage
-) -> Missing | None:
+def broken_metadata(metadata: Metadata | None, roots: Collection_[str], storage: Storage) -> Missing | None:
     """Return the gap of metadata that is cut, or gone from a backup; `None` for metadata that is whole, or none.
 
     Args:
-        named: The metadata that is to be read.
-        own_path: That of the backup that the files are in.
+        metadata: The metadata that is read.
         roots: Where the files are.
         storage: Where all of it is.
     """
     advice = "all segments are read as they lie, under their ids; restore it, or name other metadata with metadata="
-    place = named or own_path
-    if place is None:
+    if metadata is None:
         for root in sorted(root for root in roots if root.rsplit("/", 1)[-1] == layout.BACKUP_LOGS):
             directory = f"{root[: -len(layout.BACKUP_LOGS)]}{layout.BACKUP_META_DIRECTORY}"
             if storage.exists(f"{directory}/{layout.BACKUP_HEAD}") and not storage.exists(
@@ -67,13 +63,12 @@ def broken_metadata(
             ):
                 return Missing(f"{directory}/{layout.BACKUP_META}", f"a backup without its metadata: {advice}")
         return None
-    if storage.is_directory(place):
-        place = f"{place.rstrip('/')}/{layout.BACKUP_META}"
-    document = decode_json(storage.read(place))
-    if isinstance(document, Undecodable):
-        detail = f"no whole JSON: {document.detail}: {advice}"
-        return Missing(place, detail, Kind.CUT_METADATA)
-    return None
+    broken = metadata.broken
+    if broken is None:
+        return None
+    if metadata.timeline is not None:
+        advice = "what was written later is not known; restore it, or name other metadata with metadata="
+    return Missing(broken.path, f"{broken.detail}: {advice}", Kind.CUT_METADATA, offset=broken.offset)
 
 
 def left_out(

@@ -60,7 +60,7 @@ from sawlog.milvus.collection.selection import (
 from sawlog.milvus.fields import parts
 from sawlog.milvus.fragments import DELETES_SCHEMA, EVENTS_SCHEMA, DeltaFragment, EventsFragment, FileFragment
 from sawlog.milvus.layout import DataType, Kind
-from sawlog.milvus.metadata.load import backup_root, load
+from sawlog.milvus.metadata.load import Metadata, backup_root, load
 from sawlog.milvus.metadata.model import CollectionMeta
 from sawlog.milvus.metadata.schema import user_schema
 from sawlog.milvus.options import ReadOptions
@@ -169,11 +169,16 @@ class CollectionContents(Contents):
         return self._options.table is None and len(self._present) > 1
 
     @cached_property
+    def _metadata(self) -> Metadata | None:
+        """The metadata that is named, or otherwise that of the backup that the files are in."""
+        place = self._options.metadata or self._own
+        return load(place, self._scan.storage) if place else None
+
+    @cached_property
     def _metas(self) -> Mapping[int, CollectionMeta]:
         """Metadata of collections by id, at the time that is asked for."""
-        # Otherwise, that of the backup that the files are in.
-        place = self._options.metadata or self._own
-        metas = load(place, self._scan.storage).at(self._until) if place and not self._broken else {}
+        timeline = self._metadata.timeline if self._metadata is not None else None
+        metas = timeline.at(self._until) if timeline is not None else {}
         if self._scan.schema is None:
             return metas
         # What metadata once said of segments says nothing of those that come later.
@@ -195,7 +200,7 @@ class CollectionContents(Contents):
     def _broken(self) -> Missing | None:
         """Gap of the metadata, where it is cut, or gone from a backup."""
         roots = {log.root for log in self._logs}
-        return broken_metadata(self._options.metadata, self._own, roots, self._scan.storage)
+        return broken_metadata(self._metadata, roots, self._scan.storage)
 
     def _metadata_gap(self, request: BoundScan) -> Iterator[MissingFragment]:
         """Yield a fragment that reports broken metadata, in front of all that is read without it."""

@@ -26,11 +26,12 @@ class Missing:
     detail: str
     kind: Kind = Kind.MISSING_FILE
     length: int = 0
+    offset: int = 0
 
     @property
     def damage(self) -> Damage:
         """Damage that it is to a reader of the rows."""
-        return Damage(self.directory, 0, self.length, self.kind, self.detail)
+        return Damage(self.directory, self.offset, self.length, self.kind, self.detail)
 
 
 class Slice(NamedTuple):

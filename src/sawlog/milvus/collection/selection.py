@@ -126,7 +126,8 @@ def followed(logs: Sequence[LogFile], scan: Scan) -> list[LogFile]:
     if table is None:
         return followed
     place = scan.options.metadata
-    metas = load(place, scan.storage).at(None) if place else {}
+    timeline = load(place, scan.storage).timeline if place else None
+    metas = timeline.at(None) if timeline is not None else {}
     named = {id for id, meta in metas.items() if meta.called(table)}
     return [log for log in followed if table == str(log.collection) or log.collection in named]
 

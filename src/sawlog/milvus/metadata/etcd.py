@@ -1,4 +1,4 @@
-"""The metadata of a server: a dump of its etcd, with the snapshots that etcd keeps of earlier times."""
+"""The metadata of a server: the keys of its etcd, with the snapshots that it keeps there of earlier times."""
 
 from __future__ import annotations
 
@@ -40,21 +40,20 @@ _ALIASES = ("root-coord/aliases/", "root-coord/database/aliases/")
 
 
 class Etcd:
-    """The keys of a dump, by what follows the root path, now and at the times of their snapshots.
+    """The keys of a server, by what follows the root path, now and at the times of their snapshots.
 
     Args:
-        data: The dump: base64 values by key, or what etcdctl and etcd's gateway answer.
-        where: Where it was read from, for messages.
+        keys: The values by key.
+        location: Where they were read from, for messages.
 
     Raises:
-        FormatError: When it is none.
+        FormatError: When none of them is that of a collection.
     """
 
-    def __init__(self, data: Any, location: str) -> None:
+    def __init__(self, keys: Mapping[str, bytes], location: str) -> None:
         self._where = location
         self._now: dict[str, bytes] = {}
         self._history: dict[str, list[tuple[int, bytes]]] = {}
-        keys = _decoded(data, location)
         for key, value in keys.items():
             index = min((key.find(part) for part in _ROOTS if part in key), default=-1)
             stamp = _SNAPSHOT.search(key) if "snapshots/" in key[: max(0, index)] else None
@@ -218,8 +217,12 @@ class Etcd:
         return segments
 
 
-def _decoded(data: Any, location: str) -> dict[str, bytes]:
-    """Keys and decoded values of a dump."""
+def dumped_keys(data: Any, location: str) -> dict[str, bytes]:
+    """Keys and decoded values of a dump: base64 values by key, or what etcdctl and etcd's gateway answer.
+
+    Raises:
+        FormatError: When it is none.
+    """
     with reading(location):
         document = shape.mapping(data, "an etcd dump or a milvus-backup")
         if not isinstance(document.get("kvs"), list):

@@ -3,24 +3,66 @@
 from __future__ import annotations
 
 import posixpath
+from dataclasses import dataclass
 
+from sawlog.errors import FormatError
+from sawlog.guard import Undecodable, decode_json
 from sawlog.milvus import layout
-from sawlog.milvus.metadata import shape
+from sawlog.milvus.etcd.bolt import BrokenError, is_bolt
+from sawlog.milvus.etcd.layout import DATABASE, META, PAGE_HEADER
+from sawlog.milvus.etcd.member import database_in, read_member
 from sawlog.milvus.metadata.backup import parse_backup
-from sawlog.milvus.metadata.etcd import Etcd
+from sawlog.milvus.metadata.etcd import Etcd, dumped_keys
 from sawlog.milvus.metadata.model import Timeline
 from sawlog.storage import Storage
 
 
-def load(path: str, storage: Storage) -> Timeline:
-    """Metadata from the file of an etcd dump or of a backup, or from a backup's `meta` directory.
+@dataclass(frozen=True, slots=True)
+class Metadata:
+    """Metadata that was loaded.
+
+    Attributes:
+        path: Its file.
+        title: What it is, for people.
+        timeline: What it says; `None` where so much of it is cut or damaged that it says nothing.
+        broken: What of it is cut or damaged, if anything is.
+    """
+
+    path: str
+    title: str
+    timeline: Timeline | None = None
+    broken: BrokenError | None = None
+
+
+def metadata_file(path: str, storage: Storage) -> str:
+    """The file that a path of metadata means: a database in etcd's data directory, or that in a backup's `meta`.
+
+    Raises:
+        FormatError: For a directory without either.
+    """
+    if not storage.is_directory(path):
+        return path
+    database = database_in(path, storage)
+    backup = f"{path.rstrip('/')}/{layout.BACKUP_META}"
+    if database is None and not storage.exists(backup):
+        expected = f"expected {layout.BACKUP_META} of a milvus-backup, or member/snap/db of an etcd"
+        raise FormatError(f"{path}: no metadata in this directory: {expected}")
+    return database or backup
+
+
+def load(path: str, storage: Storage) -> Metadata:
+    """Metadata from an etcd's data directory, its database or a dump of it, or from a backup's file or directory.
 
     Raises:
         FormatError: When it is none of these.
     """
-    if storage.is_directory(path):
-        path = f"{path.rstrip('/')}/{layout.BACKUP_META}"
-    return parse(storage.read(path), path)
+    file = metadata_file(path, storage)
+    if posixpath.basename(file) == DATABASE or is_bolt(storage.read(file, 0, PAGE_HEADER.size + META.size)):
+        return _load_member(file, storage)
+    document = decode_json(storage.read(file))
+    if isinstance(document, Undecodable):
+        return Metadata(file, "JSON", broken=BrokenError(file, 0, f"no whole JSON: {document.detail}"))
+    return parse(document, file)
 
 
 def backup_root(meta: str) -> str:
@@ -28,8 +70,8 @@ def backup_root(meta: str) -> str:
     return posixpath.join(posixpath.dirname(posixpath.dirname(meta)), layout.BACKUP_LOGS)
 
 
-def parse(text: bytes, location: str) -> Timeline:
-    """Metadata from the bytes of an etcd dump, or of a backup's `full_meta.json`.
+def parse(document: object, location: str) -> Metadata:
+    """Metadata from the document of an etcd dump, or of a backup's `full_meta.json`.
 
     An etcd dump is a JSON object of base64 values by key, or what `etcdctl get --prefix -w json` and etcd's gateway
     answer, with keys and values in base64.
@@ -37,7 +79,18 @@ def parse(text: bytes, location: str) -> Timeline:
     Raises:
         FormatError: When it is none of these.
     """
-    data = shape.parsed(text, f"{location}: expected the JSON of an etcd dump or of a milvus-backup")
-    if isinstance(data, dict) and "collection_backups" in data:
-        return parse_backup(data, location)
-    return Etcd(data, location)
+    if isinstance(document, dict) and "collection_backups" in document:
+        return Metadata(location, "metadata of a milvus-backup", parse_backup(document, location))
+    return Metadata(location, "dump of an etcd", Etcd(dumped_keys(document, location), location))
+
+
+def _load_member(file: str, storage: Storage) -> Metadata:
+    """Metadata from the database of an etcd, and the log next to it."""
+    try:
+        member = read_member(file, storage)
+    except BrokenError as error:
+        return Metadata(file, "database of an etcd", broken=error)
+    keys = {key.decode("utf-8", "replace"): value.data for key, value in member.store.values.items()}
+    title = f"database of an etcd at revision {member.store.revision}"
+    title += f", {member.requests} requests of its log included" if member.requests else ""
+    return Metadata(file, title, Etcd(keys, file), member.broken)

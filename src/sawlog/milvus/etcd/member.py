@@ -1,0 +1,149 @@
+"""A member of an etcd that does not run: its database, and what its write-ahead log has besides."""
+
+from __future__ import annotations
+
+import posixpath
+from contextlib import closing
+from dataclasses import dataclass
+
+from sawlog.errors import FormatError
+from sawlog.milvus.etcd import layout
+from sawlog.milvus.etcd.bolt import BrokenError, Database, Entry
+from sawlog.milvus.etcd.layout import NORMAL_ENTRY
+from sawlog.milvus.etcd.log import log_files, read_log
+from sawlog.milvus.etcd.messages import AlarmMember, KeyValue, LogEntry, Request
+from sawlog.milvus.etcd.store import Store, Value
+from sawlog.storage import Storage, is_remote
+from sawlog.storage.sources import MemorySource
+
+_PLACES = (
+    (layout.MEMBER_DIRECTORY, layout.SNAPSHOT_DIRECTORY, layout.DATABASE),
+    (layout.SNAPSHOT_DIRECTORY, layout.DATABASE),
+    (layout.DATABASE,),
+)
+"""Where the database is below a data directory, its member's directory, and the one of the member's snapshots."""
+
+
+@dataclass(slots=True)
+class Member:
+    """Keys and values of a member.
+
+    Attributes:
+        store: They.
+        requests: How many requests of the log came after what the database has.
+        broken: Why what comes after those cannot be read; `None` where that is all.
+    """
+
+    store: Store
+    requests: int = 0
+    broken: BrokenError | None = None
+
+
+def database_in(directory: str, storage: Storage) -> str | None:
+    """The database of an etcd's data directory, or of a directory within; `None` where there is none."""
+    places = (posixpath.join(directory.rstrip("/"), *parts) for parts in _PLACES)
+    return next((place for place in places if storage.exists(place) and not storage.is_directory(place)), None)
+
+
+def read_member(database: str, storage: Storage) -> Member:
+    """The keys of a database, with what the write-ahead log next to it has besides.
+
+    Args:
+        database: Its file. The log is used where the file is at its place in a data directory.
+        storage: Where they are.
+
+    Raises:
+        BrokenError: When the database is cut or damaged.
+        FormatError: When it is no etcd's.
+    """
+    # Pages lie in any order: of a remote file, all are fetched at once.
+    with closing(MemorySource(storage.read(database)) if is_remote(database) else storage.open(database)) as source:
+        member, index, members = _read_database(Database(source, database), database)
+    above = posixpath.dirname(database)
+    logs = posixpath.join(posixpath.dirname(above), layout.LOG_DIRECTORY)
+    in_place = posixpath.basename(above) == layout.SNAPSHOT_DIRECTORY
+    if not in_place or not storage.is_directory(logs):
+        return member
+    log = read_log(log_files(storage.files_in(logs), index), index, storage)
+    member.broken = log.broken
+    # A single member has agreed on all of it; of several, the others may know better than what is not agreed on.
+    entries = [entry for entry in log.entries if members <= 1 or entry.index <= log.committed]
+    for entry in entries:
+        try:
+            _apply(entry, member)
+        except FormatError as error:
+            member.broken = BrokenError(logs, 0, f"entry {entry.index}: {error}")
+            break
+    return member
+
+
+def _apply(entry: LogEntry, member: Member) -> None:
+    data = entry.data
+    if entry.type == NORMAL_ENTRY and data:
+        member.store.apply(Request(data))
+        member.requests += 1
+
+
+def _read_database(database: Database, path: str) -> tuple[Member, int, int]:
+    """Read a database: its keys, the index of the last entry of the log that it has, and the number of members."""
+    store, is_any = Store(), False
+    for entry in database.bucket(layout.KEY_BUCKET):
+        is_any = True
+        _take_change(store, entry, path)
+    numbers = {entry.key: entry for entry in database.bucket(layout.META_BUCKET)}
+    if not is_any and not numbers:
+        raise FormatError(f"{path}: a bbolt database without the buckets 'key' and 'meta' of an etcd")
+    store.compacted = _number(numbers.get(layout.FINISHED_COMPACTION), path)
+    scheduled = _number(numbers.get(layout.SCHEDULED_COMPACTION), path)
+    # What was given up may have had the last revision.
+    store.revision = max(store.revision, store.compacted, scheduled)
+    store.leases = {_id(entry, path) for entry in database.bucket(layout.LEASE_BUCKET)}
+    for entry in database.bucket(layout.ALARM_BUCKET):
+        alarm = AlarmMember(entry.key)
+        store.alarms.add((alarm.member, alarm.alarm))
+    index = _number(numbers.get(layout.CONSISTENT_INDEX), path)
+    return Member(store), index, sum(1 for _ in database.bucket(layout.MEMBERS_BUCKET))
+
+
+def _take_change(store: Store, entry: Entry, path: str) -> None:
+    """Take over a change of a key. Those of a database are in the order of their revisions."""
+    key = entry.key
+    is_tombstone = key[layout.REVISION.size :] == layout.TOMBSTONE_MARK
+    if len(key) - is_tombstone != layout.REVISION.size:
+        raise BrokenError(path, entry.offset, f"the key of a change has {len(key)} bytes: {key[:40].hex(' ')}")
+    revision, mark, _ = layout.REVISION.unpack_from(key)
+    if mark != layout.REVISION_MARK or revision >> 63:
+        raise BrokenError(path, entry.offset, f"{key.hex(' ')} is no revision")
+    try:
+        change = KeyValue(entry.value, f"the change of revision {revision}")
+        name, value = (
+            change.key,
+            Value(change.value, change.create_revision, change.mod_revision, change.version, change.lease),
+        )
+    except FormatError as error:
+        raise BrokenError(path, entry.offset, str(error)) from None
+    if not name or (not is_tombstone and value.modified != revision):
+        change_name = f"the key {name[:40]!r} of revision {value.modified}"
+        raise BrokenError(path, entry.offset, f"{change_name} in the place of one of revision {revision}")
+    if is_tombstone:
+        store.values.pop(name, None)
+    else:
+        store.values[name] = value
+    store.revision = max(store.revision, revision)
+
+
+def _number(entry: Entry | None, path: str) -> int:
+    """A number of the bucket `meta`, or the main one of a revision there; 0 where it is not there."""
+    if entry is None:
+        return 0
+    if len(entry.value) not in (layout.NUMBER.size, layout.REVISION.size):
+        raise BrokenError(path, entry.offset, f"{entry.key!r} has {len(entry.value)} bytes; expected 8 or 17")
+    return int(layout.NUMBER.unpack_from(entry.value)[0])
+
+
+def _id(entry: Entry, path: str) -> int:
+    """The id of a lease, which is its key."""
+    if len(entry.key) != layout.NUMBER.size:
+        raise BrokenError(path, entry.offset, f"the id of a lease has {len(entry.key)} bytes; expected 8")
+    (id,) = layout.NUMBER.unpack(entry.key)
+    return int(id)
