@@ -118,18 +118,20 @@ class ColumnBuilder:
         """Return an array per field. Rows that turn out damaged are reported to `marks`, and hold anything."""
         return [self._array(field, rows, marks) for field in self.fields]
 
-    def chosen(self, names: Sequence[str], rows: Rows, marks: RowErrors) -> list[pa.Array]:
-        """The arrays of some fields. What records hold besides is judged as if it were asked for, in their order.
+    def chosen(self, schema: pa.Schema, rows: Rows, marks: RowErrors) -> list[pa.Array]:
+        """The arrays of some columns; those that no record has, which a stream may name, are null.
 
-        So the same rows are damaged, and for the same reason, whichever fields are asked for.
+        Other parts of records are judged as if they were asked for, in their order: the same rows are damaged, and for
+        the same reason, whichever fields are asked for.
         """
         arrays: dict[str, pa.Array] = {}
         for view_field in self.fields:
-            if view_field.name in names:
+            if view_field.name in schema.names:
                 arrays[view_field.name] = self._array(view_field, rows, marks)
             elif view_field.kind in POINTED and view_field.sources:
                 self._judge(view_field, rows, marks)
-        return [arrays[name] for name in names]
+        absent = {column.name: pa.nulls(rows.count, column.type) for column in schema if column.name not in arrays}
+        return [{**arrays, **absent}[name] for name in schema.names]
 
     def _judge(self, field: ViewField, rows: Rows, marks: RowErrors) -> None:
         """Report rows to `marks` whose payload cannot be decoded as the field wants it."""

@@ -407,7 +407,7 @@ class RowsWalk(RecordsWalk):
     def _batch(self, rows: Rows, marks: RowErrors) -> pa.RecordBatch:
         if self._hidden:
             self._verify_hashes(rows, marks)
-        arrays = self._builder.chosen(self._schema.names, rows, marks)
+        arrays = self._builder.chosen(self._schema, rows, marks)
         return pa.RecordBatch.from_arrays(arrays, schema=self._schema) if arrays else batch_of_rows([], self._schema)
 
     def _hash_fields(self) -> tuple[ViewField, ...]:

@@ -45,16 +45,19 @@ def view_schema(contents: Contents) -> pa.Schema:
 
 def available_columns(contents: Contents) -> pa.Schema:
     """Return every column that can be asked for by name: those of the view, and the extra ones."""
-    view, extra = _columns(contents, contents.scan.view)
+    view, extra = _columns(contents, contents.scan)
     return pa.schema([*view, *(field for field in extra if field.name not in view.names)])
 
 
-def _columns(contents: Contents, view: str) -> tuple[pa.Schema, Iterable[pa.Field]]:
-    """Return the columns of a view, and those besides them that can be asked for by name."""
-    if view == "damage":
+def _columns(contents: Contents, scan: Scan) -> tuple[pa.Schema, Iterable[pa.Field]]:
+    """Return the columns of a view, fixed ones if there are any, and those besides that can be asked for by name."""
+    if scan.view == "damage":
         return DAMAGE_SCHEMA, DAMAGE_EXTRA
     extra = contents.find_view(contents.scan.view).extra
-    return view_schema(contents), extra(contents) if callable(extra) else extra
+    view = view_schema(contents)
+    if scan.schema is not None:
+        view = fixed_schema(scan.schema, view, describe_files(contents))
+    return view, extra(contents) if callable(extra) else extra
 
 
 def bind_scan(contents: Contents, scan: Scan) -> BoundScan:
@@ -63,9 +66,7 @@ def bind_scan(contents: Contents, scan: Scan) -> BoundScan:
     Raises:
         SchemaError: For a column that the view does not have.
     """
-    view, extra = _columns(contents, scan.view)
-    if scan.schema is not None:
-        view = fixed_schema(scan.schema, view, describe_files(contents))
+    view, extra = _columns(contents, scan)
     request = BoundScan(scan, Projection.of(view, scan, extra))
     if isinstance(contents, ChecksScans):
         contents.check_scan(scan)

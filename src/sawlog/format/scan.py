@@ -226,6 +226,12 @@ def _chosen(scan: Scan, viewed: Collection[str], known: Collection[str]) -> Coll
     return list(scan.columns)
 
 
+WIDENED = "start it again where it has stopped, with widen=True, and with that type in its schema if it was given one"
+"""Advice of `fixed_schema` where a stream can go on with a wider type."""
+CHANGED = "files of another type need a path, and a stream, of their own"
+"""Advice of `fixed_schema` where no type holds the values of both."""
+
+
 def fixed_schema(fixed: pa.Schema, found: pa.Schema, where: str) -> pa.Schema:
     """The columns of a stream that has begun, for files that came later: what they lack is null, what is new left out.
 
@@ -240,19 +246,19 @@ def fixed_schema(fixed: pa.Schema, found: pa.Schema, where: str) -> pa.Schema:
     fields = []
     for wanted in fixed:
         place = found.get_field_index(wanted.name)
-        field = found.field(place) if place >= 0 else wanted
+        field = found.field(place) if place >= 0 else wanted.with_nullable(True)
         if field.type != wanted.type:
-            if not _wider(wanted.type, field.type):
+            if not is_wider(wanted.type, field.type):
                 raise SchemaError(
-                    f"{where}: column {wanted.name!r} is {field.type}; the stream began with {wanted.type}:"
-                    " start another one, with a checkpoint of its own"
+                    f"{where}: column {wanted.name!r} is {field.type}; the stream began with {wanted.type}: "
+                    + (WIDENED if is_wider(field.type, wanted.type) else CHANGED)
                 )
             field = wanted
         fields.append(wanted if field.nullable and not wanted.nullable else field)
     return pa.schema(fields, metadata=found.metadata)
 
 
-def _wider(kind: pa.DataType, other: pa.DataType) -> bool:
+def is_wider(kind: pa.DataType, other: pa.DataType) -> bool:
     """Whether every number of another type is one of this."""
     for test in (pa.types.is_signed_integer, pa.types.is_floating):
         if test(kind) and test(other):

@@ -32,7 +32,10 @@ def cast_batch(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
         except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
             raise SchemaError(f"column {field.name!r}: cannot turn {column.type} into {field.type}: {error}") from error
         if not field.nullable and arrays[-1].null_count:
-            raise SchemaError(f"column {field.name!r} holds nulls; its schema says NOT NULL")
+            raise SchemaError(
+                f"column {field.name!r} holds nulls; its schema says NOT NULL: without a schema start again, for files"
+                " have been added that lack the column; else leave NOT NULL out of it"
+            )
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 

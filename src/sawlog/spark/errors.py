@@ -6,13 +6,15 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from sawlog.errors import FINDING_ERRORS, DamageError, IncompleteError, SawlogError, StorageError
+from sawlog.errors import DamageError, IncompleteError, InternalError, SawlogError, StorageError
 
 _OWN_ERROR = re.compile(r"sawlog\.errors\.(\w+): (.*)")
 _RAISED = re.compile(r"^(?:\w+\.)*(\w*(?:Error|Exception|Exit)): (.*)$", re.MULTILINE)
 _DAMAGE = {DamageError.__name__, IncompleteError.__name__}
 _PYTHONS, _SPARKS, _PIPELINES = 'on_damage="skip"', '.option("mode", "DROPMALFORMED")', 'on_damage = "skip"'
 """How to go on past damage: in Python, in Spark, and in the file of a pipeline."""
+_OPTION = re.compile(r"(?<![\w.(\[])([a-z_]+)=(?:(True|False)\b|(?=[\s.;,]|$))")
+"""Advice as it is given in Python: an option that is switched on or off, or one that needs a value."""
 _LONGEST = 1000
 _TRANSIENT = re.compile(
     r"Python worker (?:exited unexpectedly|failed to connect)|CANNOT_OPEN_SOCKET|ExecutorLost|executor .*lost"
@@ -28,12 +30,21 @@ _NO_CAUSE = "(no cause message)"
 
 @contextmanager
 def in_sparks_words() -> Iterator[None]:
-    """Have damage say how Spark's users read on past it."""
+    """Have errors say how Spark's users read on: options are strings, and damage has modes."""
     try:
         yield
-    except FINDING_ERRORS as error:
-        error.args = (str(error).replace(_PYTHONS, _SPARKS), *error.args[1:])
+    except InternalError:
         raise
+    except SawlogError as error:
+        message = str(error).replace(_PYTHONS, _SPARKS)
+        error.args = (_OPTION.sub(_in_spark, message), *error.args[1:])
+        raise
+
+
+def _in_spark(advice: re.Match[str]) -> str:
+    """An option, as Python takes it, in Spark's words."""
+    name, value = advice.groups()
+    return f'.option("{name}", "{value.lower()}")' if value else f'.option("{name}", ...)'
 
 
 def _said(error: BaseException) -> str:

@@ -200,6 +200,13 @@ def check_times(schema: StructType, format_name: str) -> None:
             )
 
 
+def is_of_type(field: pa.Field, spark_field: spark.StructField) -> bool:
+    """Whether a column can be asked for with a type of Spark's, as `check_schema` allows it."""
+    if isinstance(spark_field.dataType, spark.LongType) and has_integers(field.type):
+        return True
+    return bool(nullable(spark_field.dataType) == nullable(spark_type(field.type, f"column {field.name!r}")))
+
+
 def _has_local_time(kind: DataType) -> bool:
     """Whether values of a type are, or have in them, times without a zone."""
     if isinstance(kind, spark.ArrayType):

@@ -15,19 +15,21 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
 from sawlog.dataset.dataset import Dataset
-from sawlog.errors import FormatError, InternalError, OptionError, SawlogError, StorageError
+from sawlog.errors import FormatError, InternalError, OptionError, SawlogError, SchemaError, StorageError
 from sawlog.format.capabilities import require_followable
 from sawlog.format.contract import MIN_TASK_BYTES, Fragment
-from sawlog.format.planning import pack, view_schema
+from sawlog.format.planning import pack, view_schema, with_scan
 from sawlog.format.recognition import formats, get_format, recognize
+from sawlog.format.scan import is_wider
+from sawlog.spark.errors import in_sparks_words
 from sawlog.spark.options import Request, read_request
 from sawlog.spark.reader import Reading, log_unread, projected, read_task
-from sawlog.spark.schema import spark_version
+from sawlog.spark.schema import arrow_schema, is_of_type, spark_version
 from sawlog.storage import File
 from sawlog.stream.files import root_of
 from sawlog.stream.follower import Follower
 from sawlog.stream.listing import find_all
-from sawlog.stream.offset import Offset, dump_schema
+from sawlog.stream.offset import Offset, dump_schema, load_schema
 
 if TYPE_CHECKING:
     import pyspark.sql.streaming.datasource as micro_batches
@@ -109,6 +111,7 @@ class SawlogStreamReader(DataSourceStreamReader, micro_batches.SupportsTriggerAv
         """The end of the next micro-batch."""
         return self.latest(start, limited=not isinstance(limit, micro_batches.ReadAllAvailable))
 
+    @in_sparks_words()
     def latest(self, start: dict[str, Any], *, limited: bool) -> dict[str, Any]:
         """The end of the next micro-batch, within the limits that the options set, or without any."""
         begin = self._offset(start)
@@ -139,6 +142,7 @@ class SawlogStreamReader(DataSourceStreamReader, micro_batches.SupportsTriggerAv
         """Read what is there now, and nothing that comes later; what the stream is of, the first offset says."""
         self._frozen = True
 
+    @in_sparks_words()
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         """Return one partition per task: small files share a task as long as every core has work.
 
@@ -177,22 +181,55 @@ class SawlogStreamReader(DataSourceStreamReader, micro_batches.SupportsTriggerAv
             request = self._request
             # Files that appear while the dataset is opened are not decided on yet.
             listed_files = find_all(request.storage, request.paths)
-            opened = open_followed(request, listed_files, offset) if listed_files else None
+            opened = open_followed(request, listed_files, offset, self._schema) if listed_files else None
             if opened is None:
                 return None
             dataset, foreign = opened
             log_unread(dataset)
+            schema = offset.schema
+            if dataset.scan.view != "damage":
+                columns = continued_schema(offset, view_schema(dataset.contents), self._schema)
+                scan = replace(dataset.scan, schema=columns)
+                dataset, schema = Dataset(with_scan(dataset.contents, scan), scan), dump_schema(columns)
             self._reading = projected(request, dataset, self._schema)
             storage = replace(request.storage, index=dataset.scan.storage.index)
             scan = replace(self._reading.scan, storage=storage)
-            schema = offset.schema or dump_schema(view_schema(dataset.contents))
             self._follower = Follower.of(dataset.contents, request.paths, scan, request.stream, foreign, schema)
             if self._frozen:
                 self._follower.freeze()
         return self._follower
 
 
-def open_followed(request: Request, listed_files: Sequence[File], offset: Offset) -> tuple[Dataset, list[str]] | None:
+def continued_schema(offset: Offset, view: pa.Schema, requested: StructType) -> pa.Schema:
+    """The columns of a stream: those that it began with, and what Spark asks for now, if files have it.
+
+    A column that is asked for with another type takes it from the files, or becomes a wider number.
+
+    Args:
+        offset: What the stream knows.
+        view: The columns of the files.
+        requested: Given by the user, or found by Spark before it knew the offset.
+    """
+    if offset.schema is None:
+        return view
+    columns = {column.name: column for column in load_schema(offset.schema)}
+    for spark_field, arrow_field in zip(requested.fields, arrow_schema(requested), strict=True):
+        name = spark_field.name
+        file_column = view.field(name) if name in view.names else None
+        if name not in columns:
+            if file_column is not None:
+                columns[name] = file_column.with_nullable(True)
+        elif not is_of_type(columns[name], spark_field):
+            if file_column is not None and is_of_type(file_column, spark_field):
+                columns[name] = file_column
+            elif is_wider(arrow_field.type, columns[name].type):
+                columns[name] = columns[name].with_type(arrow_field.type)
+    return pa.schema(columns.values())
+
+
+def open_followed(
+    request: Request, listed_files: Sequence[File], offset: Offset, requested: StructType
+) -> tuple[Dataset, list[str]] | None:
     """The dataset that a stream goes on with, and paths of files that do not belong to it; `None` if none does yet.
 
     Files of another table, or of another format, may have appeared since the stream began.
@@ -201,6 +238,7 @@ def open_followed(request: Request, listed_files: Sequence[File], offset: Offset
         request: Options of the stream.
         listed_files: What there is.
         offset: What the stream knows.
+        requested: The columns that Spark asks for.
 
     Raises:
         SawlogError: As `sawlog.open` does.
@@ -231,11 +269,20 @@ def open_followed(request: Request, listed_files: Sequence[File], offset: Offset
                 require_followable(dataset.contents).between(dataset.request, ())
         except (StorageError, InternalError):
             raise
+        except SchemaError:
+            if offset.schema is None:
+                raise
+            return _open_with_columns(request, table_files, continued_schema(offset, pa.schema([]), requested))
         except SawlogError:
             if len(table_files) == 1:
                 raise
         else:
-            return dataset, sorted(paths - {file.path for file in dataset.files})
+            # Of files that have appeared since, the follower judges those that are logs of the stream by their names.
+            unread = {file.path: file for file in table_files}
+            for file in dataset.files:
+                unread.pop(file.path, None)
+            logs = dataset.format.select([*unread.values()], dataset.scan.view) if candidates is not table_files else []
+            return dataset, sorted(unread.keys() - {log.path for log in logs})
     usable: list[Dataset] = []
     for file in table_files:
         try:
@@ -255,6 +302,22 @@ def open_followed(request: Request, listed_files: Sequence[File], offset: Offset
     ]
     paths = {file.path for file in table_files} - {file.path for file in files}
     return Dataset(stream_format.open(files, usable[0].scan), usable[0].scan), sorted(paths)
+
+
+def _open_with_columns(request: Request, files: Sequence[File], columns: pa.Schema) -> tuple[Dataset, list[str]] | None:
+    """The dataset of files whose columns differ, with those of a stream, and paths of files that do not belong to it.
+
+    Raises:
+        SchemaError: When a column of the stream cannot hold that of a file.
+    """
+    for file in files:
+        with contextlib.suppress(FormatError):
+            dataset = replace(request, paths=(file.path,)).open()
+            scan = replace(dataset.scan, schema=columns, roots=request.paths)
+            logs = dataset.format.select(list(files), scan.view)
+            foreign = {file.path for file in files} - {log.path for log in logs}
+            return Dataset(dataset.format.open(logs, scan), scan), sorted(foreign)
+    return None
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import logging
 import time
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -14,7 +15,7 @@ from sawlog.errors import FormatError, SawlogError
 from sawlog.format.capabilities import require_followable
 from sawlog.format.contract import BoundScan, Contents, Fragment, Range, Scan
 from sawlog.format.damage import Findings
-from sawlog.format.planning import bind_scan, find_whole_end, view_schema
+from sawlog.format.planning import bind_scan, describe_files, find_whole_end, view_schema
 from sawlog.format.scan import OFFSET_COLUMN
 from sawlog.guard import wrap_errors
 from sawlog.storage.names import natural_order
@@ -23,6 +24,8 @@ from sawlog.stream.limits import StreamOptions
 from sawlog.stream.listing import Seen
 from sawlog.stream.offset import WAITING, Ended, Offset, Place, check_proof, key_of, load_schema, prove
 from sawlog.stream.records import Records
+
+logger = logging.getLogger("sawlog")
 
 TOGETHER = 100
 """Files that are opened as one dataset to see how far they can be read."""
@@ -66,9 +69,14 @@ class Follower(Files):
         if scan.view != "damage":
             scan = replace(scan, schema=load_schema(schema) if schema is not None else view_schema(contents))
 
+        added: set[str] = set()
+
         def opened(entries: Sequence[Seen]) -> Opened:
             contents = format.open([entry.file for entry in entries], scan)
-            return Opened(contents, bind_scan(contents, scan))
+            request = bind_scan(contents, scan)
+            if scan.schema is not None:
+                _mention_added(contents, scan.schema, added)
+            return Opened(contents, request)
 
         if format.stream_rules.is_complete(scan.view):
             contents = format.open(files, scan)
@@ -229,6 +237,20 @@ class Follower(Files):
             if place is not None and entry.first < self.listing.number:
                 newest[place.writer] = max(newest.get(place.writer, place.place), place.place)
         return newest
+
+
+def _mention_added(contents: Contents, schema: pa.Schema, added: set[str]) -> None:
+    """Log the columns of files that a stream does not have, each once; those that were logged are in `added`."""
+    names = [name for name in view_schema(contents).names if name not in schema.names and name not in added]
+    if names:
+        added.update(names)
+        logger.warning(
+            "%s: left out: column%s %s, which the stream did not begin with; one that starts from where it has stopped"
+            " has the columns that it is asked for then",
+            describe_files(contents),
+            "s" if len(names) > 1 else "",
+            ", ".join(map(repr, names)),
+        )
 
 
 class _Intake:

@@ -165,10 +165,10 @@ def _wider(earlier: tuple[str, LogColumn], later: tuple[str, LogColumn], widen: 
     first, second = earlier[1].type, later[1].type
     if first is second:
         return earlier
-    for ladder in (INTEGERS, FLOATS):
-        if widen and {BY_LOG[first].type, BY_LOG[second].type} <= set(ladder):
-            return earlier if BY_LOG[first].width > BY_LOG[second].width else later
-    hint = "" if widen else "; widen=True would allow Byte, Short, Int, Long and Float, Double to meet"
+    can_widen = any({BY_LOG[first].type, BY_LOG[second].type} <= set(ladder) for ladder in (INTEGERS, FLOATS))
+    if widen and can_widen:
+        return earlier if BY_LOG[first].width > BY_LOG[second].width else later
+    hint = "; widen=True would allow Byte, Short, Int, Long and Float, Double to meet" if can_widen else ""
     raise SchemaError(
         f"column {earlier[1].name!r} is {first.title} in {earlier[0]} and {second.title} in {later[0]}:"
         f" read them apart{hint}"

@@ -330,7 +330,9 @@ class DeephavenLogContents(Contents):
                     f"timestamp_columns: there is no column {name!r}; columns: {', '.join(sorted(names))}"
                 )
         defined = {column.name: column for column in self._table.columns}
-        return Rendering(units, self._options.char, self._options.widen, self._table.order, defined)
+        # A stream has its types already, which must hold those of all logs.
+        widen = self._options.widen or self.scan.schema is not None
+        return Rendering(units, self._options.char, widen, self._table.order, defined)
 
     def _open_all(self, files: Sequence[File], scan: Scan) -> list[Log]:
         # A stream opens those logs that have grown: that there is one of them says nothing.

@@ -278,11 +278,19 @@ class CollectionContents(Contents):
         """Return a view; one of no columns, where it is not known which collection is read."""
         view = super().find_view(name)
         if self._scan.schema is not None:
-            return replace(view, schema=self._scan.schema)
+            return replace(view, schema=pa.schema([*self._scan.schema, *self._added_fields()]))
         needs_none = self._scan.view in ("frames", "collections", "segments") or bool(
             self._scan.columns or self._scan.filters
         )
         return replace(view, schema=pa.schema([])) if self._ambiguous and not needs_none else view
+
+    def _added_fields(self) -> Iterator[pa.Field]:
+        """Yield fields that a stream did not begin with, by their ids: it leaves them out, whatever their types."""
+        columns = self._scan.schema or ()
+        ids = {int(column.metadata[ID_KEY]) for column in columns if ID_KEY in (column.metadata or {})}
+        if ids:
+            added = {log.field for log in self._logs if log.kind == layout.INSERT_LOG} - ids
+            yield from (pa.field(str(id), pa.null()) for id in sorted(added) if id >= layout.FIRST_USER_FIELD)
 
     def _user_fields(self) -> list[pa.Field]:
         return [field.arrow() for field in self.fields]

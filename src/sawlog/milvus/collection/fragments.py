@@ -511,7 +511,9 @@ class _Join:
         if field.name == OFFSET_COLUMN:
             return self._row_offsets(keep)
         ids = dict(zip((field.name for field in PLACE), self._fragment.place, strict=True))
-        return constant(ids[field.name], pa.int64(), rows_left)
+        if field.name in ids:
+            return constant(ids[field.name], pa.int64(), rows_left)
+        return pa.nulls(rows_left, field.type)  # a stream has a field that no file of these has
 
     def _row_offsets(self, keep: NDArray[np.uint8]) -> pa.Array:
         import numpy as np
