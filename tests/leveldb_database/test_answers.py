@@ -29,13 +29,15 @@ def answers(path: Path) -> dict[bytes, bytes]:
 
 
 def delivered(path: Path, table: str, **options: object) -> dict[bytes, bytes]:
-    """What `live` delivers; operands of merges are appended to the value before them."""
+    """What `live` delivers; operands of merges are appended to what precedes them, at the newest time."""
     values: dict[bytes, list[bytes]] = {}
+    stamps: dict[bytes, bytes] = {}
     rows = sawlog.read(path, format="leveldb_database", view="live", table=table, **options).to_pylist()
     for row in rows:
         stamp = row["timestamp"].to_bytes(8, "little") if "timestamp" in row else b""
-        values.setdefault(row["key"] + stamp, []).append(row["value"])
-    return {key: b"".join(reversed(parts)) for key, parts in values.items()}
+        stamps.setdefault(row["key"], stamp)
+        values.setdefault(row["key"], []).append(row["value"])
+    return {key + stamps[key]: b"".join(reversed(parts)) for key, parts in values.items()}
 
 
 @pytest.mark.spread(1)

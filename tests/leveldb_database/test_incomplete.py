@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 import rocksdict
-from rocksdict import Options, Rdict
+from rocksdict import Options, Rdict, SstFileWriter
 
 import sawlog
 from sawlog.errors import DamageError, IncompleteError
@@ -225,6 +225,29 @@ def test_a_log_that_rocksdb_keeps_track_of_is_missing(tmp_path: Path) -> None:
     deleted = varint(Tag.WAL_DELETION) + sized(b"\5")
     (tmp_path / "MANIFEST-000005").write_bytes(write(edit, tracked, deleted))
     assert sawlog.verify(tmp_path).verdict == "clean"
+
+
+def test_a_compaction_that_was_killed_has_left_nothing_that_others_do_not_have(tmp_path: Path) -> None:
+    """Its entries may have no sequence numbers, as those of a table that is to be taken in, which says what it is."""
+    options = Options(raw_mode=True)
+    database = Rdict(str(tmp_path / "db"), options)
+    for number in [*range(100), *range(100)]:
+        database[b"%03d" % number] = b"value"
+        if number == 99:
+            database.flush()
+    database.compact_range(None, None)
+    database.close()
+    (table,) = (tmp_path / "db").glob("*.sst")
+    assert set(sawlog.read(table)["sequence"].to_pylist()) == {0}
+    later = tmp_path / "db" / "000999.sst"
+    shutil.copy(table, later)
+    assert sawlog.verify(tmp_path / "db").verdict == "clean"
+    later.unlink()
+    writer = SstFileWriter(options)
+    writer.open(str(later))
+    writer[b"new"] = b"value"
+    writer.finish()
+    assert sawlog.verify(tmp_path / "db").incomplete
 
 
 def test_a_table_that_was_written_after_the_last_edit(tmp_path: Path) -> None:

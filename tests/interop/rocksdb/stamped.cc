@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "rocksdb/comparator.h"
+#include "rocksdb/merge_operator.h"
 #include "rocksdb/options.h"
 
 #include "dice.h"
@@ -22,6 +23,15 @@ static std::string stamp_of(uint64_t time) {
   for (int place = 0; place < 8; place++) stamp += static_cast<char>(time >> 8 * place & 255);
   return stamp;
 }
+
+// Appends operands, so that what is delivered as operands has the same value.
+struct Appending : public AssociativeMergeOperator {
+  bool Merge(const Slice&, const Slice* before, const Slice& value, std::string* merged, Logger*) const override {
+    *merged = (before ? before->ToString() : "") + value.ToString();
+    return true;
+  }
+  const char* Name() const override { return "appending"; }
+};
 
 struct Session {
   std::unique_ptr<DB> db;
@@ -56,6 +66,8 @@ static void write(Session& session, Dice& dice, uint64_t& time, bool persisted, 
     } else if (draw < 9 && ranges) {
       check(stamped ? db->DeleteRange(WriteOptions(), family, begin, end, stamp)
                     : db->DeleteRange(WriteOptions(), family, begin, end));
+    } else if (draw == 12) {
+      check(stamped ? db->Merge(WriteOptions(), family, key, stamp, value) : db->Merge(WriteOptions(), family, key, value));
     } else if (draw == 9) {
       check(db->Flush(FlushOptions(), family));
     } else if (draw == 10 && dice.below(3) == 0) {
@@ -68,6 +80,7 @@ static void write(Session& session, Dice& dice, uint64_t& time, bool persisted, 
   }
 }
 
+// Get's timestamp of a merged value is not always that of its newest operand; an iterator's is.
 static void answer(Session& session) {
   const std::string newest(8, '\xff');
   const Slice bound(newest);
@@ -75,19 +88,27 @@ static void answer(Session& session) {
     const bool stamped = session.stamped[number];
     ReadOptions reading;
     if (stamped) reading.timestamp = &bound;
+    ColumnFamilyHandle* family = session.families[number];
+    std::unique_ptr<Iterator> place(session.db->NewIterator(reading, family));
+    place->SeekToFirst();
     for (int key = 0; key < 200; key++) {
       std::string value, stamp;
-      ColumnFamilyHandle* family = session.families[number];
-      Status status = stamped ? session.db->Get(reading, family, key_of(key), &value, &stamp)
-                              : session.db->Get(reading, family, key_of(key), &value);
+      Status status = session.db->Get(reading, family, key_of(key), &value);
       if (status.IsNotFound()) continue;
       check(status);
+      if (!place->Valid() || place->key() != key_of(key) || place->value() != value) {
+        fprintf(stderr, "%s: two answers\n", key_of(key).c_str());
+        exit(1);
+      }
+      if (stamped) stamp = place->timestamp().ToString();
+      place->Next();
       printf("%zu\t", number);
-      print(key_of(key) + (stamped ? stamp : ""));
+      print(key_of(key) + stamp);
       printf("\t");
       print(value);
       printf("\n");
     }
+    check(place->status());
   }
   fflush(stdout);
 }
@@ -99,12 +120,21 @@ int main(int count, char** arguments) {
   Options options;
   if (kind == "held") {
     const int stamped = atoi(arguments[3]);
+    options.merge_operator = std::make_shared<Appending>();
     Session session = open_session(home, options, {stamped > 0, stamped > 1});
     answer(session);
     _exit(0);
   }
   options.create_if_missing = options.create_missing_column_families = true;
-  options.disable_auto_compactions = true;
+  options.merge_operator = std::make_shared<Appending>();
+  if (dice.below(2)) {  // several tables in several levels
+    options.write_buffer_size = 4096;
+    options.target_file_size_base = 1024;
+    options.max_bytes_for_level_base = 2048;
+    options.level0_file_num_compaction_trigger = 2;
+  } else {
+    options.disable_auto_compactions = true;
+  }
   options.allow_concurrent_memtable_write = false;
   options.persist_user_defined_timestamps = kind == "persisted";
   options.avoid_flush_during_recovery = dice.below(2);

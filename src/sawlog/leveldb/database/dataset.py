@@ -67,6 +67,7 @@ from sawlog.leveldb.log.head import read_head
 from sawlog.leveldb.options import LogReadOptions
 from sawlog.leveldb.records.writes import WRITES_SCHEMA, WriteRange
 from sawlog.leveldb.table import fields as table_fields
+from sawlog.leveldb.table.layout import COMPARATOR, EXTERNAL_VERSION
 from sawlog.leveldb.table.meta import SPARED, MapReader, on_keys, spared_blocks
 from sawlog.leveldb.table.rows import table_map
 from sawlog.storage import File, Source
@@ -392,9 +393,15 @@ class DatabaseContents(Contents):
         """Whether a table that nothing names has operations that are later than those of the files that are read.
 
         An engine that was killed leaves tables which it has begun, or not yet named: what is in them is in others, too.
+        Of RocksDB's tables, these entries have no number that a compaction to the last level writes, or a table that is
+        to be taken in has, which says so.
         """
         storage, manifest = self.scan.storage, self.metadata.chosen
-        last = last_sequence(table_entries(file, self.version.table_options(self.scan.options), storage))
+        options = self.version.table_options(self.scan.options)
+        table = table_map(file, Scan(options=options, storage=storage))
+        is_own = table is not None and table.footer.dialect == "rocksdb" and COMPARATOR in table.properties
+        is_compacted = is_own and table is not None and EXTERNAL_VERSION not in table.properties
+        last = last_sequence(table_entries(file, options, storage), is_compacted=is_compacted)
         return last < 0 or last > max(
             self._last_of_logs, (manifest.last_sequence if manifest is not None else None) or 0
         )

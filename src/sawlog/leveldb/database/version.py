@@ -588,14 +588,19 @@ def table_entries(file: File, options: TableReadOptions, storage: Storage) -> It
     return TableRange.whole(file, scan, Projection.of(schema, scan)).decode(schema, Findings("skip"))
 
 
-def last_sequence(batches: Iterable[pa.RecordBatch]) -> int:
-    """The highest sequence number of entries, 0 for none; -1 where some have no number of their own."""
+def last_sequence(batches: Iterable[pa.RecordBatch], *, is_compacted: bool = False) -> int:
+    """The highest sequence number of entries, 0 for none; -1 where some have no number of their own.
+
+    Args:
+        batches: The entries.
+        is_compacted: Whether those without one are such that a compaction has taken it from.
+    """
     import pyarrow.compute as pc
 
     last = 0
     for batch in batches:
         low, high = (limit.as_py() for limit in pc.min_max(batch.column(SEQUENCE)).values())
-        if low == 0:
+        if low == 0 and not is_compacted:
             return -1
         last = max(last, high or 0)
     return last
