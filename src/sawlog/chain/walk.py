@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any, ClassVar, NamedTuple
@@ -16,8 +17,8 @@ from sawlog.arrow import array_of, constant_string, fixed_array
 from sawlog.chain import kernels as k
 from sawlog.errors import DiskError
 from sawlog.format.damage import DAMAGE_SCHEMA, UNSUPPORTED, Damage, Findings, Tail, TailStatus
-from sawlog.storage import File, Source
-from sawlog.storage.sources import WINDOW_BYTES
+from sawlog.storage import Bytes, File, Source
+from sawlog.storage.sources import LEAST_BYTES, WINDOW_BYTES
 
 REST_BYTES = 64 << 10
 """Bytes that a kernel sees past the end of a range, where at most the rest of one thing is to be read."""
@@ -195,10 +196,26 @@ class ChainWalk(ABC):
 
     def _window(self) -> k.Window:
         position, size = int(self.state["position"]), self.span.file.size
-        length = max(self.window_length(position), int(self.state["need"]))
+        need = int(self.state["need"])
+        length = min(max(self.window_length(position), need), size - position)
         self.state["need"] = 0
-        data = self.source.window(position, min(length, size - position))
+        try:
+            data = self.source.window(position, length)
+        except DiskError:  # up to where it cannot be read it is
+            data = self._readable(position, max(need, LEAST_BYTES), length)
         return k.Window(data, np.uint64(position), np.uint64(self.span.end), np.uint64(size))
+
+    def _readable(self, position: int, least: int, length: int) -> Bytes:
+        """The longest window that can be read of one that cannot, halved until it can.
+
+        Raises:
+            DiskError: When its first bytes cannot be read.
+        """
+        while length // 2 > least:
+            length //= 2
+            with suppress(DiskError):
+                return self.source.window(position, length)
+        return self.source.window(position, min(least, length))
 
     def _hand_over(self) -> Iterator[pa.RecordBatch]:
         """Yield the rows so far, then report the damage so far."""

@@ -59,6 +59,7 @@ __all__ = [
     "WriterPosition",
     "assemble",
     "intact_end",
+    "probe",
     "repair_each",
     "space_offsets",
     "view_names",
@@ -586,8 +587,16 @@ class Format(ABC):
 
     def recognize(self, files: Sequence[File], storage: Storage) -> Match:
         """The certainty that a path, given as the list of its files, is of the format."""
-        probed = (self.match(file, storage.read(file, 0, PROBE_BYTES)) for file in files[:8])
+        probed = (self.match(file, probe(storage, file, PROBE_BYTES)) for file in files[:8])
         return max(probed, default=Match.NO)
+
+
+def probe(storage: Storage, file: File, length: int) -> bytes:
+    """Return the first bytes of a file for recognition; none where its store knows that they are not what they were."""
+    try:
+        return storage.read(file, 0, length)
+    except FINDING_ERRORS:
+        return b""
 
 
 def view_names(format: Format) -> dict[str, str]:

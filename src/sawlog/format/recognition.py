@@ -12,7 +12,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from sawlog.errors import FormatError, OptionError, meant
-from sawlog.format.contract import Format, Match, view_names
+from sawlog.format.contract import Format, Match, probe, view_names
 from sawlog.format.damage import Skipped
 from sawlog.format.lazy import entry_points
 from sawlog.guard import wrap_errors
@@ -144,7 +144,7 @@ def recognize(files: Sequence[File], storage: Storage, paths: Sequence[str], vie
     ranked = {name: score for name, score in ranked.items() if name in named or not named}
     best = max(ranked.values(), default=(Match.NO, 0, Match.NO))
     if best[0] is Match.NO:
-        head = storage.read(files[0].path, 0, 16).hex(" ") or "none, the file is empty"
+        head = probe(storage, files[0], 16).hex(" ") or "none, the file is empty"
         found = f"first bytes: {head}" if len(files) == 1 else f"{len(files)} files, none of a known kind"
         raise FormatError(f"{where}: not recognised ({found}); name one of {', '.join(scores)} as the format")
     names = [name for name, score in ranked.items() if score == best]

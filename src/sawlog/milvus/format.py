@@ -7,7 +7,17 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from sawlog.errors import OptionError
-from sawlog.format.contract import Contents, DirectoryLayout, Format, Match, Scan, StreamRules, Writer, repair_each
+from sawlog.format.contract import (
+    Contents,
+    DirectoryLayout,
+    Format,
+    Match,
+    Scan,
+    StreamRules,
+    Writer,
+    probe,
+    repair_each,
+)
 from sawlog.format.damage import Skipped
 from sawlog.format.lazy import imported
 from sawlog.guard import decode_json
@@ -186,7 +196,7 @@ class MilvusBinlog(Format):
         logs = [file for file in files if file.name != layout.BACKUP_META]
         if not logs:
             metas = [file for file in files if _is_backup_meta(file)]
-            return Match.TREE if any(_is_backup(storage.read(file.path)) for file in metas) else Match.NO
+            return Match.TREE if any(_is_backup(probe(storage, file, file.size)) for file in metas) else Match.NO
         match = super().recognize(logs, storage)
         return Match.TREE if match is Match.CONTENT and any(map(_in_tree, logs)) else match
 

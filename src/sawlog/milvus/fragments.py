@@ -100,6 +100,8 @@ def subject_of(log: Log, place: LogFile | None, named: Mapping[int, Field]) -> S
     Raises:
         FormatError: When it is no Milvus file, or so damaged that it does not say what it holds.
     """
+    if log.fault is not None:
+        raise FormatError(str(log.fault))
     kind = place.kind if place is not None else ""
     if kind == layout.BM25_STATS:
         return Subject("bm25")
@@ -183,7 +185,7 @@ class FileFragment(Fragment):
             self._check_manifest(self.log, findings)
             return
         with opened(self.file, self.scan.storage, self.scan.options.max_item_bytes) as log:
-            subject = self.subject or self._judged(log)
+            subject = None if log.fault is not None else self.subject or self._judged(log)
             if subject is None:
                 self._payloads(log, findings)
             elif subject.content == "stats":

@@ -31,7 +31,7 @@ from sawlog.chain.kernels import (
 from sawlog.chain.kernels import blame as blame_kernel
 from sawlog.chain.walk import ChainWalk, Span
 from sawlog.chain.walk import Event as Wrong
-from sawlog.errors import ChangedError
+from sawlog.errors import FINDING_ERRORS, ChangedError
 from sawlog.format.damage import Damage, Findings
 from sawlog.guard import Undecodable, decode_json
 from sawlog.kernels.jit import as_written
@@ -39,7 +39,7 @@ from sawlog.milvus import layout
 from sawlog.milvus.layout import EventKind, EventType, Kind, Shape
 from sawlog.milvus.payloads.payload import SMALL, Extent, Payload, UnreadableError
 from sawlog.storage import File, Source, Storage, is_remote, known_answer, note_answer
-from sawlog.storage.sources import SourceRange
+from sawlog.storage.sources import MemorySource, SourceRange
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -575,11 +575,13 @@ class Log:
         file: The file.
         source: Its bytes.
         max_page_bytes: See the read options.
+        fault: Why its store does not deliver them.
     """
 
-    def __init__(self, file: File, source: Source, max_page_bytes: int | None) -> None:
+    def __init__(self, file: File, source: Source, max_page_bytes: int | None, fault: Damage | None = None) -> None:
         self.path = file.path
         self.source = source
+        self.fault = fault
         self._limit = max_page_bytes
         self.head = bytes(source.window(0, HEAD))
         self.shape: Shape = layout.sniff(self.head)
@@ -591,6 +593,9 @@ class Log:
 
     def descriptor(self, findings: Findings) -> Descriptor | None:
         """The descriptor; `None` for bare Parquet, and where it cannot be read."""
+        if self.fault is not None:
+            findings.damage(self.fault)
+            return None
         return None if self.bare else read_descriptor(self.source, self.path, findings, self.head)
 
     def parts(self, descriptor: Descriptor | None, findings: Findings) -> Iterator[Part]:
@@ -653,11 +658,17 @@ class Log:
 
 def open_log(file: File, storage: Storage, max_page_bytes: int | None, *, planning: bool = False) -> Log:
     """Open a file. The caller closes its source. For planning, an index may know what is asked for."""
-    bytes_ = open_bytes(file, storage)
+    try:
+        bytes_ = open_bytes(file, storage)
+    except FINDING_ERRORS as error:
+        return Log(file, MemorySource(b""), max_page_bytes, error.damage)
     if planning and storage.index is not None:
         bytes_ = _Known(bytes_, file, storage)
     try:
         return Log(file, bytes_, max_page_bytes)
+    except FINDING_ERRORS as error:
+        bytes_.close()
+        return Log(file, MemorySource(b""), max_page_bytes, error.damage)
     except BaseException:
         bytes_.close()
         raise

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
+from sawlog.errors import FINDING_ERRORS
 from sawlog.format.damage import Findings
 from sawlog.milvus import layout
 from sawlog.milvus.collection.model import Collection
@@ -52,7 +53,7 @@ def _fields_of(logs: Iterable[LogFile], storage: Storage, max_page_bytes: int | 
     for tried, log in enumerate(logs):
         try:
             fields = _file_fields(log, storage, max_page_bytes)
-        except UnreadableError:
+        except (UnreadableError, *FINDING_ERRORS):
             unknown[log.field] = Field(log.field, str(log.field), DataType.None_)
             continue
         groups |= {field.id: field for field in fields}
@@ -85,7 +86,7 @@ def time_range(file: File, storage: Storage, max_page_bytes: int | None) -> tupl
             return 0, 0
         try:
             groups = [group for _, payload in log.whole() for group in payload.footer.groups]
-        except UnreadableError:
+        except (UnreadableError, *FINDING_ERRORS):
             return 0, 0
         for group in groups:
             limits = group.chunks[0].minimum, group.chunks[0].maximum

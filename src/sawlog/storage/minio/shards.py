@@ -115,7 +115,7 @@ def stored_object(path: str, stamp: Stamp, shards: Mapping[int, Shard], raw: Raw
     if version.refusal:
         fault = Damage(path, 0, size, layout.UNSUPPORTED, version.refusal)
     elif missing:
-        detail = f"expected {version.data_shards} shards of data of {len(version.parts)} parts; missing: "
+        detail = "MinIO's files of the object are missing: "
         named = list(dict.fromkeys(missing))
         listed = ", ".join(named[:3]) + (f" and {len(named) - 3} more" if len(named) > 3 else "")
         fault = Damage(path, 0, 0, layout.MISSING_FILE, detail + listed)

@@ -1,0 +1,112 @@
+"""Formats read through objects on drives of MinIO: the same rows, and the verdicts of stores."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+import sawlog
+from sawlog.errors import BitrotError, IncompleteError, UnsupportedError
+from sawlog.format.damage import Verdict
+from tests.milvus_binlog.support import GOLDEN, id_of, with_etcd
+from tests.minio_drives.maker import Stored, format_drives, put, xl_meta
+
+pytestmark = pytest.mark.filterwarnings("ignore::sawlog.milvus.collection.dataset.SegmentsWarning")
+
+SOURCE = GOLDEN / "2.3.5"
+COLLECTION = id_of("2.3.5", "autoid")
+TABLE = with_etcd("2.3.5", "autoid").to_table()
+
+
+def volume(root: Path, *, inline: bool) -> Path:
+    """A drive with a collection and its metadata; the directory above it."""
+    drive = root / "volumes" / "minio"
+    format_drives([drive])
+    files = [file for file in SOURCE.glob(f"*/{COLLECTION}/**/*") if file.is_file()]
+    for file in [*files, SOURCE / "etcd.json"]:
+        put(drive, f"a-bucket/files/{file.relative_to(SOURCE)}", Stored([file.read_bytes()], inline=inline))
+    return root / "volumes"
+
+
+@pytest.mark.parametrize("inline", [True, False])
+def test_a_collection_is_read_from_its_volumes(tmp_path: Path, *, inline: bool) -> None:
+    root = volume(tmp_path, inline=inline)
+    metadata = str(root / "minio/a-bucket/files/etcd.json")
+    assert sawlog.read(root, table="autoid", metadata=metadata).equals(TABLE)
+    report = sawlog.verify(root)
+    assert (report.verdict, report.rows, len(report.files)) == (Verdict.CLEAN, 45, 8)
+
+
+def flip_data(meta: Path) -> None:
+    (part,) = meta.parent.glob("*/part.1")
+    data = bytearray(part.read_bytes())
+    data[len(data) // 2] ^= 1
+    part.write_bytes(data)
+
+
+def flip_metadata(meta: Path) -> None:
+    data = bytearray(meta.read_bytes())
+    data[40] ^= 1
+    meta.write_bytes(data)
+
+
+def remove_part(meta: Path) -> None:
+    next(meta.parent.glob("*/part.1")).unlink()
+
+
+def encrypt(meta: Path) -> None:
+    data = next(meta.parent.glob("*/part.1")).read_bytes()[32:]
+    system = {"X-Minio-Internal-Server-Side-Encryption-Iv": b"x"}
+    meta.write_bytes(xl_meta([Stored([data], inline=False, system=system)]))
+
+
+@pytest.mark.parametrize(
+    ("change", "verdict", "kind", "error"),
+    [
+        (flip_data, Verdict.DAMAGED, "read_error", sawlog.DamageError),
+        (flip_metadata, Verdict.DAMAGED, "read_error", sawlog.DamageError),
+        (remove_part, Verdict.INCOMPLETE, "missing_file", IncompleteError),
+        (encrypt, Verdict.UNSUPPORTED, "unsupported", UnsupportedError),
+    ],
+)
+@pytest.mark.parametrize("field", ["1", "100", "101"])
+def test_verdicts_are_those_of_the_store(
+    tmp_path: Path, field: str, change: Callable[[Path], None], verdict: Verdict, kind: str, error: type[Exception]
+) -> None:
+    root = volume(tmp_path, inline=False)
+    (meta,) = root.glob(f"minio/a-bucket/files/insert_log/*/*/*/{field}/*/xl.meta")
+    change(meta)
+    metadata = str(root / "minio/a-bucket/files/etcd.json")
+    report = sawlog.verify(root)
+    assert report.verdict == verdict
+    (damage,) = (damage for file in report.files for damage in file.damages)
+    assert (damage.path, damage.kind) == (str(meta.parent), kind)
+    wanted = {"table": "autoid", "metadata": metadata}
+    with pytest.raises(error):
+        sawlog.read(root, **wanted)
+    with pytest.warns(sawlog.DamageWarning):
+        assert sawlog.read(root, on_damage="skip", **wanted).num_rows == 0
+
+
+def test_a_log_is_read_up_to_the_block_that_is_damaged(tmp_path: Path) -> None:
+    records = [f"{number:06}".encode() * 20 for number in range(60_000)]
+    sawlog.write(pa.table({"record": pa.array(records, pa.binary())}), tmp_path / "plain.log", format="leveldb_log")
+    data = (tmp_path / "plain.log").read_bytes()
+    meta = put(tmp_path / "drive", "b/000003.log", Stored([data], inline=False))
+    assert sawlog.read(meta.parent).equals(sawlog.read(tmp_path / "plain.log"))
+    part = next(meta.parent.glob("*/part.1"))
+    stored = bytearray(part.read_bytes())
+    stored[3 << 20] ^= 1
+    part.write_bytes(stored)
+    report = sawlog.verify(meta.parent)
+    (damage,) = report.files[0].damages
+    assert damage.kind == "read_error"
+    assert str(part) in damage.detail
+    with pytest.warns(sawlog.DamageWarning):
+        rows = sawlog.read(meta.parent, on_damage="skip")
+    assert rows.num_rows == (2 << 20) // 127 - 1  # records, with their headers, up to the third block
+    with pytest.raises((sawlog.DamageError, BitrotError)):
+        sawlog.read(meta.parent)
