@@ -102,8 +102,8 @@ if not TYPE_CHECKING:  # to type checkers, a name that is not listed above is an
     def __getattr__(name: str) -> Any:
         """Import what is asked for, be it a module: `import sawlog` itself loads nothing that is large."""
         if name in _HOMES:
-            found = globals()[name] = getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
-            return found
+            value = globals()[name] = getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
+            return value
         try:
             if not name.startswith("_"):
                 return importlib.import_module(f"{__name__}.{name}")

@@ -176,9 +176,11 @@ def read(
         try:
             return attempt()
         except OSError as error:
-            gone = isinstance(error, FileNotFoundError | ChangedError) or isinstance(error.__cause__, FileNotFoundError)
+            is_gone = isinstance(error, FileNotFoundError | ChangedError) or isinstance(
+                error.__cause__, FileNotFoundError
+            )
             storage = storage_of(storage_options)
-            if not gone or not isinstance(path, str | os.PathLike) or not storage.is_directory(path):
+            if not is_gone or not isinstance(path, str | os.PathLike) or not storage.is_directory(path):
                 raise
     return attempt()
 
@@ -214,19 +216,21 @@ def write(
         SchemaError: For anything the format cannot represent; names column and row.
         OptionError: For an unknown format or option.
     """
-    chosen = get_format(format)
+    target_format = get_format(format)
     schema, batches = _tabular(data)
-    parsed: Any = parse_options(chosen.write_options, options, where=f"writing {chosen.name}", general=_names_of(write))
+    parsed: Any = parse_options(
+        target_format.write_options, options, where=f"writing {target_format.name}", general=_names_of(write)
+    )
     storage = storage_of(storage_options)
     check_free(path, mode, storage)
     final = normalize(path).rstrip("/")
     if not is_remote(final):
         sweep(destination(final))
-    writer = begin_writing(chosen, os.fspath(path), partition_by, schema, parsed, storage)
+    writer = begin_writing(target_format, os.fspath(path), partition_by, schema, parsed, storage)
     try:
         for batch in batches:
             writer.write(batch)
-        return [Written(one.final, one.size) for one in writer.publish()]
+        return [Written(staged.final, staged.size) for staged in writer.publish()]
     except BaseException:
         writer.abort()
         raise
@@ -260,7 +264,7 @@ def check_names(schema: pa.Schema) -> None:
         field = fields.pop()
         if "\0" in field.name:
             raise SchemaError(f"column {field.name!r} has a NUL in its name, where Arrow's C stream cuts names off")
-        fields += [field.type.field(at) for at in range(field.type.num_fields)]
+        fields += [field.type.field(child) for child in range(field.type.num_fields)]
 
 
 def verify(
@@ -307,8 +311,8 @@ def repair(
     from sawlog.dataset.folder import open_folder, report
 
     storage = storage_of(storage_options)
-    wanted = {"on_damage": "skip", "storage_options": storage, "use_threads": use_threads, **options}
-    folder = open_folder(os.fspath(src), format=format, **wanted)
+    open_options = {"on_damage": "skip", "storage_options": storage, "use_threads": use_threads, **options}
+    folder = open_folder(os.fspath(src), format=format, **open_options)
     for part in folder.parts:
         _places(part.found.files, src, dst, mode, storage)
 
@@ -348,21 +352,25 @@ def _repair(
     """Repair one dataset of `src` to `dst`, or below it."""
     from sawlog.dataset.repair import repair_files
 
-    (chosen, _, files, unselected), options = part.found, part.options
-    given = current(chosen.read_options, options, where=f"reading {chosen.name}")
-    parsed: Any = parse_options(chosen.read_options, given, where=f"reading {chosen.name}")
+    (source_format, _, files, unselected), options = part.found, part.options
+    current_options = current(source_format.read_options, options, where=f"reading {source_format.name}")
+    parsed: Any = parse_options(source_format.read_options, current_options, where=f"reading {source_format.name}")
     if getattr(parsed, "verify_checksums", True):
         # What is given comes before, but for a list: only an empty one says that nothing is to be rescued.
-        rescue = find_rescue_options(chosen.read_options)
-        kept = {name: getattr(parsed, name) for name in rescue.keys() & given.keys()}
-        more = {name: (*one, *rescue[name]) for name, one in kept.items() if isinstance(one, tuple) and one}
-        parsed = replace(parsed, **{**rescue, **kept, **more})
+        rescue = find_rescue_options(source_format.read_options)
+        given_rescue = {name: getattr(parsed, name) for name in rescue.keys() & current_options.keys()}
+        more = {
+            name: (*values, *rescue[name])
+            for name, values in given_rescue.items()
+            if isinstance(values, tuple) and values
+        }
+        parsed = replace(parsed, **{**rescue, **given_rescue, **more})
     roots, threads = (normalize(os.fspath(src)),), threads_of(use_threads)
     scan = Scan(on_damage="skip", options=parsed, storage=storage, roots=roots, threads=threads)
-    with wrap_errors(f"{scan.roots[0]}: repair as {chosen.name} failed"):
-        missed = left_out(chosen, files, unselected, "rows", roots, is_format_named=is_format_named)
-        found = repair_files(chosen, places, scan, os.fspath(dst))
-    return replace(found, skipped=[*missed, *found.skipped])
+    with wrap_errors(f"{scan.roots[0]}: repair as {source_format.name} failed"):
+        missed = left_out(source_format, files, unselected, "rows", roots, is_format_named=is_format_named)
+        report_of_files = repair_files(source_format, places, scan, os.fspath(dst))
+    return replace(report_of_files, skipped=[*missed, *report_of_files.skipped])
 
 
 def _tabular(data: Any) -> tuple[pa.Schema, Iterable[pa.RecordBatch]]:
@@ -372,8 +380,8 @@ def _tabular(data: Any) -> tuple[pa.Schema, Iterable[pa.RecordBatch]]:
     if isinstance(data, pa.RecordBatch):
         return data.schema, validate_batches([data])
     if hasattr(data, "__arrow_c_stream__"):
-        if isinstance(given := getattr(data, "schema", None), pa.Schema):
-            check_names(given)
+        if isinstance(declared_schema := getattr(data, "schema", None), pa.Schema):
+            check_names(declared_schema)
         reader = pa.RecordBatchReader.from_stream(data)
         return reader.schema, validate_batches(reader)
     raise SchemaError(f"cannot write {type(data).__name__}: expected a table, a record batch reader or an Arrow stream")
@@ -394,7 +402,11 @@ def check_free(path: PathLike, mode: WriteMode, storage: Storage) -> None:
 
 @cache
 def _names_of(function: Callable[..., Any]) -> list[str]:
-    return [name for name, one in inspect.signature(function).parameters.items() if one.kind is one.KEYWORD_ONLY]
+    return [
+        name
+        for name, parameter in inspect.signature(function).parameters.items()
+        if parameter.kind is parameter.KEYWORD_ONLY
+    ]
 
 
 def _relative(file: File, root: str) -> str:

@@ -90,8 +90,8 @@ def sql(
 
     def add(name: str, path: str) -> None:
         place, mark, view = path.rpartition("#")
-        chosen = {**options, "view": view} if mark else options
-        register(database, name, place if mark else path, **chosen)
+        view_options = {**options, "view": view} if mark else options
+        register(database, name, place if mark else path, **view_options)
 
     for name, path in (tables or {}).items():
         add(name, path)
@@ -105,12 +105,12 @@ def sql(
             add(names[path], path)
         return f"{match['word']}{names[path]}"
 
-    known = _SOURCE.sub(table, query)
+    translated = _SOURCE.sub(table, query)
     try:
-        return database.sql(known)
+        return database.sql(translated)
     except (duckdb.BinderException, duckdb.CatalogException):
         if len(statements) == 1:
-            database.execute(known)  # raises the same, with the line of the query
+            database.execute(translated)  # raises the same, with the line of the query
         raise
 
 

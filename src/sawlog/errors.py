@@ -26,9 +26,11 @@ def without_secrets(text: str) -> str:
 
 def secrets_in(url: str) -> list[str]:
     """Users and passwords, and values of a query, that a URL carries."""
-    found = [one for match in _USER.finditer(url) for one in re.split("[:/@]+", match[0].removeprefix(match[1]))]
+    secrets = [
+        secret for match in _USER.finditer(url) for secret in re.split("[:/@]+", match[0].removeprefix(match[1]))
+    ]
     _, _, query = url.partition("?")
-    return [one for one in (*found, *(pair.partition("=")[2] for pair in query.split("&"))) if one]
+    return [secret for secret in (*secrets, *(pair.partition("=")[2] for pair in query.split("&"))) if secret]
 
 
 _OURS = (os.path.dirname(__file__) + os.sep, functools.__file__, contextlib.__file__)
@@ -50,7 +52,7 @@ class SawlogError(Exception):
     """
 
     def __init__(self, *args: object) -> None:
-        super().__init__(*(without_secrets(one) if isinstance(one, str) else one for one in args))
+        super().__init__(*(without_secrets(argument) if isinstance(argument, str) else argument for argument in args))
 
 
 class FormatError(SawlogError):
@@ -118,8 +120,8 @@ class IncompleteError(SawlogError):
     """
 
     def __init__(self, damage: Damage) -> None:
-        where = f"{damage.path}: {damage.kind}" + (f" at byte {damage.offset}" if damage.offset else "")
-        super().__init__(f'{where}: {damage.detail}; read what is there with on_damage="skip"')
+        place = f"{damage.path}: {damage.kind}" + (f" at byte {damage.offset}" if damage.offset else "")
+        super().__init__(f'{place}: {damage.detail}; read what is there with on_damage="skip"')
         self.damage = damage
 
     def __reduce__(self) -> tuple[type[IncompleteError], tuple[Damage]]:
@@ -165,12 +167,12 @@ class ChangedError(StorageError):
     """A file became shorter, or was replaced, while it was read."""
 
     @classmethod
-    def shorter(cls, path: str, expected: int, found: int) -> ChangedError:
+    def shorter(cls, path: str, expected: int, size: int) -> ChangedError:
         """For a file that has lost its end."""
-        return cls(f"{path}: expected {expected} bytes, found {found}: the file became shorter while it was read")
+        return cls(f"{path}: expected {expected} bytes, found {size}: the file became shorter while it was read")
 
 
-def meant(name: str, known: Iterable[str]) -> str:
+def meant(name: str, known_names: Iterable[str]) -> str:
     """To be appended to a message on an unknown name: the known one that is nearest, if any is near."""
-    near = difflib.get_close_matches(name, list(known), 1)
+    near = difflib.get_close_matches(name, list(known_names), 1)
     return f"; did you mean {near[0]!r}?" if near else ""

@@ -34,17 +34,17 @@ def foreign(error: Exception) -> bool:
 
 def explain(error: Exception) -> str:
     """Return what a foreign exception says, and the place in sawlog that it passed last."""
-    frames = [one for one in traceback.extract_tb(error.__traceback__) if one.filename.startswith(_PACKAGE)]
-    frames = [one for one in frames if one.filename != __file__] or frames
-    where = f" in {frames[-1].filename.removeprefix(_PACKAGE)}, line {frames[-1].lineno}" if frames else ""
-    said = " ".join(str(error).split())[:300]
-    return f"{type(error).__name__}{where}{': ' if said else ''}{said}"
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename.startswith(_PACKAGE)]
+    frames = [frame for frame in frames if frame.filename != __file__] or frames
+    place = f" in {frames[-1].filename.removeprefix(_PACKAGE)}, line {frames[-1].lineno}" if frames else ""
+    message = " ".join(str(error).split())[:300]
+    return f"{type(error).__name__}{place}{': ' if message else ''}{message}"
 
 
 def internal(error: Exception, doing: str = "") -> InternalError:
     """A foreign exception as sawlog's own: it names the place, and asks for a report."""
-    begun = f"{doing}: " if doing else ""
-    return InternalError(f"{begun}{explain(error)}; this is a fault of sawlog or of the machine: please report it")
+    prefix = f"{doing}: " if doing else ""
+    return InternalError(f"{prefix}{explain(error)}; this is a fault of sawlog or of the machine: please report it")
 
 
 FAULTS = (MemoryError, RecursionError, ImportError, AttributeError, NameError, TypeError, AssertionError)

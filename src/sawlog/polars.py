@@ -36,16 +36,16 @@ def scan(source: Input | Dataset, **options: Any) -> pl.LazyFrame:
     def frames(
         columns: list[str] | None, predicate: pl.Expr | None, limit: int | None, batch_size: int | None
     ) -> Iterator[pl.DataFrame]:
-        chosen = dataset.with_projection(columns)
+        projected = dataset.with_projection(columns)
         if limit is not None:
-            chosen = replace(chosen, scan=replace(chosen.scan, threads=1))  # nothing is read ahead
-        left = limit
-        for batch in Scanner(chosen, batch_size).to_batches():
-            if left is not None and left <= 0:
+            projected = replace(projected, scan=replace(projected.scan, threads=1))  # nothing is read ahead
+        remaining = limit
+        for batch in Scanner(projected, batch_size).to_batches():
+            if remaining is not None and remaining <= 0:
                 return
             frame = pl.DataFrame(pl.from_arrow(batch))
-            frame = frame if left is None else frame.head(left)
-            left = None if left is None else left - frame.height
+            frame = frame if remaining is None else frame.head(remaining)
+            remaining = None if remaining is None else remaining - frame.height
             yield frame if predicate is None else frame.filter(predicate)
 
     empty = pl.DataFrame(pl.from_arrow(dataset.schema.empty_table()))

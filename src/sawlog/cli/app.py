@@ -52,17 +52,17 @@ class _WithoutPydantic:
         """All parameters."""
         parameters = super().get_params(ctx)  # type: ignore[misc] # of Typer's class
         hints = get_type_hints(self.callback)
-        for one in parameters:
-            read = functools.partial(_value, one, one.process_value, hints.get(one.name))
-            vars(one).setdefault("process_value", read)
+        for parameter in parameters:
+            read = functools.partial(_value, parameter, parameter.process_value, hints.get(parameter.name))
+            vars(parameter).setdefault("process_value", read)
         return parameters
 
     def shell_complete(self, ctx: Any, incomplete: str) -> Any:
         """Names of verbs and options for a shell, with what they are."""
-        found = super().shell_complete(ctx, incomplete)  # type: ignore[misc] # of Typer's class
-        for one in found:
-            one.value, one.help = described(one.value, one.help or "")
-        return found
+        items = super().shell_complete(ctx, incomplete)  # type: ignore[misc] # of Typer's class
+        for item in items:
+            item.value, item.help = described(item.value, item.help or "")
+        return items
 
 
 def described(name: str, text: str) -> tuple[str, str]:
@@ -79,19 +79,19 @@ def described(name: str, text: str) -> tuple[str, str]:
     )
 
 
-def _value(parameter: Any, convert: Callable[[Any, Any], Any], hint: Any, context: Any, given: Any) -> Any:
+def _value(parameter: Any, convert: Callable[[Any, Any], Any], hint: Any, context: Any, raw_value: Any) -> Any:
     """The value of a parameter. What may be wrong is left to Typer, which says so."""
-    if hint in (int, int | None) and isinstance(given, str) and given.isdecimal():
-        value: Any = int(given)
+    if hint in (int, int | None) and isinstance(raw_value, str) and raw_value.isdecimal():
+        value: Any = int(raw_value)
         free = getattr(parameter, "min", 2) in (None, 0, 1) and getattr(parameter, "max", 2) is None
         plain = free and value > 0
     else:
         texts = hint in (str, str | None, list[str], list[str] | None)
-        missing = given is parameter.default and (context.resilient_parsing or not parameter.required)
-        plain = (texts and given) or missing
-        value = given
+        missing = raw_value is parameter.default and (context.resilient_parsing or not parameter.required)
+        plain = (texts and raw_value) or missing
+        value = raw_value
     if not plain:
-        return convert(context, given)
+        return convert(context, raw_value)
     return parameter.callback(context, parameter, value) if parameter.callback else value
 
 
@@ -104,8 +104,8 @@ class Verbs(_WithoutPydantic, TyperGroup):
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
-        own = [EntryPoint(name, f"sawlog.cli.{_identifier(name)}:{_identifier(name)}", "") for name in VERBS]
-        self._unloaded = {**entry_points(_COMMANDS_GROUP), **{one.name: one for one in own}}
+        built_in = [EntryPoint(name, f"sawlog.cli.{_identifier(name)}:{_identifier(name)}", "") for name in VERBS]
+        self._unloaded = {**entry_points(_COMMANDS_GROUP), **{point.name: point for point in built_in}}
         unnamed: dict[str, Any] = dict.fromkeys([*VERBS, *self._unloaded])
         self.commands = unnamed
 
@@ -130,11 +130,11 @@ def _description(point: EntryPoint) -> str | None:
     """Return a verb's docstring from its source: to import it, and what it imports, takes ten times as long."""
     spec = find_spec(point.module)
     source = getattr(spec and spec.loader, "get_source", lambda _: None)(point.module)
-    for one in ast.parse(source or "").body:
-        if isinstance(one, ast.FunctionDef) and one.name == point.attr:
-            return ast.get_docstring(one)
-    found: str | None = point.load().__doc__
-    return found
+    for node in ast.parse(source or "").body:
+        if isinstance(node, ast.FunctionDef) and node.name == point.attr:
+            return ast.get_docstring(node)
+    docstring: str | None = point.load().__doc__
+    return docstring
 
 
 def _command(name: str, verb: Callable[..., int]) -> Any:

@@ -131,18 +131,18 @@ _CONDITION = re.compile(
 )
 
 
-def key_values(given: Iterable[str] | None, flag: str) -> dict[str, str]:
+def key_values(texts: Iterable[str] | None, flag: str) -> dict[str, str]:
     """The texts `KEY=VALUE` as a dictionary.
 
     Raises:
         OptionError: For a text without `=`.
     """
     pairs = {}
-    for text in given or ():
+    for text in texts or ():
         key, equals, value = text.partition("=")
         if not equals or not key:
-            shown = "" if flag == "--storage" else f" {text!r}"  # it may be a password
-            raise OptionError(f"{flag}{shown}: expected KEY=VALUE")
+            culprit = "" if flag == "--storage" else f" {text!r}"  # it may be a password
+            raise OptionError(f"{flag}{culprit}: expected KEY=VALUE")
         pairs[key.strip()] = value
     return pairs
 
@@ -152,34 +152,34 @@ _GENERAL = ("index",)
 
 
 def format_options(
-    given: Iterable[str] | None, flag: str = "-o", call: Callable[..., Any] = sawlog.open
+    texts: Iterable[str] | None, flag: str = "-o", call: Callable[..., Any] = sawlog.open
 ) -> dict[str, Any]:
     """Options of a format, as a function takes them besides its own arguments.
 
     Raises:
         OptionError: Also for what has an option of its own.
     """
-    options: dict[str, Any] = {**key_values(given, flag)}
+    options: dict[str, Any] = {**key_values(texts, flag)}
     for name in {**inspect.signature(sawlog.open).parameters, **inspect.signature(call).parameters}:
         if name in options and name not in _GENERAL:
             raise OptionError(f"{flag} {name}: not an option of a format; see --help for how to give it")
     return options
 
 
-def storage_options(given: Iterable[str] | None) -> dict[str, Any]:
+def storage_options(texts: Iterable[str] | None) -> dict[str, Any]:
     """Options for fsspec: values are JSON where they can be read as JSON, text otherwise."""
     options: dict[str, Any] = {}
-    for key, value in key_values(given, "--storage").items():
-        found = decode_json(value)
-        options[key] = value if isinstance(found, Undecodable) else found
+    for key, value in key_values(texts, "--storage").items():
+        decoded = decode_json(value)
+        options[key] = value if isinstance(decoded, Undecodable) else decoded
     return options
 
 
-def column_names(given: Iterable[str] | None) -> list[str] | None:
+def column_names(texts: Iterable[str] | None) -> list[str] | None:
     """Names from texts with commas; `None` when nothing is given."""
-    if given is None:
+    if texts is None:
         return None
-    return [name.strip() for text in given for name in text.split(",") if name.strip()] or None
+    return [name.strip() for text in texts for name in text.split(",") if name.strip()] or None
 
 
 def open_dataset(
@@ -199,10 +199,12 @@ def open_dataset(
     if not isinstance(storage, Storage):
         storage = Storage(storage)
 
-    def opened(**wanted: Any) -> Dataset:
+    def opened(**scan_options: Any) -> Dataset:
         use_threads = True if threads is None else threads
-        given = {**wanted, **options}
-        return sawlog.open(paths, format=format, view=view, storage_options=storage, use_threads=use_threads, **given)
+        all_options = {**scan_options, **options}
+        return sawlog.open(
+            paths, format=format, view=view, storage_options=storage, use_threads=use_threads, **all_options
+        )
 
     filters = None
     if where:
@@ -226,19 +228,19 @@ def parse_where(texts: Iterable[str], schema: pa.Schema) -> list[tuple[str, str,
     """
     filters = []
     for text in texts:
-        where = f"--filter {text!r}"
+        context = f"--filter {text!r}"
         match = _CONDITION.fullmatch(text)
         if match is None:
-            raise OptionError(f"{where}: expected COLUMN OP VALUE with OP one of {', '.join(OPERATORS)}")
+            raise OptionError(f"{context}: expected COLUMN OP VALUE with OP one of {', '.join(OPERATORS)}")
         column, value = match["quoted"] or match["column"], match["value"].strip()
         op = " ".join((match["symbol"] or match["word"]).lower().split())
-        *_, kind = element_of(column, schema, where)
+        *_, kind = element_of(column, schema, context)
         try:
-            given = (column, op, _operand(value, op, kind))
+            condition = (column, op, _operand(value, op, kind))
         except (pa.ArrowException, ValueError) as error:
-            raise SchemaError(f"{where}: column {column!r} is {kind}: {error}") from error
-        parse(given, schema, where)
-        filters.append(given)
+            raise SchemaError(f"{context}: column {column!r} is {kind}: {error}") from error
+        parse(condition, schema, context)
+        filters.append(condition)
     return filters
 
 

@@ -117,15 +117,15 @@ def followed(watch: Watch, tail: int | None = None) -> Iterator[pa.RecordBatch]:
 
 def _insistent(look: Callable[[], Iterable[pa.RecordBatch]]) -> Iterator[pa.RecordBatch]:
     """Batches of a look; where the storage cannot answer, it looks again: nothing is lost, and nothing shown twice."""
-    said = ""
+    last_error = ""
     while True:
         try:
             yield from look()
             return
         except OSError as error:
-            if str(error) != said:
-                said = str(error)
-                complain(f"warning: {said}; looking again")
+            if str(error) != last_error:
+                last_error = str(error)
+                complain(f"warning: {last_error}; looking again")
             time.sleep(POLL)
 
 
@@ -146,39 +146,39 @@ def _chosen(
     dataset: Dataset, losses: DamageSummary, advance: Advance, tail: int | None, sample: int | None
 ) -> Iterator[pa.RecordBatch]:
     """The rows that are wanted: all, the last ones, or some."""
-    found = rows(dataset, losses, advance)
+    batches = rows(dataset, losses, advance)
     if tail is not None:
-        return iter(last_rows(found, tail))
-    return iter(some_rows(found, sample)) if sample is not None else found
+        return iter(last_rows(batches, tail))
+    return iter(some_rows(batches, sample)) if sample is not None else batches
 
 
 def last_rows(batches: Iterator[pa.RecordBatch], count: int) -> list[pa.RecordBatch]:
     """The last rows; no more of those before are held than one batch."""
-    kept: deque[pa.RecordBatch] = deque()
-    held = 0
+    last_batches: deque[pa.RecordBatch] = deque()
+    held_rows = 0
     for batch in batches:
-        kept.append(batch)
-        held += batch.num_rows
-        while held - kept[0].num_rows >= count and len(kept) > 1:
-            held -= kept.popleft().num_rows
-    if kept and held > count:
-        kept[0] = kept[0].slice(held - count)
-    return [batch for batch in kept if batch.num_rows]
+        last_batches.append(batch)
+        held_rows += batch.num_rows
+        while held_rows - last_batches[0].num_rows >= count and len(last_batches) > 1:
+            held_rows -= last_batches.popleft().num_rows
+    if last_batches and held_rows > count:
+        last_batches[0] = last_batches[0].slice(held_rows - count)
+    return [batch for batch in last_batches if batch.num_rows]
 
 
 def some_rows(batches: Iterator[pa.RecordBatch], count: int) -> list[pa.RecordBatch]:
     """Rows at random, in order; every row has the same chance. The same ones for the same rows."""
     random = np.random.default_rng(0)
-    kept: pa.Table | None = None
+    sample: pa.Table | None = None
     drawn = np.empty(0)
     for batch in batches:
         table = pa.Table.from_batches([batch])
-        kept = table if kept is None else pa.concat_tables([kept, table])
+        sample = table if sample is None else pa.concat_tables([sample, table])
         drawn = np.concatenate([drawn, random.random(batch.num_rows)])
         if len(drawn) > count:
             lowest = np.sort(np.argpartition(drawn, count)[:count]) if count else np.empty(0, np.int64)
-            kept, drawn = kept.take(fixed_array(pa.int64(), lowest)), drawn[lowest]
-    return [] if kept is None else kept.combine_chunks().to_batches()
+            sample, drawn = sample.take(fixed_array(pa.int64(), lowest)), drawn[lowest]
+    return [] if sample is None else sample.combine_chunks().to_batches()
 
 
 def _flushed(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

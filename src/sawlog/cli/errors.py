@@ -115,16 +115,16 @@ def explain(error: Exception) -> str | None:
         return str(error).replace('on_damage="skip"', "--on-damage skip")
     if isinstance(error, OSError) and error.strerror:
         return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
-    known = isinstance(error, SawlogError | OSError)
-    if known or type(error).__module__.split(".")[0] in _REMOTE_LIBRARIES:
+    is_known = isinstance(error, SawlogError | OSError)
+    if is_known or type(error).__module__.split(".")[0] in _REMOTE_LIBRARIES:
         return _own(error)[1].replace('on_damage="skip"', "--on-damage skip") or str(error) or type(error).__name__
     return None
 
 
 def _own(error: Exception) -> tuple[str, str]:
     """Class and message of the error of sawlog that another library hands on with its traceback; empty without one."""
-    found = _OWN_ERROR.findall(str(error))
-    return found[-1] if found else ("", "")
+    own_errors = _OWN_ERROR.findall(str(error))
+    return own_errors[-1] if own_errors else ("", "")
 
 
 def _of_sql(error: Exception) -> bool:
@@ -136,8 +136,8 @@ def complain(message: str, *, whole: bool = False) -> None:
     """Report an error on stderr, whatever it is made of: one line, or the whole of it with its lines."""
     lines = message.expandtabs().splitlines() if whole else [" ".join(message.split())]
     for place, line in enumerate(map(without_secrets, lines)):
-        shown = line if line.isprintable() else line.encode("unicode_escape").decode()
-        sys.stderr.write(f"{'' if place else 'sawlog: '}{shown}\n")
+        printable = line if line.isprintable() else line.encode("unicode_escape").decode()
+        sys.stderr.write(f"{'' if place else 'sawlog: '}{printable}\n")
 
 
 def _show_warning(message: Warning | str, *_: object, **__: object) -> None:

@@ -101,9 +101,9 @@ class Page:
         rows = list(rows)
         margin = max((len(name) for name, _ in rows), default=0) + 2
         for name, text in rows:
-            first, *rest = self.wrapped(printable(text), len(indent) + margin)
+            first, *more_lines = self.wrapped(printable(text), len(indent) + margin)
             self.line((indent, ""), (f"{printable(name):<{margin}}", "bold"), (first, ""))
-            for line in rest:
+            for line in more_lines:
                 self.line((f"{'':<{len(indent) + margin}}{line}", ""))
 
     def wrapped(self, text: str, used: int) -> list[str]:
@@ -145,9 +145,9 @@ def logfmt(event: dict[str, Any]) -> str:
     return " ".join(pairs)
 
 
-def counted(count: int, what: str) -> str:
+def counted(count: int, noun: str) -> str:
     """A number and its noun."""
-    return f"{count:,} {what}" + ("" if count == 1 else "s")
+    return f"{count:,} {noun}" + ("" if count == 1 else "s")
 
 
 def account_text(account: Account) -> str:

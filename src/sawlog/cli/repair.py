@@ -70,10 +70,10 @@ class _Repaired:
 
 def _kept_and_lost(page: Page, rows: int, account: Account, damages: int) -> None:
     page.fact("kept", f"{counted(rows, 'row')}, {account.record:,} bytes")
-    lost = places(damages) if damages else "nothing"
+    loss = places(damages) if damages else "nothing"
     if account.damage:
-        lost = f"{account.damage:,} bytes in {counted(damages, 'damaged range')}"
-    page.fact("lost", lost)
+        loss = f"{account.damage:,} bytes in {counted(damages, 'damaged range')}"
+    page.fact("lost", loss)
     if account.unsupported:
         page.fact("left out", f"{account.unsupported:,} bytes that this version does not support")
     page.fact("source", f"{account.total:,} bytes: {account_text(account)}")

@@ -101,7 +101,7 @@ class _ParquetEncoder:
     def write(self, batch: pa.RecordBatch) -> None:
         """Append rows."""
         self._batches.append(batch)
-        if sum(one.nbytes for one in self._batches) >= _ROW_GROUP_BYTES:
+        if sum(pending.nbytes for pending in self._batches) >= _ROW_GROUP_BYTES:
             self._flush()
 
     def close(self) -> None:
@@ -148,7 +148,7 @@ class CsvEncoder:
         self._writer.write(self._text(batch.columns))
 
     def _text(self, columns: Sequence[pa.Array]) -> pa.RecordBatch:
-        return pa.RecordBatch.from_arrays([text_array(one, self._encode) for one in columns], names=self._names)
+        return pa.RecordBatch.from_arrays([text_array(column, self._encode) for column in columns], names=self._names)
 
 
 class JsonlEncoder:
@@ -203,10 +203,10 @@ def _read_jsonl(file: pa.NativeFile, options: _TextReadOptions) -> Rows:
 
 def _opened(decoder: Callable[..., Any], *args: Any) -> Any:
     """A library's decoder of a file, or its next rows."""
-    found = decode_by(decoder, *args)
-    if isinstance(found, Undecodable):
-        raise FormatError(found.detail)
-    return found
+    decoded = decode_by(decoder, *args)
+    if isinstance(decoded, Undecodable):
+        raise FormatError(decoded.detail)
+    return decoded
 
 
 @dataclass(frozen=True)
@@ -275,8 +275,8 @@ class TableFormat:
 
 
 TABLE_FORMATS: dict[str, TableFormat] = {
-    one.name: one
-    for one in (
+    table_format.name: table_format
+    for table_format in (
         TableFormat(
             "parquet",
             "Parquet",
@@ -364,7 +364,9 @@ def _unwritable() -> Iterator[None]:
 def by_suffix(path: str) -> TableFormat | None:
     """The table format of a file's suffix."""
     lowered = path.lower()
-    return next((one for one in TABLE_FORMATS.values() if lowered.endswith(one.suffixes)), None)
+    return next(
+        (table_format for table_format in TABLE_FORMATS.values() if lowered.endswith(table_format.suffixes)), None
+    )
 
 
 def open_tables(
@@ -380,8 +382,8 @@ def open_tables(
 
     def batches(advance: Advance) -> Iterator[pa.RecordBatch]:
         for file in files:
-            own, rows = (schema, first) if file is files[0] else format.open(file, options, storage)
-            if own != schema:
+            file_schema, rows = (schema, first) if file is files[0] else format.open(file, options, storage)
+            if file_schema != schema:
                 raise SchemaError(f"{file.path}: columns differ from those of {files[0].path}")
             yield from rows
             advance(file.size)
@@ -403,7 +405,9 @@ def _with_binary(reader: Any, options: _TextReadOptions) -> Rows:
         row = 0
         for batch in reader:
             columns = zip(batch.schema.names, batch.columns, strict=True)
-            arrays = [_decoded(one, name, row, options.binary) if name in names else one for name, one in columns]
+            arrays = [
+                _decoded(column, name, row, options.binary) if name in names else column for name, column in columns
+            ]
             yield pa.RecordBatch.from_arrays(arrays, schema=decoded)
             row += batch.num_rows
 

@@ -84,12 +84,12 @@ class Dataset:
     def skipped(self) -> list[Skipped]:
         """Contents of the path that a read leaves out."""
         unselected = self.contents.unselected
-        others: list[Skipped] = []
+        unread: list[Skipped] = []
         if unselected:
             scan = self.scan
             named = scan.is_format_named
-            others = left_out(self.format, self.files, unselected, scan.view, scan.roots, is_format_named=named)
-        return [*others, *self.contents.skipped_files(self.request)]
+            unread = left_out(self.format, self.files, unselected, scan.view, scan.roots, is_format_named=named)
+        return [*unread, *self.contents.skipped_files(self.request)]
 
     def info(self) -> dict[str, Any]:
         """Facts about the content that cost no more than headers, for people to read."""
@@ -119,14 +119,14 @@ class Dataset:
         if columns is None and filter is None:
             return self
         scan = self.scan
-        chosen = parse_columns(columns)
-        if isinstance(scan.columns, dict) and isinstance(chosen, tuple) and scan.columns.keys() >= set(chosen):
-            chosen = {name: scan.columns[name] for name in chosen}
+        selection = parse_columns(columns)
+        if isinstance(scan.columns, dict) and isinstance(selection, tuple) and scan.columns.keys() >= set(selection):
+            selection = {name: scan.columns[name] for name in selection}
         filter = parse_filter(filter)
         if filter is not None and scan.expression is not None:
             filter = scan.expression & filter
         expression = scan.expression if filter is None else filter
-        scan = replace(scan, columns=scan.columns if chosen is None else chosen, expression=expression)
+        scan = replace(scan, columns=scan.columns if selection is None else selection, expression=expression)
         return replace(self, scan=scan)
 
     def scanner(self, columns: Columns | None = None, filter: Any = None, batch_size: int | None = None) -> Scanner:
@@ -162,12 +162,12 @@ class Dataset:
 
     def to_table(self, columns: Columns | None = None, filter: Any = None) -> pa.Table:
         """The rows as a table in memory; arguments are those of `scanner`."""
-        chosen = self.with_projection(columns, filter)
-        collector = _WarningCollector(chosen.skipped)
-        read = lambda contents, done: list(read_rows(contents, chosen.request, done))  # noqa: E731
-        batches = _at_once(chosen, read, collector.add)
+        projected = self.with_projection(columns, filter)
+        collector = _WarningCollector(projected.skipped)
+        read = lambda contents, done: list(read_rows(contents, projected.request, done))  # noqa: E731
+        batches = _at_once(projected, read, collector.add)
         collector.report()
-        return pa.Table.from_batches(batches, chosen.schema)
+        return pa.Table.from_batches(batches, projected.schema)
 
     def to_pandas(self, **settings: Any) -> Any:
         """The rows as a data frame of pandas; settings are those of `pyarrow.Table.to_pandas`."""
@@ -214,8 +214,8 @@ class Dataset:
         self, task_bytes: int | None = None, advance: Callable[[int], None] | None = None, *, every: bool = False
     ) -> Report:
         """Return what `verify` finds, with what is not read, and what more could be read of damaged files."""
-        found = list(self.verify(task_bytes, advance, every=every))
-        damaged = {one.path: one for one in found if one.damaged}
+        file_reports = list(self.verify(task_bytes, advance, every=every))
+        damaged = {file_report.path: file_report for file_report in file_reports if file_report.damaged}
         files = [file for file in self.files if file.path in damaged]
         format, reports = self.format, list(damaged.values())
         more = ""
@@ -223,7 +223,7 @@ class Dataset:
             more = format.find_more_rows(reports, files, self.scan)
         elif files:
             more = find_more_rows(format, reports, files, self.scan)
-        return Report(self.format.name, found, self.skipped, more)
+        return Report(self.format.name, file_reports, self.skipped, more)
 
     def watch(self, positions: Mapping[str, Any] | None = None, *, poll: float = 1.0) -> Watch:
         """The rows, and those that are written from now on: an endless iterator of record batches.
@@ -338,12 +338,12 @@ def _at_once(dataset: Dataset, work: Callable[[Contents, OnFragmentDone], _Resul
     if contents is not None:
         reported: list[tuple[Fragment, Findings]] = []
         try:
-            result = work(contents, lambda *found: reported.append(found))
+            result = work(contents, lambda *completed: reported.append(completed))
         except SawlogError:
             pass  # what is wrong is found again, by fragments that know more
         else:
-            for found in reported:
-                done(*found)
+            for completed in reported:
+                done(*completed)
             return result
     return work(dataset.contents, done)
 

@@ -21,18 +21,18 @@ from sawlog.storage.workers import cores
 Filters = Sequence[tuple[str, str, Any] | list[tuple[str, str, Any]]]
 
 
-def storage_of(given: Mapping[str, Any] | Storage | None, memory_map: bool = False) -> Storage:
+def storage_of(storage_options: Mapping[str, Any] | Storage | None, memory_map: bool = False) -> Storage:
     """Return the storage of paths: one that is in use already knows what came through pipes."""
-    return given if isinstance(given, Storage) else Storage(dict(given or {}), memory_map)
+    return storage_options if isinstance(storage_options, Storage) else Storage(dict(storage_options or {}), memory_map)
 
 
-def threads_of(wanted: bool | int) -> int:
+def threads_of(use_threads: bool | int) -> int:
     """Return how many threads are to be used."""
-    if isinstance(wanted, bool):
-        return cores() if wanted else 1
-    if wanted < 1:
-        raise OptionError(f"use_threads={wanted}: expected True, False or a number of threads")
-    return wanted
+    if isinstance(use_threads, bool):
+        return cores() if use_threads else 1
+    if use_threads < 1:
+        raise OptionError(f"use_threads={use_threads}: expected True, False or a number of threads")
+    return use_threads
 
 
 class Found(NamedTuple):
@@ -44,10 +44,10 @@ class Found(NamedTuple):
     unselected: list[File]
 
 
-def names_of_inputs(given: Input | Sequence[Input], storage: Storage) -> list[str]:
+def names_of_inputs(inputs: Input | Sequence[Input], storage: Storage) -> list[str]:
     """The paths of inputs; what has none gets a name."""
-    several = list(given) if isinstance(given, list | tuple) else [given]
-    return [storage.inputs.name(one) for one in several]
+    several = list(inputs) if isinstance(inputs, list | tuple) else [inputs]
+    return [storage.inputs.name(single) for single in several]
 
 
 def find(
@@ -58,29 +58,33 @@ def find(
     Raises:
         FormatError: When they hold no files of a format.
     """
-    where = ", ".join(paths)
-    chosen = get_format(format) if format is not None else None
-    found = storage.find(paths) if files is None else list(files)
-    if not found:
-        raise FormatError(f"{where}: the directory holds no files (names that begin with . or _ do not count)")
-    if chosen is None:
-        chosen = recognize(found, storage, paths, view)
-    wanted = view_names(chosen).get(view, view)
-    selected = chosen.select(found, wanted)
-    if named := named_homes(chosen, selected, paths):
-        selected = [file for file in selected if chosen.directory_layout.dataset_directory(file) in named]
+    location = ", ".join(paths)
+    detected = get_format(format) if format is not None else None
+    files_of_paths = storage.find(paths) if files is None else list(files)
+    if not files_of_paths:
+        raise FormatError(f"{location}: the directory holds no files (names that begin with . or _ do not count)")
+    if detected is None:
+        detected = recognize(files_of_paths, storage, paths, view)
+    full_view = view_names(detected).get(view, view)
+    selected = detected.select(files_of_paths, full_view)
+    if named := named_homes(detected, selected, paths):
+        selected = [file for file in selected if detected.directory_layout.dataset_directory(file) in named]
     if not selected:
-        others = [name for name in chosen.views if name not in (wanted, "damage") and chosen.select(found, name)]
-        start = f"{where}: none of the {len(found)} files there is"
-        if wanted in chosen.views and others:
-            raise FormatError(f"{start} read by view {view!r}; views with files: {', '.join(others)}")
-        raise FormatError(f"{start} a {chosen.title}")
+        other_views = [
+            name
+            for name in detected.views
+            if name not in (full_view, "damage") and detected.select(files_of_paths, name)
+        ]
+        start = f"{location}: none of the {len(files_of_paths)} files there is"
+        if full_view in detected.views and other_views:
+            raise FormatError(f"{start} read by view {view!r}; views with files: {', '.join(other_views)}")
+        raise FormatError(f"{start} a {detected.title}")
     read = {file.path for file in selected}
-    return Found(chosen, wanted, selected, [file for file in found if file.path not in read])
+    return Found(detected, full_view, selected, [file for file in files_of_paths if file.path not in read])
 
 
 def open_found(
-    found: Found,
+    selection: Found,
     paths: Sequence[str],
     /,  # a format may have an option that is called paths
     *,
@@ -95,31 +99,35 @@ def open_found(
     **options: Any,
 ) -> Dataset:
     """Open files that were found at paths; arguments are those of `open`."""
-    chosen = found.format
-    if found.view not in chosen.views:
-        near = meant(found.view, view_names(chosen))
-        raise OptionError(f"{chosen.name} has no view {found.view!r}{near}; views: {', '.join(chosen.views)}")
+    format = selection.format
+    if selection.view not in format.views:
+        near = meant(selection.view, view_names(format))
+        raise OptionError(f"{format.name} has no view {selection.view!r}{near}; views: {', '.join(format.views)}")
     scan = Scan(
-        view=found.view,
+        view=selection.view,
         columns=parse_columns(columns),
         filters=tuple(filters or ()),
         expression=parse_filter(filter),
         on_damage=check_on_damage(on_damage),
         provenance=provenance,
-        options=parse_options(chosen.read_options, options, where=f"reading {chosen.name}", general=GENERAL),
+        options=parse_options(format.read_options, options, where=f"reading {format.name}", general=GENERAL),
         storage=storage_options,
         roots=tuple(map(normalize, paths)),
         threads=threads_of(use_threads),
         is_format_named=is_format_named,
     )
-    with wrap_errors(f"{scan.roots[0]}: opening as {chosen.name} failed"):
-        contents = chosen.open(found.files, scan)
-        contents.unselected = found.unselected
+    with wrap_errors(f"{scan.roots[0]}: opening as {format.name} failed"):
+        contents = format.open(selection.files, scan)
+        contents.unselected = selection.unselected
         return Dataset(contents, scan)
 
 
 GENERAL = [
-    *(name for name, one in inspect.signature(open_found).parameters.items() if one.kind is one.KEYWORD_ONLY),
+    *(
+        name
+        for name, parameter in inspect.signature(open_found).parameters.items()
+        if parameter.kind is parameter.KEYWORD_ONLY
+    ),
     *("format", "view", "memory_map", "index"),
 ]
 """The names of the arguments of `sawlog.open`, which no option of a format has."""

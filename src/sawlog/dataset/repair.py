@@ -32,18 +32,18 @@ def repair_files(format: Format, places: Sequence[tuple[File, str]], scan: Scan,
         SawlogError: When the new files are not clean, or their rows are not those that `skip` delivers. Nothing is
             published then.
     """
-    held = _Held(scan.storage.options, scan.storage.memory_map, scan.storage.inputs, scan.storage.chosen)
+    holding = _Held(scan.storage.options, scan.storage.memory_map, scan.storage.inputs, scan.storage.chosen)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # the report says it
             source = _source(format, [file for file, _ in places], scan)
             if isinstance(format, RepairsTogether):
-                format.repair_files(source.contents, places, held)
+                format.repair_files(source.contents, places, holding)
             else:
-                repair_each(format, source.scan.options, places, held, source.scan.threads)
-            copies = [File(place, held.size(place), file.explicit) for file, place in places if held.holds(place)]
-            copies += held.in_directories()
-            copied = replace(scan, storage=held, roots=(normalize(target),))
+                repair_each(format, source.scan.options, places, holding, source.scan.threads)
+            copies = [File(place, holding.size(place), file.explicit) for file, place in places if holding.holds(place)]
+            copies += holding.in_directories()
+            copied = replace(scan, storage=holding, roots=(normalize(target),))
             files = [file for file, _ in places]
             _prove(source, files, copies, copied, target)
             report = Report(format.name, _reports(source, files), source.contents.skipped_files(source.request))
@@ -51,9 +51,9 @@ def repair_files(format: Format, places: Sequence[tuple[File, str]], scan: Scan,
                 remarks = format.remark_on_repair(source.contents)
                 report.skipped = [*report.skipped, *(remark for remark in remarks if isinstance(remark, Skipped))]
                 report.remarks = [remark for remark in remarks if isinstance(remark, Remark)]
-        held.release()
+        holding.release()
     except BaseException as error:
-        held.drop()
+        holding.drop()
         if isinstance(error, SawlogError) and not isinstance(error, StorageError | InternalError):
             scan.storage.confirm()  # what cannot be repaired may have been replaced
         raise
@@ -69,7 +69,7 @@ class _Held(Storage):
     dropped: threading.Event = field(default_factory=threading.Event, repr=False, compare=False)
 
     def publish(self, staged: Iterable[Staged]) -> None:
-        self.held.update({one.final: one for one in staged})
+        self.held.update({staged_file.final: staged_file for staged_file in staged})
         if self.dropped.is_set():  # by a thread that was still at work
             self.drop()
 
@@ -99,7 +99,7 @@ class _Held(Storage):
 
     def in_directories(self) -> list[File]:
         """The files of directories that are held, where they are now."""
-        directories = [one.temporary for one in self.held.values() if one.directory]
+        directories = [staged.temporary for staged in self.held.values() if staged.directory]
         return [file for directory in directories for file in self.files_in(directory)]
 
     def size(self, path: str) -> int:
@@ -108,7 +108,7 @@ class _Held(Storage):
 
     def release(self) -> None:
         """Publish what is held."""
-        super().publish(one for one in self.held.values() if one.final not in self.pipes)
+        super().publish(staged for staged in self.held.values() if staged.final not in self.pipes)
         for final, pipe in self.pipes.items():
             with open(self.held[final].temporary, "rb") as file:
                 shutil.copyfileobj(file, pipe)
@@ -124,8 +124,8 @@ class _Held(Storage):
 
     def _place(self, path: PathLike) -> str:
         name = normalize(path)
-        one = self.held.get(destination(name))
-        return name if one is None else one.temporary
+        staged = self.held.get(destination(name))
+        return name if staged is None else staged.temporary
 
 
 def _source(format: Format, files: Sequence[File], scan: Scan) -> Dataset:
@@ -154,12 +154,12 @@ def _reports(source: Dataset, files: Sequence[File]) -> list[FileReport]:
     """The reports of `verify` on all parts: files that only options lead to are added to that of the path."""
     reports = {report.path: report for report in source.verify()}
     parts = () if list_tables(source.contents) else _tables(source, files)
-    for part in (one for one in parts if one.scan.options != source.scan.options):
+    for part in (table for table in parts if table.scan.options != source.scan.options):
         for report in part.verify():
             before = reports.setdefault(report.path, report)
             if before is not report:
                 before.rows += report.rows
-                before.damages += [one for one in report.damages if one not in before.damages]
+                before.damages += [damage for damage in report.damages if damage not in before.damages]
                 before.kinds |= report.kinds
     return list(reports.values())
 
@@ -172,7 +172,7 @@ def _prove(source: Dataset, files: Sequence[File], copies: Sequence[File], scan:
     refused = f"{target}: the repaired copy was not published:"
     for report in copy.verify():
         if report.damaged or report.incomplete or report.tail.unfinished:
-            wrong = next((one for one in report.damages), report.tail)
+            wrong = next((damage for damage in report.damages), report.tail)
             raise SawlogError(f"{refused} it is not clean: {wrong}")
     for before, after in (
         zip(_tables(source, files), _tables(copy, copies), strict=True) if source.scan.view == "rows" else ()
@@ -194,47 +194,49 @@ def _unmarked(dataset: Dataset) -> Iterator[pa.RecordBatch]:
             yield batch.select([name for name in batch.schema.names if name not in marks])
 
 
-def _same_rows(one: Iterable[pa.RecordBatch], other: Iterable[pa.RecordBatch]) -> bool:
+def _same_rows(expected: Iterable[pa.RecordBatch], actual: Iterable[pa.RecordBatch]) -> bool:
     """Whether two streams have equal rows in the same order, however they are cut; NaN is equal to itself.
 
     A column that only one of them has may hold nothing but nulls.
     """
-    left, right = (iter(batch for batch in batches if batch.num_rows) for batches in (one, other))
-    first, second = next(left, None), next(right, None)
+    remaining, right = (iter(batch for batch in batches if batch.num_rows) for batches in (expected, actual))
+    first, second = next(remaining, None), next(right, None)
     while first is not None and second is not None:
         count = min(first.num_rows, second.num_rows)
         if not _equal_batches(first.slice(0, count), second.slice(0, count)):
             return False
-        first = first.slice(count) if first.num_rows > count else next(left, None)
+        first = first.slice(count) if first.num_rows > count else next(remaining, None)
         second = second.slice(count) if second.num_rows > count else next(right, None)
     return first is second
 
 
-def _equal_batches(one: pa.RecordBatch, other: pa.RecordBatch) -> bool:
-    shared = [name for name in one.schema.names if name in other.schema.names]
-    rest = [batch.column(name) for batch in (one, other) for name in batch.schema.names if name not in shared]
-    return all(column.null_count == len(column) for column in rest) and all(
-        _equal(one.column(name), other.column(name)) for name in shared
+def _equal_batches(first: pa.RecordBatch, second: pa.RecordBatch) -> bool:
+    shared = [name for name in first.schema.names if name in second.schema.names]
+    unshared = [batch.column(name) for batch in (first, second) for name in batch.schema.names if name not in shared]
+    return all(column.null_count == len(column) for column in unshared) and all(
+        _equal(first.column(name), second.column(name)) for name in shared
     )
 
 
-def _equal(one: pa.Array, other: pa.Array) -> bool:
+def _equal(first: pa.Array, second: pa.Array) -> bool:
     """Whether values are equal: to Arrow, NaN is not NaN, and a dictionary in another order is another one."""
-    kind = one.type
-    if one.equals(other):
+    kind = first.type
+    if first.equals(second):
         return True
-    if kind != other.type or len(one) != len(other):
+    if kind != second.type or len(first) != len(second):
         return False
     if pa.types.is_floating(kind):
         bits = {16: pa.int16(), 32: pa.int32(), 64: pa.int64()}[kind.bit_width]
-        return bool(one.view(bits).equals(other.view(bits)))
+        return bool(first.view(bits).equals(second.view(bits)))
     if pa.types.is_dictionary(kind):
-        return _equal(one.dictionary_decode(), other.dictionary_decode())
-    if not pa.types.is_nested(kind) or not one.is_valid().equals(other.is_valid()):
+        return _equal(first.dictionary_decode(), second.dictionary_decode())
+    if not pa.types.is_nested(kind) or not first.is_valid().equals(second.is_valid()):
         return False
     if pa.types.is_struct(kind):
-        return all(map(_equal, one.flatten(), other.flatten()))
+        return all(map(_equal, first.flatten(), second.flatten()))
     if pa.types.is_map(kind):
-        one, other = (array.cast(pa.list_(pa.struct([kind.key_field, kind.item_field]))) for array in (one, other))
-    lengths = pc.list_value_length(one).equals(pc.list_value_length(other))
-    return bool(lengths) and _equal(one.flatten(), other.flatten())
+        first, second = (
+            array.cast(pa.list_(pa.struct([kind.key_field, kind.item_field]))) for array in (first, second)
+        )
+    lengths = pc.list_value_length(first).equals(pc.list_value_length(second))
+    return bool(lengths) and _equal(first.flatten(), second.flatten())

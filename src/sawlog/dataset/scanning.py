@@ -34,21 +34,21 @@ def read_fragments(fragments: Iterable[Fragment], threads: int, done: OnFragment
         threads: How many read; with 1, nothing is read ahead.
         done: Called also when the consumer has stopped among the rows of a fragment.
     """
-    begun: dict[int, tuple[Fragment, Findings]] = {}
+    open_fragments: dict[int, tuple[Fragment, Findings]] = {}
 
     def read_batches(fragment: Fragment) -> Iterator[pa.RecordBatch]:
         findings = Findings(fragment.scan.on_damage)
-        begun[id(fragment)] = fragment, findings
+        open_fragments[id(fragment)] = fragment, findings
         yield from fragment.to_batches(findings)
 
     def end(fragment: Fragment) -> None:
-        done(*begun.pop(id(fragment)))
+        done(*open_fragments.pop(id(fragment)))
 
     try:
         for _, batch in map_ordered(fragments, read_batches, threads, end):
             yield batch
     finally:
-        for fragment, findings in begun.values() if threads <= 1 else ():
+        for fragment, findings in open_fragments.values() if threads <= 1 else ():
             done(fragment, findings)
 
 

@@ -98,15 +98,17 @@ class Watch:
 
     def _unseen(self, end: Offset) -> Iterator[pa.RecordBatch]:
         """The rows up to an offset that were not handed out."""
-        known = self._rows
+        known_rows = self._rows
         for fragment in self._follower.between(self._offset, end) if end is not self._offset else ():
             for batch in fragment.to_batches():
-                if known < batch.num_rows:
-                    yield batch.slice(known)
-                known = max(0, known - batch.num_rows)
+                if known_rows < batch.num_rows:
+                    yield batch.slice(known_rows)
+                known_rows = max(0, known_rows - batch.num_rows)
 
     def _start(self, positions: Mapping[str, Any]) -> Offset:
-        if all(isinstance(at, int) for at in positions.values()):
+        if all(isinstance(position, int) for position in positions.values()):
             name = self._follower.name
-            return Offset({name(path): Place(at, "", at) for path, at in positions.items() if at})
+            return Offset(
+                {name(path): Place(position, "", position) for path, position in positions.items() if position}
+            )
         return Offset.from_json(positions)

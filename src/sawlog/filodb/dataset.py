@@ -122,8 +122,8 @@ class ContainerContents(Contents):
         scan = replace(request.scan, view="rows", columns=None, filters=(), expression=None, on_damage="skip")
         contents = type(self)(self.format, self.files, scan)
         charts = Charts(available_columns(contents))
-        wanted = bind_scan(contents, replace(scan, columns=tuple(charts.columns)))
-        for fragment in plan_fragments(contents, wanted, PIECE_BYTES):
+        chart_request = bind_scan(contents, replace(scan, columns=tuple(charts.columns)))
+        for fragment in plan_fragments(contents, chart_request, PIECE_BYTES):
             for batch in fragment.to_batches(Findings("skip")):
                 charts.add(batch)
         yield from charts.pictures()
@@ -131,8 +131,8 @@ class ContainerContents(Contents):
     def counting(self, request: BoundScan) -> Counting | None:
         """Return what counts records, where all of them are read; else None."""
         scan = request.scan
-        whole = scan.view == "rows" and scan.columns is None and not scan.filters and scan.expression is None
-        return Charts(available_columns(self)) if whole and self.files else None
+        is_plain = scan.view == "rows" and scan.columns is None and not scan.filters and scan.expression is None
+        return Charts(available_columns(self)) if is_plain and self.files else None
 
     def facts(self, request: BoundScan) -> dict[str, Any]:
         """Schemas and the kind of records at the start of the data."""

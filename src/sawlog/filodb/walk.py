@@ -302,7 +302,7 @@ class RecordsWalk(Walk):
         capacity = len(self.starts)
         self._named: tuple[Layout, ...] = selection.layouts
         self._builder = ColumnBuilder(
-            self._gathered(), layouts, capacity, fragment.scan.options, [one.name for one in self._named]
+            self._gathered(), layouts, capacity, fragment.scan.options, [field.name for field in self._named]
         )
         self._which = Column(np.uint8, capacity).values
         self._picked = np.tile(np.arange(BLOCK, dtype=np.uint64), (2, 1))
@@ -327,16 +327,16 @@ class RecordsWalk(Walk):
         if not rows:
             return
         marks = RowErrors()
-        chosen = self._chosen(Rows(self._sight.data, rows, self.starts, self._which, self.path))
-        batch = self._batch(chosen, marks)
+        selected = self._chosen(Rows(self._sight.data, rows, self.starts, self._which, self.path))
+        batch = self._batch(selected, marks)
         if marks.found:
-            keep = np.ones(chosen.count, np.bool_)
+            keep = np.ones(selected.count, np.bool_)
             keep[list(marks.found)] = False
-            for row, found in marks.found.items():
-                self._complain(row, *found)
+            for row, mark in marks.found.items():
+                self._complain(row, *mark)
             if self.fails:
                 keep[min(marks.found) :] = False
-            rows -= chosen.count - int(keep.sum())
+            rows -= selected.count - int(keep.sum())
             batch = batch.filter(array_of(keep, pa.bool_())) if len(self._schema) else batch
         yield rows, batch
 

@@ -325,7 +325,7 @@ class Counting(Protocol):
     @property
     def columns(self) -> Sequence[str]: ...
 
-    def add(self, seen: Any) -> None:
+    def add(self, observed: Any) -> None:
         """Count a batch that has the columns, or what fragments hand to `Findings.observe`."""
 
     def pictures(self) -> Iterable[Picture]:

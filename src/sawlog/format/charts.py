@@ -74,20 +74,22 @@ class Picture:
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON: boxes as lists of their attributes, the series as its place in `series`."""
         lanes = dict(list(self.lanes.items())[:MOST_LANES])
-        boxes = [box for some in lanes.values() for box in some]
-        longest = set(heapq.nlargest(MOST_BOXES, range(len(boxes)), lambda at: boxes[at].end - boxes[at].start))
+        boxes = [box for lane_boxes in lanes.values() for box in lane_boxes]
+        longest = set(
+            heapq.nlargest(MOST_BOXES, range(len(boxes)), lambda index: boxes[index].end - boxes[index].start)
+        )
         series = list(dict.fromkeys(box.series for box in boxes))
         paths = list(dict.fromkeys(box.path for box in boxes))
         number = itertools.count()
         drawn = []
-        for label, some in lanes.items():
+        for label, lane_boxes in lanes.items():
             rows = [
                 [
                     [*box[:2], _shown(box.text), series.index(box.series), round(box.height, 3)]
                     + ([paths.index(box.path), box.offset] if box.path else [])
                     for box in row
                 ]
-                for row in _apart([box for box in some if next(number) in longest])
+                for row in _apart([box for box in lane_boxes if next(number) in longest])
             ]
             drawn.append({"label": _shown(label), "rows": rows})
         notes = [self.note] if self.note else []
@@ -142,15 +144,15 @@ class Sums:
         lanes = {}
         for lane, sums in self.found.items():
             total = sum(sums.values())
-            boxes, at = [], 0
-            for series in dict.fromkeys([*(one for one in order if one in sums), *sums]):
+            boxes, position = [], 0
+            for series in dict.fromkeys([*(name for name in order if name in sums), *sums]):
                 if total and not sums[series]:
                     continue
                 share = f", {sums[series] / total:.1%}" if total and len(sums) > 1 else ""
                 text = f"{lane}: {counted(sums[series], self.unit)}{f' {series}' if series else ''}{share}"
                 path, offset = self.places[lane, series]
-                boxes.append(Box(at, at + sums[series], text, series, 1, path, offset))
-                at += sums[series]
+                boxes.append(Box(position, position + sums[series], text, series, 1, path, offset))
+                position += sums[series]
             lanes[lane] = boxes
         axis: Axis = "bytes" if self.unit == "bytes" else "number"
         return Picture(title, axis, lanes, note)
@@ -203,11 +205,11 @@ class Rates:
 
     def buckets(self, kind: int = 0) -> Iterator[tuple[int, int, int, float]]:
         """Start, end, amount, and its share of the largest, of each bucket that has some; kind 0 things, 1 bytes."""
-        most = int(self._sums[kind].max(initial=0))
-        for at, amount in enumerate(self._sums[kind].tolist()):
+        largest = int(self._sums[kind].max(initial=0))
+        for bucket, amount in enumerate(self._sums[kind].tolist()):
             if amount:
-                start = (self._first + at) << self._shift
-                yield start, start + self.width, amount, amount / most
+                start = (self._first + bucket) << self._shift
+                yield start, start + self.width, amount, amount / largest
 
 
 class KeySpan(NamedTuple):
@@ -234,10 +236,10 @@ def over_keys(title: str, spans: Sequence[KeySpan], note: str = "") -> Picture:
     for step in steps[: max(0, len(bounds) - 1)]:
         width += step
         edges.append(edges[-1] + max(width, 0))
-    whole = edges[-1] or 1
+    full_width = edges[-1] or 1
     lanes: dict[str, list[Box]] = {}
     for span in spans:
-        start, end = (round(edges[place[key]] / whole, 5) for key in (span.smallest, span.end))
+        start, end = (round(edges[place[key]] / full_width, 5) for key in (span.smallest, span.end))
         lanes.setdefault(span.lane, []).append(span.box._replace(start=start, end=end))
     ends = (key_text(bounds[0]), last_key_text(bounds[-1])) if bounds else ("", "")
     return Picture(title, "keys", lanes, note, ends)

@@ -191,13 +191,13 @@ class Fragment(ABC):
 
     def _damaged_bytes(self, batch: pa.RecordBatch) -> pa.Array:
         """The first bytes of each damaged range; null where nothing can be read, as of a file that is missing."""
-        found: list[bytes | None] = []
+        contents: list[bytes | None] = []
         for path, offset, length in zip(*(batch.column(i).to_pylist() for i in range(3)), strict=True):
             try:
-                found.append(self.scan.storage.read(path, offset, min(length, DAMAGED_BYTES)) if length else b"")
+                contents.append(self.scan.storage.read(path, offset, min(length, DAMAGED_BYTES)) if length else b"")
             except (FileNotFoundError, NotADirectoryError, DiskError):
-                found.append(None)
-        return array_of(found, pa.binary())
+                contents.append(None)
+        return array_of(contents, pa.binary())
 
 
 @dataclass(frozen=True)

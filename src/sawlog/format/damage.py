@@ -151,14 +151,14 @@ class Account:
             total.add(account)
         return total
 
-    def add(self, other: Account) -> None:
+    def add(self, added: Account) -> None:
         """Add another account to this one."""
-        self.header += other.header
-        self.record += other.record
-        self.padding += other.padding
-        self.tail += other.tail
-        self.damage += other.damage
-        self.unsupported += other.unsupported
+        self.header += added.header
+        self.record += added.record
+        self.padding += added.padding
+        self.tail += added.tail
+        self.damage += added.damage
+        self.unsupported += added.unsupported
 
 
 _ERRORS: dict[Verdict, type[DamageError | UnsupportedError | IncompleteError]] = {
@@ -234,20 +234,20 @@ class Findings:
             self.account.damage += length
 
 
-def merge_findings(findings: Findings, other: Findings) -> None:
+def merge_findings(findings: Findings, later: Findings) -> None:
     """Add the findings of a later part of the same file; damaged ranges stay where they are listed."""
-    findings.rows += other.rows
-    findings.account.add(other.account)
-    findings.kinds += other.kinds
-    findings.notes += other.notes
-    findings.gaps += other.gaps[: _MAX_GAPS - len(findings.gaps)]
-    findings.tail = other.tail or findings.tail
+    findings.rows += later.rows
+    findings.account.add(later.account)
+    findings.kinds += later.kinds
+    findings.notes += later.notes
+    findings.gaps += later.gaps[: _MAX_GAPS - len(findings.gaps)]
+    findings.tail = later.tail or findings.tail
 
 
 def take_listed_damage(findings: Findings) -> list[Damage]:
     """Take the damaged ranges that were listed so far out of findings."""
-    taken, findings.damages = findings.damages, []
-    return taken
+    listed, findings.damages = findings.damages, []
+    return listed
 
 
 def take_damage_batch(findings: Findings) -> pa.RecordBatch | None:
@@ -267,11 +267,11 @@ def describe_losses(findings: Findings, path: str) -> list[str]:
         if kinds := count_kinds(findings.kinds, Verdict.DAMAGED):
             listed = ", ".join(f"{count} {kind}" for kind, count in kinds.items())
             damaged = findings.account.damage
-            lost = f"skipped {damaged} damaged bytes" if damaged else places(sum(kinds.values()))
-            sentences.append(f"{path}: {lost} ({listed}); sawlog verify lists them")
+            loss = f"skipped {damaged} damaged bytes" if damaged else places(sum(kinds.values()))
+            sentences.append(f"{path}: {loss} ({listed}); sawlog verify lists them")
         if gaps := count_kinds(findings.kinds, Verdict.INCOMPLETE):
             listed = ", ".join(f"{count} {kind}" for kind, count in gaps.items())
-            details = "; ".join(f"{one.path}: {one.detail}" for one in findings.gaps[:3])
+            details = "; ".join(f"{gap.path}: {gap.detail}" for gap in findings.gaps[:3])
             sentences.append(f"{path}: incomplete ({listed}): {details or 'sawlog verify says what is missing'}")
         if unsupported := findings.kinds[UNSUPPORTED]:
             sentences.append(
@@ -311,10 +311,10 @@ class FileReport:
     notes: Counter[str] = field(default_factory=Counter)
 
     @classmethod
-    def of(cls, path: str, size: int, found: Iterable[Findings]) -> FileReport:
+    def of(cls, path: str, size: int, fragment_findings: Iterable[Findings]) -> FileReport:
         """The findings of a file's fragments, in order, as one report."""
         report = cls(path, size, 0, Account(), Tail(TailStatus.CLEAN, size, 0), [], Counter())
-        for findings in found:
+        for findings in fragment_findings:
             report.rows += findings.rows
             report.account.add(findings.account)
             report.damages += findings.damages
@@ -342,7 +342,7 @@ class FileReport:
     @property
     def verdict(self) -> Verdict:
         """The worst of what was found: damage, then what is missing, then what is not supported."""
-        return next((one for one in _WORST_FIRST if self.count(one)), Verdict.CLEAN)
+        return next((verdict for verdict in _WORST_FIRST if self.count(verdict)), Verdict.CLEAN)
 
     def count(self, verdict: Verdict) -> int:
         """Return how many findings have this verdict."""
@@ -400,7 +400,7 @@ class Report:
     @property
     def incomplete(self) -> bool:
         """Whether something that metadata names is missing, or files with rows were not read."""
-        return any(file.incomplete for file in self.files) or any(one.missed for one in self.skipped)
+        return any(file.incomplete for file in self.files) or any(skipped_file.missed for skipped_file in self.skipped)
 
     @property
     def verdict(self) -> Verdict:
@@ -414,8 +414,8 @@ class Report:
     @property
     def own_skipped(self) -> list[Skipped]:
         """Entries of `skipped` that are in none of the parts."""
-        inside = {id(one) for part in self.parts for one in part.skipped}
-        return [one for one in self.skipped if id(one) not in inside]
+        inside = {id(skipped_file) for part in self.parts for skipped_file in part.skipped}
+        return [skipped_file for skipped_file in self.skipped if id(skipped_file) not in inside]
 
     @property
     def rows(self) -> int:
@@ -429,7 +429,7 @@ class Report:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON."""
-        parts = [{"path": one.path, **one.to_dict()} for one in self.parts]
+        parts = [{"path": part.path, **part.to_dict()} for part in self.parts]
         return {
             "format": self.format,
             "damaged": self.damaged,
@@ -438,7 +438,7 @@ class Report:
             "rows": self.rows,
             "bytes": asdict(self.account),
             "files": [file.to_dict() for file in self.files],
-            "skipped": [one.to_dict() for one in self.skipped],
+            "skipped": [skipped_file.to_dict() for skipped_file in self.skipped],
             "rescue": self.rescue or None,
             **({"remarks": [remark.to_dict() for remark in self.remarks]} if self.remarks else {}),
             **({"parts": parts} if parts else {}),
@@ -508,19 +508,21 @@ class Remark:
 
 def by_reason(skipped: Iterable[Skipped]) -> dict[str, list[Skipped]]:
     """Return what was left out, gathered by reason."""
-    found: dict[str, list[Skipped]] = {}
-    for one in skipped:
-        found.setdefault(one.reason, []).append(one)
-    return found
+    grouped: dict[str, list[Skipped]] = {}
+    for skipped_file in skipped:
+        grouped.setdefault(skipped_file.reason, []).append(skipped_file)
+    return grouped
 
 
 def remarks(skipped: Iterable[Skipped]) -> list[str]:
     """Return a sentence for every reason why rows of a path are not in an answer."""
-    found = []
-    for reason, group in by_reason(one for one in skipped if one.missed or one.command).items():
+    sentences = []
+    for reason, group in by_reason(
+        skipped_file for skipped_file in skipped if skipped_file.missed or skipped_file.command
+    ).items():
         files = "was" if len(group) == 1 else f"and {len(group) - 1} more were"
-        found.append(
-            f"{group[0].path} {files} not read ({sum(one.bytes for one in group)} bytes): {reason};"
+        sentences.append(
+            f"{group[0].path} {files} not read ({sum(skipped_file.bytes for skipped_file in group)} bytes): {reason};"
             " sawlog info lists what is left out"
         )
-    return found
+    return sentences

@@ -68,30 +68,32 @@ class Fields:
         """Number of bytes that follow."""
         return len(self._data) - self.position
 
-    def take(self, name: str, length: int, show: Callable[[bytes], str] = lambda taken: "") -> bytes:
+    def take(self, name: str, length: int, show: Callable[[bytes], str] = lambda content: "") -> bytes:
         """A field of a known length.
 
         Raises:
             EOFError: When the bytes end in it.
         """
-        taken = self._data[self.position : self.position + length]
-        cut = len(taken) < length
-        shown = f"the first {len(taken):,} of {length:,} bytes" if cut else show(taken)
-        self._note(name, len(taken), shown)
+        content = self._data[self.position : self.position + length]
+        cut = len(content) < length
+        text = f"the first {len(content):,} of {length:,} bytes" if cut else show(content)
+        self._note(name, len(content), text)
         if cut:
             raise EOFError
-        return taken
+        return content
 
     def number(self, name: str, length: int) -> int:
         """A little-endian integer; see `take`."""
-        return int.from_bytes(self.take(name, length, lambda taken: f"{int.from_bytes(taken, 'little'):,}"), "little")
+        return int.from_bytes(
+            self.take(name, length, lambda content: f"{int.from_bytes(content, 'little'):,}"), "little"
+        )
 
     def varint(self, name: str) -> int:
         """A number of seven bits per byte, low ones first; see `take`."""
-        rest = self._data[self.position : self.position + _VARINT_BYTES]
-        length = next((count for count, byte in enumerate(rest, 1) if byte < _CONTINUED), len(rest) + 1)
-        (value,) = decode_varints(rest[:length]) if length <= len(rest) else (0,)
-        self.take(name, length, lambda taken: f"{value:,}")
+        remaining = self._data[self.position : self.position + _VARINT_BYTES]
+        length = next((count for count, byte in enumerate(remaining, 1) if byte < _CONTINUED), len(remaining) + 1)
+        (value,) = decode_varints(remaining[:length]) if length <= len(remaining) else (0,)
+        self.take(name, length, lambda content: f"{value:,}")
         return value
 
     def rest(self, name: str) -> None:
@@ -99,9 +101,9 @@ class Fields:
         if self.left:
             self.take(name, self.left, lambda taken: f"{len(taken):,} bytes")
 
-    def _note(self, name: str, length: int, shown: str) -> None:
+    def _note(self, name: str, length: int, text: str) -> None:
         if length:
-            self.found.append(Part(name, self._base + self.position, length, shown, use=self._use))
+            self.found.append(Part(name, self._base + self.position, length, text, use=self._use))
         self.position += length
 
 
@@ -109,22 +111,22 @@ FieldParser = Callable[[int], Iterator[Part]]
 """The parts from an offset on."""
 
 
-def numbers(data: bytes, base: int, at: int, places: Mapping[str, Number], use: Use = "record") -> Iterator[Part]:
+def numbers(data: bytes, base: int, offset: int, places: Mapping[str, Number], use: Use = "record") -> Iterator[Part]:
     """The numbers of a thing, as far as its bytes are there; checksums as hexadecimal digits.
 
     Args:
         data: Bytes of the file.
         base: Where they begin in the file.
-        at: Where the thing begins in the file.
+        offset: Where the thing begins in the file.
         places: Names, and where the numbers are in the thing.
         use: What the bytes are.
     """
     for name, number in places.items():
-        start = at - base + number.offset
+        start = offset - base + number.offset
         if 0 <= start <= start + number.size <= len(data):
-            value = number.of(data, at - base)
-            shown = hex(value) if "checksum" in name else f"{value:,}"
-            yield Part(name, at + number.offset, number.size, shown, use=use)
+            value = number.of(data, offset - base)
+            text = hex(value) if "checksum" in name else f"{value:,}"
+            yield Part(name, offset + number.offset, number.size, text, use=use)
 
 
 def slice_parts(

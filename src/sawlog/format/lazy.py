@@ -37,9 +37,9 @@ class _Imported:
         self._attribute = name
 
     def __get__(self, instance: object, owner: type) -> Any:
-        found = getattr(importlib.import_module(self._module), self._name)
-        setattr(owner, self._attribute, found)
-        return found
+        loaded = getattr(importlib.import_module(self._module), self._name)
+        setattr(owner, self._attribute, loaded)
+        return loaded
 
 
 def imported(module: str, name: str) -> Any:
@@ -50,7 +50,7 @@ def imported(module: str, name: str) -> Any:
 @functools.cache
 def entry_points(group: str) -> Mapping[str, EntryPoint]:
     """Entry points of all installed packages in a group, by their names, in the order of these."""
-    return {one.name: one for one in sorted(installed().select(group=group), key=lambda one: one.name)}
+    return {point.name: point for point in sorted(installed().select(group=group), key=lambda point: point.name)}
 
 
 @functools.cache

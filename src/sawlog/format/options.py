@@ -58,8 +58,8 @@ def moved(values: Mapping[Any, Mapping[str, Any]]) -> Old:
     """An option some values of which are other options now; what is true or false may be text."""
 
     def meaning(value: Any) -> Mapping[str, Any] | None:
-        given = _TRUTH.get(value.lower(), value) if isinstance(value, str) else value
-        return next((found for old, found in values.items() if old == given), None)
+        old_value = _TRUTH.get(value.lower(), value) if isinstance(value, str) else value
+        return next((new_values for old, new_values in values.items() if old == old_value), None)
 
     return meaning
 
@@ -76,17 +76,24 @@ def current(cls: type, given: Mapping[str, Any], *, where: str) -> dict[str, Any
         OptionError: When an option is given by two names.
     """
     old: Mapping[str, Old] = getattr(cls, "old", {})
-    found: dict[str, Any] = {}
+    current_values: dict[str, Any] = {}
     for name, value in given.items():
-        meant = old[name](value) if name in old else None
-        if meant is not None:
-            now = " and ".join(other if one is value else f"{other}={as_text(one)}" for other, one in meant.items())
+        replacement = old[name](value) if name in old else None
+        if replacement is not None:
+            now = " and ".join(
+                new_name if new_value is value else f"{new_name}={as_text(new_value)}"
+                for new_name, new_value in replacement.items()
+            )
             warn(f"{where}: option {name} is deprecated; {f'use {now}' if now else 'leave it out'}", DeprecationWarning)
-        for other, one in (meant if meant is not None else {name: value}).items():
-            if other in found and not (isinstance(one, tuple) and isinstance(found[other], tuple)):
-                raise OptionError(f"{where}: option {other} is given twice, once by an old name; give it once")
-            found[other] = (*found[other], *one) if other in found else one
-    return found
+        for new_name, new_value in (replacement if replacement is not None else {name: value}).items():
+            if new_name in current_values and not (
+                isinstance(new_value, tuple) and isinstance(current_values[new_name], tuple)
+            ):
+                raise OptionError(f"{where}: option {new_name} is given twice, once by an old name; give it once")
+            current_values[new_name] = (
+                (*current_values[new_name], *new_value) if new_name in current_values else new_value
+            )
+    return current_values
 
 
 def as_text(value: Any) -> str:
@@ -123,9 +130,9 @@ def parse_options(cls: type[Options], given: Mapping[str, Any], *, where: str, g
     hints = {f.name: _hints(cls)[f.name] for f in fields(cls)}
     unknown = sorted(set(given) - set(hints))
     if unknown:
-        known = ", ".join(sorted(hints)) or "none"
+        known_names = ", ".join(sorted(hints)) or "none"
         near = meant(unknown[0], [*hints, *general])
-        raise OptionError(f"{where}: unknown option {unknown[0]!r}{near}; known options: {known}")
+        raise OptionError(f"{where}: unknown option {unknown[0]!r}{near}; known options: {known_names}")
     missing = [f.name for f in fields(cls) if f.default is MISSING and f.default_factory is MISSING]
     for name in missing:
         if name not in given:

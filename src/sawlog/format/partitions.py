@@ -25,9 +25,9 @@ def check_column(schema: pa.Schema, name: str, kind: pa.DataType) -> None:
     if name not in schema.names:
         near = meant(name, schema.names)
         raise SchemaError(f"partition_by: no column {name!r}{near}; columns: {', '.join(schema.names)}")
-    found = schema.field(name).type
-    if found != kind:
-        raise SchemaError(f"partition_by: column {name!r} is {found}, names of partitions are {kind}; cast it")
+    column_type = schema.field(name).type
+    if column_type != kind:
+        raise SchemaError(f"partition_by: column {name!r} is {column_type}, names of partitions are {kind}; cast it")
 
 
 class PartitionedWriter(Writer):
@@ -59,7 +59,7 @@ class PartitionedWriter(Writer):
         self._rows += batch.num_rows
 
     def finish(self) -> list[Staged]:
-        return [one for writer in self._writers.values() for one in writer.finish()]
+        return [file for writer in self._writers.values() for file in writer.finish()]
 
     def abort(self) -> None:
         for writer in self._writers.values():

@@ -45,7 +45,7 @@ class _Escapes(dict[int, int | str]):
 
 
 _UNPRINTABLE = _Escapes()
-_LINES = _Escapes({ord(one): one for one in "\n\t"})
+_LINES = _Escapes({ord(control): control for control in "\n\t"})
 _BINARY = _Escapes({ord("\\"): "\\\\"})
 
 

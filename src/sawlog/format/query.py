@@ -441,7 +441,7 @@ def _called(function: str, operands: list[Any], options: Any, schema: pa.Schema)
             ]
             return And(tuple(parts)), exact and function == "and_kleene"
         case "or" | "or_kleene" if _UNKNOWN not in known_parts:
-            return Or(tuple(one for one, _ in known_parts)), exact and function == "or_kleene"
+            return Or(tuple(known_part for known_part, _ in known_parts)), exact and function == "or_kleene"
         case "invert" if exact:
             return Not(known_parts[0][0]), True
     if len(operands) == 2 and function in _CALLED:

@@ -39,10 +39,10 @@ def get_format(name: str) -> Format:
     Raises:
         OptionError: When there is none.
     """
-    known = entry_points(ENTRY_POINT_GROUP)
-    if name not in known:
-        raise OptionError(f"unknown format {name!r}{meant(name, known)}; known formats: {', '.join(known)}")
-    return load(known[name])
+    registered = entry_points(ENTRY_POINT_GROUP)
+    if name not in registered:
+        raise OptionError(f"unknown format {name!r}{meant(name, registered)}; known formats: {', '.join(registered)}")
+    return load(registered[name])
 
 
 @cache
@@ -92,16 +92,16 @@ class Part:
         if self.format is None:
             return ""
         named = f" --format {self.format.name}" if self.mixed else ""
-        given = "".join(f" -o {shlex.quote(f'{name}={value}')}" for name, value in options.items())
-        return f"sawlog cat {' '.join(map(shlex.quote, self.inputs))}{named}{given}"
+        flags = "".join(f" -o {shlex.quote(f'{name}={value}')}" for name, value in options.items())
+        return f"sawlog cat {' '.join(map(shlex.quote, self.inputs))}{named}{flags}"
 
     def commands(self) -> dict[str, str]:
         """By the path of each of its files, what shows the rows of that file."""
         if self.format is None:
             return {}
         options = {file.path: self.format.directory_layout.table_options(file) for file in self.files}
-        several = len({repr(one) for one in options.values() if one}) > 1
-        return {path: self.command(one if several else {}) for path, one in options.items()}
+        several = len({repr(table_options) for table_options in options.values() if table_options}) > 1
+        return {path: self.command(table_options if several else {}) for path, table_options in options.items()}
 
 
 def recognize(files: Sequence[File], storage: Storage, paths: Sequence[str], view: str = "rows") -> Format:
@@ -112,21 +112,23 @@ def recognize(files: Sequence[File], storage: Storage, paths: Sequence[str], vie
     Raises:
         FormatError: When no format knows them, or several know them equally well.
     """
-    where = ", ".join(paths)
-    having = {name: one for name, one in formats().items() if view in view_names(one)} or formats()
+    location = ", ".join(paths)
+    having = {
+        name: candidate_format for name, candidate_format in formats().items() if view in view_names(candidate_format)
+    } or formats()
     scores: dict[str, tuple[Match, int, Match]] = {}
     reading: set[str] = set()
     named: set[str] = set()
     for name, candidate in having.items():
         # What the view reads says it, where nothing is there that rows are read of: the MANIFEST of a database, say.
         selected = candidate.select(files, "rows") or candidate.select(files, view_names(candidate).get(view, view))
-        chosen = selected or (files if len(files) == 1 else [])
-        with wrap_errors(f"{where}: {name} could not say whether the path is its own; name the format"):
-            match = candidate.recognize(chosen, storage) if chosen else Match.NO
+        candidate_files = selected or (files if len(files) == 1 else [])
+        with wrap_errors(f"{location}: {name} could not say whether the path is its own; name the format"):
+            match = candidate.recognize(candidate_files, storage) if candidate_files else Match.NO
         explained = (
-            _below(files, {candidate.directory_layout.dataset_directory(file) for file in chosen})
+            _below(files, {candidate.directory_layout.dataset_directory(file) for file in candidate_files})
             if match is Match.TREE
-            else chosen
+            else candidate_files
         )
         if selected and match is not Match.NO:
             reading.add(name)
@@ -135,21 +137,21 @@ def recognize(files: Sequence[File], storage: Storage, paths: Sequence[str], vie
         scores[name] = (min(match, Match.CONTENT), sum(file.size for file in explained), match)
     scores = {name: score for name, score in scores.items() if name in reading or not reading}
     included = {
-        one
+        absorbed
         for name, score in scores.items()
         if score[0] is Match.CONTENT
-        for one in having[name].directory_layout.absorbs
+        for absorbed in having[name].directory_layout.absorbs
     }
     ranked = {name: score for name, score in scores.items() if name not in included}
     ranked = {name: score for name, score in ranked.items() if name in named or not named}
     best = max(ranked.values(), default=(Match.NO, 0, Match.NO))
     if best[0] is Match.NO:
         head = probe(storage, files[0], 16).hex(" ") or "none, the file is empty"
-        found = f"first bytes: {head}" if len(files) == 1 else f"{len(files)} files, none of a known kind"
-        raise FormatError(f"{where}: not recognised ({found}); name one of {', '.join(scores)} as the format")
+        evidence = f"first bytes: {head}" if len(files) == 1 else f"{len(files)} files, none of a known kind"
+        raise FormatError(f"{location}: not recognised ({evidence}); name one of {', '.join(scores)} as the format")
     names = [name for name, score in ranked.items() if score == best]
     if len(names) > 1:
-        raise FormatError(f"{where}: could be {' or '.join(names)}; name the format")
+        raise FormatError(f"{location}: could be {' or '.join(names)}; name the format")
     return formats()[names[0]]
 
 
@@ -169,13 +171,13 @@ def _below(files: Sequence[File], directories: Collection[str]) -> list[File]:
 
 def find_unread(format: Format, files: Sequence[File], view: str) -> list[Skipped]:
     """Return why files that a format did not select are not read, as far as it knows: another view reads them."""
-    own = format.directory_layout.unread(files, view)
-    explained = {skipped.path for skipped in own}
-    rest = [file for file in files if file.path not in explained]
-    selected = {name: {file.path for file in format.select(rest, name)} for name in format.views if name != view}
-    readers = {file: [repr(name) for name, paths in selected.items() if file.path in paths] for file in rest}
+    unread = format.directory_layout.unread(files, view)
+    explained = {skipped.path for skipped in unread}
+    unexplained = [file for file in files if file.path not in explained]
+    selected = {name: {file.path for file in format.select(unexplained, name)} for name in format.views if name != view}
+    readers = {file: [repr(name) for name, paths in selected.items() if file.path in paths] for file in unexplained}
     by_views = [(file, f"read by view {' or '.join(views)}") for file, views in readers.items() if views]
-    return [*(Skipped(file.path, reason, file.size) for file, reason in by_views), *own]
+    return [*(Skipped(file.path, reason, file.size) for file, reason in by_views), *unread]
 
 
 def left_out(
@@ -206,18 +208,18 @@ def left_out(
     )
     named = named_homes(format, read, paths)
     near = [file for file in unselected if not homes or format.directory_layout.dataset_directory(file) in homes]
-    explained = {one.path: one for one in find_unread(format, near, view)}
+    explained = {skipped.path: skipped for skipped in find_unread(format, near, view)}
     if len(explained) == len(unselected):
         return list(explained.values())
-    found = named_parts(unselected, () if format.directory_layout.is_directory else {format.name})
-    for one in _take_neighbours(found, unselected):
-        explained.setdefault(one.path, one)
-    *found, _ = _with_mixed([*found, Part("", format, list(read))])
-    others = {path: (part, command) for part in found for path, command in part.commands().items()}
+    other_parts = named_parts(unselected, () if format.directory_layout.is_directory else {format.name})
+    for skipped in _take_neighbours(other_parts, unselected):
+        explained.setdefault(skipped.path, skipped)
+    *other_parts, _ = _with_mixed([*other_parts, Part("", format, list(read))])
+    commands_by_path = {path: (part, command) for part in other_parts for path, command in part.commands().items()}
     for file in unselected:
         if file.path in explained:
             continue
-        part, command = others.get(file.path, (None, ""))
+        part, command = commands_by_path.get(file.path, (None, ""))
         if part is None or part.format is None:
             explained[file.path] = Skipped(file.path, f"not a {format.title}", file.size)
             continue
@@ -237,32 +239,32 @@ def parts(files: Sequence[File], storage: Storage) -> list[Part]:
     too much, are looked into.
     """
     named = named_parts([file for file in files if not file.explicit])
-    found = [part for part in named if part.format and part.format.recognize(part.files, storage) is not Match.NO]
-    claimed = {file.path for part in found for file in part.files}
-    claimed.update(one.path for one in _take_neighbours(found, files))
+    located = [part for part in named if part.format and part.format.recognize(part.files, storage) is not Match.NO]
+    claimed = {file.path for part in located for file in part.files}
+    claimed.update(skipped.path for skipped in _take_neighbours(located, files))
     unknown: dict[str, list[File]] = defaultdict(list)
-    rest = [file for file in files if file.path not in claimed]
-    for place, file in enumerate(rest):
+    unclaimed = [file for file in files if file.path not in claimed]
+    for place, file in enumerate(unclaimed):
         format = _format_of(file, storage) if place < _PROBED or file.explicit else None
         if format is None:
             unknown[posixpath.dirname(file.path)].append(file)
         else:
-            found.append(Part(file.path, format, [file]))
-    found += [Part(directory, None, group) for directory, group in unknown.items()]
-    return sorted(_with_mixed(found), key=lambda part: (part.path, part.format is None))
+            located.append(Part(file.path, format, [file]))
+    located += [Part(directory, None, group) for directory, group in unknown.items()]
+    return sorted(_with_mixed(located), key=lambda part: (part.path, part.format is None))
 
 
-def _take_neighbours(found: Sequence[Part], files: Sequence[File]) -> Iterator[Skipped]:
+def _take_neighbours(located: Sequence[Part], files: Sequence[File]) -> Iterator[Skipped]:
     """Why files next to those of parts hold none of their rows; they are entered into the parts."""
-    claimed = {file.path for part in found for file in part.files}
-    for part in found:
+    claimed = {file.path for part in located for file in part.files}
+    for part in located:
         assert part.format is not None
         near = [
             file
             for file in files
             if file.path not in claimed and part.format.directory_layout.dataset_directory(file) == part.path
         ]
-        explained = {one.path: one for one in find_unread(part.format, near, "rows")}
+        explained = {skipped.path: skipped for skipped in find_unread(part.format, near, "rows")}
         part.others.extend(file for file in near if file.path in explained)
         claimed |= explained.keys()
         yield from explained.values()
@@ -270,44 +272,44 @@ def _take_neighbours(found: Sequence[Part], files: Sequence[File]) -> Iterator[S
 
 def named_parts(files: Sequence[File], without: Collection[str] = ()) -> list[Part]:
     """The parts of a path as far as names say, each file in one at most."""
-    found: list[Part] = []
-    left = list(files)
-    asked = [one for name, one in formats().items() if name not in without]
-    for format in sorted(asked, key=lambda one: not one.directory_layout.absorbs):
+    located: list[Part] = []
+    remaining = list(files)
+    candidates = [candidate for name, candidate in formats().items() if name not in without]
+    for format in sorted(candidates, key=lambda candidate: not candidate.directory_layout.absorbs):
         groups: dict[tuple[str, str | None], list[File]] = defaultdict(list)
-        for file in format.select(left, "rows"):
+        for file in format.select(remaining, "rows"):
             groups[format.directory_layout.dataset_directory(file), format.directory_layout.table_name(file)].append(
                 file
             )
         several = Counter(home for home, _ in groups)
         for (home, table), group in groups.items():
-            if chosen := format.select(group, "rows"):
+            if selected := format.select(group, "rows"):
                 path = home if table is None or several[home] == 1 else posixpath.join(home, f"{table}.*")
-                found.append(Part(path or ".", format, chosen))
-        claimed = {file.path for part in found for file in part.files}
-        left = [file for file in left if file.path not in claimed]
-    return found
+                located.append(Part(path or ".", format, selected))
+        claimed = {file.path for part in located for file in part.files}
+        remaining = [file for file in remaining if file.path not in claimed]
+    return located
 
 
 def _format_of(file: File, storage: Storage) -> Format | None:
     """The format of one file: one that the user named may be recognised by its name, others by their bytes."""
     named = replace(file, explicit=True)
-    scores = {name: one.recognize([named], storage) for name, one in formats().items()}
+    scores = {name: candidate.recognize([named], storage) for name, candidate in formats().items()}
     best = max(scores.values())
     names = [name for name, score in scores.items() if score is best]
     sure = best is not Match.NO and (file.explicit or best >= Match.CONTENT)
     return formats()[names[0]] if sure and len(names) == 1 else None
 
 
-def _with_mixed(found: list[Part]) -> list[Part]:
+def _with_mixed(located: list[Part]) -> list[Part]:
     """The same parts, which know whether others, but for parts of their own, have files below their paths."""
     holders: dict[str, set[str]] = defaultdict(set)
-    for part in found:
+    for part in located:
         directories = {posixpath.dirname(file.path) for file in part.files} if part.format is not None else ()
         for above in {above or "." for directory in directories for above in _upwards(directory)}:
             holders[above].add(part.format.name if part.format is not None else "")
     below: dict[str, list[File]] = defaultdict(list)
-    for file in (file for part in found for file in part.files):
+    for file in (file for part in located for file in part.files):
         for above in _upwards(posixpath.dirname(file.path)):
             below[above or "."].append(file)
     return [
@@ -318,33 +320,33 @@ def _with_mixed(found: list[Part]) -> list[Part]:
         )
         if part.format is not None
         else part
-        for part in found
+        for part in located
     ]
 
 
 def _inputs(part: Part, format: Format, below: Sequence[File]) -> tuple[str, ...]:
     """Return what is opened to read the files of a part, and no others below its path."""
     layout = format.directory_layout
-    own = {file.path for file in part.files}
+    part_paths = {file.path for file in part.files}
     is_loose = not layout.is_directory and all(
         (posixpath.dirname(file.path) or ".") == part.path and layout.judged_together(file) is None
         for file in part.files
     )
-    others = [file for file in below if file.path not in own] if is_loose else []
-    if not format.select(others, "rows"):
+    other_files = [file for file in below if file.path not in part_paths] if is_loose else []
+    if not format.select(other_files, "rows"):
         return (part.path,)
-    suffixes = {posixpath.splitext(path)[1] for path in own}
+    suffixes = {posixpath.splitext(path)[1] for path in part_paths}
     start = "" if part.path == "." else f"{part.path.rstrip('/')}/"
-    entries = {file.path.removeprefix(start).split("/")[0] for file in others}
+    entries = {file.path.removeprefix(start).split("/")[0] for file in other_files}
     suffix = suffixes.pop()
     if (
-        len(own) == 1
+        len(part_paths) == 1
         or suffixes
         or not suffix
         or any(entry.endswith(suffix) for entry in entries)
         or glob.has_magic(start)
     ):
-        return tuple(sorted(own))
+        return tuple(sorted(part_paths))
     return (f"{start}*{suffix}",)
 
 

@@ -88,9 +88,9 @@ class Scan:
             SchemaError: For an expression by position, for which Arrow has no bytes.
         """
         computed = self.columns.values() if isinstance(self.columns, dict) else ()
-        for one in (self.expression, *computed):
-            if one is not None and columns_named(one) is None:
-                raise SchemaError(f"{one}: an expression by position cannot be pickled; name its columns")
+        for expression in (self.expression, *computed):
+            if expression is not None and columns_named(expression) is None:
+                raise SchemaError(f"{expression}: an expression by position cannot be pickled; name its columns")
         return vars(self)
 
 
@@ -98,40 +98,44 @@ Columns: TypeAlias = Sequence[str] | Mapping[str, Any]
 """Names of columns, or names and the `pyarrow.compute.Expression` that makes each."""
 
 
-def parse_columns(given: Columns | None) -> tuple[str, ...] | dict[str, Any] | None:
+def parse_columns(columns: Columns | None) -> tuple[str, ...] | dict[str, Any] | None:
     """The value of `columns=`, checked.
 
     Raises:
         OptionError: When it is something else.
     """
-    if given is None:
+    if columns is None:
         return None
-    if isinstance(given, Mapping):
+    if isinstance(columns, Mapping):
         import pyarrow.compute as pc
 
-        for name, made in given.items():
-            if not isinstance(name, str) or not isinstance(made, pc.Expression):
-                wanted = "a name and a pyarrow.compute.Expression, such as pc.field('key')"
-                raise OptionError(f"columns={{{name!r}: {made!r}}}: expected {wanted}")
-        return dict(given)
-    if isinstance(given, str) or not isinstance(given, Sequence) or not all(isinstance(name, str) for name in given):
-        raise OptionError(f"columns={given!r}: expected a list of names, or a dict of names and expressions")
-    return tuple(given)
+        for name, expression in columns.items():
+            if not isinstance(name, str) or not isinstance(expression, pc.Expression):
+                expectation = "a name and a pyarrow.compute.Expression, such as pc.field('key')"
+                raise OptionError(f"columns={{{name!r}: {expression!r}}}: expected {expectation}")
+        return dict(columns)
+    if (
+        isinstance(columns, str)
+        or not isinstance(columns, Sequence)
+        or not all(isinstance(name, str) for name in columns)
+    ):
+        raise OptionError(f"columns={columns!r}: expected a list of names, or a dict of names and expressions")
+    return tuple(columns)
 
 
-def parse_filter(given: Any) -> Any:
+def parse_filter(expression: Any) -> Any:
     """The value of `filter=`, checked.
 
     Raises:
         OptionError: When it is something else.
     """
-    if given is not None:
+    if expression is not None:
         import pyarrow.compute as pc
 
-        if not isinstance(given, pc.Expression):
-            kind = type(given).__name__
+        if not isinstance(expression, pc.Expression):
+            kind = type(expression).__name__
             raise OptionError(f"filter is {kind}: expected a pyarrow.compute.Expression; filters= takes tuples")
-    return given
+    return expression
 
 
 def sources_of(expressions: Mapping[str, Any], schema: pa.Schema, viewed: pa.Schema) -> tuple[pa.Schema, set[str]]:
@@ -145,9 +149,11 @@ def sources_of(expressions: Mapping[str, Any], schema: pa.Schema, viewed: pa.Sch
     Raises:
         SchemaError: When an expression does not fit the columns.
     """
-    found = {name: fit(made, schema, viewed, _said({name: made})) for name, made in expressions.items()}
-    needed = frozenset().union(*(columns for _, columns in found.values()))
-    return pa.schema([(name, kind) for name, (kind, _) in found.items()]), set(needed)
+    fits = {
+        name: fit(expression, schema, viewed, _said({name: expression})) for name, expression in expressions.items()
+    }
+    sources = frozenset().union(*(columns for _, columns in fits.values()))
+    return pa.schema([(name, kind) for name, (kind, _) in fits.items()]), set(sources)
 
 
 def compute(batch: pa.RecordBatch, expressions: Mapping[str, Any], schema: pa.Schema) -> pa.RecordBatch:
@@ -162,7 +168,7 @@ def compute(batch: pa.RecordBatch, expressions: Mapping[str, Any], schema: pa.Sc
 
 
 def _said(expressions: Mapping[str, Any]) -> str:
-    return f"columns={{{', '.join(f'{name!r}: {one}' for name, one in expressions.items())}}}"
+    return f"columns={{{', '.join(f'{name!r}: {expression}' for name, expression in expressions.items())}}}"
 
 
 @dataclass(frozen=True)
@@ -192,18 +198,20 @@ class Projection:
         """
         viewed = dict.fromkeys(view_schema.names)
         every = pa.schema([*view_schema, *(f for f in extra if f.name not in viewed)])
-        known = dict.fromkeys(every.names)
+        known_names = dict.fromkeys(every.names)
         computed = scan.columns if isinstance(scan.columns, dict) else None
         names: Collection[str]
         if computed is not None:
             schema, names = sources_of(computed, every, view_schema)
-            names = names or {OFFSET_COLUMN if OFFSET_COLUMN in known else every.names[0]}  # which counts the rows
+            names = names or {
+                OFFSET_COLUMN if OFFSET_COLUMN in known_names else every.names[0]
+            }  # which counts the rows
         else:
-            names = _chosen(scan, viewed, known)
+            names = _chosen(scan, viewed, known_names)
             schema = pa.schema([every.field(name) for name in names], metadata=view_schema.metadata)
         query = bind(scan.filters, scan.expression, every, view_schema)
-        wanted = {*names, *columns_of(query)}
-        return cls(schema, pa.schema([f for f in every if f.name in wanted]), query, computed)
+        read_names = {*names, *columns_of(query)}
+        return cls(schema, pa.schema([f for f in every if f.name in read_names]), query, computed)
 
     def apply(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Filter a decoded batch and bring it to the delivered columns."""
@@ -215,14 +223,14 @@ class Projection:
         return pa.RecordBatch.from_arrays([batch.column(name) for name in self.schema.names], schema=self.schema)
 
 
-def _chosen(scan: Scan, viewed: Collection[str], known: Collection[str]) -> Collection[str]:
+def _chosen(scan: Scan, viewed: Collection[str], known_names: Collection[str]) -> Collection[str]:
     """The names of the columns to deliver."""
     if scan.columns is None:
         return [*viewed, *(f.name for f in PROVENANCE if scan.provenance and f.name not in viewed)]
     for name in scan.columns:
-        if name not in known:
-            near = meant(name, known)
-            raise SchemaError(f"no column {name!r} in view {scan.view!r}{near}; columns: {', '.join(known)}")
+        if name not in known_names:
+            near = meant(name, known_names)
+            raise SchemaError(f"no column {name!r} in view {scan.view!r}{near}; columns: {', '.join(known_names)}")
     return list(scan.columns)
 
 
@@ -244,23 +252,23 @@ def fixed_schema(fixed: pa.Schema, found: pa.Schema, where: str) -> pa.Schema:
         SchemaError: When a column has become another.
     """
     fields = []
-    for wanted in fixed:
-        place = found.get_field_index(wanted.name)
-        field = found.field(place) if place >= 0 else wanted.with_nullable(True)
-        if field.type != wanted.type:
-            if not is_wider(wanted.type, field.type):
+    for fixed_field in fixed:
+        place = found.get_field_index(fixed_field.name)
+        field = found.field(place) if place >= 0 else fixed_field.with_nullable(True)
+        if field.type != fixed_field.type:
+            if not is_wider(fixed_field.type, field.type):
                 raise SchemaError(
-                    f"{where}: column {wanted.name!r} is {field.type}; the stream began with {wanted.type}: "
-                    + (WIDENED if is_wider(field.type, wanted.type) else CHANGED)
+                    f"{where}: column {fixed_field.name!r} is {field.type}; the stream began with {fixed_field.type}: "
+                    + (WIDENED if is_wider(field.type, fixed_field.type) else CHANGED)
                 )
-            field = wanted
-        fields.append(wanted if field.nullable and not wanted.nullable else field)
+            field = fixed_field
+        fields.append(fixed_field if field.nullable and not fixed_field.nullable else field)
     return pa.schema(fields, metadata=found.metadata)
 
 
-def is_wider(kind: pa.DataType, other: pa.DataType) -> bool:
+def is_wider(kind: pa.DataType, narrow: pa.DataType) -> bool:
     """Whether every number of another type is one of this."""
     for test in (pa.types.is_signed_integer, pa.types.is_floating):
-        if test(kind) and test(other):
-            return bool(kind.bit_width > other.bit_width)
+        if test(kind) and test(narrow):
+            return bool(kind.bit_width > narrow.bit_width)
     return False

@@ -41,8 +41,8 @@ _ARROW = {Compression.SNAPPY: "snappy", **dict.fromkeys(LZ4, "lz4_raw"), Compres
 def compression_of(dialect: Dialect, code: int, stored: pa.Buffer) -> Compression | None:
     """The compression that the code of a block means in a dialect; `None` for a code that is not known."""
     if dialect != "leveldb" or code <= Compression.SNAPPY:
-        known = set(Compression) - (set() if dialect == "pebble" else {Compression.MINLZ})
-        return Compression(code) if code in known else None
+        codes = set(Compression) - (set() if dialect == "pebble" else {Compression.MINLZ})
+        return Compression(code) if code in codes else None
     if code == Compression.ZSTD:
         # Pebble's, which writes LevelDB's format with codes of RocksDB's.
         return Compression.ZSTD
@@ -103,22 +103,22 @@ def expand(
         longest: How long it may be then.
         dictionary: What the codec was given before.
     """
-    most = (longest if size is None else size) + 1
+    max_bytes = (longest if size is None else size) + 1
     if kind is Compression.ZLIB:
         # LevelDB's forks keep zlib's header, RocksDB does not.
         bare = dialect != "leveldb" or _head(data, 1) != b"\x78"
-        return decode_by(_deflate, -zlib.MAX_WBITS if bare else zlib.MAX_WBITS, data, most, dictionary)
-    return decode_by(_expand, kind, data, size, most, dictionary)
+        return decode_by(_deflate, -zlib.MAX_WBITS if bare else zlib.MAX_WBITS, data, max_bytes, dictionary)
+    return decode_by(_expand, kind, data, size, max_bytes, dictionary)
 
 
-def _expand(kind: Compression, data: pa.Buffer, size: int | None, most: int, dictionary: bytes) -> pa.Buffer:
+def _expand(kind: Compression, data: pa.Buffer, size: int | None, max_bytes: int, dictionary: bytes) -> pa.Buffer:
     """Expand data by a library; ValueError, or what the library likes, for data that is not whole."""
     if kind is Compression.BZIP2:
-        return _drained(bz2.BZ2Decompressor(), data, most)
+        return _drained(bz2.BZ2Decompressor(), data, max_bytes)
     if kind is Compression.ZSTD and dictionary:
-        return _zstd_after(data, most, dictionary)
+        return _zstd_after(data, max_bytes, dictionary)
     if kind is Compression.ZSTD and size is None:
-        return _unbounded_zstd(data, most)
+        return _unbounded_zstd(data, max_bytes)
     if size is None:
         raise ValueError("no size")
     if kind is Compression.MINLZ:
@@ -129,32 +129,34 @@ def _expand(kind: Compression, data: pa.Buffer, size: int | None, most: int, dic
     return buffer
 
 
-def _drained(decoder: Any, data: pa.Buffer, most: int) -> pa.Buffer:
+def _drained(decoder: Any, data: pa.Buffer, max_bytes: int) -> pa.Buffer:
     """The output of a decoder of the standard library for data that ends where its content does."""
-    content = decoder.decompress(data, most)
+    content = decoder.decompress(data, max_bytes)
     if not decoder.eof:
         raise ValueError("the data does not end")
     return pa.py_buffer(content)
 
 
-def _deflate(window: int, data: pa.Buffer, most: int, dictionary: bytes) -> pa.Buffer:
-    return _drained(zlib.decompressobj(window, dictionary), data, most)
+def _deflate(window: int, data: pa.Buffer, max_bytes: int, dictionary: bytes) -> pa.Buffer:
+    return _drained(zlib.decompressobj(window, dictionary), data, max_bytes)
 
 
-def _unbounded_zstd(data: pa.Buffer, most: int) -> pa.Buffer:
-    """The content of a frame that does not say how long it is, `most` bytes of it."""
+def _unbounded_zstd(data: pa.Buffer, max_bytes: int) -> pa.Buffer:
+    """The content of a frame that does not say how long it is, `max_bytes` bytes of it."""
     with pa.CompressedInputStream(pa.BufferReader(data), "zstd") as stream:
-        return stream.read_buffer(most)
+        return stream.read_buffer(max_bytes)
 
 
-def _zstd_after(data: pa.Buffer, most: int, dictionary: bytes) -> pa.Buffer:
+def _zstd_after(data: pa.Buffer, max_bytes: int, dictionary: bytes) -> pa.Buffer:
     """Content that refers to a dictionary, which Arrow's codec does not take."""
     zstandard = optional("zstandard", "rocksdb", "Zstandard blocks that were compressed with a dictionary")
     declared = zstandard.frame_content_size(data)
-    if declared > most:
+    if declared > max_bytes:
         raise ValueError(f"a frame of {declared} bytes")
-    given = zstandard.ZstdCompressionDict(dictionary)
-    return pa.py_buffer(zstandard.ZstdDecompressor(dict_data=given).decompress(data, max_output_size=most))
+    dictionary_data = zstandard.ZstdCompressionDict(dictionary)
+    return pa.py_buffer(
+        zstandard.ZstdDecompressor(dict_data=dictionary_data).decompress(data, max_output_size=max_bytes)
+    )
 
 
 def _lz4_after(data: pa.Buffer, size: int, dictionary: bytes) -> pa.Buffer:

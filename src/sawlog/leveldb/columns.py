@@ -163,7 +163,7 @@ def newest_ranges(ranges: Iterable[tuple[bytes, bytes, int]]) -> tuple[list[byte
         Where they begin, in order: each ends where the next one begins; and the number of the newest that covers each,
         -1 for none, as of the last.
     """
-    rows = sorted(one for one in ranges if one[0] < one[1])
+    rows = sorted(bounds for bounds in ranges if bounds[0] < bounds[1])
     edges = sorted({edge for row in rows for edge in row[:2]})
     active: list[tuple[int, bytes]] = []
     waiting = 0

@@ -36,10 +36,10 @@ def excerpts(
     dataset: sawlog.Dataset, file: File, rows: Iterable[tuple[int, int]], damages: Iterable[tuple[int, int]]
 ) -> list[Excerpt]:
     """Bytes of a file around some places."""
-    wanted = {0: _HEAD_BYTES}
+    wanted_bytes = {0: _HEAD_BYTES}
     for start, size in rows:
-        wanted[start] = max(wanted.get(start, 0), min(size, ROW_BYTES))
-    places = {start: (start, length) for start, length in wanted.items()}
+        wanted_bytes[start] = max(wanted_bytes.get(start, 0), min(size, ROW_BYTES))
+    places = {start: (start, length) for start, length in wanted_bytes.items()}
     for start, size in damages:
         begin = max(0, start - _BEFORE_DAMAGE)
         places[start] = (begin, start - begin + max(16, min(size, _DAMAGE_BYTES)))
@@ -49,25 +49,25 @@ def excerpts(
         return []
     try:
         dissect = _careful(lambda: find_field_parser(dataset.contents, file, source))
-        return [_excerpt(file, source, dissect, at, *places[at]) for at in sorted(places)]
+        return [_excerpt(file, source, dissect, offset, *places[offset]) for offset in sorted(places)]
     except (OSError, SawlogError):  # it has changed since, or cannot be read: a picture has no need to fail for that
         return []
     finally:
         source.close()
 
 
-def _excerpt(file: File, source: Source, dissect: FieldParser | None, at: int, begin: int, length: int) -> Excerpt:
+def _excerpt(file: File, source: Source, dissect: FieldParser | None, offset: int, begin: int, length: int) -> Excerpt:
     data = source.window(begin, max(0, min(length, file.size - begin))).tobytes()
-    pieces = _careful(lambda: dissect(at)) if dissect is not None else None
-    found: list[Part] = []
-    room = PARTS if at else HEAD_PARTS
+    pieces = _careful(lambda: dissect(offset)) if dissect is not None else None
+    parts_of_excerpt: list[Part] = []
+    room = PARTS if offset else HEAD_PARTS
     while pieces is not None and room > 0:
         part = _careful(functools.partial(next, pieces, None))
         if part is None or part.offset >= begin + len(data) or part.length < 0:
             break
-        found.append(replace(part, inside=part.inside[: room - 1]))
+        parts_of_excerpt.append(replace(part, inside=part.inside[: room - 1]))
         room -= 1 + len(part.inside)
-    return Excerpt(begin, data, found)
+    return Excerpt(begin, data, parts_of_excerpt)
 
 
 def _careful(work: Callable[[], Result]) -> Result | None:

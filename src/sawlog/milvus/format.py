@@ -55,8 +55,8 @@ class _Roots(DirectoryLayout):
     def unread(self, files: Sequence[File], view: str) -> list[Skipped]:
         """Return what a standalone server keeps for itself, which holds no rows of collections."""
         reason = "the server's own: its queue or its metadata"
-        own = [file for file in files if not layout.SERVER_DIRECTORIES.isdisjoint(file.path.split("/"))]
-        return [Skipped(file.path, reason, file.size) for file in own]
+        server_files = [file for file in files if not layout.SERVER_DIRECTORIES.isdisjoint(file.path.split("/"))]
+        return [Skipped(file.path, reason, file.size) for file in server_files]
 
     def judged_together(self, file: File) -> str | None:
         """Return the segment of a file: its batches are spread over them."""

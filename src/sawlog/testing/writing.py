@@ -142,9 +142,9 @@ def _moved(subject: Subject, target: str) -> Subject:
 class _At(Subject):
     """A subject at some other path."""
 
-    def __init__(self, sample: Sample, directory: str, files: Files, mutation: object, at: str) -> None:
+    def __init__(self, sample: Sample, directory: str, files: Files, mutation: object, moved_path: str) -> None:
         super().__init__(sample, directory, files, mutation)  # type: ignore[arg-type]
-        object.__setattr__(self, "_at", at)
+        object.__setattr__(self, "_at", moved_path)
 
     @property
     def path(self) -> str:

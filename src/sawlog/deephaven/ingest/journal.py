@@ -72,11 +72,11 @@ class Journal:
         Raises:
             FormatError: When it is none.
         """
-        where = os.path.join(tree.directory, _JOURNAL_NAME)
-        document = read_document(where)
+        path = os.path.join(tree.directory, _JOURNAL_NAME)
+        document = read_document(path)
         if document is None:
             return None
-        journal: Journal = shaped(document, cls, f"{where}: not the journal of a merge")
+        journal: Journal = shaped(document, cls, f"{path}: not the journal of a merge")
         return journal
 
 
@@ -136,24 +136,28 @@ def delete_merged(tree: IntradayTable, journal: Journal) -> None:
     Partitions that were imported get an empty location that knows all positions and makes the others void; what no
     import made is deleted as it is.
     """
-    locations = [one for one in tree.tidy() if one.partition.column_partition == journal.column]
-    chosen = [one for one in locations if one.partition.internal_partition in journal.merged]
-    imported = {one.record.partition: None for one in chosen if one.record is not None}
+    locations = [location for location in tree.tidy() if location.partition.column_partition == journal.column]
+    merged = [location for location in locations if location.partition.internal_partition in journal.merged]
+    imported = {location.record.partition: None for location in merged if location.record is not None}
     for partition in imported:
         of_partition = tree.of(partition, locations)
-        left = [one.path for one in of_partition if one not in chosen and one.record is not None and one.record.rows]
-        if left:
-            raise SawlogError(f"{left[0]}: was imported while its partition was merged; nothing of it is deleted")
+        remaining = [
+            location.path
+            for location in of_partition
+            if location not in merged and location.record is not None and location.record.rows
+        ]
+        if remaining:
+            raise SawlogError(f"{remaining[0]}: was imported while its partition was merged; nothing of it is deleted")
         _empty(tree, partition, of_partition)
-    for one in chosen:
-        if one.record is None:
-            remove_location(one.path)
+    for location in merged:
+        if location.record is None:
+            remove_location(location.path)
     tree.tidy()
 
 
 def _empty(tree: IntradayTable, partition: Partition, locations: Sequence[Location]) -> None:
     """Publish an empty location that stands for all that a partition has had."""
-    records = [one.record for one in locations if one.record is not None]
+    records = [location.record for location in locations if location.record is not None]
     progress = Progress.of(records)
     path = tree.path(partition, progress.sequence)
     record = PositionRecord(

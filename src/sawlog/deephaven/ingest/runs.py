@@ -98,13 +98,13 @@ def size(task: Sequence[Piece]) -> int:
 
 def measure(task: Sequence[Piece]) -> dict[int, Digest]:
     """The digests of the rows of a task, by part."""
-    found: dict[int, Digest] = {}
+    digests: dict[int, Digest] = {}
     for piece in task:
         for batch, parts in piece.read():
             hashes = row_hashes(batch)
             for part in (piece.part,) if isinstance(piece.part, int) else np.unique(parts).tolist():
-                found[part] = found.get(part, Digest()) + digest(hashes[parts == part])
-    return found
+                digests[part] = digests.get(part, Digest()) + digest(hashes[parts == part])
+    return digests
 
 
 def united(schemas: Iterable[pa.Schema]) -> pa.Schema:
@@ -172,8 +172,8 @@ class Sorter:
             row = batches = 0
             for count in counts:
                 splits.append((batches, count))
-                for at in range(row, row + count, BATCH_ROWS):
-                    writer.write_batch(ordered.slice(at, min(BATCH_ROWS, row + count - at)))
+                for start in range(row, row + count, BATCH_ROWS):
+                    writer.write_batch(ordered.slice(start, min(BATCH_ROWS, row + count - start)))
                     batches += 1
                 row += count
         return Run(path, tuple(splits), self._samples(ordered), os.path.getsize(path), self._pairs(table))
@@ -196,12 +196,12 @@ class Sorter:
         return tuple((sort_key(keys, row), row) for row in rows)
 
     def _pairs(self, table: pa.RecordBatch) -> tuple[NDArray[np.uint64], ...]:
-        found = []
+        group_pairs = []
         for index, name in enumerate(self.groups[1:], 1):
-            before = value_hashes([(other, table.column(other)) for other in self.groups[:index]])
+            before = value_hashes([(group, table.column(group)) for group in self.groups[:index]])
             pairs = np.stack([value_hashes([(name, table.column(name))]), before], axis=1)
-            found.append(np.unique(pairs, axis=0))
-        return tuple(found)
+            group_pairs.append(np.unique(pairs, axis=0))
+        return tuple(group_pairs)
 
 
 def _column(batch: pa.RecordBatch, field: pa.Field) -> pa.Array:
@@ -240,20 +240,20 @@ class Split:
         batch = self._batches[row // BATCH_ROWS]
         return sort_key([batch.column(name) for name in self._keys], row % BATCH_ROWS)
 
-    def cut(self, own: int, boundary: Boundary) -> int:
-        """Number of rows before a boundary, when the run's number is `own`."""
+    def cut(self, own_number: int, boundary: Boundary) -> int:
+        """Number of rows before a boundary, when the run's number is `own_number`."""
         key, number, row = boundary
-        if own == number:
+        if own_number == number:
             return row
-        find = bisect.bisect_right if own < number else bisect.bisect_left
+        find = bisect.bisect_right if own_number < number else bisect.bisect_left
         return find(range(self.rows), key, key=self.key)
 
     def batches(self, start: int, end: int) -> Iterator[pa.RecordBatch]:
         """The rows from one to another."""
         while start < end:
-            number, at = divmod(start, BATCH_ROWS)
-            count = min(BATCH_ROWS - at, end - start)
-            yield self._batches[number].slice(at, count)
+            number, offset = divmod(start, BATCH_ROWS)
+            count = min(BATCH_ROWS - offset, end - start)
+            yield self._batches[number].slice(offset, count)
             start += count
 
 
@@ -273,7 +273,7 @@ def merged(
     begins = [0 if low is None else split.cut(i, low) for i, split in enumerate(splits)]
     ends = [split.rows if high is None else split.cut(i, high) for i, split in enumerate(splits)]
     inner = _boundaries(runs, splits, begins, ends)
-    edges = [begins, *([split.cut(i, one) for i, split in enumerate(splits)] for one in inner), ends]
+    edges = [begins, *([split.cut(i, boundary) for i, split in enumerate(splits)] for boundary in inner), ends]
     for starts, stops in pairwise(edges):
         filled = [
             (split, start, stop) for split, start, stop in zip(splits, starts, stops, strict=True) if start < stop
@@ -281,11 +281,11 @@ def merged(
         batches = [batch for split, start, stop in filled for batch in split.batches(start, stop)]
         if not batches:
             continue
-        whole = together(batches)
+        piece = together(batches)
         if len(filled) > 1:
-            order = sort_order([whole.column(name) for name in keys], whole.num_rows)
-            whole = whole.take(fixed_array(pa.int64(), order))
-        yield whole
+            order = sort_order([piece.column(name) for name in keys], piece.num_rows)
+            piece = piece.take(fixed_array(pa.int64(), order))
+        yield piece
 
 
 def _boundaries(
@@ -294,10 +294,10 @@ def _boundaries(
     """Boundaries between pieces of at most `PIECE_BYTES`, about."""
     rows = sum(ends) - sum(begins)
     width = sum(run.bytes for run in runs) / max(1, sum(count for run in runs for _, count in run.splits))
-    most = max(BATCH_ROWS, int(PIECE_BYTES / max(1.0, width)))
-    if rows <= most:
+    max_rows = max(BATCH_ROWS, int(PIECE_BYTES / max(1.0, width)))
+    if rows <= max_rows:
         return []
-    step = max(1, most // (2 * len(runs)))
+    step = max(1, max_rows // (2 * len(runs)))
     samples = [
         (split.key(row), i, row)
         for i, (split, begin, end) in enumerate(zip(splits, begins, ends, strict=True))

@@ -95,13 +95,13 @@ def read_backup(files: Sequence[File], options: DatabaseReadOptions, storage: St
         return None
     number = max(places) if options.backup is None else options.backup
     if options.until is not None:
-        number = _last_until(options.until, [posixpath.join(root, "meta", str(one)) for one in places], storage)
+        number = _last_until(options.until, [posixpath.join(root, "meta", str(number)) for number in places], storage)
     if number not in places:
         raise OptionError(f"{files[0].path}: no backup {number}; there are: {', '.join(map(str, sorted(places)))}")
     meta = posixpath.join(root, "meta", str(number))
     named = tuple(_backup_files(meta, storage)) if storage.exists(meta) else ()
-    directories = dict.fromkeys(posixpath.dirname(one.path) for one in named)
-    paths = {posixpath.join(root, one.path) for one in named}
+    directories = dict.fromkeys(posixpath.dirname(backup_file.path) for backup_file in named)
+    paths = {posixpath.join(root, backup_file.path) for backup_file in named}
     present: dict[str, File] = {}
     for directory in directories:
         path = posixpath.join(root, directory)
@@ -117,11 +117,11 @@ def _last_until(until: dt.datetime, metas: Sequence[str], storage: Storage) -> i
         OptionError: When there is none.
         SawlogError: When what says the time of one is damaged.
     """
-    there = [meta for meta in metas if storage.exists(meta)]
-    begun = sorted((_begun(meta, storage), int(posixpath.basename(meta))) for meta in there)
-    earlier = [number for seconds, number in begun if seconds <= until.timestamp()]
+    present = [meta for meta in metas if storage.exists(meta)]
+    start_times = sorted((_begun(meta, storage), int(posixpath.basename(meta))) for meta in present)
+    earlier = [number for seconds, number in start_times if seconds <= until.timestamp()]
     if not earlier:
-        times = [dt.datetime.fromtimestamp(seconds, dt.UTC).isoformat() for seconds, _ in begun[:1]]
+        times = [dt.datetime.fromtimestamp(seconds, dt.UTC).isoformat() for seconds, _ in start_times[:1]]
         first = f"the first is of {times[0]}" if times else "no file in meta says of what time any is"
         raise OptionError(f"{posixpath.dirname(metas[0])}: no backup up to {until.isoformat()}; {first}")
     return earlier[-1]
@@ -134,7 +134,7 @@ def _begun(meta: str, storage: Storage) -> int:
         SawlogError: When the file does not say it.
     """
     lines = storage.read(meta, 0, _FIRST_LINES).split(b"\n")
-    line = next((one for one in lines if not one.startswith(META_VERSION.encode())), b"")
+    line = next((text for text in lines if not text.startswith(META_VERSION.encode())), b"")
     if not line.isdigit() or int(line) > META_LAST_TIME:
         raise SawlogError(f"{meta}: expected a time in seconds, found {line[:80]!r}; the file is damaged")
     return int(line)
@@ -153,25 +153,25 @@ def _backup_files(meta: str, storage: Storage) -> Iterator[BackupFile]:
         if version.partition(".")[0] != "2":
             raise SawlogError(f"{meta}: schema version {version}; expected 2: a newer RocksDB has made the backup")
         del lines[0]
-    at = next((place for place, line in enumerate(lines[2:], 2) if line.isdecimal()), None)
-    if at is None or not all(line.isdecimal() for line in lines[:2]):
+    count_line = next((place for place, line in enumerate(lines[2:], 2) if line.isdecimal()), None)
+    if count_line is None or not all(line.isdecimal() for line in lines[:2]):
         raise SawlogError(f"{meta}: expected a time, a sequence number and a number of files; the file is damaged")
     count = 0
-    for line in lines[at + 1 :]:
+    for line in lines[count_line + 1 :]:
         if not line or line == META_FOOTER:
             break
         path, *words = line.split(" ")
         fields = dict(zip(words[::2], words[1::2], strict=False))
         numbers = [fields.get(name, "0") for name in (META_CHECKSUM, META_SIZE)]
-        if not BACKUP_FILE.match(path) or len(words) % 2 or not all(one.isdecimal() for one in numbers):
+        if not BACKUP_FILE.match(path) or len(words) % 2 or not all(number.isdecimal() for number in numbers):
             raise SawlogError(f"{meta}: expected a file and its checksum, found {line[:80]!r}; the file is damaged")
         if fields.get(META_EXCLUDED) == "true":
             continue
         count += 1
         checksum, size = (int(number) for number in numbers)
         yield BackupFile(path, checksum if META_CHECKSUM in fields else None, size if META_SIZE in fields else None)
-    if count != int(lines[at]):
-        raise SawlogError(f"{meta}: {lines[at]} files expected, found {count}; the file is damaged")
+    if count != int(lines[count_line]):
+        raise SawlogError(f"{meta}: {lines[count_line]} files expected, found {count}; the file is damaged")
 
 
 @dataclass(frozen=True)
@@ -198,14 +198,14 @@ class BackupCheck(Fragment):
                 return Damage(path, 0, 0, MISMATCHED_FILE, detail)
             if self.file.checksum is None:
                 return None
-            found, at = 0, 0
-            while at < source.size:
-                data = bytes(source.window(at, min(_WINDOW, source.size - at)))
-                found = _advanced(found, len(data)) ^ _unmasked(masked_checksum(data))
-                at += len(data)
-        if found == self.file.checksum:
+            checksum, position = 0, 0
+            while position < source.size:
+                data = bytes(source.window(position, min(_WINDOW, source.size - position)))
+                checksum = _advanced(checksum, len(data)) ^ _unmasked(masked_checksum(data))
+                position += len(data)
+        if checksum == self.file.checksum:
             return None
-        detail = f"{self.meta} says CRC-32C {self.file.checksum:#010x} of the file; found {found:#010x}"
+        detail = f"{self.meta} says CRC-32C {self.file.checksum:#010x} of the file; found {checksum:#010x}"
         return Damage(path, 0, 0, Kind.BAD_COPY.name.lower(), detail)
 
 

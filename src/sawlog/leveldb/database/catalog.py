@@ -51,11 +51,11 @@ def remote_objects(home: str, storage: Storage) -> dict[int, RemoteObject]:
     log = whole_log(catalog, LogReadOptions(dialect="leveldb"), storage)
     for batch in log.decode(ROWS_SCHEMA, Findings("skip")):
         for record in batch.column(RECORD_COLUMN).to_pylist():
-            for number, found in _changes(record, catalog.name):
-                if found is None:
+            for number, change in _changes(record, catalog.name):
+                if change is None:
                     objects.pop(number, None)
                 else:
-                    objects[number] = found
+                    objects[number] = change
     return objects
 
 
@@ -91,24 +91,24 @@ def _changes(record: bytes, catalog: str) -> Iterator[tuple[int, RemoteObject | 
         if tag == CATALOG_DELETED:
             yield number, None
         elif tag == CATALOG_NEW:
-            found = _object(fields, catalog)
-            if found is None:
+            remote = _object(fields, catalog)
+            if remote is None:
                 return
-            yield number, found
+            yield number, remote
 
 
 def _object(fields: _Fields, catalog: str) -> RemoteObject | None:
     kind, creator, file, _ = (fields.number() for _ in range(4))
     if kind is None or creator is None or file is None:
         return None
-    given = {CATALOG_LOCATOR: "", CATALOG_NAME: ""}
+    texts = {CATALOG_LOCATOR: "", CATALOG_NAME: ""}
     while tag := fields.number():
         text = fields.text()
-        if tag not in given or text is None:
+        if tag not in texts or text is None:
             return None
-        given[tag] = text
+        texts[tag] = text
     if tag is None:
         return None
     hashed = sum(prime * value for prime, value in zip(OBJECT_HASH, (creator, file), strict=True)) & 0xFFFF
-    name = given[CATALOG_NAME] or f"{hashed:04x}-{creator}-{file:06d}.{'blob' if kind == CATALOG_BLOB else 'sst'}"
-    return RemoteObject(catalog, given[CATALOG_LOCATOR], name)
+    name = texts[CATALOG_NAME] or f"{hashed:04x}-{creator}-{file:06d}.{'blob' if kind == CATALOG_BLOB else 'sst'}"
+    return RemoteObject(catalog, texts[CATALOG_LOCATOR], name)

@@ -37,8 +37,8 @@ def missing_logs(
         parts = stored.parts(number)
         if not parts:
             yield Damage(path, 0, 0, MISSING_FILE, f"the MANIFEST names this log, and it is not there{after}")
-        elif size is not None and (whole := sum(part.size for part in parts)) < size:
-            detail = f"expected at least {size} bytes, as the MANIFEST says, found {whole}{after}"
+        elif size is not None and (logged_size := sum(part.size for part in parts)) < size:
+            detail = f"expected at least {size} bytes, as the MANIFEST says, found {logged_size}{after}"
             yield Damage(parts[0].path, 0, 0, MISMATCHED_FILE, detail)
     first, logs = manifest.oldest, stored.logs
     if not first or first in logs or first in manifest.wals:
@@ -59,7 +59,11 @@ def missing_logs(
 
 def _logs_here(siblings: Sequence[File], storage: Storage) -> bool:
     """Whether an engine with such options has logs, and next to its tables."""
-    options = max((file for file in siblings if OPTIONS_NAME.match(file.name)), key=lambda one: one.name, default=None)
+    options = max(
+        (file for file in siblings if OPTIONS_NAME.match(file.name)),
+        key=lambda file_of_options: file_of_options.name,
+        default=None,
+    )
     if options is None:
         return True
     text = storage.read(options, 0, OPTIONS_BYTES)

@@ -79,10 +79,10 @@ class LevelDBDatabase(Format):
         manifests = {
             self.directory_layout.dataset_directory(file) for file in files if layout.MANIFEST_NAME.match(file.name)
         }
-        others = {
+        unopened = {
             self.directory_layout.dataset_directory(file) for file in files if not layout.MANIFEST_NAME.match(file.name)
         }
-        if others & layout.database_homes(files, self.directory_layout.dataset_directory):
+        if unopened & layout.database_homes(files, self.directory_layout.dataset_directory):
             return Match.CONTENT
         return Match.ADJACENT if manifests else Match.NO
 
@@ -104,10 +104,12 @@ class LevelDBDatabase(Format):
         logs = get_format("leveldb_log")
         read = replace(scan, view="writes", options=logs.read_options(), filters=(), columns=None, expression=None)
         opened = [logs.open([file], read) for file in damaged]
-        found = [
-            one for each in opened for one in verify_contents(each, bind_scan(each, read), None, None, every=False)
+        reports_of_logs = [
+            log_report
+            for each in opened
+            for log_report in verify_contents(each, bind_scan(each, read), None, None, every=False)
         ]
-        more = find_more_rows(logs, found, damaged, read)
+        more = find_more_rows(logs, reports_of_logs, damaged, read)
         paths = " ".join(shlex.quote(file.path) for file in damaged)
         return f"{more}: sawlog cat {paths} --view writes -o salvage=damaged" if more else ""
 
@@ -174,5 +176,7 @@ class LevelDBDatabase(Format):
 
         if OPERATION not in batch.schema.names:
             return batch
-        at = batch.schema.get_field_index(OPERATION)
-        return batch.set_column(at, batch.schema.field(at), kept_operations(batch.column(OPERATION)))
+        operation_index = batch.schema.get_field_index(OPERATION)
+        return batch.set_column(
+            operation_index, batch.schema.field(operation_index), kept_operations(batch.column(OPERATION))
+        )

@@ -70,17 +70,21 @@ def _has_ranges(table: TableMap) -> bool:
     return table.range_deletes is not None or bool(range_keys) or table.footer.cuckoo
 
 
-def _entry(batch: pa.RecordBatch, row: int, table: TableMap, said: tuple[bytes, int]) -> tuple[bytes, int]:
+def _entry(batch: pa.RecordBatch, row: int, table: TableMap, recorded: tuple[bytes, int]) -> tuple[bytes, int]:
     key, sequence = batch.column(KEY)[row].as_py(), batch.column(SEQUENCE)[row].as_py()
     if not sequence and EXTERNAL_VERSION in table.properties:
-        sequence = said[1]  # only the MANIFEST has the number of a table that was taken in
+        sequence = recorded[1]  # only the MANIFEST has the number of a table that was taken in
     return key, sequence
 
 
-def _compared(which: str, expected: tuple[bytes, int], found: tuple[bytes, int], path: str) -> Iterator[Damage]:
-    if found != expected:
-        said, there = (f"{key[:_SHOWN]!r} with sequence number {sequence}" for key, sequence in (expected, found))
-        yield _mismatched(path, f"the MANIFEST says that its {which} entry is {said}, and it is {there}")
+def _compared(end_name: str, expected: tuple[bytes, int], actual: tuple[bytes, int], path: str) -> Iterator[Damage]:
+    if actual != expected:
+        expected_text, actual_text = (
+            f"{key[:_SHOWN]!r} with sequence number {sequence}" for key, sequence in (expected, actual)
+        )
+        yield _mismatched(
+            path, f"the MANIFEST says that its {end_name} entry is {expected_text}, and it is {actual_text}"
+        )
 
 
 def _mismatched(path: str, detail: str) -> Damage:

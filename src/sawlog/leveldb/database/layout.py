@@ -147,7 +147,7 @@ def database_homes(files: Iterable[File], home: Callable[[File], str]) -> set[st
         for part, pattern in _PARTS.items():
             if pattern.match(file.name) and (part == "manifest" or not file.explicit):
                 parts[home(file)].add(part)
-    return {place for place, found in parts.items() if "manifest" in found or len(found) > 1}
+    return {place for place, kinds in parts.items() if "manifest" in kinds or len(kinds) > 1}
 
 
 def belongs(path: str) -> bool:

@@ -95,18 +95,18 @@ class Manifest:
         self.kept = max(self.kept, edit.get("min_log_to_keep") or 0)
         self.next_file = edit.get("next_file", self.next_file)
         self.last_sequence = edit.get("last_sequence", self.last_sequence)
-        self.wals.update({one["log"]: one.get("synced_size") for one in edit["wals_added"]})
+        self.wals.update({log["log"]: log.get("synced_size") for log in edit["wals_added"]})
         if (first := edit.get("wals_deleted_before")) is not None:
             self.wals = {number: size for number, size in self.wals.items() if number >= first}
-        self.blobs.update({one["file"]: (family, "rocksdb") for one in edit["new_blob_files"]})
-        self.blobs.update({one["file"]: (family, "pebble") for one in edit["new_value_files"]})
-        self.backed.update({one["file"]: one["size"] for one in edit["new_backing_files"]})
-        self.numbers.update({one["blob"]: one["file"] for one in edit["new_value_files"]})
+        self.blobs.update({file["file"]: (family, "rocksdb") for file in edit["new_blob_files"]})
+        self.blobs.update({file["file"]: (family, "pebble") for file in edit["new_value_files"]})
+        self.backed.update({file["file"]: file["size"] for file in edit["new_backing_files"]})
+        self.numbers.update({file["blob"]: file["file"] for file in edit["new_value_files"]})
         self.apart = self.apart or bool(self.blobs)
-        for one in edit["removed_value_files"]:
-            self.blobs.pop(one["file"], None)
+        for file in edit["removed_value_files"]:
+            self.blobs.pop(file["file"], None)
         self.leveled = self.leveled or "db_id" in edit or "max_column_family" in edit or "min_log_to_keep" in edit
-        self.leveled = self.leveled or any("smallest_sequence" in one for one in edit["new_files"])
+        self.leveled = self.leveled or any("smallest_sequence" in file for file in edit["new_files"])
 
     @property
     def tables(self) -> set[int]:
@@ -157,12 +157,12 @@ class Manifest:
         return not self.findings.damages and not self._lacking(dialect)
 
     def _lacking(self, dialect: Dialect | Literal["auto"]) -> list[str]:
-        said = {
+        presence = {
             "log_number": bool(self.logs),
             "next_file": self.next_file is not None,
             "last_sequence": self.last_sequence is not None,
         }
-        return [name for name in (_REQUIRED_BY_PEBBLE if dialect == "pebble" else _REQUIRED) if not said[name]]
+        return [name for name in (_REQUIRED_BY_PEBBLE if dialect == "pebble" else _REQUIRED) if not presence[name]]
 
 
 def _edits_of(file: File, dialect: Dialect | Literal["auto"], storage: Storage) -> EditRange:
@@ -212,7 +212,7 @@ def read_metadata(files: Sequence[File], storage: Storage) -> Metadata:
                 read.append(Manifest.read(file, dialect, storage))
                 if read[-1].fault(dialect) is None:
                     break
-    faults += (damage for one in read for damage in one.findings.damages if damage not in faults)
-    whole = [one for one in read if one.fault(dialect) is None]
-    chosen = next((one for one in (*read[:1], *whole, *read) if one.usable(dialect)), None)
-    return Metadata(directory, dialect, pointer, chosen, tuple(read), tuple(faults))
+    faults += (damage for manifest in read for damage in manifest.findings.damages if damage not in faults)
+    intact = [manifest for manifest in read if manifest.fault(dialect) is None]
+    usable = next((manifest for manifest in (*read[:1], *intact, *read) if manifest.usable(dialect)), None)
+    return Metadata(directory, dialect, pointer, usable, tuple(read), tuple(faults))

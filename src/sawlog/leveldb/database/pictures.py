@@ -64,17 +64,17 @@ class Charts:
 
     def add_batch(self, batch: pa.RecordBatch) -> None:
         """Count entries in columns `COUNTED`."""
-        where = batch.select(["file", LEVEL])
-        firsts, which = grouped(where)
+        files_and_levels = batch.select(["file", LEVEL])
+        firsts, group_numbers = grouped(files_and_levels)
         deletes = boolean_values(pc.match_substring(batch.column("operation"), "delete"))
         fates = np.where(boolean_values(batch.column(LIVE)), 0, np.where(deletes, 2, 1))
         lengths = (fill_null(pc.binary_length(batch.column(name)), 0) for name in ("key", "value"))
-        size = sum(values_of(one.cast(pa.int64()), np.int64) for one in lengths)
-        cells, shape = which * len(_FATES) + fates, (len(firsts), len(_FATES))
+        size = sum(values_of(lengths_of_column.cast(pa.int64()), np.int64) for lengths_of_column in lengths)
+        cells, shape = group_numbers * len(_FATES) + fates, (len(firsts), len(_FATES))
         sizes, rows = (
-            np.bincount(cells, one, math.prod(shape)).astype(np.int64).reshape(shape) for one in (size, None)
+            np.bincount(cells, weights, math.prod(shape)).astype(np.int64).reshape(shape) for weights in (size, None)
         )
-        groups = where.take(fixed_array(pa.int64(), firsts)).to_pydict()
+        groups = files_and_levels.take(fixed_array(pa.int64(), firsts)).to_pydict()
         for file, level, *of_fates in zip(*groups.values(), sizes.tolist(), rows.tolist(), strict=True):
             self._fate(file, level).add(*of_fates)
 
@@ -83,7 +83,10 @@ class Charts:
 
     def pictures(self) -> Iterator[Picture]:
         """Levels, key ranges, live and dead bytes, and what compaction has left."""
-        version, fates = self._version, {where: one for where, one in self._fates.items() if any(one.rows.values())}
+        version, fates = (
+            self._version,
+            {file_and_level: fate for file_and_level, fate in self._fates.items() if any(fate.rows.values())},
+        )
         spans = [
             KeySpan(
                 _level(table.level),
@@ -101,17 +104,19 @@ class Charts:
         ]
         if version.bytewise and spans:
             spans = [
-                one._replace(
-                    box=one.box._replace(text=f"{one.box.text}; {key_text(one.smallest)} to {last_key_text(one.end)}")
+                span._replace(
+                    box=span.box._replace(
+                        text=f"{span.box.text}; {key_text(span.smallest)} to {last_key_text(span.end)}"
+                    )
                 )
-                for one in spans
+                for span in spans
             ]
             note = "A stretch between two bounds of tables is as wide as its bytes. Rows of a level overlap."
             yield over_keys("Tables by level and key", spans, note)
         sizes = Sums("bytes")
         for file in version.logs:
             sizes.add("logs", "live", file.size, file.path)
-        for table in sorted(version.tables, key=lambda one: one.level):
+        for table in sorted(version.tables, key=lambda live_table: live_table.level):
             sizes.add(_level(table.level), "live", table.file.size, table.file.path)
         for blobs in version.blobs.values():
             sizes.add("blob files", "live", blobs.file.size, blobs.file.path)
@@ -120,7 +125,7 @@ class Charts:
             sizes.add(f"{kind} left by compaction", "not named by the MANIFEST", file.size)
         yield sizes.picture("Bytes of files by level")
         alive = Sums("bytes")
-        for (_, level), fate in sorted(fates.items(), key=lambda one: one[0][1]):
+        for (_, level), fate in sorted(fates.items(), key=lambda item: item[0][1]):
             for name in _FATES:
                 if fate.sizes[name]:
                     alive.add(_level(level), name, fate.sizes[name])

@@ -65,12 +65,12 @@ class Stored:
 
     def add_tables(self, files: Iterable[File]) -> list[File]:
         """Take in the tables and blob files among files; those that are taken in."""
-        taken = []
+        added = []
         for file in files:
             if name := SHARED_NAME.match(file.name):
                 into = self.blobs if name[2] == "blob" else self.tables
-                taken += [file] if into.setdefault(int(name[1]), file) is file else []
-        return taken
+                added += [file] if into.setdefault(int(name[1]), file) is file else []
+        return added
 
 
 def stored_files(
@@ -103,10 +103,10 @@ def stored_files(
         for path in options.wal_dir:
             stored.elsewhere += stored.add_logs(storage.files_in(path))
         return stored
-    own = max(stored.logs, default=-1) >= oldest
+    has_own_logs = max(stored.logs, default=-1) >= oldest
     for setting, named, source in _named_directories(home, storage):
         # A checkpoint has logs of its own, and the OPTIONS of the database that it was taken of.
-        if setting == WAL_DIR and own:
+        if setting == WAL_DIR and has_own_logs:
             continue
         directory = _located(setting, named, home, oldest, storage)
         if directory is not None:
@@ -123,16 +123,16 @@ def stored_files(
 def _add_objects(stored: Stored, home: str, options: DatabaseReadOptions, storage: Storage) -> None:
     """Take in objects of remote storage: from where the caller says, or from a directory that its name leads to."""
     directories: dict[str, list[str]] = {}
-    for number, one in stored.objects.items():
-        if not one.is_below or number in stored.tables or number in stored.blobs:
+    for number, remote in stored.objects.items():
+        if not remote.is_below or number in stored.tables or number in stored.blobs:
             continue
-        if one.locator not in directories:
-            near = [path for path in _candidates(one.locator, home) if storage.is_directory(path)]
-            directories[one.locator] = [*options.paths, *near]
-        for path in (posixpath.join(directory, one.name) for directory in directories[one.locator]):
+        if remote.locator not in directories:
+            near = [path for path in _candidates(remote.locator, home) if storage.is_directory(path)]
+            directories[remote.locator] = [*options.paths, *near]
+        for path in (posixpath.join(directory, remote.name) for directory in directories[remote.locator]):
             if storage.exists(path):
                 (file,) = storage.find(path)
-                (stored.blobs if one.name.endswith(".blob") else stored.tables)[number] = file
+                (stored.blobs if remote.name.endswith(".blob") else stored.tables)[number] = file
                 stored.elsewhere.append(file)
                 break
 
@@ -158,13 +158,13 @@ def _options_files(home: str, storage: Storage) -> list[File]:
 
 def may_have_transactions(home: str, storage: Storage) -> bool:
     """Return whether logs of RocksDB may have marks of two-phase transactions: unless all OPTIONS files say no."""
-    found = [_TWO_PHASES.search(storage.read(file, 0, OPTIONS_BYTES)) for file in _options_files(home, storage)]
-    return not found or any(one is None or one[1] != b"false" for one in found)
+    matches = [_TWO_PHASES.search(storage.read(file, 0, OPTIONS_BYTES)) for file in _options_files(home, storage)]
+    return not matches or any(match is None or match[1] != b"false" for match in matches)
 
 
 def _located(setting: str, named: str, home: str, oldest: int, storage: Storage) -> str | None:
     """Return the path that a directory of logs has now: of several, one with a log that is alive."""
-    present = [one for one in _candidates(named, home) if storage.is_directory(one)]
+    present = [candidate for candidate in _candidates(named, home) if storage.is_directory(candidate)]
     for directory in present:
         logs = [LOG_NAME.match(name) for name in storage.directories.names_in(directory)]
         if any(name is not None and int(name[1]) >= oldest for name in logs):
@@ -180,14 +180,14 @@ def _candidates(named: str, home: str) -> Iterator[str]:
     """
     parts = [part for part in re.split(r"[/\\]+", named) if part not in ("", ".", "..")]
     remote = is_remote(home)
-    own = home if remote else os.path.abspath(home or ".")
-    parent = posixpath.dirname(own)
-    roots = [(parent, 1), (own, 1)]
+    own_path = home if remote else os.path.abspath(home or ".")
+    parent = posixpath.dirname(own_path)
+    roots = [(parent, 1), (own_path, 1)]
     for length in range(2, min(len(parts), _LONGEST) + 1):
         roots += [(parent, length), (posixpath.dirname(parent), length)]
     for root, length in roots:
         directory = posixpath.join(root, *parts[-length:])
-        if directory != own and parts:
+        if directory != own_path and parts:
             yield directory
-    if os.path.isabs(named) and not remote and os.path.abspath(named) != own:
+    if os.path.isabs(named) and not remote and os.path.abspath(named) != own_path:
         yield named

@@ -134,8 +134,8 @@ def prepared_entries(contents: Contents) -> Iterator[Skipped]:
         every = DatabaseContents(contents.format, contents.files, scan)
         for fragment in plan_fragments(every, bind_scan(every, scan), None):
             for batch in fragment.to_batches(Findings("skip")):
-                held = batch.filter(pc.equal(batch.column(TRANSACTION), scalar_of(PREPARED, pa.string())))
-                for key, value, file in zip(*(held.column(one).to_pylist() for one in columns[:3]), strict=True):
+                prepared = batch.filter(pc.equal(batch.column(TRANSACTION), scalar_of(PREPARED, pa.string())))
+                for key, value, file in zip(*(prepared.column(name).to_pylist() for name in columns[:3]), strict=True):
                     counts[file] += 1
                     sizes[file] += len(key or b"") + len(value or b"")
     for file, count in sorted(counts.items()):
@@ -149,16 +149,16 @@ def _refuse_range_keys(contents: DatabaseContents) -> None:
     version, storage = contents.version, contents.scan.storage
     holders = []
     for table in version.tables:
-        known = table_map(table.file, Scan(options=TableReadOptions(), storage=storage))
-        if known is not None and any(decode_varints(known.properties.get(tables.RANGE_KEYS, b""))):
+        table_of_keys = table_map(table.file, Scan(options=TableReadOptions(), storage=storage))
+        if table_of_keys is not None and any(decode_varints(table_of_keys.properties.get(tables.RANGE_KEYS, b""))):
             holders.append(table.file.path)
     if version.dialect == "pebble":
         scan = Scan(view="writes", on_damage="skip", options=LogReadOptions(), storage=storage)
         projection = Projection.of(WRITES_SCHEMA, scan)
         schema = pa.schema([WRITES_SCHEMA.field(OPERATION)])
         for log in version.logs:
-            whole = WriteRange.whole(log, scan, projection, "pebble")
-            for batch in whole.decode(schema, Findings("skip")):
+            log_range = WriteRange.whole(log, scan, projection, "pebble")
+            for batch in log_range.decode(schema, Findings("skip")):
                 if pc.any(pc.equal(batch.column(OPERATION), scalar_of(_RANGE_KEY, pa.string()))).as_py():
                     holders.append(log.path)
                     break
@@ -189,9 +189,9 @@ def _write(contents: DatabaseContents, files: Sequence[File], staged: StagedDire
     families = []
     for name in contents.versions:  # the default one first
         options = replace(contents.scan.options, table=name)
-        one = DatabaseContents(contents.format, files, replace(contents.scan, options=options))
-        written = _write_tables(one, name, staged.work, dialect, levels, numbers)
-        families.append(_Family(name, one.version, written))
+        family_contents = DatabaseContents(contents.format, files, replace(contents.scan, options=options))
+        written = _write_tables(family_contents, name, staged.work, dialect, levels, numbers)
+        families.append(_Family(name, family_contents.version, written))
     _write_manifest(families, staged.work, dialect, next(numbers))
 
 
@@ -203,11 +203,11 @@ def _dialect(contents: DatabaseContents) -> Dialect:
     options = TableReadOptions()
     for version in contents.versions.values():
         for table in version.tables:
-            known = table_map(table.file, Scan(options=options, storage=contents.scan.storage))
-            if known is not None and known.lost is None:
-                return known.rules.dialect
-    chosen = contents.metadata.chosen
-    is_leveled = len(contents.versions) > 1 or (chosen is not None and chosen.leveled)
+            table_with_footer = table_map(table.file, Scan(options=options, storage=contents.scan.storage))
+            if table_with_footer is not None and table_with_footer.lost is None:
+                return table_with_footer.rules.dialect
+    manifest = contents.metadata.chosen
+    is_leveled = len(contents.versions) > 1 or (manifest is not None and manifest.leveled)
     return "rocksdb" if is_leveled else "leveldb"
 
 
@@ -219,7 +219,7 @@ def _levels(contents: DatabaseContents) -> int:
         return layout.LEVELS
     newest = max(settings, key=lambda file: int(file.name.rpartition("-")[2]))
     text = contents.scan.storage.read(newest, 0, layout.OPTIONS_BYTES).decode("utf-8", "replace")
-    return min((int(one) for one in layout.LEVELS_SETTING.findall(text) if int(one)), default=layout.LEVELS)
+    return min((int(match) for match in layout.LEVELS_SETTING.findall(text) if int(match)), default=layout.LEVELS)
 
 
 def _write_tables(
@@ -229,7 +229,7 @@ def _write_tables(
     suffix = "ldb" if dialect == "leveldb" else "sst"
     suffixes = {file.name.rpartition(".")[2] for file in contents.files if layout.TABLE_NAME.match(file.name)}
     suffix = "sst" if suffixes == {"sst"} else suffix
-    found: list[NewTable] = []
+    new_tables: list[NewTable] = []
     writer: _DatabaseTable | None = None
     first = last = (b"", 0, "")
     low = high = number = 0
@@ -237,7 +237,7 @@ def _write_tables(
         for batch in _ordered(contents):
             begins = _entry(batch, 0)
             if writer is not None and writer.size >= _TABLE_BYTES and levels > 1 and begins[0] != last[0]:
-                found.append(_finish(writer, number, levels - 1, first, last, (low, high)))
+                new_tables.append(_finish(writer, number, levels - 1, first, last, (low, high)))
                 writer = None
             if writer is None:
                 number, first = next(numbers), begins
@@ -246,15 +246,15 @@ def _write_tables(
                 writer = _DatabaseTable(path, dialect, name, contents.version)
             writer.write(batch)
             last = _entry(batch, batch.num_rows - 1)
-            least, most = (one.as_py() for one in pc.min_max(batch.column(SEQUENCE)).values())
-            low, high = min(low, least), max(high, most)
+            least, highest = (limit.as_py() for limit in pc.min_max(batch.column(SEQUENCE)).values())
+            low, high = min(low, least), max(high, highest)
         if writer is not None:
-            found.append(_finish(writer, number, levels - 1, first, last, (low, high)))
+            new_tables.append(_finish(writer, number, levels - 1, first, last, (low, high)))
             writer = None
     finally:
         if writer is not None:
             writer.abort()
-    return found
+    return new_tables
 
 
 def _entry(batch: pa.RecordBatch, row: int) -> tuple[bytes, int, str]:
@@ -293,14 +293,14 @@ def _ordered(contents: DatabaseContents) -> Iterator[pa.RecordBatch]:
             f"{contents.version.path}: keys are in the order {comparator!r}, which only the database knows, so its"
             " tables cannot be written; sawlog convert --on-damage skip writes the rows to another format"
         )
-    whole = pa.Table.from_batches(batches, _SCHEMA).combine_chunks()
-    keys = whole.column(KEY).to_pylist()
+    all_rows = pa.Table.from_batches(batches, _SCHEMA).combine_chunks()
+    keys = all_rows.column(KEY).to_pylist()
     if comparator == tables.REVERSE_NAME:  # operands of a key stay as they are
         order = sorted(range(len(keys)), key=keys.__getitem__, reverse=True)
     else:
-        sequences = whole.column(SEQUENCE).to_pylist()
+        sequences = all_rows.column(SEQUENCE).to_pylist()
         order = _sorted_as_chromium(keys, sequences, contents.version.path)
-    sorted_rows = whole.take(fixed_array(pa.int64(), np.array(order, np.int64)))
+    sorted_rows = all_rows.take(fixed_array(pa.int64(), np.array(order, np.int64)))
     yield from (batch for batch in sorted_rows.to_batches(_BATCH_ROWS) if batch.num_rows)
 
 
@@ -367,8 +367,8 @@ def _write_manifest(families: Sequence[_Family], directory: str, dialect: Dialec
         else:
             counts = {Tag.LOG_NUMBER: log, Tag.NEXT_FILE: log + 1, Tag.LAST_SEQUENCE: last}
             counts |= {Tag.PREVIOUS_LOG_NUMBER: 0} if dialect != "pebble" else {}
-            most = max(one.version.family for one in families)
-            counts |= {Tag.MAX_COLUMN_FAMILY: most} if most else {}
+            max_family = max(family_written.version.family for family_written in families)
+            counts |= {Tag.MAX_COLUMN_FAMILY: max_family} if max_family else {}
             edits.append(encode_edit(counts, texts, family.tables, is_leveldb=dialect == "leveldb"))
     name = f"MANIFEST-{_MANIFEST_NUMBER:06d}"
     with LogWriter(os.path.join(directory, name), ROWS_SCHEMA, LogWriteOptions(), Storage()) as writer:

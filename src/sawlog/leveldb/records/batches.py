@@ -121,8 +121,10 @@ class BatchBuilder:
         codes = pc.index_in(column.cast(pa.string()), name_array(layout.NAMES))
         if codes.null_count:
             row = index_of(codes.is_null(), True)
-            known = ", ".join(layout.NAMES)
-            raise SchemaError(f"column 'operation', row {self._row + row}: {column[row].as_py()!r} is none of {known}")
+            known_names = ", ".join(layout.NAMES)
+            raise SchemaError(
+                f"column 'operation', row {self._row + row}: {column[row].as_py()!r} is none of {known_names}"
+            )
         numbers: NDArray[np.int8] = values_of(codes, np.int32).astype(np.int8)
         return numbers
 
@@ -165,15 +167,15 @@ class BatchBuilder:
         else:
             raise SchemaError(f"column {name!r} is {kind}; expected binary or strings")
         needs = np.array([operation.key if name == "key" else operation.value for operation in layout.OPERATIONS])
-        needed = needs[operations]
+        needs_value = needs[operations]
         valid = boolean_values(column.is_valid())
-        wrong = needed != valid
+        wrong = needs_value != valid
         if wrong.any():
             row = int(wrong.argmax())
-            what = "needs one" if needed[row] else "has none"
+            requirement = "needs one" if needs_value[row] else "has none"
             raise SchemaError(
-                f"column {name!r}, row {self._row + row}: {layout.NAMES[operations[row]]!r} {what}"
-                f" and the {name} is {'null' if needed[row] else 'not null'}"
+                f"column {name!r}, row {self._row + row}: {layout.NAMES[operations[row]]!r} {requirement}"
+                f" and the {name} is {'null' if needs_value[row] else 'not null'}"
             )
         return binary_parts(with_times(column, (operations == layout.TIMED_PUT) & (name == VALUE)))
 
@@ -183,9 +185,9 @@ class BatchBuilder:
         """Sequence number of each row, and how many numbers it takes: 0 or 1."""
         shapes = np.array([operation.shape for operation in layout.OPERATIONS])
         counted = ((shapes[operations] & layout.Field.COUNTED) != 0).astype(np.int64)
-        given = self._integers(batch, "sequence", layout.MAX_SEQUENCE)
-        if given is not None:
-            return given, counted
+        sequences = self._integers(batch, "sequence", layout.MAX_SEQUENCE)
+        if sequences is not None:
+            return sequences, counted
         before = np.cumsum(counted) - counted
         numbers = before + self._sequence
         self._sequence += int(counted.sum())

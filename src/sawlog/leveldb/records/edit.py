@@ -86,8 +86,8 @@ class _Cursor:
         return _text(self.string())
 
     def rest(self) -> bytes:
-        rest, self.position = self._data[self.position :], len(self._data)
-        return rest
+        remaining, self.position = self._data[self.position :], len(self._data)
+        return remaining
 
     def only_byte(self) -> int:
         if self.left != 1:
@@ -159,17 +159,17 @@ _REFERENCE = _entry(file=_NUMBER, size=_NUMBER)
 
 
 def _blob_references(cursor: _Cursor, *, sized: bool = False) -> list[dict[str, Any]]:
-    at = cursor.position
+    field_start = cursor.position
     cursor.varint()
     count = cursor.varint()
-    found = []
+    values = []
     for _ in range(min(count, cursor.left)):
-        found.append(_REFERENCE.read(cursor))
+        values.append(_REFERENCE.read(cursor))
         if sized:
             cursor.varint()
-    if count > len(found):
-        raise EditError(f"{count} references to blob files at byte {at}, which do not end")
-    return found
+    if count > len(values):
+        raise EditError(f"{count} references to blob files at byte {field_start}, which do not end")
+    return values
 
 
 _CUSTOM: dict[int, tuple[str, _Value]] = {
@@ -235,15 +235,15 @@ def _bounds(cursor: _Cursor) -> tuple[tuple[bytes, int], tuple[bytes, int]]:
 def _custom_fields(cursor: _Cursor, entry: dict[str, Any]) -> None:
     """The fields after a `Tag.NEW_FILE_4`."""
     while (tag := cursor.small()) != Custom.END:
-        at = cursor.position
+        field_start = cursor.position
         if tag & layout.CUSTOM_MUST_KNOW and tag not in _CUSTOM_READERS:
-            raise UnknownFieldError(f"field {tag} of a new file at byte {at}, which must not be skipped")
-        held = cursor if tag in _BARE else _Cursor(cursor.string())
-        if tag == Custom.CHECKSUM and not held.left:
+            raise UnknownFieldError(f"field {tag} of a new file at byte {field_start}, which must not be skipped")
+        field_cursor = cursor if tag in _BARE else _Cursor(cursor.string())
+        if tag == Custom.CHECKSUM and not field_cursor.left:
             continue  # Pebble's mark of a table without sets of range keys; RocksDB writes no empty checksum
         if tag in _CUSTOM_READERS:
             name, read = _CUSTOM_READERS[tag]
-            entry[name] = read(held)
+            entry[name] = read(field_cursor)
 
 
 def _blob_file(**values: _Value) -> _Value:
@@ -395,7 +395,7 @@ def edit_fields(record: bytes, dialect: Dialect) -> Iterator[tuple[str, int, int
     readers = _PEBBLE_READERS if dialect == "pebble" else _READERS
     cursor = _Cursor(record)
     while cursor.left:
-        at = cursor.position
+        field_start = cursor.position
         tag = cursor.small()
         if tag in readers:
             name, read = readers[tag]
@@ -403,8 +403,8 @@ def edit_fields(record: bytes, dialect: Dialect) -> Iterator[tuple[str, int, int
         elif tag & layout.SKIPPABLE:
             name, value = "", cursor.string()
         else:
-            raise UnknownFieldError(f"tag {tag} at byte {at}")
-        yield name, at, cursor.position, value
+            raise UnknownFieldError(f"tag {tag} at byte {field_start}")
+        yield name, field_start, cursor.position, value
 
 
 @dataclass(frozen=True, slots=True)

@@ -85,11 +85,11 @@ class Replay:
         """
         may_be_marked = isinstance(log, NumberedRange)
         more = _MARKED if may_be_marked else _NEEDED
-        needed = pa.schema([*schema, *(f for f in more if f.name not in schema.names)])
+        read_schema = pa.schema([*schema, *(f for f in more if f.name not in schema.names)])
         shared = isinstance(log, NumberedRange) and log.shared is True
         ledger = _Skipping("skip") if self._mode == "skip_any_corrupted_records" else Findings("fail")
         try:
-            for batch in log.decode(needed, ledger):
+            for batch in log.decode(read_schema, ledger):
                 if not self._goes_on(batch):
                     return
                 self._marked = self._marked or (may_be_marked and has_marks(batch))
@@ -269,7 +269,7 @@ class Fold:
         self._places += rows.num_rows
         columns = [
             *rows.select(self._given.names).columns,
-            *(fixed_array(pa.int64(), one) for one in (batches, places)),
+            *(fixed_array(pa.int64(), numbers) for numbers in (batches, places)),
         ]
         return pa.RecordBatch.from_arrays(columns, schema=self._schema)
 
@@ -298,11 +298,11 @@ class Fold:
         """The operations of a prepared transaction take effect where it is committed."""
         (mark,) = row.to_pylist()
         sequence = mark["sequence"]
-        at = row.schema.get_field_index("sequence")
+        sequence_index = row.schema.get_field_index("sequence")
         for prepared in self._prepared.pop(mark["key"], []):
             count = prepared.num_rows
             numbers = fixed_array(pa.int64(), np.arange(sequence, sequence + count))
-            rows = prepared.set_column(at, self._schema.field(at), numbers)
+            rows = prepared.set_column(sequence_index, self._schema.field(sequence_index), numbers)
             rows = self._placed(rows, np.full(count, mark["_batch"]))
             sequence += count
             if count and rows.column("operation")[0].as_py() == _DELETE_RANGE:
@@ -346,18 +346,22 @@ class Fold:
         for family in np.unique(of_ranges).tolist():
             first, last = np.searchsorted(families, [family, family + 1]).tolist()
             keys = rows.column("key").slice(first, last - first)
-            edges, found = newest_ranges([bounds[place] for place in np.flatnonzero(of_ranges == family).tolist()])
+            edges, range_ranks = newest_ranges(
+                [bounds[place] for place in np.flatnonzero(of_ranges == family).tolist()]
+            )
             starts = [*(count_below(keys, edge) for edge in edges), len(keys)]
-            newest[first + starts[0] : last] = np.repeat(found, np.diff(starts))
+            newest[first + starts[0] : last] = np.repeat(range_ranks, np.diff(starts))
         dead = newest > states
-        gone = rows.filter(array_of(dead, pa.bool_()))
+        covered = rows.filter(array_of(dead, pa.bool_()))
         by = ranges.take(fixed_array(pa.int64(), np.searchsorted(deletions, newest[dead])))
-        made = {
+        columns_of_deletes = {
             "operation": constant_string(_DELETE, len(by)),
             "value": pa.nulls(len(by), pa.large_binary()),
-            **{name: gone.column(name) for name in ("column_family", "key")},
+            **{name: covered.column(name) for name in ("column_family", "key")},
         }
-        columns = [made[name] if name in made else by.column(name) for name in self._schema.names]
+        columns = [
+            columns_of_deletes[name] if name in columns_of_deletes else by.column(name) for name in self._schema.names
+        ]
         deleted = pa.RecordBatch.from_arrays(columns, schema=self._schema)
         return pa.concat_batches([rows.filter(array_of(~dead, pa.bool_())), deleted])
 
@@ -376,8 +380,8 @@ def _key_numbers(rows: pa.RecordBatch) -> NDArray[np.int64]:
     families = values_of(rows.column("column_family"), np.int64)
     if (families == families[:1]).all():
         return numbers
-    both = np.stack([families, numbers], axis=1)
-    return np.unique(both, axis=0, return_inverse=True)[1].reshape(-1)
+    pairs = np.stack([families, numbers], axis=1)
+    return np.unique(pairs, axis=0, return_inverse=True)[1].reshape(-1)
 
 
 @dataclass(frozen=True)
@@ -389,21 +393,23 @@ class LatestWrites(Fragment):
 
     def decode(self, schema: pa.Schema, findings: Findings) -> Iterator[pa.RecordBatch]:
         """The rows in the order of their sequence numbers."""
-        known = [*WRITES_SCHEMA.names, OFFSET_COLUMN]
+        known_names = [*WRITES_SCHEMA.names, OFFSET_COLUMN]
         offset = pa.field(OFFSET_COLUMN, pa.int64(), nullable=False)
-        needed = pa.schema([*WRITES_SCHEMA, offset, *(f for f in schema if f.name not in known)])
-        fold = Fold(needed)
+        read_schema = pa.schema([*WRITES_SCHEMA, offset, *(f for f in schema if f.name not in known_names)])
+        fold = Fold(read_schema)
         unfinished = None
         mode = self.scan.options.recovery
         replay = Replay(mode, findings) if mode is not None else None
-        for one in self.ranges if replay is None else numbered(self.ranges):
+        for log_range in self.ranges if replay is None else numbered(self.ranges):
             findings.tail = None
             fold.begin_log()
-            for batch in one.decode(needed, findings) if replay is None else replay.batches(one, needed):
+            for batch in (
+                log_range.decode(read_schema, findings) if replay is None else replay.batches(log_range, read_schema)
+            ):
                 findings.rows -= batch.num_rows
                 fold.add(batch)
             if findings.tail is not None and findings.tail.unfinished:
-                unfinished = findings.tail.of(one.path)
+                unfinished = findings.tail.of(log_range.path)
         findings.tail = unfinished or findings.tail
         states = fold.finish()
         findings.rows += states.num_rows
@@ -423,11 +429,11 @@ class WritesContents(LogContents):
             yield from self._ranges(request, task_bytes)
             return
         ranges: tuple[Any, ...] = tuple(
-            one for file in self.files for one in self._cut(request, file, 0, file.size, True, None)
+            log_range for file in self.files for log_range in self._cut(request, file, 0, file.size, True, None)
         )
         if ranges:
             kind = LatestWrites if options.latest else ReplayedWrites
-            yield kind(*request, ranges[0].path, sum(one.size for one in ranges), ranges)
+            yield kind(*request, ranges[0].path, sum(log_range.size for log_range in ranges), ranges)
 
     views: ClassVar = {"writes": View(lambda self: marked(WRITES_SCHEMA, self.scan.options), _operations)}
 

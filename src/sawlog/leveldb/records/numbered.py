@@ -32,19 +32,21 @@ class NumberedRange(WriteRange):
     @classmethod
     def of(cls, log: WriteRange, *, shared: bool) -> NumberedRange:
         """Return all of a log of a database of which it is known."""
-        whole = cls.whole(log.file, log.scan, log.projection, log.dialect, numbered=log.numbered)
-        return replace(whole, shared=shared)
+        log_range = cls.whole(log.file, log.scan, log.projection, log.dialect, numbered=log.numbered)
+        return replace(log_range, shared=shared)
 
     def _batches(self, decoder: Decoder, records: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         numbers: NDArray[np.int64] | None = None
         done = 0
         for batch in decoder.batches(records):
-            at = batch.schema.get_field_index(SEQUENCE)
-            if at >= 0 and decoder.marked:
+            sequence_index = batch.schema.get_field_index(SEQUENCE)
+            if sequence_index >= 0 and decoder.marked:
                 if numbers is None:
                     numbers = self._numbers(records)
-                own = numbers[done : done + batch.num_rows]
-                yield batch.set_column(at, batch.schema.field(at), fixed_array(pa.int64(), own))
+                batch_numbers = numbers[done : done + batch.num_rows]
+                yield batch.set_column(
+                    sequence_index, batch.schema.field(sequence_index), fixed_array(pa.int64(), batch_numbers)
+                )
             else:
                 yield batch
             done += batch.num_rows
@@ -67,8 +69,8 @@ class NumberedRange(WriteRange):
 def _numbering(logs: Iterable[WriteRange]) -> Numbering:
     numbering = Numbering()
     for log in logs:
-        whole = WriteRange.whole(log.file, log.scan, log.projection, log.dialect, numbered=log.numbered)
-        batches = list(whole.decode(_SCHEMA, Findings("skip", drained=True)))
+        log_range = WriteRange.whole(log.file, log.scan, log.projection, log.dialect, numbered=log.numbered)
+        batches = list(log_range.decode(_SCHEMA, Findings("skip", drained=True)))
         if any(map(has_marks, batches)):
             numbering.add(pa.concat_batches(batches))
     return numbering

@@ -47,9 +47,9 @@ class LogParts:
             return
         if number != self._number:
             self._number, self._last = number, -1
-        place, kept = -1, False
+        place, is_kept = -1, False
         for batch in log.decode(_PLACED, findings):
-            rows, place, kept = self._new(batch, place, kept=kept)
+            rows, place, is_kept = self._new(batch, place, kept=is_kept)
             yield rows
 
     def _new(self, batch: pa.RecordBatch, place: int, *, kept: bool) -> tuple[pa.RecordBatch, int, bool]:

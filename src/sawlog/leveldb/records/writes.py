@@ -131,7 +131,7 @@ class Decoder:
             records: The records.
             ahead: Whether the rest of a write batch that begins in a batch of rows is looked through for marks.
         """
-        self.marked, begun = False, -1
+        self.marked, last_record = False, -1
         data, offsets = binary_parts(records.column(RECORD_COLUMN))
         starts = values_of(records.column(OFFSET_COLUMN), np.int64)
         stops = values_of(records.column(END_COLUMN), np.int64)
@@ -146,15 +146,15 @@ class Decoder:
             self._findings.rows += rows
             self.marked = self.marked or bool(_MARKED[self._operations[:rows]].any())
             record = int(self._state.record)
-            if ahead and not self.marked and status == k.FULL and self._state.position and record != begun:
-                begun, self.marked = record, self._has_marks(records.slice(record, 1))
+            if ahead and not self.marked and status == k.FULL and self._state.position and record != last_record:
+                last_record, self.marked = record, self._has_marks(records.slice(record, 1))
             if rows or status == k.DONE:
                 yield self._batch(rows, records)
             self._report(self._events[: int(self._state.events)], starts, stops)
 
     def _has_marks(self, records: pa.RecordBatch) -> bool:
-        other = Decoder(self._path, self._dialect, pa.schema([]), Findings("skip"))
-        return any(other.marked for _ in other.batches(records, ahead=False))
+        decoder = Decoder(self._path, self._dialect, pa.schema([]), Findings("skip"))
+        return any(decoder.marked for _ in decoder.batches(records, ahead=False))
 
     def _reset(self, payload: int) -> None:
         """Fresh columns for the next batch."""
@@ -213,17 +213,17 @@ class Decoder:
         return untimed(column, self._operations[:rows] == layout.TIMED_PUT) if name == "value" else column
 
     def _report(self, events: NDArray[np.record], starts: NDArray[np.int64], stops: NDArray[np.int64]) -> None:
-        for kind, record, one, two in events.tolist():
-            what = layout.NAMES[one] if kind == BatchKind.BROKEN_OPERATION else one
+        for kind, record, first, two in events.tolist():
+            subject = layout.NAMES[first] if kind == BatchKind.BROKEN_OPERATION else first
             offset = int(starts[record])
             damage = Damage(
                 self._path,
                 offset,
                 int(stops[record]) - offset,
                 BatchKind(kind).label,
-                BATCH_DETAIL[BatchKind(kind)].format(what, two),
+                BATCH_DETAIL[BatchKind(kind)].format(subject, two),
                 # LevelDB counts the bytes of a batch without a header as dropped, and no others.
-                one if kind == BatchKind.BATCH_TOO_SMALL else None,
+                first if kind == BatchKind.BATCH_TOO_SMALL else None,
             )
             report_record(self._findings, damage)
 

@@ -69,20 +69,20 @@ class _Column(NamedTuple):
 
 def addresses_of(operation: int, value: bytes) -> list[BlobIndex]:
     """The addresses that an entry has in place of values: none, its own, or those of columns of an entity."""
-    given = [value] if operation == BLOB_INDEX else []
+    references = [value] if operation == BLOB_INDEX else []
     if operation == PUT_ENTITY:
-        given = [column.value for column in _columns(value) if column.type == BLOB_INDEX]
-    places = [place for place in map(blob_index, given) if place is not None]
-    return places if len(places) == len(given) else []
+        references = [column.value for column in _columns(value) if column.type == BLOB_INDEX]
+    places = [place for place in map(blob_index, references) if place is not None]
+    return places if len(places) == len(references) else []
 
 
-def in_place(operation: int, value: bytes, found: Sequence[bytes]) -> bytes:
+def in_place(operation: int, value: bytes, contents: Sequence[bytes]) -> bytes:
     """The value of an entry, with the values at its addresses; an entity in the version that has no addresses."""
     if operation == BLOB_INDEX:
-        return found[0]
+        return contents[0]
     columns = _columns(value)
-    rest = iter(found)
-    values = [next(rest) if column.type == BLOB_INDEX else column.value for column in columns]
+    remaining = iter(contents)
+    values = [next(remaining) if column.type == BLOB_INDEX else column.value for column in columns]
     head = [encode_varint(ENTITY_VERSION), encode_varint(len(columns))]
     for column, content in zip(columns, values, strict=True):
         head += [encode_varint(len(column.name)), column.name, encode_varint(len(content))]
@@ -99,23 +99,23 @@ def _columns(value: bytes) -> list[_Column]:
     if len(header) < 2 + ENTITY_LENGTHS or header[0][0] != TYPED_ENTITY_VERSION:
         return []
     (count, _), *lengths = header[1:]
-    at = lengths[-1][1]
-    types = value[at : at + count]
-    at += len(types)
-    parts = list(_cut(value, at, [length for length, _ in lengths]))
+    offset = lengths[-1][1]
+    types = value[offset : offset + count]
+    offset += len(types)
+    parts = list(_cut(value, offset, [length for length, _ in lengths]))
     sizes = [list(decode_varints(part)) for part in parts[:2]]
-    at += sum(map(len, parts))
-    contents = list(_cut(value, at, sizes[1]))
-    whole = len(types) == len(sizes[0]) == len(sizes[1]) == count and at + sum(sizes[1]) == len(value)
-    if not whole or sum(sizes[0]) != len(parts[2]) or set(types) - {PUT, BLOB_INDEX}:
+    offset += sum(map(len, parts))
+    contents = list(_cut(value, offset, sizes[1]))
+    is_whole = len(types) == len(sizes[0]) == len(sizes[1]) == count and offset + sum(sizes[1]) == len(value)
+    if not is_whole or sum(sizes[0]) != len(parts[2]) or set(types) - {PUT, BLOB_INDEX}:
         return []
     return list(map(_Column, _cut(parts[2], 0, sizes[0]), contents, types))
 
 
-def _cut(data: bytes, at: int, sizes: Sequence[int]) -> Iterator[bytes]:
+def _cut(data: bytes, offset: int, sizes: Sequence[int]) -> Iterator[bytes]:
     for size in sizes:
-        yield data[at : at + size]
-        at += size
+        yield data[offset : offset + size]
+        offset += size
 
 
 _TYPE = np.uint64(255)
@@ -136,24 +136,24 @@ class EmbeddedLayer:
         if not isinstance(entries, Entries):
             return entries, 0
         sources, _, trailers, values, _ = entries
-        whole = np.ones(len(trailers), np.bool_)
-        at, size = sum(map(len, sources)), 0
+        has_value = np.ones(len(trailers), np.bool_)
+        source_start, size = sum(map(len, sources)), 0
         for row, operation, value, places in _elsewhere(entries):
-            found = [self._value(place) for place in places]
-            contents = [one for one in found if one is not None]
-            whole[row] = len(contents) == len(found)
-            if not whole[row]:
+            located = [self._value(place) for place in places]
+            contents = [content for content in located if content is not None]
+            has_value[row] = len(contents) == len(located)
+            if not has_value[row]:
                 continue
             content = in_place(operation, value, contents)
             size += len(content)
             if size > self._rules.longest:
                 return (Kind.BLOCK_TOO_LARGE, size, self._rules.longest), 0
             sources.append(np.frombuffer(content, np.uint8))
-            values.starts[row], values.lengths[row] = at, len(content)
-            at += len(content)
+            values.starts[row], values.lengths[row] = source_start, len(content)
+            source_start += len(content)
             if operation == layout.BLOB_INDEX:
                 trailers[row] = trailers[row] & ~_TYPE | np.uint64(layout.PUT)
-        return encode_plain(entries, whole, self._rules.longest)
+        return encode_plain(entries, has_value, self._rules.longest)
 
     def _split(self, content: pa.Buffer) -> Entries | Flaw:
         if k.values_apart(np.frombuffer(content, np.uint8)):

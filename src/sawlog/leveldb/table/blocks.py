@@ -32,8 +32,8 @@ Expanded: TypeAlias = "pa.Buffer | Flaw"
 
 def block_damage(path: str, offset: int, length: int, flaw: Flaw) -> Damage:
     """Damage of a block."""
-    kind, one, two = flaw
-    return Damage(path, offset, length, kind.label, DETAIL[kind].format(one, two))
+    kind, first, two = flaw
+    return Damage(path, offset, length, kind.label, DETAIL[kind].format(first, two))
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,15 +94,15 @@ class BlockRules:
     @property
     def rule(self) -> k.Rule:
         """The same for kernels."""
-        how = np.full(256, k.OTHERWISE, np.uint8)
+        codec_rules = np.full(256, k.OTHERWISE, np.uint8)
         if not self.layered:
-            how[Compression.NONE] = k.AS_IS
+            codec_rules[Compression.NONE] = k.AS_IS
         if not self.layered and not self.foreign:
-            how[Compression.SNAPPY] = k.SNAPPY
+            codec_rules[Compression.SNAPPY] = k.SNAPPY
             if self._sizes and not self.dictionary:
-                how[list(codecs.LZ4)] = k.LZ4
+                codec_rules[list(codecs.LZ4)] = k.LZ4
         numbers = np.int64(self.checksum), np.uint64(self.context), np.uint64(self.limit)
-        return k.Rule(*numbers, self.verify, how, np.uint64(self.longest))
+        return k.Rule(*numbers, self.verify, codec_rules, np.uint64(self.longest))
 
     @property
     def layered(self) -> bool:
@@ -138,8 +138,8 @@ class BlockRules:
     def _verdict(self, window: NDArray[np.uint8], offset: int, size: int) -> np.void:
         """The verdict on one block; as it was before RocksDB, up to 8.0, put a sequence number into it."""
         handles = np.array([(offset, size)], k.HANDLE)
-        found: np.void = self.judge(window, offset, handles)[0]
-        if found["kind"] == Kind.CHECKSUM_MISMATCH and self.dialect != "pebble":
+        verdict: np.void = self.judge(window, offset, handles)[0]
+        if verdict["kind"] == Kind.CHECKSUM_MISMATCH and self.dialect != "pebble":
             fixed = (
                 (end - start, start)
                 for key, start, end in _entries(bytes(window[:size]))
@@ -150,8 +150,8 @@ class BlockRules:
                 before = window.copy()
                 before[place : place + layout.GLOBAL_SEQUENCE_SIZE] = 0
                 restored = self.judge(before, offset, handles)[0]
-                return found if restored["kind"] else restored
-        return found
+                return verdict if restored["kind"] else restored
+        return verdict
 
     def expand(self, stored: pa.Buffer, code: int, *, of_entries: bool = False) -> Expanded:
         """Expand a block.
@@ -207,16 +207,16 @@ def entries(content: pa.Buffer) -> Iterator[tuple[bytes, bytes]]:
 def _entries(data: bytes) -> Iterator[tuple[bytes, int, int]]:
     """Keys, and where values begin and end."""
     end = int(k.end_of_entries(np.frombuffer(data, np.uint8)))
-    at = 0
+    position = 0
     last = b""
-    while len(head := list(islice(varints_and_ends(data[at : min(at + _LENGTHS, end)]), 3))) == 3:
-        (shared, _), (rest, _), (length, width) = head
-        start = at + width + rest
+    while len(head := list(islice(varints_and_ends(data[position : min(position + _LENGTHS, end)]), 3))) == 3:
+        (shared, _), (unshared, _), (length, width) = head
+        start = position + width + unshared
         if shared > len(last) or start + length > end:
             return
-        last = last[:shared] + data[at + width : start]
-        at = start + length
-        yield last, start, at
+        last = last[:shared] + data[position + width : start]
+        position = start + length
+        yield last, start, position
 
 
 class BlockBuilder:
@@ -246,5 +246,5 @@ class BlockBuilder:
     def take(self) -> bytes:
         """The block."""
         restarts = self._restarts or [0]
-        numbers = b"".join(one.to_bytes(layout.RESTART_SIZE, "little") for one in [*restarts, len(restarts)])
+        numbers = b"".join(restart.to_bytes(layout.RESTART_SIZE, "little") for restart in [*restarts, len(restarts)])
         return bytes(self._data) + numbers

@@ -41,26 +41,26 @@ class BucketLayer:
     def plain(self, content: pa.Buffer, *, deletions: bool) -> tuple[Expanded, int]:
         """Return all entries; no value is ever lost. The table is the only block, whatever is passed."""
         del content, deletions
-        held = self._buckets
-        if not held.end:
+        buckets = self._buckets
+        if not buckets.end:
             return pa.py_buffer(bytes(layout.RESTART_SIZE)), 0
-        size = held.key + held.value
-        data = np.frombuffer(bytes(self._source.window(0, held.end)), np.uint8)
+        size = buckets.key + buckets.value
+        data = np.frombuffer(bytes(self._source.window(0, buckets.end)), np.uint8)
         rows = data.reshape(-1, size)
-        used = np.flatnonzero((rows[:, : held.key] != np.frombuffer(held.empty, np.uint8)).any(1))
+        used = np.flatnonzero((rows[:, : buckets.key] != np.frombuffer(buckets.empty, np.uint8)).any(1))
         trailers = np.full(len(used), layout.PUT, np.uint64)
-        if held.key > held.user:
-            trailers = rows[used, held.user : held.key].copy().view("<u8").ravel().astype(np.uint64)
-        keys = rows[used, : held.user].copy().view(f"S{held.user}").ravel()
+        if buckets.key > buckets.user:
+            trailers = rows[used, buckets.user : buckets.key].copy().view("<u8").ravel().astype(np.uint64)
+        keys = rows[used, : buckets.user].copy().view(f"S{buckets.user}").ravel()
         order = np.lexsort((~trailers, keys))
         used, trailers = used[order], trailers[order]
         starts = used.astype(np.int64) * size
         every = np.ones(len(used), np.bool_)
         entries = Entries(
             [data],
-            [Slices(starts, np.full(len(used), held.user, np.int64))],
+            [Slices(starts, np.full(len(used), buckets.user, np.int64))],
             trailers,
-            Slices(starts + held.key, np.full(len(used), held.value, np.int64)),
+            Slices(starts + buckets.key, np.full(len(used), buckets.value, np.int64)),
             np.zeros(len(used), np.uint8),
         )
-        return encode_plain(entries, every, 2 * held.end + 64 * len(rows) + 64)
+        return encode_plain(entries, every, 2 * buckets.end + 64 * len(rows) + 64)

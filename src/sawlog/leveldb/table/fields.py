@@ -46,10 +46,15 @@ def parts(source: Source, offset: int, table: TableMap) -> Iterator[Part]:
         body = length - layout.TRAILER_SIZE
         trailer = source.window(start + body, layout.TRAILER_SIZE).tobytes()
         yield from _block(source, start, body, name, role, trailer[0], table)
-        shown = f"{trailer[0]}, {_compression(source, start, body, trailer[0], table)}"
-        at = layout.CHECKSUM_OFFSET
-        yield Part("compression", start + body, at, shown)
-        yield Part("checksum", start + body + at, len(trailer) - at, hex(int.from_bytes(trailer[at:], "little")))
+        text = f"{trailer[0]}, {_compression(source, start, body, trailer[0], table)}"
+        code_size = layout.CHECKSUM_OFFSET
+        yield Part("compression", start + body, code_size, text)
+        yield Part(
+            "checksum",
+            start + body + code_size,
+            len(trailer) - code_size,
+            hex(int.from_bytes(trailer[code_size:], "little")),
+        )
 
 
 def named_spans(table: TableMap, offset: int = 0) -> Iterator[tuple[int, int, Role, str]]:
@@ -58,8 +63,8 @@ def named_spans(table: TableMap, offset: int = 0) -> Iterator[tuple[int, int, Ro
     starts = table.spans["offset"]
     first = int(starts.searchsorted(offset))
     first -= bool(first and (first == len(starts) or starts[first] > offset))
-    for at in range(first, len(starts), _AT_ONCE):
-        for start, length, role in table.spans[["offset", "length", "role"]][at : at + _AT_ONCE].tolist():
+    for index in range(first, len(starts), _AT_ONCE):
+        for start, length, role in table.spans[["offset", "length", "role"]][index : index + _AT_ONCE].tolist():
             yield start, length, Role(role), named.get(start, _NAMES.get(role, "block"))
 
 
@@ -79,18 +84,18 @@ def _block(source: Source, start: int, body: int, name: str, role: Role, code: i
     packed = f", compressed with {compression}" if compression not in ("none", "unknown") else ""
     of_entries = role in (Role.DATA, Role.RANGE_DELETES)
     use: Use = "record" if of_entries else "header"
-    whole = Part(name, start, body, f"{body:,} bytes{packed}", use=use)
+    part = Part(name, start, body, f"{body:,} bytes{packed}", use=use)
     if not of_entries or body > _MOST:
-        yield whole
+        yield part
         return
     stored = source.window(start, body).tobytes()
-    if compression == "none" and not table.rules.layered and (found := list(_content(stored, start, use, table))):
-        yield from found
+    if compression == "none" and not table.rules.layered and (contained := list(_content(stored, start, use, table))):
+        yield from contained
         return
     data, again = _expanded(pa.py_buffer(stored), code, role, table, source)
     inside = _entries(data, 0, table) if again else _content(data, 0, use, table)
     size = f"; {len(data):,} bytes{', laid out as entries' if again else ' decompressed'}" if data else ""
-    yield replace(whole, value=whole.value + size, inside=tuple(islice(inside, _INSIDE)))
+    yield replace(part, value=part.value + size, inside=tuple(islice(inside, _INSIDE)))
 
 
 def _expanded(stored: pa.Buffer, code: int, role: Role, table: TableMap, source: Source) -> tuple[bytes, bool]:
@@ -128,17 +133,19 @@ def _entries(data: bytes, start: int, table: TableMap) -> Iterator[Part]:
     kinds = layout.OPERATIONS | (layout.PEBBLE_OPERATIONS if table.footer.dialect == "pebble" else {})
     while fields.left:
         try:
-            shared, rest, length = (fields.varint(name) for name in ("shared key bytes", "key bytes", "value length"))
+            shared, unshared, length = (
+                fields.varint(name) for name in ("shared key bytes", "key bytes", "value length")
+            )
             before = key[:shared]
 
-            def show(taken: bytes, before: bytes = before) -> str:
-                whole = before + taken
-                trailer = int.from_bytes(whole[-layout.KEY_TRAILER :], "little")
+            def show(stored: bytes, before: bytes = before) -> str:
+                internal_key = before + stored
+                trailer = int.from_bytes(internal_key[-layout.KEY_TRAILER :], "little")
                 kind = kinds.get(trailer & _KIND, "unknown")
-                user = key_text(whole[: -layout.KEY_TRAILER])
+                user = key_text(internal_key[: -layout.KEY_TRAILER])
                 return f"{user}, sequence {trailer >> layout.SEQUENCE_SHIFT:,}, {kind}"
 
-            key = before + fields.take("key", rest, show)
+            key = before + fields.take("key", unshared, show)
             fields.take("value", length, key_text)
         except EOFError:
             break
@@ -147,11 +154,11 @@ def _entries(data: bytes, start: int, table: TableMap) -> Iterator[Part]:
             fields.found.clear()
 
 
-def _footer(data: bytes, at: int, footer: Footer) -> Iterator[Part]:
-    told = {
+def _footer(data: bytes, offset: int, footer: Footer) -> Iterator[Part]:
+    texts = {
         "checksum type": f"{footer.checksum:d}, {footer.checksum.name.lower()}",
         "handles": "metaindex and index",
         "magic": footer.dialect,
     }
-    for part in numbers(data, at, at, layout.footer_fields(footer.dialect, footer.version), use="header"):
-        yield replace(part, value=told.get(part.name, part.value))
+    for part in numbers(data, offset, offset, layout.footer_fields(footer.dialect, footer.version), use="header"):
+        yield replace(part, value=texts.get(part.name, part.value))

@@ -53,8 +53,8 @@ class LevelDBTable(Format):
     def select(self, files: Sequence[File], view: str) -> list[File]:
         """Tables in the order of their numbers, directory by directory."""
         del view
-        chosen = [file for file in files if file.explicit or layout.SINK_NAME.search(file.name)]
-        return sorted(chosen, key=_table_order)
+        selected = [file for file in files if file.explicit or layout.SINK_NAME.search(file.name)]
+        return sorted(selected, key=_table_order)
 
     def open(self, files: Sequence[File], scan: Scan) -> Contents:
         from sawlog.leveldb.table.dataset import TableContents

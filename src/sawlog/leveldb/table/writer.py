@@ -118,8 +118,8 @@ class TableWriter(FileWriter):
         index_handle = self._put(self._index.take(), compressed=False)
         self._file.write(self._footer(metaindex_handle, index_handle))
 
-    def _encode(self, given: Any) -> None:
-        while (status := e.encode_entries(given, self._out(), self._state[0])) != e.ENCODED:
+    def _encode(self, kernel_input: Any) -> None:
+        while (status := e.encode_entries(kernel_input, self._out(), self._state[0])) != e.ENCODED:
             if status == e.UNORDERED and not self.ordered:
                 self._held = int(self._state["last"][0])
                 self._state["last"] = 0  # the next key shares nothing with it, and is not compared
@@ -263,15 +263,15 @@ class TableWriter(FileWriter):
         column = batch.column(OPERATION).cast(pa.string())
         self._refuse_nulls(column, OPERATION)
         # LevelDB's range deletions are refused where they are added, with what to do.
-        known = ["delete", "put", "delete_range"] if self._options.dialect == "leveldb" else list(_TYPES)
-        places = pc.index_in(column, value_set=array_of(known, pa.string()))
+        known_names = ["delete", "put", "delete_range"] if self._options.dialect == "leveldb" else list(_TYPES)
+        places = pc.index_in(column, value_set=array_of(known_names, pa.string()))
         if places.null_count:
             row = index_of(places.is_null(), True)
             raise SchemaError(
                 f"column {OPERATION!r}, row {self._rows + row}: {column[row].as_py()!r};"
-                f" {self._options.dialect}'s tables have {', '.join(known)}"
+                f" {self._options.dialect}'s tables have {', '.join(known_names)}"
             )
-        codes = np.array([_TYPES[name] for name in known], np.uint8)
+        codes = np.array([_TYPES[name] for name in known_names], np.uint8)
         types: NDArray[np.uint8] = codes[values_of(places, np.int32)]
         return types
 
@@ -284,8 +284,8 @@ class TableWriter(FileWriter):
 def _check_schema(schema: pa.Schema) -> None:
     unknown = [name for name in schema.names if name not in (KEY, VALUE, SEQUENCE, OPERATION)]
     if unknown or KEY not in schema.names or len(set(schema.names)) < len(schema.names):
-        found = ", ".join(schema.names) or "none"
-        raise SchemaError(f"a leveldb_table holds {KEY}, {VALUE}, {SEQUENCE} and {OPERATION}; found: {found}")
+        column_names = ", ".join(schema.names) or "none"
+        raise SchemaError(f"a leveldb_table holds {KEY}, {VALUE}, {SEQUENCE} and {OPERATION}; found: {column_names}")
     for name in (KEY, VALUE):
         kind = schema.field(name).type if name in schema.names else pa.binary()
         tests = (

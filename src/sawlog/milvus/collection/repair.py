@@ -88,25 +88,25 @@ def _recounted(
     data: bytes, dataset: CollectionContents, limits: Mapping[str, _Kept], sizes: Mapping[str, int]
 ) -> bytes:
     """The metadata of a backup, with what its logs have now; what is no whole JSON stays as it is."""
-    held = decode_json(data)
-    if isinstance(held, Undecodable):
+    document = decode_json(data)
+    if isinstance(document, Undecodable):
         return data
-    segments = [one for collection in dataset.collections.values() for one in collection.segments.values()]
+    segments = [segment for collection in dataset.collections.values() for segment in collection.segments.values()]
     changed = {
         (log.segment, log.kind, log.log): log
-        for one in segments
-        for log in (*one.files, *one.deltas)
+        for changed_segment in segments
+        for log in (*changed_segment.files, *changed_segment.deltas)
         if log.file.path in sizes
         and (sizes[log.file.path] != log.file.size or limits.get(log.file.path, _Kept()).rows is not None)
     }
-    for segment in _entries(held, "segment_id") if changed else ():
+    for segment in _entries(document, "segment_id") if changed else ():
         for name, kind in (("binlogs", layout.INSERT_LOG), ("deltalogs", layout.DELTA_LOG)):
             for entry in _entries(segment.get(name), "log_id"):
                 log = changed.get((segment["segment_id"], kind, entry["log_id"]))
                 if log is not None:
                     entry["log_size"] = sizes[log.file.path]
                     entry["entries_num"] = _count(log, entry.get("entries_num", 0), dataset, limits)
-    return json.dumps(held, ensure_ascii=False).encode() if changed else data
+    return json.dumps(document, ensure_ascii=False).encode() if changed else data
 
 
 def _count(log: LogFile, count: Any, dataset: CollectionContents, limits: Mapping[str, _Kept]) -> Any:
@@ -116,21 +116,21 @@ def _count(log: LogFile, count: Any, dataset: CollectionContents, limits: Mappin
         return int(rows.sum())
     if log.kind != layout.DELTA_LOG:
         return count
-    with opened(log.file, dataset.scan.storage, dataset.scan.options.max_item_bytes) as one:
-        return sum(len(some.keys) for some in read_deletes(one, Findings("skip", drained=True)))
+    with opened(log.file, dataset.scan.storage, dataset.scan.options.max_item_bytes) as log_file:
+        return sum(len(deletes.keys) for deletes in read_deletes(log_file, Findings("skip", drained=True)))
 
 
-def _entries(held: Any, key: str) -> Iterator[dict[str, Any]]:
+def _entries(document: Any, key: str) -> Iterator[dict[str, Any]]:
     """The objects within JSON that have a key."""
-    waiting = [held]
+    waiting = [document]
     while waiting:
-        one = waiting.pop()
-        if isinstance(one, dict) and key in one:
-            yield one
-        elif isinstance(one, dict):
-            waiting += one.values()
-        elif isinstance(one, list):
-            waiting += one
+        node = waiting.pop()
+        if isinstance(node, dict) and key in node:
+            yield node
+        elif isinstance(node, dict):
+            waiting += node.values()
+        elif isinstance(node, list):
+            waiting += node
 
 
 def _limits(dataset: CollectionContents) -> Iterator[tuple[str, _Kept]]:

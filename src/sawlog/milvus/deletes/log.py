@@ -67,9 +67,9 @@ def read_deletes(log: Log, findings: Findings, key: pa.DataType | None = None, e
         findings.damage(other_count(log.path, "deletes", expected, count))
 
 
-def other_count(path: str, what: str, expected: int, found: int) -> Damage:
+def other_count(path: str, noun: str, expected: int, actual: int) -> Damage:
     """Return what to say of a log that has another number of rows, or of deletes, than the metadata says."""
-    detail = f"expected {expected:,} {what}, as the metadata says, found {found:,}: {layout.OTHER_STATE}"
+    detail = f"expected {expected:,} {noun}, as the metadata says, found {actual:,}: {layout.OTHER_STATE}"
     return Damage(path, 0, 0, Kind.MISMATCHED_FILE, detail)
 
 

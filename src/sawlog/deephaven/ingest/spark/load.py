@@ -120,8 +120,8 @@ class Choices:
 
     def __post_init__(self) -> None:
         if self.on_unstorable not in get_args(OnUnstorable):
-            known = ", ".join(get_args(OnUnstorable))
-            raise OptionError(f"on_unstorable={self.on_unstorable!r}: expected one of {known}")
+            choices = ", ".join(get_args(OnUnstorable))
+            raise OptionError(f"on_unstorable={self.on_unstorable!r}: expected one of {choices}")
         for name in ("location_bytes", "max_bytes"):
             number = getattr(self, name)
             if number is not None and number <= 0:
@@ -130,21 +130,23 @@ class Choices:
 
 def _tables(source: PathLike | Sequence[PathLike], scan: Scan) -> dict[tuple[str, str], list[File]]:
     tables: dict[tuple[str, str], list[File]] = {}
-    seen: dict[str, str] = {}
-    given = _given(scan)
+    paths_by_name: dict[str, str] = {}
+    named_parts = _given(scan)
     for file in get_format("deephaven_log").select(scan.storage.find(source), "rows"):
         name = parse_name(file.name)
-        if any(getattr(name, part) not in (None, value) for part, value in given.items()):
+        if any(getattr(name, part) not in (None, value) for part, value in named_parts.items()):
             continue
-        partition = _partition(replace(name, **given), file.path)
-        if seen.setdefault(file.name, file.path) != file.path:
-            raise OptionError(f"{file.path}: {seen[file.name]} has the same name; leave the copy out")
+        partition = _partition(replace(name, **named_parts), file.path)
+        if paths_by_name.setdefault(file.name, file.path) != file.path:
+            raise OptionError(f"{file.path}: {paths_by_name[file.name]} has the same name; leave the copy out")
         tables.setdefault((partition.namespace, partition.table), []).append(file)
     if not tables:
         raise FormatError(f"{source}: no binary log of what was asked for is there")
     if len(tables) > 1 and scan.options.schema is not None:
-        found = ", ".join(f"{namespace}.{table}" for namespace, table in tables)
-        raise OptionError(f"one schema, and logs of several tables: {found}; choose one with namespace= and table=")
+        table_names = ", ".join(f"{namespace}.{table}" for namespace, table in tables)
+        raise OptionError(
+            f"one schema, and logs of several tables: {table_names}; choose one with namespace= and table="
+        )
     return tables
 
 
@@ -191,16 +193,16 @@ class ImportJob:
 
     def run(self, source: PathLike | Sequence[PathLike]) -> tuple[Import, list[SawlogError]]:
         """Import what the logs have got, several tables at a time; errors leave out what they concern."""
-        whole, errors = Import(), []
+        totals, errors = Import(), []
         scan = replace(self.scan, storage=self.scan.storage.fresh())
         tables = [
             _TableImport(self, self._trees.setdefault(name, IntradayTable(self.root, *name)), files, scan)
             for name, files in _tables(source, scan).items()
         ]
         for _, (done, of_table) in map_ordered(tables, once(_TableImport.run), min(len(tables), _TABLES_AT_A_TIME)):
-            whole.add(done)
+            totals.add(done)
             errors += of_table
-        return whole, errors
+        return totals, errors
 
 
 class _TableImport:
@@ -235,38 +237,40 @@ class _TableImport:
         items = publication.items
         sizes = [sum(fragment.size for fragment in split.fragments) for split, _ in items]
         if items:
-            arrived, here = publication.arrived, choices.here_bytes
+            arrived, local_bytes = publication.arrived, choices.here_bytes
             try:
-                run_tasks(self._job.spark, filler, items, sizes, board=tree.board(), arrived=arrived, local_bytes=here)
+                run_tasks(
+                    self._job.spark, filler, items, sizes, board=tree.board(), arrived=arrived, local_bytes=local_bytes
+                )
             finally:
-                if self._job.spark is not None and sum(sizes) > here:
+                if self._job.spark is not None and sum(sizes) > local_bytes:
                     # Attempts that came second, or whose job was cancelled, have staged what nobody publishes.
                     tree.tidy()
 
     def _logs(self, files: Sequence[File], locations: list[Location]) -> _Logs | None:
         """The logs of one table; None when all of them are new, and still inside their headers."""
-        taken = {name for one in locations if one.record is not None for name in one.record.logs}
+        imported_logs = {name for location in locations if location.record is not None for name in location.record.logs}
         options = replace(self._scan.options, **dict(zip(_NAME_PARTS[:2], self._table(files[0]), strict=True)))
         scan = replace(self._scan, options=options)
         format = get_format("deephaven_log")
 
-        def opened(some: Sequence[File]) -> DeephavenLogContents | None:
+        def opened(files_to_open: Sequence[File]) -> DeephavenLogContents | None:
             try:
-                found = cast(DeephavenLogContents, format.open(some, scan))
-                view_schema(found)  # logs may not agree on their columns
-                return found
+                contents = cast(DeephavenLogContents, format.open(files_to_open, scan))
+                view_schema(contents)  # logs may not agree on their columns
+                return contents
             except FormatError:
-                if all(file.name not in taken and self._begins(file) for file in some):
-                    self.done.remarks += [f"{file.path}: its header is not all there yet" for file in some]
+                if all(file.name not in imported_logs and self._begins(file) for file in files_to_open):
+                    self.done.remarks += [f"{file.path}: its header is not all there yet" for file in files_to_open]
                     return None
                 raise
 
         try:
-            whole = opened(files)
-            datasets = [whole] if whole is not None else []
+            all_logs = opened(files)
+            datasets = [all_logs] if all_logs is not None else []
         except SchemaError as error:
             self.done.remarks.append(f"{error}; every log is converted by itself")
-            datasets = [one for file in files if (one := opened([file])) is not None]
+            datasets = [contents_of_log for file in files if (contents_of_log := opened([file])) is not None]
         return _Logs.of(datasets) if datasets else None
 
     def _table(self, file: File) -> tuple[str, str]:
@@ -292,14 +296,14 @@ class _TableImport:
             return False
         return False
 
-    def _plan(self, found: _Logs, locations: list[Location]) -> list[PartitionPlan]:
+    def _plan(self, logs_of_table: _Logs, locations: list[Location]) -> list[PartitionPlan]:
         tree, choices = self._tree, self._job.choices
         logs: dict[Partition, list[Log]] = {}
-        for log in found.logs:
+        for log in logs_of_table.logs:
             logs.setdefault(_partition(log.name, log.file.path), []).append(log)
-        planner = Planner(found.scan, found.projections, choices.location_bytes, choices.max_bytes)
+        planner = Planner(logs_of_table.scan, logs_of_table.projections, choices.location_bytes, choices.max_bytes)
         items = [(partition, of_it, tree.progress(partition, locations)) for partition, of_it in logs.items()]
-        sizes = [planner.size(of_it, at) for _, of_it, at in items]
+        sizes = [planner.size(of_it, progress) for _, of_it, progress in items]
         outcomes = run_tasks(self._job.spark, planner, items, sizes, local_bytes=choices.here_bytes)
         plans = [outcome for outcome in outcomes if isinstance(outcome, PartitionPlan)]
         self.errors += [outcome for outcome in outcomes if isinstance(outcome, SawlogError)]
@@ -321,11 +325,11 @@ class _Logs:
 
     @classmethod
     def of(cls, datasets: Sequence[DeephavenLogContents]) -> _Logs:
-        pairs = [(log, bind_scan(one, one.scan).projection) for one in datasets for log in one.logs]
+        pairs = [(log, bind_scan(contents, contents.scan).projection) for contents in datasets for log in contents.logs]
         logs = sorted((log for log, _ in pairs), key=lambda log: order_of(log.file.name)) if datasets[1:] else None
         return cls(
             logs or [log for log, _ in pairs],
             datasets[0].scan,
             {log.file.path: projection for log, projection in pairs},
-            common_schema([view_schema(one) for one in datasets]),
+            common_schema([view_schema(contents) for contents in datasets]),
         )

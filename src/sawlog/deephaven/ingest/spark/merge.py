@@ -315,7 +315,11 @@ class MergeJob:
         finally:
             shutil.rmtree(board, ignore_errors=True)
         return (
-            {str(target.internal): those for target, those in zip(targets, staged, strict=True) if those},
+            {
+                str(target.internal): staged_files
+                for target, staged_files in zip(targets, staged, strict=True)
+                if staged_files
+            },
             group_columns,
             groups,
         )
