@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Annotated, Any
@@ -13,19 +14,24 @@ import sawlog
 from sawlog.api import begin_writing, check_free
 from sawlog.cli import arguments
 from sawlog.cli.arguments import column_names, parse_where
-from sawlog.cli.errors import Exit
+from sawlog.cli.errors import Exit, explain
 from sawlog.cli.output import Advance, Page, Result, check_binary, counted, progress, show, size_text
+from sawlog.cli.parts import find_folder, name_file, open_part
 from sawlog.cli.repair import check_apart
-from sawlog.cli.scan import DamageSummary, rows, size_of
+from sawlog.cli.scan import DamageSummary, part_progress, rows, size_of
 from sawlog.cli.tabular import TABLE_FORMATS, TableFormat, by_suffix, open_tables
 from sawlog.dataset.dataset import Dataset
+from sawlog.dataset.folder import Folder, FolderPart, missed_part
 from sawlog.errors import FormatError, OptionError, SchemaError
-from sawlog.format.contract import Format, Projection, Scan
+from sawlog.format.contract import Format, Projection, Scan, Writer
 from sawlog.format.damage import Skipped
 from sawlog.format.options import parse_options
 from sawlog.format.recognition import recognize
 from sawlog.storage import File, Staged, Storage
 from sawlog.storage.staging import STDOUT
+
+DEFAULT_TABLES = "parquet"
+"""Format of the files that the parts of a folder are converted to, if no other is named."""
 
 
 @dataclass(slots=True)
@@ -38,6 +44,17 @@ class Conversion(Result):
     rows: int = 0
     files: list[Staged] = field(default_factory=list)
     losses: DamageSummary = field(default_factory=DamageSummary)
+
+    def write(self, incoming: Incoming, writer: Writer, advance: Advance) -> None:
+        """Write all rows; nothing is published where that fails."""
+        try:
+            for batch in incoming.rows(self.losses, advance):
+                writer.write(batch)
+                self.rows += batch.num_rows
+            self.files = writer.publish()
+        except BaseException:
+            writer.abort()
+            raise
 
     def to_dict(self) -> dict[str, Any]:
         return {
@@ -71,9 +88,116 @@ class Incoming:
     skipped: list[Skipped] = field(default_factory=list)
 
 
+@dataclass(slots=True)
+class FolderConversion(Result):
+    """The outcome of `sawlog convert` of a folder: a file for each of its datasets, and for each of their tables.
+
+    Attributes:
+        source: The folder.
+        destination: The directory of the files.
+        target: Their format.
+        parts: The tables that were written.
+        skipped: Files that are of no dataset, and datasets that were not written, with the reason.
+    """
+
+    source: str
+    destination: str
+    target: Format | TableFormat
+    parts: list[Conversion] = field(default_factory=list)
+    skipped: list[Skipped] = field(default_factory=list)
+
+    @property
+    def code(self) -> Exit:
+        """1 where a part was not written, 3 where damage was skipped."""
+        if any(part.missed for part in self.skipped):
+            return Exit.DAMAGED
+        return Exit.LOST if any(part.losses.code is not Exit.OK for part in self.parts) else Exit.OK
+
+    @property
+    def rows(self) -> int:
+        """Rows of all files."""
+        return sum(part.rows for part in self.parts)
+
+    def write(
+        self, folder: Folder, where: list[str] | None, given: list[str] | None, storage: Storage, *, no_clobber: bool
+    ) -> None:
+        """Write the files, several at a time, each whole or not at all.
+
+        Raises:
+            FileExistsError: When there is something in the way.
+        """
+        target = self.target
+        options: Any = parse_options(
+            target.write_options, arguments.format_options(given, "-O"), where=f"writing {target.name}"
+        )
+        with progress(folder.size, "converting") as advance:
+
+            def write_part(part: FolderPart) -> list[Conversion]:
+                with part_progress(part.size, advance) as step:
+                    return [
+                        self._write_table(part, name, dataset, options, storage, step, no_clobber=no_clobber)
+                        for name, dataset in open_part(part, where).items()
+                    ]
+
+            for part, outcome in folder.work(write_part):
+                if isinstance(outcome, Exception):
+                    self.skipped.append(missed_part(part, explain(outcome) or outcome, "is not written"))
+                else:
+                    self.parts += outcome
+        self.skipped += folder.skipped
+
+    def _write_table(
+        self,
+        part: FolderPart,
+        table: str,
+        dataset: Dataset,
+        options: Any,
+        storage: Storage,
+        advance: Advance,
+        *,
+        no_clobber: bool,
+    ) -> Conversion:
+        incoming = of_dataset(dataset)
+        path = f"{self.destination}/{name_file(part, self.source, table, self.target.suffix)}"
+        check_free(path, "error" if no_clobber else "overwrite", storage)
+        source = f"{part.path} {table}".strip()
+        conversion = Conversion(source, incoming.format, self.target.name, losses=DamageSummary(incoming.skipped))
+        conversion.write(incoming, begin_writing(self.target, path, None, incoming.schema, options, storage), advance)
+        return conversion
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "source": self.source,
+            "destination": self.destination,
+            "to": self.target.name,
+            "rows": self.rows,
+            "parts": [part.to_dict() for part in self.parts],
+            "skipped": [file.to_dict() for file in self.skipped],
+        }
+
+    def print_to(self, page: Page) -> None:
+        for part in self.parts:
+            page.line((part.source, "bold"), (f"  {counted(part.rows, 'row')} from {part.from_format}", ""))
+            for file in part.files:
+                page.fact("written", f"{file.final}, {size_text(file.size)}")
+        page.skipped(self.skipped)
+        unwritten = sum(part.missed for part in self.skipped)
+        rest = f"; {counted(unwritten, 'part')} not written" if unwritten else ""
+        summary = f"{counted(len(self.parts), 'file')}, {counted(self.rows, 'row')}"
+        page.line((summary, "bold"), (f" as {self.target.name} in {self.destination}{rest}", ""))
+
+
+def names_directory(dst: str, to_format: str | None, storage: Storage) -> bool:
+    """Return whether a destination is a directory for a file of each part of a source."""
+    if dst in STDOUT or not (to_format is None or to_format in TABLE_FORMATS):
+        return False
+    has_name = to_format is not None or os.path.splitext(dst)[1] != ""
+    return dst.endswith("/") or storage.is_directory(dst) or not has_name
+
+
 def convert(
     src: Annotated[str, typer.Argument(metavar="SRC", help="File, directory, glob or fsspec URL.")],
-    dst: Annotated[str, typer.Argument(metavar="DST", help="New file; one that exists is replaced.")],
+    dst: Annotated[str, typer.Argument(metavar="DST", help="New file, or directory for a file of each part.")],
     from_format: Annotated[
         str | None,
         typer.Option("--from", "--format", metavar="NAME", help="Format of SRC; known by suffix or content otherwise."),
@@ -102,13 +226,33 @@ def convert(
 ) -> int:
     """Convert logs, Parquet, Arrow, CSV and JSONL into each other, and into DuckDB and SQLite.
 
-    DST appears whole or not at all. Exit code 3 if damage was skipped.
+    DST appears whole or not at all. Where it is a directory, each part of SRC becomes a Parquet file in it, or one of
+    the format that --to names. Exit code 3 if damage was skipped, 1 if a part was not written.
     """
     check_apart(src, dst)
+    where_to = Storage(arguments.storage_options(storage))
+    selection: dict[str, Any] = {
+        "view": view,
+        "columns": column_names(columns),
+        "on_damage": on_damage,
+        "provenance": provenance,
+    }
+    folder = None
+    if names_directory(dst, to_format, where_to) and source_tables(src, from_format, where_to) is None:
+        reading = arguments.format_options(option)
+        folder = find_folder(src, format=from_format, storage=where_to, options=reading, threads=threads, **selection)
+    if folder is not None:
+        if partition_by is not None:
+            raise OptionError(f"--partition-by: {dst} gets a file for each part of {src}; convert one part by itself")
+        conversions = FolderConversion(src, dst.rstrip("/"), target_format("", to_format or DEFAULT_TABLES))
+        conversions.write(folder, where, write_option, where_to, no_clobber=no_clobber)
+        show(conversions, json=json)
+        for conversion in conversions.parts:
+            conversion.losses.report()
+        return conversions.code
     target = target_format(dst, to_format)
     if not (isinstance(target, TableFormat) and target.is_text):
         check_binary(dst, target.title)
-    where_to = Storage(arguments.storage_options(storage))
     check_free(dst, "error" if no_clobber else "overwrite", where_to)
     options: Any = parse_options(
         target.write_options, arguments.format_options(write_option, "-O"), where=f"writing {target.name}"
@@ -116,26 +260,16 @@ def convert(
     incoming = open_source(
         src,
         format=from_format,
-        view=view,
-        columns=column_names(columns),
         where=where,
-        on_damage=on_damage,
-        provenance=provenance,
         storage=where_to,
         options=arguments.format_options(option),
         threads=threads,
+        **selection,
     )
     conversion = Conversion(src, incoming.format, target.name, losses=DamageSummary(incoming.skipped))
     writer = begin_writing(target, dst, partition_by, incoming.schema, options, where_to)
-    try:
-        with progress(incoming.size, "converting") as advance:
-            for batch in incoming.rows(conversion.losses, advance):
-                writer.write(batch)
-                conversion.rows += batch.num_rows
-            conversion.files = writer.publish()
-    except BaseException:
-        writer.abort()
-        raise
+    with progress(incoming.size, "converting") as advance:
+        conversion.write(incoming, writer, advance)
     if dst not in STDOUT:
         show(conversion, json=json)
     conversion.losses.report()

@@ -7,7 +7,7 @@ import json as json_text
 import sqlite3
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from typing import Annotated, Any
@@ -16,11 +16,13 @@ import pyarrow as pa
 import typer
 
 from sawlog.cli import arguments
-from sawlog.cli.convert import open_source
-from sawlog.cli.errors import Exit
-from sawlog.cli.output import Page, Result, counted, progress, show
-from sawlog.cli.scan import DamageSummary
+from sawlog.cli.convert import Incoming, of_dataset, open_source, source_tables
+from sawlog.cli.errors import Exit, explain
+from sawlog.cli.output import Advance, Page, Result, counted, progress, show
+from sawlog.cli.parts import find_folder, name_part, open_part
+from sawlog.cli.scan import DamageSummary, part_progress
 from sawlog.cli.table import type_name
+from sawlog.dataset.folder import Folder, FolderPart, work_apart
 from sawlog.errors import DiskError, SchemaError
 from sawlog.format.printing import json_lines
 from sawlog.storage import Storage
@@ -176,43 +178,179 @@ def diff(
     storage: arguments.StorageOptions = None,
     json: arguments.Json = False,
 ) -> int:
-    """Compare the rows of two paths, in their order or by a key.
+    """Compare the rows of two paths, in their order or by a key; of two folders those of the parts of the same name.
 
     Exit code 0 equal, 1 different.
     """
     where_to = Storage(arguments.storage_options(storage))
-    sides = [
-        open_source(
-            path,
-            format=format,
-            view=view,
-            columns=arguments.column_names(columns),
-            where=where,
-            on_damage=on_damage,
-            storage=where_to,
-            options=arguments.format_options(option),
-            threads=threads,
-        )
-        for path in (a, b)
-    ]
-    names, differing = compare_columns(*(side.schema for side in sides))
-    keys = arguments.column_names(key)
-    for name in keys or ():
-        if name not in names:
-            raise SchemaError(f"--key: no column {name!r} in both; columns of both: {', '.join(names)}")
-    comparison = Comparison(a, b, differing, limit)
-    losses = [DamageSummary(side.skipped) for side in sides]
+    reading: dict[str, Any] = {
+        "format": format,
+        "view": view,
+        "columns": arguments.column_names(columns),
+        "on_damage": on_damage,
+        "storage": where_to,
+        "options": arguments.format_options(option),
+        "threads": threads,
+    }
+    terms = _Terms(arguments.column_names(key), limit, where)
+    folders = []
+    if all(source_tables(path, format, where_to) is None for path in (a, b)):
+        folders = [find_folder(path, **reading) for path in (a, b)]
+    if any(not folder.is_single for folder in folders):
+        return _diff_folders(FolderComparison(a, b), folders, terms, json=json)
+    sides = [open_source(path, where=where, **reading) for path in (a, b)]
     with progress(sum(side.size for side in sides), "comparing") as advance:
-        left, right = (side.rows(lost, advance) for side, lost in zip(sides, losses, strict=True))
-        if keys:
-            by_key(comparison, [left, right], names, keys)
-        else:
-            in_order(comparison, Side(left, names), Side(right, names))
+        comparison, losses = terms.compare(a, b, sides, advance)
     show(comparison, json=json)
     sys.stdout.flush()
     for lost in losses:
         lost.report()
     return Exit.DIFFERENT if comparison.different else Exit.OK
+
+
+@dataclass(frozen=True, slots=True)
+class _Terms:
+    """Terms of a comparison.
+
+    Attributes:
+        keys: Columns that say which rows belong together, if not their order does.
+        limit: How many differing rows are kept.
+        where: Conditions of rows.
+    """
+
+    keys: list[str] | None
+    limit: int
+    where: list[str] | None
+
+    def compare(
+        self, a: str, b: str, sides: Sequence[Incoming], advance: Advance
+    ) -> tuple[Comparison, list[DamageSummary]]:
+        """Compare two sources by their names, and return what differs, and what either lost.
+
+        Raises:
+            SchemaError: For a key that is not in both.
+        """
+        names, differing = compare_columns(*(side.schema for side in sides))
+        for name in self.keys or ():
+            if name not in names:
+                raise SchemaError(f"--key: no column {name!r} in both; columns of both: {', '.join(names)}")
+        comparison = Comparison(a, b, differing, self.limit)
+        losses = [DamageSummary(side.skipped) for side in sides]
+        left, right = (side.rows(lost, advance) for side, lost in zip(sides, losses, strict=True))
+        if self.keys:
+            by_key(comparison, [left, right], names, self.keys)
+        else:
+            in_order(comparison, Side(left, names), Side(right, names))
+        return comparison, losses
+
+
+@dataclass(slots=True)
+class FolderComparison(Result):
+    """The outcome of `sawlog diff` of two folders.
+
+    Attributes:
+        a: One path.
+        b: The other.
+        parts: The comparison of each table that both have, by its name below the paths.
+        only_a: Names of what only `a` has.
+        only_b: Names of what only `b` has.
+        errors: Why a part could not be compared, by its name.
+    """
+
+    a: str
+    b: str
+    parts: dict[str, Comparison] = field(default_factory=dict)
+    only_a: list[str] = field(default_factory=list)
+    only_b: list[str] = field(default_factory=list)
+    errors: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def different(self) -> bool:
+        """Whether anything differs, or could not be compared."""
+        alike = not any(part.different for part in self.parts.values())
+        return not alike or bool(self.only_a or self.only_b or self.errors)
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "a": self.a,
+            "b": self.b,
+            "different": self.different,
+            "parts": [{"part": name, **part.to_dict()} for name, part in self.parts.items()],
+            "only_a": self.only_a,
+            "only_b": self.only_b,
+            "errors": self.errors,
+        }
+
+    def print_to(self, page: Page) -> None:
+        for name, part in self.parts.items():
+            if part.different:
+                page.line((name, "bold"))
+                part.print_to(page)
+        for path, names in ((self.a, self.only_a), (self.b, self.only_b)):
+            for name in names:
+                page.line((f"only in {path}: ", "yellow"), (name, "bold"))
+        for name, error in self.errors.items():
+            page.line((f"{name}: not compared: ", "red"), (error, ""))
+        equal = sum(not part.different for part in self.parts.values())
+        count = len(self.parts) + len(self.only_a) + len(self.only_b) + len(self.errors)
+        rows = counted(sum(part.equal for part in self.parts.values()), "row")
+        page.line(
+            ("different" if self.different else "equal", "bold"),
+            (f": {equal:,} of {counted(count, 'part')} equal, {rows}", ""),
+        )
+
+
+_Pair = tuple[str, FolderPart | None, FolderPart | None]
+"""The name of a part, and the part of either side."""
+
+
+def _diff_folders(whole: FolderComparison, folders: Sequence[Folder], terms: _Terms, *, json: bool) -> Exit:
+    """Compare two folders part by part, several at a time."""
+    left, right = (
+        {name_part(part, path): part for part in folder.parts}
+        for path, folder in zip((whole.a, whole.b), folders, strict=True)
+    )
+    pairs: list[_Pair] = [(name, left.get(name), right.get(name)) for name in sorted({*left, *right})]
+    losses: list[DamageSummary] = []
+    with progress(sum(folder.size for folder in folders), "comparing") as advance:
+
+        def compare(pair: _Pair) -> tuple[FolderComparison, list[DamageSummary]]:
+            parts = [part for part in pair[1:] if part is not None]
+            with part_progress(sum(part.size for part in parts), advance) as step:
+                return _compare_parts(whole.a, whole.b, pair, terms, step)
+
+        for (name, *_), outcome in work_apart(pairs, compare, max(folder.threads for folder in folders)):
+            if isinstance(outcome, Exception):
+                whole.errors[name] = explain(outcome) or str(outcome)
+                continue
+            compared, skipped = outcome
+            whole.parts |= compared.parts
+            whole.only_a += compared.only_a
+            whole.only_b += compared.only_b
+            losses += skipped
+    show(whole, json=json)
+    sys.stdout.flush()
+    for lost in losses:
+        lost.report()
+    return Exit.DIFFERENT if whole.different else Exit.OK
+
+
+def _compare_parts(
+    a: str, b: str, pair: _Pair, terms: _Terms, advance: Advance
+) -> tuple[FolderComparison, list[DamageSummary]]:
+    """Compare the tables of two parts of the same name."""
+    name, *parts = pair
+    left, right = ({} if part is None else open_part(part, terms.where) for part in parts)
+    compared, losses = FolderComparison(a, b), list[DamageSummary]()
+    for table in dict.fromkeys([*left, *right]):
+        title = f"{name} {table}".strip()
+        if table in left and table in right:
+            sides = [of_dataset(left[table]), of_dataset(right[table])]
+            compared.parts[title], lost = terms.compare(f"{a} {title}", f"{b} {title}", sides, advance)
+            losses += lost
+        else:
+            (compared.only_a if table in left else compared.only_b).append(title)
+    return compared, losses
 
 
 def compare_columns(a: pa.Schema, b: pa.Schema) -> tuple[list[str], dict[str, str]]:

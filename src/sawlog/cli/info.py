@@ -14,10 +14,10 @@ import typer
 
 from sawlog.cli import arguments
 from sawlog.cli.errors import Exit
-from sawlog.cli.output import Page, Result, counted, progress, show, size_text, tail_text
-from sawlog.cli.scan import DamageSummary, recorded, size_of
+from sawlog.cli.output import Advance, Page, Result, counted, progress, show, size_text, tail_text
+from sawlog.cli.scan import DamageSummary, part_progress, recorded
 from sawlog.dataset.dataset import Dataset, count_rows
-from sawlog.dataset.folder import open_folder
+from sawlog.dataset.folder import FolderPart, missed_part, open_folder
 from sawlog.format.contract import Format, view_names
 from sawlog.format.damage import Skipped, Tail, TailStatus
 from sawlog.format.printing import metadata
@@ -147,24 +147,38 @@ def info(
         use_threads=True if threads is None else threads,
         **arguments.format_options(option),
     )
-    found: list[Info] = []
-    for part in folder.parts:
-        dataset = part.open()
-        named = [os.fspath(path) for path in paths] if folder.is_single else [part.path]
-        one = Info(named, dataset.format, dataset.contents.files, dataset.scan.view, dataset.schema, dataset.info())
-        one.skipped = dataset.skipped
-        if count:
-            one.rows = _count(dataset, one.losses)
-        if not json and sys.stdout.isatty():
-            from sawlog.map.strip import strips
+    with progress(folder.size if count else 0, "counting") as advance:
 
-            one.strips = strips(dataset)
-        found.append(one)
-    show(found[0] if folder.is_single else _Parts(found, folder.skipped), json=json)
-    for one in found:
-        one.losses.report()
-    codes = {one.losses.code for one in found}
-    return next(code for code in (Exit.DAMAGED, Exit.UNSUPPORTED, Exit.OK) if code in codes)
+        def describe(part: FolderPart) -> Info:
+            with part_progress(part.size, advance) as step:
+                named = [os.fspath(path) for path in paths] if folder.is_single else [part.path]
+                return _describe(part.open(), named, step if count else None, strips=not json and sys.stdout.isatty())
+
+        outcomes = list(folder.work(describe))
+    infos = [outcome for _, outcome in outcomes if isinstance(outcome, Info)]
+    skipped = [*folder.skipped, *(missed_part(*outcome) for outcome in outcomes if isinstance(outcome[1], Exception))]
+    show(infos[0] if folder.is_single else _Parts(infos, skipped), json=json)
+    for described in infos:
+        described.losses.report()
+    codes = {described.losses.code for described in infos}
+    if any(part.missed for part in skipped):
+        codes.add(Exit.DAMAGED)
+    return next((code for code in (Exit.DAMAGED, Exit.UNSUPPORTED) if code in codes), Exit.OK)
+
+
+def _describe(dataset: Dataset, paths: list[str], advance: Advance | None, *, strips: bool) -> Info:
+    """Return what is known of a dataset; its rows, too, where there is a bar for what is read of it."""
+    info = Info(paths, dataset.format, dataset.contents.files, dataset.scan.view, dataset.schema, dataset.info())
+    info.skipped = dataset.skipped
+    if advance is not None and dataset.scan.view == "damage":
+        info.rows = dataset.count_rows()
+    elif advance is not None:
+        info.rows = count_rows(dataset, recorded(info.losses, advance))
+    if strips:
+        from sawlog.map.strip import strips as strips_of
+
+        info.strips = strips_of(dataset)
+    return info
 
 
 @dataclass(slots=True)
@@ -175,27 +189,25 @@ class _Parts(Result):
     skipped: list[Skipped]
 
     def to_dict(self) -> dict[str, Any]:
-        return {"parts": [one.to_dict() for one in self.parts], "skipped": [one.to_dict() for one in self.skipped]}
+        return {
+            "parts": [part.to_dict() for part in self.parts],
+            "skipped": [file.to_dict() for file in self.skipped],
+        }
 
     def print_to(self, page: Page) -> None:
-        for one in self.parts:
-            page.line((one.paths[0], "bold"))
-            one.print_to(page)
+        for part in self.parts:
+            page.line((part.paths[0], "bold"))
+            part.print_to(page)
             page.line(("", ""))
         page.skipped(self.skipped)
-        facts = [counted(len(self.parts), "part"), size_text(sum(one.size for one in self.parts))]
-        if all(one.rows is not None for one in self.parts):
-            facts.append(counted(sum(one.rows or 0 for one in self.parts), "row"))
+        facts = [counted(len(self.parts), "part"), size_text(sum(part.size for part in self.parts))]
+        if all(part.rows is not None for part in self.parts):
+            facts.append(counted(sum(part.rows or 0 for part in self.parts), "row"))
+        if unread := sum(file.missed for file in self.skipped):
+            facts.append(f"{unread:,} not read")
         page.line((", ".join(facts), "bold"))
 
 
 def _column_text(column: pa.Field) -> str:
     nulls = "" if column.nullable else " not null"
     return f"{column.type}{nulls}" + "".join(f" {key}={value}" for key, value in metadata(column).items())
-
-
-def _count(dataset: Dataset, losses: DamageSummary) -> int:
-    if dataset.scan.view == "damage":
-        return dataset.count_rows()
-    with progress(size_of(dataset), "counting") as advance:
-        return count_rows(dataset, recorded(losses, advance))

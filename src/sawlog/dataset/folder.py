@@ -21,6 +21,7 @@ from sawlog.storage import File, Storage
 from sawlog.storage.inputs import Input
 from sawlog.storage.workers import map_ordered, once
 
+Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 
@@ -60,16 +61,28 @@ class Folder:
         Raises:
             SawlogError: When the path is one dataset, and cannot be read, and for faults of sawlog's own.
         """
+        threads = self.threads if threads is None else threads
+        yield from work_apart(self.parts, work, threads, is_single=self.is_single)
 
-        def work_part(part: FolderPart) -> Result | Exception:
-            try:
-                return work(part)
-            except (SawlogError, OSError) as error:
-                if self.is_single or isinstance(error, InternalError):
-                    raise
-                return error
 
-        yield from map_ordered(self.parts, once(work_part), self.threads if threads is None else threads)
+def work_apart(
+    items: Sequence[Item], work: Callable[[Item], Result], threads: int, *, is_single: bool = False
+) -> Iterator[tuple[Item, Result | Exception]]:
+    """Work on several items at a time; yields each, in order, with the result, or the error that it ended with.
+
+    Raises:
+        SawlogError: For a single item that cannot be read, and for faults of sawlog's own.
+    """
+
+    def attempt(item: Item) -> Result | Exception:
+        try:
+            return work(item)
+        except (SawlogError, OSError) as error:
+            if is_single or isinstance(error, InternalError):
+                raise
+            return error
+
+    yield from map_ordered(items, once(attempt), threads)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +91,7 @@ class FolderPart:
 
     Attributes:
         path: Where it is, as a command names it.
+        home: The directory that it is in, or its file.
         found: Its files and its format.
         size: Bytes of its files.
         options: Those of the options that its format has.
@@ -85,6 +99,7 @@ class FolderPart:
     """
 
     path: str
+    home: str
     found: Found
     size: int
     options: Mapping[str, Any]
@@ -134,7 +149,7 @@ def open_folder(
     found, apart, skipped = _apart(files, storage, paths, format, view)
     threads = threads_of(general.get("use_threads", True))
     if found is not None and len(apart) < 2:
-        return Folder([_folder_part(found, paths, general, given)], threads=threads)
+        return Folder([_folder_part(found, paths, general, given, home=apart[0].path)], threads=threads)
     known = {name for one in apart for name in names(_format(one).read_options)}
     for name in given.keys() - known:
         raise OptionError(
@@ -158,6 +173,7 @@ def _folder_part(
     general: Mapping[str, Any],
     options: Mapping[str, Any],
     shared: frozenset[str] = frozenset(),
+    home: str = "",
 ) -> FolderPart:
     """Return a part that opens with its options, without one for other formats that it has no use for itself."""
 
@@ -171,7 +187,7 @@ def _folder_part(
             fitting = {name: value for name, value in wanted.items() if name != error.inapplicable}
             return open_found(found, paths, **general, **fitting)
 
-    return FolderPart(paths[0], found, sum(file.size for file in found.files), options, open_part)
+    return FolderPart(paths[0], home or paths[0], found, sum(file.size for file in found.files), options, open_part)
 
 
 def _format(part: Part) -> Format:
@@ -233,6 +249,11 @@ def _homes(found: Found, paths: list[str]) -> list[Part]:
     return [Part(home or ".", chosen, group) for home, group in groups.items()]
 
 
+def missed_part(part: FolderPart, error: object, failure: str = "cannot be read") -> Skipped:
+    """Return what is said of a part that ended with an error."""
+    return Skipped(part.path, f"{part.title}, which {failure}: {error}", part.size, missed=True)
+
+
 def report(
     folder: Folder,
     made: Callable[[FolderPart], Report],
@@ -255,8 +276,7 @@ def report(
     whole = Report("", skipped=list(folder.skipped))
     for part, outcome in folder.work(made, threads):
         if isinstance(outcome, Exception):
-            missed = Skipped(part.path, f"{part.title}, which {failure}: {outcome}", part.size, missed=True)
-            whole.skipped.append(missed)
+            whole.skipped.append(missed_part(part, outcome, failure))
             continue
         outcome.path = part.path
         whole.parts.append(outcome)

@@ -1,0 +1,76 @@
+"""Parts of a folder: their names, and the tables that they are."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import Any
+
+from sawlog.cli.arguments import parse_where
+from sawlog.dataset.dataset import Dataset
+from sawlog.dataset.folder import Folder, FolderPart, open_folder
+from sawlog.format.planning import available_columns
+from sawlog.storage import Storage, normalize
+
+ROOT = "."
+"""Name of the part that is at the path itself."""
+_UNFIT = re.compile(r"[*?\[\]]+")
+"""Characters of a pattern, which no name of a file has."""
+
+
+def find_folder(
+    path: str,
+    *,
+    format: str | None,
+    view: str,
+    columns: Sequence[str] | None,
+    on_damage: str,
+    storage: Storage,
+    options: dict[str, Any],
+    threads: int | None,
+    provenance: bool = False,
+) -> Folder:
+    """Return the datasets of a path, opened as a verb's options say."""
+    return open_folder(
+        path,
+        format=format,
+        view=view,
+        columns=columns,
+        on_damage=on_damage,
+        storage_options=storage,
+        use_threads=True if threads is None else threads,
+        provenance=provenance,
+        **options,
+    )
+
+
+def name_part(part: FolderPart, root: str) -> str:
+    """Return where a part is below the path that it was found in."""
+    home, top = normalize(part.home).rstrip("/"), normalize(root).rstrip("/")
+    return home.removeprefix(f"{top}/") if home.startswith(f"{top}/") else ROOT
+
+
+def open_part(part: FolderPart, where: Iterable[str] | None) -> dict[str, Dataset]:
+    """Return the tables of a part by name, with the rows that conditions leave.
+
+    Raises:
+        OptionError: For a condition of another shape.
+        SchemaError: For a condition on a column that it does not have.
+    """
+    return {name: _filtered(dataset, where or ()) for name, dataset in part.open_tables().items()}
+
+
+def _filtered(dataset: Dataset, where: Iterable[str]) -> Dataset:
+    filters = parse_where(where, available_columns(dataset.contents))
+    return replace(dataset, scan=replace(dataset.scan, filters=tuple(filters))) if filters else dataset
+
+
+def name_file(part: FolderPart, root: str, table: str, suffix: str) -> str:
+    """Return the relative path of the file that a table of a part is converted to."""
+    name = name_part(part, root)
+    if name == ROOT:
+        name = os.path.basename(normalize(root).rstrip("/")) or part.found.format.name
+    inside = f"/{table.replace('/', '_')}" if table else ""
+    return _UNFIT.sub("_", f"{name}{inside}") + suffix

@@ -1,0 +1,133 @@
+"""Verbs over folders of several datasets, part by part: convert, diff, info."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import sawlog
+from tests.cli.conftest import Run, run
+from tests.test_folder import DATABASE, folder, harm, nested
+
+__all__ = ["folder", "nested", "run"]
+
+GOLDEN = Path(__file__).parent / "golden"
+pytestmark = pytest.mark.filterwarnings("ignore::sawlog.milvus.collection.dataset.SegmentsWarning")
+
+
+def files_below(path: Path) -> list[str]:
+    return sorted(one.relative_to(path).as_posix() for one in path.rglob("*") if one.is_file())
+
+
+def test_each_part_of_a_folder_is_converted(folder: Path, tmp_path_factory: pytest.TempPathFactory, run: Run) -> None:
+    new = tmp_path_factory.mktemp("new") / "tables"
+    done = run("convert", folder, new)
+    assert done.code == 0, done.err
+    names = ["db.parquet", "db/inner.parquet", "logs.parquet", "milvus.parquet"]
+    assert files_below(new) == names
+    parts = sawlog.verify(folder).parts
+    assert [pq.read_metadata(new / name).num_rows for name in names] == [part.rows for part in parts]
+    assert pq.read_table(new / "logs.parquet")["record"].to_pylist() == [b"x" * 100] * 9
+    assert f"4 files, {sum(part.rows for part in parts)} rows as parquet in {new}" in done.out
+    assert "notes.txt" in done.out
+    document = json.loads(run("convert", folder, f"{new}/", "--to", "jsonl", "--json").out)
+    assert [part["rows"] for part in document["parts"]] == [part.rows for part in parts]
+    assert [part["source"] for part in document["parts"]] == [part.path for part in parts]
+    assert len(files_below(new)) == 8
+    refused = run("convert", folder, new, "--no-clobber")
+    assert (refused.code, refused.out.count("is not written: ")) == (1, 4)
+    assert run("convert", folder, new, "--partition-by", "key").code == 2
+
+
+def test_a_damaged_part_costs_itself(folder: Path, tmp_path_factory: pytest.TempPathFactory, run: Run) -> None:
+    new = tmp_path_factory.mktemp("new")
+    harm(folder / "logs" / "000007.log")
+    failed = run("convert", folder, new)
+    assert (failed.code, "which is not written: " in failed.out) == (1, True)
+    assert "; 1 part not written" in failed.out
+    assert files_below(new) == ["db.parquet", "db/inner.parquet", "milvus.parquet"]
+    skipped = run("convert", folder, new, "--on-damage", "skip")
+    assert (skipped.code, len(files_below(new))) == (3, 4)
+    assert "logs/000007.log: skipped " in skipped.err
+
+
+def test_one_dataset_is_converted_into_a_directory(folder: Path, tmp_path: Path, run: Run) -> None:
+    assert run("convert", folder / "logs", tmp_path / "tables").code == 0
+    assert files_below(tmp_path / "tables") == ["logs.parquet"]
+    assert run("convert", folder / "logs" / "000007.log", tmp_path / "tables", "--filter", "record = y").code == 0
+    assert pq.read_metadata(tmp_path / "tables" / "000007.log.parquet").num_rows == 0
+    assert run("convert", folder / "nothing", tmp_path / "tables").code == 2
+
+
+def test_each_collection_becomes_a_file_and_is_compared(tmp_path: Path, run: Run) -> None:
+    root = tmp_path / "a"
+    shutil.copytree(GOLDEN / "milvus/2.3.5-multi", root / "milvus")
+    sawlog.write(pa.table({"record": [b"x"] * 9}), root / "logs" / "000007.log", format="leveldb_log")
+    assert run("convert", root, tmp_path / "tables").code == 0
+    tables = [f"milvus/default.{number}.parquet" for number in (470611912308818108, 470611912309218180)]
+    assert files_below(tmp_path / "tables") == ["logs.parquet", *tables]
+    assert [pq.read_metadata(tmp_path / "tables" / table).num_rows for table in tables] == [460, 1500]
+    shutil.copytree(root, tmp_path / "b")
+    assert "equal: 3 of 3 parts equal, 1,969 rows" in run("diff", root, tmp_path / "b").out
+    shutil.rmtree(next((tmp_path / "b").rglob("insert_log")) / "470611912309218180")
+    assert run("diff", root, tmp_path / "b").code == 1
+
+
+def test_two_folders_are_compared_part_by_part(folder: Path, tmp_path: Path, run: Run) -> None:
+    other = tmp_path.with_name(f"{tmp_path.name}-other")
+    shutil.copytree(folder, other)
+    rows = sawlog.verify(folder).rows
+    same = run("diff", folder, other)
+    assert (same.code, f"equal: 4 of 4 parts equal, {rows} rows" in same.out) == (0, True)
+    sawlog.write(pa.table({"record": [b"x" * 100] * 8 + [b"y"]}), other / "logs" / "000007.log", format="leveldb_log")
+    shutil.rmtree(other / "milvus")
+    shutil.copytree(folder / "logs", other / "more")
+    done = run("diff", folder, other)
+    assert done.code == 1
+    assert f"only in {folder}: milvus" in done.out
+    assert f"only in {other}: more" in done.out
+    assert '+ row 8  {"record":"y"}' in done.out
+    assert f"different: 2 of 5 parts equal, {rows - 4} rows" in done.out
+    document = json.loads(run("diff", folder, other, "--json").out)
+    assert [(part["part"], part["different"]) for part in document["parts"]] == [
+        ("db", False),
+        ("db/inner", False),
+        ("logs", True),
+    ]
+    assert (document["different"], document["only_a"], document["only_b"]) == (True, ["milvus"], ["more"])
+    keyless = json.loads(run("diff", folder, other, "--key", "key", "--json").out)
+    assert list(keyless["errors"]) == ["logs"]
+
+
+def test_a_part_stays_itself_where_the_others_are_gone(folder: Path, tmp_path: Path, run: Run) -> None:
+    """One dataset below a path is named as among several."""
+    other = tmp_path.with_name(f"{tmp_path.name}-other")
+    shutil.copytree(folder / "logs", other / "logs")
+    document = json.loads(run("diff", folder, other, "--json").out)
+    assert [part["part"] for part in document["parts"]] == ["logs"]
+    assert document["only_a"] == ["db", "db/inner", "milvus"]
+
+
+def test_a_part_that_cannot_be_opened_is_named_by_info(folder: Path, run: Run) -> None:
+    done = run("info", folder, "--count", "-o", "as_of=then")
+    assert done.code == 1
+    assert "1 part, " in done.out
+    assert "3 not read" in done.out
+    document = json.loads(run("info", folder, "-o", "as_of=then", "--json").out)
+    assert [len(document["parts"]), sum(one["missed"] for one in document["skipped"])] == [1, 3]
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_many_parts_at_a_time_are_what_each_is(tmp_path: Path, run: Run, threads: int) -> None:
+    for number in range(12):
+        shutil.copytree(DATABASE, tmp_path / f"{number:02}")
+    rows = sawlog.verify(tmp_path / "00").rows
+    report = sawlog.verify(tmp_path, use_threads=threads)
+    assert [(Path(part.path).name, part.rows) for part in report.parts] == [(f"{n:02}", rows) for n in range(12)]
+    described = json.loads(run("info", tmp_path, "--count", "--threads", threads, "--json").out)["parts"]
+    assert [part["rows"] for part in described] == [rows] * 12
