@@ -131,7 +131,7 @@ def test_a_missing_part_is_incomplete(tmp_path: Path) -> None:
     storage = Storage()
     (file,) = storage.find(tmp_path)
     assert file.size <= 1001
-    with pytest.raises(IncompleteError, match=r"missing: .*/part\.2"):
+    with pytest.raises(IncompleteError, match=r"missing of the object in MinIO: .*/part\.2"):
         storage.open(file)
 
 
@@ -198,7 +198,7 @@ def test_drives_in_several_places_are_named_together(tmp_path: Path) -> None:
     put_on_all(drives, "b/k", Stored([SMALL], data=2))
     alone = Storage()
     (file,) = alone.find(drives[1])
-    with pytest.raises(IncompleteError, match="missing: shard 1, on no drive"):
+    with pytest.raises(IncompleteError, match="missing of the object in MinIO: shard 1, on no drive"):
         alone.read(file)
     together = Storage()
     (file,) = together.find(drives)

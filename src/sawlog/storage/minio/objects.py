@@ -161,18 +161,17 @@ class Objects:
             counts = Counter(stamp for _, _, metadata in opened for stamp in metadata.stamps)
             best: StoredObject | None = None
             for stamp in sorted(counts, reverse=True):
+                is_common = 2 * counts[stamp] >= len(metas)  # others were being written when the server stopped
                 if stamp.is_deleted:
-                    if 2 * counts[stamp] >= len(metas):
+                    if is_common:
                         return None
                     continue
                 shards, broken = _shards(opened, stamp)
                 faults += broken
                 if shards:
-                    stored = stored_object(path, stamp, shards, raw)
-                    best = best or stored
-                    if stored.is_quorate:
-                        best = stored
-                        break
+                    best = stored_object(path, stamp, shards, raw) if is_common or best is None else best
+                if is_common:
+                    break
             if best is None and not faults:
                 return None
             stored = best or _unreadable(path, faults, max(file.size for file in metas.values()))

@@ -16,12 +16,15 @@ from sawlog.kernels.highwayhash import HighwayHash256
 from sawlog.storage.minio import layout
 from sawlog.storage.minio.drives import RawFiles
 from sawlog.storage.minio.metadata import Checksum, PartSize, Stamp, Version
+from sawlog.storage.minio.reed_solomon import data_shards
 from sawlog.storage.sources import WINDOW_BYTES, Bytes, Source, SourceRange
 
 _CACHED = 16 << 20
 """Bytes of blocks that are kept, since windows come back to them."""
 _OPEN = 16
 """Files that are open at a time."""
+_NAMED = 3
+"""Missing files that are named."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,11 +90,6 @@ class StoredObject:
         """The version, as any of its shards has it."""
         return next(iter(self.shards.values())).version
 
-    @property
-    def is_quorate(self) -> bool:
-        """Whether as many drives have it as a read needs."""
-        return bool(self.shards) and len(self.shards) >= self.version.data_shards
-
 
 def stored_object(path: str, stamp: Stamp, shards: Mapping[int, Shard], raw: RawFiles) -> StoredObject:
     """Return a version of an object, as far as its shards are there."""
@@ -100,14 +98,20 @@ def stored_object(path: str, stamp: Stamp, shards: Mapping[int, Shard], raw: Raw
     size = 0
     cut = False
     for part in version.parts:
-        lengths = []
-        for number in range(1, version.data_shards + 1):
+        lengths: list[int] = []
+        absent: list[str] = []
+        for number in range(1, version.data_shards + version.parity_shards + 1):
             shard = shards.get(number)
             stored = None if shard is None else shard.stored_bytes(part, raw)
-            if part.size and stored is None:
-                missing.append(f"shard {number}, on no drive" if shard is None else shard.file(part))
-            lengths.append(stored or 0)
-        have = min(part.size, *(_logical(version, part, length) for length in lengths))
+            if stored is None:
+                absent.append(f"shard {number}, on no drive" if shard is None else shard.file(part))
+            else:
+                lengths.append(stored)
+        if part.size and len(lengths) < version.data_shards:
+            missing += absent
+        lengths = sorted(lengths, reverse=True)[: version.data_shards]
+        enough = len(lengths) == version.data_shards
+        have = min(part.size, *(_logical(version, part, length) for length in lengths)) if enough else 0
         size += 0 if cut else have
         cut = cut or have < part.size
     size = min(version.size, size + cut)
@@ -115,10 +119,10 @@ def stored_object(path: str, stamp: Stamp, shards: Mapping[int, Shard], raw: Raw
     if version.refusal:
         fault = Damage(path, 0, size, layout.UNSUPPORTED, version.refusal)
     elif missing:
-        detail = "MinIO's files of the object are missing: "
         named = list(dict.fromkeys(missing))
-        listed = ", ".join(named[:3]) + (f" and {len(named) - 3} more" if len(named) > 3 else "")
-        fault = Damage(path, 0, 0, layout.MISSING_FILE, detail + listed)
+        listed = ", ".join(named[:_NAMED]) + (f" and {len(named) - _NAMED} more" if len(named) > _NAMED else "")
+        needed = f"; {version.data_shards} shards are needed" if version.data_shards > 1 else ""
+        fault = Damage(path, 0, 0, layout.MISSING_FILE, f"missing of the object in MinIO: {listed}{needed}")
     return StoredObject(path, stamp, shards, size, fault)
 
 
@@ -148,6 +152,7 @@ class ObjectSource:
         self._blocks: OrderedDict[tuple[int, int], Bytes] = OrderedDict()
         self._sources: OrderedDict[str, Source] = OrderedDict()
         self._proven: set[str] = set()
+        self._absent: set[str] = set()
 
     def window(self, offset: int, length: int) -> Bytes:
         """Read a window, as `Source.window` says.
@@ -198,15 +203,26 @@ class ObjectSource:
         return block
 
     def _join(self, part: PartSize, start: int, number: int) -> Bytes:
-        """A block from its shards."""
+        """A block from its shards: those of data that are sound, and those of parity in the place of others."""
         version = self._stored.version
         length = min(version.block_size, part.size - number * version.block_size)
         extent = (start + number * version.block_size, length)
         each = -(-length // version.data_shards)
-        shards = [
-            self._read(self._stored.shards[number_of], part, number, each, extent)
-            for number_of in range(1, version.data_shards + 1)
-        ]
+        pieces: dict[int, Bytes] = {}
+        errors: list[BitrotError] = []
+        for shard_number, shard in sorted(self._stored.shards.items()):
+            if len(pieces) == version.data_shards:
+                break
+            if (path := shard.file(part)) not in self._absent:
+                try:
+                    pieces[shard_number - 1] = self._read(shard, part, number, each, extent)
+                except BitrotError as error:
+                    errors.append(error)
+                except FileNotFoundError:
+                    self._absent.add(path)
+        if len(pieces) < version.data_shards:
+            raise errors[0] if errors else self._bitrot(f"{path}: it was there, and is gone", extent)
+        shards = data_shards(version.data_shards, version.data_shards + version.parity_shards, pieces)
         if len(shards) == 1:
             return shards[0]
         block = np.concatenate(shards)[:length]
