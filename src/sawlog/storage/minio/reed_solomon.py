@@ -32,9 +32,9 @@ def _products() -> Matrix:
     return products
 
 
-def _times(left: Matrix, right: Matrix) -> Matrix:
+def _times(rows: Matrix, columns: Matrix) -> Matrix:
     """The product of two matrices."""
-    product: Matrix = np.bitwise_xor.reduce(_products()[left[:, :, None], right[None, :, :]], axis=1)
+    product: Matrix = np.bitwise_xor.reduce(_products()[rows[:, :, None], columns[None, :, :]], axis=1)
     return product
 
 
@@ -77,13 +77,13 @@ def data_shards(data: int, total: int, shards: Mapping[int, Bytes]) -> Sequence[
         return [shards[number] for number in numbers]
     factors = _inverse(_matrix(data, total)[numbers])
     products = _products()
-    whole: list[Bytes] = []
+    restored: list[Bytes] = []
     for number in range(data):
         if number in shards:
-            whole.append(shards[number])
+            restored.append(shards[number])
             continue
-        lost = np.zeros_like(shards[numbers[0]])
-        for factor, present in zip(factors[number], numbers, strict=True):
-            lost ^= products[factor][shards[present]]
-        whole.append(lost)
-    return whole
+        shard = np.zeros_like(shards[numbers[0]])
+        for factor, row in zip(factors[number], numbers, strict=True):
+            shard ^= products[factor][shards[row]]
+        restored.append(shard)
+    return restored

@@ -121,8 +121,8 @@ def stored_object(path: str, stamp: Stamp, shards: Mapping[int, Shard], raw: Raw
     elif missing:
         named = list(dict.fromkeys(missing))
         listed = ", ".join(named[:_NAMED]) + (f" and {len(named) - _NAMED} more" if len(named) > _NAMED else "")
-        needed = f"; {version.data_shards} shards are needed" if version.data_shards > 1 else ""
-        fault = Damage(path, 0, 0, layout.MISSING_FILE, f"missing of the object in MinIO: {listed}{needed}")
+        quorum = f"; {version.data_shards} shards are needed" if version.data_shards > 1 else ""
+        fault = Damage(path, 0, 0, layout.MISSING_FILE, f"missing of the object in MinIO: {listed}{quorum}")
     return StoredObject(path, stamp, shards, size, fault)
 
 
