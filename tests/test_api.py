@@ -171,6 +171,22 @@ def test_wrong_arguments_are_named(
         sawlog.open(log, **arguments)
 
 
+@pytest.mark.parametrize(
+    ("format", "name", "names"),
+    [
+        ("leveldb_log", "a.log", r"a number and \.log, such as 000007\.log"),
+        ("deephaven_log", "a.txt", r"\*\.bin"),
+        ("filodb_record", "a.bin", r"\*\.container"),
+        ("leveldb_table", "a.log", r"\*\.ldb"),
+    ],
+)
+def test_a_name_by_which_no_directory_is_read(tmp_path: Path, format: str, name: str, names: str) -> None:
+    (tmp_path / name).write_bytes(bytes(100))
+    message = rf"none of the 1 files there is a .* by its name \({names}\).*: rename .*{name}, or read the file"
+    with pytest.raises(sawlog.FormatError, match=message):
+        sawlog.open(tmp_path, format=format)
+
+
 def test_what_is_not_recognised_says_what_it_found(tmp_path: Path) -> None:
     (tmp_path / "picture.png").write_bytes(b"\x89PNG\r\n\x1a\n")
     with pytest.raises(sawlog.FormatError, match=r"not recognised .first bytes: 89 50 4e 47"):

@@ -6,9 +6,14 @@ import json
 import os
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
+
+import sawlog
+from sawlog.format import lazy
 
 PLUGIN = Path(__file__).parent / "plugin"
 
@@ -78,3 +83,26 @@ def test_third_party_view_of_a_database_is_found(tmp_path: Path) -> None:
         (None, None, None, "not a counter", "put"),
     ]
     assert "decoded by --view counters" in run("-m", "sawlog", "info", str(tmp_path / "db")).stdout
+
+
+def test_own_entry_points_are_those_of_the_package() -> None:
+    project = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text())["project"]
+    groups = {group: points for group, points in project["entry-points"].items() if group.startswith("sawlog.")}
+    assert groups == lazy.OWN_ENTRY_POINTS
+
+
+WITHOUT_METADATA = """
+import importlib.metadata, sys
+importlib.metadata.MetadataPathFinder.find_distributions = classmethod(lambda *_: [])
+import sawlog
+print(len(sawlog.formats()), sawlog.open(sys.argv[1]).format.name, sawlog.read(sys.argv[1]).num_rows)
+"""
+
+
+def test_sawlog_on_the_path_without_being_installed(tmp_path: Path) -> None:
+    """As a copy of the package, or `--py-files`, puts it there: no metadata names its formats."""
+    path = tmp_path / "000003.log"
+    sawlog.write(pa.table({"record": [b"x"]}), path, format="leveldb_log")
+    command = [sys.executable, "-c", WITHOUT_METADATA, str(path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.stdout.split() == ["7", "leveldb_log", "1"], done.stderr[-2000:]

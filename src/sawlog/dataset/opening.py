@@ -78,7 +78,11 @@ def find(
         start = f"{location}: none of the {len(files_of_paths)} files there is"
         if full_view in detected.views and other_views:
             raise FormatError(f"{start} read by view {view!r}; views with files: {', '.join(other_views)}")
-        raise FormatError(f"{start} a {detected.title}")
+        names = detected.directory_layout.file_names or f"*{detected.suffix}"
+        raise FormatError(
+            f"{start} a {detected.title} by its name ({names}), which decides in a directory: rename"
+            f" {files_of_paths[0].path}, or read the file by its own path, whatever it is called"
+        )
     read = {file.path for file in selected}
     return Found(detected, full_view, selected, [file for file in files_of_paths if file.path not in read])
 

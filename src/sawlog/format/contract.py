@@ -372,10 +372,12 @@ class DirectoryLayout:
     Attributes:
         absorbs: Formats whose files are parts of this one's: where it is recognised, it is meant instead of them.
         is_directory: Whether a dataset is one directory: what is below it, or next to it, is another.
+        file_names: How files are called where their suffix does not say it, as a phrase for messages.
     """
 
     absorbs: ClassVar[frozenset[str]] = frozenset()
     is_directory: ClassVar[bool] = False
+    file_names: ClassVar[str] = ""
 
     def dataset_directory(self, file: File) -> str:
         """Return the directory of the dataset that a file belongs to, judged by its path."""

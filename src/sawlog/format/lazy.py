@@ -11,6 +11,53 @@ if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
 
+OWN_ENTRY_POINTS: Mapping[str, Mapping[str, str]] = {
+    "sawlog.formats": {
+        "deephaven_log": "sawlog.deephaven.log.format:DeephavenLog",
+        "deephaven_table": "sawlog.deephaven.table.format:DeephavenTable",
+        "filodb_record": "sawlog.filodb.format:FiloDBRecord",
+        "leveldb_database": "sawlog.leveldb.database.format:LevelDBDatabase",
+        "leveldb_log": "sawlog.leveldb.log.format:LevelDBLog",
+        "leveldb_table": "sawlog.leveldb.table.format:LevelDBTable",
+        "milvus_binlog": "sawlog.milvus.format:MilvusBinlog",
+    },
+    "sawlog.leveldb_views": {
+        "bedrock": "sawlog.leveldb.applications.bedrock:Bedrock",
+        "bitcoin_blocks": "sawlog.leveldb.applications.bitcoin:BlockIndex",
+        "bitcoin_chainstate": "sawlog.leveldb.applications.bitcoin:Chainstate",
+        "chrome_storage": "sawlog.leveldb.applications.chromium:ChromeStorage",
+        "indexed_db": "sawlog.leveldb.applications.indexed_db:IndexedDB",
+        "local_storage": "sawlog.leveldb.applications.chromium:LocalStorage",
+        "session_storage": "sawlog.leveldb.applications.chromium:SessionStorage",
+    },
+    "sawlog.commands": {
+        "compact": "sawlog.milvus.commands:compact",
+        "import": "sawlog.deephaven.ingest.commands:load",
+        "import-status": "sawlog.deephaven.ingest.commands:status",
+        "merge": "sawlog.deephaven.ingest.commands:merge",
+        "validate": "sawlog.deephaven.table.commands:validate",
+    },
+    "sawlog.spark": {
+        "compact": "sawlog.milvus.spark:compact",
+        "filodb_partition_hash": "sawlog.filodb.spark:filodb_partition_hash",
+        "filodb_records": "sawlog.filodb.spark:filodb_records",
+        "filodb_shard": "sawlog.filodb.spark:filodb_shard",
+        "from_filodb_record": "sawlog.filodb.spark:from_filodb_record",
+        "histogram_add": "sawlog.filodb.spark:histogram_add",
+        "histogram_fraction": "sawlog.filodb.spark:histogram_fraction",
+        "histogram_merge": "sawlog.filodb.spark:histogram_merge",
+        "histogram_quantile": "sawlog.filodb.spark:histogram_quantile",
+        "follow_logs": "sawlog.deephaven.ingest.spark:follow_logs",
+        "import_logs": "sawlog.deephaven.ingest.spark:import_logs",
+        "merge": "sawlog.deephaven.ingest.spark:merge",
+        "nightly": "sawlog.deephaven.ingest.spark:nightly",
+        "read_collection": "sawlog.milvus.spark:read_collection",
+        "to_filodb_record": "sawlog.filodb.spark:to_filodb_record",
+    },
+}
+"""Those of sawlog by group, as `pyproject.toml` has them: where it is not installed, nothing else names them."""
+
+
 def exported(package: str, places: Mapping[str, Sequence[str]]) -> Callable[[str], Any]:
     """The `__getattr__` of a package.
 
@@ -49,8 +96,11 @@ def imported(module: str, name: str) -> Any:
 
 @functools.cache
 def entry_points(group: str) -> Mapping[str, EntryPoint]:
-    """Entry points of all installed packages in a group, by their names, in the order of these."""
-    return {point.name: point for point in sorted(installed().select(group=group), key=lambda point: point.name)}
+    """Entry points of sawlog and of all installed packages in a group, by their names, in the order of these."""
+    from importlib.metadata import EntryPoint
+
+    own = {name: EntryPoint(name, value, group) for name, value in OWN_ENTRY_POINTS.get(group, {}).items()}
+    return dict(sorted({**own, **{point.name: point for point in installed().select(group=group)}}.items()))
 
 
 @functools.cache

@@ -80,6 +80,8 @@ _WRITTEN_OVER = 1000
 class _Logs(DirectoryLayout):
     """Logs of databases, which may lie next to tables, or in an archive."""
 
+    file_names = "a number and .log, such as 000007.log"
+
     def dataset_directory(self, file: File) -> str:
         """Return the directory of a log; an archive belongs to the one that it is in."""
         return _log_order(file)[0]
