@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import sawlog
-from sawlog.errors import SchemaError
+from sawlog.errors import OptionError, SchemaError
 from sawlog.leveldb.log.walk import StampSizes
 from tests.leveldb_database.test_answers import answers as held
 from tests.leveldb_database.test_answers import delivered
@@ -138,3 +138,63 @@ def test_sizes_of_timestamps_count_from_where_a_log_says_them() -> None:
     sizes.add(0, bytes([7, 0, 0, 0, 8, 0]))
     assert sizes.of(families, offsets).tolist() == [0, 0, 8, 8, 0]
     assert sizes.of(np.array([7, 7, 8]), np.array([99, 101, 101])).tolist() == [8, 16, 0]
+
+
+@pytest.mark.parametrize("case", [*CASES, "family-reverse"])
+def test_a_repaired_table_keeps_its_order(case: str, tmp_path: Path) -> None:
+    for table in (DRAWN / f"rocksdb-11.8.1-{case}" / "db").glob("*.sst"):
+        copy = tmp_path / table.name
+        sawlog.repair(table, copy)
+        assert sawlog.read(copy).equals(sawlog.read(table))
+        assert sawlog.read(copy, keys="stamped").equals(sawlog.read(table, keys="stamped"))
+
+
+@pytest.mark.filterwarnings("ignore::sawlog.DamageWarning")
+@pytest.mark.parametrize("case", [*CASES, "commit-with-timestamp"])
+def test_timestamps_of_logs_stand_in_a_column(case: str) -> None:
+    given = {"format": "leveldb_log", "view": "writes"}
+    place = DRAWN / f"rocksdb-11.8.1-{case}" / "db"
+    whole = sawlog.read(place, **given).to_pylist()
+    dataset = sawlog.open(place, keys="stamped", **given)
+    parts = [
+        row for part in dataset.fragments(task_bytes=1) for batch in part.to_batches() for row in batch.to_pylist()
+    ]
+    assert parts == dataset.to_table().to_pylist()
+    for row, split in zip(whole, parts, strict=True):
+        stamp = split.pop("timestamp")
+        end = b"" if stamp is None else stamp.to_bytes(8, "little")
+        split["key"] = split["key"] and split["key"] + end
+        if split["operation"] == "delete_range":
+            split["value"] += end
+        assert row == split
+
+
+@pytest.mark.filterwarnings("ignore::sawlog.DamageWarning")
+def test_keys_of_a_log_have_timestamps_where_it_says_so() -> None:
+    logs = DRAWN / "rocksdb-11.8.1-udt-enabled-later" / "db"
+    given = {"format": "leveldb_log", "view": "writes", "keys": "stamped"}
+    stamped = {log.name: set(sawlog.read(log, **given)["timestamp"].to_pylist()) for log in logs.glob("*.log")}
+    assert stamped["000010.log"] == {None}, "it is older"
+    assert all(None not in stamps for name, stamps in stamped.items() if name != "000010.log")
+    latest = sawlog.read(logs, latest=True, columns=["column_family", "key"], **given)
+    assert len(latest) == len({tuple(row.values()) for row in latest.to_pylist()})
+    assert {len(key) for key in latest["key"].to_pylist()} == {len("key00000")}
+
+
+def test_timestamps_of_logs_are_for_operations_of_whole_logs() -> None:
+    log = min((DRAWN / "rocksdb-11.8.1-udt-ranges" / "db").glob("*.log"))
+    with pytest.raises(OptionError, match="for the view 'writes'"):
+        sawlog.open(log, format="leveldb_log", keys="stamped")
+    with pytest.raises(OptionError, match="cannot be followed"):
+        list(sawlog.open(log, format="leveldb_log", view="writes", keys="stamped").watch().look())
+
+
+@pytest.mark.filterwarnings("ignore::sawlog.DamageWarning")
+def test_keys_of_a_log_are_split_whichever_columns_are_read() -> None:
+    given = {"format": "leveldb_log", "view": "writes", "keys": "stamped"}
+    place = DRAWN / "rocksdb-11.8.1-udt-ranges" / "db"
+    whole = sawlog.read(place, **given)
+    for name in ("key", "value", "operation", "timestamp"):
+        assert sawlog.read(place, columns=[name], **given).equals(whole.select([name]))
+    found = sawlog.read(place, columns=["key"], filters=[("timestamp", ">", 3)], **given)
+    assert found["key"].to_pylist() == [row["key"] for row in whole.to_pylist() if row["timestamp"] > 3]

@@ -12,10 +12,11 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from sawlog.arrow import array_of, constant_string
+from sawlog.arrow import array_of, constant_string, fixed_array
+from sawlog.errors import SchemaError
 from sawlog.kernels.columns import gathered
 from sawlog.leveldb.records.layout import NAMES, TIMED_SUFFIX
-from sawlog.leveldb.table.layout import OPERATIONS
+from sawlog.leveldb.table.layout import OPERATIONS, STAMP_WIDTH
 
 _SAME_ROWS = 64 << 10
 KEY, VALUE, SEQUENCE, OPERATION, STAMP = "key", "value", "sequence", "operation", "timestamp"
@@ -139,6 +140,34 @@ def with_times(values: pa.Array, timed: NDArray[np.bool_]) -> pa.Array:
     content = np.insert(data, np.repeat(ends[1:][timed], TIMED_SUFFIX), 0)
     buffers = [None, pa.py_buffer(longer.astype(np.int32)), pa.py_buffer(content)]
     return pa.Array.from_buffers(pa.binary(), len(values), buffers)
+
+
+def split_stamps(keys: pa.Array, widths: NDArray[np.int64], path: str) -> tuple[pa.Array, pa.Array]:
+    """Keys without their timestamps, and the timestamps, 0 where keys have none.
+
+    Args:
+        keys: The keys.
+        widths: How many bytes of each are its timestamp: 0 or `STAMP_WIDTH`.
+        path: Of their file.
+
+    Raises:
+        SchemaError: When a key is shorter than its timestamp.
+    """
+    source, ends = binary_parts(keys)
+    edges = ends.astype(np.int64)
+    lengths = np.diff(edges) - widths
+    if not np.isin(widths, (0, STAMP_WIDTH)).all():
+        raise SchemaError(f"{path}: timestamps of {int(widths.max())} bytes, in an order of keys that has others")
+    if (lengths < 0).any():
+        raise SchemaError(f"{path}: a key of {int(lengths.min()) + STAMP_WIDTH} bytes has no timestamp")
+    stamps = np.zeros(len(keys), np.uint64)
+    stamped = widths > 0
+    if not stamped.any():
+        return keys, fixed_array(pa.uint64(), stamps)
+    places = (edges[1:][stamped] - STAMP_WIDTH)[:, None] + np.arange(STAMP_WIDTH)
+    stamps[stamped] = source[places].reshape(-1).view("<u8")
+    kept = pa.Array.from_buffers(pa.binary(), len(keys), [None, *gathered(source, edges[:-1], lengths)])
+    return kept, fixed_array(pa.uint64(), stamps)
 
 
 def count_below(keys: pa.Array, limit: bytes) -> int:

@@ -37,6 +37,8 @@ class LogReadOptions:
         recovery: View `writes` only: what RocksDB would keep of the logs of a database that it opens in this mode,
             whatever `on_damage` says. Where it would refuse to open the database, so does sawlog.
         latest: View `writes` only: the last operation on each key instead of all of them; needs memory for all keys.
+        keys: View `writes` only: `stamped` delivers the timestamps of eight bytes that keys end in, as the log says of
+            their column family, as a column; `internal` leaves them there.
         properties: View `entities` only: `json` delivers properties as one JSON string, `infer` one typed column per
             property, for which all entities are read twice.
         table: View `entities` only: deliver the entities of this kind.
@@ -48,6 +50,7 @@ class LogReadOptions:
     salvage: tuple[Literal["damaged", "stale"], ...] = field(default=(), metadata=rescues(("damaged",)))
     recovery: RecoveryMode | None = None
     latest: bool = False
+    keys: Literal["internal", "stamped"] = "internal"
     properties: Literal["json", "infer"] = "json"
     table: str | None = None
 

@@ -35,6 +35,7 @@ from sawlog.leveldb.columns import (
     Run,
     Stream,
     name_array,
+    split_stamps,
 )
 from sawlog.leveldb.database.blobs import Blobs, Part, addressed, blob_file
 from sawlog.leveldb.database.layout import INGESTS, TABLE_NAME, Kind
@@ -48,7 +49,7 @@ from sawlog.leveldb.records.transactions import TRANSACTION_SCHEMA, Transactions
 from sawlog.leveldb.records.writes import STAMP_SIZE, STAMP_SIZE_FIELD, WRITES_SCHEMA, WriteRange
 from sawlog.leveldb.table.meta import BoundsReader, Role
 from sawlog.leveldb.table.pebble import MalformedError
-from sawlog.leveldb.table.rows import RowReader, TableRange, split_stamps
+from sawlog.leveldb.table.rows import RowReader, TableRange
 
 if TYPE_CHECKING:
     from sawlog.format.contract import BoundScan

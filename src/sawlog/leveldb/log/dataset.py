@@ -44,8 +44,8 @@ class LogContents(Contents):
         damage = self.scan.view == "damage"
         first, end = (None, None) if damage else interval(request.projection.query, OFFSET_COLUMN)
         low, high = max(first or 0, 0), 1 << 62 if end is None else end
-        if "stale" in self.scan.options.salvage:
-            # Where a log ends, and older records follow, is known from the whole file only.
+        if "stale" in self.scan.options.salvage or self.scan.options.keys != "internal":
+            # Where a log ends, and older records follow, is known from the whole file only; so are sizes of timestamps.
             low, high, task_bytes = 0, 1 << 62, None
         for file in self.files:
             start = low - low % layout.BLOCK_SIZE
@@ -66,6 +66,8 @@ class LogContents(Contents):
         options = self.scan.options
         if options.salvage or options.recovery is not None:
             raise OptionError("salvage and recovery cannot be followed as a stream: they ask what a finished log holds")
+        if options.keys != "internal":
+            raise OptionError("keys=stamped cannot be followed as a stream: only the whole log says what it is")
         (log_range,) = self._cut(request, file, position, file.size, True, None)
         return log_range.find_end()
 

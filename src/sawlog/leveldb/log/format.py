@@ -211,6 +211,8 @@ def _check_options(options: LogReadOptions, view: str) -> None:
         raise OptionError("the option recovery is for the view 'writes', without salvage: RocksDB has no such thing")
     if options.latest and view != "writes":
         raise OptionError(f"latest=true is for the view 'writes', not {view!r}")
+    if options.keys != "internal" and view != "writes":
+        raise OptionError(f"the option keys is for the view 'writes', not {view!r}")
     if (options.properties != "json" or options.table is not None) and view != "entities":
         raise OptionError(f"the options properties and table are for the view 'entities', not {view!r}")
 

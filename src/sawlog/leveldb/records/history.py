@@ -17,7 +17,7 @@ from sawlog.errors import DamageError, OptionError, SawlogError, warn
 from sawlog.format.contract import OFFSET_COLUMN, BoundScan, Fragment, View
 from sawlog.format.damage import UNSUPPORTED, Damage, DamageWarning, Findings, Tail, TailStatus
 from sawlog.kernels.intern import Interner, Strings
-from sawlog.leveldb.columns import count_below, newest_ranges
+from sawlog.leveldb.columns import STAMP, STAMPED_SCHEMA, count_below, newest_ranges
 from sawlog.leveldb.log import kernels as k
 from sawlog.leveldb.log import layout as log_layout
 from sawlog.leveldb.log.dataset import LogContents, marked
@@ -435,7 +435,14 @@ class WritesContents(LogContents):
             kind = LatestWrites if options.latest else ReplayedWrites
             yield kind(*request, ranges[0].path, sum(log_range.size for log_range in ranges), ranges)
 
-    views: ClassVar = {"writes": View(lambda self: marked(WRITES_SCHEMA, self.scan.options), _operations)}
+    def _schema(self) -> pa.Schema:
+        """The operations' columns, with timestamps after the keys where they are asked for."""
+        at = WRITES_SCHEMA.get_field_index("key") + 1
+        stamped = WRITES_SCHEMA.insert(at, STAMPED_SCHEMA.field(STAMP))
+        options = self.scan.options
+        return marked(WRITES_SCHEMA if options.keys == "internal" else stamped, options)
+
+    views: ClassVar = {"writes": View(_schema, _operations)}
 
     def committed_end(self, request: BoundScan, file: File, position: int) -> int:
         if self.scan.options.latest:

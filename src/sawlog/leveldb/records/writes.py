@@ -10,10 +10,20 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from sawlog.arrow import Column, constant_string, fixed_array, values_of
+from sawlog.arrow import Column, array_of, called, constant_string, fixed_array, scalar_of, values_of
 from sawlog.format.contract import FILE_COLUMN, OFFSET_COLUMN
 from sawlog.format.damage import Damage, Findings
-from sawlog.leveldb.columns import binary_parts, named, untimed
+from sawlog.leveldb.columns import (
+    KEY,
+    OPERATION,
+    STAMP,
+    VALUE,
+    binary_parts,
+    name_array,
+    named,
+    split_stamps,
+    untimed,
+)
 from sawlog.leveldb.log.dataset import marked
 from sawlog.leveldb.log.layout import RECORD_COLUMN, RECOVERED_COLUMN, STALE_COLUMN, Dialect
 from sawlog.leveldb.log.walk import END_COLUMN, RECORDS_SCHEMA, LogRange, StampSizes
@@ -21,6 +31,7 @@ from sawlog.leveldb.records import kernels as k
 from sawlog.leveldb.records import layout
 from sawlog.leveldb.records.kernels import Table
 from sawlog.leveldb.records.layout import BATCH_DETAIL, BatchKind, Field
+from sawlog.leveldb.table.layout import STAMP_WIDTH
 
 BATCH_ROWS = 64 << 10
 EVENT_ROOM = 1024
@@ -45,6 +56,11 @@ transactions have their id as the key, `log_data` has only a value.
 STAMP_SIZE = "_timestamp_size"
 """The bytes at the end of an operation's keys that are a timestamp, as its log says; not for users."""
 STAMP_SIZE_FIELD = pa.field(STAMP_SIZE, pa.int64())
+
+_SPLIT = (WRITES_SCHEMA.field(OPERATION), WRITES_SCHEMA.field(KEY), STAMP_SIZE_FIELD)
+"""Needed where timestamps and keys are taken apart."""
+_STAMPED = np.array([operation.key and bool(operation.shape & Field.COUNTED) for operation in layout.OPERATIONS])
+_NAMES_LOOKUP = ("SetLookupOptions", name_array(layout.NAMES))
 
 _MARKED = np.array([name in layout.MARKS for name in layout.NAMES])
 _BINARY = ("key", "value")
@@ -75,6 +91,31 @@ class WriteRange(LogRange):
 
     def decode(self, schema: pa.Schema, findings: Findings) -> Iterator[pa.RecordBatch]:
         """The operations of a range. Bytes after an error in a batch are damage; so is a wrong count."""
+        if self.scan.options.keys == "internal" or not {KEY, VALUE, STAMP}.intersection(schema.names):
+            return self._operations(schema, findings)
+        needed = [field for field in _SPLIT if field.name not in schema.names]
+        stored = pa.schema([*(field for field in schema if field.name != STAMP), *needed])
+        return (self._split(batch, schema) for batch in self._operations(stored, findings))
+
+    def _split(self, batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+        """Operations with their timestamps in a column, which is null for those that have none of eight bytes."""
+        names = values_of(called("index_in", batch.column(OPERATION), options=_NAMES_LOOKUP), np.int32)
+        sizes = values_of(batch.column(STAMP_SIZE), np.int64)
+        widths = np.where(_STAMPED[names] & (sizes == STAMP_WIDTH), STAMP_WIDTH, 0)
+        keys, stamps = split_stamps(batch.column(KEY), widths, self.path)
+        missing = array_of(widths == 0, pa.bool_())
+        columns = {
+            KEY: called("if_else", batch.column(KEY).is_null(), batch.column(KEY), keys),
+            STAMP: called("if_else", missing, scalar_of(None, pa.uint64()), stamps),
+        }
+        if VALUE in batch.schema.names:
+            values, ranges = batch.column(VALUE), names == layout.DELETE_RANGE
+            ends, _ = split_stamps(values, np.where(ranges, widths, 0), self.path)
+            columns[VALUE] = called("if_else", values.is_null(), values, ends)
+        arrays = [columns[name] if name in columns else batch.column(name) for name in schema.names]
+        return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+    def _operations(self, schema: pa.Schema, findings: Findings) -> Iterator[pa.RecordBatch]:
         decoders: dict[bool, tuple[Decoder, Findings]] = {}
         stamps = StampSizes() if STAMP_SIZE in schema.names else None
         for records in self.records(marked(RECORDS_SCHEMA, self.scan.options), findings, stamps):

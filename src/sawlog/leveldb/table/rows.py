@@ -14,11 +14,10 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from sawlog.arrow import Column, batch_of, constant_string, fixed_array
-from sawlog.errors import FINDING_ERRORS, ChangedError, DiskError, SchemaError
+from sawlog.errors import FINDING_ERRORS, ChangedError, DiskError
 from sawlog.format.contract import OFFSET_COLUMN, FileRange
 from sawlog.format.damage import UNSUPPORTED, Damage, Findings, Tail, TailStatus
 from sawlog.format.scan import Projection, Scan
-from sawlog.kernels.columns import gathered
 from sawlog.kernels.snappy import SLACK
 from sawlog.leveldb.columns import (
     KEY,
@@ -29,8 +28,8 @@ from sawlog.leveldb.columns import (
     STAMP,
     TIMED,
     VALUE,
-    binary_parts,
     named,
+    split_stamps,
     untimed,
 )
 from sawlog.leveldb.log.head import find_encryption
@@ -40,35 +39,6 @@ from sawlog.leveldb.table.blocks import Expanded, block_damage, joined
 from sawlog.leveldb.table.layout import Kind
 from sawlog.leveldb.table.meta import Bounds, BoundsReader, MapReader, Role, TableMap, block_bounds
 from sawlog.storage import File, Source
-
-
-def split_stamps(keys: pa.Array, widths: NDArray[np.int64], path: str) -> tuple[pa.Array, pa.Array]:
-    """Keys without their timestamps, and the timestamps, 0 where keys have none.
-
-    Args:
-        keys: The keys.
-        widths: How many bytes of each are its timestamp: 0 or `STAMP_WIDTH`.
-        path: Of their file.
-
-    Raises:
-        SchemaError: When a key is shorter than its timestamp.
-    """
-    source, ends = binary_parts(keys)
-    edges = ends.astype(np.int64)
-    lengths = np.diff(edges) - widths
-    if not np.isin(widths, (0, layout.STAMP_WIDTH)).all():
-        raise SchemaError(f"{path}: timestamps of {int(widths.max())} bytes, in an order of keys that has others")
-    if (lengths < 0).any():
-        raise SchemaError(f"{path}: a key of {int(lengths.min()) + layout.STAMP_WIDTH} bytes has no timestamp")
-    stamps = np.zeros(len(keys), np.uint64)
-    stamped = widths > 0
-    if not stamped.any():
-        return keys, fixed_array(pa.uint64(), stamps)
-    places = (edges[1:][stamped] - layout.STAMP_WIDTH)[:, None] + np.arange(layout.STAMP_WIDTH)
-    stamps[stamped] = source[places].reshape(-1).view("<u8")
-    kept = pa.Array.from_buffers(pa.binary(), len(keys), [None, *gathered(source, edges[:-1], lengths)])
-    return kept, fixed_array(pa.uint64(), stamps)
-
 
 _RUN_BYTES = 4 << 20
 """Stored bytes of blocks that are judged and expanded at a time, unless one is larger."""

@@ -26,6 +26,7 @@ from sawlog.leveldb.records.layout import MAX_SEQUENCE
 from sawlog.leveldb.table import entries as e
 from sawlog.leveldb.table import layout
 from sawlog.leveldb.table.blocks import BlockBuilder
+from sawlog.leveldb.table.meta import TableMap
 from sawlog.leveldb.table.rows import TableRange, table_map
 from sawlog.storage import File, Storage
 
@@ -304,9 +305,21 @@ def _check_schema(schema: pa.Schema) -> None:
 
 
 class _RepairedTable(TableWriter):
-    """Takes entries as they are stored in the table that is repaired."""
+    """Takes entries as they are stored in the table that is repaired, in its order of keys."""
 
     stored: ClassVar[bool] = True
+
+    def __init__(
+        self, path: str, schema: pa.Schema, options: TableWriteOptions, storage: Storage, table: TableMap | None
+    ) -> None:
+        super().__init__(path, schema, options, storage)
+        properties = {} if table is None else table.properties
+        self._kept = {name: properties[name] for name in (layout.COMPARATOR, layout.STAMPS_KEPT) if name in properties}
+        order = properties.get(layout.COMPARATOR, b"").decode(errors="replace").removesuffix(layout.STAMP_SUFFIX)
+        self.ordered = order in layout.BYTEWISE and not (table is not None and table.has_stamps)  # type: ignore[misc]
+
+    def _origin(self) -> dict[bytes, bytes]:
+        return super()._origin() | self._kept
 
 
 def repair(file: File, target: str, options: TableReadOptions, storage: Storage) -> None:
@@ -319,7 +332,7 @@ def repair(file: File, target: str, options: TableReadOptions, storage: Storage)
     rocksdb = not file.name.endswith(".ldb") if table is None else table.footer.dialect != "leveldb"
     findings = Findings("skip")
     written = TableWriteOptions(dialect="rocksdb" if rocksdb else "leveldb")
-    with warnings.catch_warnings(), _RepairedTable(target, schema, written, storage) as writer:
+    with warnings.catch_warnings(), _RepairedTable(target, schema, written, storage, table) as writer:
         warnings.simplefilter("ignore", DamageWarning)
         for batch in fragment.decode(schema, findings):
             writer.write(batch)
