@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from sawlog.arrow import array_of, batch_of, constant_string, values_of
-from sawlog.errors import FINDING_ERRORS, DiskError, OptionError
+from sawlog.errors import FINDING_ERRORS, BitrotError, DiskError, IncompleteError, OptionError, UnsupportedError
 from sawlog.format.damage import Findings, Skipped, TailStatus, take_damage_batch, warn_of_losses
 from sawlog.format.options import NoOptions
 from sawlog.format.scan import (
@@ -169,7 +169,7 @@ class Fragment(ABC):
         with wrap_errors(f"{self.path}: reading failed"):
             try:
                 yield from self.decode(schema, findings)
-            except FINDING_ERRORS as error:
+            except (BitrotError, IncompleteError, UnsupportedError) as error:
                 if findings.on_damage == "fail":
                     raise
                 findings.damage(error.damage)  # of a store that keeps checksums
