@@ -36,7 +36,7 @@ def collections() -> list[tuple[str, str]]:
 
 def open_as_it_lies(path: Any, **options: Any) -> sawlog.Dataset:
     """Open without metadata; reading warns of that."""
-    return sawlog.open(path, **options)
+    return sawlog.open(path, **{"metadata": "none", **options})
 
 
 def with_etcd(name: str, collection: str, **options: Any) -> sawlog.Dataset:

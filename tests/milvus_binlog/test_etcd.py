@@ -32,14 +32,19 @@ DUMP = GOLDEN / "2.3.5" / "etcd.json"
 PAGE = 4096
 
 
-@pytest.fixture
-def data(tmp_path: Path) -> Path:
-    """The golden data directory."""
+def unpack(directory: Path) -> Path:
+    """Unpack the golden data directory."""
     for packed in (GOLDEN / "etcd").rglob("*.xz"):
-        path = tmp_path / "etcd" / packed.relative_to(GOLDEN / "etcd").with_suffix("")
+        path = directory / packed.relative_to(GOLDEN / "etcd").with_suffix("")
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(lzma.decompress(packed.read_bytes()))
-    return tmp_path / "etcd"
+    return directory
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    """The golden data directory, too far from the logs to be found."""
+    return unpack(tmp_path / "away" / "server" / "data")
 
 
 @pytest.fixture

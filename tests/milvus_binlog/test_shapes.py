@@ -97,7 +97,9 @@ DOCUMENT = {
 
 def state(document: Any) -> object:
     """What metadata says of now."""
-    return load.parse(json.dumps(document).encode(), "meta").at(None)
+    timeline = load.parse(json.loads(json.dumps(document)), "meta").timeline
+    assert timeline is not None
+    return timeline.at(None)
 
 
 def test_a_backup_of_any_shape_is_read_or_refused() -> None:

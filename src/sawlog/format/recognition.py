@@ -265,7 +265,11 @@ def _take_neighbours(located: Sequence[Part], files: Sequence[File]) -> Iterator
             if file.path not in claimed and part.format.directory_layout.dataset_directory(file) == part.path
         ]
         explained = {skipped.path: skipped for skipped in find_unread(part.format, near, "rows")}
-        part.others.extend(file for file in near if file.path in explained)
+        if not part.format.directory_layout.is_directory:  # a system may keep more of its own elsewhere
+            elsewhere = [file for file in files if file.path not in claimed | explained.keys()]
+            server_files = part.format.directory_layout.unread(elsewhere, "rows")
+            explained |= {skipped.path: skipped for skipped in server_files if not skipped.missed}
+        part.others.extend(file for file in files if file.path in explained)
         claimed |= explained.keys()
         yield from explained.values()
 

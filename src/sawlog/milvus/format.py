@@ -22,6 +22,7 @@ from sawlog.format.damage import Skipped
 from sawlog.format.lazy import imported
 from sawlog.guard import decode_json
 from sawlog.milvus import layout, paths
+from sawlog.milvus.etcd.layout import LOG_DIRECTORY, MEMBER_DIRECTORY, SNAPSHOT_DIRECTORY
 from sawlog.milvus.layout import FOLLOWED
 from sawlog.milvus.paths import segment_of
 
@@ -53,10 +54,9 @@ class _Roots(DirectoryLayout):
         return {"table": str(log.collection)} if log is not None and log.collection else {}
 
     def unread(self, files: Sequence[File], view: str) -> list[Skipped]:
-        """Return what a standalone server keeps for itself, which holds no rows of collections."""
+        """Return what a standalone server keeps for itself, and metadata: they hold no rows of collections."""
         reason = "the server's own: its queue or its metadata"
-        server_files = [file for file in files if not layout.SERVER_DIRECTORIES.isdisjoint(file.path.split("/"))]
-        return [Skipped(file.path, reason, file.size) for file in server_files]
+        return [Skipped(file.path, reason, file.size) for file in files if _is_servers(file)]
 
     def judged_together(self, file: File) -> str | None:
         """Return the segment of a file: its batches are spread over them."""
@@ -204,6 +204,13 @@ class MilvusBinlog(Format):
 def _is_backup_meta(file: File) -> bool:
     """Whether a file was found, not named, and is where a backup has its metadata."""
     return not file.explicit and file.path.endswith(f"/{layout.BACKUP_META_DIRECTORY}/{layout.BACKUP_META}")
+
+
+def _is_servers(file: File) -> bool:
+    """Whether a file is of a server's queue or of its etcd, or a dump of that."""
+    parts = file.path.split("/")
+    of_etcd = parts[-3:-1] in ([MEMBER_DIRECTORY, SNAPSHOT_DIRECTORY], [MEMBER_DIRECTORY, LOG_DIRECTORY])
+    return of_etcd or file.name == layout.ETCD_DUMP or not layout.SERVER_DIRECTORIES.isdisjoint(parts)
 
 
 def _is_backup(data: bytes) -> bool:

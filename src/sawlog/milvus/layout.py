@@ -145,6 +145,9 @@ INTEGER = re.compile(r"-?[0-9]{1,20}")
 """A decimal integer of 64 bits in JSON, as text."""
 SECONDS = re.compile(r"[0-9]{1,18}")
 """A time to live in the properties of a collection."""
+ETCD_DUMP = "etcd.json"
+ETCD_NAME = "etcd"
+"""Name of a dump of an etcd next to logs, and what the name of an etcd's data directory has in it."""
 BACKUP_META = "full_meta.json"
 BACKUP_HEAD = "backup_meta.json"
 BACKUP_META_DIRECTORY = "meta"

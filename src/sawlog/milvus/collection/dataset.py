@@ -60,8 +60,9 @@ from sawlog.milvus.collection.selection import (
 from sawlog.milvus.fields import parts
 from sawlog.milvus.fragments import DELETES_SCHEMA, EVENTS_SCHEMA, DeltaFragment, EventsFragment, FileFragment
 from sawlog.milvus.layout import DataType, Kind
-from sawlog.milvus.metadata.load import Metadata, backup_root, load
+from sawlog.milvus.metadata.load import Metadata, backup_root
 from sawlog.milvus.metadata.model import CollectionMeta
+from sawlog.milvus.metadata.nearby import Choice, choose_metadata
 from sawlog.milvus.metadata.schema import user_schema
 from sawlog.milvus.options import ReadOptions
 from sawlog.milvus.paths import LogFile
@@ -169,10 +170,16 @@ class CollectionContents(Contents):
         return self._options.table is None and len(self._present) > 1
 
     @cached_property
-    def _metadata(self) -> Metadata | None:
-        """The metadata that is named, or otherwise that of the backup that the files are in."""
+    def _choice(self) -> Choice:
+        """The metadata that is named, that of the backup that the files are in, or the nearest that knows them."""
+        ids = {log.collection for log in self._logs} - {0}
+        roots = {log.root for log in self._logs}
         place = self._options.metadata or self._own
-        return load(place, self._scan.storage) if place else None
+        return choose_metadata(place, roots, ids, self._until, self._scan.storage)
+
+    @property
+    def _metadata(self) -> Metadata | None:
+        return self._choice.metadata
 
     @cached_property
     def _metas(self) -> Mapping[int, CollectionMeta]:
@@ -502,6 +509,10 @@ class CollectionContents(Contents):
         """Collections, and of the chosen one its schema, segments and rows."""
         del request
         facts: dict[str, Any] = {}
+        if self._metadata is not None:
+            facts["metadata"] = f"{self._metadata.path} ({self._metadata.title})"
+        if besides := (*self._choice.remarks, *self._choice.unused):
+            facts["other metadata"] = "; ".join(besides)
         if len(self._present) > 1:
             named = (
                 f"{collection.name} ({collection.id})" if collection.meta else str(collection.id)
@@ -552,6 +563,8 @@ class CollectionContents(Contents):
         yield from fragments
 
     def _planned(self, request: BoundScan, task_bytes: int | None = None) -> Iterator[BatchFragment]:
+        for remark in self._choice.remarks:
+            warn(remark, SegmentsWarning)
         for remark in remarks(self._selection, self._scan.view):
             warn(f"collection {self.collection.name}: {remark}", SegmentsWarning)
         shared = self._shared(self._scan.view)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import posixpath
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -16,7 +17,7 @@ from sawlog.format.query import Query, conditions, interval, possible
 from sawlog.milvus import layout, paths
 from sawlog.milvus.collection.infer import time_range
 from sawlog.milvus.collection.model import Batch, Collection, Segment
-from sawlog.milvus.metadata.load import load
+from sawlog.milvus.metadata.nearby import choose_metadata
 from sawlog.milvus.options import ReadOptions
 from sawlog.milvus.paths import LogFile
 from sawlog.milvus.stats import check_stats, filter_of
@@ -100,13 +101,13 @@ class Selection:
 def with_deltas(logs: Sequence[LogFile], scan: Scan) -> list[LogFile]:
     """The logs, and, where only insert logs were given, the delta and stats logs next to them."""
     kinds = {log.kind for log in logs} | ({layout.DELTA_LOG} if scan.schema is not None else set())
-    inserts = [log for log in logs if log.kind == layout.INSERT_LOG and log.root]
+    inserts = [log for log in logs if log.kind == layout.INSERT_LOG]
     if layout.DELTA_LOG in kinds or not inserts:
         return list(logs)
     added: list[LogFile] = []
     for root, collection in sorted({(log.root, log.collection) for log in inserts}):
         for kind in (layout.DELTA_LOG, layout.STATS_LOG):
-            directory = f"{root}/{kind}/{collection}"
+            directory = posixpath.join(root, kind, str(collection))
             if kind not in kinds and scan.storage.is_directory(directory):
                 added += [log for log in map(paths.parse, scan.storage.find(directory)) if log is not None]
     segments = {log.segment for log in inserts}
@@ -115,7 +116,8 @@ def with_deltas(logs: Sequence[LogFile], scan: Scan) -> list[LogFile]:
 
 def _deletes_only(log: LogFile, scan: Scan) -> bool:
     """Whether a delta log belongs to a segment that has no insert logs anywhere."""
-    place = f"{log.root}/{layout.INSERT_LOG}/{log.collection}/{log.partition}/{log.segment}"
+    ids = (log.collection, log.partition, log.segment)
+    place = posixpath.join(log.root, layout.INSERT_LOG, *map(str, ids))
     return not scan.storage.exists(place)
 
 
@@ -125,9 +127,9 @@ def followed(logs: Sequence[LogFile], scan: Scan) -> list[LogFile]:
     followed = [log for log in logs if kind in (None, log.kind)]
     if table is None:
         return followed
-    place = scan.options.metadata
-    timeline = load(place, scan.storage).timeline if place else None
-    metas = timeline.at(None) if timeline is not None else {}
+    roots, ids = {log.root for log in logs}, {log.collection for log in logs} - {0}
+    metadata = choose_metadata(scan.options.metadata, roots, ids, None, scan.storage).metadata
+    metas = metadata.timeline.at(None) if metadata is not None and metadata.timeline is not None else {}
     named = {id for id, meta in metas.items() if meta.called(table)}
     return [log for log in followed if table == str(log.collection) or log.collection in named]
 

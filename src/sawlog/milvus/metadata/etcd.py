@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from functools import cached_property
 from typing import Any
@@ -36,6 +37,7 @@ _ALIVE = (0, 1)
 _NO_LOG = 0
 _NANOSECONDS = 1_000_000
 _ROOTS = ("root-coord/", "datacoord-meta/")
+_COLLECTIONS = ("root-coord/collection/", "root-coord/database/collection-info/")
 _ALIASES = ("root-coord/aliases/", "root-coord/database/aliases/")
 
 
@@ -84,6 +86,11 @@ class Etcd:
                         collections[meta.id] = meta
             return collections
 
+    def collections(self) -> AbstractSet[int]:
+        """Return the ids of all collections that there ever were, as `Timeline.collections` says."""
+        names = {key for key in self._now.keys() | self._history.keys() if key.startswith(_COLLECTIONS)}
+        return {int(id) for name in names if layout.ID.match(id := name.rsplit("/", 1)[-1])}
+
     def _value(self, key: str, time: int | None) -> bytes | None:
         history = self._history.get(key)
         if time is None or not history:
@@ -99,8 +106,8 @@ class Etcd:
                 yield key[len(prefix) :], value
 
     def _collections(self, time: int | None) -> Iterator[tuple[str, bytes]]:
-        yield from self._below("root-coord/collection/", time)
-        yield from self._below("root-coord/database/collection-info/", time)
+        for prefix in _COLLECTIONS:
+            yield from self._below(prefix, time)
 
     def _aliases(self, time: int | None) -> dict[int, tuple[str, ...]]:
         """Aliases by collection id."""

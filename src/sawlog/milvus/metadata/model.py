@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -126,17 +127,25 @@ class Timeline(Protocol):
         """The collections that there were at a TSO, by id; `None` for now."""
         ...
 
+    def collections(self) -> AbstractSet[int]:
+        """Ids of all collections that there ever were, as far as it says."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class Moment:
     """Metadata of one moment, which says nothing of others."""
 
-    collections: Mapping[int, CollectionMeta]
+    metas: Mapping[int, CollectionMeta]
 
     def at(self, time: int | None) -> Mapping[int, CollectionMeta]:
         """Return the collections, which are the same at any time."""
         del time
-        return self.collections
+        return self.metas
+
+    def collections(self) -> AbstractSet[int]:
+        """Return the ids of the collections, as `Timeline.collections` says."""
+        return self.metas.keys()
 
 
 @contextmanager

@@ -1,0 +1,175 @@
+"""Finds metadata that is next to the logs, and says which was nearest."""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+
+from sawlog.errors import FormatError
+from sawlog.milvus import layout
+from sawlog.milvus.etcd.member import database_in
+from sawlog.milvus.metadata.load import Metadata, load
+from sawlog.milvus.metadata.model import CollectionMeta
+from sawlog.storage import Storage, is_remote
+
+NONE = "none"
+"""Metadata that says that there is none to be used."""
+_ABOVE = 3
+"""How many directories above the root of the logs are looked into: `volumes` is that far above a bucket's files."""
+_MOST = 64
+"""How many directories in one are looked into."""
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """Metadata that is used.
+
+    Attributes:
+        metadata: The metadata; `None` where there is none.
+        remarks: Remarks that concern the rows: on metadata that is cut, or says something else.
+        unused: Metadata that was found besides and concerns other collections, or is none.
+    """
+
+    metadata: Metadata | None = None
+    remarks: tuple[str, ...] = ()
+    unused: tuple[str, ...] = ()
+
+
+def choose_metadata(
+    named: str | None, roots: Iterable[str], ids: AbstractSet[int], time: int | None, storage: Storage
+) -> Choice:
+    """The metadata that is named, or otherwise the nearest that knows one of the collections.
+
+    Args:
+        named: Its path, or `none`.
+        roots: The directories above those of insert and delta logs.
+        ids: The collections that have logs.
+        time: The time that is asked for, as a TSO; `None` for now.
+        storage: Where all of it is.
+
+    Raises:
+        FormatError: When what is named is no metadata.
+    """
+    if named is not None:
+        return Choice(None if named == NONE else load(named, storage))
+    nearest: Metadata | None = None
+    remarks: list[str] = []
+    unused: list[str] = []
+    for path in dict.fromkeys(path for root in sorted(set(roots)) for path in candidates(root, storage)):
+        try:
+            metadata = load(path, storage)
+        except FormatError as error:
+            unused.append(f"not used: {error}")
+            continue
+        if nearest is None and metadata.timeline is None:
+            nearest = metadata
+        elif metadata.timeline is None:
+            remarks.append(_unused(metadata))
+        elif not ids & metadata.timeline.collections():
+            unused.append(_unused(metadata))
+        elif nearest is None or nearest.timeline is None:
+            remarks += [_unused(nearest)] if nearest is not None else []
+            nearest = metadata
+            remarks += _unknown(metadata, ids)
+        elif difference := _difference(nearest, metadata, ids, time):
+            remarks.append(f"{nearest.path} was taken as metadata, and {path} contradicts it: {difference}; {_ADVICE}")
+    return Choice(nearest, tuple(remarks), tuple(unused))
+
+
+_ADVICE = "metadata= names another, metadata=none takes none"
+
+
+def _unused(metadata: Metadata) -> str:
+    broken = metadata.broken
+    reason = "it names none of these collections" if broken is None else f"byte {broken.offset}: {broken.detail}"
+    return f"{metadata.path} ({metadata.title}) is not used: {reason}"
+
+
+def _unknown(metadata: Metadata, ids: AbstractSet[int]) -> Iterator[str]:
+    """Yield that metadata, which nobody has named, does not know all collections: they are read as dropped."""
+    assert metadata.timeline is not None
+    unknown = sorted(set(ids) - metadata.timeline.collections())
+    if unknown:
+        listed = ", ".join(map(str, unknown[:5])) + (" ..." if len(unknown) > 5 else "")
+        yield f"{metadata.path} was taken as metadata; it does not name the collections {listed}: {_ADVICE}"
+
+
+def _difference(nearest: Metadata, second: Metadata, ids: AbstractSet[int], time: int | None) -> str:
+    """Return how metadata differs from other metadata of the same collections; nothing where it does not."""
+    assert nearest.timeline is not None
+    assert second.timeline is not None
+    metas, second_metas = nearest.timeline.at(time), second.timeline.at(time)
+    for id in sorted(ids):
+        if (difference := _differing(metas.get(id), second_metas.get(id))) is not None:
+            return f"collection {id} {difference}"
+    return ""
+
+
+def _differing(first: CollectionMeta | None, second: CollectionMeta | None) -> str | None:
+    if first is None or second is None:
+        return None if first is second else f"is only in {'the other' if first is None else 'that'}"
+    if first.name != second.name:
+        return f"is called {first.name!r} and {second.name!r}"
+    if first.fields != second.fields:
+        return "has other fields"
+    if first.partitions != second.partitions:
+        return "has other partitions"
+    pairs = _alive(first), _alive(second)
+    return None if pairs[0] == pairs[1] else f"has the live segments {_listed(pairs[0])} and {_listed(pairs[1])}"
+
+
+def _alive(meta: CollectionMeta) -> Mapping[int, object]:
+    """The logs of the live segments of a collection, by segment."""
+    segments = meta.segments or {}
+    return {id: (segment.inserts, segment.deltas) for id, segment in segments.items() if segment.live}
+
+
+def _listed(segments: Mapping[int, object]) -> str:
+    return ", ".join(map(str, sorted(segments)[:5])) + (" ..." if len(segments) > 5 else "") if segments else "(none)"
+
+
+def candidates(root: str, storage: Storage) -> Iterator[str]:
+    """Yield paths that metadata may have near the root of logs, the nearest first.
+
+    In each directory, from the root upwards, it is looked for as a backup's, as an etcd's data directory, which has
+    `etcd` in its name, and as a dump of an etcd.
+    """
+    for directory in _upwards(root):
+        backup = posixpath.join(directory, layout.BACKUP_META_DIRECTORY, layout.BACKUP_META)
+        if storage.exists(backup):
+            yield backup
+        if not is_remote(directory):
+            yield from _databases(directory, storage)
+        dump = posixpath.join(directory, layout.ETCD_DUMP)
+        if storage.exists(dump):
+            yield dump
+
+
+def _databases(directory: str, storage: Storage) -> Iterator[str]:
+    """Yield the databases of the data directories in a directory, or one further down."""
+    names = storage.directories.directories_in(directory)
+    for name in [name for name in names if layout.ETCD_NAME in name.lower()][:_MOST]:
+        place = posixpath.join(directory, name)
+        inner = [posixpath.join(place, below) for below in storage.directories.directories_in(place)[:_MOST]]
+        databases = (database_in(data, storage) for data in (place, *inner))
+        database = next((database for database in databases if database is not None), None)
+        if database is not None:
+            yield database
+
+
+def _upwards(root: str) -> Iterator[str]:
+    """Yield a directory and those above it, as far as metadata is looked for."""
+    place = root or "."
+    for _ in range(1 + _ABOVE):
+        yield place
+        if is_remote(place):
+            above = posixpath.dirname(place.rstrip("/"))
+            if above.endswith(("/", ":", "::")):
+                return
+        else:
+            above = posixpath.normpath(posixpath.join(place, ".."))
+        if above == place:
+            return
+        place = above

@@ -1,0 +1,164 @@
+"""Metadata that is next to the logs is found, used, and said."""
+
+from __future__ import annotations
+
+import base64
+import json
+import shutil
+import warnings
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+import sawlog
+from sawlog.cli.app import app
+from sawlog.errors import IncompleteError
+from tests.milvus_binlog.support import GOLDEN
+from tests.milvus_binlog.test_etcd import unpack
+
+COLLECTION = "470611412203077890"
+
+
+def run(verb: str, *arguments: object) -> str:
+    """Run a command; return what it prints."""
+    result = CliRunner().invoke(app, [verb, *map(str, arguments)], env={"COLUMNS": "500"})
+    assert result.exit_code == 0, result.output
+    return result.output
+
+
+def copy(name: str, root: Path) -> Path:
+    """Copy the logs of a golden server."""
+    for kind in ("insert_log", "delta_log", "stats_log"):
+        shutil.copytree(GOLDEN / name / kind, root / kind)
+    return root
+
+
+def read(path: Path, **options: Any) -> tuple[Any, list[str]]:
+    """A collection's rows, and what was warned of."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        rows = sawlog.read(path, **options)
+    return rows, [str(warning.message) for warning in caught]
+
+
+def expected() -> Any:
+    return sawlog.read(GOLDEN / "2.3.5", table="alltypes", metadata=str(GOLDEN / "2.3.5" / "etcd.json"))
+
+
+PLACES = {
+    "volumes/minio/a-bucket/files": "volumes/etcd",
+    "volumes/milvus/data": "volumes/milvus/etcd",
+    "milvus/data": "milvus/embedded/default.etcd",
+    "files": "etcd-data",
+    "server/files": "server/etcd/default.etcd",
+}
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_a_data_directory_next_to_the_logs_is_used(tmp_path: Path, place: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    files = copy("2.3.5", tmp_path / "all" / place)
+    data = PLACES[place].replace("embedded/", "")
+    unpack(tmp_path / "all" / data)
+    for path in (files, files / "insert_log" / COLLECTION, tmp_path / "all"):
+        rows, warned = read(path, table="alltypes")
+        assert rows.equals(expected())
+        assert warned == []
+    assert f"{data}/member/snap/db" in run("info", files)
+    rows, warned = read(files, table=COLLECTION, metadata="none")
+    assert rows.schema.names[0] != "pk"
+    assert "give metadata=" in warned[0]
+    monkeypatch.chdir(files)
+    assert read(Path("insert_log"), table="alltypes")[0].equals(expected())
+
+
+def test_a_listing_sees_it(tmp_path: Path) -> None:
+    copy("2.3.5", tmp_path / "all" / "minio" / "bucket" / "files")
+    unpack(tmp_path / "all" / "etcd")
+    listed = run("ls", tmp_path / "all")
+    assert "default.alltypes, 996 rows" in listed
+    assert "unknown" not in listed
+    assert "give metadata=" not in listed
+
+
+@pytest.mark.parametrize("above", ["", "..", "../.."])
+def test_a_dump_next_to_the_logs_is_used(tmp_path: Path, above: str) -> None:
+    files = copy("2.3.5", tmp_path / "a" / "b" / "files")
+    shutil.copy(GOLDEN / "2.3.5" / "etcd.json", files / above / "etcd.json")
+    assert read(files, table="alltypes") == (expected(), [])
+
+
+def test_the_metadata_of_a_backup_is_used_from_within(tmp_path: Path) -> None:
+    table = sawlog.read(GOLDEN / "2.3.5", table="strpk", metadata=str(GOLDEN / "2.3.5" / "etcd.json"))
+    sawlog.write(table, tmp_path / "backup", format="milvus_binlog", tree="backup", collection_name="named")
+    rows, warned = read(tmp_path / "backup" / "binlogs" / "insert_log")
+    assert (rows.schema.names, warned) == (table.schema.names, [])
+
+
+def changed_dump(**segment: Any) -> str:
+    """A dump of the server with a segment less."""
+    dump = json.loads((GOLDEN / "2.3.5" / "etcd.json").read_text())
+    keys = [key for key in dump if f"datacoord-meta/s/{COLLECTION}" in key]
+    del dump[keys[0]], segment
+    return json.dumps(dump)
+
+
+def test_of_two_that_contradict_it_is_said_which_was_taken(tmp_path: Path) -> None:
+    files = copy("2.3.5", tmp_path / "all" / "files")
+    unpack(tmp_path / "all" / "etcd")
+    (tmp_path / "all" / "etcd.json").write_text((GOLDEN / "2.3.5" / "etcd.json").read_text())
+    assert read(files, table="alltypes") == (expected(), [])
+    (tmp_path / "all" / "etcd.json").write_text(changed_dump())
+    rows, warned = read(files, table="alltypes")
+    assert rows.equals(expected())
+    assert len(warned) == 1
+    assert f"etcd/member/snap/db was taken as metadata, and {tmp_path}/all/etcd.json contradicts it" in warned[0]
+    assert f"collection {COLLECTION} has the live segments" in warned[0]
+    assert "contradicts" in run("info", files)
+    (files / "etcd.json").write_text(changed_dump())  # nearer
+    rows, warned = read(files, table="alltypes")
+    assert 0 < rows.num_rows < expected().num_rows
+    assert len(warned) == 1
+    assert f"{files}/etcd.json was taken as metadata" in warned[0]
+
+
+def test_metadata_of_others_is_not_used(tmp_path: Path) -> None:
+    files = copy("2.3.5", tmp_path / "all" / "files")
+    shutil.copy(GOLDEN / "2.1.0" / "etcd.json", tmp_path / "all" / "etcd.json")
+    (files / "etcd.json").write_text('{"some": "thing"}')
+    _, warned = read(files, table=COLLECTION)
+    assert len(warned) == 1
+    assert "give metadata=" in warned[0]
+    said = run("info", files)
+    assert "all/etcd.json (dump of an etcd) is not used: it names none of these" in said
+    assert f"not used: {files}/etcd.json: the value of 'some'" in said
+
+
+def test_a_cut_database_next_to_the_logs_is_told(tmp_path: Path) -> None:
+    files = copy("2.3.5", tmp_path / "all" / "files")
+    unpack(tmp_path / "all" / "etcd")
+    database = tmp_path / "all" / "etcd" / "member" / "snap" / "db"
+    database.write_bytes(database.read_bytes()[:20000])
+    with pytest.raises(IncompleteError, match=r"etcd/member/snap/db: cut_metadata at byte 20000"):
+        sawlog.read(files, table="alltypes")
+    (tmp_path / "all" / "etcd.json").write_text((GOLDEN / "2.3.5" / "etcd.json").read_text())
+    rows, warned = read(files, table="alltypes")  # a whole one is better
+    assert rows.equals(expected())
+    assert warned == [text for text in warned if "etcd/member/snap/db" in text and "is not used" in text] != []
+
+
+def test_collections_that_it_does_not_name_are_told(tmp_path: Path) -> None:
+    files = copy("2.3.5", tmp_path / "all" / "files")
+    copy("2.3.5-multi", tmp_path / "other")
+    shutil.copytree(tmp_path / "other", files, dirs_exist_ok=True)
+    unpack(tmp_path / "all" / "etcd")
+    rows, warned = read(files, table="alltypes")
+    assert rows.equals(expected())
+    assert any("it does not name the collections" in text and "metadata=none" in text for text in warned)
+
+
+def test_a_value_that_is_no_text_is_none(tmp_path: Path) -> None:
+    files = copy("2.3.5", tmp_path / "files")
+    (files / "etcd.json").write_text(json.dumps({"a": base64.b64encode(b"b").decode()}))
+    assert "no collection in these 1 keys" in run("info", files)
