@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sawlog.errors import OptionError, SchemaError
-from sawlog.format.query import bind, choose, interval, possible
+from sawlog.format.query import bind_query, filter_batch, interval, possible
 
 SCHEMA = pa.schema([("n", pa.int64()), ("s", pa.string())])
 
@@ -20,7 +20,7 @@ def batch(values: list[int | None]) -> pa.RecordBatch:
 
 
 def kept(rows: pa.RecordBatch, filters: Sequence[Any]) -> pa.RecordBatch:
-    return choose(bind(filters, None, rows.schema, rows.schema), rows)
+    return filter_batch(bind_query(filters, None, rows.schema, rows.schema), rows)
 
 
 OPERATIONS = {
@@ -68,7 +68,7 @@ def test_membership() -> None:
 )
 def test_mistakes_are_named(condition: object, error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=message):
-        bind([condition], None, SCHEMA, SCHEMA)  # the wrong type is the point
+        bind_query([condition], None, SCHEMA, SCHEMA)  # the wrong type is the point
 
 
 def test_dictionaries_are_looked_through() -> None:
@@ -100,14 +100,14 @@ def test_what_is_pruned_holds_no_wanted_row(
 ) -> None:
     rows = batch(values)
     filters = [*(condition(*one) for one in together), *([condition(*one) for one in group] for group in groups)]
-    query = bind(filters, None, SCHEMA, SCHEMA)
-    found = choose(query, rows)
+    query = bind_query(filters, None, SCHEMA, SCHEMA)
+    found = filter_batch(query, rows)
     for name in SCHEMA.names:
         first, end = interval(query, name)
         inside = [value for value in found[name].to_pylist() if value is not None]
         assert all((first is None or value >= first) and (end is None or value < end) for value in inside)
         for i in range(rows.num_rows):
-            wanted = choose(query, rows.slice(i, 1)).num_rows > 0
+            wanted = filter_batch(query, rows.slice(i, 1)).num_rows > 0
             assert possible(query, rows.slice(i, 1)) == wanted
             assert possible(query, rows.slice(i, 1).select([name])) or not wanted
 
@@ -128,12 +128,12 @@ def test_what_is_pruned_holds_no_wanted_row(
     ],
 )
 def test_intervals(filters: list[Any], expected: tuple[Any, Any]) -> None:
-    assert interval(bind(filters, None, SCHEMA, SCHEMA), "n") == expected
+    assert interval(bind_query(filters, None, SCHEMA, SCHEMA), "n") == expected
 
 
 def test_intervals_of_texts() -> None:
     for op, expected in ((">", ("a\0", None)), ("<", (None, "a")), ("<=", (None, "a\0")), ("=", ("a", "a\0"))):
-        assert interval(bind([("s", op, "a")], None, SCHEMA, SCHEMA), "s") == expected
+        assert interval(bind_query([("s", op, "a")], None, SCHEMA, SCHEMA), "s") == expected
 
 
 def test_patterns_and_nulls() -> None:

@@ -13,7 +13,7 @@ import sawlog
 from sawlog.cli import main
 from sawlog.errors import ChangedError, InternalError, StorageError
 from sawlog.format.damage import Damage, Findings
-from sawlog.guard import Undecodable, decode_by
+from sawlog.guard import Undecodable, call_decoder
 from sawlog.leveldb.log import format as leveldb
 from sawlog.leveldb.log.dataset import LogContents
 from sawlog.leveldb.log.walk import LogRange
@@ -102,11 +102,11 @@ def test_a_decoder_says_what_is_wrong_with_bytes() -> None:
     import pyarrow.parquet as pq
 
     bad = pa.BufferReader(b"PAR1" + b"\xff" * 100 + b"\x20\0\0\0PAR1")
-    found = decode_by(pq.read_table, bad)
+    found = call_decoder(pq.read_table, bad)
     assert isinstance(found, Undecodable)
     assert found.detail
-    assert decode_by(int, "7") == 7
-    assert decode_by(int, "x") == Undecodable("invalid literal for int() with base 10: 'x'")
+    assert call_decoder(int, "7") == 7
+    assert call_decoder(int, "x") == Undecodable("invalid literal for int() with base 10: 'x'")
 
 
 @pytest.mark.parametrize("error", [MemoryError, RecursionError, ImportError, AttributeError, NameError, TypeError])
@@ -115,14 +115,14 @@ def test_what_says_nothing_about_bytes_is_no_word_of_a_decoder(error: type[Excep
         raise error("oh")
 
     with pytest.raises(InternalError, match=f"{error.__name__}.*oh.*please report"):
-        decode_by(decoder)
+        call_decoder(decoder)
 
 
 def test_what_a_store_says_to_a_decoder_is_no_word_of_it(tmp_path: Path) -> None:
     with pytest.raises(StorageError, match="No such file"):
-        decode_by(open, tmp_path / "none")
+        call_decoder(open, tmp_path / "none")
     with pytest.raises(ChangedError):
-        decode_by(broken_source)
+        call_decoder(broken_source)
 
 
 def broken_source() -> None:

@@ -172,7 +172,7 @@ class ChangedError(StorageError):
         return cls(f"{path}: expected {expected} bytes, found {size}: the file became shorter while it was read")
 
 
-def meant(name: str, known_names: Iterable[str]) -> str:
+def suggest_name(name: str, known_names: Iterable[str]) -> str:
     """To be appended to a message on an unknown name: the known one that is nearest, if any is near."""
     near = difflib.get_close_matches(name, list(known_names), 1)
     return f"; did you mean {near[0]!r}?" if near else ""

@@ -58,7 +58,7 @@ class Undecodable:
     detail: str
 
 
-def decode_by(decoder: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T | Undecodable:
+def call_decoder(decoder: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T | Undecodable:
     """Call a decoder of another library on bytes from outside: the only place whose exceptions may become damage.
 
     Returns:
@@ -115,7 +115,7 @@ def install(extra: str) -> str:
     return f"pip install '.[{extra}]' in a checkout of sawlog"
 
 
-def saying(decoder: Callable[P, T], *faults: type[Exception]) -> Callable[P, T]:
+def decoder_raising(decoder: Callable[P, T], *faults: type[Exception]) -> Callable[P, T]:
     """A decoder for `decode_by` that also says by some of `FAULTS` what is wrong with bytes: how deep they nest."""
 
     def call(*args: P.args, **kwargs: P.kwargs) -> T:
@@ -127,12 +127,12 @@ def saying(decoder: Callable[P, T], *faults: type[Exception]) -> Callable[P, T]:
     return call
 
 
-_parse_json = saying(json.loads, RecursionError)
+_parse_json = decoder_raising(json.loads, RecursionError)
 
 
 def decode_json(text: bytes | str) -> Any | Undecodable:
     """The value of a text in JSON; `Undecodable` for any other, and for one that is nested too deeply."""
-    return decode_by(_parse_json, text)
+    return call_decoder(_parse_json, text)
 
 
 @contextmanager

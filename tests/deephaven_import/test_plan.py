@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sawlog.deephaven.ingest.records import Partition, PositionRecord, Progress, Taken
+from sawlog.deephaven.ingest.records import ImportedRange, Partition, PositionRecord, Progress
 from sawlog.errors import DamageError, FormatError, SawlogError
 
 from .support import Logs, batch, logs, plan, rows
@@ -189,7 +189,7 @@ def test_records_of_others(data: bytes) -> None:
 
 @pytest.mark.parametrize("field", ["sequence", "rows", "end", "partition", "truncates", "truncated_in"])
 def test_records_that_lie(field: str) -> None:
-    record = PositionRecord(Partition("N", "T", "i", "c"), 3, 4, True, "log", {"log": Taken(1, 5, "00000000")})
+    record = PositionRecord(Partition("N", "T", "i", "c"), 3, 4, True, "log", {"log": ImportedRange(1, 5, "00000000")})
     text = record.to_json().decode()
     wrong = {
         "sequence": ('"sequence": 3', '"sequence": -3'),

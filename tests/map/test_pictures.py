@@ -16,11 +16,11 @@ from sawlog.format.charts import (
     BUCKETS,
     MOST_BOXES,
     MOST_LANES,
-    Box,
+    BarChart,
     KeySpan,
+    LaneBox,
     Picture,
-    Rates,
-    Sums,
+    RateChart,
     key_text,
     over_keys,
 )
@@ -33,7 +33,7 @@ SHOP = Path(__file__).parents[2] / "examples/data/shop"
 
 
 def test_ranges_of_keys_are_as_wide_as_their_bytes() -> None:
-    box = Box(0, 0, "")
+    box = LaneBox(0, 0, "")
     spans = [
         KeySpan("level 0", b"a", b"z", 200, box),
         KeySpan("level 1", b"a", b"m", 599, box),
@@ -48,17 +48,20 @@ def test_ranges_of_keys_are_as_wide_as_their_bytes() -> None:
 
 
 def test_boxes_that_overlap_are_drawn_one_below_the_other() -> None:
-    picture = Picture("", "number", {"lane": [Box(0, 4, "a"), Box(2, 6, "b"), Box(4, 8, "c")]})
+    picture = Picture("", "number", {"lane": [LaneBox(0, 4, "a"), LaneBox(2, 6, "b"), LaneBox(4, 8, "c")]})
     (lane,) = picture.to_dict()["lanes"]
     assert [[box[2] for box in row] for row in lane["rows"]] == [["a", "c"], ["b"]]
-    moments = Picture("", "time", {"lane": [Box(5, 5, "a"), Box(5, 9, "b"), Box(5, 5, "c"), Box(9, 9, "d")]})
+    moments = Picture(
+        "", "time", {"lane": [LaneBox(5, 5, "a"), LaneBox(5, 9, "b"), LaneBox(5, 5, "c"), LaneBox(9, 9, "d")]}
+    )
     (lane,) = moments.to_dict()["lanes"]
     assert [[box[2] for box in row] for row in lane["rows"]] == [["a", "d"], ["c"], ["b"]]
 
 
 def test_charts_are_bounded_and_say_so() -> None:
     many = {
-        f"lane {lane}": [Box(i, i + 1 + (i == 7), "x" * 1000, f"s{i % 2}") for i in range(5000)] for lane in range(60)
+        f"lane {lane}": [LaneBox(i, i + 1 + (i == 7), "x" * 1000, f"s{i % 2}") for i in range(5000)]
+        for lane in range(60)
     }
     shown = Picture("", "number", many).to_dict()
     drawn = [box for lane in shown["lanes"] for row in lane["rows"] for box in row]
@@ -90,13 +93,13 @@ def test_keys_as_text(key: bytes, text: str) -> None:
 
 def test_texts_of_charts_harm_nobody() -> None:
     evil = "\x1b[31m\u202e</script>"
-    shown = Picture(evil, "keys", {evil: [Box(0, 1, evil, evil)]}, evil, (evil, evil)).to_dict()
+    shown = Picture(evil, "keys", {evil: [LaneBox(0, 1, evil, evil)]}, evil, (evil, evil)).to_dict()
     texts = [shown["title"], shown["note"], *shown["ends"], *shown["series"], shown["lanes"][0]["label"]]
     assert all(text.isprintable() for text in [*texts, shown["lanes"][0]["rows"][0][0][2]])
 
 
 def test_sums() -> None:
-    sums = Sums("bytes")
+    sums = BarChart("bytes")
     for lane, series, amount in (("a", "x", 3), ("a", "y", 1), ("a", "x", 4), ("b", "", 0)):
         sums.add(lane, series, amount)
     picture = sums.picture("t", order=("y", "z"))
@@ -104,13 +107,13 @@ def test_sums() -> None:
         (0, 1, "a: 1 byte y, 12.5%"),
         (1, 8, "a: 7 bytes x, 87.5%"),
     ]
-    assert picture.lanes["b"] == [Box(0, 0, "b: 0 bytes")]
+    assert picture.lanes["b"] == [LaneBox(0, 0, "b: 0 bytes")]
 
 
 @pytest.mark.parametrize("spread", [1, 10, 10**6, 10**17])
 def test_rates_count_every_row_in_its_time(spread: int) -> None:
     dice = np.random.default_rng(spread)
-    rates = Rates()
+    rates = RateChart()
     every = [dice.integers(-spread, spread, 1000) for _ in range(20)]
     for values in every:
         rates.add(values, np.full(len(values), 3))

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from sawlog.errors import OptionError
-from sawlog.format.query import bind, choose
+from sawlog.format.query import bind_query, filter_batch
 from sawlog.spark.filters import PUSHDOWN_MODULE, pushing_down, read_filters, translate_filters
 from sawlog.spark.schema import spark_schema
 
@@ -116,7 +116,7 @@ def test_nanoseconds_are_compared_as_spark_sees_them(bound: int, make: Any, hold
     schema = pa.schema([pa.field("x", pa.timestamp("ns", "UTC"))])
     batch = pa.record_batch([pa.array(nanoseconds, schema.field(0).type)], schema=schema)
     conditions = translate_filters([make(("x",), at(bound))], schema, spark_schema(schema))
-    kept = choose(bind(conditions, None, schema, schema), batch).column(0).cast(pa.int64()).to_pylist()
+    kept = filter_batch(bind_query(conditions, None, schema, schema), batch).column(0).cast(pa.int64()).to_pylist()
     assert kept == [value for value in nanoseconds if holds(value // 1000, bound)]
 
 
@@ -133,7 +133,7 @@ def test_filters_from_json() -> None:
     )
     expected = (("t", ">=", at(5)), ("d", "in", [dt.date(2026, 1, 1)]), ("n", "=", 5), ("s", "!=", "2026"))
     assert read_filters(text, schema) == expected
-    assert len(bind(expected, None, schema, schema).parts) == 4
+    assert len(bind_query(expected, None, schema, schema).parts) == 4
     assert read_filters(None, schema) == ()
 
 

@@ -20,7 +20,7 @@ from sawlog.deephaven.log import Logger
 from sawlog.errors import OptionError, SawlogError
 from sawlog.stream import records as module
 from sawlog.stream.first_offset import Finished as Runs
-from sawlog.stream.offset import FINISHED_BYTES, Ended, Finished, Offset, Place, key_of
+from sawlog.stream.offset import FINISHED_BYTES, Finished, FinishedFile, Offset, Place, key_of
 from tests.stream.test_follower import SCHEMA, Source, Stream, close_loggers, rows
 
 __all__ = ["close_loggers"]
@@ -394,17 +394,19 @@ def test_offsets_of_the_first_version_are_read(tmp_path: Path) -> None:
 
 def test_an_offset_stays_small() -> None:
     names = [f"Market.Trades.System.host_{n % 7}.2026-11-22.bin.2026-11-22.{n:06}.000+0000" for n in range(20_000)]
-    added = {key_of(name): Ended(n, bytes(4), bytes(3), bytes(3)) for n, name in enumerate(names)}
+    added = {key_of(name): FinishedFile(n, bytes(4), bytes(3), bytes(3)) for n, name in enumerate(names)}
     assert len(added) == len(names)
     finished = Finished().with_changes(added, set())
     offset = Offset({"a": Place(5, "00 11")}, finished)
     data = offset.to_json()
     assert len(json.dumps(data)) < FINISHED_BYTES * len(names)
     assert Offset.from_json(data) == offset
-    more = finished.with_changes({key_of("one more"): Ended(1, bytes(4), bytes(3), bytes(3))}, {key_of(names[0])})
+    more = finished.with_changes(
+        {key_of("one more"): FinishedFile(1, bytes(4), bytes(3), bytes(3))}, {key_of(names[0])}
+    )
     assert (len(more), len(finished)) == (20_000, 20_000)
     tracemalloc.start()
-    once_more = finished.with_changes({key_of("one more"): Ended(1, bytes(4), bytes(3), bytes(3))}, set())
+    once_more = finished.with_changes({key_of("one more"): FinishedFile(1, bytes(4), bytes(3), bytes(3))}, set())
     taken = tracemalloc.get_traced_memory()[0]
     tracemalloc.stop()
     assert len(once_more) == 20_001

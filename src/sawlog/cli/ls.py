@@ -18,7 +18,7 @@ from sawlog.cli.output import Page, Result, counted, progress, show, size_text, 
 from sawlog.cli.scan import DamageSummary, recorded, size_of
 from sawlog.dataset.dataset import count_rows
 from sawlog.dataset.folder import distinct_tables
-from sawlog.errors import InternalError, OptionError, meant
+from sawlog.errors import InternalError, OptionError, suggest_name
 from sawlog.format.capabilities import HasDecoders
 from sawlog.format.contract import Format
 from sawlog.format.damage import Tail, TailStatus
@@ -185,7 +185,7 @@ def ls(
     known = {name for part in found if part.format is not None for name in names(part.format.read_options)}
     for name in options.keys() - known:
         raise OptionError(
-            f"unknown option {name!r}{meant(name, known)}; options of the parts: {', '.join(sorted(known))}"
+            f"unknown option {name!r}{suggest_name(name, known)}; options of the parts: {', '.join(sorted(known))}"
         )
     for part in found:
         listing.parts.append(_look(part, place, options, count=count or part.size <= COUNTED_BYTES))

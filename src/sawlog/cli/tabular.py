@@ -18,7 +18,7 @@ from sawlog.errors import FormatError, OptionError, SchemaError
 from sawlog.format.contract import FileWriter
 from sawlog.format.options import NoOptions
 from sawlog.format.printing import DECODE, ENCODE, BinaryText, is_text, json_lines, text_array
-from sawlog.guard import Undecodable, decode_by
+from sawlog.guard import Undecodable, call_decoder
 from sawlog.storage import File, Storage, is_remote, normalize
 from sawlog.storage.sources import SourceFile
 from sawlog.storage.staging import STDOUT
@@ -203,7 +203,7 @@ def _read_jsonl(file: pa.NativeFile, options: _TextReadOptions) -> Rows:
 
 def _opened(decoder: Callable[..., Any], *args: Any) -> Any:
     """A library's decoder of a file, or its next rows."""
-    decoded = decode_by(decoder, *args)
+    decoded = call_decoder(decoder, *args)
     if isinstance(decoded, Undecodable):
         raise FormatError(decoded.detail)
     return decoded

@@ -9,8 +9,8 @@ from typing import Any, TypeVar
 
 from sawlog.dataset.dataset import Dataset
 from sawlog.dataset.index import with_index
-from sawlog.dataset.opening import GENERAL, Found, find, names_of_inputs, open_found, storage_of, threads_of
-from sawlog.errors import FormatError, InternalError, OptionError, SawlogError, meant
+from sawlog.dataset.opening import GENERAL, DatasetFiles, find, names_of_inputs, open_found, storage_of, threads_of
+from sawlog.errors import FormatError, InternalError, OptionError, SawlogError, suggest_name
 from sawlog.format.capabilities import list_tables
 from sawlog.format.contract import Contents, Format, view_names
 from sawlog.format.damage import Report, Skipped
@@ -100,7 +100,7 @@ class FolderPart:
 
     path: str
     home: str
-    found: Found
+    found: DatasetFiles
     size: int
     options: Mapping[str, Any]
     open: Callable[..., Dataset]
@@ -153,7 +153,7 @@ def open_folder(
     known = {name for one in apart for name in names(_format(one).read_options)}
     for name in given.keys() - known:
         raise OptionError(
-            f"unknown option {name!r}{meant(name, known)}; options of its parts: {', '.join(sorted(known))}"
+            f"unknown option {name!r}{suggest_name(name, known)}; options of its parts: {', '.join(sorted(known))}"
         )
     carriers = Counter(name for chosen in {_format(part) for part in apart} for name in names(chosen.read_options))
     shared = frozenset(name for name in given if carriers[name] > 1)
@@ -161,14 +161,14 @@ def open_folder(
     for part in apart:
         chosen = _format(part)
         wanted = view_names(chosen).get(view, "rows")
-        part_found = Found(chosen, wanted, chosen.select(part.files, wanted) or part.files, part.others)
+        part_found = DatasetFiles(chosen, wanted, chosen.select(part.files, wanted) or part.files, part.others)
         own = {name: value for name, value in given.items() if name in names(chosen.read_options)}
         opened.append(_folder_part(part_found, [part.path], general, own, shared))
     return Folder(opened, skipped, threads)
 
 
 def _folder_part(
-    found: Found,
+    found: DatasetFiles,
     paths: Sequence[str],
     general: Mapping[str, Any],
     options: Mapping[str, Any],
@@ -197,9 +197,9 @@ def _format(part: Part) -> Format:
 
 def _apart(
     files: list[File], storage: Storage, paths: list[str], format: str | None, view: str
-) -> tuple[Found | None, list[Part], list[Skipped]]:
+) -> tuple[DatasetFiles | None, list[Part], list[Skipped]]:
     """The part that a read of a path takes, all parts of the path with that first, and files of none."""
-    found: Found | None = None
+    found: DatasetFiles | None = None
     try:
         found = find(paths, format, view, storage, files)
     except FormatError:
@@ -238,7 +238,7 @@ def _apart(
     return found, sorted([*primary, *others], key=lambda part: part.path), skipped
 
 
-def _homes(found: Found, paths: list[str]) -> list[Part]:
+def _homes(found: DatasetFiles, paths: list[str]) -> list[Part]:
     chosen = found.format
     if not chosen.directory_layout.is_directory:
         homes = {chosen.directory_layout.dataset_directory(file) for file in found.files}

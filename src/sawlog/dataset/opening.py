@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from sawlog.dataset.dataset import Dataset
-from sawlog.errors import FormatError, OptionError, meant
+from sawlog.errors import FormatError, OptionError, suggest_name
 from sawlog.format.contract import Format, view_names
 from sawlog.format.damage import OnDamage, check_on_damage
 from sawlog.format.options import parse_options
@@ -35,7 +35,7 @@ def threads_of(use_threads: bool | int) -> int:
     return use_threads
 
 
-class Found(NamedTuple):
+class DatasetFiles(NamedTuple):
     """The format of a path, its name of a view, those of its files that belong to that, and the others."""
 
     format: Format
@@ -52,7 +52,7 @@ def names_of_inputs(inputs: Input | Sequence[Input], storage: Storage) -> list[s
 
 def find(
     paths: list[str], format: str | None, view: str, storage: Storage, files: Sequence[File] | None = None
-) -> Found:
+) -> DatasetFiles:
     """Find what is read of paths, whose files may be known already.
 
     Raises:
@@ -84,11 +84,11 @@ def find(
             f" {files_of_paths[0].path}, or read the file by its own path, whatever it is called"
         )
     read = {file.path for file in selected}
-    return Found(detected, full_view, selected, [file for file in files_of_paths if file.path not in read])
+    return DatasetFiles(detected, full_view, selected, [file for file in files_of_paths if file.path not in read])
 
 
 def open_found(
-    selection: Found,
+    selection: DatasetFiles,
     paths: Sequence[str],
     /,  # a format may have an option that is called paths
     *,
@@ -105,7 +105,7 @@ def open_found(
     """Open files that were found at paths; arguments are those of `open`."""
     format = selection.format
     if selection.view not in format.views:
-        near = meant(selection.view, view_names(format))
+        near = suggest_name(selection.view, view_names(format))
         raise OptionError(f"{format.name} has no view {selection.view!r}{near}; views: {', '.join(format.views)}")
     scan = Scan(
         view=selection.view,

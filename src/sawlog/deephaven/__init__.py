@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sawlog.format.lazy import exported
+from sawlog.format.lazy import lazy_module_getattr
 
 if TYPE_CHECKING:
     from sawlog.deephaven import ingest as ingest
@@ -12,4 +12,4 @@ if TYPE_CHECKING:
     from sawlog.deephaven import table as table
 
 if not TYPE_CHECKING:
-    __getattr__ = exported(__name__, {"": ("ingest", "log", "table")})
+    __getattr__ = lazy_module_getattr(__name__, {"": ("ingest", "log", "table")})

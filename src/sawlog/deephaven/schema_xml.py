@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 from xml.parsers import expat
 
 from sawlog.errors import FormatError, SchemaError
-from sawlog.guard import Undecodable, decode_by
+from sawlog.guard import Undecodable, call_decoder
 
 MAX_BYTES = 16 << 20
 _MAX_ELEMENTS = 200_000
@@ -148,7 +148,7 @@ def parse_schema(path: str, data: bytes) -> TableSchema:
     parser.EntityDeclHandler = reader.forbidden
     parser.StartElementHandler = reader.start
     parser.EndElementHandler = reader.end
-    outcome = decode_by(parser.Parse, data, True)
+    outcome = call_decoder(parser.Parse, data, True)
     if isinstance(outcome, Undecodable):
         raise FormatError(f"{path}: not well-formed XML: {outcome.detail}")
     return _summarize(reader)

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from sawlog.arrow import array_of
 from sawlog.errors import SchemaError
-from sawlog.guard import Undecodable, decode_by
+from sawlog.guard import Undecodable, call_decoder
 
 DEFAULT_CHARSET = "ISO-8859-1"
 CHARSETS = {
@@ -144,7 +144,7 @@ def _decode_each(array: pa.Array, charset: str) -> tuple[pa.Array, list[int]]:
         if value is None:
             decoded.append(None)
             continue
-        text = decode_by(decode_string, value, charset)
+        text = call_decoder(decode_string, value, charset)
         if isinstance(text, Undecodable):
             replaced.append(row)
             text = decode_string(value, charset, "replace")

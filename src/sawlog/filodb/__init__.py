@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sawlog.format.lazy import exported
+from sawlog.format.lazy import lazy_module_getattr
 
 if TYPE_CHECKING:
     from sawlog.filodb.builder import RecordBuilder
@@ -40,7 +40,7 @@ __all__ = [
 ]
 
 if not TYPE_CHECKING:
-    __getattr__ = exported(
+    __getattr__ = lazy_module_getattr(
         __name__,
         {
             "builder": ("RecordBuilder",),

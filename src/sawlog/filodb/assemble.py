@@ -36,7 +36,7 @@ class RowErrors:
 
     found: dict[int, tuple[int, str, int]] = field(default_factory=dict)
 
-    def add(self, name: str, bad: gather.Bad) -> None:
+    def add(self, name: str, bad: gather.PayloadErrors) -> None:
         """Take in what a kernel marked in one column."""
         for row in np.flatnonzero(bad.kinds).tolist():
             kind, offset = int(bad.kinds[row]), int(bad.where[row])
@@ -140,7 +140,7 @@ class ColumnBuilder:
         if field.kind not in ("string", "map"):
             self._array(field, rows, marks)
             return
-        bad = gather.Bad(np.zeros(rows.count, np.uint8), np.empty(rows.count, np.int64))
+        bad = gather.PayloadErrors(np.zeros(rows.count, np.uint8), np.empty(rows.count, np.int64))
         payloads = gather.Payloads(rows.window, *self.payloads(field.name, rows.count))
         if field.kind == "string":
             gather.judge_texts(payloads, int(Kind.INVALID_UTF8), bad)
@@ -251,7 +251,7 @@ class ColumnBuilder:
             start = self._places[field.name][0]
             values = self._slice(start, SCALARS[field.kind].width * rows.count, rows.count)
             return pa.Array.from_buffers(field.arrow.type, rows.count, [validity, values])
-        bad = gather.Bad(np.zeros(rows.count, np.uint8), np.empty(rows.count, np.int64))
+        bad = gather.PayloadErrors(np.zeros(rows.count, np.uint8), np.empty(rows.count, np.int64))
         array = self._payload_array(field, rows, validity, bad, marks)
         if bad.kinds.any():
             marks.add(field.name, bad)
@@ -280,7 +280,7 @@ class ColumnBuilder:
         return pa.py_buffer(np.packbits(np.array(have)[rows.which[: rows.count]], bitorder="little"))
 
     def _payload_array(
-        self, field: ViewField, rows: Rows, validity: pa.Buffer | None, bad: gather.Bad, marks: RowErrors
+        self, field: ViewField, rows: Rows, validity: pa.Buffer | None, bad: gather.PayloadErrors, marks: RowErrors
     ) -> pa.Array:
         payloads = gather.Payloads(rows.window, *self.payloads(field.name, rows.count))
         if field.kind == "map":
@@ -296,7 +296,7 @@ class ColumnBuilder:
         return pa.Array.from_buffers(field.arrow.type, rows.count, [validity, ends, data])
 
     def _map_array(
-        self, field: ViewField, payloads: gather.Payloads, validity: pa.Buffer | None, bad: gather.Bad
+        self, field: ViewField, payloads: gather.Payloads, validity: pa.Buffer | None, bad: gather.PayloadErrors
     ) -> pa.Array:
         names = self._predefined()
         count = len(payloads.positions)
@@ -333,7 +333,7 @@ class ColumnBuilder:
         return pa.Array.from_buffers(kind, count, [validity, ends.take(count + 1)], children=[pairs])
 
     def _histogram_array(
-        self, field: ViewField, payloads: gather.Payloads, validity: pa.Buffer | None, bad: gather.Bad
+        self, field: ViewField, payloads: gather.Payloads, validity: pa.Buffer | None, bad: gather.PayloadErrors
     ) -> pa.Array:
         count = len(payloads.positions)
         sizes = histograms.Sizes(np.zeros(count + 1, np.int32), np.zeros(count + 1, np.int32))
@@ -396,7 +396,7 @@ class ColumnBuilder:
         rows: Rows,
         payloads: gather.Payloads,
         validity: pa.Buffer | None,
-        bad: gather.Bad,
+        bad: gather.PayloadErrors,
         marks: RowErrors,
     ) -> pa.Array:
         schema = field.nested_schema
@@ -434,7 +434,7 @@ def _split(texts: gather.Texts) -> list[bytes]:
     return [data[start:end] for start, end in pairwise(texts.ends.tolist())]
 
 
-def _check_text(texts: gather.Texts, groups: NDArray[np.int32], bad: gather.Bad) -> None:
+def _check_text(texts: gather.Texts, groups: NDArray[np.int32], bad: gather.PayloadErrors) -> None:
     """Mark rows whose text is not UTF-8."""
     if not _is_text(texts):
         gather.check_text(texts, groups, int(Kind.INVALID_UTF8), bad)

@@ -254,7 +254,7 @@ class Encoder:
         top_ends, top_data = list_parts(tops)
         value_ends, values = list_parts(values)
         bits = values.view(np.uint64)
-        histograms = h.Given(binary_parts(buckets), value_ends, values, bits, top_ends, top_data)
+        histograms = h.HistogramInput(binary_parts(buckets), value_ends, values, bits, top_ends, top_data)
         computed, steps = np.zeros(layout.MAX_BUCKETS), np.zeros(layout.MAX_BUCKETS, np.uint64)
         work = h.Work(computed, computed.view(np.uint64), steps, np.zeros(layout.NIBBLE_GROUP, np.uint64))
         with np.errstate(all="ignore"):

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from sawlog.filodb.judge import header_length
 from sawlog.format.contract import Contents, Format, Match, Scan, Writer, repair_each
-from sawlog.format.lazy import imported
+from sawlog.format.lazy import lazy_attribute
 from sawlog.storage import File, Storage
 
 if TYPE_CHECKING:
@@ -31,8 +31,8 @@ class FiloDBRecord(Format):
         "damage": "one row per damaged range",
     }
     aliases: ClassVar = {"containers": "frames"}
-    read_options = imported("sawlog.filodb.options", "ReadOptions")
-    write_options = imported("sawlog.filodb.options", "WriteOptions")
+    read_options = lazy_attribute("sawlog.filodb.options", "ReadOptions")
+    write_options = lazy_attribute("sawlog.filodb.options", "WriteOptions")
 
     def match(self, file: File, head: bytes) -> Match:
         """By a container header whose first record fits; a damaged file by its name."""

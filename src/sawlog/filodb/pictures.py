@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from sawlog.arrow import fixed_array, grouped, values_of
-from sawlog.format.charts import MOST_BOXES, Box, Picture, Sums, counted, time_text
+from sawlog.format.charts import MOST_BOXES, BarChart, LaneBox, Picture, counted, time_text
 from sawlog.format.contract import FILE_COLUMN, OFFSET_COLUMN
 
 SCHEMA, HASH = "_schema", "_hash"
@@ -39,7 +39,7 @@ class Charts:
     def __init__(self, available: pa.Schema) -> None:
         self.columns = [name for name in PICTURED if name in available.names]
         self._timed = TIME in self.columns and pa.types.is_timestamp(available.field(TIME).type)
-        self._schemas = Sums("records")
+        self._schemas = BarChart("records")
         self._found: dict[tuple[str, Any], _Series] = {}
         self._left_out = 0
         self._waiting: list[pa.RecordBatch] = []
@@ -67,12 +67,12 @@ class Charts:
         if self._schemas.found:
             yield self._schemas.picture("Records by schema")
         if series_by_key:
-            lanes: dict[str, list[Box]] = {}
+            lanes: dict[str, list[LaneBox]] = {}
             largest = sorted(series_by_key.items(), key=lambda item: (-item[1].rows, str(item[0])))[:MOST_BOXES]
             for (metric, number), series in largest:
                 times = f"{time_text(series.first)} to {time_text(series.last)}"
                 text = f"{metric}, partition hash {number}: {counted(series.rows, 'records')}, {times}"
-                box = Box(series.first, max(series.last, series.first), text, "", 1, series.path, series.offset)
+                box = LaneBox(series.first, max(series.last, series.first), text, "", 1, series.path, series.offset)
                 lanes.setdefault(metric, []).append(box)
             note = f"{len(series_by_key):,} series"
             note += "; those with most records are drawn." if len(series_by_key) > len(largest) else "."

@@ -29,7 +29,7 @@ BUCKETS = 240
 """Of a time."""
 
 
-class Box(NamedTuple):
+class LaneBox(NamedTuple):
     """A box in a lane.
 
     Attributes:
@@ -66,7 +66,7 @@ class Picture:
 
     title: str
     axis: Axis
-    lanes: Mapping[str, Sequence[Box]]
+    lanes: Mapping[str, Sequence[LaneBox]]
     note: str = ""
     ends: tuple[str, str] = ("", "")
     tall: bool = False
@@ -107,9 +107,9 @@ class Picture:
         }
 
 
-def _apart(boxes: Sequence[Box]) -> list[list[Box]]:
+def _apart(boxes: Sequence[LaneBox]) -> list[list[LaneBox]]:
     """Boxes in rows, in none of which two overlap, as far as `MOST_ROWS` suffice."""
-    rows: list[list[Box]] = [[]]
+    rows: list[list[LaneBox]] = [[]]
     for box in sorted(boxes):
         free = (row for row in rows if not row or (row[-1].end <= box.start and row[-1].start < box.start))
         row = next(free, None)
@@ -120,7 +120,7 @@ def _apart(boxes: Sequence[Box]) -> list[list[Box]]:
 
 
 @dataclass(slots=True)
-class Sums:
+class BarChart:
     """Amounts by lane and series, drawn as bars that are put together.
 
     Attributes:
@@ -151,14 +151,14 @@ class Sums:
                 share = f", {sums[series] / total:.1%}" if total and len(sums) > 1 else ""
                 text = f"{lane}: {counted(sums[series], self.unit)}{f' {series}' if series else ''}{share}"
                 path, offset = self.places[lane, series]
-                boxes.append(Box(position, position + sums[series], text, series, 1, path, offset))
+                boxes.append(LaneBox(position, position + sums[series], text, series, 1, path, offset))
                 position += sums[series]
             lanes[lane] = boxes
         axis: Axis = "bytes" if self.unit == "bytes" else "number"
         return Picture(title, axis, lanes, note)
 
 
-class Rates:
+class RateChart:
     """Things and their bytes along a time: in equal buckets, which double as times spread."""
 
     def __init__(self) -> None:
@@ -219,7 +219,7 @@ class KeySpan(NamedTuple):
     smallest: bytes
     end: bytes
     size: int
-    box: Box
+    box: LaneBox
 
 
 def over_keys(title: str, spans: Sequence[KeySpan], note: str = "") -> Picture:
@@ -237,7 +237,7 @@ def over_keys(title: str, spans: Sequence[KeySpan], note: str = "") -> Picture:
         width += step
         edges.append(edges[-1] + max(width, 0))
     full_width = edges[-1] or 1
-    lanes: dict[str, list[Box]] = {}
+    lanes: dict[str, list[LaneBox]] = {}
     for span in spans:
         start, end = (round(edges[place[key]] / full_width, 5) for key in (span.smallest, span.end))
         lanes.setdefault(span.lane, []).append(span.box._replace(start=start, end=end))

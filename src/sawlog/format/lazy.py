@@ -58,7 +58,7 @@ OWN_ENTRY_POINTS: Mapping[str, Mapping[str, str]] = {
 """Those of sawlog by group, as `pyproject.toml` has them: where it is not installed, nothing else names them."""
 
 
-def exported(package: str, places: Mapping[str, Sequence[str]]) -> Callable[[str], Any]:
+def lazy_module_getattr(package: str, places: Mapping[str, Sequence[str]]) -> Callable[[str], Any]:
     """The `__getattr__` of a package.
 
     Args:
@@ -89,7 +89,7 @@ class _Imported:
         return loaded
 
 
-def imported(module: str, name: str) -> Any:
+def lazy_attribute(module: str, name: str) -> Any:
     """An attribute of a class that is what a module defines under a name, and is imported when it is asked for."""
     return _Imported(module, name)
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import MISSING, dataclass, fields
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from sawlog.errors import OptionError, meant, warn
+from sawlog.errors import OptionError, suggest_name, warn
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -131,7 +131,7 @@ def parse_options(cls: type[Options], given: Mapping[str, Any], *, where: str, g
     unknown = sorted(set(given) - set(hints))
     if unknown:
         known_names = ", ".join(sorted(hints)) or "none"
-        near = meant(unknown[0], [*hints, *general])
+        near = suggest_name(unknown[0], [*hints, *general])
         raise OptionError(f"{where}: unknown option {unknown[0]!r}{near}; known options: {known_names}")
     missing = [f.name for f in fields(cls) if f.default is MISSING and f.default_factory is MISSING]
     for name in missing:

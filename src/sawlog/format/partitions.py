@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 
 from sawlog.arrow import fill_null, index_of, scalar_of
-from sawlog.errors import SchemaError, meant
+from sawlog.errors import SchemaError, suggest_name
 from sawlog.format.contract import Writer
 from sawlog.storage import Staged, Storage
 
@@ -23,7 +23,7 @@ def check_column(schema: pa.Schema, name: str, kind: pa.DataType) -> None:
         SchemaError: When it is missing, or of another type.
     """
     if name not in schema.names:
-        near = meant(name, schema.names)
+        near = suggest_name(name, schema.names)
         raise SchemaError(f"partition_by: no column {name!r}{near}; columns: {', '.join(schema.names)}")
     column_type = schema.field(name).type
     if column_type != kind:

@@ -17,7 +17,7 @@ from typing import Any, Literal, TypeAlias
 import pyarrow as pa
 
 from sawlog.arrow import array_of, called, cast
-from sawlog.guard import Undecodable, decode_by
+from sawlog.guard import Undecodable, call_decoder
 
 BinaryText: TypeAlias = Literal["escape", "hex", "base64"]
 """How binary values become text."""
@@ -89,7 +89,7 @@ def unescape(text: str) -> bytes:
 
 
 def _from_base64(text: str) -> bytes:
-    decoded = decode_by(base64.b64decode, text, validate=True)
+    decoded = call_decoder(base64.b64decode, text, validate=True)
     if isinstance(decoded, Undecodable):
         raise ValueError(f"expected base64: {decoded.detail}")  # noqa: TRY004 - of the text
     return decoded

@@ -18,7 +18,7 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 
 from sawlog.arrow import array_of, computed, constant, fill_null, one_array, scalar_of, schema_metadata
-from sawlog.errors import OptionError, SchemaError, meant
+from sawlog.errors import OptionError, SchemaError, suggest_name
 
 _COMPARISONS = {
     "=": "equal",
@@ -159,7 +159,7 @@ def mask(query: Query, batch: pa.RecordBatch) -> pa.Array:
     )
 
 
-def choose(query: And, batch: pa.RecordBatch) -> pa.RecordBatch:
+def filter_batch(query: And, batch: pa.RecordBatch) -> pa.RecordBatch:
     """The rows of a batch for which a query holds; each part sees those for which the parts before it do."""
     for part in query.parts:
         batch = batch.filter(mask(part, batch))
@@ -252,7 +252,7 @@ def conditions(query: Query) -> Iterator[Condition]:
         yield from itertools.chain.from_iterable(map(conditions, query.parts))
 
 
-def bind(filters: Iterable[Any], expression: Any, schema: pa.Schema, viewed: pa.Schema) -> And:
+def bind_query(filters: Iterable[Any], expression: Any, schema: pa.Schema, viewed: pa.Schema) -> And:
     """Return what is wanted, as one tree.
 
     Args:
@@ -275,7 +275,7 @@ def bind(filters: Iterable[Any], expression: Any, schema: pa.Schema, viewed: pa.
             plain.append(parse(group, schema))
     parts = [*plain, *(groups[0].parts if len(groups) == 1 else [Or(tuple(groups))] if groups else ())]
     if expression is not None:
-        kind, columns = fit(expression, schema, viewed, f"filter {expression}")
+        kind, columns = resolve_expression(expression, schema, viewed, f"filter {expression}")
         if not pa.types.is_boolean(kind):
             raise SchemaError(f"filter {expression}: expected a condition, and it is {kind}")
         translation, exact = translated(expression, schema)
@@ -338,7 +338,7 @@ def element_of(column: str, schema: pa.Schema, context: str) -> tuple[str, str |
         if pa.types.is_map(kind) and _is_text(kind.key_type):
             return match["column"], match["key"], kind.item_type
     raise SchemaError(
-        f"{context}: no column {column!r}{meant(column, schema.names)}; columns: {', '.join(schema.names)}"
+        f"{context}: no column {column!r}{suggest_name(column, schema.names)}; columns: {', '.join(schema.names)}"
     )
 
 
@@ -351,7 +351,9 @@ def _of_values(kind: pa.DataType) -> pa.DataType:
     return kind.value_type if pa.types.is_dictionary(kind) else kind
 
 
-def fit(expression: Any, schema: pa.Schema, viewed: pa.Schema, context: str) -> tuple[pa.DataType, frozenset[str]]:
+def resolve_expression(
+    expression: Any, schema: pa.Schema, viewed: pa.Schema, context: str
+) -> tuple[pa.DataType, frozenset[str]]:
     """The type of what an expression computes, and the columns that it needs; other arguments are those of `bind`.
 
     Raises:

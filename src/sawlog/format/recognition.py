@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from sawlog.errors import FormatError, OptionError, meant
+from sawlog.errors import FormatError, OptionError, suggest_name
 from sawlog.format.contract import Format, Match, probe, view_names
 from sawlog.format.damage import Skipped
 from sawlog.format.lazy import entry_points
@@ -41,7 +41,9 @@ def get_format(name: str) -> Format:
     """
     registered = entry_points(ENTRY_POINT_GROUP)
     if name not in registered:
-        raise OptionError(f"unknown format {name!r}{meant(name, registered)}; known formats: {', '.join(registered)}")
+        raise OptionError(
+            f"unknown format {name!r}{suggest_name(name, registered)}; known formats: {', '.join(registered)}"
+        )
     return load(registered[name])
 
 

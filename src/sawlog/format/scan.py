@@ -9,9 +9,9 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 
 from sawlog.arrow import batch_of_rows, computed, one_batch
-from sawlog.errors import OptionError, SchemaError, meant
+from sawlog.errors import OptionError, SchemaError, suggest_name
 from sawlog.format.damage import OnDamage
-from sawlog.format.query import EVERY_ROW, And, bind, choose, columns_named, columns_of, fit
+from sawlog.format.query import EVERY_ROW, And, bind_query, columns_named, columns_of, filter_batch, resolve_expression
 from sawlog.storage import Storage
 
 FILE_COLUMN = "_file"
@@ -150,7 +150,8 @@ def sources_of(expressions: Mapping[str, Any], schema: pa.Schema, viewed: pa.Sch
         SchemaError: When an expression does not fit the columns.
     """
     fits = {
-        name: fit(expression, schema, viewed, _said({name: expression})) for name, expression in expressions.items()
+        name: resolve_expression(expression, schema, viewed, _said({name: expression}))
+        for name, expression in expressions.items()
     }
     sources = frozenset().union(*(columns for _, columns in fits.values()))
     return pa.schema([(name, kind) for name, (kind, _) in fits.items()]), set(sources)
@@ -209,13 +210,13 @@ class Projection:
         else:
             names = _chosen(scan, viewed, known_names)
             schema = pa.schema([every.field(name) for name in names], metadata=view_schema.metadata)
-        query = bind(scan.filters, scan.expression, every, view_schema)
+        query = bind_query(scan.filters, scan.expression, every, view_schema)
         read_names = {*names, *columns_of(query)}
         return cls(schema, pa.schema([f for f in every if f.name in read_names]), query, computed)
 
     def apply(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Filter a decoded batch and bring it to the delivered columns."""
-        batch = choose(self.query, batch)
+        batch = filter_batch(self.query, batch)
         if self.computed is not None:
             return compute(batch, self.computed, self.schema)
         if batch.schema.names == self.schema.names:
@@ -229,7 +230,7 @@ def _chosen(scan: Scan, viewed: Collection[str], known_names: Collection[str]) -
         return [*viewed, *(f.name for f in PROVENANCE if scan.provenance and f.name not in viewed)]
     for name in scan.columns:
         if name not in known_names:
-            near = meant(name, known_names)
+            near = suggest_name(name, known_names)
             raise SchemaError(f"no column {name!r} in view {scan.view!r}{near}; columns: {', '.join(known_names)}")
     return list(scan.columns)
 

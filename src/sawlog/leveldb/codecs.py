@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from sawlog.guard import Undecodable, decode_by, optional
+from sawlog.guard import Undecodable, call_decoder, optional
 from sawlog.kernels.jit import kernel
 from sawlog.kernels.lz4 import expand_after
 from sawlog.kernels.memory import load_u16, load_u32, load_u64
@@ -107,8 +107,8 @@ def expand(
     if kind is Compression.ZLIB:
         # LevelDB's forks keep zlib's header, RocksDB does not.
         bare = dialect != "leveldb" or _head(data, 1) != b"\x78"
-        return decode_by(_deflate, -zlib.MAX_WBITS if bare else zlib.MAX_WBITS, data, max_bytes, dictionary)
-    return decode_by(_expand, kind, data, size, max_bytes, dictionary)
+        return call_decoder(_deflate, -zlib.MAX_WBITS if bare else zlib.MAX_WBITS, data, max_bytes, dictionary)
+    return call_decoder(_expand, kind, data, size, max_bytes, dictionary)
 
 
 def _expand(kind: Compression, data: pa.Buffer, size: int | None, max_bytes: int, dictionary: bytes) -> pa.Buffer:
@@ -364,7 +364,7 @@ class _Expansion:
             return
         total = int(self._sizes[first:last].sum())
         frames = self._source.slice(begin, end - begin)
-        content = decode_by(self._codec.decompress, frames, decompressed_size=total)
+        content = call_decoder(self._codec.decompress, frames, decompressed_size=total)
         if not isinstance(content, Undecodable):
             pieces.append(content)
         elif last - first == 1:
@@ -379,7 +379,7 @@ class _Expansion:
             failed[row] = size if size != BROKEN else None
             return
         begin, end = int(self._ends[row]), int(self._ends[row + 1])
-        piece = decode_by(_unbounded_zstd, self._source.slice(begin, end - begin), int(self._bounds[row]) + 1)
+        piece = call_decoder(_unbounded_zstd, self._source.slice(begin, end - begin), int(self._bounds[row]) + 1)
         if isinstance(piece, Undecodable):
             failed[row] = None
             return

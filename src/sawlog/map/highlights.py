@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from sawlog.format.charts import Box, Picture, Rates, Sums, counted
+from sawlog.format.charts import BarChart, LaneBox, Picture, RateChart, counted
 from sawlog.map.content import Column
 from sawlog.map.order import Order
 
@@ -43,7 +43,7 @@ class Highlights:
 
     def __init__(self, order: Order | None) -> None:
         self._order = order if order is not None and order.kind == "time" else None
-        self._rates = Rates()
+        self._rates = RateChart()
         self._rows: list[Large] = []
         self._least = 1 << 62
         self._gaps: list[Large] = []
@@ -93,26 +93,26 @@ class Highlights:
             several = len({row.path for row in self._rows}) > 1
             lanes = {
                 f"{posixpath.basename(row.path)}: {row.offset:,}" if several else f"at {row.offset:,}": [
-                    Box(0, row.size, f"{row.size:,} bytes", path=row.path, offset=row.offset)
+                    LaneBox(0, row.size, f"{row.size:,} bytes", path=row.path, offset=row.offset)
                 ]
                 for row in self._rows
             }
             yield Picture("Largest rows", "bytes", lanes, "Each up to the next row, or the end of what was read.")
         if any(column.nulls for column in columns):
-            sums = Sums("rows")
+            sums = BarChart("rows")
             for column in columns:
                 sums.add(column.field.name, "with values", column.rows - column.nulls)
                 sums.add(column.field.name, "null", column.nulls)
             yield sums.picture("Nulls by column")
 
-    def _boxes(self, kind: int, unit: str, order: Order) -> Iterator[Box]:
+    def _boxes(self, kind: int, unit: str, order: Order) -> Iterator[LaneBox]:
         for start, end, amount, height in self._rates.buckets(kind):
             text = f"{counted(amount, unit)} in {order.length_text(end - start)} from {order.text(start)}"
-            yield Box(order.shown(start), order.shown(end), text, unit, height)
+            yield LaneBox(order.shown(start), order.shown(end), text, unit, height)
 
-    def _gap(self, gap: Large, order: Order) -> Box:
+    def _gap(self, gap: Large, order: Order) -> LaneBox:
         text = f"{order.length_text(gap.size)} without rows, from {order.text(gap.start)}"
-        return Box(
+        return LaneBox(
             order.shown(gap.start), order.shown(gap.start + gap.size), text, "gap", path=gap.path, offset=gap.offset
         )
 

@@ -91,7 +91,7 @@ class Rows:
         return PlacedBatch(batch, starts, sizes, places, lengths)
 
 
-class Kept:
+class SampledRows:
     """Rows of one file that are kept one by one: the first, the last, and those around damage.
 
     Args:

@@ -25,7 +25,7 @@ from sawlog.map.highlights import Highlights
 from sawlog.map.levels import Levels, Ranges, bins_for
 from sawlog.map.model import ColumnMap, FileMap, KeysMap, Map
 from sawlog.map.order import NOTHING, Order
-from sawlog.map.rows import Kept, Rows
+from sawlog.map.rows import Rows, SampledRows
 from sawlog.storage import File
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ class _FileSurvey:
         self.file = file
         self.found = FileMap(file.path, file.size)
         self.levels = Levels(file.size, bins_for(files))
-        self.kept = Kept(files)
+        self.kept = SampledRows(files)
         self.room = _ALL_RANGES // files + 1
 
     def take_damaged(self, batch: pa.RecordBatch) -> list[Ranges]:

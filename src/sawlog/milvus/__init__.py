@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sawlog.format.lazy import exported
+from sawlog.format.lazy import lazy_module_getattr
 
 if TYPE_CHECKING:
     from sawlog.milvus.payloads.interface import PayloadReader, PayloadWriter
@@ -12,4 +12,4 @@ if TYPE_CHECKING:
 __all__ = ["PayloadReader", "PayloadWriter"]
 
 if not TYPE_CHECKING:
-    __getattr__ = exported(__name__, {"payloads.interface": ("PayloadReader", "PayloadWriter")})
+    __getattr__ = lazy_module_getattr(__name__, {"payloads.interface": ("PayloadReader", "PayloadWriter")})

@@ -12,7 +12,7 @@ from sawlog.errors import OptionError
 from sawlog.format.contract import BoundScan, Contents, Format, Fragment, Scan, View
 from sawlog.format.damage import DAMAGE_SCHEMA, Findings
 from sawlog.format.fields import FieldParser
-from sawlog.guard import Undecodable, decode_by
+from sawlog.guard import Undecodable, call_decoder
 from sawlog.milvus import layout, paths
 from sawlog.milvus.fields import parts
 from sawlog.milvus.fragments import (
@@ -149,7 +149,7 @@ class LooseContents(Contents):
 
 def _payload_facts(payload: Payload, *, bare: bool) -> dict[str, Any]:
     metadata = payload.reader.metadata
-    writer = decode_by(lambda: metadata.created_by)
+    writer = call_decoder(lambda: metadata.created_by)
     facts: dict[str, Any] = {
         "payload": ", ".join(f"{field.name}: {field.type}" for field in payload.schema),
         "payload rows": payload.rows,

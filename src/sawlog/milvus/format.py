@@ -19,7 +19,7 @@ from sawlog.format.contract import (
     repair_each,
 )
 from sawlog.format.damage import Skipped
-from sawlog.format.lazy import imported
+from sawlog.format.lazy import lazy_attribute
 from sawlog.guard import decode_json
 from sawlog.milvus import layout, paths
 from sawlog.milvus.etcd.layout import LOG_DIRECTORY, MEMBER_DIRECTORY, SNAPSHOT_DIRECTORY
@@ -97,8 +97,8 @@ class MilvusBinlog(Format):
     aliases: ClassVar = {"events": "frames"}
     directory_layout = _Roots()
     stream_rules = _Logs()
-    read_options = imported("sawlog.milvus.options", "ReadOptions")
-    write_options = imported("sawlog.milvus.options", "WriteOptions")
+    read_options = lazy_attribute("sawlog.milvus.options", "ReadOptions")
+    write_options = lazy_attribute("sawlog.milvus.options", "WriteOptions")
 
     def match(self, file: File, head: bytes) -> Match:
         """By the magic number, be it displaced; Parquet by its place, or by what Milvus leaves in it."""

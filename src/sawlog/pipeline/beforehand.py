@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from sawlog.errors import OptionError, SawlogError, meant
+from sawlog.errors import OptionError, SawlogError, suggest_name
 from sawlog.format.recognition import formats
 from sawlog.pipeline.document import Path
 from sawlog.pipeline.settings import SAWLOG, Pipeline, Source
@@ -44,7 +44,7 @@ def check(pipeline: Pipeline, settings: Mapping[str, str]) -> None:
     for sink in sinks:
         with _at(pipeline, (*sink.key, "format")):
             if not sink.own and plain and "." not in sink.format and sink.format.lower() not in _SPARKS:
-                near = meant(sink.format, [*formats(), *_SPARKS])
+                near = suggest_name(sink.format, [*formats(), *_SPARKS])
                 raise OptionError(
                     f"neither sawlog nor Spark has a format {sink.format!r}{near}; if it is one, its jar is missing:"
                     f" jars.packages in [spark]. Formats of sawlog: {', '.join(formats())}"

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from sawlog.errors import OptionError
-from sawlog.guard import Undecodable, decode_by, saying
+from sawlog.guard import Undecodable, call_decoder, decoder_raising
 from sawlog.pipeline.secrets import Secrets, looks_secret
 
 Path = tuple[str, ...]
@@ -55,7 +55,7 @@ class Document:
         except UnicodeDecodeError as error:
             line = data.count(b"\n", 0, error.start) + 1
             raise OptionError(f"{name}:{line}: expected UTF-8; found byte {data[error.start]:#04x}") from None
-        written = decode_by(_parse_toml, text)
+        written = call_decoder(_parse_toml, text)
         if isinstance(written, Undecodable):
             raise OptionError(f"{name}: no TOML: {written.detail}")
         secrets = Secrets(os.environ if environment is None else environment)
@@ -118,11 +118,11 @@ def _locate(text: str) -> Iterator[tuple[Path, int]]:
         start = end
 
 
-_parse_toml = saying(tomllib.loads, RecursionError)
+_parse_toml = decoder_raising(tomllib.loads, RecursionError)
 
 
 def _parse(statement: str) -> dict[str, Any] | None:
-    document = decode_by(_parse_toml, statement)
+    document = call_decoder(_parse_toml, statement)
     return None if isinstance(document, Undecodable) else document
 
 

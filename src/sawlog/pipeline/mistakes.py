@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal, get_args, get_origin
 from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 
-from sawlog.errors import OptionError, meant
+from sawlog.errors import OptionError, suggest_name
 from sawlog.pipeline.document import Document, Path
 
 _NAMES = {
@@ -47,7 +47,7 @@ def first_mistake(document: Document, model: type[BaseModel], error: ValidationE
         return document.error(path + getattr(mistake, "key", ()), str(mistake))
     if kind == "extra_forbidden":
         valid_keys = [model_field.alias or name for name, model_field in table.model_fields.items()]
-        hint = meant(path[-1], valid_keys) or f"; known keys: {', '.join(valid_keys)}"
+        hint = suggest_name(path[-1], valid_keys) or f"; known keys: {', '.join(valid_keys)}"
         return document.error(path, f"unknown key{hint}")
     expected = _expected(field)
     if kind == "missing":

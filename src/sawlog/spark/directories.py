@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sawlog.errors import OptionError, SchemaError, meant
+from sawlog.errors import OptionError, SchemaError, suggest_name
 from sawlog.format.capabilities import WritesPartitions
 from sawlog.format.contract import Format, Writer
 from sawlog.spark.files import NO_VALUE
@@ -32,7 +32,7 @@ def check_partitions(names: Sequence[str], schema: pa.Schema, format: Format) ->
         raise OptionError(f"option partitionBy: {format.name} has partitions of its own; see its page")
     for name in names:
         if name not in schema.names:
-            near = meant(name, schema.names)
+            near = suggest_name(name, schema.names)
             raise OptionError(f"option partitionBy: no column {name!r}{near}; columns: {', '.join(schema.names)}")
         kind = schema.field(name).type
         tests = (pa.types.is_integer, pa.types.is_string, pa.types.is_date, pa.types.is_boolean, pa.types.is_decimal)

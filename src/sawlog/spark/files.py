@@ -26,7 +26,7 @@ from pyspark.sql import types as spark
 
 from sawlog.errors import OptionError, SchemaError
 from sawlog.format.damage import DAMAGE_SCHEMA
-from sawlog.format.query import bind, mask
+from sawlog.format.query import bind_query, mask
 from sawlog.spark.schema import arrow_schema
 from sawlog.storage.names import normalize
 
@@ -96,7 +96,7 @@ class FileOptions:
     ignoremissingfiles: bool = False
     basepath: str | None = None
 
-    def choice(self) -> Choice | None:
+    def choice(self) -> FileSelection | None:
         """Return the filter of files that these options make; `None` if all files pass.
 
         Raises:
@@ -105,11 +105,11 @@ class FileOptions:
         before, after = (_instant(name, getattr(self, name)) for name in ("modifiedbefore", "modifiedafter"))
         if self.recursivefilelookup is not False and (self.pathglobfilter, before, after) == (None, None, None):
             return None
-        return Choice(self.recursivefilelookup is not False, self.pathglobfilter, before, after)
+        return FileSelection(self.recursivefilelookup is not False, self.pathglobfilter, before, after)
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class FileSelection:
     """Filter of the files below a path: by name, directory and time of modification.
 
     Attributes:
@@ -230,7 +230,7 @@ class FileColumns:
         directories = list({os.path.dirname(file.path): None for file in files})
         rows = [self._values(f"{directory}/") for directory in directories]
         batch = pa.RecordBatch.from_pylist(rows, self.partitions)
-        passes = mask(bind(conditions, None, self.partitions, self.partitions), batch).to_pylist()
+        passes = mask(bind_query(conditions, None, self.partitions, self.partitions), batch).to_pylist()
         matching_directories = {name for name, holds in zip(directories, passes, strict=True) if holds}
         return [file for file in files if os.path.dirname(file.path) in matching_directories]
 
@@ -271,7 +271,7 @@ class FileColumns:
         return values
 
 
-def with_facts(batch: pa.RecordBatch, facts: Facts, fragment: Fragment, target: pa.Schema) -> pa.RecordBatch:
+def append_file_columns(batch: pa.RecordBatch, facts: Facts, fragment: Fragment, target: pa.Schema) -> pa.RecordBatch:
     """A batch of a fragment with the columns of its file, in the types that Spark wants."""
     for name, value in facts.items():
         if name in batch.schema.names:  # a row of `rescue`

@@ -21,7 +21,7 @@ from pyarrow import types as arrow
 
 from sawlog.errors import OptionError, SawlogError
 from sawlog.format.query import parse
-from sawlog.guard import Undecodable, decode_by, decode_json
+from sawlog.guard import Undecodable, call_decoder, decode_json
 from sawlog.spark.schema import spark_field
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ def _from_json(value: Any, column: str, schema: pa.Schema) -> Any:
     if not arrow.is_timestamp(kind) and not arrow.is_date(kind):
         return value
     parse = dt.datetime.fromisoformat if arrow.is_timestamp(kind) else dt.date.fromisoformat
-    parsed = decode_by(parse, value)
+    parsed = call_decoder(parse, value)
     if isinstance(parsed, Undecodable):
         raise OptionError(f"option filters: column {column!r} is {kind}: {parsed.detail}")
     return parsed

@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from sawlog.api import open as open_dataset
 from sawlog.dataset.dataset import Dataset
-from sawlog.errors import OptionError, meant
+from sawlog.errors import OptionError, suggest_name
 from sawlog.format.contract import TASK_BYTES, Format
 from sawlog.format.damage import OnDamage
 from sawlog.format.options import names, parse_options, show_deprecations
@@ -206,7 +206,7 @@ def check_known(remaining_options: Mapping[str, Any], spark_options: type, forma
         kinds = (spark_options, formats_own, *((FileOptions, StreamOptions) if spark_options is ReadOptions else ()))
         theirs = [f.name for kind in kinds for f in fields(kind)]
         known_names = ["path", "paths", "storage_options", f"{STORAGE_PREFIX}*", *theirs]
-        near = meant(wrong[0], known_names)
+        near = suggest_name(wrong[0], known_names)
         raise OptionError(f"{action}: unknown option {wrong[0]!r}{near}; known options: {', '.join(known_names)}")
 
 

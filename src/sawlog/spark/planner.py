@@ -50,7 +50,7 @@ _VALUES: dict[str, Callable[[str], Any]] = {
 
 
 @dataclass(frozen=True)
-class Side:
+class ScanRequest:
     """A side of a query: a requested schema and the conditions on it.
 
     Attributes:
@@ -123,7 +123,7 @@ def tables(options: Mapping[str, str]) -> dict[str, Any]:
 def plan(
     options: Mapping[str, str],
     full: spark.StructType,
-    sides: Iterable[Side],
+    sides: Iterable[ScanRequest],
     parallelism: int = 1,
     looked: Sequence[bytes] | None = None,
 ) -> list[tuple[PartitionFunction | Look, list[bytes]]]:
@@ -235,11 +235,11 @@ def _schema(text: str) -> spark.StructType:
     return spark.StructType.fromJson(json.loads(text))
 
 
-def _side(request: Mapping[str, Any]) -> Side:
+def _side(request: Mapping[str, Any]) -> ScanRequest:
     filters = [
         {**comparison, "values": [_value(value) for value in comparison["values"]]} for comparison in request["filters"]
     ]
-    return Side(_schema(request["wanted"]), [Comparison(**comparison) for comparison in filters])
+    return ScanRequest(_schema(request["wanted"]), [Comparison(**comparison) for comparison in filters])
 
 
 def _pickled(function: PartitionFunction | Look) -> bytes:

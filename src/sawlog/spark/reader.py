@@ -38,7 +38,7 @@ from sawlog.format.planning import (
 )
 from sawlog.spark.cast import cast_batch
 from sawlog.spark.errors import in_sparks_words
-from sawlog.spark.files import RESCUED_TYPE, Facts, FileColumns, rescue, with_facts
+from sawlog.spark.files import RESCUED_TYPE, Facts, FileColumns, append_file_columns, rescue
 from sawlog.spark.filters import pushing_down, read_filters, translate_filters
 from sawlog.spark.options import Request, read_request
 from sawlog.spark.schema import arrow_schema, check_schema, spark_schema
@@ -368,7 +368,7 @@ def read_task(task: Task | None, schema: StructType) -> Iterator[pa.RecordBatch]
                     yield pa.record_batch({"rows": constant(batch.num_rows, pa.int64(), 1)})
                     continue
                 try:
-                    ready = cast_batch(with_facts(batch, facts, fragment, target), target)
+                    ready = cast_batch(append_file_columns(batch, facts, fragment, target), target)
                 except SchemaError as error:
                     raise SchemaError(f"{fragment.path}: {error}") from error
                 yield ready

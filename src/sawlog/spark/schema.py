@@ -13,7 +13,7 @@ from pyspark.sql import types as spark
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from sawlog.errors import SchemaError
-from sawlog.guard import Undecodable, decode_by
+from sawlog.guard import Undecodable, call_decoder
 
 if TYPE_CHECKING:
     from pyspark.sql.types import DataType, StructType
@@ -230,8 +230,8 @@ def _original_field(spark_field: spark.StructField) -> pa.Field | None:
     original = (spark_field.metadata or {}).get(_ORIGINAL_KEY)
     if not isinstance(original, str):
         return None
-    stored = decode_by(base64.b64decode, original)
-    schema = stored if isinstance(stored, Undecodable) else decode_by(pa.ipc.read_schema, pa.py_buffer(stored))
+    stored = call_decoder(base64.b64decode, original)
+    schema = stored if isinstance(stored, Undecodable) else call_decoder(pa.ipc.read_schema, pa.py_buffer(stored))
     if isinstance(schema, Undecodable) or len(schema) != 1:
         return None
     field = schema.field(0)

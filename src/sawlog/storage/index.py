@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from sawlog.arrow import array_of, boolean_values, constant, fill_null, fixed_array, one_array, values_of
 from sawlog.errors import FormatError
-from sawlog.guard import Undecodable, decode_by
+from sawlog.guard import Undecodable, call_decoder
 from sawlog.storage.names import is_remote
 
 INDEX_NAME = "_sawlog_index"
@@ -233,7 +233,7 @@ class Index:
         body = memoryview(data)[start:]
         if hashlib.sha256(body).digest() != data[len(MAGIC) : start]:
             raise FormatError(f"byte {len(MAGIC)}: the digest does not match the {len(body)} bytes that follow")
-        rows = decode_by(_table, body)
+        rows = call_decoder(_table, body)
         if isinstance(rows, Undecodable):
             raise FormatError(f"byte {start}: not a table")
         low = [(field.name.removeprefix(_LOW), field.type) for field in list(rows.schema)[len(_SCHEMA) :: 2]]
@@ -241,7 +241,7 @@ class Index:
         if list(rows.schema) != [*_SCHEMA, *limits]:
             raise FormatError(f"byte {start}: not a table of files")
         metadata = rows.schema.metadata or {}
-        answer_table = decode_by(_table, metadata.get(_ANSWERS, b""))
+        answer_table = call_decoder(_table, metadata.get(_ANSWERS, b""))
         if isinstance(answer_table, Undecodable) or not answer_table.schema.equals(_ANSWERS_SCHEMA):
             raise FormatError(f"byte {start}: not a table of answers")
         codes = values_of(one_array(rows["answers"]).values, np.int32)

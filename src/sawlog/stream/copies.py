@@ -20,8 +20,8 @@ from typing import Any
 from sawlog.format.contract import WriterPosition
 from sawlog.storage import is_remote
 from sawlog.stream.files import Files
-from sawlog.stream.listing import Seen
-from sawlog.stream.offset import PROVEN_BYTES, Ended, Link, Place, head_of, key_of, prove
+from sawlog.stream.listing import FileSnapshot
+from sawlog.stream.offset import PROVEN_BYTES, FinishedFile, Link, Place, head_of, key_of, prove
 
 logger = logging.getLogger("sawlog")
 
@@ -32,7 +32,7 @@ LIKELY = 100
 _REPORTED_AFTER = 60.0
 """Seconds for which a copy must not have changed before it is reported as not read."""
 
-Known = tuple[str, Place | Ended | None]
+Known = tuple[str, Place | FinishedFile | None]
 """A file that is there, and how far it was read; `None` for one that was not begun."""
 
 
@@ -54,7 +54,7 @@ class Copies:
     def __contains__(self, name: str) -> bool:
         return bool(self.links) and key_of(name) in self.links
 
-    def keep(self, arrived: Mapping[str, Seen]) -> None:
+    def keep(self, arrived: Mapping[str, FileSnapshot]) -> None:
         """Forget copies that are no more."""
         if self.links:
             arrived_keys = set(map(key_of, arrived))
@@ -66,14 +66,14 @@ class Copies:
         """Return the name, now or before, of a file that there are copies of."""
         return self._names.get(origin, "another file")
 
-    def origins(self, entries: Mapping[str, Seen]) -> dict[bytes, str]:
+    def origins(self, entries: Mapping[str, FileSnapshot]) -> dict[bytes, str]:
         """Names of the files that there are copies of, as far as those files are there."""
         origin_keys = {link.origin for link in self.links.values()}
         if origin_keys - self._names.keys():
             self._names |= {key: name for name in entries if (key := key_of(name)) in origin_keys}
         return {key: name for key in origin_keys if (name := self._names.get(key)) is not None and name in entries}
 
-    def unchanged(self, name: str, entry: Seen) -> bool:
+    def unchanged(self, name: str, entry: FileSnapshot) -> bool:
         """Whether a copy is as it was when it was compared; else it is none for now. Reports what has long been one."""
         key = key_of(name)
         if self.links[key].size != entry.file.size:
@@ -90,7 +90,7 @@ class Copies:
             )
         return True
 
-    def emptied(self, arrived: Mapping[str, Seen], unbegun: Mapping[bytes, Seen]) -> set[bytes]:
+    def emptied(self, arrived: Mapping[str, FileSnapshot], unbegun: Mapping[bytes, FileSnapshot]) -> set[bytes]:
         """Keys of files that nothing was read of, and that do not begin with what their copies hold any more."""
         emptied_keys = set()
         for name, entry in arrived.items() if unbegun else ():
@@ -106,7 +106,7 @@ class Copies:
             self._stamps[key] = origin.stamp
         return emptied_keys
 
-    def succeed(self, first: str, copies: Iterable[str], arrived: Mapping[str, Seen]) -> Iterator[str]:
+    def succeed(self, first: str, copies: Iterable[str], arrived: Mapping[str, FileSnapshot]) -> Iterator[str]:
         """Have one copy take the place of the original of some; those that are not known to be copies of it."""
         key = key_of(first)
         longest = self.links[key].size
@@ -118,7 +118,7 @@ class Copies:
             else:
                 yield name
 
-    def link(self, name: str, entry: Seen, origin_name: str, origin: Seen) -> bool:
+    def link(self, name: str, entry: FileSnapshot, origin_name: str, origin: FileSnapshot) -> bool:
         """Take one file for a copy of another if all of its bytes are those of the other."""
         key, size = key_of(name), entry.file.size
         link = self._compared.pop(key, None)
@@ -136,10 +136,10 @@ class Copies:
         return True
 
 
-class Living:
+class ActiveFiles:
     """Files that are there: those that were begun by how they begin, the others by their names."""
 
-    def __init__(self, follower: Files, records: Iterable[Known], entries: Mapping[str, Seen]) -> None:
+    def __init__(self, follower: Files, records: Iterable[Known], entries: Mapping[str, FileSnapshot]) -> None:
         self._follower = follower
         self._seen = entries
         self._begun: dict[int, dict[bytes, list[Known]]] = defaultdict(lambda: defaultdict(list))
@@ -164,7 +164,7 @@ class Living:
         bases = [*self._bases, *(key for key in self._unbegun if isinstance(key, str))]
         self._lengths = sorted(set(map(len, bases)))
 
-    def like(self, name: str, entry: Seen) -> Iterator[Known]:
+    def like(self, name: str, entry: FileSnapshot) -> Iterator[Known]:
         """Files that one may be a copy of: those that begin as it does, and are named alike."""
         base, place = posixpath.basename(name), self._follower.writer_position(entry)
         begins = [base[:length] for length in self._lengths if length <= len(base)]
@@ -199,7 +199,7 @@ class Living:
         entry = self._seen[name]
         return -entry.file.size, entry.changed, len(name), name
 
-    def _like(self, name: str, entry: Seen) -> Iterator[Known]:
+    def _like(self, name: str, entry: FileSnapshot) -> Iterator[Known]:
         storage = self._follower.storage
         first = storage.read(entry.file.path, 0, min(entry.file.size, PROVEN_BYTES))
         for length, records_by_head in self._begun.items():
@@ -219,7 +219,7 @@ class Living:
                     if storage.read(self._seen[record[0]].file.path, 0, len(first)) == first:
                         yield record
 
-    def _plausible(self, name: str, entry: Seen, other_name: str) -> bool:
+    def _plausible(self, name: str, entry: FileSnapshot, other_name: str) -> bool:
         """Whether one file is named like the other, with something after it, or is the same one of a writer's."""
         if name == other_name:
             return False

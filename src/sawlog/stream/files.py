@@ -12,12 +12,12 @@ from sawlog.format.damage import remarks
 from sawlog.format.recognition import left_out
 from sawlog.storage import Storage
 from sawlog.stream.limits import StreamOptions
-from sawlog.stream.listing import Listing, Seen
+from sawlog.stream.listing import FileSnapshot, Listing
 
 logger = logging.getLogger("sawlog")
 
 
-class Opened(NamedTuple):
+class OpenFiles(NamedTuple):
     """Files of a stream that were opened, and what is wanted of them."""
 
     contents: Contents
@@ -54,7 +54,7 @@ class Files:
     format: Format
     view: str
     options: StreamOptions
-    open: Callable[[Sequence[Seen]], Opened]
+    open: Callable[[Sequence[FileSnapshot]], OpenFiles]
     foreign: Iterable[str] = ()
     schema: str | None = None
     table: str | None = None
@@ -72,7 +72,7 @@ class Files:
         self._foreign = {self.name(path): None for path in self.foreign}
         self._mentions = set(self._foreign)
 
-    def together(self, taken_entries: Sequence[Seen], entries: dict[str, Seen]) -> list[Seen]:
+    def together(self, taken_entries: Sequence[FileSnapshot], entries: dict[str, FileSnapshot]) -> list[FileSnapshot]:
         """Files, and those that have to be looked at with them."""
         groups = {
             group
@@ -86,7 +86,7 @@ class Files:
             entry for entry in entries.values() if self.format.directory_layout.judged_together(entry.file) in groups
         ]
 
-    def committed_end(self, name: str, entry: Seen) -> int | None:
+    def committed_end(self, name: str, entry: FileSnapshot) -> int | None:
         """Return how far a file can be read, where that is known."""
         committed = self._committed_ends.get(name)
         return committed.at if committed is not None and committed.stamp == entry.stamp else None
@@ -96,21 +96,21 @@ class Files:
         committed = self._committed_ends.pop(name, None)
         return committed.at if committed is not None else None
 
-    def remember(self, name: str, entry: Seen, position: int) -> None:
+    def remember(self, name: str, entry: FileSnapshot, position: int) -> None:
         """Keep how far a file can be read."""
         self._committed_ends[name] = _CommittedEnd(entry.stamp, position)
 
-    def may_be_foreign(self, name: str, entry: Seen) -> bool:
+    def may_be_foreign(self, name: str, entry: FileSnapshot) -> bool:
         """Whether a file that cannot be opened need not be damaged: nothing was read, nor says its name whose it is."""
         return name not in self.begun and self.writer_position(entry) is None
 
-    def disown(self, name: str, entry: Seen, error: Exception | None) -> None:
+    def disown(self, name: str, entry: FileSnapshot, error: Exception | None) -> None:
         """A file is none of the stream's, as long as it stays what it is."""
         if error is not None:
             logger.warning("%s: left out of the stream until it changes: %s", entry.file.path, error)
         self._foreign[name] = entry.stamp
 
-    def ours(self, name: str, entry: Seen) -> bool:
+    def ours(self, name: str, entry: FileSnapshot) -> bool:
         """Whether a file belongs to the stream, as far as its name says."""
         if name in self._foreign:
             stamp = self._foreign[name]
@@ -138,7 +138,7 @@ class Files:
         self._foreign[name] = entry.stamp
         return False
 
-    def _mention(self, entry: Seen) -> None:
+    def _mention(self, entry: FileSnapshot) -> None:
         """Log that a file which has appeared is of another dataset, once for each command that reads such files."""
         skipped = left_out(self.format, (), [entry.file], self.view, self.paths)
         apart = [file for file in skipped if file.command and file.command not in self._mentions]
@@ -150,12 +150,12 @@ class Files:
         """When a writer was last read from; those that waited longest come first."""
         return self._last.get(group, 0)
 
-    def group(self, name: str, entry: Seen) -> tuple[Hashable, Any]:
+    def group(self, name: str, entry: FileSnapshot) -> tuple[Hashable, Any]:
         """Who writes a file, and its place among that writer's."""
         place = self.writer_position(entry)
         return (name, 0) if place is None else (place.writer, place.place)
 
-    def writer_position(self, entry: Seen) -> WriterPosition | None:
+    def writer_position(self, entry: FileSnapshot) -> WriterPosition | None:
         """The place of a file among its writer's."""
         path = entry.file.path
         if path not in self._positions:

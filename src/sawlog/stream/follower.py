@@ -19,10 +19,10 @@ from sawlog.format.planning import bind_scan, describe_files, find_whole_end, vi
 from sawlog.format.scan import OFFSET_COLUMN
 from sawlog.guard import wrap_errors
 from sawlog.storage.names import natural_order
-from sawlog.stream.files import Files, Opened
+from sawlog.stream.files import Files, OpenFiles
 from sawlog.stream.limits import StreamOptions
-from sawlog.stream.listing import Seen
-from sawlog.stream.offset import WAITING, Ended, Offset, Place, check_proof, key_of, load_schema, prove
+from sawlog.stream.listing import FileSnapshot
+from sawlog.stream.offset import WAITING, FinishedFile, Offset, Place, check_proof, key_of, load_schema, prove
 from sawlog.stream.records import Records
 
 logger = logging.getLogger("sawlog")
@@ -37,7 +37,7 @@ class Follower(Files):
 
     _proved: dict[str, int] = field(default_factory=dict)
     _records: Records | None = None
-    _frozen: dict[str, Seen] | None = None
+    _frozen: dict[str, FileSnapshot] | None = None
 
     @classmethod
     def of(
@@ -71,12 +71,12 @@ class Follower(Files):
 
         added: set[str] = set()
 
-        def opened(entries: Sequence[Seen]) -> Opened:
+        def opened(entries: Sequence[FileSnapshot]) -> OpenFiles:
             contents = format.open([entry.file for entry in entries], scan)
             request = bind_scan(contents, scan)
             if scan.schema is not None:
                 _mention_added(contents, scan.schema, added)
-            return Opened(contents, request)
+            return OpenFiles(contents, request)
 
         if format.stream_rules.is_complete(scan.view):
             contents = format.open(files, scan)
@@ -121,7 +121,7 @@ class Follower(Files):
         entries = self._frozen or self.listing.files
         if not all(name in entries and self._proved.get(name, -1) >= place.at for name, place in news.items()):
             entries = self.listing.refresh(())
-        entries_by_name: dict[str, Seen] = {}
+        entries_by_name: dict[str, FileSnapshot] = {}
         for name, place in news.items():
             entry = entries.get(name)
             if entry is None or entry.file.size < place.at:
@@ -153,12 +153,12 @@ class Follower(Files):
             byte_count for byte_count in waiting if byte_count > 0
         )
 
-    def _look(self) -> dict[str, Seen]:
+    def _look(self) -> dict[str, FileSnapshot]:
         if self._frozen is not None:
             return self._frozen
         return self.listing.refresh(self._records.ended if self._records is not None else ())
 
-    def _waiting(self, records: Records, entries: dict[str, Seen]) -> list[str]:
+    def _waiting(self, records: Records, entries: dict[str, FileSnapshot]) -> list[str]:
         """Names of files that may have something new."""
         names: list[str] = []
         stuck: dict[str, str] = {}
@@ -185,7 +185,7 @@ class Follower(Files):
             names += freed
         return [name for name in names if self.ours(name, entries[name])]
 
-    def _next(self, records: Records, reached: dict[str, int], entries: dict[str, Seen]) -> Offset:
+    def _next(self, records: Records, reached: dict[str, int], entries: dict[str, FileSnapshot]) -> Offset:
         """The offset after a micro-batch; what was finished before it is summed up."""
         files = {name: Place(place.at, place.proof, place.at) for name, place in records.files.items()}
         for name, position in reached.items():
@@ -195,11 +195,11 @@ class Follower(Files):
             group, _ = self.group(name, entries[name])
             self._last[group] = self.listing.number
         newest = self._newest(entries)
-        ended: dict[str, Ended] = {}
+        ended: dict[str, FinishedFile] = {}
         for name in records.start.files.keys() & files.keys() - reached.keys():
             entry = entries.get(name)
             if self._done(name, files[name].at, entry, newest):
-                ended[name] = Ended.of(files.pop(name), entry.version if entry is not None else "")
+                ended[name] = FinishedFile.of(files.pop(name), entry.version if entry is not None else "")
                 self._committed_ends.pop(name, None)
         finished = records.finish(ended, entries)
         waiting: dict[bytes, int] = {}
@@ -213,7 +213,7 @@ class Follower(Files):
         schema = self.schema or records.start.schema
         return Offset(files, finished, waiting, self.table, schema, copies=dict(records.copies.links))
 
-    def _done(self, name: str, position: int, entry: Seen | None, newest: dict[Hashable, Any]) -> bool:
+    def _done(self, name: str, position: int, entry: FileSnapshot | None, newest: dict[Hashable, Any]) -> bool:
         """Whether a file that was read up to a position is finished, for the time being."""
         if entry is None:
             return True
@@ -225,7 +225,7 @@ class Follower(Files):
             return True
         return time.time() - entry.changed > self.options.finishedafter
 
-    def _newest(self, entries: dict[str, Seen]) -> dict[Hashable, Any]:
+    def _newest(self, entries: dict[str, FileSnapshot]) -> dict[Hashable, Any]:
         """The place of each writer's newest file, of those that an earlier look has found.
 
         Files are looked at one after the other: only of those that are looked at again is it certain that nothing was
@@ -267,7 +267,7 @@ class _Intake:
         self._full = False
         self._counting: tuple[Contents, BoundScan] | None = None
 
-    def take(self, names: Sequence[str], entries: dict[str, Seen]) -> dict[str, int]:
+    def take(self, names: Sequence[str], entries: dict[str, FileSnapshot]) -> dict[str, int]:
         """Positions to read up to, of those files that have something new."""
         for chunk in self._chunks(self._in_turn(names, entries)):
             for names_of_one, opened in self._opened(chunk, entries):
@@ -281,7 +281,9 @@ class _Intake:
                         return self._reached
         return self._reached
 
-    def _opened(self, names: Sequence[str], entries: dict[str, Seen]) -> Iterator[tuple[Sequence[str], Opened]]:
+    def _opened(
+        self, names: Sequence[str], entries: dict[str, FileSnapshot]
+    ) -> Iterator[tuple[Sequence[str], OpenFiles]]:
         """Files as one dataset; one by one where a foreign one is among them."""
         try:
             yield names, self._follower.open(self._follower.together([entries[name] for name in names], entries))
@@ -299,7 +301,7 @@ class _Intake:
                 continue
             yield [name], opened
 
-    def _in_turn(self, names: Sequence[str], entries: dict[str, Seen]) -> list[str]:
+    def _in_turn(self, names: Sequence[str], entries: dict[str, FileSnapshot]) -> list[str]:
         """Writers in the order in which they waited; the files of each in the order of writing."""
         groups = {name: self._follower.group(name, entries[name]) for name in names}
         eldest: dict[Hashable, str] = {}
@@ -321,7 +323,7 @@ class _Intake:
             yield chunk
             size = TOGETHER
 
-    def _take_one(self, name: str, entry: Seen, opened: Opened) -> None:
+    def _take_one(self, name: str, entry: FileSnapshot, opened: OpenFiles) -> None:
         place = self._places.get(name, Place(0))
         committed_end = self._follower.committed_end(name, entry)
         if committed_end is None and place.at:
@@ -331,7 +333,7 @@ class _Intake:
             self._reached[name] = end
             self._full = self._full or (self._files is not None and len(self._reached) >= self._files)
 
-    def _end(self, name: str, entry: Seen, opened: Opened, position: int, committed_end: int | None) -> int:
+    def _end(self, name: str, entry: FileSnapshot, opened: OpenFiles, position: int, committed_end: int | None) -> int:
         """Return how far a file is read now: to its committed end, or as far as the limits leave room."""
         is_complete = self._follower.format.stream_rules.is_complete(self._follower.view)
         target = entry.file.size
@@ -358,7 +360,7 @@ class _Intake:
             self._full = self._full or not self._bytes or target < entry.file.size
         return end
 
-    def _advance(self, name: str, entry: Seen, opened: Opened, position: int, target: int) -> int:
+    def _advance(self, name: str, entry: FileSnapshot, opened: OpenFiles, position: int, target: int) -> int:
         """The committed end of the file as if it ended at `target`; of more of it if nothing complete ends there."""
         request, size = opened.request, entry.file.size
         contents = require_followable(opened.contents)
@@ -379,7 +381,7 @@ class _Intake:
         return end
 
     def _within_rows(
-        self, name: str, entry: Seen, opened: Opened, position: int, end: int, *, is_complete: bool
+        self, name: str, entry: FileSnapshot, opened: OpenFiles, position: int, end: int, *, is_complete: bool
     ) -> int:
         """The last position up to `end` for whose rows there is room."""
         room = self._rows or 0
@@ -398,7 +400,7 @@ class _Intake:
             return position if self._reached else end
         return min(end, self._advance(name, entry, opened, position, cut))
 
-    def _offsets(self, opened: Opened, requested: Range) -> Iterator[pa.RecordBatch]:
+    def _offsets(self, opened: OpenFiles, requested: Range) -> Iterator[pa.RecordBatch]:
         """Yield where the rows of a range begin."""
         contents, request = opened
         if self._counting is None or self._counting[0] is not contents:

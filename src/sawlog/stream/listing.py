@@ -20,7 +20,7 @@ SWEEP = 30.0
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class FileSnapshot:
     """A file as it was last seen.
 
     Attributes:
@@ -66,7 +66,7 @@ class Listing:
     paths: Sequence[str]
     storage: Storage
     name: Callable[[str], str]
-    files: dict[str, Seen] = field(default_factory=dict)
+    files: dict[str, FileSnapshot] = field(default_factory=dict)
     number: int = 0
     _directories: dict[str, _Directory] = field(default_factory=dict)
     _swept: float = 0.0
@@ -76,7 +76,7 @@ class Listing:
         """Whether every look costs requests."""
         return any(is_remote(path) for path in self.paths)
 
-    def refresh(self, finished: Container[str]) -> dict[str, Seen]:
+    def refresh(self, finished: Container[str]) -> dict[str, FileSnapshot]:
         """Look again.
 
         Args:
@@ -95,7 +95,7 @@ class Listing:
         is_sweep = now - self._swept > SWEEP
         if is_sweep:
             self._swept = now
-        entries: dict[str, Seen] = {}
+        entries: dict[str, FileSnapshot] = {}
         is_chosen = self.storage.chosen
         waiting = [(path, path) for path in self.paths]
         while waiting:
@@ -152,12 +152,12 @@ class Listing:
             return (file.size, file.version)
         return (file.size, status.st_mtime_ns, status.st_ino)
 
-    def _seen(self, name: str, file: File, stamp: tuple[Any, ...]) -> Seen:
+    def _seen(self, name: str, file: File, stamp: tuple[Any, ...]) -> FileSnapshot:
         previous = self.files.get(name)
         if previous is not None and previous.stamp == stamp and previous.file.path == file.path:
             return previous
         changed = stamp[1] / 1e9 if len(stamp) > 2 else time.time()
-        return Seen(file, stamp, changed, previous.first if previous is not None else self.number)
+        return FileSnapshot(file, stamp, changed, previous.first if previous is not None else self.number)
 
 
 def find_all(storage: Storage, paths: Sequence[str]) -> list[File]:

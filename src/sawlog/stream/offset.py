@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from sawlog.errors import FormatError, SawlogError
-from sawlog.guard import Undecodable, decode_by
+from sawlog.guard import Undecodable, call_decoder
 from sawlog.storage import File, Storage, known_answer, note_answer
 from sawlog.storage.typed_json import shaped
 from sawlog.stream import first_offset
@@ -62,7 +62,7 @@ _SINCE_BEFORE = -1
 """In place of a beginning, in offsets of the first version: the micro-batch begins where the one before has ended."""
 
 
-class Ended(NamedTuple):
+class FinishedFile(NamedTuple):
     """Record of a file that was read to its end.
 
     Attributes:
@@ -78,7 +78,7 @@ class Ended(NamedTuple):
     version: bytes
 
     @classmethod
-    def of(cls, place: Place, version: str) -> Ended:
+    def of(cls, place: Place, version: str) -> FinishedFile:
         """The record of a file that was read up to a place."""
         tail = bytes.fromhex(place.proof.rpartition(" ")[2])[:_TAIL_BYTES].ljust(_TAIL_BYTES, b"\0")
         return cls(place.at, head_of(place.proof), tail, version_of(version))
@@ -109,8 +109,8 @@ def dump_schema(schema: pa.Schema) -> str:
 
 def load_schema(text: str) -> pa.Schema:
     """Return the schema that `dump_schema` made text of."""
-    stored = decode_by(zlib.decompress, _bytes(text))
-    schema = stored if isinstance(stored, Undecodable) else decode_by(pa.ipc.read_schema, pa.py_buffer(stored))
+    stored = call_decoder(zlib.decompress, _bytes(text))
+    schema = stored if isinstance(stored, Undecodable) else call_decoder(pa.ipc.read_schema, pa.py_buffer(stored))
     if isinstance(schema, Undecodable):
         raise FormatError(f"{_EXPECTED}, found a schema that cannot be read: {schema.detail}")
     return schema
@@ -118,7 +118,7 @@ def load_schema(text: str) -> pa.Schema:
 
 def _bytes(text: str) -> bytes:
     """Decode base64."""
-    decoded = decode_by(base64.b64decode, text, validate=True)
+    decoded = call_decoder(base64.b64decode, text, validate=True)
     if isinstance(decoded, Undecodable):
         raise FormatError(f"{_EXPECTED}, found no base64: {text[:60]!r}")
     return decoded
@@ -144,7 +144,7 @@ class Link(NamedTuple):
     size: int
 
 
-class _Bucket(dict[bytes, Ended]):
+class _Bucket(dict[bytes, FinishedFile]):
     """Share of the finished files; never changed once an offset has it, so that its text is made once."""
 
     _text: str | None = None
@@ -178,11 +178,11 @@ class Finished:
 
     __hash__ = None  # type: ignore[assignment]
 
-    def get(self, key: bytes) -> Ended | None:
+    def get(self, key: bytes) -> FinishedFile | None:
         """Return what is known of a file; `None` for one that is not finished."""
         return self._buckets[key[0]].get(key)
 
-    def with_changes(self, added: Mapping[bytes, Ended], removed: set[bytes]) -> Finished:
+    def with_changes(self, added: Mapping[bytes, FinishedFile], removed: set[bytes]) -> Finished:
         """The same but for some files."""
         buckets = list(self._buckets)
         for index in {key[0] for key in (*added, *removed)}:
@@ -202,11 +202,11 @@ class Finished:
         """Return the files that `to_json` made data of."""
         buckets = [_Bucket() for _ in range(_BUCKETS)]
         for first, text in data.items():
-            prefix = decode_by(bytes.fromhex, first)
+            prefix = call_decoder(bytes.fromhex, first)
             if isinstance(prefix, Undecodable) or len(prefix) != 1:
                 raise FormatError(f"{_EXPECTED}, found files by {first[:60]!r}")
             for key_rest, position, *digests in _entries(text, _FINISHED):
-                buckets[prefix[0]][prefix + key_rest] = Ended(int.from_bytes(position, "big"), *digests)
+                buckets[prefix[0]][prefix + key_rest] = FinishedFile(int.from_bytes(position, "big"), *digests)
         return cls(buckets)
 
 

@@ -12,15 +12,15 @@ from dataclasses import replace
 from typing import Any
 
 from sawlog.errors import SawlogError
-from sawlog.stream.copies import Copies, Living
+from sawlog.stream.copies import ActiveFiles, Copies
 from sawlog.stream.files import Files
 from sawlog.stream.first_offset import covered
-from sawlog.stream.listing import Seen
+from sawlog.stream.listing import FileSnapshot
 from sawlog.stream.offset import (
     NO_HEAD,
     PROVEN_BYTES,
-    Ended,
     Finished,
+    FinishedFile,
     Offset,
     Place,
     check_proof,
@@ -33,7 +33,7 @@ from sawlog.stream.offset import (
 
 logger = logging.getLogger("sawlog")
 
-_Lost = tuple[str | bytes, Place | Ended]
+_Lost = tuple[str | bytes, Place | FinishedFile]
 """A record, by the name or the key of the file that it was of."""
 
 LIKELY = 100
@@ -59,16 +59,16 @@ class Records:
         self.ended: dict[str, tuple[Any, ...]] = before.ended if before is not None else {}
         self.copies: Copies = Copies(follower, start.copies, before.copies if before is not None else None)
         self._finished = start.finished
-        self._added: dict[bytes, Ended] = {}
+        self._added: dict[bytes, FinishedFile] = {}
         self._removed: set[bytes] = set()
         self._inodes: dict[str, Any] = before._inodes if before is not None else {}
-        self._unbegun: dict[str, Seen] = before._unbegun if before is not None else {}
+        self._unbegun: dict[str, FileSnapshot] = before._unbegun if before is not None else {}
         self._restarted = before is None
         self._resolved = start.old is None
         self._copied: set[str] = set()
         self._kept: dict[str, int] = {}
 
-    def refresh(self, entries: Mapping[str, Seen]) -> None:
+    def refresh(self, entries: Mapping[str, FileSnapshot]) -> None:
         """Bring the records up to date.
 
         Raises:
@@ -77,8 +77,8 @@ class Records:
         if not self._resolved:
             self._take_over(entries)
         self._copied = set(self.copies.origins(entries).values())
-        new: dict[str, Seen] = {}
-        changed: dict[str, Place | Ended] = {}
+        new: dict[str, FileSnapshot] = {}
+        changed: dict[str, Place | FinishedFile] = {}
         for name, entry in entries.items():
             if self.ended.get(name) == entry.stamp:
                 continue
@@ -103,7 +103,7 @@ class Records:
         self._unbegun = {n: entry for n, entry in new.items() if n not in moved and n not in self.copies}
         self._restarted = False
 
-    def finish(self, ended: Mapping[str, Ended], entries: Mapping[str, Seen]) -> Finished:
+    def finish(self, ended: Mapping[str, FinishedFile], entries: Mapping[str, FileSnapshot]) -> Finished:
         """The finished files of the next offset: those there were, and some more."""
         added = {**self._added, **{key_of(name): record for name, record in ended.items()}}
         finished = self._finished.with_changes(added, self._removed) if added or self._removed else self._finished
@@ -115,7 +115,7 @@ class Records:
             finished = finished.with_changes({}, set(removed_keys[: max(0, len(removed_keys) - REMEMBERED)]))
         return finished
 
-    def moved_to(self, place: Place, entries: Mapping[str, Seen]) -> Seen | None:
+    def moved_to(self, place: Place, entries: Mapping[str, FileSnapshot]) -> FileSnapshot | None:
         """The file that begins with what was read at a place, of those that were not begun."""
         for name, entry in entries.items():
             if name in self.files or self._ended(name) is not None or entry.file.size < place.at:
@@ -124,13 +124,13 @@ class Records:
                 return entry
         return None
 
-    def _ended(self, name: str) -> Ended | None:
+    def _ended(self, name: str) -> FinishedFile | None:
         return self._ended_by(key_of(name))
 
-    def _ended_by(self, key: bytes) -> Ended | None:
+    def _ended_by(self, key: bytes) -> FinishedFile | None:
         return self._added.get(key) or (None if key in self._removed else self._finished.get(key))
 
-    def _take_over(self, entries: Mapping[str, Seen]) -> None:
+    def _take_over(self, entries: Mapping[str, FileSnapshot]) -> None:
         """Finished files by the account of the first version: all those there are up to the last name."""
         assert self.start.old is not None
         names = [
@@ -139,10 +139,10 @@ class Records:
         self.start.old.resolve({name: entries[name].file.size for name in names}, ", ".join(self._follower.paths))
         for name in names:
             entry = entries[name]
-            self._added[key_of(name)] = Ended(entry.file.size, NO_HEAD, bytes(3), version_of(entry.version))
+            self._added[key_of(name)] = FinishedFile(entry.file.size, NO_HEAD, bytes(3), version_of(entry.version))
         self._resolved = True
 
-    def _replaced(self, name: str, entry: Seen, place: Place) -> bool:
+    def _replaced(self, name: str, entry: FileSnapshot, place: Place) -> bool:
         """Whether another file has a name: it is shorter, or, where it need not be the same inode, begins otherwise."""
         if entry.file.size < place.at:
             return True
@@ -159,7 +159,9 @@ class Records:
         self._inodes[name] = entry.inode
         return False
 
-    def _look_again(self, name: str, entry: Seen, ended: Ended, changed: dict[str, Place | Ended]) -> None:
+    def _look_again(
+        self, name: str, entry: FileSnapshot, ended: FinishedFile, changed: dict[str, Place | FinishedFile]
+    ) -> None:
         """A finished file that has not been looked at, or has changed: it sleeps on, wakes, or is another one."""
         if entry.file.size == ended.at and version_of(entry.version) == ended.version:
             self.ended[name] = entry.stamp
@@ -175,12 +177,12 @@ class Records:
         else:
             self._wake(name, ended, proof)
 
-    def _wake(self, name: str, ended: Ended, proof: str) -> None:
+    def _wake(self, name: str, ended: FinishedFile, proof: str) -> None:
         self.files[name] = Place(ended.at, proof, ended.at)
         self._removed.add(key_of(name))
         self._added.pop(key_of(name), None)
 
-    def _gone(self, entries: Mapping[str, Seen]) -> Iterator[_Lost]:
+    def _gone(self, entries: Mapping[str, FileSnapshot]) -> Iterator[_Lost]:
         for name, place in self.files.items():
             if name not in entries and place.at:
                 yield name, place
@@ -192,8 +194,11 @@ class Records:
                     yield key, record
 
     def _release(
-        self, arrived: Mapping[str, Seen], changed: dict[str, Place | Ended], entries: Mapping[str, Seen]
-    ) -> dict[str, Seen]:
+        self,
+        arrived: Mapping[str, FileSnapshot],
+        changed: dict[str, Place | FinishedFile],
+        entries: Mapping[str, FileSnapshot],
+    ) -> dict[str, FileSnapshot]:
         """Let copies go whose originals are gone, or were emptied; those that arrived, but for the other copies.
 
         Of several copies of one file the longest takes its place, and the others are copies of that one.
@@ -211,7 +216,7 @@ class Records:
         }
         lost_origins |= self.copies.emptied(arrived, unbegun)
         released: dict[bytes, list[str]] = {}
-        free: dict[str, Seen] = {}
+        free: dict[str, FileSnapshot] = {}
         for name, entry in arrived.items():
             link = links.get(key_of(name))
             if link is not None and link.origin in lost_origins:
@@ -231,16 +236,16 @@ class Records:
             free |= {name: arrived[name] for name in self.copies.succeed(first, copies, arrived)}
         return free
 
-    def _end_copies(self, copies: Iterable[str], arrived: Mapping[str, Seen]) -> None:
+    def _end_copies(self, copies: Iterable[str], arrived: Mapping[str, FileSnapshot]) -> None:
         """Copies of which all was read in their original."""
         for name in copies:
             entry = arrived[name]
             del self.copies.links[key_of(name)]
             place = Place(entry.file.size, prove(entry.file, entry.file.size, self._follower.storage))
-            self._added[key_of(name)] = Ended.of(place, entry.version)
+            self._added[key_of(name)] = FinishedFile.of(place, entry.version)
             self.ended[name] = entry.stamp
 
-    def _known(self, key: bytes) -> Place | Ended | None:
+    def _known(self, key: bytes) -> Place | FinishedFile | None:
         """The record of a file by the key of its name."""
         places = (place for name, place in self.files.items() if key_of(name) == key)
         return next(places, None) or self._ended_by(key)
@@ -264,22 +269,22 @@ class Records:
 
     def _hold(
         self,
-        arrived: Mapping[str, Seen],
-        new: Mapping[str, Seen],
+        arrived: Mapping[str, FileSnapshot],
+        new: Mapping[str, FileSnapshot],
         moved: set[str],
-        changed: Mapping[str, Place | Ended],
-        entries: Mapping[str, Seen],
+        changed: Mapping[str, Place | FinishedFile],
+        entries: Mapping[str, FileSnapshot],
     ) -> None:
         """Hold files back that are copies of others that are there; `moved` gets those whose original was emptied."""
         if not arrived or self._follower.format.stream_rules.is_complete(self._follower.view):
             return
-        candidates: list[tuple[str, Place | Ended | None]] = []
+        candidates: list[tuple[str, Place | FinishedFile | None]] = []
         for name in entries:
             record = self.files.get(name) or self._ended(name)
             if record is not None and record.at and name not in changed and getattr(record, "head", None) != NO_HEAD:
                 candidates.append((name, record))
         candidates += [(name, None) for name in new if name not in moved]
-        living = Living(self._follower, candidates, entries)
+        living = ActiveFiles(self._follower, candidates, entries)
         moved_names: set[str] = set()
         for name, entry in sorted(arrived.items(), key=lambda item: (len(item[0]), item[0])):
             for original, record in living.like(name, entry):
@@ -299,12 +304,15 @@ class Records:
                     moved_names.add(original)
                     break
 
-    def _proves(self, entry: Seen, record: Place | Ended) -> bool:
+    def _proves(self, entry: FileSnapshot, record: Place | FinishedFile) -> bool:
         proof = prove(entry.file, record.at, self._follower.storage)
         return proof == record.proof if isinstance(record, Place) else _same(record, proof)
 
     def _resolve_moves(
-        self, arrived: dict[str, Seen], changed: dict[str, Place | Ended], entries: Mapping[str, Seen]
+        self,
+        arrived: dict[str, FileSnapshot],
+        changed: dict[str, Place | FinishedFile],
+        entries: Mapping[str, FileSnapshot],
     ) -> set[str]:
         """Find the new names of files that are gone, or in whose place there is another, which arrives by that."""
         if not arrived:
@@ -342,7 +350,7 @@ class Records:
                     waiting.append(match[0])
         return moved
 
-    def _match(self, entry: Seen, lost_records: list[_Lost], heads: Mapping[int, str]) -> _Lost | None:
+    def _match(self, entry: FileSnapshot, lost_records: list[_Lost], heads: Mapping[int, str]) -> _Lost | None:
         """The record of a file that begins with all that was read of it; those of its size first, then the longest."""
         likely = []
         for candidate in lost_records:
@@ -359,7 +367,7 @@ class Records:
                 return candidate
         return None
 
-    def _move(self, old: str | bytes, record: Place | Ended, name: str, entry: Seen) -> None:
+    def _move(self, old: str | bytes, record: Place | FinishedFile, name: str, entry: FileSnapshot) -> None:
         logger.info("%s: was read before, under another name", entry.file.path)
         if isinstance(record, Place):
             assert isinstance(old, str)
@@ -378,7 +386,7 @@ class Records:
             self._added[key_of(name)] = record._replace(version=version_of(entry.version))
             self.ended[name] = entry.stamp
 
-    def _refuse(self, name: str, entry: Seen, record: Place | Ended) -> None:
+    def _refuse(self, name: str, entry: FileSnapshot, record: Place | FinishedFile) -> None:
         """A file is not what it was, and what was read of it is nowhere."""
         if isinstance(record, Place):
             check_proof(entry.file, record.at, record.proof, self._follower.storage)
@@ -390,7 +398,7 @@ class Records:
             " again with a new checkpoint, or without positions, to read it from its beginning"
         )
 
-    def _resolve_losses(self, entries: Mapping[str, Seen], arrived: list[Seen]) -> None:
+    def _resolve_losses(self, entries: Mapping[str, FileSnapshot], arrived: list[FileSnapshot]) -> None:
         """Notice files that were removed before all of them was read."""
         inodes = {entry.inode for entry in arrived} - {None}
         sizes = {entry.file.size for entry in arrived}
@@ -437,6 +445,6 @@ def _key(name_or_key: str | bytes) -> bytes:
     return key_of(name_or_key) if isinstance(name_or_key, str) else name_or_key
 
 
-def _same(ended: Ended, proof: str) -> bool:
+def _same(ended: FinishedFile, proof: str) -> bool:
     """Whether a finished file is still what it was, as far as is remembered."""
-    return ended.head == NO_HEAD or ended[1:3] == Ended.of(Place(ended.at, proof), "")[1:3]
+    return ended.head == NO_HEAD or ended[1:3] == FinishedFile.of(Place(ended.at, proof), "")[1:3]

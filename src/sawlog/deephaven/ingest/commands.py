@@ -14,7 +14,7 @@ from sawlog.cli.output import Outcome, counted, show
 from sawlog.errors import OptionError
 
 if TYPE_CHECKING:
-    from sawlog.deephaven.ingest.spark import Import, Look, Merge, Nightly
+    from sawlog.deephaven.ingest.spark import Import, LogPoll, Merge, Nightly
 
 
 class NamespaceSet(StrEnum):
@@ -138,7 +138,7 @@ def _say_imported(src: str, root: str, done: Import, *, json: bool) -> None:
         complain(remark)
 
 
-def _say_look(src: str, root: str, look: Look, lines: list[str], *, json: bool) -> None:
+def _say_look(src: str, root: str, look: LogPoll, lines: list[str], *, json: bool) -> None:
     """A line of metrics for a look that found something, and what went wrong if it was not said before."""
     done = look.done
     if done.locations or done.removed:

@@ -17,7 +17,7 @@ from sawlog.arrow import array_of, one_array, values_of
 from sawlog.deephaven.ingest.records import RECORD_NAME, Partition, Progress
 from sawlog.deephaven.ingest.tree import Location, check_inside, check_part, directories, read_small, sweep
 from sawlog.errors import FormatError, OptionError
-from sawlog.guard import Undecodable, decode_by, decode_json
+from sawlog.guard import Undecodable, call_decoder, decode_json
 from sawlog.storage.typed_json import shaped
 
 NamespaceSet = Literal["System", "User"]
@@ -244,8 +244,8 @@ def read_parts(path: str) -> PartsOfRows | None:
             data = file.read()
     except FileNotFoundError:
         return None
-    stream = decode_by(pa.ipc.open_stream, data)
-    table = stream if isinstance(stream, Undecodable) else decode_by(stream.read_all)
+    stream = call_decoder(pa.ipc.open_stream, data)
+    table = stream if isinstance(stream, Undecodable) else call_decoder(stream.read_all)
     if isinstance(table, Undecodable):
         raise FormatError(f"{parts_path}: not the parts of a merged location: {table.detail}")
     if table.schema != _SCHEMA:

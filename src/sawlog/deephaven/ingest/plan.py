@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from sawlog.deephaven.ingest.records import RECORD_NAME, Partition, PositionRecord, Progress, Taken
+from sawlog.deephaven.ingest.records import RECORD_NAME, ImportedRange, Partition, PositionRecord, Progress
 from sawlog.deephaven.ingest.schema import conform
 from sawlog.deephaven.ingest.unstorable import UNSTORABLE_NAME, Mender, OnUnstorable
 from sawlog.deephaven.log.dataset import Log, replace_size
@@ -145,7 +145,7 @@ class Planner:
         return order_of(log.file.name) < order_of(progress.truncated_in)
 
     def _news(
-        self, log: Log, progress: Taken | None, remarks: list[str], remaining: int | None, *, last: bool
+        self, log: Log, progress: ImportedRange | None, remarks: list[str], remaining: int | None, *, last: bool
     ) -> _News | None:
         """The new bytes of a log, up to `remaining`, if there are not to be more.
 
@@ -177,13 +177,14 @@ class Planner:
         storage = self._scan.storage
         deleting = max((index for index, item in enumerate(news) if item.live_from >= 0), default=0)
         record = PositionRecord(partition, progress.sequence, 0, deletions=progress.deletions)
-        ranges: dict[str, Taken] = {}
+        ranges: dict[str, ImportedRange] = {}
         if news and news[deleting].live_from >= 0:
             # A location that makes the ones before it void has to know what they knew.
             deletions, deleted_in = progress.deletions + 1, news[deleting].log.file.name
             record = replace(record, truncates=True, truncated_in=deleted_in, deletions=deletions)
             void = {
-                item.log.file.name: Taken.of(item.log.file, item.start, item.end, storage) for item in news[:deleting]
+                item.log.file.name: ImportedRange.of(item.log.file, item.start, item.end, storage)
+                for item in news[:deleting]
             }
             ranges = {**progress.logs, **void}
         fragments: list[RowRange] = []
@@ -196,7 +197,7 @@ class Planner:
             name, start = fragment.file.name, fragment.start
             if name in ranges and ranges[name].end == start:
                 start = ranges[name].start
-            ranges[name] = Taken.of(fragment.file, start, fragment.end, storage)
+            ranges[name] = ImportedRange.of(fragment.file, start, fragment.end, storage)
             fragments.append(fragment)
             size += fragment.size
         if fragments:

@@ -37,7 +37,7 @@ class Partition:
 
 
 @dataclass(frozen=True, slots=True)
-class Taken:
+class ImportedRange:
     """A range of one log.
 
     Attributes:
@@ -51,7 +51,7 @@ class Taken:
     check: str
 
     @classmethod
-    def of(cls, file: File, start: int, end: int, storage: Storage) -> Taken:
+    def of(cls, file: File, start: int, end: int, storage: Storage) -> ImportedRange:
         """The range of a log as it is now."""
         return cls(start, end, _check(file, end, storage))
 
@@ -97,7 +97,7 @@ class PositionRecord:
     rows: int
     truncates: bool = False
     truncated_in: str | None = None
-    logs: Mapping[str, Taken] = field(default_factory=dict)
+    logs: Mapping[str, ImportedRange] = field(default_factory=dict)
     deletions: int = 0
 
     @property
@@ -141,14 +141,14 @@ class Progress:
     """
 
     sequence: int = 0
-    logs: Mapping[str, Taken] = field(default_factory=dict)
+    logs: Mapping[str, ImportedRange] = field(default_factory=dict)
     truncated_in: str | None = None
     deletions: int = 0
 
     @classmethod
     def of(cls, records: Iterable[PositionRecord]) -> Progress:
         """The progress by the records of a partition's locations."""
-        logs: dict[str, Taken] = {}
+        logs: dict[str, ImportedRange] = {}
         sequence, truncated_in, deletions = 0, None, 0
         for record in sorted(records, key=lambda record: record.sequence):
             sequence = record.sequence + 1

@@ -34,7 +34,7 @@ Boundary = tuple[tuple[Any, ...], int, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class RetainedRows:
     """The rows of a merged location that are taken.
 
     Attributes:
@@ -54,12 +54,12 @@ class Piece:
     """
 
     fragment: Fragment
-    part: int | Kept
+    part: int | RetainedRows
 
     def read(self) -> Iterator[tuple[pa.RecordBatch, NDArray[np.int64]]]:
         """The rows that are taken, and the part of each."""
         fragment: Any = self.fragment
-        if not isinstance(self.part, Kept):
+        if not isinstance(self.part, RetainedRows):
             for batch in fragment.to_batches():
                 yield _marked(batch), np.full(batch.num_rows, self.part)
             return
@@ -83,7 +83,7 @@ def _marked(batch: pa.RecordBatch) -> pa.RecordBatch:
     return batch
 
 
-def pieces(contents: Contents, parts: Mapping[str, int | Kept]) -> list[list[Piece]]:
+def pieces(contents: Contents, parts: Mapping[str, int | RetainedRows]) -> list[list[Piece]]:
     """The fragments by task; the paths of their locations say which parts they belong to."""
     return [
         [Piece(fragment, parts[fragment.path]) for fragment in task]

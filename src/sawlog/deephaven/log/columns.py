@@ -15,7 +15,7 @@ from sawlog.deephaven.log.layout import HeaderRecord
 from sawlog.deephaven.text import character, decode_string, string_array
 from sawlog.deephaven.types import BY_LOG, FLOATS, INTEGERS, LogType
 from sawlog.errors import FormatError, SchemaError
-from sawlog.guard import Undecodable, decode_by, decode_json
+from sawlog.guard import Undecodable, call_decoder, decode_json
 from sawlog.storage.typed_json import shaped
 
 if TYPE_CHECKING:
@@ -148,7 +148,7 @@ def from_hex(text: str, key: bytes) -> bytes:
     Raises:
         SchemaError: For any other text.
     """
-    decoded = decode_by(bytes.fromhex, text)
+    decoded = call_decoder(bytes.fromhex, text)
     if isinstance(decoded, Undecodable):
         raise SchemaError(f"schema metadata {key.decode()}: expected hexadecimal digits: {decoded.detail}")
     return decoded

@@ -11,7 +11,7 @@ import pyarrow as pa
 from sawlog.deephaven.log import layout
 from sawlog.deephaven.log.names import is_log_name, order_key, parse_name
 from sawlog.format.contract import Contents, DirectoryLayout, Format, Match, Scan, StreamRules, Writer, WriterPosition
-from sawlog.format.lazy import imported
+from sawlog.format.lazy import lazy_attribute
 from sawlog.storage import File, Storage
 
 if TYPE_CHECKING:
@@ -49,8 +49,8 @@ class DeephavenLog(Format):
     aliases: ClassVar = {"entries": "frames"}
     directory_layout = _Tables()
     stream_rules = _Partitions()
-    read_options = imported("sawlog.deephaven.log.options", "ReadOptions")
-    write_options = imported("sawlog.deephaven.log.options", "WriteOptions")
+    read_options = lazy_attribute("sawlog.deephaven.log.options", "ReadOptions")
+    write_options = lazy_attribute("sawlog.deephaven.log.options", "WriteOptions")
 
     def match(self, file: File, head: bytes) -> Match:
         """By the magic number; a file that has none yet, or a damaged one, by its name."""

@@ -31,7 +31,7 @@ from sawlog.deephaven.table.values import (
 )
 from sawlog.deephaven.text import encoded_array
 from sawlog.deephaven.types import ARRAYS, FIXED, ColumnType, element_type
-from sawlog.guard import Undecodable, decode_by
+from sawlog.guard import Undecodable, call_decoder
 from sawlog.storage import Bytes
 
 if TYPE_CHECKING:
@@ -316,7 +316,7 @@ def _unscaled_and_scale(data: bytes) -> tuple[int, int]:
 
 def _text(unscaled: int, scale: int) -> str:
     """As Java's `toPlainString`, but with an E where that would be mostly zeros."""
-    digits = decode_by(str, unscaled)
+    digits = call_decoder(str, unscaled)
     if isinstance(digits, Undecodable):  # of more digits than Python turns into text
         raise _BadObjectError
     value = Decimal((int(unscaled < 0), tuple(map(int, digits.lstrip("-"))), -scale))
@@ -484,7 +484,7 @@ def _decode_utf8(slices: Slices) -> Decoded:
         values: list[bytes | None] = []
         for row, scalar in enumerate(slices.binary(all_rows)):
             value = scalar.as_py()
-            bad[row] = isinstance(decode_by(bytes.decode, value), Undecodable)
+            bad[row] = isinstance(call_decoder(bytes.decode, value), Undecodable)
             values.append(None if bad[row] else value)
         text = encoded_array(values)
     return text, bad
@@ -573,7 +573,7 @@ def _decode_sized(data: bytes, position: int) -> tuple[str, int]:
     length, end = _number(data, position, ">i")
     if not 0 <= length <= len(data) - end:
         raise _BadObjectError
-    text = decode_by(bytes.decode, data[end : end + length])
+    text = call_decoder(bytes.decode, data[end : end + length])
     if isinstance(text, Undecodable):
         raise _BadObjectError
     return text, end + length

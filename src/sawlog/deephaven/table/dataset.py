@@ -34,7 +34,7 @@ from sawlog.deephaven.table.views import (
 )
 from sawlog.deephaven.types import ColumnType
 from sawlog.errors import DamageError, FormatError, OptionError, warn
-from sawlog.format.charts import Picture, Sums
+from sawlog.format.charts import BarChart, Picture
 from sawlog.format.contract import PROVENANCE, BoundScan, Contents, Format, Fragment, Scan, View
 from sawlog.format.damage import DAMAGE_SCHEMA, Damage, DamageWarning, Findings
 from sawlog.format.fields import FieldParser
@@ -131,7 +131,7 @@ class DeephavenTableContents(Contents):
     def pictures(self, request: BoundScan) -> Iterator[Picture]:
         """Rows by partition, bytes by column and kind of file."""
         del request
-        rows, sizes = Sums("rows"), Sums("bytes")
+        rows, sizes = BarChart("rows"), BarChart("bytes")
         shared = posixpath.commonpath([posixpath.dirname(location.directory) for location in self.locations])
         for location in self.locations:
             partition = location.column_partition or location.directory.removeprefix(shared).strip("/")

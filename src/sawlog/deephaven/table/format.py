@@ -11,7 +11,7 @@ import pyarrow as pa
 from sawlog.deephaven.table import layout
 from sawlog.errors import OptionError
 from sawlog.format.contract import Contents, DirectoryLayout, Format, Match, Scan, Writer
-from sawlog.format.lazy import imported
+from sawlog.format.lazy import lazy_attribute
 from sawlog.storage import File, Storage, normalize
 
 if TYPE_CHECKING:
@@ -53,8 +53,8 @@ class DeephavenTable(Format):
         "damage": "one row per damaged range",
     }
     directory_layout = _Locations()
-    read_options = imported("sawlog.deephaven.table.options", "ReadOptions")
-    write_options = imported("sawlog.deephaven.table.options", "WriteOptions")
+    read_options = lazy_attribute("sawlog.deephaven.table.options", "ReadOptions")
+    write_options = lazy_attribute("sawlog.deephaven.table.options", "WriteOptions")
 
     def match(self, file: File, head: bytes) -> Match:
         """By a header with metadata; headerless files only by the files next to them."""

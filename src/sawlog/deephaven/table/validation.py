@@ -23,7 +23,7 @@ from sawlog.deephaven.table.views import column_grouping
 from sawlog.errors import FormatError, OptionError
 from sawlog.format.damage import Findings
 from sawlog.format.options import parse_options
-from sawlog.guard import Undecodable, decode_by
+from sawlog.guard import Undecodable, call_decoder
 from sawlog.storage import PathLike, Storage
 from sawlog.storage.workers import cores, map_ordered, once
 
@@ -86,7 +86,7 @@ class Expectations:
             OptionError: When it is none.
         """
         data = (storage or Storage()).read(path)
-        document = decode_by(tomllib.load, io.BytesIO(data))
+        document = call_decoder(tomllib.load, io.BytesIO(data))
         if isinstance(document, Undecodable):
             raise OptionError(f"{path}: not TOML: {document.detail}")
         return cls.of(document, str(path))

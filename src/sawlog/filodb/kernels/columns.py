@@ -8,7 +8,7 @@ import numpy as np
 
 from sawlog.chain.kernels import record_type
 from sawlog.filodb import layout
-from sawlog.filodb.kernels.gather import Bad, Payloads
+from sawlog.filodb.kernels.gather import PayloadErrors, Payloads
 from sawlog.filodb.layout import HistogramFormat, Kind
 from sawlog.kernels.columns import taker
 from sawlog.kernels.jit import always_inlined, inlined, kernel
@@ -227,7 +227,7 @@ def read_nested(
     memory: Memory,
     picked: UInt64s,
     tally: Annotated[Any, Record(TALLY)],
-    bad: Bad,
+    bad: PayloadErrors,
 ) -> None:
     """Gather the records that are the payloads of a column.
 

@@ -80,7 +80,7 @@ class Payloads(NamedTuple):
     lengths: OutUInt32s
 
 
-class Bad(NamedTuple):
+class PayloadErrors(NamedTuple):
     """Marks of payloads that are damaged.
 
     Attributes:
@@ -93,7 +93,7 @@ class Bad(NamedTuple):
 
 
 @kernel
-def check_text(texts: Texts, groups: Int32s, kind: Int64, bad: Bad) -> None:
+def check_text(texts: Texts, groups: Int32s, kind: Int64, bad: PayloadErrors) -> None:
     """Mark the rows that hold text which is not UTF-8.
 
     Args:
@@ -115,7 +115,7 @@ def check_text(texts: Texts, groups: Int32s, kind: Int64, bad: Bad) -> None:
 
 
 @kernel
-def judge_texts(payloads: Payloads, kind: Int64, bad: Bad) -> None:
+def judge_texts(payloads: Payloads, kind: Int64, bad: PayloadErrors) -> None:
     """Mark the rows whose payload is not UTF-8, and copy nothing.
 
     Args:

@@ -41,7 +41,7 @@ _TOLERANCE = 1e-15
 _SEED = np.uint64(layout.HASH_SEED)
 
 
-class Given(NamedTuple):
+class HistogramInput(NamedTuple):
     """Histograms to be encoded.
 
     Attributes:
@@ -98,7 +98,7 @@ def _pack(code: Any, values: Any, first: Any, count: Any, work: Any, out: Any, p
 
 @kernel
 def encode_histograms(
-    histograms: Given, work: Work, into: Encoded, out: OutBytes, progress: Annotated[Any, Record(PROGRESS)]
+    histograms: HistogramInput, work: Work, into: Encoded, out: OutBytes, progress: Annotated[Any, Record(PROGRESS)]
 ) -> Int64:
     """Encode histograms.
 

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from sawlog.filodb import layout
-from sawlog.filodb.kernels.gather import Bad, Payloads
+from sawlog.filodb.kernels.gather import PayloadErrors, Payloads
 from sawlog.filodb.kernels.nibblepack import unpack_delta, unpack_xor
 from sawlog.filodb.kernels.powers import fill_powers
 from sawlog.filodb.layout import HistogramFormat, Kind
@@ -119,7 +119,7 @@ class Buckets(NamedTuple):
 
 
 @kernel
-def histogram_sizes(payloads: Payloads, sizes: Sizes, bad: Bad) -> None:
+def histogram_sizes(payloads: Payloads, sizes: Sizes, bad: PayloadErrors) -> None:
     """Work out `Sizes` of `Payloads`; those that are no histograms become `Bad`, explained by their format codes."""
     window, positions, lengths = payloads.data, payloads.positions, payloads.lengths
     ends, definition_ends = sizes.ends, sizes.definition_ends
@@ -192,7 +192,7 @@ def _tops(window: Any, pos: Any, size: Any, code: Any, tops: Any, bits: Any, fir
 
 
 @kernel
-def gather_histograms(payloads: Payloads, sizes: Sizes, into: Buckets, bad: Bad) -> None:
+def gather_histograms(payloads: Payloads, sizes: Sizes, into: Buckets, bad: PayloadErrors) -> None:
     """Work tops and values out, and copy the definitions.
 
     Args:

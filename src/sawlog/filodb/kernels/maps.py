@@ -13,7 +13,7 @@ import numpy as np
 from sawlog.arrow import Column
 from sawlog.chain.kernels import record_type
 from sawlog.filodb import layout
-from sawlog.filodb.kernels.gather import Bad, LabelRoom, Payloads, Texts
+from sawlog.filodb.kernels.gather import LabelRoom, PayloadErrors, Payloads, Texts
 from sawlog.filodb.layout import Kind
 from sawlog.kernels.columns import append
 from sawlog.kernels.intern import enter, find, hash_string, new_seed
@@ -298,7 +298,12 @@ def _walk(payloads: Any, row: Any, names: Any, maps: Any, room: Any, bad: Any) -
 
 @kernel
 def gather_maps(
-    payloads: Payloads, names: Texts, memo: Memo, maps: LabelRoom, room: Annotated[Any, Record(ROOM)], bad: Bad
+    payloads: Payloads,
+    names: Texts,
+    memo: Memo,
+    maps: LabelRoom,
+    room: Annotated[Any, Record(ROOM)],
+    bad: PayloadErrors,
 ) -> Int64:
     """Copy the entries of maps to the buffers of an Arrow map.
 
@@ -385,7 +390,7 @@ def _judge_text(window: Any, first_pos: Any, end: Any) -> Any:
 
 
 @kernel
-def judge_maps(payloads: Payloads, names: Int64, text: Bool, memo: Memo, bad: Bad) -> None:
+def judge_maps(payloads: Payloads, names: Int64, text: Bool, memo: Memo, bad: PayloadErrors) -> None:
     """Mark the rows whose map `gather_maps` and the check of its text would mark, and copy nothing.
 
     Args:

@@ -19,7 +19,7 @@ from typing import Any
 from sawlog.errors import SchemaError
 from sawlog.filodb.schemas import hocon
 from sawlog.filodb.schemas.record import Column, RecordSchema, parse_columns, schema_hash
-from sawlog.guard import Undecodable, decode_by, saying
+from sawlog.guard import Undecodable, call_decoder, decoder_raising
 
 
 @dataclass(frozen=True)
@@ -203,7 +203,7 @@ class Schemas(Mapping[str, Schema]):
             SchemaError: When it is not understood, or not there.
         """
         try:
-            text = decode_by(Path(path).read_text, "utf-8")
+            text = call_decoder(Path(path).read_text, "utf-8")
             if isinstance(text, Undecodable):
                 raise SchemaError(f"schema definitions: {os.fspath(path)}: {text.detail}")
             return cls.parse(text, source=os.fspath(path), directory=os.path.dirname(os.path.abspath(path)))
@@ -283,7 +283,7 @@ class Schemas(Mapping[str, Schema]):
 def _document(text: str, source: str, directory: str | None) -> dict[str, Any]:
     """A document as plain data: JSON, as files of ours carry it, TOML, or else HOCON."""
     for load in (json.loads, tomllib.loads):
-        document = decode_by(saying(load, RecursionError), text)
+        document = call_decoder(decoder_raising(load, RecursionError), text)
         if isinstance(document, dict):
             return document
     return hocon.parse(text, source=source, directory=directory)

@@ -7,7 +7,7 @@ import re
 from typing import Any
 
 from sawlog.errors import SchemaError
-from sawlog.guard import Undecodable, decode_by, optional, saying
+from sawlog.guard import Undecodable, call_decoder, decoder_raising, optional
 
 _REMOTE = re.compile(r"^[^#\n]*\binclude\b[^#\n]*\b(?:url|package)\s*\(", re.MULTILINE)
 
@@ -30,8 +30,8 @@ def parse(text: str, *, source: str, directory: str | None = None) -> dict[str, 
         raise SchemaError(f"{source}: include: only files can be included")
     if directory is None and re.search(r"^[^#\n]*\binclude\b\s*[\"(r]", text, re.MULTILINE):
         raise SchemaError(f"{source}: include: give the path of the definitions, so that files are found next to it")
-    read = saying(pyhocon.ConfigFactory.parse_string, RecursionError, TypeError, AttributeError)
-    tree = decode_by(read, text, basedir=directory or os.devnull)
+    read = decoder_raising(pyhocon.ConfigFactory.parse_string, RecursionError, TypeError, AttributeError)
+    tree = call_decoder(read, text, basedir=directory or os.devnull)
     if isinstance(tree, Undecodable):
         raise SchemaError(f"{source}: {tree.detail}")
     if not isinstance(tree, pyhocon.ConfigTree):

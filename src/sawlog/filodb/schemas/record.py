@@ -21,7 +21,7 @@ from sawlog.filodb import layout, maps
 from sawlog.filodb.hashing import combine, h32, java_double, java_string_hash, signed
 from sawlog.filodb.histograms import Histogram
 from sawlog.filodb.layout import HASH_INIT, POINTER_SIZE, SCALARS, ColumnType
-from sawlog.guard import Undecodable, decode_by, decode_json
+from sawlog.guard import Undecodable, call_decoder, decode_json
 
 Buffer = bytes | bytearray | memoryview
 
@@ -181,7 +181,7 @@ def _value(text: str) -> ParamValue:
         return _WORDS[text]
     if not _NUMBER.fullmatch(text):
         return text
-    number = decode_by(float if set(text) & set(".eE") else int, text)
+    number = call_decoder(float if set(text) & set(".eE") else int, text)
     if isinstance(number, Undecodable):  # of more digits than Python takes
         return text
     return number if isinstance(number, float) or -(2**63) <= number < 2**63 else text
@@ -566,7 +566,7 @@ class RecordSchema:
             raise SchemaError(f"column {column.name!r} is {column.type}, not {' or '.join(kinds)}")
 
     def _text(self, data: bytes, index: int) -> str:
-        text = decode_by(bytes.decode, data)
+        text = call_decoder(bytes.decode, data)
         if isinstance(text, Undecodable):
             raise FormatError(f"record, column {self.columns[index].name!r}: not UTF-8: {text.detail}")
         return text

@@ -14,7 +14,7 @@ from sawlog.dataset.scanning import find_more_rows, verify_contents
 from sawlog.errors import FormatError, OptionError
 from sawlog.format.contract import Contents, DirectoryLayout, Format, Match, Scan, Writer
 from sawlog.format.damage import FileReport, Remark, Skipped
-from sawlog.format.lazy import imported
+from sawlog.format.lazy import lazy_attribute
 from sawlog.format.planning import bind_scan
 from sawlog.format.recognition import get_format
 from sawlog.leveldb.applications import Views, application
@@ -65,8 +65,8 @@ class LevelDBDatabase(Format):
         }
     )
     directory_layout = _Directories()
-    read_options = imported("sawlog.leveldb.options", "DatabaseReadOptions")
-    write_options = imported("sawlog.format.options", "NoOptions")
+    read_options = lazy_attribute("sawlog.leveldb.options", "DatabaseReadOptions")
+    write_options = lazy_attribute("sawlog.format.options", "NoOptions")
 
     def match(self, file: File, head: bytes) -> Match:
         """By its name: a MANIFEST may be next to other files, or be what is left of a database."""

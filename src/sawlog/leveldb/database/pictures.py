@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sawlog.arrow import boolean_values, fill_null, fixed_array, grouped, values_of
-from sawlog.format.charts import Box, KeySpan, Picture, Sums, key_text, last_key_text, over_keys
+from sawlog.format.charts import BarChart, KeySpan, LaneBox, Picture, key_text, last_key_text, over_keys
 from sawlog.leveldb.columns import LIVE, OPERATION_NAMES
 from sawlog.leveldb.database.fragments import LEVEL, LOG_LEVEL
 from sawlog.leveldb.database.layout import BLOB_NAME, TABLE_NAME
@@ -93,7 +93,7 @@ class Charts:
                 table.smallest,
                 table.end,
                 table.file.size,
-                Box(
+                LaneBox(
                     0,
                     0,
                     _summary(table.file.name, table.file.size, fates.get((table.file.name, table.level))),
@@ -113,7 +113,7 @@ class Charts:
             ]
             note = "A stretch between two bounds of tables is as wide as its bytes. Rows of a level overlap."
             yield over_keys("Tables by level and key", spans, note)
-        sizes = Sums("bytes")
+        sizes = BarChart("bytes")
         for file in version.logs:
             sizes.add("logs", "live", file.size, file.path)
         for table in sorted(version.tables, key=lambda live_table: live_table.level):
@@ -124,7 +124,7 @@ class Charts:
             kind = "tables" if TABLE_NAME.match(file.name) else "blob files" if BLOB_NAME.match(file.name) else "logs"
             sizes.add(f"{kind} left by compaction", "not named by the MANIFEST", file.size)
         yield sizes.picture("Bytes of files by level")
-        alive = Sums("bytes")
+        alive = BarChart("bytes")
         for (_, level), fate in sorted(fates.items(), key=lambda item: item[0][1]):
             for name in _FATES:
                 if fate.sizes[name]:

@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from sawlog.errors import FormatError
-from sawlog.guard import Undecodable, decode_by
+from sawlog.guard import Undecodable, call_decoder
 from sawlog.leveldb.datastore import layout
 from sawlog.leveldb.datastore.values import message_class
 from sawlog.leveldb.log.layout import RECORD_COLUMN
@@ -117,7 +117,7 @@ def _existing(path: str, source: File, storage: Storage) -> File:
 
 
 def _parse(name: str, data: bytes, path: str) -> Any:
-    message = decode_by(message_class(name).FromString, data)
+    message = call_decoder(message_class(name).FromString, data)
     if isinstance(message, Undecodable):
         raise FormatError(f"{path}: expected the metadata of an export: {message.detail}")
     return message

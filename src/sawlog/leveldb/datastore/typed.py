@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from sawlog.arrow import array_of
 from sawlog.errors import SchemaError
-from sawlog.guard import Undecodable, decode_by
+from sawlog.guard import Undecodable, call_decoder
 from sawlog.leveldb.datastore.layout import EXACT_INTEGER
 from sawlog.leveldb.datastore.values import GeoPoint, Key, json_encoder
 
@@ -172,7 +172,7 @@ def read_typed(texts: pa.Array, fields: Sequence[pa.Field]) -> list[pa.Array] | 
         return [array_of([], field.type) for field in fields]
     data = texts.buffers()[2]
     schema = pa.schema([pa.field(field.name, _as_json(field)) for field in fields])
-    table = decode_by(
+    table = call_decoder(
         read_json,
         data,
         ReadOptions(use_threads=False, block_size=data.size + 1),

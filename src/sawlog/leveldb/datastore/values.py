@@ -27,7 +27,7 @@ from datetime import UTC, datetime, timedelta
 from functools import cache
 from typing import Any
 
-from sawlog.guard import Undecodable, decode_by, optional
+from sawlog.guard import Undecodable, call_decoder, optional
 from sawlog.kernels.varints import encode_varint
 from sawlog.leveldb.datastore import layout
 from sawlog.leveldb.datastore.layout import MESSAGES
@@ -127,13 +127,13 @@ class EntityDecoder:
         framed = b"".join(
             [part for record, length in zip(records, lengths, strict=True) for part in (tag, length, record)]
         )
-        message = decode_by(self._entities.FromString, framed)
+        message = call_decoder(self._entities.FromString, framed)
         if isinstance(message, Undecodable):
             return [self._parse_one(record) for record in records]
         return list(message.entity)
 
     def _parse_one(self, record: bytes) -> Any:
-        entity = decode_by(self._entity.FromString, record)
+        entity = call_decoder(self._entity.FromString, record)
         if isinstance(entity, Undecodable):
             return EntityError(f"expected an EntityProto message: {entity.detail}")
         return entity
@@ -201,7 +201,7 @@ class EntityDecoder:
     def _nested(self, value: bytes, depth: int) -> Any:
         if depth > layout.MAX_DEPTH:
             raise EntityError(f"entities nested more than {layout.MAX_DEPTH} deep")
-        message = decode_by(self._entity.FromString, value)
+        message = call_decoder(self._entity.FromString, value)
         if isinstance(message, Undecodable):
             raise EntityError(f"expected a nested EntityProto message: {message.detail}")
         nested = self.properties(message, depth)
@@ -280,7 +280,7 @@ def _composite(kind: str, value: Any) -> Any:
 
 
 def _text(value: bytes) -> str | bytes:
-    text = decode_by(bytes.decode, value)
+    text = call_decoder(bytes.decode, value)
     return value if isinstance(text, Undecodable) else text
 
 

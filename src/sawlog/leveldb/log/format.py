@@ -15,7 +15,7 @@ import pyarrow as pa
 from sawlog.errors import OptionError
 from sawlog.format.contract import Contents, DirectoryLayout, Format, Match, Scan, StreamRules, Writer, WriterPosition
 from sawlog.format.damage import FileReport, Remark, Skipped, Verdict
-from sawlog.format.lazy import imported
+from sawlog.format.lazy import lazy_attribute
 from sawlog.leveldb.datastore import layout as datastore_layout
 from sawlog.leveldb.log import layout
 from sawlog.leveldb.log.head import first_fragments
@@ -136,8 +136,8 @@ class LevelDBLog(Format):
     directory_layout = _Logs()
     stream_rules = _Numbers()
     views: ClassVar = {name: view.title for name, view in _VIEWS.items()}
-    read_options = imported("sawlog.leveldb.options", "LogReadOptions")
-    write_options = imported("sawlog.leveldb.options", "LogWriteOptions")
+    read_options = lazy_attribute("sawlog.leveldb.options", "LogReadOptions")
+    write_options = lazy_attribute("sawlog.leveldb.options", "LogWriteOptions")
 
     def match(self, file: File, head: bytes) -> Match:
         """By an intact fragment at a block start; an empty or damaged file by its name."""

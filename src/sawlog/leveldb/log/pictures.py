@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sawlog.arrow import values_of
-from sawlog.format.charts import Box, Picture
+from sawlog.format.charts import LaneBox, Picture
 from sawlog.format.contract import OFFSET_COLUMN, Fragment
 from sawlog.format.damage import Findings
 from sawlog.leveldb.columns import name_array
@@ -70,17 +70,17 @@ class _Operations:
 
     def picture(self) -> Picture:
         highest = int(self._counts.max(initial=1))
-        lanes: dict[str, list[Box]] = {}
+        lanes: dict[str, list[LaneBox]] = {}
         for name, row in zip(NAMES, self._counts.tolist(), strict=True):
             for place, count in enumerate(row):
                 if count:
                     start, end = place * self._width, min((place + 1) * self._width, self._total)
                     path, offset = self._firsts[place]
                     text = f"{count:,} {name} from byte {offset:,}"
-                    lanes.setdefault(name, []).append(Box(start, end, text, name, count / highest, path, offset))
+                    lanes.setdefault(name, []).append(LaneBox(start, end, text, name, count / highest, path, offset))
         for jump in sorted(self._jumps, key=lambda item: self._begins[item.path] + item.offset):
             start = self._begins[jump.path] + jump.offset
-            box = Box(start, start + self._width / 2, jump.text, "jump", 1, jump.path, jump.offset)
+            box = LaneBox(start, start + self._width / 2, jump.text, "jump", 1, jump.path, jump.offset)
             lanes.setdefault("sequence", []).append(box)
         note = "At the places in the lane sequence, numbers are missing, or go back." if self._jumps else ""
         return Picture("Operations along the log", "bytes", lanes, note, tall=True)

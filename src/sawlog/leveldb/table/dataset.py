@@ -11,11 +11,11 @@ from typing import Any, ClassVar
 import pyarrow as pa
 
 from sawlog.arrow import batch_of_rows
-from sawlog.format.charts import MOST_LANES, Picture, Sums
+from sawlog.format.charts import MOST_LANES, BarChart, Picture
 from sawlog.format.contract import CUT_BYTES, FILE_COLUMN, OFFSET_COLUMN, BoundScan, Contents, View, space_offsets
 from sawlog.format.damage import Findings
 from sawlog.format.fields import FieldParser
-from sawlog.guard import Undecodable, decode_by
+from sawlog.guard import Undecodable, call_decoder
 from sawlog.kernels.varints import varints_and_ends
 from sawlog.leveldb.columns import SCHEMAS
 from sawlog.leveldb.records.layout import VARINT64_BYTES
@@ -139,7 +139,7 @@ def value_text(name: bytes, value: bytes) -> str:
         number, end = next(varints_and_ends(value[:VARINT64_BYTES]), (0, 0))
         if end == len(value) > 0:
             return str(number)
-    text = decode_by(bytes.decode, value)
+    text = call_decoder(bytes.decode, value)
     return value.hex() if isinstance(text, Undecodable) else text
 
 
@@ -198,7 +198,7 @@ class TableContents(Contents):
     def pictures(self, request: BoundScan) -> Iterator[Picture]:
         """Bytes of the first tables by kind of block."""
         del request
-        sums = Sums("bytes")
+        sums = BarChart("bytes")
         for file in self.files[:MOST_LANES]:
             table = table_map(file, self.scan)
             for start, length, _, name in named_spans(table) if table is not None else ():

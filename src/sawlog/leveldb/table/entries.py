@@ -498,7 +498,7 @@ _LENGTHS = np.uint64(15)
 """Three varints take no more."""
 
 
-class Given(NamedTuple):
+class EntryInput(NamedTuple):
     """Rows to encode: user keys and values with their ends, sequence numbers, and types of operations.
 
     Attributes:
@@ -547,7 +547,7 @@ def _shared(rows: Any, start: Any, length: Any, last: Any, last_length: Any) -> 
 
 
 @kernel
-def encode_entries(columns: Given, out: Block, state: Annotated[Any, Record(BUILDER)]) -> Int64:
+def encode_entries(columns: EntryInput, out: Block, state: Annotated[Any, Record(BUILDER)]) -> Int64:
     """Encode rows from `state.row` on, up to the end of a block.
 
     Args:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, ClassVar
 import pyarrow as pa
 
 from sawlog.format.contract import Contents, Format, Match, Scan, Writer
-from sawlog.format.lazy import imported
+from sawlog.format.lazy import lazy_attribute
 from sawlog.leveldb.table import layout
 from sawlog.storage import File, Storage
 
@@ -30,8 +30,8 @@ class LevelDBTable(Format):
         "properties": "one row per property of a RocksDB table: name, value",
     }
     aliases: ClassVar = {"blocks": "frames"}
-    read_options = imported("sawlog.leveldb.options", "TableReadOptions")
-    write_options = imported("sawlog.leveldb.options", "TableWriteOptions")
+    read_options = lazy_attribute("sawlog.leveldb.options", "TableReadOptions")
+    write_options = lazy_attribute("sawlog.leveldb.options", "TableWriteOptions")
 
     def match(self, file: File, head: bytes) -> Match:
         """By its name; see `recognize` for what its end shows."""

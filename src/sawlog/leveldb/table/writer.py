@@ -97,7 +97,7 @@ class TableWriter(FileWriter):
             larger[: len(self._last)] = self._last
             self._last = larger
         self._state["row"] = 0
-        self._encode(e.Given(keys, key_ends, values, value_ends, sequences, types))
+        self._encode(e.EntryInput(keys, key_ends, values, value_ends, sequences, types))
         self._counts["entries"] += len(sequences)
         self._counts["deletes"] += int(np.isin(types, [_TYPES["delete"], _TYPES["single_delete"]]).sum())
         self._counts["keys"] += int(key_ends[-1] - key_ends[0]) + layout.KEY_TRAILER * len(sequences)

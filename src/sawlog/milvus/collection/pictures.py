@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 import pyarrow as pa
 
 from sawlog.arrow import values_of
-from sawlog.format.charts import Box, Picture, Rates, Sums, time_text
+from sawlog.format.charts import BarChart, LaneBox, Picture, RateChart, time_text
 from sawlog.milvus import layout
 
 READ, LEFT_OUT = "read", "not read"
@@ -25,8 +25,8 @@ def segment_pictures(
         read: The segments whose rows are read; `None` where that is not known.
         until: The TSO of `as_of`, if there is one.
     """
-    lanes: dict[str, list[Box]] = {}
-    sums = Sums("rows")
+    lanes: dict[str, list[LaneBox]] = {}
+    sums = BarChart("rows")
     for row in segments.to_pylist():
         fate = "" if read is None else READ if row["segment"] in read else LEFT_OUT
         sums.add(row["partition_name"], fate or "rows", row["rows"] or 0)
@@ -37,13 +37,13 @@ def segment_pictures(
         text = ", ".join((text, f"{row['bytes']:,} bytes", *filter(None, labels)))
         start, end = (row[f"{bound}_timestamp"] >> layout.LOGICAL_BITS for bound in ("min", "max"))
         text += f"; {time_text(start)} to {time_text(end)}"
-        box = Box(start, end, text, fate, path=files.get(row["segment"], ""))
+        box = LaneBox(start, end, text, fate, path=files.get(row["segment"], ""))
         lanes.setdefault(row["partition_name"], []).append(box)
     if lanes:
         first = min(box.start for boxes in lanes.values() for box in boxes)
         if until is not None:
             end = until >> layout.LOGICAL_BITS
-            lanes["as_of"] = [Box(min(first, end), end, f"what as_of sees: up to {time_text(end)}", "as_of")]
+            lanes["as_of"] = [LaneBox(min(first, end), end, f"what as_of sees: up to {time_text(end)}", "as_of")]
         note = "From the first row of a segment to its last, as their timestamps have it."
         yield Picture("Segments by partition and time", "time", lanes, note)
     yield sums.picture("Rows by partition", "Before deletes are applied.", (READ, LEFT_OUT))
@@ -56,7 +56,7 @@ def delete_pictures(batches: Iterable[pa.RecordBatch], until: int | None) -> Ite
         batches: The column `timestamp` of the view `deletes`.
         until: The TSO of `as_of`, if there is one: later ones are not applied.
     """
-    rates = Rates()
+    rates = RateChart()
     for batch in batches:
         rates.add(values_of(batch.column("timestamp"), "i8") >> layout.LOGICAL_BITS)
     last = None if until is None else until >> layout.LOGICAL_BITS
@@ -64,6 +64,6 @@ def delete_pictures(batches: Iterable[pa.RecordBatch], until: int | None) -> Ite
     for start, end, amount, height in rates.buckets():
         series = _APPLIED if last is None or start <= last else _LATER
         text = f"{amount:,} {series} in {end - start:,} ms from {time_text(start)}"
-        boxes.append(Box(start, end, text, series, height))
+        boxes.append(LaneBox(start, end, text, series, height))
     if boxes:
         yield Picture("Deletes over time", "time", {"deletes": boxes}, tall=True)

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from sawlog.arrow import array_of, fill_null, fixed_array, scalar_of
 from sawlog.format.damage import Damage, Findings
-from sawlog.guard import Undecodable, decode_by, decode_json
+from sawlog.guard import Undecodable, call_decoder, decode_json
 from sawlog.kernels.columns import gathered
 from sawlog.milvus import layout
 from sawlog.milvus.columns import offsets_of
@@ -235,7 +235,7 @@ def parse_cell(cell: str | bytes) -> tuple[Any, int, DataType] | Undecodable:
 
 def _legacy_cell(cell: str | bytes) -> tuple[int, int, DataType] | Undecodable:
     text = cell if isinstance(cell, str) else cell.decode("utf-8", "replace")
-    parts = [decode_by(int, part) for part in text.split(",")]
+    parts = [call_decoder(int, part) for part in text.split(",")]
     numbers = [part for part in parts if not isinstance(part, Undecodable)]
     if len(numbers) != 2 or len(parts) != 2:
         return Undecodable(f"expected JSON or `key,timestamp`, found {_quote(cell)}")

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from sawlog.errors import FormatError
-from sawlog.guard import Undecodable, decode_by, optional, saying
+from sawlog.guard import Undecodable, call_decoder, decoder_raising, optional
 from sawlog.milvus import layout
 from sawlog.milvus.metadata import shape
 from sawlog.milvus.metadata.model import reading
@@ -228,7 +228,7 @@ def manifest_record(data: bytes) -> dict[str, Any]:
 
 def _decoded(decoder: Callable[..., Any], *args: Any) -> Any:
     """Return what fastavro makes of the bytes; it does not check the shape of a schema."""
-    decoded = decode_by(saying(decoder, AttributeError, RecursionError, TypeError), *args)
+    decoded = call_decoder(decoder_raising(decoder, AttributeError, RecursionError, TypeError), *args)
     if isinstance(decoded, Undecodable):
         raise FormatError(f"no Avro container: {decoded.detail}")
     return decoded

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any, SupportsIndex
 
 from sawlog.errors import FormatError
-from sawlog.guard import Undecodable, decode_by, decode_json
+from sawlog.guard import Undecodable, call_decoder, decode_json
 from sawlog.milvus import layout
 
 
@@ -111,7 +111,7 @@ def from_base64(value: Any, description: str) -> bytes:
     Raises:
         FormatError: For anything else.
     """
-    data = decode_by(base64.b64decode, text(value, description), validate=True)
+    data = call_decoder(base64.b64decode, text(value, description), validate=True)
     if isinstance(data, Undecodable):
         raise FormatError(f"{description}: expected base64: {data.detail}")
     return data

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from sawlog.guard import Undecodable, decode_by
+from sawlog.guard import Undecodable, call_decoder
 from sawlog.milvus.layout import PARQUET_MAGIC, Kind
 from sawlog.storage import Source
 
@@ -541,7 +541,7 @@ def decompressed(source: Source, page: Page, compression: str) -> pa.Buffer | No
     name = _ARROW_CODECS.get(compression)
     if name is None or compression in _UNSURE:
         return None
-    content = decode_by(pa.Codec(name).decompress, data, page.uncompressed)
+    content = call_decoder(pa.Codec(name).decompress, data, page.uncompressed)
     if isinstance(content, Undecodable):
         raise ParquetError(f"a page that cannot be decompressed: {content.detail}")
     return content

@@ -19,7 +19,7 @@ from pyarrow._parquet import ParquetReader
 
 from sawlog.errors import SchemaError
 from sawlog.format.damage import Damage
-from sawlog.guard import Undecodable, decode_by
+from sawlog.guard import Undecodable, call_decoder
 from sawlog.milvus.columns import decode, kind_of
 from sawlog.milvus.layout import PARQUET_MAGIC, PARQUET_MINIMUM, Kind
 from sawlog.milvus.payloads.parquet import (
@@ -343,7 +343,7 @@ class Payload:
         Raises:
             UnreadableError: When it refuses the bytes.
         """
-        decoded = decode_by(decoder, *args, **settings)
+        decoded = call_decoder(decoder, *args, **settings)
         if isinstance(decoded, Undecodable):
             raise self.unreadable(f"pyarrow cannot read the Parquet payload: {decoded.detail[:200]}")
         return decoded
@@ -365,7 +365,7 @@ def _named(schema: pa.Schema) -> pa.Schema:
     """A schema whose names can be asked for: values do not need them, and they need not be UTF-8."""
     fields = [
         field.with_name("\N{REPLACEMENT CHARACTER}")
-        if isinstance(decode_by(attrgetter("name"), field), Undecodable)
+        if isinstance(call_decoder(attrgetter("name"), field), Undecodable)
         else field
         for field in schema
     ]
@@ -821,7 +821,7 @@ def _as_stored(array: pa.Array, kind: pa.DataType) -> pa.Array:
     if pa.types.is_large_string(kind) or pa.types.is_large_binary(kind):
         array = array.cast(pa.large_binary())
     is_same_layout = pa.types.is_string(kind) or pa.types.is_large_string(kind) or _width(kind) == _width(array.type)
-    cast = decode_by(array.view, kind) if is_same_layout else decode_by(array.cast, kind, safe=False)
+    cast = call_decoder(array.view, kind) if is_same_layout else call_decoder(array.cast, kind, safe=False)
     if isinstance(cast, Undecodable):
         raise _RefusedError(cast.detail)
     return cast
@@ -837,7 +837,7 @@ def _refused(error: ParquetError) -> _RefusedError:
 
 def _decoded(decoder: Callable[..., Any], *args: Any, **settings: Any) -> Any:
     """Return what pyarrow makes of the bytes."""
-    decoded = decode_by(decoder, *args, **settings)
+    decoded = call_decoder(decoder, *args, **settings)
     if isinstance(decoded, Undecodable):
         raise _RefusedError(f"pyarrow cannot read the Parquet payload: {decoded.detail[:200]}")
     return decoded

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import xxhash
 
-from sawlog.guard import Undecodable, decode_by, decode_json
+from sawlog.guard import Undecodable, call_decoder, decode_json
 from sawlog.storage.minio import layout
 from sawlog.storage.minio.message_pack import PackError, Unpacker
 from sawlog.storage.sources import Source
@@ -373,7 +373,7 @@ def _text_object(document: dict[str, Any]) -> Version:
     parts = tuple(PartSize(part.integer("number"), part.integer("size")) for part in fields.maps("parts"))
     checksums: dict[int, Checksum] = {}
     for sum in erasure.maps("checksum"):
-        name, digest = layout.PART.match(sum.text("name")), decode_by(bytes.fromhex, sum.text("hash"))
+        name, digest = layout.PART.match(sum.text("name")), call_decoder(bytes.fromhex, sum.text("hash"))
         if isinstance(digest, Undecodable):
             raise MetadataError(f"a checksum: {digest.detail}")
         checksums[int(name[1]) if name else 0] = Checksum(sum.text("algorithm"), digest)

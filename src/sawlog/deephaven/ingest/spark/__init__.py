@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from sawlog.deephaven.ingest.publication import Import
-from sawlog.deephaven.ingest.spark.follow import Look, follow_logs
+from sawlog.deephaven.ingest.spark.follow import LogPoll, follow_logs
 from sawlog.deephaven.ingest.spark.load import import_logs
 from sawlog.deephaven.ingest.spark.merge import Merge, merge
 from sawlog.deephaven.ingest.spark.nightly import MergedDate, Nightly, nightly
 
-__all__ = ["Import", "Look", "Merge", "MergedDate", "Nightly", "follow_logs", "import_logs", "merge", "nightly"]
+__all__ = ["Import", "LogPoll", "Merge", "MergedDate", "Nightly", "follow_logs", "import_logs", "merge", "nightly"]

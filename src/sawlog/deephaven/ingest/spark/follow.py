@@ -8,7 +8,7 @@ from time import monotonic, sleep
 from typing import TYPE_CHECKING, Any
 
 from sawlog.deephaven.ingest.publication import Import
-from sawlog.deephaven.ingest.spark.load import LOCATION_BYTES, Choices, ImportJob
+from sawlog.deephaven.ingest.spark.load import LOCATION_BYTES, ImportJob, ImportOptions
 from sawlog.deephaven.ingest.unstorable import OnUnstorable
 from sawlog.errors import SawlogError
 from sawlog.storage import PathLike
@@ -23,7 +23,7 @@ FOLLOWED_BYTES = 64 << 20
 
 
 @dataclass(slots=True)
-class Look:
+class LogPoll:
     """A look at the logs.
 
     Attributes:
@@ -49,7 +49,7 @@ def follow_logs(
     write_options: Mapping[str, Any] | None = None,
     storage_options: Mapping[str, Any] | None = None,
     **options: Any,
-) -> Iterator[Look]:
+) -> Iterator[LogPoll]:
     """Import what binary logs get, look after look, without end.
 
     Little is imported by threads of this process, for which a job of Spark would take longer; much is by Spark. Where
@@ -73,7 +73,7 @@ def follow_logs(
     Raises:
         OptionError: For options that cannot be.
     """
-    choices = Choices(on_damage, on_unstorable, LOCATION_BYTES, max_bytes, here_bytes=FOLLOWED_BYTES)
+    choices = ImportOptions(on_damage, on_unstorable, LOCATION_BYTES, max_bytes, here_bytes=FOLLOWED_BYTES)
     job = ImportJob(spark, root, choices, write_options or {}, storage_options or {}, options)
     while True:
         start_time = monotonic()
@@ -82,6 +82,6 @@ def follow_logs(
             errors = [str(error) for error in failed]
         except (SawlogError, OSError) as error:  # such as a full disk
             done, errors = Import(), [str(error)]
-        yield Look(done, monotonic() - start_time, errors)
+        yield LogPoll(done, monotonic() - start_time, errors)
         if not done.limited:
             sleep(max(0.0, seconds - (monotonic() - start_time)))

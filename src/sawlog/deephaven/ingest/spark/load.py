@@ -79,7 +79,7 @@ def import_logs(
     Raises:
         SawlogError: Such as DamageError, after all that could be imported was; other errors become warnings.
     """
-    choices = Choices(on_damage, on_unstorable, location_bytes, max_bytes)
+    choices = ImportOptions(on_damage, on_unstorable, location_bytes, max_bytes)
     job = ImportJob(spark, root, choices, write_options or {}, storage_options or {}, options)
     done, errors = job.run(source)
     for error in errors[1:]:
@@ -100,12 +100,12 @@ def check_source(
     **options: Any,
 ) -> None:
     """Raise what `import_logs` would of source and options before it has looked into a log; arguments are the same."""
-    choices = Choices(on_damage, on_unstorable)
+    choices = ImportOptions(on_damage, on_unstorable)
     _tables(source, ImportJob(None, root, choices, write_options, storage_options, options).scan)
 
 
 @dataclass(frozen=True, slots=True)
-class Choices:
+class ImportOptions:
     """The settings of an import; see `import_logs`.
 
     Attributes:
@@ -175,7 +175,7 @@ class ImportJob:
         self,
         spark: SparkSession | None,
         root: PathLike,
-        choices: Choices,
+        choices: ImportOptions,
         write_options: Mapping[str, Any],
         storage_options: Mapping[str, Any],
         options: Mapping[str, Any],

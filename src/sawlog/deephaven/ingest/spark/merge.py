@@ -25,7 +25,7 @@ from sawlog.deephaven.ingest.history import (
 )
 from sawlog.deephaven.ingest.journal import Journal, delete_merged, forget, recover, step_aside, take_back
 from sawlog.deephaven.ingest.order import check_sortable
-from sawlog.deephaven.ingest.runs import Kept, Piece, Sorter, measure, pieces, size, united
+from sawlog.deephaven.ingest.runs import Piece, RetainedRows, Sorter, measure, pieces, size, united
 from sawlog.deephaven.ingest.tree import IntradayTable, Location, existing_table
 from sawlog.deephaven.table.dataset import DeephavenTableContents
 from sawlog.deephaven.table.options import ReadOptions, WriteOptions
@@ -434,11 +434,11 @@ class MergeJob:
         return cast(DeephavenTableContents, format.open(format.select(storage.find(list(paths)), "rows"), scan))
 
 
-def _kept(location: Location, numbers: Mapping[tuple[Any, ...], int]) -> Kept:
+def _kept(location: Location, numbers: Mapping[tuple[Any, ...], int]) -> RetainedRows:
     """The rows of a merged location that are taken, and the numbers of their parts."""
     record = MergeRecord.read(location.path)
     parts = () if record is None or record.parts is None else record.parts
-    return Kept({i: numbers[part.identity] for i, part in enumerate(parts) if part.identity in numbers})
+    return RetainedRows({i: numbers[part.identity] for i, part in enumerate(parts) if part.identity in numbers})
 
 
 def _digest(part: Part) -> Digest:

@@ -27,7 +27,7 @@ from sawlog.deephaven.table.groups.java_values import (
 )
 from sawlog.deephaven.table.layout import JAVA_STREAM_MAGIC
 from sawlog.errors import FormatError
-from sawlog.guard import Undecodable, decode_by
+from sawlog.guard import Undecodable, call_decoder
 
 FIRST_HANDLE = 0x7E0000
 MAX_BYTES = 64 << 20
@@ -153,7 +153,7 @@ class Reader:
 
     def decoded(self, data: bytes) -> str:
         """Bytes as text in modified UTF-8."""
-        text = decode_by(decode_modified, data)
+        text = call_decoder(decode_modified, data)
         if isinstance(text, Undecodable):
             raise self.error(f"malformed text: {text.detail}")
         return text
