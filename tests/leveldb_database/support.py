@@ -20,3 +20,12 @@ def state_new_size(table: Path, size_before: int) -> None:
     assert len(before) == len(after)
     changed = pa.table({"record": pa.array([record.replace(before, after) for record in records], pa.binary())})
     sawlog.write(changed, manifest, format="leveldb_log")
+
+
+def rename_comparator(database: Path, name: str, other: str) -> None:
+    """Give a database an order of keys with another name, of the same length."""
+    (manifest,) = database.glob("MANIFEST-*")
+    records = sawlog.read(manifest, format="leveldb_log").column("record").to_pylist()
+    renamed = [record.replace(name.encode(), other.encode()) for record in records]
+    assert renamed != records
+    sawlog.write(pa.table({"record": pa.array(renamed, pa.binary())}), manifest, format="leveldb_log")

@@ -10,7 +10,7 @@ from rocksdict import Options, Rdict
 import sawlog
 from sawlog.errors import UnsupportedError
 from sawlog.format.damage import DamageWarning, Verdict
-from tests.leveldb_log.fragments import HEADER, masked
+from tests.leveldb_database.support import rename_comparator
 
 
 @pytest.mark.parametrize("view", ["live", "all"])
@@ -25,14 +25,7 @@ def test_range_deletions_in_an_order_that_is_not_known_are_unsupported(view: str
     database[b"b"] = b"new"
     database.flush()
     database.close()
-    (path,) = tmp_path.glob("MANIFEST-*")
-    manifest = bytearray(path.read_bytes().replace(b"leveldb.BytewiseComparator", b"leveldb.BytewiseComparatoX"))
-    at = 0
-    while at < len(manifest):
-        end = at + HEADER + int.from_bytes(manifest[at + 4 : at + 6], "little")
-        manifest[at : at + 4] = masked(bytes(manifest[at + 6 : end])).to_bytes(4, "little")
-        at = end
-    path.write_bytes(manifest)
+    rename_comparator(tmp_path, "leveldb.BytewiseComparator", "leveldb.BytewiseComparatoX")
     given = {"format": "leveldb_database", "view": view}
     with pytest.raises(UnsupportedError, match="range deletions in an order"):
         sawlog.read(tmp_path, **given)

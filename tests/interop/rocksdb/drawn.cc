@@ -95,6 +95,12 @@ int main(int count, char** arguments) {
       check(db->Delete(WriteOptions(), family, key));
     } else if (draw == 6 && kind == "ingested") {
       ingest(db, family, options, directory + "/taken" + std::to_string(step) + ".sst", dice);
+    } else if (draw == 6 && kind == "reverse") {
+      const int other = dice.below(keys);
+      const bool ascends = family->GetName() == "default";
+      std::string low = key, high = key_of(other);
+      if ((low < high) != ascends) std::swap(low, high);
+      check(db->DeleteRange(WriteOptions(), family, low, high));
     } else if (draw == 7) {
       check(db->Flush(FlushOptions(), family));
     } else if (draw == 8 && dice.below(3) == 0 && kind != "stacked") {

@@ -330,7 +330,7 @@ class DatabaseContents(Contents):
             for table in version.tables:
                 tables.setdefault(table.file.path, []).append(table)
             for live in tables.values():
-                judged = tuple(live) if version.bytewise else ()
+                judged = tuple(live) if version.bytewise and not any(table.virtual for table in live) else ()
                 yield JudgedTable.whole(live[0].file, scan, request.projection, live=judged)
         scan = replace(request.scan, options=self.version.entry_options(self.scan.options))
         for file in (file for file in self._orphans if TABLE_NAME.match(file.name)):

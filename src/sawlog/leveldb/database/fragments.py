@@ -39,6 +39,7 @@ from sawlog.leveldb.columns import (
 )
 from sawlog.leveldb.database.blobs import Blobs, Part, addressed, blob_file
 from sawlog.leveldb.database.layout import INGESTS, TABLE_NAME, Kind
+from sawlog.leveldb.database.order import VirtualTable
 from sawlog.leveldb.database.version import DatabaseVersion, LiveBlobs, LiveTable, number_of, unnamed_table
 from sawlog.leveldb.options import LogReadOptions
 from sawlog.leveldb.records.history import Replay
@@ -111,6 +112,7 @@ class JudgedTable(TableRange):
         ends: The key after the last; `None`: all that follow.
         reported: From which key on, and before which, damage of the blocks with such separators is to be reported.
         sequence: See `LiveTable.sequence`.
+        virtual: See `LiveTable.virtual`.
     """
 
     live: tuple[LiveTable, ...] = ()
@@ -118,10 +120,11 @@ class JudgedTable(TableRange):
     ends: bytes | None = None
     reported: tuple[bytes, bytes | None] = (b"", None)
     sequence: int | None = None
+    virtual: VirtualTable | None = None
 
     def read(self, table: TableMap, source: Source, schema: pa.Schema, findings: Findings) -> Iterator[pa.RecordBatch]:
         """The entries of a range of a table, in batches like those of `columns.Stream`."""
-        from sawlog.leveldb.database.merge import Judge
+        from sawlog.leveldb.database.merge import Judge, shown
 
         table.sequence = self.sequence
         ledger = findings
@@ -136,7 +139,10 @@ class JudgedTable(TableRange):
         edges = _Edges(self, table, reader, ledger)
         for spans, of_deletions in self._turns(reader.spans, merged=delivers):
             reader.spans = spans
-            for batch in reader.batches():
+            for stored in reader.batches():
+                batch = stored if self.virtual is None else shown(self.virtual, stored)
+                if not batch.num_rows:
+                    continue
                 if not of_deletions:
                     edges.see(batch)
                 if not judges and delivers:
@@ -333,7 +339,10 @@ class KeyRange(Fragment):
             version = self.version
             bytewise = version.bytewise
             report = partial(self._report_ranges, findings)
-            for entries in merged(streams, self.low, self.high, version.pending, report, bytewise=bytewise):
+            order = None if bytewise else version.order
+            for entries in merged(
+                streams, self.low, self.high, version.pending, report, bytewise=bytewise, order=order
+            ):
                 findings.rows += len(entries.order) if every else int(entries.live.sum())
                 if findings.observe is not None and not orphan:
                     findings.observe(entries)
@@ -404,14 +413,16 @@ class KeyRange(Fragment):
             if condition.column == "key"
         ]
         bytewise = self.version.bytewise
-        filters = tuple(bounds) if bytewise else ()
+        filters = tuple(bounds) if bytewise and table.virtual is None else ()
         scan = Scan(filters=filters, on_damage=findings.on_damage, options=options, storage=self.scan.storage)
         projection = Projection.of(SCHEMAS[options.keys], scan)
         live = (table,) if bytewise else ()
         first, after = table.reported
         reported = begins or first, after if ends is None else ends
+        if table.virtual is not None and begins:  # every range of keys reads all of the file: the first one reports
+            reported = begins, begins
         fields = {"live": live, "begins": begins, "ends": ends, "reported": reported, "sequence": table.sequence}
-        table_range = JudgedTable.whole(table.file, scan, projection, pruned=True, **fields)
+        table_range = JudgedTable.whole(table.file, scan, projection, pruned=True, virtual=table.virtual, **fields)
         schema = STAMPED_SCHEMA if self.version.stamped else ENTRY_SCHEMA
         ledger = _Forwarded(findings, owned=not begins and not first)
         if not table.part and reported == (b"", None):

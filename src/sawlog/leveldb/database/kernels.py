@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from sawlog.kernels.jit import inlined, kernel
 from sawlog.kernels.memory import compare_bytes
 from sawlog.kernels.signature import Bool, Bytes, Int64, Int64s, OutBytes, OutInt64s
@@ -53,6 +55,76 @@ class Covers(NamedTuple):
     keys: Bytes
     starts: Int64s
     sequences: Int64s
+
+
+PLACE_GROWTH = 2
+"""So many bytes may each byte of a key take in its place."""
+PLACE_ROOM = 4
+"""Bytes that the place of a key takes besides."""
+PLACE_SLACK = 8
+"""Bytes after the last place, which comparisons load."""
+_LENGTH_BYTE = 1
+_SYNTHETIC = 13
+"""Bytes of a version with a mark at its end, which does not count."""
+_COUNTED = 12
+_TIMED = 8
+"""Bytes of a version that is a time; the longer one ends in a count, which does not count where it is zero."""
+
+
+@kernel
+def place_keys(data: Bytes, starts: Int64s, ends: Int64s, versioned: Bool, out: OutBytes, out_ends: OutInt64s) -> None:
+    """Write byte strings that compare as keys do in an order that is not that of their bytes.
+
+    What ascends is written with two zeros after it, and zeros as zero and 255, so that what is shorter comes first;
+    what descends is written as its complement in the same way, so that what is shorter comes last.
+
+    Args:
+        data: uint8; key i is `data[starts[i] : ends[i]]`.
+        starts: int64.
+        ends: int64.
+        versioned: Whether keys end in a version, in which they descend, and its length; otherwise they descend.
+        out: uint8, with `PLACE_GROWTH` bytes for each of a key, and `PLACE_ROOM` for each key.
+        out_ends: int64, one more than keys; string i is `out[out_ends[i] : out_ends[i + 1]]`.
+    """
+    used = 0
+    out_ends[0] = 0
+    for row in range(len(starts)):
+        start, end = starts[row], ends[row]
+        split, limit = start, end
+        if versioned:
+            split = end
+            if end > start and np.int64(data[end - 1]) < end - start:
+                split = end - np.int64(data[end - 1])
+            if split < end:
+                limit = end - _LENGTH_BYTE
+                if limit - split == _SYNTHETIC:
+                    limit -= 1
+                if limit - split == _COUNTED:
+                    counts = False
+                    for place in range(split + _TIMED, limit):
+                        counts = counts or data[place] != 0
+                    if not counts:
+                        limit = split + _TIMED
+            for place in range(start, split):
+                out[used] = data[place]
+                used += 1
+                if data[place] == 0:
+                    out[used] = 255
+                    used += 1
+            out[used] = 0
+            out[used + 1] = 0
+            used += 2
+        if split < end or not versioned:
+            for place in range(split, limit):
+                out[used] = 255 - data[place]
+                used += 1
+                if data[place] == 0:
+                    out[used] = 0
+                    used += 1
+            out[used] = 255
+            out[used + 1] = 255
+            used += 2
+        out_ends[row + 1] = used
 
 
 @inlined

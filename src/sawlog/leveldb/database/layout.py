@@ -15,6 +15,8 @@ from sawlog.storage import File
 
 __all__ = ["BYTEWISE", "CURRENT_NAME", "LOG_NAME", "MANIFEST_NAME", "TABLE_NAME", "Kind", "belongs"]
 
+COCKROACH_NAME = "cockroach_comparator"
+"""CockroachDB's order of keys: of each a zero follows, and then its version, and the length of that with this byte."""
 DEFAULT_FAMILY = "default"
 """The column family that every database has; its number is 0."""
 LOCK_NAME = "LOCK"

@@ -38,6 +38,7 @@ from sawlog.leveldb.columns import (
 )
 from sawlog.leveldb.database import kernels as k
 from sawlog.leveldb.database.kernels import Covers
+from sawlog.leveldb.database.order import KeyOrder, VirtualTable, places_of
 from sawlog.leveldb.database.version import LiveTable
 from sawlog.leveldb.records.transactions import Pending
 
@@ -178,6 +179,77 @@ def _slice_keys(batch: pa.RecordBatch, low: bytes, high: bytes | None) -> pa.Rec
     return batch.slice(first, max(last - first, 0))
 
 
+def shown(table: VirtualTable, batch: pa.RecordBatch) -> pa.RecordBatch:
+    """The entries that a virtual table has of a batch of those that are stored, as it shows them."""
+    is_range = values_of(batch.column(OPERATION), np.uint8) == RANGE
+    columns = dict(zip(batch.schema.names, batch.columns, strict=True))
+    columns[KEY] = _rekeyed(table, columns[KEY], is_range)
+    if VALUE in columns and is_range.any():
+        columns[VALUE] = _rekeyed(table, columns[VALUE], is_range, only_ranges=True)
+    if table.order is None:
+        return pa.RecordBatch.from_arrays(list(columns.values()), schema=batch.schema)
+    return _inside(table, columns, is_range, batch.schema, table.order)
+
+
+def _inside(
+    table: VirtualTable, columns: dict[str, pa.Array], is_range: NDArray[np.bool_], schema: pa.Schema, order: KeyOrder
+) -> pa.RecordBatch:
+    """The entries between the bounds of a virtual table; range deletions are cut there."""
+    low, high = order.place(table.first), order.place(table.last) + (b"\0" if table.closed else b"")
+    keys = order.column(columns[KEY])
+    low_value, high_value = (scalar_of(limit, pa.large_binary()) for limit in (low, high))
+    inside = boolean_values(pc.less(keys, high_value))
+    if VALUE in columns and is_range.any():
+        ends = order.column(columns[VALUE])
+        begins_before = boolean_values(pc.less(keys, low_value))
+        reaches_in = boolean_values(pc.greater(ends, low_value))
+        inside &= np.where(is_range, reaches_in, ~begins_before)
+        ends_after = is_range & boolean_values(pc.greater(ends, high_value))
+        columns[KEY] = _with(columns[KEY], is_range & begins_before, table.first)
+        columns[VALUE] = _with(columns[VALUE], ends_after, table.last)
+    else:
+        inside &= boolean_values(pc.greater_equal(keys, low_value)) | is_range
+    batch = pa.RecordBatch.from_arrays(list(columns.values()), schema=schema)
+    return batch if inside.all() else batch.filter(array_of(inside, pa.bool_()))
+
+
+def _rekeyed(
+    table: VirtualTable, keys: pa.Array, is_range: NDArray[np.bool_], *, only_ranges: bool = False
+) -> pa.Array:
+    """The keys of entries, or the ends of range deletions only, as a virtual table shows them."""
+    if not table.prefix and not table.suffix:
+        return keys
+    data, offsets = binary_parts(keys)
+    edges = offsets.astype(np.int64)
+    starts, lengths = edges[:-1], np.diff(edges)
+    suffixed = np.zeros(len(keys), np.bool_) if only_ranges or not table.suffix else ~is_range
+    prefixed = is_range if only_ranges else np.ones(len(keys), np.bool_)
+    lengths = np.where(suffixed, lengths - _version_lengths(data, starts, lengths), lengths)
+    prefix, suffix = len(table.prefix), len(table.suffix)
+    source = np.concatenate([np.frombuffer(table.prefix + table.suffix, np.uint8), data])
+    zeros = np.zeros(len(keys), np.int64)
+    parts = np.stack([zeros, starts + prefix + suffix, zeros + prefix], axis=1)
+    sizes = np.stack([prefix * prefixed, lengths, suffix * suffixed], axis=1)
+    ends, content = gathered(source, parts.reshape(-1), sizes.reshape(-1))
+    every = np.frombuffer(ends, np.int32)[::3].copy()
+    return pa.Array.from_buffers(pa.binary(), len(keys), [None, pa.py_buffer(every), content])
+
+
+def _version_lengths(
+    data: NDArray[np.uint8], starts: NDArray[np.int64], lengths: NDArray[np.int64]
+) -> NDArray[np.int64]:
+    """The bytes of the versions of keys with their lengths, which their last bytes say; 0 for none that fits."""
+    versions = np.zeros(len(starts), np.int64)
+    filled = lengths > 0
+    versions[filled] = data[(starts + lengths)[filled] - 1]
+    return np.where(versions < lengths, versions, 0)
+
+
+def _with(keys: pa.Array, replaced: NDArray[np.bool_], key: bytes) -> pa.Array:
+    """Keys, some of which another one replaces."""
+    return pc.if_else(array_of(replaced, pa.bool_()), scalar_of(key, pa.binary()), keys) if replaced.any() else keys
+
+
 BATCH_ROWS = 64 << 10
 _PICKED_BYTES = 16 << 20
 """Bytes of values that are picked for a batch."""
@@ -202,6 +274,7 @@ class MergedEntries:
         covers: The range deletions that count.
         pending: The entries that are not committed: they neither answer nor hide others.
         bytewise: Whether that order is the bytes'; otherwise all is sorted again.
+        order_of_keys: Another order that is known.
         uncertain: The sequence number up to which range deletions may have deleted entries, of which nobody knows
             which: these do not answer.
 
@@ -211,8 +284,16 @@ class MergedEntries:
     """
 
     def __init__(
-        self, groups: Sequence[Sequence[Run]], covers: k.Covers, pending: Pending, *, bytewise: bool, uncertain: int = 0
+        self,
+        groups: Sequence[Sequence[Run]],
+        covers: k.Covers,
+        pending: Pending,
+        *,
+        bytewise: bool,
+        order_of_keys: KeyOrder | None = None,
+        uncertain: int = 0,
     ) -> None:
+        self._order_of_keys = order_of_keys
         lengths = [sum(run.rows for run in group) for group in groups]
         self._runs = [run for group in groups for run in group]
         self._batches = [batch for run in self._runs for batch in run.batches if batch.num_rows]
@@ -392,7 +473,11 @@ class MergedEntries:
         if self._strays is not None:
             ranks, sequences = (np.where(self._strays, np.iinfo(np.int64).max, column) for column in (ranks, sequences))
             effects = np.where(self._strays, np.uint8(k.MERGES), effects)
-        arrays = (*self._keys, ranks, sequences, effects)
+        keys = self._keys
+        if self._order_of_keys is not None:
+            places, ends = self._order_of_keys.places(*keys)
+            keys = Strings(places, ends[:-1], ends[1:])
+        arrays = (*keys, ranks, sequences, effects)
         for array in arrays:
             array.flags.writeable = False
         return k.Entries(*arrays)
@@ -465,12 +550,12 @@ def sorted_batch(batch: pa.RecordBatch) -> pa.RecordBatch:
     return batch.take(order)
 
 
-def _covers_of(ranges: Sequence[pa.RecordBatch]) -> k.Covers:
+def _covers_of(ranges: Sequence[pa.RecordBatch], order: KeyOrder | None = None) -> k.Covers:
     """Range deletions as disjoint ranges, each with the newest that covers it."""
-    columns = (
+    keys, values, numbers = (
         [value for batch in ranges for value in batch.column(name).to_pylist()] for name in (KEY, VALUE, SEQUENCE)
     )
-    edges, sequences = newest_ranges(zip(*columns, strict=True))
+    edges, sequences = newest_ranges(zip(places_of(keys, order), places_of(values, order), numbers, strict=True))
     starts = np.concatenate([[0], np.cumsum([len(edge) for edge in edges])]).astype(np.int64)
     return k.Covers(np.frombuffer(b"".join(edges), np.uint8), starts, np.array(sequences, np.int64))
 
@@ -483,6 +568,7 @@ def merged(
     report: Callable[[str, int], None],
     *,
     bytewise: bool,
+    order: KeyOrder | None,
 ) -> Iterator[MergedEntries]:
     """Merge streams, window after window of keys.
 
@@ -494,17 +580,21 @@ def merged(
         report: Said of range deletions in another order, by their file and the highest of their sequence numbers: which
             keys they delete is not known, so only entries that are newer answer.
         bytewise: Whether that order is the bytes'; otherwise all is read before anything is resolved.
+        order: Another order, where it is known.
     """
     if not bytewise:
         runs = [[Run(stream.path, stream.level, list(stream.batches)) for stream in group] for group in groups]
         uncertain = 0
+        deletions_of_all = []
         for run in itertools.chain(*runs):
             deleted = [only(batch, deletions=True) for batch in run.batches]
+            deletions_of_all += deleted
             newest = max(map(_newest, deleted), default=0)
-            if newest:
+            if newest and order is None:
                 report(run.path, newest)
-            uncertain = max(uncertain, newest)
-        yield MergedEntries(runs, _covers_of([]), pending, bytewise=False, uncertain=uncertain)
+                uncertain = max(uncertain, newest)
+        covers = _covers_of([] if order is None else deletions_of_all, order)
+        yield MergedEntries(runs, covers, pending, bytewise=False, order_of_keys=order, uncertain=uncertain)
         return
     deletions = _Deletions(low, high)
     feeds = [_Feed(group, deletions) for group in groups]

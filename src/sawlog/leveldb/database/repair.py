@@ -285,21 +285,17 @@ def _ordered(contents: DatabaseContents) -> Iterator[pa.RecordBatch]:
         if batch.num_rows
     )
     comparator = contents.version.comparator
-    if contents.version.bytewise:
+    if contents.version.bytewise or contents.version.order is not None:
         yield from batches
         return
-    if comparator not in (tables.REVERSE_NAME, INDEXED_DB):
+    if comparator != INDEXED_DB:
         raise SawlogError(
             f"{contents.version.path}: keys are in the order {comparator!r}, which only the database knows, so its"
             " tables cannot be written; sawlog convert --on-damage skip writes the rows to another format"
         )
     all_rows = pa.Table.from_batches(batches, _SCHEMA).combine_chunks()
-    keys = all_rows.column(KEY).to_pylist()
-    if comparator == tables.REVERSE_NAME:  # operands of a key stay as they are
-        order = sorted(range(len(keys)), key=keys.__getitem__, reverse=True)
-    else:
-        sequences = all_rows.column(SEQUENCE).to_pylist()
-        order = _sorted_as_chromium(keys, sequences, contents.version.path)
+    keys, sequences = (all_rows.column(name).to_pylist() for name in (KEY, SEQUENCE))
+    order = _sorted_as_chromium(keys, sequences, contents.version.path)
     sorted_rows = all_rows.take(fixed_array(pa.int64(), np.array(order, np.int64)))
     yield from (batch for batch in sorted_rows.to_batches(_BATCH_ROWS) if batch.num_rows)
 

@@ -35,6 +35,7 @@ from sawlog.leveldb.database.layout import (
     LAST_FORMAT,
 )
 from sawlog.leveldb.database.manifest import Manifest, Metadata
+from sawlog.leveldb.database.order import ORDERS, KeyOrder, VirtualTable
 from sawlog.leveldb.database.places import Stored, may_have_transactions, stored_files
 from sawlog.leveldb.log.layout import Dialect
 from sawlog.leveldb.options import DatabaseReadOptions, LogReadOptions, TableReadOptions
@@ -55,6 +56,10 @@ from sawlog.leveldb.table.rows import TableRange, table_map
 from sawlog.storage import File, Storage
 from sawlog.storage.names import is_remote
 
+_LONGEST_SYNTHETIC = 1 << 10
+"""Bytes that a table of Pebble's may show in each key that are not in its file."""
+_NOWHERE = b"\0"
+"""Where what a table reports begins and ends, if it reports nothing."""
 _NO_MANIFEST = "all tables and logs, by their sequence numbers: what was deleted may appear again"
 _SHOWN_KEYS = 1000
 """So many keys of each file show whose they are, where no MANIFEST names their order."""
@@ -76,6 +81,7 @@ class LiveTable:
         sequence: The sequence number of all of its entries, which those of a table that was ingested do not have
             themselves; `None` where there are several.
         identity: What else the MANIFEST knows of its content; `None` for parts of files, and where it does not name it.
+        virtual: What it shows of its file, where that is not all between its bounds, in the order of the bytes.
     """
 
     file: File
@@ -87,6 +93,7 @@ class LiveTable:
     reported: tuple[bytes, bytes | None] = (b"", None)
     sequence: int | None = None
     identity: Identity | None = None
+    virtual: VirtualTable | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,6 +175,11 @@ class DatabaseVersion:
     def bytewise(self) -> bool:
         """Whether keys are ordered by their bytes."""
         return self.comparator.removesuffix(STAMP_SUFFIX) in BYTEWISE
+
+    @property
+    def order(self) -> KeyOrder | None:
+        """The order of keys, where it is another than that of their bytes, and known."""
+        return ORDERS.get(self.comparator)
 
     @property
     def stamped(self) -> bool:
@@ -475,20 +487,20 @@ def _tables(
 ) -> tuple[list[LiveTable], list[Damage]]:
     """Live tables, and what is said of those that are not there, or are others."""
     tables, missing = [], []
+    order = ORDERS.get(comparator)
     stamped = comparator.endswith(STAMP_SUFFIX)
     for row in rows:
         stamp = STAMP_WIDTH if stamped and row.get("timestamps_persisted") is not False else 0
         backing = row.get("backing_file")
         number = row["file"] if backing is None else backing
         smallest, largest = row["smallest_key"][: -stamp or None], row["largest_key"][: -stamp or None]
-        if (
-            (backing is not None and comparator not in BYTEWISE)
-            or row.get("synthetic_prefix")
-            or row.get("synthetic_suffix")
-        ):
+        part = any(row.get(name) is not None for name in ("backing_file", "synthetic_prefix", "synthetic_suffix"))
+        prefix, suffix = (row.get(f"synthetic_{name}") or b"" for name in ("prefix", "suffix"))
+        is_known = (comparator in BYTEWISE and not suffix) if order is None else order.versioned
+        if part and (not is_known or len(prefix) + len(suffix) > _LONGEST_SYNTHETIC):
             detail = (
                 f"table {row['file']} is a part of table {number}, or has other keys than that one, in the order"
-                f" {comparator!r}, which this version of sawlog does not know: its entries are not read"
+                f" {comparator!r} or longer than this version of sawlog knows them: its entries are not read"
             )
             missing.append(Damage(manifest.file.path, row[OFFSET_COLUMN], 0, UNSUPPORTED, detail))
             continue
@@ -506,10 +518,10 @@ def _tables(
             missing += mismatches
             sequence = row.get("smallest_sequence") or None
             sequence = sequence if sequence == row.get("largest_sequence") else None
-            part = backing is not None
             identity = None if part or mismatches else Identity.of(row, stamped=stamped)
             table = LiveTable(stored.tables[number], row["level"], smallest, end, part, led)
-            tables.append(replace(table, sequence=sequence, identity=identity))
+            virtual = VirtualTable.of(row, order)
+            tables.append(replace(table, sequence=sequence, identity=identity, virtual=virtual))
     return _shared(tables), list(dict.fromkeys(missing))  # parts of a file share what is said of it
 
 
@@ -607,10 +619,16 @@ def last_sequence(batches: Iterable[pa.RecordBatch], *, is_compacted: bool = Fal
 
 
 def _shared(tables: Sequence[LiveTable]) -> list[LiveTable]:
-    """The same tables; of the parts of a file each answers for what is before the next one."""
+    """The same tables; of the parts of a file each answers for what is before the next one.
+
+    Where a part is a virtual table, each reads all of the file, and the first one answers for it.
+    """
     begins: dict[str, list[bytes]] = {}
+    virtual: dict[str, LiveTable] = {}
     for part in sorted((table for table in tables if table.part), key=lambda table: table.smallest):
         begins.setdefault(part.file.path, []).append(part.smallest)
+        if part.virtual is not None:
+            virtual.setdefault(part.file.path, part)
     reported_tables = []
     for table in tables:
         keys = begins.get(table.file.path, [])
@@ -620,5 +638,7 @@ def _shared(tables: Sequence[LiveTable]) -> list[LiveTable]:
             if table.part
             else table.reported
         )
+        if table.file.path in virtual:
+            reported = (b"", None) if virtual[table.file.path] is table else (_NOWHERE, _NOWHERE)
         reported_tables.append(replace(table, reported=reported))
     return reported_tables

@@ -1,6 +1,8 @@
 // Opens a Pebble database and writes what it answers, one JSON object a line, to standard output.
 //
-//	go run ./opened DIRECTORY
+//	go run ./opened DIRECTORY [cockroach]
+//
+// The last argument is for databases in CockroachDB's order of keys.
 //
 // Keys and values are hexadecimal.
 package main
@@ -12,6 +14,8 @@ import (
 	"os"
 
 	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/cockroachkvs"
+	"github.com/cockroachdb/pebble/v2/sstable"
 )
 
 func check(err error) {
@@ -21,7 +25,13 @@ func check(err error) {
 }
 
 func main() {
-	db, err := pebble.Open(os.Args[1], &pebble.Options{})
+	options := &pebble.Options{}
+	if len(os.Args) > 2 {
+		options.Comparer = &cockroachkvs.Comparer
+		options.KeySchema = cockroachkvs.KeySchema.Name
+		options.KeySchemas = sstable.MakeKeySchemas(&cockroachkvs.KeySchema)
+	}
+	db, err := pebble.Open(os.Args[1], options)
 	check(err)
 	iterator, err := db.NewIter(nil)
 	check(err)
