@@ -15,7 +15,7 @@ import itertools
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from functools import reduce
 from typing import TYPE_CHECKING, Any
@@ -210,6 +210,18 @@ class FileColumns:
             if name not in data_columns and name not in (METADATA, rescued)
         ]
         return cls(bases, pa.schema(fields), metadata, rescued)
+
+    def with_added(self, table_schema: spark.StructType, data_columns: Iterable[str]) -> FileColumns:
+        """The same and, as null, columns that a table has and its files have not, if it has all columns of the files.
+
+        Else a column may have been renamed, or be spelled otherwise, and its values would be hidden.
+        """
+        stored = set(data_columns)
+        added = [field for field in table_schema.fields if field.name not in stored | self.names]
+        if not added or not stored <= set(table_schema.names):
+            return self
+        partitions = [*self.partitions, *arrow_schema(spark.StructType(added))]
+        return replace(self, partitions=pa.schema(partitions))
 
     @functools.cached_property
     def available(self) -> pa.Schema:

@@ -11,11 +11,11 @@ from typing import Any, Literal
 
 from sawlog.api import open as open_dataset
 from sawlog.dataset.dataset import Dataset
-from sawlog.errors import OptionError, suggest_name
+from sawlog.errors import FormatError, OptionError, suggest_name
 from sawlog.format.contract import TASK_BYTES, Format
 from sawlog.format.damage import OnDamage
 from sawlog.format.options import names, parse_options, show_deprecations
-from sawlog.format.recognition import get_format
+from sawlog.format.recognition import formats, get_format
 from sawlog.guard import Undecodable, decode_json
 from sawlog.spark.errors import in_sparks_words
 from sawlog.spark.files import FileOptions
@@ -24,10 +24,13 @@ from sawlog.stream.limits import StreamOptions
 
 STORAGE_PREFIX = "storage."
 _POLICIES: dict[str, OnDamage] = {"FAILFAST": "fail", "DROPMALFORMED": "skip", "PERMISSIVE": "skip"}
+_OF_TABLE = "sawlog.table"
+"""The option by which the jar names those that are a table's, separated by commas."""
 _CATALOG_KEYS = {"location", "provider"}
 """What Spark adds to the options of CREATE TABLE. When the table is read, a Python source is given no option at all."""
 _NO_TABLES = (
-    "tables made by CREATE TABLE lose their options; use CREATE TEMPORARY VIEW ... USING ... OPTIONS (path '...')"
+    "Spark gives a Python source neither path nor options of a table: tables need the jar (`sawlog spark-jar`) and"
+    " USING sawlog; without it use CREATE TEMPORARY VIEW ... USING ... OPTIONS (path '...')"
 )
 _LISTINGS = 3
 """How often files are listed again while some of them disappear."""
@@ -95,6 +98,7 @@ class Request:
         rest: What is left for the format, unparsed.
         stream: Limits of a stream source; they mean nothing to a batch.
         files: Which files are read, and what columns they make.
+        of_table: Whether they are those of a table in Spark's catalog.
     """
 
     paths: tuple[str, ...]
@@ -103,6 +107,16 @@ class Request:
     rest: dict[str, Any] = field(repr=False)
     stream: StreamOptions = field(default_factory=StreamOptions)
     files: FileOptions = field(default_factory=FileOptions)
+    of_table: bool = False
+
+    def is_empty(self) -> bool:
+        """Whether there is no file at the one path: of a table, that is no error."""
+        if len(self.paths) != 1:
+            return False
+        try:
+            return not self.storage.find(self.paths[0])
+        except FileNotFoundError:
+            return True
 
     @property
     def rescued(self) -> str | None:
@@ -131,6 +145,15 @@ class Request:
                 return self._open()
         return self._open()
 
+    def open_stored(self) -> Dataset | None:
+        """The dataset; `None` where a table in Spark's catalog has no files yet. Raises as `open`."""
+        try:
+            return self.open()
+        except (FileNotFoundError, FormatError):
+            if self.of_table and self.is_empty():
+                return None
+            raise
+
     def _open(self) -> Dataset:
         read_options: ReadOptions = self.own
         with in_sparks_words(), warnings.catch_warnings():
@@ -155,6 +178,7 @@ def read_request(options: Mapping[str, str], format: str | None) -> Request:
         OptionError: For a missing path, or a value that an option cannot take.
     """
     remaining_options: dict[str, Any] = dict(options)
+    of_table = _take_table(remaining_options, _READING, _WRITING)
     paths = _take_paths(remaining_options)
     if "mode" in remaining_options:
         remaining_options["mode"] = remaining_options["mode"].upper()
@@ -166,7 +190,8 @@ def read_request(options: Mapping[str, str], format: str | None) -> Request:
     files = _take_own(FileOptions, remaining_options, None, "reading with Spark")
     if read_options.task_bytes <= 0:
         raise OptionError(f"option task_bytes={read_options.task_bytes}: expected a positive number of bytes")
-    return Request(paths, replace(storage, chosen=files.choice()), read_options, remaining_options, stream, files)
+    storage = replace(storage, chosen=files.choice())
+    return Request(paths, storage, read_options, remaining_options, stream, files, of_table)
 
 
 def write_request(options: Mapping[str, str], format: str | None) -> tuple[Request, Format, Any]:
@@ -176,6 +201,7 @@ def write_request(options: Mapping[str, str], format: str | None) -> tuple[Reque
         OptionError: For a missing path or format, an unknown option, or a value that an option cannot take.
     """
     remaining_options: dict[str, Any] = dict(options)
+    of_table = _take_table(remaining_options, _WRITING, _READING)
     for name in {"savemode", "partitionoverwritemode"} & remaining_options.keys():
         remaining_options[name] = remaining_options[name].lower()
     paths = _take_paths(remaining_options)
@@ -183,6 +209,8 @@ def write_request(options: Mapping[str, str], format: str | None) -> tuple[Reque
         raise OptionError(f"writing with Spark: expected one directory, found {len(paths)} paths")
     storage = _take_storage(remaining_options)
     write_options = _take_own(WriteOptions, remaining_options, format, "writing with Spark")
+    if of_table and write_options.format is None:
+        write_options = replace(write_options, format=_stored_format(paths[0], storage))
     if write_options.format is None:
         raise OptionError('writing with Spark: option \'format\' is required, as in .option("format", "leveldb_log")')
     target_format = get_format(write_options.format)
@@ -192,7 +220,7 @@ def write_request(options: Mapping[str, str], format: str | None) -> tuple[Reque
         parsed: Any = parse_options(
             target_format.write_options, remaining_options, where=f"writing {target_format.name}"
         )
-    return Request(paths, storage, write_options, remaining_options), target_format, parsed
+    return Request(paths, storage, write_options, remaining_options, of_table=of_table), target_format, parsed
 
 
 def check_known(remaining_options: Mapping[str, Any], spark_options: type, formats_own: type, action: str) -> None:
@@ -210,9 +238,41 @@ def check_known(remaining_options: Mapping[str, Any], spark_options: type, forma
         raise OptionError(f"{action}: unknown option {wrong[0]!r}{near}; known options: {', '.join(known_names)}")
 
 
+_READING: tuple[tuple[type, ...], str] = (ReadOptions, StreamOptions, FileOptions), "read_options"
+_WRITING: tuple[tuple[type, ...], str] = (WriteOptions,), "write_options"
+"""Options of the source for one direction, and where a format has its own for it."""
+
+
+def _take_table(
+    remaining_options: dict[str, Any], direction: tuple[tuple[type, ...], str], opposite: tuple[tuple[type, ...], str]
+) -> bool:
+    """Take out the options of a table that are for the other direction. Return whether there is a table."""
+    text = remaining_options.pop(_OF_TABLE, None)
+    if text is None:
+        return False
+    format_name = remaining_options.get("format")
+    all_formats = list(formats().values()) if format_name is None else [get_format(format_name)]
+    names_of_direction, names_of_opposite = (
+        {name for kind in (*kinds, *(getattr(each, attribute) for each in all_formats)) for name in names(kind)}
+        for kinds, attribute in (direction, opposite)
+    )
+    for name in text.split(","):
+        if name in names_of_opposite - names_of_direction:
+            del remaining_options[name]
+    return True
+
+
+def _stored_format(path: str, storage: Storage) -> str | None:
+    """Name of the format of the files that a directory has; `None` where there are none."""
+    try:
+        return open_dataset(path, storage_options=storage.fresh()).format.name
+    except (FileNotFoundError, FormatError):
+        return None
+
+
 def _take_paths(remaining_options: dict[str, Any]) -> tuple[str, ...]:
     if remaining_options.keys() >= _CATALOG_KEYS:
-        raise OptionError(f"Spark hands a Python source nothing of what a table says: {_NO_TABLES}")
+        raise OptionError(_NO_TABLES)
     path = remaining_options.pop("path", None)
     several = remaining_options.pop("paths", None)
     if several is not None:

@@ -11,9 +11,11 @@ import io
 import json
 import os
 import sys
+import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
+from importlib import import_module
 from typing import IO, Any
 
 import pyarrow as pa
@@ -95,12 +97,39 @@ def main(infile: io.BufferedReader, outfile: IO[bytes]) -> None:
 def describe(options: Mapping[str, str]) -> dict[str, Any]:
     """Describe a path from its headers: columns, bytes, and rows if an index knows their number."""
     request = read_request(options, None)
-    dataset = request.open()
+    dataset = request.open_stored()
+    if dataset is None:
+        return {"schema": spark.StructType().json(), "bytes": 0, "rows": 0}
     return {
         "schema": full_schema(request, dataset).json(),
         "bytes": sum(file.size for file in dataset.files),
         "rows": indexed_rows(dataset.contents),
     }
+
+
+def check_table(options: Mapping[str, str], schema: str) -> dict[str, Any]:
+    """Check the columns of a table that is being made: against its files or, if there are none, one without rows.
+
+    A table of no files and no format has what is written to it first: Spark keeps no options of `saveAsTable`.
+
+    Raises:
+        SchemaError: When the files have other columns, or the format cannot hold them.
+    """
+    columns = _schema(schema)
+    if "path" in options or "paths" in options:
+        request = read_request(options, None)
+        if not request.is_empty():
+            projected(request, request.open(), columns)
+            return {}
+    if "format" in options:
+        with tempfile.TemporaryDirectory() as scratch:
+            options = {**options, "path": scratch}
+            writing = import_module("sawlog.spark.writer")  # which no read needs
+            writing.make_writer(options, None, columns, overwrite=False).commit([])
+            request = read_request(options, None)
+            if not request.is_empty():  # some formats write nothing where there are no rows
+                projected(request, request.open(), columns)
+    return {}
 
 
 def tables(options: Mapping[str, str]) -> dict[str, Any]:
@@ -142,8 +171,10 @@ def plan(
         `Look`, if the same question has to be asked again with what it answers.
     """
     request = read_request(options, None)
-    dataset = request.open()
     pickled = CPickleSerializer()
+    dataset = request.open_stored()
+    if dataset is None:
+        return [(PartitionFunction(side.wanted), []) for side in sides]
     if looked:
         dataset = informed(dataset, map(pickled.loads, looked))
     readings = []
@@ -222,7 +253,7 @@ class Conversation:
         return [json.dumps(_OF_STREAMS[verb](self._stream, **arguments)).encode()]
 
 
-_ANSWERS: dict[str, Callable[..., dict[str, Any]]] = {"describe": describe, "tables": tables}
+_ANSWERS: dict[str, Callable[..., dict[str, Any]]] = {"check": check_table, "describe": describe, "tables": tables}
 _OF_STREAMS: dict[str, Callable[..., Any]] = {
     "initial": lambda stream: stream.initialOffset(),
     "available_now": lambda stream: stream.prepareForTriggerAvailableNow(),

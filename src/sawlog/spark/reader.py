@@ -288,6 +288,8 @@ def projected(request: Request, dataset: Dataset, schema: StructType, pushed: Se
     scan = dataset.scan
     available = available_columns(dataset.contents)
     columns = FileColumns.of(dataset.files, request.paths, request.files, available.names, schema, request.rescued)
+    if request.of_table:
+        columns = columns.with_added(schema, dataset.schema.names)
     available = pa.schema([*available, *columns.available])
     names = tuple(schema.names)
     data_columns = tuple(name for name in names if name not in columns.names)

@@ -36,6 +36,10 @@ object Planner {
       (reply \ "rows").extractOpt[Long])
   }
 
+  /** Refuses a table whose columns are not those of its files or, where there are none, not those of a format. */
+  def check(options: CaseInsensitiveStringMap, schema: StructType): Unit =
+    ask("check", question(options, "schema" -> JString(schema.json)))
+
   def tables(options: CaseInsensitiveStringMap): Listing = json("tables", question(options)).extract[Listing]
 
   /** How the sides of a query are read that have the same options: of the same files, for they are listed once. */
