@@ -464,7 +464,7 @@ def test_a_stream_asks_a_store_for_no_file_that_an_index_knows(
     assert requests["cat_file"] == 5
     requests.clear()
     assert followed(remote, name) == found
-    assert requests["cat_file"] >= 16
+    assert requests["cat_file"] >= 4
 
 
 @pytest.mark.filterwarnings("ignore")

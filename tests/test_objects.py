@@ -20,7 +20,7 @@ import pytest
 
 import sawlog
 from sawlog.errors import ChangedError, OptionError, StorageError
-from sawlog.storage import Storage, sources, store_options
+from sawlog.storage import Storage, flight, store_options
 
 DATA = bytes(range(256)) * 40
 
@@ -85,7 +85,7 @@ def server() -> Iterator[str]:
 def test_a_file_of_a_server_is_read_in_ranges_or_whole(
     server: str, knows: set[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sources, "REMOTE_RANGE", 3000)
+    monkeypatch.setattr(flight, "REMOTE_RANGE", 3000)
     Files.knows = knows
     (file,) = Storage().find(f"{server}/a%20b.log?q=%2F")
     assert file.size == len(DATA)
@@ -167,7 +167,7 @@ def test_an_unknown_option_is_refused_by_name(url: str, options: dict[str, Any],
 
 
 def test_every_range_has_the_tag_of_the_listing(s3: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sources, "REMOTE_RANGE", 100_000)
+    monkeypatch.setattr(flight, "REMOTE_RANGE", 100_000)
     url = "s3://logs/tags/1.log"
     sawlog.write(pa.table({"record": [bytes(300_000)]}), url, format="leveldb_log", storage_options=s3)
     asked: list[dict[str, Any]] = []

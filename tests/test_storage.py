@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import sawlog
-from sawlog.storage import Staged, Storage, discard_staged, normalize, sources
+from sawlog.storage import Staged, Storage, discard_staged, flight, normalize
 
 DATA = np.random.default_rng(1).integers(0, 256, 3_000_000, dtype=np.uint8).tobytes()
 
@@ -35,7 +35,7 @@ def put(storage: Storage, path: str, data: bytes) -> None:
 
 
 def test_what_is_written_is_found_and_read(place: tuple[Storage, str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sources, "REMOTE_RANGE", 700_001)
+    monkeypatch.setattr(flight, "REMOTE_RANGE", 700_001)
     storage, root = place
     put(storage, f"{root}/a.bin", DATA)
     (file,) = storage.find(f"{root}/a.bin")
@@ -187,7 +187,7 @@ def test_paths_have_one_spelling(given: str, expected: str) -> None:
 def test_nothing_is_fetched_after_the_end_that_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     from fsspec.implementations.memory import MemoryFileSystem
 
-    monkeypatch.setattr(sources, "REMOTE_RANGE", 100_000)
+    monkeypatch.setattr(flight, "REMOTE_RANGE", 100_000)
     content = random.Random(2).randbytes(1_000_000)
     storage = Storage()
     put(storage, "memory://ends/file", content)
@@ -216,7 +216,7 @@ def test_a_log_on_s3_reads_like_a_local_one(
 ) -> None:
     import pyarrow as pa
 
-    monkeypatch.setattr(sources, "REMOTE_RANGE", 100_000)
+    monkeypatch.setattr(flight, "REMOTE_RANGE", 100_000)
     records = [bytes([i % 256]) * size for i, size in enumerate((0, 5, 40_000, 200_000, 1_000, 70_000))]
     table = pa.table({"record": pa.array(records, pa.binary())})
     local, remote = tmp_path / "000001.log", "s3a://logs/db/000001.log"

@@ -98,7 +98,7 @@ def test_large_column_groups_are_cut_at_row_groups(place: str, tmp_path: Path, m
     dataset = open_as_it_lies(root, **options)
     requests = Watched(monkeypatch, 0)
     fragments = dataset.fragments(4 << 20)
-    assert len(requests.paths) == {"local": 0, "remote": 3, "indexed": 0}[place]
+    assert len(requests.paths) == {"local": 0, "remote": 1, "indexed": 0}[place]
     assert 4 <= len(fragments) <= 6
     assert max(one.size for one in fragments) < 6 << 20
     assert sum(one.size for one in fragments) == pytest.approx(whole.size, abs=2 * len(fragments))

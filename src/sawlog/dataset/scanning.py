@@ -17,7 +17,7 @@ from sawlog.format.damage import MAX_LISTED, FileReport, Findings
 from sawlog.format.options import as_text, find_rescue_options
 from sawlog.format.planning import bind_scan, count_threads, plan_for_threads
 from sawlog.format.scan import Scan
-from sawlog.storage import File
+from sawlog.storage import File, ask_ahead
 from sawlog.storage.workers import map_ordered, once
 
 OnFragmentDone = Callable[[Fragment, Findings], None]
@@ -63,7 +63,7 @@ def read_rows(
         done: Called after the rows of each fragment.
         task_bytes: As for `plan_fragments`, where one thread reads.
     """
-    fragments = plan_for_threads(contents, request, task_bytes)
+    fragments = ask_ahead(plan_for_threads(contents, request, task_bytes))
     yield from confirm_after(contents, read_fragments(fragments, count_threads(contents, request), done))
 
 
@@ -74,7 +74,8 @@ def count_rows(contents: Contents, request: BoundScan, done: OnFragmentDone) -> 
         return fragment.scan_into(Findings(fragment.scan.on_damage))
 
     total = 0
-    fragments, threads = plan_for_threads(contents, request), count_threads(contents, request)
+    fragments = ask_ahead(plan_for_threads(contents, request))
+    threads = count_threads(contents, request)
     for fragment, findings in map_ordered(fragments, once(scan_fragment), threads):
         total += findings.rows
         done(fragment, findings)
@@ -147,7 +148,8 @@ def _inspect_fragments(
     every: bool,
 ) -> Iterator[tuple[Fragment, Findings]]:
     """Yield the findings of every fragment, in order."""
-    fragments, threads = plan_for_threads(contents, request, task_bytes), count_threads(contents, request)
+    fragments = ask_ahead(plan_for_threads(contents, request, task_bytes))
+    threads = count_threads(contents, request)
     for fragment, findings in map_ordered(fragments, once(lambda part: part.inspect(every=every)), threads):
         if advance is not None:
             advance(fragment.size)

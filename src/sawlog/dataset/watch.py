@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from sawlog.format.contract import Contents, Scan
+from sawlog.storage import ask_ahead
 from sawlog.stream.follower import Follower
 from sawlog.stream.limits import StreamOptions
 from sawlog.stream.offset import Offset, Place
@@ -99,7 +100,7 @@ class Watch:
     def _unseen(self, end: Offset) -> Iterator[pa.RecordBatch]:
         """The rows up to an offset that were not handed out."""
         known_rows = self._rows
-        for fragment in self._follower.between(self._offset, end) if end is not self._offset else ():
+        for fragment in ask_ahead(self._follower.between(self._offset, end)) if end is not self._offset else ():
             for batch in fragment.to_batches():
                 if known_rows < batch.num_rows:
                     yield batch.slice(known_rows)

@@ -29,7 +29,7 @@ from sawlog.format.scan import (
     Scan,
 )
 from sawlog.guard import wrap_errors
-from sawlog.storage import File, Staged, StagedFile, Storage
+from sawlog.storage import File, Staged, StagedFile, Storage, each_file
 from sawlog.storage.workers import map_ordered, once
 
 if TYPE_CHECKING:
@@ -589,7 +589,7 @@ class Format(ABC):
 
     def recognize(self, files: Sequence[File], storage: Storage) -> Match:
         """The certainty that a path, given as the list of its files, is of the format."""
-        probed = (self.match(file, probe(storage, file, PROBE_BYTES)) for file in files[:8])
+        probed = each_file(lambda file: self.match(file, probe(storage, file, PROBE_BYTES)), files[:8])
         return max(probed, default=Match.NO)
 
 

@@ -42,6 +42,7 @@ from sawlog.spark.files import RESCUED_TYPE, Facts, FileColumns, append_file_col
 from sawlog.spark.filters import pushing_down, read_filters, translate_filters
 from sawlog.spark.options import Request, read_request
 from sawlog.spark.schema import arrow_schema, check_schema, spark_schema
+from sawlog.storage import ask_ahead
 from sawlog.storage.index import Facts as Known
 from sawlog.storage.index import Index, Notebook
 from sawlog.storage.workers import cores, map_ordered, once
@@ -359,7 +360,7 @@ def read_task(task: Task | None, schema: StructType) -> Iterator[pa.RecordBatch]
     if task is None:
         return
     target = arrow_schema(schema)
-    for fragment in task.fragments():
+    for fragment in ask_ahead(task.fragments()):
         facts = task.facts.get(fragment.path, {})
         rescuing = task.rescued is not None
         findings = Findings(fragment.scan.on_damage, drained=rescuing, columns=[] if rescuing else None)

@@ -9,14 +9,16 @@ import itertools
 import os
 import posixpath
 import stat
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from sawlog.errors import ChangedError, StorageError, without_secrets
 from sawlog.storage.commit_log import LOG, committed
 from sawlog.storage.directories import Directories, File
+from sawlog.storage.flight import AHEAD_BYTES, AHEAD_FILES, Flight, Request
 from sawlog.storage.index import Memory
 from sawlog.storage.inputs import Inputs
 from sawlog.storage.minio import Objects, StoredObject
@@ -35,13 +37,35 @@ from sawlog.storage.staging import (
 )
 from sawlog.storage.workers import map_ordered, once
 
-_REQUESTS = 16
+_REQUESTS = 32
 """Requests for remote files at a time."""
 
 _SINGLY = 2
 """This many files are asked for one by one; more of them by listing what they are in."""
 
 Result = TypeVar("Result")
+
+
+class Ranged(Protocol):
+    """Protocol of a `sawlog.format.contract.Fragment`."""
+
+    @property
+    def scan(self) -> Any:
+        """A scan, which has the storage."""
+        ...
+
+    @property
+    def path(self) -> str:
+        """Path of the file."""
+        ...
+
+    @property
+    def extent(self) -> tuple[int, int]:
+        """Offset and length of the bytes."""
+        ...
+
+
+AnyRange = TypeVar("AnyRange", bound=Ranged)
 
 
 @dataclass(frozen=True)
@@ -67,6 +91,7 @@ class Storage:
     _states: dict[str, State] = field(default_factory=dict, repr=False, compare=False)
     _asked: dict[str, State] = field(default_factory=dict, repr=False, compare=False)
     _listed: dict[str, list[File]] = field(default_factory=dict, repr=False, compare=False)
+    _flight: Flight = field(default_factory=Flight, repr=False, compare=False)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return (Storage, (self.options, self.memory_map, self.inputs, self.chosen, None, self.objects))
@@ -171,7 +196,7 @@ class Storage:
     def _open(self, name: str, path: PathLike | File, end: int | None) -> Source:
         """Open a file as it is."""
         if name not in self._found and is_remote(name):
-            return RemoteSource(self._object(name, path if isinstance(path, File) else None), end)
+            return RemoteSource(self._object(name, path if isinstance(path, File) else None), self._flight, end)
         descriptor = os.open(name, os.O_RDONLY)
         try:
             self._check_same(name, descriptor)
@@ -231,8 +256,11 @@ class Storage:
                 return source.window(offset, source.size if length is None else length).tobytes()
         if name not in self._found and is_remote(name):
             with contextlib.closing(self._object(name, path if isinstance(path, File) else None)) as remote:
-                size = remote.state.size
-                return bytes(remote.fetch(offset, size if length is None else min(offset + length, size)))
+                stop = remote.state.size if length is None else min(offset + length, remote.state.size)
+                head = self._flight.head(remote, stop)
+                if head is not None:
+                    return bytes(head.answer.result()[offset:stop])
+                return bytes(remote.fetch(offset, stop))
         with open(name, "rb") as file:
             self._check_same(name, file.fileno())
             try:
@@ -324,6 +352,7 @@ class Storage:
         for cache in (self._found, self._states, self._asked, self._listed):
             cache.clear()
         self.objects.forget()
+        self._flight.clear()
 
     def _remote(self, url: str) -> tuple[Store, str]:
         return connected(url, self.options)
@@ -422,6 +451,8 @@ class Storage:
         """A remote file, as it was when it was found, here or by another process."""
         fs, path = self._remote(url)
         state = self._states.get(url)
+        if state is None and file is not None and file.is_tagged and fs.has_objects:
+            state = self._states[url] = State(file.size, {"etag": file.version.strip('"')}, file.modified)
         if state is None:
             info = fs.info(path)
             if info["size"] is None:
@@ -518,6 +549,36 @@ def each_file(work: Callable[[File], Result], files: Iterable[File]) -> Iterator
     files = list(files)
     remote = len(files) > 1 and is_remote(normalize(files[0].path))
     return (result for _, result in map_ordered(files, once(work), _REQUESTS if remote else 1))
+
+
+def ask_ahead(fragments: Iterable[AnyRange]) -> Iterator[AnyRange]:
+    """Yield fragments, in order; bytes of remote ones are on their way before their turn comes.
+
+    Args:
+        fragments: Ranges of files; they say where these are.
+    """
+    waiting: deque[tuple[AnyRange, int]] = deque()
+    requests: deque[tuple[Flight, Remote, list[Request]]] = deque(maxlen=2 * AHEAD_FILES)
+    count = 0
+    try:
+        for fragment in fragments:
+            length, storage, file = 0, fragment.scan.storage, getattr(fragment, "file", None)
+            if is_remote(fragment.path) and (fragment.path in storage._states or (file is not None and file.is_tagged)):
+                remote, (offset, length) = storage._object(fragment.path, file), fragment.extent
+                length = min(length, AHEAD_BYTES)
+                requests.append((storage._flight, remote, storage._flight.begin(remote, offset, offset + length)))
+            waiting.append((fragment, length))
+            count += length
+            while waiting and (not length or count > AHEAD_BYTES or len(waiting) > AHEAD_FILES):
+                first, length_before = waiting.popleft()
+                count -= length_before
+                yield first
+        yield from (fragment for fragment, _ in waiting)
+    except GeneratorExit:  # nobody reads them any more
+        for flight, remote, pieces in requests:
+            for piece in pieces:
+                flight.drop(remote, piece)
+        raise
 
 
 def discard_staged(storage: Storage, staged: Iterable[Staged]) -> None:

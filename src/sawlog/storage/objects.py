@@ -121,9 +121,9 @@ class Objects(AbstractFileSystem):  # type: ignore[misc]
         bucket = path.partition("/")[0]
         entries = [_directory(f"{bucket}/{prefix.rstrip('/')}") for prefix in answer["common_prefixes"]]
         entries += [_described(f"{bucket}/{meta['path']}", meta) for meta in answer["objects"] if meta["path"] != key]
-        if not entries:
-            info = self.info(path)
-            entries = [info] if info["type"] == "file" else []
+        if not entries and key:
+            with _answers(self.unstrip_protocol(path)):
+                entries = [_described(path, obstore.head(store, key))]
         return entries if detail else [entry["name"] for entry in entries]
 
     def fetch(self, path: str, start: int, end: int, tag: str = "") -> tuple[memoryview, dict[str, Any]]:

@@ -7,7 +7,7 @@ import io
 import mmap
 import os
 import weakref
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import CancelledError
 from typing import Any, Protocol, TypeAlias
 
 import numpy as np
@@ -15,15 +15,14 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from sawlog.errors import ChangedError, DiskError, StorageError
+from sawlog.storage import flight
+from sawlog.storage.flight import Flight, Request
 from sawlog.storage.remote import Remote
 
 Bytes: TypeAlias = "NDArray[np.uint8]"
 
 WINDOW_BYTES = 4 << 20
 """Bytes of the file that walkers ask for at a time: smaller windows were measured slower, larger ones no faster."""
-
-REMOTE_RANGE = 8 << 20
-"""Bytes fetched from a remote file in one request."""
 
 _NOTHING: Bytes = np.frombuffer(b"", np.uint8)
 
@@ -272,52 +271,70 @@ class SourceFile(io.RawIOBase):
 
 
 class RemoteSource:
-    """A remote file, read in ranges of `REMOTE_RANGE` with one range of read-ahead.
+    """A remote file, read in ranges that are asked for before they are needed: the more, the longer it is read on.
+
+    Windows are views of the memory that answers came in, but where they cross two of them.
 
     Args:
         remote: The object.
+        flight: What is on its way.
         end: Nothing past this is read unless a window reaches there.
     """
 
-    def __init__(self, remote: Remote, end: int | None = None) -> None:
+    def __init__(self, remote: Remote, flight: Flight, end: int | None = None) -> None:
         self._remote = remote
+        self._flight = flight
         self.size = remote.state.size
         self._end = self.size if end is None else min(end, self.size)
-        self._pool = ThreadPoolExecutor(1)
-        self._ahead: tuple[int, Future[memoryview]] | None = None
+        self._ranges = 1  # that are asked for ahead
+        self._pieces: list[Request] = []
         self._start = 0
-        self._bytes: memoryview | bytes = b""
+        self._bytes = memoryview(b"")
 
     def window(self, offset: int, length: int) -> Bytes:
         """Read a window, as `Source.window` says."""
         length = max(0, min(length, self.size - offset))
         end = offset + length
         if offset < self._start or offset > self._start + len(self._bytes):
-            self._start, self._bytes = offset, b""
+            self._start, self._bytes, self._ranges = offset, memoryview(b""), 1
+            self._let_go([piece for piece in self._pieces if not piece.start <= offset < piece.end])
         parts = [self._bytes[offset - self._start :]]
-        have = self._start + len(self._bytes)
-        while have < end:
-            part = self._range(have, end)
+        position = self._start + len(self._bytes)
+        while position < end:
+            part = self._part(position, end)
             parts.append(part)
-            have += len(part)
-        self._start, self._bytes = offset, b"".join(parts) if len(parts) > 1 else parts[0]
+            position += len(part)
+        parts = [part for part in parts if len(part)]
+        self._start, self._bytes = offset, parts[0] if len(parts) == 1 else memoryview(b"".join(parts))
         return np.frombuffer(self._bytes, np.uint8, length)
 
     def close(self) -> None:
         """Close the source, as `Source.close` says."""
-        self._pool.shutdown(wait=False, cancel_futures=True)
+        self._let_go(list(self._pieces))
         self._remote.close()
 
-    def _range(self, offset: int, end: int) -> memoryview:
-        """The range at `offset`; the next one is requested before this one is handed out."""
-        if self._ahead is not None and self._ahead[0] == offset:
-            part = self._ahead[1].result()
-        else:
-            part = self._fetch(offset, max(end, self._end))
-        following = offset + len(part)
-        ahead = following < self._end
-        self._ahead = (following, self._pool.submit(self._fetch, following, self._end)) if ahead else None
-        return part
+    def _part(self, offset: int, end: int) -> memoryview:
+        """The bytes from `offset` on that have come, or come next; those after them are asked for, too."""
+        piece = self._flight.find(self._remote, offset)
+        if piece is None:
+            stop = min(offset + flight.REMOTE_RANGE, max(end, self._end))
+            self._pieces += self._flight.begin(self._remote, offset, stop)
+            piece = self._flight.find(self._remote, offset)
+        if piece is None:
+            return self._remote.fetch(offset, min(offset + flight.REMOTE_RANGE, max(end, self._end)))
+        self._let_go([past for past in self._pieces if past.end <= offset])
+        if piece.end <= self._end and piece not in self._pieces:
+            self._pieces.append(piece)
+        after = min(self._end, piece.end + self._ranges * flight.REMOTE_RANGE)
+        if piece.end < after:
+            self._pieces += self._flight.begin(self._remote, piece.end, after)
+        self._ranges = min(2 * self._ranges, flight.AHEAD_BYTES // flight.REMOTE_RANGE)
+        try:
+            return piece.answer.result()[offset - piece.start :]
+        except CancelledError:  # another source of the file had no more use for it
+            return self._remote.fetch(offset, piece.end)
 
-    def _fetch(self, offset: int, end: int) -> memoryview:
-        return self._remote.fetch(offset, min(offset + REMOTE_RANGE, end))
+    def _let_go(self, pieces: list[Request]) -> None:
+        for piece in pieces:
+            self._pieces.remove(piece)
+            self._flight.drop(self._remote, piece)

@@ -1,0 +1,173 @@
+"""The network is kept busy: ranges in flight, small files in one request, no copies."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter
+from typing import Any
+
+import numpy as np
+import obstore
+import pyarrow as pa
+import pytest
+
+import sawlog
+from sawlog.storage import File, Storage, flight
+from sawlog.storage.flight import Flight
+from sawlog.storage.remote import State
+from sawlog.storage.sources import RemoteSource
+from tests.test_requests import SAMPLES
+
+FILES = 12
+DATA = np.random.default_rng(3).integers(0, 256, 5_000_000, dtype=np.uint8)
+
+
+class Object:
+    """A remote file in memory that counts what is asked of it."""
+
+    def __init__(self, size: int = len(DATA), delay: float = 0.01) -> None:
+        self.url = "memory://object"
+        self.state = State(size, {"etag": "a"}, None)
+        self.asked: list[tuple[int, int]] = []
+        self.sent: list[memoryview] = []
+        self.under_way = self.most = 0
+        self._delay = delay
+        self._lock = threading.Lock()
+
+    def fetch(self, start: int, end: int) -> memoryview:
+        with self._lock:
+            self.asked.append((start, end))
+            self.under_way += 1
+            self.most = max(self.most, self.under_way)
+        time.sleep(self._delay)
+        data = memoryview(DATA[start:end].tobytes())
+        with self._lock:
+            self.under_way -= 1
+            self.sent.append(data)
+        return data
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+
+@pytest.fixture
+def small_ranges(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(flight, "REMOTE_RANGE", 200_000)
+    monkeypatch.setattr(flight, "AHEAD_BYTES", 1_600_000)
+
+
+@pytest.mark.usefixtures("small_ranges")
+def test_a_file_that_is_read_on_has_many_ranges_in_flight() -> None:
+    remote, held = Object(), Flight()
+    source = RemoteSource(remote, held)  # type: ignore[arg-type]
+    for offset in range(0, len(DATA), 50_000):
+        assert np.array_equal(source.window(offset, 50_000), DATA[offset : offset + 50_000])
+        pieces = held._pieces.get(remote.url, [])
+        assert sum(piece.end - piece.start for piece in pieces) <= 2_000_000, "bounded by memory"
+    assert remote.most >= 6
+    assert sorted(remote.asked) == [(start, start + 200_000) for start in range(0, len(DATA), 200_000)], "each once"
+    source.close()
+    assert not held._pieces
+
+
+@pytest.mark.usefixtures("small_ranges")
+def test_windows_are_views_of_answers() -> None:
+    remote = Object(delay=0)
+    source = RemoteSource(remote, Flight())  # type: ignore[arg-type]
+    shared = 0
+    for offset in range(0, len(DATA), 40_000):
+        window = source.window(offset, 40_000)
+        shared += any(np.shares_memory(window, np.frombuffer(data, np.uint8)) for data in [*remote.sent])
+    assert shared >= 120, "all but those that cross two answers"
+
+
+@pytest.mark.usefixtures("small_ranges")
+def test_who_jumps_asks_for_little() -> None:
+    remote, held = Object(delay=0), Flight()
+    source = RemoteSource(remote, held)  # type: ignore[arg-type]
+    for offset in (4_000_000, 1_000_000, 3_000_000):
+        assert np.array_equal(source.window(offset, 1000), DATA[offset : offset + 1000])
+    source.close()
+    assert len(remote.asked) <= 6
+
+
+@pytest.mark.usefixtures("small_ranges")
+def test_the_end_of_a_range_is_not_fetched_twice() -> None:
+    remote, held = Object(delay=0), Flight()
+    first, second = (RemoteSource(remote, held, end) for end in (400_000, 800_000))  # type: ignore[arg-type]
+    second.window(400_000, 100_000)
+    second.window(700_000, 100_000)
+    for offset in range(0, 400_000, 100_000):
+        first.window(offset, 100_000)
+    assert np.array_equal(first.window(390_000, 60_000), DATA[390_000:450_000])
+    assert len(remote.asked) == 4
+
+
+def test_a_failed_beginning_is_asked_for_again() -> None:
+    remote, held = Object(1000, delay=0), Flight()
+    fetch, fails = remote.fetch, [True]
+
+    def failing(start: int, end: int) -> memoryview:
+        if fails.pop() if fails else False:
+            raise OSError("no answer")
+        return fetch(start, end)
+
+    remote.fetch = failing  # type: ignore[method-assign]
+    source = RemoteSource(remote, held)  # type: ignore[arg-type]
+    with pytest.raises(OSError, match="no answer"):
+        source.window(0, 10)
+    assert source.window(0, 10).tobytes() == DATA[:10].tobytes()
+
+
+@pytest.fixture
+def requests(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
+    """Requests to stores that obstore reaches, by name."""
+    counts: Counter[str] = Counter()
+
+    def counted(name: str) -> None:
+        whole = getattr(obstore, name)
+
+        def call(*args: Any, **settings: Any) -> Any:
+            counts[name] += 1
+            return whole(*args, **settings)
+
+        monkeypatch.setattr(obstore, name, call)
+
+    for name in ("get", "head", "list", "list_with_delimiter"):
+        counted(name)
+    return counts
+
+
+@pytest.fixture
+def written(s3: dict[str, Any], request: pytest.FixtureRequest) -> tuple[str, str, int]:
+    """Small files of a format in a bucket: the format, their directory, and how many rows there are."""
+    name = request.param
+    pattern, table, options = SAMPLES[name]
+    for number in range(FILES):
+        path = f"s3://logs/flight/{name}/{pattern.format(number)}"
+        sawlog.write(table, path, format=name, storage_options=s3, **options)
+    return name, f"s3://logs/flight/{name}", FILES * table.num_rows
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("written", ["leveldb_log", "deephaven_log", "filodb_record"], indirect=True)
+def test_a_small_file_costs_one_request(
+    written: tuple[str, str, int], s3: dict[str, Any], requests: Counter[str]
+) -> None:
+    name, root, rows = written
+    dataset = sawlog.open(root, format=name, storage_options=s3)
+    assert dataset.to_table().num_rows == rows
+    assert requests["get"] == FILES
+    assert sum(requests.values()) - FILES <= 4, "the listing, and that there is no log of jobs"
+    assert dataset.count_rows() == rows
+    assert requests["get"] == FILES
+
+
+def test_a_file_that_another_process_has_found_is_not_asked_about(s3: dict[str, Any], requests: Counter[str]) -> None:
+    url = "s3://logs/flight/found/1.log"
+    sawlog.write(pa.table({"record": [b"x"]}), url, format="leveldb_log", storage_options=s3)
+    (file,) = Storage(s3).find("s3://logs/flight/found")
+    requests.clear()
+    assert len(Storage(s3).read(File(file.path, file.size, False, file.version, file.modified, is_tagged=True)))
+    assert requests == {"get": 1}
