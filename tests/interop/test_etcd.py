@@ -14,6 +14,7 @@ import pytest
 
 import sawlog
 from sawlog.errors import OptionError
+from sawlog.milvus import layout
 from sawlog.milvus.etcd.member import database_in, read_member
 from sawlog.storage import Storage
 from tests.interop.etcd_server import Etcd, etcd
@@ -176,6 +177,47 @@ def times(name: str, collection: str) -> list[int]:
     options = {"table": collection, "metadata": str(GOLDEN / name / "etcd.json"), "view": "inserts"}
     stamps = sawlog.read(GOLDEN / name, columns=["Timestamp"], **options)["Timestamp"].to_pylist()
     return [min(stamps), max(stamps)]
+
+
+@pytest.mark.filterwarnings("ignore:.*as_of is later than the checkpoint")
+def test_a_collection_whose_keys_are_gone_is_read_as_of_before(tmp_path: Path) -> None:
+    """Milvus gives up the keys of a dropped collection later on; etcd has them until it is compacted."""
+    values = json.loads((GOLDEN / "2.3.5" / "etcd.json").read_text())
+    id = manifest("2.3.5")["alltypes"]["collection_id"]
+    end = times("2.3.5", "alltypes")[1]
+    shutil.copytree(GOLDEN / "2.3.5", tmp_path / "files", ignore=shutil.ignore_patterns("*.json", "*.gz"))
+
+    def save_time(server: Etcd, seconds: int) -> int:
+        """Save the time, some seconds after the last row, as a running server does; return it as a TSO."""
+        milliseconds = (end >> layout.LOGICAL_BITS) + seconds * 1000
+        value = (milliseconds * 1_000_000).to_bytes(8, "big")
+        server.put({"by-dev/kv/gid/timestamp": base64.b64encode(value).decode()})
+        return milliseconds << layout.LOGICAL_BITS
+
+    with etcd(tmp_path / "data") as server:
+        server.put({key: value for key, value in values.items() if not key.endswith("/timestamp")})
+        save_time(server, 10)
+        before = save_time(server, 13)
+        server.do("commit")
+        dropped = save_time(server, 16)
+        for key in values:
+            if "root-coord" in key and f"/{id}" in key:
+                server.do("delete", key=key)
+        save_time(server, 19)
+        revision = server.do("dump", revision=0)["revision"]
+        server.kill()
+    shutil.copytree(tmp_path / "data", tmp_path / "compacted")
+    with etcd(tmp_path / "compacted") as server:
+        server.do("compact", revision=revision)
+        server.kill()
+    options = {"table": "alltypes", "metadata": str(GOLDEN / "2.3.5" / "etcd.json")}
+    expected = sawlog.read(tmp_path / "files", as_of=before, **options)
+    options["metadata"] = str(tmp_path / "data")
+    assert sawlog.read(tmp_path / "files", as_of=before, **options).equals(expected)
+    for time in (None, dropped):
+        assert "there is none" in rows(tmp_path / "files", as_of=time, **options)
+    options["metadata"] = str(tmp_path / "compacted")
+    assert "there is none" in rows(tmp_path / "files", as_of=before, **options)
 
 
 def make_golden(directory: Path) -> None:

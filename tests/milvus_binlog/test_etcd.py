@@ -23,6 +23,8 @@ from sawlog.milvus.etcd.log import log_files, read_log
 from sawlog.milvus.etcd.member import database_in, read_member
 from sawlog.milvus.etcd.messages import Request
 from sawlog.milvus.etcd.store import Store
+from sawlog.milvus.layout import LOGICAL_BITS
+from sawlog.milvus.metadata.etcd import WATCHED, Etcd
 from sawlog.storage import Storage
 from sawlog.storage.sources import MemorySource
 from tests.milvus_binlog.dumps import message
@@ -369,6 +371,69 @@ def test_requests_that_were_refused_change_nothing() -> None:
     store.apply(Request(message({10: message({1: 2, 2: 5, 3: 1})})))
     store.apply(put(b"k", b"4"))
     assert (store.values[b"k"].data, store.values[b"k"].version, store.revision) == (b"4", 2, 3)
+
+
+def saved_time(milliseconds: int) -> Request:
+    return put(b"by-dev/kv/gid/timestamp", (milliseconds * 1_000_000).to_bytes(8, "big"))
+
+
+def names_as_of(store: Store, *moments: int | None) -> list[list[str]]:
+    """Names of the collections at times in milliseconds."""
+    keys = {key.decode(): value.data for key, value in store.values.items()}
+    past = {key.decode(): changes for key, changes in store.changes.items()}
+    metadata = Etcd(keys, "etcd", past)
+    times = [None if moment is None else moment << LOGICAL_BITS for moment in moments]
+    return [sorted(meta.name for meta in metadata.at(time).values()) for time in times]
+
+
+def collection(name: bytes, id: int = 7) -> bytes:
+    return message({1: id, 2: message({1: name})})
+
+
+def test_what_etcd_still_knows_of_earlier_times_is_used() -> None:
+    store = Store(watched=WATCHED)
+    key, other = b"by-dev/meta/root-coord/collection/7", b"by-dev/meta/root-coord/collection/8"
+    store.apply(put(key, collection(b"a")))
+    store.apply(put(other, collection(b"stays", 8)))
+    store.apply(saved_time(1000))
+    store.apply(put(key, collection(b"b")))
+    assert names_as_of(store, 0, 999, 5000, None) == [["b", "stays"]] * 4  # one time is no clock
+    store.apply(saved_time(4000))
+    store.apply(Request(message({5: message({1: key})})))
+    store.apply(saved_time(7000))
+    store.apply(put(key, collection(b"c")))
+    assert names_as_of(store, 0, 999, 1000, 3999, 4000, 6999, 7000, None) == [
+        ["a", "stays"],
+        ["a", "stays"],
+        ["b", "stays"],
+        ["b", "stays"],
+        ["stays"],
+        ["stays"],
+        ["c", "stays"],
+        ["c", "stays"],
+    ]
+
+
+def test_snapshots_that_milvus_has_given_up_are_used_as_long_as_etcd_has_them() -> None:
+    store = Store(watched=WATCHED)
+    key = b"root-coord/collection/7"
+    first, second = (b"by-dev/meta/snapshots/%s_ts%d" % (key, time << LOGICAL_BITS) for time in (1000, 2000))
+    store.apply(put(first, collection(b"a")))
+    store.apply(put(second, collection(b"b")))
+    store.apply(put(b"by-dev/meta/" + key, collection(b"b")))
+    store.apply(put(b"by-dev/meta/root-coord/collection/8", collection(b"stays", 8)))
+    for time in (3000, 6000):
+        store.apply(saved_time(time))
+    for name in (first, second, b"by-dev/meta/" + key):
+        store.apply(Request(message({5: message({1: name})})))
+    assert names_as_of(store, 999, 1000, 2000, 5999, 6000, None) == [
+        ["stays"],
+        ["a", "stays"],
+        ["b", "stays"],
+        ["b", "stays"],
+        ["stays"],
+        ["stays"],
+    ]
 
 
 def test_a_bbolt_file_of_another_system_is_no_metadata(data: Path, files: Path, tmp_path: Path) -> None:

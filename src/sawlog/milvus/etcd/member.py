@@ -45,12 +45,13 @@ def database_in(directory: str, storage: Storage) -> str | None:
     return next((place for place in places if storage.exists(place) and not storage.is_directory(place)), None)
 
 
-def read_member(database: str, storage: Storage) -> Member:
+def read_member(database: str, storage: Storage, watched: tuple[bytes, ...] = ()) -> Member:
     """The keys of a database, with what the write-ahead log next to it has besides.
 
     Args:
         database: Its file. The log is used where the file is at its place in a data directory.
         storage: Where they are.
+        watched: Parts of the keys whose earlier values are kept, as far as the server has not given them up.
 
     Raises:
         BrokenError: When the database is cut or damaged.
@@ -58,7 +59,7 @@ def read_member(database: str, storage: Storage) -> Member:
     """
     # Pages lie in any order: of a remote file, all are fetched at once.
     with closing(MemorySource(storage.read(database)) if is_remote(database) else storage.open(database)) as source:
-        member, index, members = _read_database(Database(source, database), database)
+        member, index, members = _read_database(Database(source, database), database, watched)
     above = posixpath.dirname(database)
     logs = posixpath.join(posixpath.dirname(above), layout.LOG_DIRECTORY)
     in_place = posixpath.basename(above) == layout.SNAPSHOT_DIRECTORY
@@ -84,9 +85,9 @@ def _apply(entry: LogEntry, member: Member) -> None:
         member.requests += 1
 
 
-def _read_database(database: Database, path: str) -> tuple[Member, int, int]:
+def _read_database(database: Database, path: str, watched: tuple[bytes, ...]) -> tuple[Member, int, int]:
     """Read a database: its keys, the index of the last entry of the log that it has, and the number of members."""
-    store, is_any = Store(), False
+    store, is_any = Store(watched=watched), False
     for entry in database.bucket(layout.KEY_BUCKET):
         is_any = True
         _take_change(store, entry, path)
@@ -125,6 +126,7 @@ def _take_change(store: Store, entry: Entry, path: str) -> None:
     if not name or (not is_tombstone and value.modified != revision):
         change_name = f"the key {name[:40]!r} of revision {value.modified}"
         raise BrokenError(path, entry.offset, f"{change_name} in the place of one of revision {revision}")
+    store.note(name, revision, None if is_tombstone else value.data)
     if is_tombstone:
         store.values.pop(name, None)
     else:

@@ -71,6 +71,8 @@ class Store:
         compacted: The revision before which old values were given up.
         leases: The leases that there are.
         alarms: The alarms that are on: the members that gave them, and their numbers.
+        watched: Parts of the keys whose earlier values are kept.
+        changes: Of those keys, the revisions that changed them, and the values, which are `None` where they end.
     """
 
     values: dict[bytes, Value] = field(default_factory=dict)
@@ -78,7 +80,14 @@ class Store:
     compacted: int = 0
     leases: set[int] = field(default_factory=set)
     alarms: set[tuple[int, int]] = field(default_factory=set)
+    watched: tuple[bytes, ...] = ()
+    changes: dict[bytes, list[tuple[int, bytes | None]]] = field(default_factory=dict)
     _sorted: list[bytes] | None = None
+
+    def note(self, key: bytes, revision: int, value: bytes | None) -> None:
+        """Note a change of a key, where its earlier values are kept."""
+        if any(part in key for part in self.watched):
+            self.changes.setdefault(key, []).append((revision, value))
 
     def apply(self, request: Request) -> None:
         """Do what a request asks for, as the server does; what that has refused changes nothing.
@@ -168,6 +177,7 @@ class Store:
                 continue
             for key in self._range(change.key, change.range_end):
                 self._remove(key)
+                self.note(key, revision, None)
                 is_changed = True
         if is_changed:
             self.revision = revision
@@ -184,6 +194,7 @@ class Store:
             before.version + 1 if before is not None else 1,
             before.lease if put.ignore_lease and before is not None else put.lease,
         )
+        self.note(key, revision, self.values[key].data)
 
     def _remove(self, key: bytes) -> None:
         del self.values[key]

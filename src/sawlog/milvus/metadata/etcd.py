@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
+import struct
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeAlias
 
 from sawlog.errors import FormatError
 from sawlog.milvus import layout, paths
@@ -28,6 +29,14 @@ from sawlog.milvus.metadata.messages import (
 from sawlog.milvus.metadata.model import CollectionMeta, Log, SegmentMeta, reading
 from sawlog.milvus.metadata.schema import message_fields
 
+Changes: TypeAlias = Sequence[tuple[int, bytes | None]]
+"""Revisions of etcd that changed a key, and the values, which are `None` where they end."""
+Clock: TypeAlias = Sequence[tuple[int, int]]
+"""Revisions of etcd, and the TSOs that they were not later than."""
+WATCHED = (b"root-coord/", b"/tso/timestamp", b"/gid/timestamp")
+"""Parts of keys: those of collections, and those in which a running server keeps the time, a few seconds ahead."""
+_CLOCKS = ("/tso/timestamp", "/gid/timestamp")
+_CLOCK = struct.Struct(">Q")
 _TOMBSTONE = b"\xe2\x9b\xbc"
 """Value of a key that was deleted and whose history is kept."""
 _SNAPSHOT = re.compile(r"_ts(\d{1,20})$")
@@ -47,12 +56,13 @@ class Etcd:
     Args:
         keys: The values by key.
         location: Where they were read from, for messages.
+        past: By key, the revisions of etcd that changed it, and the values, which are `None` where they end.
 
     Raises:
         FormatError: When none of them is that of a collection.
     """
 
-    def __init__(self, keys: Mapping[str, bytes], location: str) -> None:
+    def __init__(self, keys: Mapping[str, bytes], location: str, past: Mapping[str, Changes] | None = None) -> None:
         self._where = location
         self._now: dict[str, bytes] = {}
         self._history: dict[str, list[tuple[int, bytes]]] = {}
@@ -63,10 +73,36 @@ class Etcd:
                 self._history.setdefault(key[index : stamp.start()], []).append((int(stamp[1]), value))
             elif index >= 0 and "snapshots/" not in key[:index] and value != _TOMBSTONE:
                 self._now[key[index:]] = value
+        if past and (clock := _clock(past)):
+            self._add_past(keys, past, clock)
         for history in self._history.values():
             history.sort()
         if not any(True for _ in self._collections(None)) and not self._history:
             raise FormatError(f"{location}: no collection in these {len(keys)} keys; expected those below <root>/meta")
+
+    def _add_past(self, keys: Mapping[str, bytes], past: Mapping[str, Changes], clock: Clock) -> None:
+        """Add what etcd itself still knows of earlier times: snapshots that are gone, and values without snapshots."""
+        events: dict[str, list[tuple[int, bytes]]] = {}
+        for key, changes in past.items():
+            index = key.find(_ROOTS[0])
+            stamp = _SNAPSHOT.search(key) if "snapshots/" in key[: max(0, index)] else None
+            if stamp is not None:
+                values = [value for _, value in changes if value is not None]
+                if values and key not in keys:
+                    self._history.setdefault(key[index : stamp.start()], []).append((int(stamp[1]), values[-1]))
+            elif index >= 0 and "snapshots/" not in key[:index]:
+                times = [_time(clock, revision) for revision, _ in changes]
+                # The first is the oldest that is known: it may have been so for longer.
+                events[key[index:]] = [
+                    (time if place else 0, _TOMBSTONE if value is None else value)
+                    for place, (time, (_, value)) in enumerate(zip(times, changes, strict=True))
+                ]
+        for name, changed in events.items():
+            history = self._history.get(name)
+            if history is None and len(changed) > 1:
+                self._history[name] = changed
+            elif history is not None and name not in self._now and max(history)[1] != _TOMBSTONE:
+                history.append((max(changed[-1][0], max(history)[0]), _TOMBSTONE))
 
     def at(self, time: int | None) -> dict[int, CollectionMeta]:
         """Return the collections at a time. Keys without snapshots are taken to have always been as they are now.
@@ -239,6 +275,23 @@ def dumped_keys(data: Any, location: str) -> dict[str, bytes]:
             key = shape.from_base64(shape.required(pair, "key"), "a key").decode("utf-8", "replace")
             decoded[key] = shape.from_base64(pair.get("value", ""), f"the value of {key!r}")
         return decoded
+
+
+def _clock(past: Mapping[str, Changes]) -> Clock:
+    """The times of revisions, as a server has written them; none where it did so less than twice."""
+    clocks: list[Clock] = [[]]
+    for key, changes in past.items():
+        if key.endswith(_CLOCKS):
+            values = [(revision, value) for revision, value in changes if value is not None]
+            saved = [(revision, *_CLOCK.unpack(value)) for revision, value in values if len(value) == _CLOCK.size]
+            clocks.append([(revision, time // _NANOSECONDS << layout.LOGICAL_BITS) for revision, time in saved])
+    return max((clock for clock in clocks if len({time for _, time in clock}) != 1), key=len)
+
+
+def _time(clock: Clock, revision: int) -> int:
+    """The TSO that a revision was not later than; 0 where it was before all that are known."""
+    place = bisect_right(clock, revision, key=lambda saved: saved[0])
+    return clock[place - 1][1] if place else 0
 
 
 def _inner_partitions(info: CollectionInfo) -> dict[int, str]:

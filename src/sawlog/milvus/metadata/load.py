@@ -12,7 +12,7 @@ from sawlog.milvus.etcd.bolt import BrokenError, is_bolt
 from sawlog.milvus.etcd.layout import DATABASE, META, PAGE_HEADER
 from sawlog.milvus.etcd.member import database_in, read_member
 from sawlog.milvus.metadata.backup import parse_backup
-from sawlog.milvus.metadata.etcd import Etcd, dumped_keys
+from sawlog.milvus.metadata.etcd import WATCHED, Etcd, dumped_keys
 from sawlog.milvus.metadata.model import Timeline
 from sawlog.storage import Storage
 
@@ -87,10 +87,11 @@ def parse(document: object, location: str) -> Metadata:
 def _load_member(file: str, storage: Storage) -> Metadata:
     """Metadata from the database of an etcd, and the log next to it."""
     try:
-        member = read_member(file, storage)
+        member = read_member(file, storage, WATCHED)
     except BrokenError as error:
         return Metadata(file, "database of an etcd", broken=error)
     keys = {key.decode("utf-8", "replace"): value.data for key, value in member.store.values.items()}
     title = f"database of an etcd at revision {member.store.revision}"
     title += f", {member.requests} requests of its log included" if member.requests else ""
-    return Metadata(file, title, Etcd(keys, file), member.broken)
+    past = {key.decode("utf-8", "replace"): changes for key, changes in member.store.changes.items()}
+    return Metadata(file, title, Etcd(keys, file, past), member.broken)
