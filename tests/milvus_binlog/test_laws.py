@@ -184,16 +184,29 @@ def column_groups() -> Sample:
     )
 
 
-def packed() -> Sample:
-    """A segment of Storage V3 whose column groups are cut at different rows, and deletes that its manifest names."""
-    columns = {100: pa.array([1, 2, 3, 4], pa.int64()), 101: pa.array(["a", "bb", None, "d"])}
+def packed_files(keys: list[int], texts: list[str | None], last: int, deleted: list[int]) -> dict[str, bytes]:
+    """A segment of Storage V3 whose column groups are cut at different rows, and deletes that its manifest names.
+
+    Args:
+        keys: The primary keys.
+        texts: The other column.
+        last: Rows of the last files of the groups that have two.
+        deleted: Keys that are deleted.
+    """
+    columns = {100: pa.array(keys, pa.int64()), 101: pa.array(texts)}
     deltas = ["../../../../../delta_log/1/2/900/9001"]
     with TemporaryDirectory() as place:
         root = Path(place) / "root"
-        cuts = {(0,): [4], (1, 100): [3, 1], (101,): [2, 2]}
+        cuts = {(0,): [len(keys)], (1, 100): [len(keys) - last, last], (101,): [2, len(keys) - 2]}
         write_segment(root, 900, columns, cuts, {"row_group_size": 2}, deltas=deltas)
-        delete(root, [2], [NOW + 9], 900, first_id=9001)
-        files = content(Path(place))
+        delete(root, deleted, [NOW + 9] * len(deleted), 900, first_id=9001)
+        return content(Path(place))
+
+
+def packed() -> Sample:
+    """Such a segment, and two states of it: one with fewer rows and more deletes, one of as many of other content."""
+    files = packed_files([1, 2, 3, 4], ["a", "bb", None, "d"], 1, [2])
+    earlier = [packed_files([1, 2, 3], ["a", "bb", None], 1, [2, 3]), packed_files([5, 6, 7, 8], ["x"] * 4, 1, [6])]
     fields = [{"name": "id", "type": 5, "is_primary": True}, {"name": "s", "type": 21, "nullable": True}]
     options = {"schema": {"name": "c", "fields": fields}}
     unread = ["root/insert_log/1/2/900/_data/0_0.parquet"]
@@ -207,6 +220,7 @@ def packed() -> Sample:
         repaired="no",
         options=options,
         effort=0.4,
+        earlier=earlier,
     )
 
 
@@ -273,7 +287,10 @@ class TestLaws(Laws):
             "removal",
             "A log that was replaced by another one of the same field that agrees with all of that is read as if it"
             " were the right one.",
-            samples=("backup inserts", "backup history", "backup collections", "etcd"),
+            samples=(
+                *("backup inserts", "backup history", "backup collections", "etcd"),
+                *("packed", "packed segments", "packed events"),
+            ),
             told=r"^that of earlier state \d instead of .*/(insert|delta)_log/.*rows are missing",
         ),
         Exemption(

@@ -356,3 +356,24 @@ def test_the_manifest_of_the_public_writer_is_the_tests_own() -> None:
     """The names that the library gives its records and fields."""
     names = [one["name"] for one in SCHEMA["fields"]]
     assert names == ["column_groups", "delta_logs", "stats"]
+
+
+def test_rows_that_a_file_lacks_are_reported_by_the_batch_that_lacks_them(tmp_path: Path) -> None:
+    """The file of keys has 40 rows, of which the first 10 go with a file of texts, and 20 by another state of it."""
+    write_segment(tmp_path, 900, COLUMNS, CUTS)
+    shorter = {100: COLUMNS[100].slice(0, 20), 101: COLUMNS[101].slice(0, 20)}
+    write_segment(tmp_path / "other", 900, shorter, {(0, 1, 100): [20], (101,): [20]})
+    files = [
+        next(path for path in sorted((root / "insert_log").rglob("*.parquet")) if "100" in pq.read_schema(path).names)
+        for root in (tmp_path, tmp_path / "other")
+    ]
+    files[0].write_bytes(files[1].read_bytes())
+    shutil.rmtree(tmp_path / "other")
+    report = sawlog.verify(tmp_path)
+    assert report.damaged
+    with pytest.raises(DamageError, match=r"row_count_mismatch.*rows 10 to 40 by the manifest, where the file has 20"):
+        read(tmp_path)
+    with pytest.warns(DamageWarning, match="1 row_count_mismatch"):
+        rows = sawlog.read(tmp_path, on_damage="skip")
+    assert rows["101"].to_pylist() == [f"text {row}" for row in (*range(10), *range(40, 100))]
+    assert report.rows == len(rows)

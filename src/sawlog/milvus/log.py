@@ -242,8 +242,12 @@ def _extra(text: bytes, offset: int, path: str, findings: Findings) -> dict[str,
     detail = f"expected a JSON object, found {text[:60]!r}"
     if isinstance(extra, Undecodable):
         detail += f": {extra.detail}"
-    findings.damage(Damage(path, offset, len(text), Kind.BAD_EXTRA, detail))
-    findings.account.header -= len(text)
+    size = len(text)
+    if not text:  # the length alone is wrong
+        size = layout.EXTRA_LENGTH.size
+        offset -= size
+    findings.damage(Damage(path, offset, size, Kind.BAD_EXTRA, detail))
+    findings.account.header -= size
     return {}
 
 

@@ -211,12 +211,17 @@ class _Edges:
         self._has_last = fragment.ends is None
         self._first: pa.RecordBatch | None = None
         self._last: pa.RecordBatch | None = None
+        self._sequences: tuple[int, int] | None = None
         self.offsets: set[int] = set()
 
     def see(self, batch: pa.RecordBatch) -> None:
         """Take in the next rows."""
         self._first = batch.slice(0, 1) if self._first is None else self._first
         self._last = batch
+        if self._identity is not None and self._identity.sequences is not None and batch.num_rows:
+            numbers = values_of(batch.column(SEQUENCE), np.int64)
+            lowest, highest = self._sequences or (int(numbers[0]), int(numbers[0]))
+            self._sequences = min(lowest, int(numbers.min())), max(highest, int(numbers.max()))
 
     def end(self) -> None:
         """Judge the rows that were seen first and last: by now, what is damaged is known."""
@@ -230,6 +235,10 @@ class _Edges:
             faults += identity.faults_of_first(self._table, first, self._path)
         if self._has_last and self._is_whole(-1):
             faults += identity.faults_of_last(self._table, last, self._path)
+        if not faults and self._sequences is not None:
+            read = set(self._table.handles["offset"].tolist())
+            is_whole = self._has_first and self._has_last and read <= self.offsets and not self._reader.damaged
+            faults += identity.faults_of_sequences(self._table, self._sequences, self._path, is_whole=is_whole)
         for fault in faults:
             self._ledger.damage(fault)
 

@@ -1,4 +1,4 @@
-"""Whether a table is the one that the MANIFEST means: its first and last entries, and the session that wrote it."""
+"""Whether a table is the one that the MANIFEST means: its bounds, its numbers, and the session that wrote it."""
 
 from __future__ import annotations
 
@@ -30,20 +30,24 @@ class Identity:
         first: The key of its first entry, and its sequence number; `None` where timestamps are a part of keys.
         last: The same of its last entry.
         session: The bytes of its unique id that say which session wrote it; empty where there are none.
+        sequences: The lowest and the highest sequence number of its entries; `None` where the engine records none.
     """
 
     first: tuple[bytes, int] | None
     last: tuple[bytes, int] | None
     session: bytes
+    sequences: tuple[int, int] | None = None
 
     @classmethod
     def of(cls, row: Mapping[str, Any], *, stamped: bool) -> Identity:
         """Return what an edit says of a new file."""
         session = (row.get("unique_id") or b"")[:_SESSION_BYTES]
+        lowest, highest = row.get("smallest_sequence"), row.get("largest_sequence")
+        sequences = None if lowest is None or highest is None else (lowest, highest)
         if stamped:
-            return cls(None, None, session)
+            return cls(None, None, session, sequences)
         first, last = ((row[f"{end}_key"], row[f"{end}_key_sequence"]) for end in ("smallest", "largest"))
-        return cls(first, last, session)
+        return cls(first, last, session, sequences)
 
     def faults_of_session(self, table: TableMap, path: str) -> Iterator[Damage]:
         """Yield what is said of a table that another session has written."""
@@ -62,6 +66,24 @@ class Identity:
         """Yield what is said of a table whose last entries are these."""
         if self.last is not None and not _has_ranges(table):
             yield from _compared("last", self.last, _entry(batch, batch.num_rows - 1, table, self.last), path)
+
+    def faults_of_sequences(
+        self, table: TableMap, actual: tuple[int, int], path: str, *, is_whole: bool
+    ) -> Iterator[Damage]:
+        """Yield what is said of a table of whose entries these are the lowest and the highest sequence number.
+
+        Args:
+            table: The table.
+            actual: Of the entries that were read.
+            path: The table's file.
+            is_whole: Whether these were all: then they must be those that the MANIFEST says, and not only between them.
+        """
+        if self.sequences is None or _has_ranges(table) or EXTERNAL_VERSION in table.properties:
+            return
+        lowest, highest = self.sequences
+        if (is_whole and actual != self.sequences) or actual[0] < lowest or actual[1] > highest:
+            expected_text = f"the MANIFEST says that its entries have sequence numbers from {lowest} to {highest}"
+            yield _mismatched(path, f"{expected_text}, and there are {actual[0]} to {actual[1]}")
 
 
 def _has_ranges(table: TableMap) -> bool:

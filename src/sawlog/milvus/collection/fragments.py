@@ -169,7 +169,8 @@ class BatchFragment(Fragment):
         read = join.wanted.values() if lenient else ()
         elsewhere = {log.file.path for id, log in self.batch.files.items() if not self._reports(id, join)}
         for blamed in self._blamed(damage, read, columns):
-            if not (blamed.path in elsewhere and lenient):
+            is_own = blamed == damage and blamed.kind == Kind.ROW_COUNT_MISMATCH  # of the rows of this batch
+            if is_own or not (blamed.path in elsewhere and lenient):
                 columns.report(blamed)
         join.report_deletes()
 
