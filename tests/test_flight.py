@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 import time
+import weakref
 from collections import Counter
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -13,7 +16,7 @@ import pyarrow as pa
 import pytest
 
 import sawlog
-from sawlog.storage import File, Storage, flight
+from sawlog.storage import File, Storage, ask_ahead, files, flight
 from sawlog.storage.flight import Flight
 from sawlog.storage.remote import State
 from sawlog.storage.sources import RemoteSource
@@ -102,6 +105,44 @@ def test_the_end_of_a_range_is_not_fetched_twice() -> None:
         first.window(offset, 100_000)
     assert np.array_equal(first.window(390_000, 60_000), DATA[390_000:450_000])
     assert len(remote.asked) == 4
+
+
+class Part:
+    """A fragment of the object."""
+
+    def __init__(self, storage: Any, number: int) -> None:
+        self.scan = SimpleNamespace(storage=storage)
+        self.path = "memory://object"
+        self.extent = number * 200_000, 200_000
+
+
+@pytest.mark.usefixtures("small_ranges")
+@pytest.mark.parametrize("taken", [25, 3])
+def test_fragments_are_asked_for_before_their_turn_and_let_go_of(monkeypatch: pytest.MonkeyPatch, taken: int) -> None:
+    monkeypatch.setattr(files, "AHEAD_BYTES", 1_000_000)
+    remote, held = Object(), Flight()
+    storage = SimpleNamespace(_states={remote.url: remote.state}, _flight=held, _object=lambda *_: remote)
+    answers: list[weakref.ref[Any]] = []
+    begin = held.begin
+
+    def begun(*given: Any) -> Any:
+        pieces = begin(*given)
+        answers.extend(weakref.ref(piece.answer) for piece in pieces)
+        return pieces
+
+    monkeypatch.setattr(held, "begin", begun)
+    fragments = ask_ahead(Part(storage, number) for number in range(25))
+    for fragment in itertools.islice(fragments, taken):
+        start, length = fragment.extent
+        source = RemoteSource(remote, held, start + length)  # type: ignore[arg-type]
+        assert np.array_equal(source.window(start, length), DATA[start : start + length])
+        source.close()
+        del source
+        assert sum(answer() is not None for answer in answers) <= 9, "bounded by memory"
+    fragments.close()  # type: ignore[attr-defined]
+    assert remote.most >= 4
+    assert len({*remote.asked}) == len(remote.asked) <= taken + 6
+    assert not held._pieces
 
 
 def test_a_failed_beginning_is_asked_for_again() -> None:

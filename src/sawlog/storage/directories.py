@@ -26,6 +26,10 @@ from sawlog.storage.staging import (
     staged_name,
     sync_directory,
 )
+from sawlog.storage.workers import map_ordered, once
+
+_UPLOADS = 8
+"""Files that are sent at a time, each in parts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,8 +259,12 @@ class Directories:
         """Copy the files of a local directory to a remote one."""
         fs, inner = self._connect(url)
         fs.makedirs(inner, exist_ok=True)
-        for name in sorted(os.listdir(directory)):
+
+        def send(name: str) -> None:
             fs.put_file(os.path.join(directory, name), f"{inner}/{name}")
+
+        for _ in map_ordered(sorted(os.listdir(directory)), once(send), _UPLOADS if fs.has_objects else 1):
+            pass
 
     def _connect(self, url: str) -> tuple[Store, str]:
         return connected(url, self.options)

@@ -18,7 +18,7 @@ from typing import Any, Protocol, TypeVar
 from sawlog.errors import ChangedError, StorageError, without_secrets
 from sawlog.storage.commit_log import LOG, committed
 from sawlog.storage.directories import Directories, File
-from sawlog.storage.flight import AHEAD_BYTES, AHEAD_FILES, Flight, Request
+from sawlog.storage.flight import AHEAD_BYTES, AHEAD_FILES, Flight
 from sawlog.storage.index import Memory
 from sawlog.storage.inputs import Inputs
 from sawlog.storage.minio import Objects, StoredObject
@@ -37,7 +37,7 @@ from sawlog.storage.staging import (
 )
 from sawlog.storage.workers import map_ordered, once
 
-_REQUESTS = 32
+_REQUESTS = 64
 """Requests for remote files at a time."""
 
 _SINGLY = 2
@@ -257,7 +257,7 @@ class Storage:
         if name not in self._found and is_remote(name):
             with contextlib.closing(self._object(name, path if isinstance(path, File) else None)) as remote:
                 stop = remote.state.size if length is None else min(offset + length, remote.state.size)
-                head = self._flight.head(remote, stop)
+                head = self._flight.head(remote, stop, at_once=True)
                 if head is not None:
                     return bytes(head.answer.result()[offset:stop])
                 return bytes(remote.fetch(offset, stop))
@@ -341,8 +341,14 @@ class Storage:
         if is_remote(source):
             fs, inner = self._fresh(source) if directory else self._remote(source)
             target = self._remote(target)[1]
-            for name in fs.find(inner) if directory else [inner]:
+
+            def move(name: str) -> None:
                 fs.mv(name, f"{target}{name[len(inner) :]}")
+
+            for _ in map_ordered(
+                fs.find(inner) if directory else [inner], once(move), _REQUESTS if fs.has_objects else 1
+            ):
+                pass
             return
         os.replace(source, target)
         sync_directory(os.path.dirname(target) or ".")
@@ -557,28 +563,38 @@ def ask_ahead(fragments: Iterable[AnyRange]) -> Iterator[AnyRange]:
     Args:
         fragments: Ranges of files; they say where these are.
     """
-    waiting: deque[tuple[AnyRange, int]] = deque()
-    requests: deque[tuple[Flight, Remote, list[Request]]] = deque(maxlen=2 * AHEAD_FILES)
+    waiting: deque[tuple[AnyRange, int, Callable[[], None]]] = deque()
     count = 0
     try:
         for fragment in fragments:
-            length, storage, file = 0, fragment.scan.storage, getattr(fragment, "file", None)
-            if is_remote(fragment.path) and (fragment.path in storage._states or (file is not None and file.is_tagged)):
-                remote, (offset, length) = storage._object(fragment.path, file), fragment.extent
-                length = min(length, AHEAD_BYTES)
-                requests.append((storage._flight, remote, storage._flight.begin(remote, offset, offset + length)))
-            waiting.append((fragment, length))
+            length, forget = _begin(fragment)
+            waiting.append((fragment, length, forget))
             count += length
             while waiting and (not length or count > AHEAD_BYTES or len(waiting) > AHEAD_FILES):
-                first, length_before = waiting.popleft()
-                count -= length_before
-                yield first
-        yield from (fragment for fragment, _ in waiting)
-    except GeneratorExit:  # nobody reads them any more
-        for flight, remote, pieces in requests:
-            for piece in pieces:
-                flight.drop(remote, piece)
-        raise
+                count -= waiting[0][1]
+                yield waiting.popleft()[0]
+        while waiting:
+            yield waiting.popleft()[0]
+    finally:
+        for _, _, forget in waiting:  # nobody reads them any more
+            forget()
+
+
+def _begin(fragment: Ranged) -> tuple[int, Callable[[], None]]:
+    """Have the first bytes of a remote fragment fetched; return how many, and what lets go of them."""
+    storage, file = fragment.scan.storage, getattr(fragment, "file", None)
+    is_listed = fragment.path in storage._states or (file is not None and file.is_tagged)
+    if not (is_listed and is_remote(fragment.path)):
+        return 0, lambda: None
+    remote, (offset, length) = storage._object(fragment.path, file), fragment.extent
+    length = min(length, AHEAD_BYTES)
+    pieces = storage._flight.begin(remote, offset, offset + length)
+
+    def forget() -> None:
+        for piece in pieces:
+            storage._flight.drop(remote, piece)
+
+    return length, forget
 
 
 def discard_staged(storage: Storage, staged: Iterable[Staged]) -> None:

@@ -74,12 +74,13 @@ class Flight:
             pieces += fresh
         return fresh
 
-    def head(self, remote: Remote, length: int) -> Request | None:
+    def head(self, remote: Remote, length: int, *, at_once: bool = False) -> Request | None:
         """The beginning of a file, fetched if it is not there yet and is not long; it is kept.
 
         Args:
             remote: The file.
             length: Bytes from its start that are wanted; of a small file it is all of them. 0: what is there.
+            at_once: Whether the caller waits for it, and makes the request itself.
         """
         size = remote.state.size
         length = size if length > 0 and size <= WHOLE_BYTES else min(length, size)
@@ -91,11 +92,18 @@ class Flight:
             if not 0 < length <= WHOLE_BYTES:
                 return None
             self._discard_head(remote.url)
-            piece = Request(0, length, _pool().submit(remote.fetch, 0, length))
+            answer: Future[memoryview] = Future() if at_once else _pool().submit(remote.fetch, 0, length)
+            piece = Request(0, length, answer)
             self._heads[remote.url] = remote.state, piece
             self._head_bytes += length
             while self._head_bytes > KEPT_BYTES:
                 self._discard_head(next(iter(self._heads)))
+        if at_once:
+            try:
+                answer.set_result(remote.fetch(0, length))
+            except BaseException as error:  # those who wait for it raise it, too
+                answer.set_exception(error)
+                raise
         return piece
 
     def find(self, remote: Remote, offset: int) -> Request | None:
