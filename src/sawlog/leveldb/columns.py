@@ -166,8 +166,8 @@ def split_stamps(keys: pa.Array, widths: NDArray[np.int64], path: str) -> tuple[
         return keys, fixed_array(pa.uint64(), stamps)
     places = (edges[1:][stamped] - STAMP_WIDTH)[:, None] + np.arange(STAMP_WIDTH)
     stamps[stamped] = source[places].reshape(-1).view("<u8")
-    kept = pa.Array.from_buffers(pa.binary(), len(keys), [None, *gathered(source, edges[:-1], lengths)])
-    return kept, fixed_array(pa.uint64(), stamps)
+    plain = pa.Array.from_buffers(pa.binary(), len(keys), [None, *gathered(source, edges[:-1], lengths)])
+    return plain, fixed_array(pa.uint64(), stamps)
 
 
 def count_below(keys: pa.Array, limit: bytes) -> int:

@@ -437,8 +437,8 @@ class WritesContents(LogContents):
 
     def _schema(self) -> pa.Schema:
         """The operations' columns, with timestamps after the keys where they are asked for."""
-        at = WRITES_SCHEMA.get_field_index("key") + 1
-        stamped = WRITES_SCHEMA.insert(at, STAMPED_SCHEMA.field(STAMP))
+        after_key = WRITES_SCHEMA.get_field_index("key") + 1
+        stamped = WRITES_SCHEMA.insert(after_key, STAMPED_SCHEMA.field(STAMP))
         options = self.scan.options
         return marked(WRITES_SCHEMA if options.keys == "internal" else stamped, options)
 
