@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -56,6 +57,10 @@ SMOKE: dict[str, tuple[Sequence[str], str]] = {
 }
 
 
+MAX_SUMMARY = 45
+"""Characters of the sentence on a verb, which a list of verbs shows whole."""
+
+
 def run(*words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, "-m", "sawlog", *words], capture_output=True, text=True, check=False)
 
@@ -63,9 +68,33 @@ def run(*words: str) -> subprocess.CompletedProcess[str]:
 def test_every_verb_is_here() -> None:
     listed = json.loads(run("formats", "--json").stdout)
     assert listed
-    shown = run("--help").stdout.partition("Commands:")[2].partition("Examples:")[0].splitlines()
-    verbs = {line.split()[0] for line in shown if line.startswith("  ") and line[2:3].strip()}
-    assert verbs == set(SMOKE)
+    assert {name for name, _ in helped()} == set(SMOKE)
+
+
+def helped() -> list[tuple[str, str]]:
+    """Verbs and what the help says of them."""
+    shown = run("--help").stdout.partition("\nLook:")[2].partition("Examples:")[0].splitlines()
+    rows = [line.split(None, 1) for line in shown if line.startswith("  ") and line[2:3].strip()]
+    return [(name, text.strip()) for name, text in rows]
+
+
+def test_the_help_says_of_each_verb_all_that_it_does() -> None:
+    for name, text in helped():
+        assert len(text) <= MAX_SUMMARY, name
+        assert text[0].isupper(), name
+        assert text[-1].isalnum(), name
+    page = (Path(__file__).parents[2] / "docs" / "cli.md").read_text("utf-8")
+    table = re.findall(r"^\| \[`sawlog ([a-z-]+)[^|]*\| ([^|]+) \|$", page, re.MULTILINE)
+    assert sorted(table) == sorted(helped())
+
+
+@pytest.mark.parametrize("verb", SMOKE)
+def test_options_that_verbs_share_have_a_heading_of_their_own(verb: str) -> None:
+    text = run(verb, "--help").stdout
+    own = text.partition("\nOptions:")[2].partition("\nOptions of")[0]
+    assert not re.search(r"^  .*(--format|--view|--columns|--option|--storage|--threads) ", own, re.MULTILINE) or (
+        "--from, --format" in own
+    )
 
 
 @pytest.mark.spread(1)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import ast
 import functools
+import itertools
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import EntryPoint
 from importlib.util import find_spec
 from typing import Annotated, Any, get_type_hints
@@ -21,25 +22,27 @@ from sawlog.format.lazy import entry_points
 _COMMANDS_GROUP = "sawlog.commands"
 """Entry points of verbs that belong to one format: a name, and a function as Typer takes it."""
 
-VERBS = (
-    *("ls", "info", "cat", "verify", "map", "repair", "convert", "diff", "init", "run"),
-    *("sql", "formats", "index", "vacuum", "warm-up", "spark-jar"),
-)
-"""Verbs of all formats, each a function in a module of its own."""
+VERB_GROUPS = {
+    "Look": ("ls", "info", "cat", "map", "sql", "formats"),
+    "Check and repair": ("verify", "diff", "repair", "vacuum"),
+    "Convert": ("convert", "index"),
+    "Follow and run": ("init", "run", "warm-up", "spark-jar"),
+}
+"""Verbs of all formats by the heading of the help that they are below; each is a function in a module of its own."""
+VERBS = tuple(itertools.chain.from_iterable(VERB_GROUPS.values()))
+_OF_SYSTEMS = "For one system"
+"""Heading of the verbs that entry points bring."""
 
-_HELP = {"help_option_names": ["-h", "--help"]}
+_HELP = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
 _EXAMPLES = """\b
 Examples:
-  sawlog ls folder/                      what is there, part by part
-  sawlog info db/                        one of them, more closely
-  sawlog cat db/000005.log --limit 5     look at rows
-  sawlog cat db/ --json | jq .           the same for programs
-  sawlog verify db/*.log                 check every byte
-  sawlog map db/ --output map.html       the same, and more, as a picture
-  sawlog repair db/000005.log new.log    keep everything intact
+  sawlog ls folder/                      the datasets of a folder
+  sawlog cat db/000005.log --limit 5     rows
+  sawlog cat db/ --json | jq .           rows for programs
+  sawlog verify db/*.log                 damage, byte by byte
+  sawlog repair db/000005.log new.log    a copy of everything intact
   sawlog convert db/ rows.parquet        also Arrow, CSV, JSONL
-  sawlog diff db/000005.log new.log      which rows differ
-  sawlog run pipeline.toml               sources, SQL and sinks on Spark
+  sawlog COMMAND --help                  the options of a command
 """
 
 
@@ -96,7 +99,18 @@ def _value(parameter: Any, convert: Callable[[Any, Any], Any], hint: Any, contex
 
 
 class Verb(_WithoutPydantic, TyperCommand):
-    """Command of one verb."""
+    """Command of one verb, whose help has the options that verbs share below headings of their own."""
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        """Write arguments and options, heading by heading."""
+        sections: dict[str, list[tuple[str, str]]] = {"Arguments": [], "Options": []}
+        for parameter in self.get_params(ctx):
+            record = parameter.get_help_record(ctx)
+            if record is not None:
+                is_argument = parameter.param_type_name == "argument"
+                heading = "Arguments" if is_argument else getattr(parameter, "rich_help_panel", None) or "Options"
+                sections.setdefault(heading, []).append(record)
+        _write_sections(formatter, sections)
 
 
 class Verbs(_WithoutPydantic, TyperGroup):
@@ -115,11 +129,30 @@ class Verbs(_WithoutPydantic, TyperGroup):
             self.commands[cmd_name] = TyperCommand(cmd_name, help=_description(self._unloaded[cmd_name]))
         return super().get_command(ctx, cmd_name)
 
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """Write the verbs, heading by heading."""
+        headings = {verb: heading for heading, verbs in VERB_GROUPS.items() for verb in verbs}
+        sections: dict[str, list[tuple[str, str]]] = {heading: [] for heading in VERB_GROUPS}
+        for name in self.list_commands(ctx):
+            summary = (self.get_command(ctx, name).help or "").partition("\n")[0].rstrip(".")
+            sections.setdefault(headings.get(name, _OF_SYSTEMS), []).append((name, summary))
+        width = max(map(len, self.commands))
+        aligned = {heading: [(name.ljust(width), text) for name, text in rows] for heading, rows in sections.items()}
+        _write_sections(formatter, aligned)
+
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """The command that the first argument names, loaded, and the other arguments."""
         if args[0] in self._unloaded:
             self.commands[args[0]] = _command(args[0], self._unloaded.pop(args[0]).load())
         return super().resolve_command(ctx, args)
+
+
+def _write_sections(formatter: Any, sections: Mapping[str, Sequence[tuple[str, str]]]) -> None:
+    """Write names and their descriptions below headings."""
+    for heading, rows in sections.items():
+        if rows:
+            with formatter.section(heading):
+                formatter.write_dl(rows)
 
 
 def _identifier(name: str) -> str:
@@ -147,7 +180,7 @@ def _command(name: str, verb: Callable[..., int]) -> Any:
 app = typer.Typer(
     name="sawlog",
     cls=Verbs,
-    help="Saws binary logs into tables: look into, check, repair and convert them.",
+    help="Read, check, repair and convert binary logs of storage systems.",
     epilog=_EXAMPLES,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
@@ -160,7 +193,7 @@ def root(
     context: typer.Context,
     version: Annotated[bool, typer.Option("--version", help="Show the version and exit.")] = False,
 ) -> int:
-    """Saws binary logs into tables: look into, check, repair and convert them."""
+    """Read, check, repair and convert binary logs of storage systems."""
     if version:
         typer.echo(f"sawlog {__version__}")
         raise typer.Exit(Exit.OK)

@@ -23,6 +23,10 @@ from sawlog.format.query import OPERATORS, element_of, parse
 from sawlog.guard import Undecodable, decode_json
 from sawlog.storage import Storage
 
+READING = "Options of reading"
+WRITING = "Options of writing"
+"""Headings of the help below which options are that verbs share."""
+
 Paths = Annotated[
     list[str],
     typer.Argument(metavar="PATH", help="Files, directories, globs or fsspec URLs.", show_default=False),
@@ -35,6 +39,7 @@ FormatName = Annotated[
         help="Format of the files; recognised if not given.",
         show_default=False,
         autocompletion=completion.formats,
+        rich_help_panel=READING,
     ),
 ]
 View = Annotated[
@@ -44,6 +49,7 @@ View = Annotated[
         metavar="NAME",
         help="Which view of the bytes; sawlog formats lists them.",
         autocompletion=completion.views,
+        rich_help_panel=READING,
     ),
 ]
 Columns = Annotated[
@@ -54,6 +60,7 @@ Columns = Annotated[
         help="Columns to deliver, in order.",
         show_default=False,
         autocompletion=completion.columns,
+        rich_help_panel=READING,
     ),
 ]
 Where = Annotated[
@@ -63,9 +70,12 @@ Where = Annotated[
         metavar='"COL OP VALUE"',
         help="Rows that meet a condition; all of several. OP: = != < <= > >= in, not in, like, ~ (regex), is null.",
         show_default=False,
+        rich_help_panel=READING,
     ),
 ]
-Provenance = Annotated[bool, typer.Option("--provenance", help="Append _file and _offset: where a row came from.")]
+Provenance = Annotated[
+    bool, typer.Option("--provenance", help="Append _file and _offset: where a row came from.", rich_help_panel=READING)
+]
 ReadOptions = Annotated[
     list[str] | None,
     typer.Option(
@@ -75,11 +85,19 @@ ReadOptions = Annotated[
         help="Option for reading the format.",
         show_default=False,
         autocompletion=completion.options,
+        rich_help_panel=READING,
     ),
 ]
 WriteOptions = Annotated[
     list[str] | None,
-    typer.Option("-O", "--write-option", metavar="KEY=VALUE", help="Option for writing.", show_default=False),
+    typer.Option(
+        "-O",
+        "--write-option",
+        metavar="KEY=VALUE",
+        help="Option for writing.",
+        show_default=False,
+        rich_help_panel=WRITING,
+    ),
 ]
 PartitionBy = Annotated[
     str | None,
@@ -88,6 +106,7 @@ PartitionBy = Annotated[
         metavar="COLUMN",
         help="Column with the partition of each row, where the format of DST has partitions.",
         show_default=False,
+        rich_help_panel=WRITING,
     ),
 ]
 SchemaFile = Annotated[
@@ -104,15 +123,23 @@ StorageOptions = Annotated[
         metavar="KEY=VALUE",
         help="What fsspec needs to reach the path; JSON where the value is JSON.",
         show_default=False,
+        rich_help_panel=READING,
     ),
 ]
 Threads = Annotated[
     int | None,
     typer.Option(
-        "--threads", metavar="N", min=1, help="How many threads decode; all cores if not given.", show_default=False
+        "--threads",
+        metavar="N",
+        min=1,
+        help="How many threads decode; all cores if not given.",
+        show_default=False,
+        rich_help_panel=READING,
     ),
 ]
-NoClobber = Annotated[bool, typer.Option("--no-clobber", help="Do not replace a file that is there already.")]
+NoClobber = Annotated[
+    bool, typer.Option("--no-clobber", help="Do not replace a file that is there already.", rich_help_panel=WRITING)
+]
 Json = Annotated[bool, typer.Option("--json", help="Machine output on stdout: one JSON object.")]
 
 

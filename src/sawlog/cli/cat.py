@@ -76,7 +76,7 @@ def cat(
     storage: arguments.StorageOptions = None,
     json: Annotated[bool, typer.Option("--json", help="The same as --output jsonl.")] = False,
 ) -> int:
-    """Show rows.
+    """Print rows as a table, JSON lines or CSV.
 
     Exit code 1 if damage was found, 4 if not damaged but in part unsupported.
     """

@@ -224,10 +224,11 @@ def convert(
     storage: arguments.StorageOptions = None,
     json: arguments.Json = False,
 ) -> int:
-    """Convert logs, Parquet, Arrow, CSV and JSONL into each other, and into DuckDB and SQLite.
+    """Convert rows to another file format.
 
-    DST appears whole or not at all. Where it is a directory, each part of SRC becomes a Parquet file in it, or one of
-    the format that --to names. Exit code 3 if damage was skipped, 1 if a part was not written.
+    Logs, Parquet, Arrow, CSV and JSONL into each other, and into DuckDB and SQLite. DST appears whole or not at all.
+    Where it is a directory, each part of SRC becomes a Parquet file in it, or one of the format that --to names. Exit
+    code 3 if damage was skipped, 1 if a part was not written.
     """
     check_apart(src, dst)
     where_to = Storage(arguments.storage_options(storage))

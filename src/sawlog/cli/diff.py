@@ -178,9 +178,9 @@ def diff(
     storage: arguments.StorageOptions = None,
     json: arguments.Json = False,
 ) -> int:
-    """Compare the rows of two paths, in their order or by a key; of two folders those of the parts of the same name.
+    """Compare the rows of two paths.
 
-    Exit code 0 equal, 1 different.
+    In their order or by a key; of two folders, the rows of parts of the same name. Exit code 0 equal, 1 different.
     """
     where_to = Storage(arguments.storage_options(storage))
     reading: dict[str, Any] = {

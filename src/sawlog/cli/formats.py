@@ -56,7 +56,7 @@ def formats(
     names: Annotated[list[str] | None, typer.Argument(metavar="NAME", help="Only these.")] = None,
     json: arguments.Json = False,
 ) -> int:
-    """Show the formats, their views, and their options with defaults."""
+    """List formats, their views and options."""
     formats: dict[str, Any] = {**sawlog.formats(), **TABLE_FORMATS}
     for name in names or ():
         if name not in formats:

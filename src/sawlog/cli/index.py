@@ -34,9 +34,10 @@ def index(
     storage: arguments.StorageOptions = None,
     json: arguments.Json = False,
 ) -> int:
-    """Keep what planning asks of many files in one, so that reads need not ask each; run again, it looks at changes.
+    """Write an index that makes planning fast.
 
-    Reads use it by -o index=true, or -o index=FILE.
+    The index is one file with the answers to all that planning asks of many files; run again, the command looks at
+    changed files only. Reads use it by -o index=true, or -o index=FILE.
     """
     done = update(
         path,

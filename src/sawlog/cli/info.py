@@ -136,7 +136,10 @@ def info(
     storage: arguments.StorageOptions = None,
     json: arguments.Json = False,
 ) -> int:
-    """Show format, size, views and columns; reads no more than headers, and small files for a picture in a terminal."""
+    """Show format, size, views and columns.
+
+    Reads no more than headers, and small files for a picture in a terminal.
+    """
     storage_options = Storage(arguments.storage_options(storage))
     folder = open_folder(
         list(paths),

@@ -17,7 +17,7 @@ def init(
     path: Annotated[str, typer.Argument(metavar="[PATH]", help="New file.")] = "pipeline.toml",
     json: arguments.Json = False,
 ) -> int:
-    """Write a commented example of a pipeline, ready to be edited and run."""
+    """Write a commented example of a pipeline."""
     text = files("sawlog.pipeline").joinpath("example.toml").read_text()
     try:
         with open(path, "x") as file:

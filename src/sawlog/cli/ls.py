@@ -177,7 +177,10 @@ def ls(
     storage: arguments.StorageOptions = None,
     json: arguments.Json = False,
 ) -> int:
-    """Show what a path holds, part by part: format, files, bytes, rows, state, and the command that shows its rows."""
+    """List the datasets of a path.
+
+    Format, files, bytes, rows and state of each, and the command that shows its rows.
+    """
     place = Storage(arguments.storage_options(storage))
     listing = Listing([os.fspath(path) for path in paths])
     found = parts(place.find(paths), place)

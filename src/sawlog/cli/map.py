@@ -44,10 +44,10 @@ def map(
     storage: arguments.StorageOptions = None,
     json: Annotated[bool, typer.Option("--json", help="Write the data of the page to stdout instead.")] = False,
 ) -> int:
-    """Draw where every byte went, damage, rows and their content, as one HTML file.
+    """Draw every byte of a path on an HTML page.
 
-    Of a folder of several datasets FILE is a summary that leads to a page of each: FILE-1 and so on. Exit code 0
-    clean, 1 damaged or incomplete, 2 unusable, 4 unsupported in part.
+    Where each byte went, damage, rows and their content. Of a folder of several datasets FILE is a summary that leads
+    to a page of each: FILE-1 and so on. Exit code 0 clean, 1 damaged or incomplete, 2 unusable, 4 unsupported in part.
     """
     for page in [text for text in option or () if _PAGE.fullmatch(text)]:
         complain(f"warning: -o {page}: names the page with --output; -o is for options of the format")

@@ -89,7 +89,7 @@ def repair(
     storage: arguments.StorageOptions = None,
     json: arguments.Json = False,
 ) -> int:
-    """Write everything intact to a new file.
+    """Copy everything intact to a new file.
 
     Exit code 0 everything kept, 3 something lost, 1 nothing recovered.
     """

@@ -67,11 +67,11 @@ def run(
     ] = None,
     json: arguments.Json = False,
 ) -> int:
-    """Run a pipeline: sources, SQL and sinks on Spark, once or as a stream.
+    """Run a pipeline of sources, SQL and sinks.
 
-    One line on stdout per batch. Streams end with Ctrl-C or SIGTERM, and go on where they were when run again. What may
-    pass, such as a lost connection, is tried again up to five times in a row, after 1, 2, 4, 8 and 16 seconds.
-    Exit code 1 if damage stopped it, 3 if damage was skipped.
+    On Spark, once or as a stream. One line on stdout per batch. Streams end with Ctrl-C or SIGTERM, and go on where
+    they were when run again. What may pass, such as a lost connection, is tried again up to five times in a row, after
+    1, 2, 4, 8 and 16 seconds. Exit code 1 if damage stopped it, 3 if damage was skipped.
     """
     pipeline = load(path)
     settings = log_level(pipeline) | arguments.key_values(conf, "--conf")

@@ -8,7 +8,10 @@ from sawlog.cli.errors import Exit
 
 
 def spark_jar() -> int:
-    """Print the path of the jar that makes Spark read faster, carried or compiled; for `spark-submit --jars`."""
+    """Print the path of the jar for Spark.
+
+    With the jar, Spark reads faster; give it to `spark-submit --jars`.
+    """
     from sawlog.spark.jar import spark_jar as find
 
     typer.echo(find())

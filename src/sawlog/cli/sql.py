@@ -28,7 +28,9 @@ def sql(
     storage: arguments.StorageOptions = None,
     json: Annotated[bool, typer.Option("--json", help="The same as --output jsonl.")] = False,
 ) -> int:
-    """Query logs with SQL. Needs DuckDB, which the extra `sql` brings.
+    """Query logs with SQL.
+
+    Needs DuckDB, which the extra `sql` brings.
 
     Exit code 1 if damage stopped it.
     """

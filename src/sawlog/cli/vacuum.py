@@ -31,9 +31,10 @@ def vacuum(
     storage: arguments.StorageOptions = None,
     json: arguments.Json = False,
 ) -> int:
-    """Delete what killed writers have left in a directory, and finish commits that were cut off.
+    """Delete leftovers of writers that were killed.
 
-    Rows that can be read are never deleted, nor is anything of a process that still runs on this machine.
+    Commits that were cut off are finished. Rows that can be read are never deleted, nor is anything of a process that
+    still runs on this machine.
     """
     leftovers = delete(
         path,

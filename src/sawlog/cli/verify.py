@@ -159,9 +159,10 @@ def verify(
     storage: arguments.StorageOptions = None,
     json: arguments.Json = False,
 ) -> int:
-    """Check every byte, and with a view what the bytes mean to it.
+    """Check every byte for damage.
 
-    Exit code 0 clean, 1 damaged or incomplete, 2 unusable, 4 not damaged but in part unsupported.
+    With a view, also what the bytes mean to it. Exit code 0 clean, 1 damaged or incomplete, 2 unusable, 4 not damaged
+    but in part unsupported.
     """
     opened = functools.partial(
         open_folder,

@@ -26,7 +26,10 @@ def compact(
     conf: arguments.SparkSettings = None,
     json: arguments.Json = False,
 ) -> int:
-    """Rewrite a Milvus collection: deletes applied, few large segments, proven to hold the same rows."""
+    """Rewrite a Milvus collection without deletes.
+
+    Deletes are applied, segments are few and large, and the rows are proven to be the same.
+    """
     options = arguments.format_options(option)
     reached = arguments.storage_options(storage)
     tree: Literal["plain", "backup"] = "backup" if backup else "plain"

@@ -90,10 +90,10 @@ def load(
     conf: arguments.SparkSettings = None,
     json: arguments.Json = False,
 ) -> int:
-    """Import what Deephaven's binary logs have got since the last time, each row once.
+    """Import Deephaven logs into an intraday tree.
 
-    Can be killed and run again at any time. Exit code 1 if damage stopped it, 3 if damage was skipped or values were
-    stored as others.
+    The rows that the logs have got since the last time, each once. Can be killed and run again at any time. Exit code 1
+    if damage stopped it, 3 if damage was skipped or values were stored as others.
     """
     table_options = {"schema": schema, "namespace": namespace, "table": table}
     options = {
@@ -160,7 +160,10 @@ def status(
     storage: arguments.StorageOptions = None,
     json: arguments.Json = False,
 ) -> int:
-    """Say how far each log was imported, and how many bytes of it were not."""
+    """Show how far each log was imported.
+
+    And how many bytes of it were not.
+    """
     from sawlog.deephaven.ingest.publication import import_status
 
     statuses = import_status(src, root, storage_options=arguments.storage_options(storage))
@@ -198,10 +201,11 @@ def merge(
     conf: arguments.SparkSettings = None,
     json: arguments.Json = False,
 ) -> int:
-    """Merge an intraday date into history: sorted, grouped, and proven to hold the same rows.
+    """Merge a date of an intraday tree into history.
 
-    With --nightly all dates that are over, of all tables; what is proven is deleted from the intraday tree. Can be
-    killed and run again at any time; a date that is merged already is only proven again.
+    The rows are sorted, grouped, and proven to be the same. With --nightly all dates that are over, of all tables; what
+    is proven is deleted from the intraday tree. Can be killed and run again at any time; a date that is merged already
+    is only proven again.
     """
     groups = arguments.column_names(group)
     if not every_night and None in (namespace, table, date):

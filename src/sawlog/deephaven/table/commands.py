@@ -46,9 +46,10 @@ def validate(
     storage: arguments.StorageOptions = None,
     json: arguments.Json = False,
 ) -> int:
-    """Check a table's locations: damage, rows, nulls, order, and that groups are what they say.
+    """Check the locations of a Deephaven table.
 
-    Exit code 0 if all is as it should be, 1 if not, 2 unusable.
+    Damage, rows, nulls, order, and whether groups are what they say. Exit code 0 if all is as it should be, 1 if not, 2
+    unusable.
     """
     from sawlog.deephaven.table.validation import Expectations
     from sawlog.deephaven.table.validation import validate as run
