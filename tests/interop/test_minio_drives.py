@@ -110,7 +110,7 @@ def test_drives_are_lost(written: Sequence[Path], tmp_path: Path, lost: list[int
 
 @pytest.mark.parametrize("count", [1, 4])
 def test_a_server_that_is_killed_in_the_middle(tmp_path: Path, count: int) -> None:
-    """Whatever a client was told is there, is; nothing is read that was not put."""
+    """All that a client got an answer for is there, and nothing is read that was not put."""
     drives = [tmp_path / f"d{number}" for number in range(1, count + 1)]
     done: list[int] = []
 
