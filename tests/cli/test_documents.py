@@ -4,17 +4,54 @@ from __future__ import annotations
 
 import re
 import shlex
+from collections.abc import Iterator
+from dataclasses import fields
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
+import typer.main
 
+from sawlog import formats
+from sawlog.cli.app import app
+from sawlog.format.contract import view_names
 from tests.cli.conftest import Run
 from tests.documents import ROOT
 from tests.documents_world import made
 
 PAGE = ROOT / "docs" / "cli.md"
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 # How small zstd makes a file depends on its version.
 SIZE = re.compile(r"(?<=parquet, ).*")
+
+
+def commands(page: Path) -> Iterator[list[str]]:
+    """The words of each command of sawlog that a page names, in blocks and between backticks."""
+    text = page.read_text("utf-8")
+    lines = re.findall(r"^(?:\$ )?sawlog (.*)$", text, re.MULTILINE) + re.findall(r"`sawlog ([^`\n]+)`", text)
+    for line in lines:
+        yield line.split(" #")[0].split(" | ")[0].split()
+
+
+@pytest.mark.parametrize("page", PAGES, ids=str)
+def test_pages_name_verbs_options_and_views_that_there_are(page: Path) -> None:
+    group = typer.main.get_command(app)
+    known_formats = formats().values()
+    classes = [options for format in known_formats for options in (format.read_options, format.write_options)]
+    names = {field.name for options in classes for field in fields(options)} | {"index", "binary_columns"}
+    names |= {old for options in classes for old in getattr(options, "old", {})}
+    views = {view for format in known_formats for view in view_names(format)}
+    for verb, *words in commands(page):
+        if verb in group.commands:  # or prose, which says what sawlog does
+            _, command, _ = group.resolve_command(None, [verb])
+            flags = {flag for parameter in command.params for flag in (*parameter.opts, *parameter.secondary_opts)}
+            given = {word.partition("=")[0] for word in words if re.fullmatch(r"--?[a-z][a-z-]*(=.*)?", word)}
+            assert given <= flags | {"--help", "-h", "--driver-class-path"}, verb
+        for word, value in pairwise(words):
+            if word in ("-o", "--option") and "=" in value:
+                assert value.partition("=")[0] in names, value
+            if word == "--view" and value.islower():
+                assert value in views, value
 
 
 def transcript() -> list[tuple[str, str]]:

@@ -42,7 +42,7 @@ def describe(hint: Any) -> str:
     """Return what an option of a type takes, as one writes it on the command line."""
     origin, args = get_origin(hint), get_args(hint)
     if origin is Literal:
-        return "|".join(map(str, args))
+        return "|".join(dict.fromkeys(map(str, args)))
     if origin in (Union, types.UnionType):
         return "|".join(describe(argument) for argument in args if argument is not types.NoneType)
     if origin is tuple:
