@@ -148,6 +148,12 @@ SECONDS = re.compile(r"[0-9]{1,18}")
 ETCD_DUMP = "etcd.json"
 ETCD_NAME = "etcd"
 """Name of a dump of an etcd next to logs, and what the name of an etcd's data directory has in it."""
+SNAPSHOTS = "snapshots"
+SNAPSHOT_DOCUMENTS = "metadata"
+SNAPSHOT_MANIFESTS = "manifests"
+"""Directories of Milvus' snapshots, next to those of logs: `snapshots/<collection>/metadata/<snapshot>.json`."""
+LAST_SNAPSHOT = 5
+"""The last version of snapshots."""
 BACKUP_META = "full_meta.json"
 BACKUP_HEAD = "backup_meta.json"
 BACKUP_META_DIRECTORY = "meta"

@@ -20,8 +20,8 @@ class ReadOptions:
         partitions: Names or ids of the partitions to read; all by default.
         segments: Ids of the segments that are alive; takes the place of what metadata says about that.
         metadata: Path of an etcd's data directory or database, of a dump of it (JSON), or of a milvus-backup's
-            `full_meta.json` or `meta` directory: names, types, and which segments are alive; or `none`. By default what
-            is next to the logs: a backup's, the data directory of an etcd, or `etcd.json`.
+            `full_meta.json` or `meta` directory, or of Milvus' `snapshots`: names, types, and which segments are alive;
+            or `none`. By default what is next to the logs: a backup's, the data directory of an etcd, or `etcd.json`.
         schema: The collection's schema: what pymilvus' `CollectionSchema.to_dict()` gives, as a dictionary, as JSON or
             as the path of a JSON file. Without it and without metadata, fields are named by their ids.
         as_of: The collection as it was at that time: a TSO, a datetime, or ISO 8601 text; UTC where it says no zone.

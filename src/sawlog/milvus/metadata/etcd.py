@@ -16,6 +16,7 @@ from sawlog.milvus import layout, paths
 from sawlog.milvus.layout import DEFAULT_DATABASE
 from sawlog.milvus.metadata import shape
 from sawlog.milvus.metadata.backup import position_time, seconds
+from sawlog.milvus.metadata.manifest import manifest_version
 from sawlog.milvus.metadata.messages import (
     AliasInfo,
     CollectionInfo,
@@ -328,12 +329,6 @@ def _field_logs(field: FieldBinlog) -> dict[int, tuple[Log, ...]]:
     return {field.field_id: tuple(logs)}
 
 
-def _version(place: str) -> int:
-    """The version of a manifest by its place, the JSON of `base_path` and `ver`."""
-    problem = "the place of its manifest"
-    return shape.number(shape.mapping(shape.parsed(place, problem), problem), "ver") if place else 0
-
-
 def _segment(value: bytes) -> tuple[int, SegmentMeta]:
     """The collection of a segment, and the segment."""
     info = SegmentInfo(value)
@@ -351,7 +346,7 @@ def _segment(value: bytes) -> tuple[int, SegmentMeta]:
         dropped_at=info.dropped_at // _NANOSECONDS << layout.LOGICAL_BITS,
         sources=tuple(info.compaction_from),
         storage_version=info.storage_version,
-        manifest=_version(info.manifest_path),
+        manifest=manifest_version(info.manifest_path),
         commit_timestamp=info.commit_timestamp,
         inserts=inserts,
         deltas=tuple(

@@ -11,9 +11,11 @@ from sawlog.milvus import layout
 from sawlog.milvus.etcd.bolt import BrokenError, is_bolt
 from sawlog.milvus.etcd.layout import DATABASE, META, PAGE_HEADER
 from sawlog.milvus.etcd.member import database_in, read_member
+from sawlog.milvus.metadata import shape
 from sawlog.milvus.metadata.backup import parse_backup
 from sawlog.milvus.metadata.etcd import WATCHED, Etcd, dumped_keys
 from sawlog.milvus.metadata.model import Timeline
+from sawlog.milvus.metadata.snapshot import Snapshot, Snapshots
 from sawlog.storage import Storage
 
 
@@ -37,10 +39,12 @@ class Metadata:
 def metadata_file(path: str, storage: Storage) -> str:
     """The file that a path of metadata means: a database in etcd's data directory, or that in a backup's `meta`.
 
+    Snapshots are several files: they are what their directory is.
+
     Raises:
         FormatError: For a directory without either.
     """
-    if not storage.is_directory(path):
+    if not storage.is_directory(path) or posixpath.basename(path.rstrip("/")) == layout.SNAPSHOTS:
         return path
     database = database_in(path, storage)
     backup = f"{path.rstrip('/')}/{layout.BACKUP_META}"
@@ -57,12 +61,30 @@ def load(path: str, storage: Storage) -> Metadata:
         FormatError: When it is none of these.
     """
     file = metadata_file(path, storage)
+    if storage.is_directory(file):
+        return _load_snapshots(file, storage)
     if posixpath.basename(file) == DATABASE or is_bolt(storage.read(file, 0, PAGE_HEADER.size + META.size)):
         return _load_member(file, storage)
     document = decode_json(storage.read(file))
     if isinstance(document, Undecodable):
         return Metadata(file, "JSON", broken=BrokenError(file, 0, f"no whole JSON: {document.detail}"))
+    if isinstance(document, dict) and "snapshot_info" in document:
+        return Metadata(file, "snapshot of Milvus", Snapshots((Snapshot.of(document, file),), storage))
     return parse(document, file)
+
+
+def _load_snapshots(directory: str, storage: Storage) -> Metadata:
+    """Metadata from the snapshots in a directory."""
+    snapshots = []
+    for file in storage.find(directory):
+        if posixpath.basename(posixpath.dirname(file.path)) == layout.SNAPSHOT_DOCUMENTS:
+            document = decode_json(storage.read(file))
+            if isinstance(document, Undecodable):
+                return Metadata(directory, "snapshots of Milvus", broken=BrokenError(file.path, 0, document.detail))
+            snapshots.append(Snapshot.of(shape.mapping(document, file.path), file.path))
+    if not snapshots:
+        raise FormatError(f"{directory}: no snapshot in this directory: expected <collection>/metadata/<snapshot>.json")
+    return Metadata(directory, f"{len(snapshots)} snapshots of Milvus", Snapshots(tuple(snapshots), storage))
 
 
 def backup_root(meta: str) -> str:

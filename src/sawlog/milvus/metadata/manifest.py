@@ -63,6 +63,16 @@ class Manifest:
     delete_counts: Mapping[str, int] = field(default_factory=dict)
 
 
+def manifest_version(place: str) -> int:
+    """The version of a manifest by its place, the JSON of `base_path` and `ver`; 0 for no place.
+
+    Raises:
+        FormatError: When it is another text.
+    """
+    problem = "the place of its manifest"
+    return shape.number(shape.mapping(shape.parsed(place, problem), problem), "ver") if place else 0
+
+
 def read_manifest(data: bytes, path: str, root: str) -> Manifest:
     """Read a manifest.
 
@@ -156,20 +166,22 @@ _LISTS = {"type": "array", "items": "string"}
 _TEXTS = {"type": "map", "values": "string"}
 
 
-def _schema(name: str, fields: dict[str, Any]) -> dict[str, Any]:
+def record_schema(name: str, fields: Mapping[str, Any]) -> dict[str, Any]:
+    """The Avro schema of a record."""
     return {"type": "record", "name": name, "fields": [{"name": key, "type": kind} for key, kind in fields.items()]}
 
 
-def _listed(name: str, fields: dict[str, Any]) -> dict[str, Any]:
-    return {"type": "array", "items": _schema(name, fields)}
+def list_schema(name: str, fields: Mapping[str, Any]) -> dict[str, Any]:
+    """The Avro schema of a list of records."""
+    return {"type": "array", "items": record_schema(name, fields)}
 
 
 def _bare_schema(version: int) -> dict[str, Any]:
     """The schema of a manifest without a container, which does not say it itself, up to what is read of it."""
-    stats: Any = _schema("Statistics", {"paths": _LISTS, "metadata": _TEXTS}) if version >= 3 else _LISTS
-    groups = _listed("ColumnGroup", {"columns": _LISTS, "files": _listed("File", _FILE), "format": "string"})
-    deltas = _listed("DeltaLog", {"path": "string", "type": "int", "num_entries": "long"})
-    return _schema(
+    stats: Any = record_schema("Statistics", {"paths": _LISTS, "metadata": _TEXTS}) if version >= 3 else _LISTS
+    groups = list_schema("ColumnGroup", {"columns": _LISTS, "files": list_schema("File", _FILE), "format": "string"})
+    deltas = list_schema("DeltaLog", {"path": "string", "type": "int", "num_entries": "long"})
+    return record_schema(
         "Manifest", {"column_groups": groups, "delta_logs": deltas, "stats": {"type": "map", "values": stats}}
     )
 
@@ -216,18 +228,22 @@ def manifest_record(data: bytes) -> dict[str, Any]:
 
     if bare is not None:
         version, pos = bare
-        record = _decoded(fastavro.schemaless_reader, io.BytesIO(data[pos:]), _bare_schema(version), None)
+        record = decoded_avro(fastavro.schemaless_reader, io.BytesIO(data[pos:]), _bare_schema(version), None)
     else:
-        container = _decoded(fastavro.reader, io.BytesIO(data))
+        container = decoded_avro(fastavro.reader, io.BytesIO(data))
         _check_container(container.codec, container.writer_schema)
-        record = _decoded(next, container, None)
+        record = decoded_avro(next, container, None)
     if not isinstance(record, dict):
         raise FormatError("an Avro container without a record")
     return record
 
 
-def _decoded(decoder: Callable[..., Any], *args: Any) -> Any:
-    """Return what fastavro makes of the bytes; it does not check the shape of a schema."""
+def decoded_avro(decoder: Callable[..., Any], *args: Any) -> Any:
+    """Return what fastavro makes of bytes; it does not check the shape of a schema.
+
+    Raises:
+        FormatError: Says what it found.
+    """
     decoded = call_decoder(decoder_raising(decoder, AttributeError, RecursionError, TypeError), *args)
     if isinstance(decoded, Undecodable):
         raise FormatError(f"no Avro container: {decoded.detail}")

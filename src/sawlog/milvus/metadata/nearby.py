@@ -75,6 +75,10 @@ def choose_metadata(
             remarks += _unknown(metadata, ids)
         elif difference := _difference(nearest, metadata, ids, time):
             remarks.append(f"{nearest.path} was taken as metadata, and {path} contradicts it: {difference}; {_ADVICE}")
+    places = (posixpath.join(root, layout.SNAPSHOTS) for root in sorted(set(roots))) if nearest is None else ()
+    remarks += [
+        f"{place} has snapshots: metadata={place} reads them" for place in places if storage.is_directory(place)
+    ]
     return Choice(nearest, tuple(remarks), tuple(unused))
 
 
