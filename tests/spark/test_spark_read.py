@@ -380,6 +380,13 @@ def test_streams_are_refused_where_pyspark_is_too_old(monkeypatch: pytest.Monkey
     reader = source.streamReader(read_schema({"path": str(database)}, None))
     with pytest.raises(OptionError, match=r"streams need PySpark 4\.2 or later, or the jar; found "):
         reader.initialOffset()
+    with pytest.raises(OptionError, match=r"streams need PySpark 4\.2 or later, or the jar; found "):
+        reader.latestOffset()  # which 4.0 asks for first
+    import pyspark.sql.datasource
+
+    monkeypatch.delattr(pyspark.sql.datasource, "DataSourceStreamArrowWriter", raising=False)
+    with pytest.raises(OptionError, match=r"streams into sawlog need PySpark 4\.2 or later; found .* foreachBatch"):
+        source.streamWriter(StructType().add("record", "binary"), overwrite=False)
 
 
 @pytest.mark.nightly

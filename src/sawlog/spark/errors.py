@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,12 +10,15 @@ from contextlib import contextmanager
 from sawlog.errors import DamageError, IncompleteError, InternalError, SawlogError, StorageError
 
 _OWN_ERROR = re.compile(r"sawlog\.errors\.(\w+): (.*)")
-_RAISED = re.compile(r"^(?:\w+\.)*(\w*(?:Error|Exception|Exit)): (.*)$", re.MULTILINE)
+_FROM_PYTHON = re.compile(r"Traceback \(most recent call last\)|Python (?:streaming )?data source ")
+_RAISED = re.compile(r"(?:^|data source [ \w]+: )(?:\w+\.)*(\w*(?:Error|Exception|Exit)): (.*)$", re.MULTILINE)
 _DAMAGE = {DamageError.__name__, IncompleteError.__name__}
 _PYTHONS, _SPARKS, _PIPELINES = 'on_damage="skip"', '.option("mode", "DROPMALFORMED")', 'on_damage = "skip"'
 """How to go on past damage: in Python, in Spark, and in the file of a pipeline."""
 _OPTION = re.compile(r"(?<![\w.(\[])([a-z_]+)=(?:(True|False)\b|(?=[\s.;,]|$))")
 """Advice as it is given in Python: an option that is switched on or off, or one that needs a value."""
+_WORKERS, _HIDDEN_FRAMES = "PYTHON_WORKER_FACTORY_", "SPARK_HIDE_TRACEBACK"
+"""Variables of the processes that Spark starts, and the one by which PySpark reports an error without frames."""
 _LONGEST = 1000
 _TRANSIENT = re.compile(
     r"Python worker (?:exited unexpectedly|failed to connect)|CANNOT_OPEN_SOCKET|ExecutorLost|executor .*lost"
@@ -41,6 +45,26 @@ def in_sparks_words() -> Iterator[None]:
         raise
 
 
+def is_sentence(error: BaseException) -> bool:
+    """Whether the message of an error says all that a user needs: only faults of sawlog need the frames."""
+    return isinstance(error, SawlogError | OSError) and not isinstance(error, InternalError)
+
+
+@contextmanager
+def as_sentence() -> Iterator[None]:
+    """Have errors arrive in Spark as their sentence, without the frames of this process.
+
+    For what a process of Spark's is asked for: PySpark reports an error of it, and ends the process.
+    """
+    try:
+        with in_sparks_words():
+            yield
+    except BaseException as error:
+        if is_sentence(error) and any(name.startswith(_WORKERS) for name in os.environ):
+            os.environ[_HIDDEN_FRAMES] = "1"
+        raise
+
+
 def _in_spark(advice: re.Match[str]) -> str:
     """An option, as Python takes it, in Spark's words."""
     name, value = advice.groups()
@@ -62,10 +86,9 @@ def explain(error: BaseException) -> str:
     matches = _OWN_ERROR.findall(text)
     if matches:
         return str(matches[-1][1]).strip().replace(_SPARKS, _PIPELINES)
-    if "Traceback (most recent call last)" in text:
-        raised = _RAISED.findall(text.partition("\n\nJVM stacktrace")[0])
-        if raised:
-            return f"{raised[-1][0]}: {raised[-1][1]}"
+    raised = _RAISED.findall(text.partition("\n\nJVM stacktrace")[0])
+    if raised and _FROM_PYTHON.search(text):
+        return f"{raised[-1][0]}: {raised[-1][1]}"
     first = re.split(r";?\n(?:['+]|\t?at |\n|JVM stacktrace|=== )", text, maxsplit=1)[0]
     sentence = " ".join(first.split()) or type(error).__name__
     causes = _CAUSE.findall(_said(error))

@@ -30,6 +30,7 @@ from sawlog.format.capabilities import list_tables
 from sawlog.format.contract import MIN_TASK_BYTES, TASK_BYTES
 from sawlog.format.options import find_time_option
 from sawlog.format.planning import indexed_rows
+from sawlog.spark.errors import in_sparks_words, is_sentence
 from sawlog.spark.filters import Comparison
 from sawlog.spark.options import read_request
 from sawlog.spark.reader import PartitionFunction, freeze_loaded, full_schema, informed, log_unread, look, projected
@@ -82,14 +83,15 @@ def main(infile: io.BufferedReader, outfile: IO[bytes]) -> None:
             setup_spark_files(infile)
             setup_memory_limits(int(os.environ.get("PYSPARK_PLANNER_MEMORY_MB", "-1")))
         while infile.peek(1):
-            blocks = conversation.answer(text.loads(infile), json.loads(text.loads(infile)))
+            with in_sparks_words():
+                blocks = conversation.answer(text.loads(infile), json.loads(text.loads(infile)))
             write_int(len(blocks), outfile)
             for block in blocks:
                 write_with_length(block, outfile)
             outfile.flush()
             freeze_loaded()
     except BaseException as error:  # noqa: BLE001
-        handle_worker_exception(error, outfile)
+        handle_worker_exception(error, outfile, is_sentence(error) or None)
         outfile.flush()
     sys.exit(1)  # 0 would mean to PySpark's daemon that more may come
 

@@ -37,7 +37,7 @@ from sawlog.format.planning import (
     with_scan,
 )
 from sawlog.spark.cast import cast_batch
-from sawlog.spark.errors import in_sparks_words
+from sawlog.spark.errors import as_sentence
 from sawlog.spark.files import RESCUED_TYPE, Facts, FileColumns, append_file_columns, rescue
 from sawlog.spark.filters import pushing_down, read_filters, translate_filters
 from sawlog.spark.options import Request, read_request
@@ -67,6 +67,7 @@ _FACT_ROWS = 1 << 16
 """Rows of a batch that has only columns of the file."""
 
 
+@as_sentence()
 def read_schema(options: Mapping[str, str], format: str | None) -> StructType:
     """Schema of what the options of a read ask for."""
     request = read_request(options, format)
@@ -85,6 +86,7 @@ def full_schema(request: Request, dataset: Dataset) -> StructType:
     return spark_schema(schema)
 
 
+@as_sentence()
 def make_reader(options: Mapping[str, str], format: str | None, schema: StructType, loaded: str = "") -> SawlogReader:
     """The reader for these options: one that takes filters only where that is wanted, and Spark will push them.
 
@@ -136,6 +138,7 @@ class SawlogReader(DataSourceReader):
         self._loaded = loaded
         self._filters: list[Any] = []
 
+    @as_sentence()
     def partitions(self) -> list[InputPartition]:
         """Return one partition per task: small files share a task, large files make several.
 
@@ -174,7 +177,8 @@ class SawlogReader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of one partition, in order."""
-        return read_task(partition.value, self._schema)
+        with as_sentence():
+            yield from read_task(partition.value, self._schema)
 
 
 class PushdownReader(SawlogReader):
@@ -399,11 +403,10 @@ def _rows_and_damage(
 
 def _batches(fragment: Fragment, findings: Findings, max_rows: int) -> Iterator[pa.RecordBatch]:
     """Yield the rows of a fragment; without columns of the data none is decoded, and batches hold `max_rows` rows."""
-    with in_sparks_words():
-        if fragment.scan.columns:
-            yield from fragment.to_batches(findings)
-            return
-        fragment.scan_into(findings)
+    if fragment.scan.columns:
+        yield from fragment.to_batches(findings)
+        return
+    fragment.scan_into(findings)
     for start in range(0, findings.rows, max_rows):
         yield pa.record_batch({"": pa.nulls(min(max_rows, findings.rows - start))})
 
@@ -421,7 +424,8 @@ class PartitionFunction:
     def __call__(self, partition: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """The rows of one partition, in order."""
         (pickled_task,) = [batch.column(0)[0].as_py() for batch in partition]
-        return read_task(CPickleSerializer().loads(pickled_task), self.schema)
+        with as_sentence():
+            yield from read_task(CPickleSerializer().loads(pickled_task), self.schema)
 
 
 @cache

@@ -21,7 +21,7 @@ from sawlog.format.contract import MIN_TASK_BYTES, Fragment
 from sawlog.format.planning import pack, view_schema, with_scan
 from sawlog.format.recognition import formats, get_format, recognize
 from sawlog.format.scan import is_wider
-from sawlog.spark.errors import in_sparks_words
+from sawlog.spark.errors import as_sentence
 from sawlog.spark.options import Request, read_request
 from sawlog.spark.reader import Reading, log_unread, projected, read_task
 from sawlog.spark.schema import arrow_schema, is_of_type, spark_version
@@ -61,13 +61,19 @@ class NoStreams(DataSourceStreamReader):
         Raises:
             OptionError: Always.
         """
-        raise OptionError(f"streams need PySpark 4.2 or later, or the jar; found {spark_version()} without it")
+        with as_sentence():
+            raise OptionError(f"streams need PySpark 4.2 or later, or the jar; found {spark_version()} without it")
+
+    def latestOffset(self, *_: Any) -> dict[str, Any]:
+        """Refuse: Spark 4.0 asks for this one first."""
+        return self.initialOffset()
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Never asked: `initialOffset` comes first."""
         raise NotImplementedError
 
 
+@as_sentence()
 def make_stream_reader(options: Mapping[str, str], format: str | None, schema: StructType) -> SawlogStreamReader:
     """The stream reader for these options."""
     request = read_request(options, format)
@@ -111,7 +117,7 @@ class SawlogStreamReader(DataSourceStreamReader, micro_batches.SupportsTriggerAv
         """The end of the next micro-batch."""
         return self.latest(start, limited=not isinstance(limit, micro_batches.ReadAllAvailable))
 
-    @in_sparks_words()
+    @as_sentence()
     def latest(self, start: dict[str, Any], *, limited: bool) -> dict[str, Any]:
         """The end of the next micro-batch, within the limits that the options set, or without any."""
         begin = self._offset(start)
@@ -142,7 +148,7 @@ class SawlogStreamReader(DataSourceStreamReader, micro_batches.SupportsTriggerAv
         """Read what is there now, and nothing that comes later; what the stream is of, the first offset says."""
         self._frozen = True
 
-    @in_sparks_words()
+    @as_sentence()
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         """Return one partition per task: small files share a task as long as every core has work.
 
@@ -167,7 +173,8 @@ class SawlogStreamReader(DataSourceStreamReader, micro_batches.SupportsTriggerAv
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of one partition, in order."""
-        return read_task(partition.value, self._schema)
+        with as_sentence():
+            yield from read_task(partition.value, self._schema)
 
     def _offset(self, data: dict[str, Any]) -> Offset:
         """An offset, which is the one that was handed out last, as a rule."""

@@ -7,10 +7,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
+from pyspark.sql import datasource
+from pyspark.sql.datasource import WriterCommitMessage
 
-from sawlog.errors import SawlogError
+from sawlog.errors import OptionError, SawlogError
 from sawlog.guard import decode_json
+from sawlog.spark.errors import as_sentence
+from sawlog.spark.schema import spark_version
 from sawlog.spark.tasks import running_task
 from sawlog.spark.writer import SawlogWriter, abort, make_writer
 from sawlog.storage import Staged
@@ -19,7 +22,10 @@ from sawlog.storage.typed_json import shaped
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from pyspark.sql.datasource import DataSourceStreamArrowWriter
     from pyspark.sql.types import StructType
+else:  # before Spark 4.2 streams write rows, one by one
+    DataSourceStreamArrowWriter = getattr(datasource, "DataSourceStreamArrowWriter", object)
 
 LEDGER = "_sawlog_stream"
 """Where earlier versions kept the last micro-batch of each query; what it left there still counts."""
@@ -50,10 +56,20 @@ class StagedTask(WriterCommitMessage):
     owner: str = ""
 
 
+@as_sentence()
 def make_stream_writer(
     options: Mapping[str, str], format: str | None, schema: StructType, *, overwrite: bool
 ) -> SawlogStreamWriter:
-    """The sink that the options of a stream describe. Raises what `make_writer` does."""
+    """The sink that the options of a stream describe.
+
+    Raises:
+        OptionError: When PySpark is too old; and what `make_writer` raises.
+    """
+    if not hasattr(datasource, "DataSourceStreamArrowWriter"):
+        raise OptionError(
+            f"streams into sawlog need PySpark 4.2 or later; found {spark_version()}: write each micro-batch by"
+            ' foreachBatch, with .write.format("sawlog")'
+        )
     options = {name: value for name, value in options.items() if name not in _SPARKS_OWN}
     return SawlogStreamWriter(make_writer(options, format, schema, overwrite=overwrite))
 
@@ -68,6 +84,7 @@ class SawlogStreamWriter(DataSourceStreamArrowWriter):
     def __init__(self, sink: SawlogWriter) -> None:
         self.sink = sink
 
+    @as_sentence()
     def write(self, iterator: Iterator[pa.RecordBatch]) -> StagedTask:
         """Stage the rows of one task."""
         context = running_task()
@@ -92,6 +109,7 @@ class SawlogStreamWriter(DataSourceStreamArrowWriter):
         job = replace(self.sink.job, owner=owner) if owner else self.sink.job
         return job.within(_name(query, batch), f"{_stem(query)}-{batch:08d}", _stem(run))
 
+    @as_sentence()
     def commit(self, messages: Sequence[WriterCommitMessage | None], batch: int) -> None:
         """Publish the files of a micro-batch, unless that was done before.
 

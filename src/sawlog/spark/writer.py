@@ -20,6 +20,7 @@ from sawlog.errors import OptionError
 from sawlog.format.capabilities import WritesTasks
 from sawlog.spark.cast import cast_batch
 from sawlog.spark.directories import DirectoriesWriter, check_partitions
+from sawlog.spark.errors import as_sentence
 from sawlog.spark.options import WriteOptions, write_request
 from sawlog.spark.schema import check_times, original_schema
 from sawlog.spark.tasks import LINGER, running_task
@@ -39,6 +40,7 @@ class Written(WriterCommitMessage):
     staged: list[Staged]
 
 
+@as_sentence()
 def make_writer(options: Mapping[str, str], format: str | None, schema: StructType, *, overwrite: bool) -> SawlogWriter:
     """The sink that the options of a write describe.
 
@@ -100,10 +102,12 @@ class SawlogWriter(DataSourceArrowWriter):
         with tempfile.TemporaryDirectory() as scratch:
             self.begin(replace(self.job, storage=Storage(), staging=scratch), 0).abort()
 
+    @as_sentence()
     def recover(self) -> None:
         """Finish, or take back, what a dead job has left half done, before tasks see it. Raises as `recover` does."""
         recover(self.job.log)
 
+    @as_sentence()
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
         """Stage the rows of one task."""
         if self._idle:
@@ -125,6 +129,7 @@ class SawlogWriter(DataSourceArrowWriter):
                 writer.abort()
             raise
 
+    @as_sentence()
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Publish all files, in the place of those of the format that were there before when overwriting.
 
