@@ -38,6 +38,8 @@ HEADER_VERSIONS = range(1, 4)
 """Versions of those headers."""
 META_VERSION = 3
 """Latest version of what follows a header."""
+LEAST_BLOCK = 1 << 16
+"""Bytes of a block at least; servers have always made blocks of 1 or 10 MiB."""
 INLINE_VERSION = 1
 """Version of the map of data."""
 

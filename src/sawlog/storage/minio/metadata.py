@@ -408,8 +408,8 @@ def _checked(version: Version) -> Version:
         raise MetadataError(f"{version.data_shards} shards of data and {version.parity_shards} of parity")
     if not 0 < version.shard <= shards:
         raise MetadataError(f"shard {version.shard} of {shards}")
-    if not version.block_size:
-        raise MetadataError("blocks of no bytes")
+    if version.block_size < layout.LEAST_BLOCK:
+        raise MetadataError(f"blocks of {version.block_size} bytes; at least {layout.LEAST_BLOCK} were expected")
     if len(version.parts) > layout.MAX_PARTS:
         raise MetadataError(f"{len(version.parts)} parts; {layout.MAX_PARTS} are possible")
     if (total := sum(part.size for part in version.parts)) != version.size:

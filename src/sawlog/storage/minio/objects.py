@@ -152,7 +152,10 @@ class Objects:
             faults: list[tuple[str, MetadataError]] = []
             opened: list[tuple[str, str, Metadata]] = []
             for folder, file in metas.items():
-                source = raw.open_raw(file.path)
+                try:
+                    source = raw.open_raw(file.path)
+                except FileNotFoundError:  # deleted since it was listed
+                    continue
                 stack.callback(source.close)
                 try:
                     opened.append((folder, file.path, Metadata(source)))
