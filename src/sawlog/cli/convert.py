@@ -119,7 +119,13 @@ class FolderConversion(Result):
         return sum(part.rows for part in self.parts)
 
     def write(
-        self, folder: Folder, where: list[str] | None, given: list[str] | None, storage: Storage, *, no_clobber: bool
+        self,
+        folder: Folder,
+        conditions: list[str] | None,
+        write_options: list[str] | None,
+        storage: Storage,
+        *,
+        no_clobber: bool,
     ) -> None:
         """Write the files, several at a time, each whole or not at all.
 
@@ -128,7 +134,7 @@ class FolderConversion(Result):
         """
         target = self.target
         options: Any = parse_options(
-            target.write_options, arguments.format_options(given, "-O"), where=f"writing {target.name}"
+            target.write_options, arguments.format_options(write_options, "-O"), where=f"writing {target.name}"
         )
         with progress(folder.size, "converting") as advance:
 
@@ -136,7 +142,7 @@ class FolderConversion(Result):
                 with part_progress(part.size, advance) as step:
                     return [
                         self._write_table(part, name, dataset, options, storage, step, no_clobber=no_clobber)
-                        for name, dataset in open_part(part, where).items()
+                        for name, dataset in open_part(part, conditions).items()
                     ]
 
             for part, outcome in folder.work(write_part):
@@ -182,9 +188,9 @@ class FolderConversion(Result):
                 page.fact("written", f"{file.final}, {size_text(file.size)}")
         page.skipped(self.skipped)
         unwritten = sum(part.missed for part in self.skipped)
-        rest = f"; {counted(unwritten, 'part')} not written" if unwritten else ""
+        remainder = f"; {counted(unwritten, 'part')} not written" if unwritten else ""
         summary = f"{counted(len(self.parts), 'file')}, {counted(self.rows, 'row')}"
-        page.line((summary, "bold"), (f" as {self.target.name} in {self.destination}{rest}", ""))
+        page.line((summary, "bold"), (f" as {self.target.name} in {self.destination}{remainder}", ""))
 
 
 def names_directory(dst: str, to_format: str | None, storage: Storage) -> bool:

@@ -215,17 +215,17 @@ class _Terms:
     Attributes:
         keys: Columns that say which rows belong together, if not their order does.
         limit: How many differing rows are kept.
-        where: Conditions of rows.
+        conditions: Conditions of rows.
     """
 
     keys: list[str] | None
     limit: int
-    where: list[str] | None
+    conditions: list[str] | None
 
     def compare(
         self, a: str, b: str, sides: Sequence[Incoming], advance: Advance
     ) -> tuple[Comparison, list[DamageSummary]]:
-        """Compare two sources by their names, and return what differs, and what either lost.
+        """Compare two sources by their names, and return what differs, and what either has lost.
 
         Raises:
             SchemaError: For a key that is not in both.
@@ -236,11 +236,11 @@ class _Terms:
                 raise SchemaError(f"--key: no column {name!r} in both; columns of both: {', '.join(names)}")
         comparison = Comparison(a, b, differing, self.limit)
         losses = [DamageSummary(side.skipped) for side in sides]
-        left, right = (side.rows(lost, advance) for side, lost in zip(sides, losses, strict=True))
+        first, second = (side.rows(summary, advance) for side, summary in zip(sides, losses, strict=True))
         if self.keys:
-            by_key(comparison, [left, right], names, self.keys)
+            by_key(comparison, [first, second], names, self.keys)
         else:
-            in_order(comparison, Side(left, names), Side(right, names))
+            in_order(comparison, Side(first, names), Side(second, names))
         return comparison, losses
 
 
@@ -304,35 +304,35 @@ _Pair = tuple[str, FolderPart | None, FolderPart | None]
 """The name of a part, and the part of either side."""
 
 
-def _diff_folders(whole: FolderComparison, folders: Sequence[Folder], terms: _Terms, *, json: bool) -> Exit:
+def _diff_folders(comparison: FolderComparison, folders: Sequence[Folder], terms: _Terms, *, json: bool) -> Exit:
     """Compare two folders part by part, several at a time."""
-    left, right = (
+    first, second = (
         {name_part(part, path): part for part in folder.parts}
-        for path, folder in zip((whole.a, whole.b), folders, strict=True)
+        for path, folder in zip((comparison.a, comparison.b), folders, strict=True)
     )
-    pairs: list[_Pair] = [(name, left.get(name), right.get(name)) for name in sorted({*left, *right})]
+    pairs: list[_Pair] = [(name, first.get(name), second.get(name)) for name in sorted({*first, *second})]
     losses: list[DamageSummary] = []
     with progress(sum(folder.size for folder in folders), "comparing") as advance:
 
         def compare(pair: _Pair) -> tuple[FolderComparison, list[DamageSummary]]:
             parts = [part for part in pair[1:] if part is not None]
             with part_progress(sum(part.size for part in parts), advance) as step:
-                return _compare_parts(whole.a, whole.b, pair, terms, step)
+                return _compare_parts(comparison.a, comparison.b, pair, terms, step)
 
         for (name, *_), outcome in work_apart(pairs, compare, max(folder.threads for folder in folders)):
             if isinstance(outcome, Exception):
-                whole.errors[name] = explain(outcome) or str(outcome)
+                comparison.errors[name] = explain(outcome) or str(outcome)
                 continue
             compared, skipped = outcome
-            whole.parts |= compared.parts
-            whole.only_a += compared.only_a
-            whole.only_b += compared.only_b
+            comparison.parts |= compared.parts
+            comparison.only_a += compared.only_a
+            comparison.only_b += compared.only_b
             losses += skipped
-    show(whole, json=json)
+    show(comparison, json=json)
     sys.stdout.flush()
-    for lost in losses:
-        lost.report()
-    return Exit.DIFFERENT if whole.different else Exit.OK
+    for summary in losses:
+        summary.report()
+    return Exit.DIFFERENT if comparison.different else Exit.OK
 
 
 def _compare_parts(
@@ -340,16 +340,16 @@ def _compare_parts(
 ) -> tuple[FolderComparison, list[DamageSummary]]:
     """Compare the tables of two parts of the same name."""
     name, *parts = pair
-    left, right = ({} if part is None else open_part(part, terms.where) for part in parts)
+    first, second = ({} if part is None else open_part(part, terms.conditions) for part in parts)
     compared, losses = FolderComparison(a, b), list[DamageSummary]()
-    for table in dict.fromkeys([*left, *right]):
+    for table in dict.fromkeys([*first, *second]):
         title = f"{name} {table}".strip()
-        if table in left and table in right:
-            sides = [of_dataset(left[table]), of_dataset(right[table])]
-            compared.parts[title], lost = terms.compare(f"{a} {title}", f"{b} {title}", sides, advance)
-            losses += lost
+        if table in first and table in second:
+            sides = [of_dataset(first[table]), of_dataset(second[table])]
+            compared.parts[title], summaries = terms.compare(f"{a} {title}", f"{b} {title}", sides, advance)
+            losses += summaries
         else:
-            (compared.only_a if table in left else compared.only_b).append(title)
+            (compared.only_a if table in first else compared.only_b).append(title)
     return compared, losses
 
 

@@ -85,7 +85,7 @@ def summary_code(summary: Summary) -> Exit:
 def _advise(folder: Folder, tables: list[Dataset]) -> str:
     """Return what to do where stdout cannot take all pages."""
     paths = [part.path for part in folder.parts]
-    inmost = [path for path in paths if not any(other.startswith(f"{path}/") for other in paths)]
+    inmost = [path for path in paths if not any(inner.startswith(f"{path}/") for inner in paths)]
     commands = [f"sawlog map {shlex.quote(path)} --output -" for path in inmost]
     count = len(tables or paths)
     if tables:

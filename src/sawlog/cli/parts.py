@@ -52,18 +52,18 @@ def name_part(part: FolderPart, root: str) -> str:
     return home.removeprefix(f"{top}/") if home.startswith(f"{top}/") else ROOT
 
 
-def open_part(part: FolderPart, where: Iterable[str] | None) -> dict[str, Dataset]:
+def open_part(part: FolderPart, conditions: Iterable[str] | None) -> dict[str, Dataset]:
     """Return the tables of a part by name, with the rows that conditions leave.
 
     Raises:
         OptionError: For a condition of another shape.
         SchemaError: For a condition on a column that it does not have.
     """
-    return {name: _filtered(dataset, where or ()) for name, dataset in part.open_tables().items()}
+    return {name: _filtered(dataset, conditions or ()) for name, dataset in part.open_tables().items()}
 
 
-def _filtered(dataset: Dataset, where: Iterable[str]) -> Dataset:
-    filters = parse_where(where, available_columns(dataset.contents))
+def _filtered(dataset: Dataset, conditions: Iterable[str]) -> Dataset:
+    filters = parse_where(conditions, available_columns(dataset.contents))
     return replace(dataset, scan=replace(dataset.scan, filters=tuple(filters))) if filters else dataset
 
 

@@ -80,18 +80,18 @@ def recorded(losses: DamageSummary, advance: Advance) -> Callable[[Fragment, Fin
 @contextmanager
 def part_progress(size: int, advance: Advance) -> Iterator[Advance]:
     """Yield the advance of one of several parts that a bar is for: its bytes in all, however it counts them itself."""
-    rest = size
+    remainder = size
 
     def step(done: int) -> None:
-        nonlocal rest
-        done = min(done, rest)
-        rest -= done
+        nonlocal remainder
+        done = min(done, remainder)
+        remainder -= done
         advance(done)
 
     try:
         yield step
     finally:
-        advance(rest)
+        advance(remainder)
 
 
 def size_of(dataset: Dataset) -> int:

@@ -273,16 +273,16 @@ def report(
     """
     if folder.is_single:
         return made(folder.parts[0])
-    whole = Report("", skipped=list(folder.skipped))
+    combined = Report("", skipped=list(folder.skipped))
     for part, outcome in folder.work(made, threads):
         if isinstance(outcome, Exception):
-            whole.skipped.append(missed_part(part, outcome, failure))
+            combined.skipped.append(missed_part(part, outcome, failure))
             continue
         outcome.path = part.path
-        whole.parts.append(outcome)
-        whole.files += outcome.files
-        whole.skipped += outcome.skipped
-        whole.remarks += outcome.remarks
-    whole.format = ", ".join(dict.fromkeys(part.format for part in whole.parts))
-    whole.rescue = "; ".join(part.rescue for part in whole.parts if part.rescue)
-    return whole
+        combined.parts.append(outcome)
+        combined.files += outcome.files
+        combined.skipped += outcome.skipped
+        combined.remarks += outcome.remarks
+    combined.format = ", ".join(dict.fromkeys(part.format for part in combined.parts))
+    combined.rescue = "; ".join(part.rescue for part in combined.parts if part.rescue)
+    return combined

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import posixpath
-import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -95,6 +94,7 @@ class CollectionContents(Contents):
     """Contents of a collection below a root."""
 
     _last: tuple[Projection, frozenset[int]] | None = None
+    _is_silent = False
 
     def __init__(self, format: Format, files: Sequence[File], scan: Scan) -> None:
         self._options: ReadOptions = scan.options
@@ -258,12 +258,11 @@ class CollectionContents(Contents):
         types_by_name: dict[str, str] = {}
         options = replace(self._options, dynamic_fields=())
         scan = replace(self._scan, view="rows", columns=(source.name,), filters=(), options=options)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", SegmentsWarning)
-            contents = type(self)(self.format, self._files, scan)
-            for fragment in plan_for_threads(contents, bind_scan(contents, scan)):
-                for batch in fragment.to_batches():
-                    infer(batch.column(0).to_pylist(), types_by_name)
+        contents = type(self)(self.format, self._files, scan)
+        contents._is_silent = True
+        for fragment in plan_for_threads(contents, bind_scan(contents, scan)):
+            for batch in fragment.to_batches():
+                infer(batch.column(0).to_pylist(), types_by_name)
         return {name: DynamicField(name, kind) for name, kind in sorted(types_by_name.items())}
 
     @property
@@ -464,9 +463,7 @@ class CollectionContents(Contents):
 
     def counted(self) -> list[BatchFragment]:
         """The batches whose rows are read."""
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", SegmentsWarning)
-            return list(self._batches(bind_scan(self, self.scan)))
+        return list(self._batches(bind_scan(self, self.scan), silent=True))
 
     def field_parser(self, file: File, source: Source) -> FieldParser:
         """Descriptor and events."""
@@ -552,8 +549,10 @@ class CollectionContents(Contents):
                 for log in key_stats(segment, self.primary):
                     read_indexed(storage, log.file, 0, log.file.size)
 
-    def _batches(self, request: BoundScan, task_bytes: int | None = None) -> Iterator[BatchFragment]:
-        fragments: Iterable[BatchFragment] = self._planned(request, task_bytes)
+    def _batches(
+        self, request: BoundScan, task_bytes: int | None = None, *, silent: bool = False
+    ) -> Iterator[BatchFragment]:
+        fragments: Iterable[BatchFragment] = self._planned(request, task_bytes, silent=silent)
         if self._options.dedupe and self._scan.view == "rows":
             from sawlog.milvus.collection.dedupe import newest
 
@@ -562,11 +561,14 @@ class CollectionContents(Contents):
             fragments = newest(fragments, self.primary)
         yield from fragments
 
-    def _planned(self, request: BoundScan, task_bytes: int | None = None) -> Iterator[BatchFragment]:
-        for remark in self._choice.remarks:
-            warn(remark, SegmentsWarning)
-        for remark in remarks(self._selection, self._scan.view):
-            warn(f"collection {self.collection.name}: {remark}", SegmentsWarning)
+    def _planned(
+        self, request: BoundScan, task_bytes: int | None = None, *, silent: bool = False
+    ) -> Iterator[BatchFragment]:
+        if not (silent or self._is_silent):  # a filter of warnings would be that of all threads
+            for remark in self._choice.remarks:
+                warn(remark, SegmentsWarning)
+            for remark in remarks(self._selection, self._scan.view):
+                warn(f"collection {self.collection.name}: {remark}", SegmentsWarning)
         shared = self._shared(self._scan.view)
         reported: set[str] = set()
         gaps: list[Missing] = []
