@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import tarfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,7 @@ import pytest
 import sawlog
 from sawlog.milvus.collection.dataset import SegmentsWarning
 from tests.milvus_binlog.support import GOLDEN, NOW, SYNTHETIC, delete, open_as_it_lies, with_etcd, write
+from tests.minio_drives.golden import GOLDEN as MINIO
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -229,3 +231,16 @@ def test_damaged_segment_is_skipped(spark: SparkSession, tree: tuple[Path, list[
     damage = source(spark, root, view="damage").collect()
     assert [Path(row.file) for row in damage] == [victim]
     assert intact
+
+
+def test_drives_of_minio(spark: SparkSession, tmp_path: Path) -> None:
+    """Executors open objects that only the driver has listed, two of four drives being lost."""
+    with tarfile.open(MINIO / "four.tar.gz") as archive:
+        archive.extractall(tmp_path, filter="data")
+    for lost in ("d2", "d3"):
+        shutil.rmtree(tmp_path / lost)
+    metadata = GOLDEN / "2.3.5" / "etcd.json"
+    found = source(spark, tmp_path / "d1/a-bucket/files", table="autoid", metadata=metadata).toArrow()
+    expected = with_etcd("2.3.5", "autoid").to_table()
+    key = expected.schema.names[0]
+    assert by_key(found, key) == by_key(expected, key)
