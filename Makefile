@@ -172,7 +172,7 @@ bench: java $(BENCH_VENV)/.ready ## Measure against peers; fetches them first: m
 	$(BENCH_VENV)/bin/python -m benchmarks $(ARGS)
 
 .PHONY: report
-report: $(VENV)/.dev ## Write benchmarks/results into README.md and docs/performance.md
+report: $(VENV)/.dev ## Write benchmarks/results into docs/performance.md and docs/measurements.md
 	$(BIN)/python -m benchmarks.report
 
 .PHONY: lock

@@ -1,4 +1,4 @@
-"""Write what was measured, `benchmarks/results/*.json`, into docs/performance.md, and its headlines as a picture."""
+"""Write results, `benchmarks/results/*.json`, into two pages: headlines with their picture, and all tables."""
 
 from __future__ import annotations
 
@@ -17,15 +17,20 @@ UNMEASURED = "No results are in `benchmarks/results` yet: `make bench` measures,
 
 
 def main() -> None:
+    """Write the headlines into docs/performance.md, and the tables into docs/measurements.md."""
     results = [json.loads(path.read_text()) for path in sorted(RESULTS.glob("*.json"))]
-    path = ROOT / "docs" / "performance.md"
+    docs = ROOT / "docs"
+    if results:
+        (docs / "images").mkdir(exist_ok=True)
+        (docs / "images" / "speed.svg").write_text(chart(results))
+    write_between_marks(docs / "performance.md", f"{PICTURE}\n\n{summary(results)}" if results else UNMEASURED)
+    write_between_marks(docs / "measurements.md", pages(results) if results else UNMEASURED)
+
+
+def write_between_marks(path: Path, text: str) -> None:
+    """Replace the measured part of a page."""
     head, _, rest = path.read_text().partition(BEGIN)
     _, _, tail = rest.partition(END)
-    text = UNMEASURED
-    if results:
-        (path.parent / "images").mkdir(exist_ok=True)
-        (path.parent / "images" / "speed.svg").write_text(chart(results))
-        text = f"{PICTURE}\n\n{summary(results)}\n\n{pages(results)}"
     path.write_text(f"{head}{BEGIN}\n\n{text}\n\n{END}{tail}")
 
 

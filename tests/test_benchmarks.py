@@ -60,17 +60,19 @@ def test_results_appear_on_their_page(tmp_path: Path, monkeypatch: pytest.Monkey
     results = tmp_path / "results"
     results.mkdir()
     (tmp_path / "docs").mkdir()
-    place = tmp_path / "docs/performance.md"
-    place.write_text(f"before\n{report.BEGIN}\nold\n{report.END}\nbehind\n")
+    places = [tmp_path / "docs" / name for name in ("performance.md", "measurements.md")]
+    for place in places:
+        place.write_text(f"before\n{report.BEGIN}\nold\n{report.END}\nbehind\n")
     monkeypatch.setattr(report, "ROOT", tmp_path)
     monkeypatch.setattr(report, "RESULTS", results)
     report.main()
-    assert report.UNMEASURED in place.read_text()
+    assert all(report.UNMEASURED in place.read_text() for place in places)
     (results / "some_log.json").write_text(json.dumps(RESULT))
     report.main()
-    page = place.read_text()
-    assert "40.00 x slow" in page
-    assert "230 MB" in page
+    summary, page = (place.read_text() for place in places)
+    assert "40.00 x slow" in summary
+    assert "230 MB" in summary
+    assert "| resident | 230 |" in page
     assert "| slow | 4.000 s | 5.000 s |" in page
     assert "- slow: objects" in page
     assert page.startswith("before\n")
