@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 import sawlog
@@ -198,3 +200,21 @@ def test_keys_of_a_log_are_split_whichever_columns_are_read() -> None:
         assert sawlog.read(place, columns=[name], **given).equals(whole.select([name]))
     found = sawlog.read(place, columns=["key"], filters=[("timestamp", ">", 3)], **given)
     assert found["key"].to_pylist() == [row["key"] for row in whole.to_pylist() if row["timestamp"] > 3]
+
+
+def test_values_in_blob_files_of_before_timestamps_were_switched_off(tmp_path: Path) -> None:
+    """As the MANIFEST would say: RocksDB itself does not find these values then."""
+    shutil.copytree(STRIPPED, tmp_path / "db")
+    (manifest,) = (tmp_path / "db").glob("MANIFEST-*")
+    name = b"leveldb.BytewiseComparator"
+    records = [
+        record.replace(bytes([len(name) + 6]) + name + b".u64ts", bytes([len(name)]) + name)
+        for record in sawlog.read(manifest, format="leveldb_log")["record"].to_pylist()
+    ]
+    sawlog.write(pa.table({"record": pa.array(records, pa.binary())}), manifest, format="leveldb_log")
+    for suffix, table in ((".kv", "default"), (".kv2", "zweite")):
+        expected = {key[:-8]: value for key, value in held(STRIPPED.parent / f"db{suffix}").items()}
+        assert delivered(tmp_path / "db", table) == expected
+        operations = sawlog.read(tmp_path / "db", format="leveldb_database", table=table)["operation"].to_pylist()
+        assert ("put_blob_index" in operations) == (table == "zweite")
+        assert sawlog.verify(tmp_path / "db", format="leveldb_database", table=table).verdict == "clean"

@@ -153,6 +153,9 @@ def split_stamps(keys: pa.Array, widths: NDArray[np.int64], path: str) -> tuple[
     Raises:
         SchemaError: When a key is shorter than its timestamp.
     """
+    stamps, stamped = np.zeros(len(keys), np.uint64), widths > 0
+    if not stamped.any():
+        return keys, fixed_array(pa.uint64(), stamps)
     source, ends = binary_parts(keys)
     edges = ends.astype(np.int64)
     lengths = np.diff(edges) - widths
@@ -160,10 +163,6 @@ def split_stamps(keys: pa.Array, widths: NDArray[np.int64], path: str) -> tuple[
         raise SchemaError(f"{path}: timestamps of {int(widths.max())} bytes, in an order of keys that has others")
     if (lengths < 0).any():
         raise SchemaError(f"{path}: a key of {int(lengths.min()) + STAMP_WIDTH} bytes has no timestamp")
-    stamps = np.zeros(len(keys), np.uint64)
-    stamped = widths > 0
-    if not stamped.any():
-        return keys, fixed_array(pa.uint64(), stamps)
     places = (edges[1:][stamped] - STAMP_WIDTH)[:, None] + np.arange(STAMP_WIDTH)
     stamps[stamped] = source[places].reshape(-1).view("<u8")
     plain = pa.Array.from_buffers(pa.binary(), len(keys), [None, *gathered(source, edges[:-1], lengths)])

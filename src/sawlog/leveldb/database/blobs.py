@@ -462,6 +462,9 @@ class Blobs:
             return inline
         for place in places:
             content = self._found(place, key)
+            if isinstance(content, Damage) and (other := self._other_key(key)) is not None:
+                value_of_other = self._found(place, other)
+                content = content if isinstance(value_of_other, Damage) else value_of_other
             if isinstance(content, Damage):
                 self._findings.damage(content)
                 return None
@@ -471,6 +474,13 @@ class Blobs:
             self._findings.damage(Damage(self._version.path, 0, 0, MISSING_FILE, detail))
             return None
         return in_place(operation, value, contents) if contents else value
+
+    def _other_key(self, key: bytes) -> bytes | None:
+        """The key of a record that is older than the switching on or off of timestamps; `None` where there was none."""
+        unstamped = bytes(layout.STAMP_WIDTH)
+        if not self._version.stamped:
+            return key + unstamped if self._version.is_plain else None
+        return key.removesuffix(unstamped) if self._version.stripped and key.endswith(unstamped) else None
 
     def _found(self, place: Address | BlobIndex, key: bytes) -> bytes | Damage:
         """A value, or why it is not there: at the record or block that would hold it, whose bytes the file counts."""

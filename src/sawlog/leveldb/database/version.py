@@ -186,6 +186,11 @@ class DatabaseVersion:
         """Whether keys end in timestamps, which order them where they are the same otherwise."""
         return self.comparator.endswith(STAMP_SUFFIX)
 
+    @property
+    def is_plain(self) -> bool:
+        """Whether the order of keys is one that is known to have no timestamps."""
+        return self.comparator in (*BYTEWISE, REVERSE_NAME)
+
     def is_lost_value(self, damage: Damage) -> bool:
         """Whether a value in a blob file is damaged or missing, which only the entries that lead there can say."""
         if BLOB_NAME.match(posixpath.basename(damage.path)):
@@ -207,7 +212,7 @@ class DatabaseVersion:
         """
         if self.stamped:
             return recorded if self.stripped else np.full(len(recorded), STAMP_WIDTH)
-        return recorded if self.comparator in (*BYTEWISE, REVERSE_NAME) else np.zeros(len(recorded), np.int64)
+        return recorded if self.is_plain else np.zeros(len(recorded), np.int64)
 
 
 def _entry_options(options: DatabaseReadOptions, comparator: str) -> TableReadOptions:
