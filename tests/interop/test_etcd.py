@@ -13,12 +13,14 @@ from typing import Any
 import pytest
 
 import sawlog
-from sawlog.errors import OptionError
+from sawlog.errors import IncompleteError, OptionError
 from sawlog.milvus import layout
 from sawlog.milvus.etcd.member import database_in, read_member
 from sawlog.storage import Storage
 from tests.interop.etcd_server import Etcd, etcd
 from tests.milvus_binlog.support import GOLDEN, manifest
+from tests.minio_drives.golden import client
+from tests.minio_drives.server import running
 
 pytestmark = pytest.mark.interop
 
@@ -228,3 +230,24 @@ def make_golden(directory: Path) -> None:
         file = GOLDEN / "etcd" / "member" / path.parent.name / f"{path.name}.xz"
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_bytes(lzma.compress(path.read_bytes(), preset=9))
+
+
+def test_volumes_of_real_servers_that_were_ended(tmp_path: Path) -> None:
+    """MinIO and etcd, as Milvus' docker-compose keeps them; nothing runs, and nothing is named but the volumes."""
+    volumes = tmp_path / "volumes"
+    with running([volumes / "minio"], {}) as options:
+        s3 = client(dict(options))
+        s3.create_bucket(Bucket="a-bucket")
+        for file in (GOLDEN / "2.3.5").rglob("*"):
+            if file.is_file() and not file.suffix:
+                key = f"files/{file.relative_to(GOLDEN / '2.3.5')}"
+                s3.put_object(Bucket="a-bucket", Key=key, Body=file.read_bytes())
+    directory_of("2.3.5", volumes / "etcd")
+    for collection in manifest("2.3.5"):
+        expected = sawlog.read(GOLDEN / "2.3.5", table=collection, metadata=str(GOLDEN / "2.3.5" / "etcd.json"))
+        assert sawlog.read(volumes, table=collection).equals(expected)
+    assert sawlog.verify(volumes).verdict == "clean"
+    database = volumes / "etcd" / "member" / "snap" / "db"
+    database.write_bytes(database.read_bytes()[:30_000])
+    with pytest.raises(IncompleteError, match=r"etcd/member/snap/db: cut_metadata at byte 30000"):
+        sawlog.read(volumes, table="alltypes")

@@ -6,9 +6,11 @@ import base64
 import json
 import shutil
 import warnings
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import fsspec
 import pytest
 from typer.testing import CliRunner
 
@@ -17,6 +19,7 @@ from sawlog.cli.app import app
 from sawlog.errors import IncompleteError
 from tests.milvus_binlog.support import GOLDEN
 from tests.milvus_binlog.test_etcd import unpack
+from tests.minio_drives.maker import Stored, format_drives, put
 
 COLLECTION = "470611412203077890"
 
@@ -35,7 +38,7 @@ def copy(name: str, root: Path) -> Path:
     return root
 
 
-def read(path: Path, **options: Any) -> tuple[Any, list[str]]:
+def read(path: Path | str, **options: Any) -> tuple[Any, list[str]]:
     """A collection's rows, and what was warned of."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
@@ -162,3 +165,44 @@ def test_a_value_that_is_no_text_is_none(tmp_path: Path) -> None:
     files = copy("2.3.5", tmp_path / "files")
     (files / "etcd.json").write_text(json.dumps({"a": base64.b64encode(b"b").decode()}))
     assert "no collection in these 1 keys" in run("info", files)
+
+
+@pytest.mark.parametrize("metadata", ["etcd", "object"])
+def test_volumes_of_a_server_that_does_not_start(tmp_path: Path, metadata: str) -> None:
+    volumes = tmp_path / "volumes"
+    format_drives([volumes / "minio"])
+    files = [file for file in copy("2.3.5", tmp_path / "bare").rglob("*") if file.is_file()]
+    for file in files:
+        put(volumes / "minio", f"a-bucket/files/{file.relative_to(tmp_path / 'bare')}", Stored([file.read_bytes()]))
+    if metadata == "etcd":
+        unpack(volumes / "etcd")
+    else:
+        put(volumes / "minio", "a-bucket/etcd.json", Stored([(GOLDEN / "2.3.5" / "etcd.json").read_bytes()]))
+    for path in (volumes, volumes / "minio", volumes / "minio" / "a-bucket" / "files"):
+        rows, warned = read(path, table="alltypes")
+        assert rows.equals(expected())
+        assert warned == []
+    listed = run("ls", volumes)
+    assert "default.alltypes, 996 rows" in listed
+    assert "give metadata=" not in listed
+    assert sawlog.verify(volumes).verdict == "clean"
+
+
+@pytest.fixture
+def remote(tmp_path: Path) -> Iterator[str]:
+    """A store with the logs, a dump above them, and an etcd elsewhere."""
+    copy("2.3.5", tmp_path / "store" / "bucket" / "files")
+    shutil.copy(GOLDEN / "2.3.5" / "etcd.json", tmp_path / "store" / "bucket" / "etcd.json")
+    unpack(tmp_path / "store" / "server" / "data")
+    memory = fsspec.filesystem("memory")
+    memory.put(f"{tmp_path}/store/", "/nearby/", recursive=True)
+    yield "memory://nearby"
+    memory.rm("/nearby", recursive=True)
+
+
+def test_metadata_in_a_remote_store(remote: str) -> None:
+    files = f"{remote}/bucket/files"
+    for options in ({}, {"metadata": f"{remote}/server/data"}, {"metadata": f"{remote}/server/data/member/snap/db"}):
+        rows, warned = read(files, table="alltypes", **options)
+        assert rows.equals(expected())
+        assert warned == []
