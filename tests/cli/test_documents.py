@@ -54,18 +54,23 @@ def test_pages_name_verbs_options_and_views_that_there_are(page: Path) -> None:
                 assert value in views, value
 
 
-def transcript() -> list[tuple[str, str]]:
-    """Commands of the page, each with what is shown below it."""
-    blocks = re.findall(r"^```console\n(.*?)^```", PAGE.read_text(), re.DOTALL | re.MULTILINE)
+def transcript(page: Path) -> list[tuple[str, str]]:
+    """Commands of a page, each with what is shown below it."""
+    blocks = re.findall(r"^```console\n(.*?)^```", page.read_text(), re.DOTALL | re.MULTILINE)
     return [found for block in blocks for found in re.findall(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", block, re.MULTILINE)]
 
 
-def test_commands_print_what_the_page_shows(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("page", "least"), [(PAGE, 10), (ROOT / "README.md", 2)], ids=str)
+def test_commands_print_what_the_page_shows(
+    page: Path, least: int, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
-    made("docs/cli.md")
+    if page.name == "README.md":
+        (tmp_path / "examples").symlink_to(ROOT / "examples")
+    made(str(page.relative_to(ROOT)))
     code = 0
-    assert len(transcript()) > 10
-    for command, shown in transcript():
+    assert len(transcript(page)) >= least
+    for command, shown in transcript(page):
         if command == "echo $?":
             assert shown == f"{code}\n"
             continue
