@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
+import fsspec
 import pyarrow as pa
 import pytest
 
@@ -110,3 +112,72 @@ def test_a_log_is_read_up_to_the_block_that_is_damaged(tmp_path: Path) -> None:
     assert rows.num_rows == (2 << 20) // 127 - 1  # records, with their headers, up to the third block
     with pytest.raises((sawlog.DamageError, BitrotError)):
         sawlog.read(meta.parent)
+
+
+def wrapped(source: Path, target: Path) -> Path:
+    """The files of a directory as objects in a bucket of a drive; the bucket."""
+    format_drives([target])
+    for number, file in enumerate(sorted(source.rglob("*"))):
+        if file.is_file():
+            put(target, f"bucket/{file.relative_to(source)}", Stored([file.read_bytes()], inline=number % 2 == 0))
+    return target / "bucket"
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize(
+    "source",
+    [
+        Path("examples/data/shop"),
+        Path("tests/golden/leveldb_database/pebble-2.1.7-minlz"),
+        Path("tests/golden/leveldb_database/chromium-156"),
+        Path("tests/golden/filodb/gauge_100.container"),
+        Path("tests/golden/milvus/2.1.0"),
+    ],
+    ids=lambda path: path.name,
+)
+def test_every_format_reads_the_same(tmp_path: Path, source: Path) -> None:
+    folder = tmp_path / "plain"
+    if source.is_dir():
+        shutil.copytree(source, folder)
+    else:
+        folder.mkdir()
+        shutil.copy(source, folder)
+    bucket = wrapped(folder, tmp_path / "drive")
+    for view in ("rows", "damage"):
+        assert answer(bucket, view) == answer(folder, view)
+    ours, plain = sawlog.verify(bucket), sawlog.verify(folder)
+    assert (ours.verdict, ours.rows, len(ours.files)) == (plain.verdict, plain.rows, len(plain.files))
+    assert [(one.size, one.account, one.kinds) for one in ours.files] == [
+        (one.size, one.account, one.kinds) for one in plain.files
+    ]
+
+
+def answer(path: Path, view: str) -> object:
+    """The rows of a view, without names of files; what an error says where it is refused."""
+    try:
+        rows = sawlog.read(path, view=view, on_damage="skip")
+    except sawlog.SawlogError as error:
+        return str(error).replace(str(path), "")
+    texts = [name for name in rows.schema.names if name in ("file", "_file", "detail")]
+    return repr(rows.drop_columns(texts).to_pylist())  # where NaN equals NaN
+
+
+def test_a_deephaven_table_is_read_from_a_drive(tmp_path: Path) -> None:
+    table = pa.table({"Sym": ["a", "b", "a"] * 1000, "Price": pa.array(range(3000), pa.float64())})
+    sawlog.write(table, tmp_path / "plain" / "Trades", format="deephaven_table")
+    bucket = wrapped(tmp_path / "plain", tmp_path / "drive")
+    assert sawlog.read(bucket / "Trades").equals(sawlog.read(tmp_path / "plain" / "Trades"))
+    assert sawlog.verify(bucket).verdict == Verdict.CLEAN
+
+
+def test_drives_in_other_stores_are_read(tmp_path: Path) -> None:
+    root = volume(tmp_path, inline=False)
+    store = fsspec.filesystem("memory")
+    store.put(str(root), "/volumes-of-minio", recursive=True)
+    try:
+        metadata = "memory:///volumes-of-minio/minio/a-bucket/files/etcd.json"
+        found = sawlog.read("memory:///volumes-of-minio", table="autoid", metadata=metadata)
+        assert found.equals(TABLE)
+        assert sawlog.verify("memory:///volumes-of-minio/minio/a-bucket").verdict == Verdict.CLEAN
+    finally:
+        store.rm("/volumes-of-minio", recursive=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import posixpath
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -114,7 +114,9 @@ class TreeWalk:
 
     def __init__(self, roots: Sequence[str], files: Sequence[File]) -> None:
         self._roots = [os.path.realpath(root) for root in roots if not is_remote(root)]
-        self._holding = {_directory(file) for file in files}
+        self._holding: dict[str, set[str]] = defaultdict(set)
+        for file in files:
+            self._holding[_directory(file)].add(file.path)
         self._visits: Counter[str] = Counter()
         self._links: set[str] = set()
         self.listed: dict[str, list[File]] = {}
@@ -147,7 +149,8 @@ class TreeWalk:
             paths = {entry.name if directory == "." else entry.path: entry for entry in entries if entry.is_file()}
             listed = [File(path, entry.stat().st_size, explicit=False) for path, entry in paths.items()]
             self._links |= {path for path, entry in paths.items() if entry.is_symlink()}
-            self.listed[directory] = listed
+            if linked or self._holding[directory] <= paths.keys():  # others are objects that a server keeps
+                self.listed[directory] = listed
             if linked:
                 self.inner += [
                     file for file in listed if not file.name.startswith(HIDDEN) and file.path not in self._links
