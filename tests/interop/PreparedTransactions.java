@@ -106,6 +106,10 @@ public class PreparedTransactions {
 
   static void answer(String path, String policy) throws Exception {
     TransactionDB db = open(path, policy, 1);
+    long waiting = 0;
+    for (Transaction one : db.getAllPreparedTransactions())
+      waiting += one.getNumPuts() + one.getNumDeletes() + one.getNumMerges();
+    System.out.println("prepared\t" + waiting + "\t");
     for (int i = 0; i < 2; i++)
       try (RocksIterator it = db.newIterator(FAMILIES.get(i))) {
         for (it.seekToFirst(); it.isValid(); it.next())

@@ -272,6 +272,10 @@ def test_what_a_log_holds_until_the_commit_is_said_to_be_left_out(tmp_path: Path
     ]
     log = max(source.glob("*.log"))
     sawlog.write(pa.table({"record": pa.array(records, pa.binary())}), log, format="leveldb_log")
+    every = sawlog.read(source, format="leveldb_database", view="all").to_pylist()
+    shown = [(row["key"], row["live"], row["sequence"], row["transaction"], row["file"]) for row in every]
+    assert (b"b", False, -1, "prepared", log.name) in shown
+    assert (b"c", True, 102, None, log.name) in shown
     report = sawlog.repair(source, tmp_path / "target")
     assert [(one.path, one.reason) for one in report.skipped if one.missed] == [(str(log), f"1 entry {WITHOUT}")]
     assert rows(tmp_path / "target") == [(b"a", b"1"), (b"c", b"3")]
