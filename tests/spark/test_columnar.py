@@ -404,12 +404,13 @@ def stream(spark: SparkSession, trades: Path) -> DataFrame:
     return spark.readStream.format(COLUMNS).option("maxRowsPerTrigger", 8000).load(str(trades))
 
 
-def test_a_stream(stream: DataFrame, spark: SparkSession, tmp_path: Path) -> None:
+def test_a_stream(stream: DataFrame, spark: SparkSession, trades: Path, tmp_path: Path) -> None:
     writing = stream.writeStream.format("parquet").trigger(availableNow=True)
     query = writing.option("checkpointLocation", str(tmp_path / "checkpoint")).start(str(tmp_path / "out"))
     query.awaitTermination()
     assert "ColumnarToRow" in query._jsq.explainInternal(False)
     assert [one.numInputRows for one in query.recentProgress] == [8000, 8000, 4000]
+    assert {one.sources[0].description for one in query.recentProgress} == {f"sawlog deephaven_log {trades}"}
     found = spark.read.parquet(str(tmp_path / "out"))
     assert found.agg(f.sum("n"), f.count("i")).collect() == [(ROWS * (ROWS - 1) // 2, ROWS - (ROWS + 3) // 7)]
 

@@ -97,7 +97,7 @@ def main(infile: io.BufferedReader, outfile: IO[bytes]) -> None:
 
 
 def describe(options: Mapping[str, str]) -> dict[str, Any]:
-    """Describe a path from its headers: columns, bytes, and rows if an index knows their number."""
+    """Describe a path from its headers: columns, bytes, format, and rows if an index knows their number."""
     request = read_request(options, None)
     dataset = request.open_stored()
     if dataset is None:
@@ -106,6 +106,7 @@ def describe(options: Mapping[str, str]) -> dict[str, Any]:
         "schema": full_schema(request, dataset).json(),
         "bytes": sum(file.size for file in dataset.files),
         "rows": indexed_rows(dataset.contents),
+        "format": dataset.format.name,
     }
 
 

@@ -12,7 +12,7 @@ import org.json4s.{DefaultFormats, Formats, JArray, JInt, JObject, JString, JVal
 import org.json4s.jackson.JsonMethods.parse
 
 /** What a path holds, by its headers. */
-case class Description(schema: StructType, bytes: Long, rows: Option[Long])
+case class Description(schema: StructType, bytes: Long, rows: Option[Long], format: Option[String])
 
 /** A table below a path, and the options that name it. */
 case class Listed(namespace: String, name: String, options: Map[String, String])
@@ -33,7 +33,8 @@ object Planner {
     Description(
       DataType.fromJson((reply \ "schema").extract[String]).asInstanceOf[StructType],
       (reply \ "bytes").extract[Long],
-      (reply \ "rows").extractOpt[Long])
+      (reply \ "rows").extractOpt[Long],
+      (reply \ "format").extractOpt[String])
   }
 
   /** Refuses a table whose columns are not those of its files or, where there are none, not those of a format. */

@@ -54,11 +54,19 @@ class SawlogScan(
 
   override def readSchema(): StructType = wanted
 
+  /** Format and path, for people: without what `without_secrets` of Python leaves out of URLs. */
+  private def name: String = {
+    val format = Option(options.get("format")).orElse(described.flatMap(_.format))
+    val paths = Option(options.get("path")).orElse(Option(options.get("paths")))
+    val shown = paths.map(_
+      .replaceAll("\\b(?!(?:abfss?|wasbs?)://[^:/]*@)([a-zA-Z][a-zA-Z0-9+.-]*://)[^/\\s?#'\"]*@", "$1***@")
+      .replaceAll("(://[^\\s?'\"]*\\?)(?=[^\\s'\"]*=)[^\\s'\"]*", "$1***"))
+    ("sawlog" +: (format ++ shown).toSeq).mkString(" ")
+  }
+
   override def description(): String = {
-    val paths = Option(options.get("path")).orElse(Option(options.get("paths"))).getOrElse("")
-    val format = Option(options.get("format")).map(" " + _).getOrElse("")
     val filters = pushed.mkString("[", ", ", "]")
-    s"sawlog$format $paths PushedFilters: $filters, ReadSchema: ${wanted.simpleString}"
+    s"$name PushedFilters: $filters, ReadSchema: ${wanted.simpleString}"
   }
 
   override def toBatch: Batch = this
@@ -82,7 +90,8 @@ class SawlogScan(
 
   override def createReaderFactory(): PartitionReaderFactory = ColumnarReaderFactory(plan.function, wanted)
 
-  override def toMicroBatchStream(checkpoint: String): MicroBatchStream = new SawlogStream(options, wanted)
+  override def toMicroBatchStream(checkpoint: String): MicroBatchStream =
+    new SawlogStream(options, wanted, name)
 
   /**
    * The bytes of the files in proportion to the columns, as Spark reckons for its own files, and as many rows as an

@@ -21,10 +21,13 @@ class Position(text: String) extends Offset {
 }
 
 /** Micro-batches that a Python process plans, as that of the Python source does, and that are read as columns. */
-class SawlogStream(options: CaseInsensitiveStringMap, schema: StructType)
+class SawlogStream(options: CaseInsensitiveStringMap, schema: StructType, name: String)
     extends MicroBatchStream with SupportsTriggerAvailableNow with ReportsSourceMetrics {
   private val python = Conversation.begin()
   private val function = ask("stream", Planner.question(options, "schema" -> JString(schema.json))).head
+
+  /** In the progress of a query, the same at each start. */
+  override def toString: String = name
 
   override def initialOffset(): Offset = position("initial")
 
