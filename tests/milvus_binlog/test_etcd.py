@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import base64
+import hashlib
 import json
 import lzma
 import random
 import shutil
 import struct
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -317,8 +318,8 @@ def test_no_changed_byte_of_the_log_is_passed_over(data: Path) -> None:
         assert member.broken is not None or values == whole
 
 
-def test_entries_that_were_not_agreed_on_are_replaced(tmp_path: Path) -> None:
-    entries = [message({3: index, 4: message({4: message({1: b"k", 2: value})})}) for index, value in WRITTEN]
+def log_of(entries: Sequence[bytes]) -> bytes:
+    """A file of the log, in which two entries are agreed on."""
     content, crc = b"", 0
     for kind, data in [(4, b""), *((2, entry) for entry in entries), (3, message({3: 2}))]:
         crc = crc if kind == 4 else crc32c(data, crc)
@@ -326,7 +327,12 @@ def test_entries_that_were_not_agreed_on_are_replaced(tmp_path: Path) -> None:
         padding = -len(record) % 8
         field = len(record) | ((0x80 | padding) << 56 if padding else 0)
         content += struct.pack("<Q", field) + record + bytes(padding)
-    (tmp_path / "0000000000000000-0000000000000000.wal").write_bytes(content + bytes(64))
+    return content + bytes(64)
+
+
+def test_entries_that_were_not_agreed_on_are_replaced(tmp_path: Path) -> None:
+    entries = [message({3: index, 4: message({4: message({1: b"k", 2: value})})}) for index, value in WRITTEN]
+    (tmp_path / "0000000000000000-0000000000000000.wal").write_bytes(log_of(entries))
     log = read_log(log_files(Storage().files_in(tmp_path), 0), 0, Storage())
     assert log.broken is None
     assert log.committed == 2
@@ -371,6 +377,33 @@ def test_requests_that_were_refused_change_nothing() -> None:
     store.apply(Request(message({10: message({1: 2, 2: 5, 3: 1})})))
     store.apply(put(b"k", b"4"))
     assert (store.values[b"k"].data, store.values[b"k"].version, store.revision) == (b"4", 2, 3)
+
+
+def test_the_hash_of_a_saved_snapshot_is_checked(data: Path, tmp_path: Path) -> None:
+    content = bytes(used(data))
+    saved = tmp_path / "saved.db"
+    saved.write_bytes(content + hashlib.sha256(content).digest())
+    assert read_member(str(saved), Storage()).store.values
+    value = content.rfind(b"alltypes")  # no page shows that a value has changed
+    saved.write_bytes(content[:value] + b"A" + content[value + 1 :] + hashlib.sha256(content).digest())
+    with pytest.raises(BrokenError, match=f"byte {len(content)}: the SHA-256 at its end is not that of the database"):
+        read_member(str(saved), Storage())
+
+
+def test_requests_to_the_older_store_are_passed_over(data: Path) -> None:
+    """Members up to 3.5 put them into the log as they are; the text in them is no request."""
+    for path in (data / "member" / "wal").glob("*"):
+        path.unlink()
+    database = data / "member" / "snap" / "db"
+    meta = {entry.key: entry.value for entry in Database(MemorySource(used(data)), "db").bucket(b"meta")}
+    index = int.from_bytes(meta[b"consistent_index"], "big")
+    old = message({1: 7, 2: b"PUT", 3: b"/0/members/1/attributes", 4: b'{"name":"default"}', 5: 0})
+    new = message({4: message({1: b"k", 2: b"v"})})
+    entries = [message({3: index + 1, 4: old}), message({3: index + 2, 4: new})]
+    (data / "member" / "wal" / "0000000000000000-0000000000000000.wal").write_bytes(log_of(entries))
+    member = read_member(str(database), Storage())
+    assert member.broken is None
+    assert (member.requests, member.store.values[b"k"].data) == (1, b"v")
 
 
 def saved_time(milliseconds: int) -> Request:

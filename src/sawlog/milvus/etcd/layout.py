@@ -82,6 +82,8 @@ class RecordType(IntEnum):
     SNAPSHOT = 5
 
 
+OLD_METHODS = frozenset({b"PUT", b"POST", b"DELETE", b"GET", b"QGET", b"SYNC"})
+"""Methods of requests to the store that etcd had before, which members up to 3.5 put into the log as they are."""
 NORMAL_ENTRY = 0
 """Type of an entry that is a request; others change who is a member."""
 

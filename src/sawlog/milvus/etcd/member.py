@@ -5,6 +5,7 @@ from __future__ import annotations
 import posixpath
 from contextlib import closing
 from dataclasses import dataclass
+from hashlib import sha256
 
 from sawlog.errors import FormatError
 from sawlog.milvus.etcd import layout
@@ -13,8 +14,8 @@ from sawlog.milvus.etcd.layout import NORMAL_ENTRY
 from sawlog.milvus.etcd.log import log_files, read_log
 from sawlog.milvus.etcd.messages import AlarmMember, KeyValue, LogEntry, Request
 from sawlog.milvus.etcd.store import Store, Value
-from sawlog.storage import Storage, is_remote
-from sawlog.storage.sources import MemorySource
+from sawlog.storage import Source, Storage, is_remote
+from sawlog.storage.sources import WINDOW_BYTES, MemorySource
 
 _PLACES = (
     (layout.MEMBER_DIRECTORY, layout.SNAPSHOT_DIRECTORY, layout.DATABASE),
@@ -57,8 +58,9 @@ def read_member(database: str, storage: Storage, watched: tuple[bytes, ...] = ()
         BrokenError: When the database is cut or damaged.
         FormatError: When it is no etcd's.
     """
-    # Pages lie in any order: of a remote file, all are fetched at once.
+    # Pages are in any order: of a remote file, all are fetched at once.
     with closing(MemorySource(storage.read(database)) if is_remote(database) else storage.open(database)) as source:
+        _check_hash(source, database)
         member, index, members = _read_database(Database(source, database), database, watched)
     above = posixpath.dirname(database)
     logs = posixpath.join(posixpath.dirname(above), layout.LOG_DIRECTORY)
@@ -80,8 +82,11 @@ def read_member(database: str, storage: Storage, watched: tuple[bytes, ...] = ()
 
 def _apply(entry: LogEntry, member: Member) -> None:
     data = entry.data
-    if entry.type == NORMAL_ENTRY and data:
-        member.store.apply(Request(data))
+    if entry.type != NORMAL_ENTRY or not data:
+        return
+    request = Request(data)
+    if request.method not in layout.OLD_METHODS:
+        member.store.apply(request)
         member.requests += 1
 
 
@@ -104,6 +109,18 @@ def _read_database(database: Database, path: str, watched: tuple[bytes, ...]) ->
         store.alarms.add((alarm.member, alarm.alarm))
     index = _number(numbers.get(layout.CONSISTENT_INDEX), path)
     return Member(store), index, sum(1 for _ in database.bucket(layout.MEMBERS_BUCKET))
+
+
+def _check_hash(source: Source, path: str) -> None:
+    """Check the hash at the end of what `etcdctl snapshot save` has written."""
+    end = source.size - layout.SNAPSHOT_HASH
+    if source.size % layout.SECTOR != layout.SNAPSHOT_HASH:
+        return
+    digest = sha256()
+    for start in range(0, end, WINDOW_BYTES):
+        digest.update(source.window(start, min(WINDOW_BYTES, end - start)).tobytes())
+    if digest.digest() != source.window(end, layout.SNAPSHOT_HASH).tobytes():
+        raise BrokenError(path, end, "the SHA-256 at its end is not that of the database: it is cut or damaged")
 
 
 def _take_change(store: Store, entry: Entry, path: str) -> None:

@@ -135,6 +135,7 @@ class TxnRequest(Message):
 class Request(Message):
     """Request in an entry of the log, of which it has one. Fields that are not here change no keys."""
 
+    method = Field(2, raw)  # of requests to etcd's older store, which are no messages of this kind
     put = Field(4, optional(PutRequest))
     delete_range = Field(5, optional(DeleteRangeRequest))
     txn = Field(6, optional(TxnRequest))
