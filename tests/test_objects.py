@@ -228,7 +228,7 @@ def test_names_of_fsspec_are_those_of_obstore(tmp_path: Path, monkeypatch: pytes
         "secret_access_key": "s",
         "session_token": "t",
         "request_payer": True,
-        "endpoint": "http://h:1",
+        "endpoint": "http://b.h:1",
         "region": "r",
         "virtual_hosted_style_request": True,
         "server_side_encryption": "AES256",

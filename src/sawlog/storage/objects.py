@@ -42,6 +42,9 @@ _LISTED = 1000
 
 _METADATA = "169.254.169.254"
 """The address that gives the machines of a cloud their credentials, which obstore asks last."""
+_REFUSED = re.compile(r"status code: 40[13]\b(?!.*169\.254)")
+_SIGNED_FOR_GET = re.compile(r"status code: 4(?!04)\d\d")
+"""In what a server says when it refuses to describe a file that it sends."""
 _NO_LENGTH = "Content-Length Header missing"
 _XML = re.compile(r"<\?xml.*<Code>(?P<code>[^<]*)</Code>\s*(?:<Message>(?P<message>[^<]*)</Message>)?.*", re.DOTALL)
 """An answer of a store that is no object; besides what is wrong it repeats the signature."""
@@ -162,6 +165,8 @@ class Objects(AbstractFileSystem):  # type: ignore[misc]
             FileExistsError: When there is one, and the mode is `create`.
         """
         store, key = self._place(path)
+        if mode == "create" and self._is_object(store, key):  # some stores do not know the condition
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), self.unstrip_protocol(path))
         with _answers(self.unstrip_protocol(path)):
             obstore.put(store, key, value, mode="create" if mode == "create" else "overwrite")
 
@@ -226,7 +231,8 @@ class Objects(AbstractFileSystem):  # type: ignore[misc]
     def _is_object(self, store: Any, key: str) -> bool:
         """Whether there is an object of a name: where it ends with a slash, obstore lists it without, and has none."""
         try:
-            obstore.head(store, key)
+            with _answers(self.unstrip_protocol(key)):
+                obstore.head(store, key)
         except FileNotFoundError:
             return False
         return True
@@ -291,7 +297,9 @@ class HttpObjects(Objects):
             with _answers(self.unstrip_protocol(path)):
                 try:
                     meta = obstore.head(store, key)
-                except (NotSupportedError, PermissionDeniedError):  # signed for GET only
+                except BaseError as error:
+                    if not _SIGNED_FOR_GET.search(str(error)):
+                        raise
                     meta = obstore.get(store, key, options={"range": (0, 1)}).meta
         except StorageError as error:
             if _NO_LENGTH not in str(error):
@@ -344,17 +352,30 @@ class Upload:
     def __init__(self, writer: Any, url: str) -> None:
         self._writer = writer
         self._url = url
+        self._has_failed = False
 
     def write(self, data: Any) -> int:
         """Append bytes, copied: they are sent later, when their buffer may have others."""
-        with _answers(self._url):
+        with self._checked():
             return int(self._writer.write(bytes(data)))
 
     def close(self) -> None:
-        """Have the object made."""
-        if not self._writer.closed():
-            with _answers(self._url):
+        """Have the object made, unless a part of it could not be sent."""
+        if not (self._has_failed or self._writer.closed()):
+            with self._checked():
                 self._writer.close()
+
+    @contextlib.contextmanager
+    def _checked(self) -> Iterator[None]:
+        """Raise faults as errors of sawlog. What has failed is not closed: obstore would send the rest elsewhere."""
+        try:
+            with _answers(self._url):
+                yield
+        except OSError as error:
+            self._has_failed = True
+            if isinstance(error, StorageError | PermissionError) or error.errno is not None:
+                raise
+            raise StorageError(f"{self._url}: {_said(error, self._url)}") from error
 
 
 @contextlib.contextmanager
@@ -371,7 +392,10 @@ def _answers(url: str) -> Iterator[None]:
     except (PermissionDeniedError, UnauthenticatedError) as error:
         raise PermissionError(errno.EACCES, without_secrets(f"{url}: {_said(error, url)}")) from error
     except BaseError as error:
-        raise StorageError(f"{url}: {_said(error, url)}") from error
+        text = _said(error, url)
+        if _REFUSED.search(text):  # a listing
+            raise PermissionError(errno.EACCES, without_secrets(f"{url}: {text}")) from error
+        raise StorageError(f"{url}: {text}") from error
 
 
 @contextlib.contextmanager

@@ -40,6 +40,8 @@ _EXTRAS = {**dict.fromkeys(_OBJECTS, "remote"), "kafka": "kafka"}
 """The extra of sawlog that brings what is needed for a scheme."""
 _TOPICS = "sawlog.storage.kafka.Topics"
 
+_VARIABLES = ("AWS_", "AZURE_", "GOOGLE_", "HTTP", "NO_PROXY", "STORAGE_EMULATOR_HOST")
+"""What the names of the variables begin with that stores heed."""
 _CONNECTING = threading.Lock()
 _CONNECTED: dict[Any, Objects] = {}
 """File systems of objects, by process, class and options."""
@@ -91,7 +93,8 @@ def _objects(scheme: str, options: Mapping[str, Any]) -> Objects:
     from sawlog.storage.objects import SCHEMES
 
     kind = SCHEMES[scheme]
-    key = (os.getpid(), kind, repr(sorted(options.items())))
+    variables = sorted(item for item in os.environ.items() if item[0].upper().startswith(_VARIABLES))
+    key = (os.getpid(), kind, repr(sorted(options.items())), repr(variables))
     with _CONNECTING:
         if key not in _CONNECTED:
             _CONNECTED[key] = kind(**options)
@@ -174,6 +177,8 @@ class Store:
 
     def unstrip_protocol(self, path: str) -> str:
         """The URL of a path. Unlike fsspec's own, it has the host, where paths of the file system do not."""
+        if self.has_objects:
+            return path if "://" in path else f"{self._url.partition('://')[0]}://{path}"
         url = self._url.rstrip("/")
         inner = self.fs._strip_protocol(url).rstrip("/")
         root = url.removesuffix(inner)

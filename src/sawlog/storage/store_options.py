@@ -36,6 +36,7 @@ _S3_NAMES = {
     "endpoint_url": "endpoint",
     "requester_pays": "request_payer",
 }
+_S3_ENDPOINT = "aws_endpoint_url_s3"
 _S3_CLIENT_NAMES = {
     "endpoint_url": "endpoint",
     "region_name": "region",
@@ -53,6 +54,8 @@ _AZURE_PARTS = {
 }
 """What a connection string says."""
 _ANONYMOUS = "anon"
+_NO_ACCOUNT = {"disable_oauth": True, "client_email": "", "private_key": "", "private_key_id": ""}
+"""Account of a server of Google's protocol that asks for none."""
 _BUCKET_REGION = "x-amz-bucket-region"
 
 
@@ -63,23 +66,26 @@ def s3_settings(options: Mapping[str, Any], bucket: str) -> dict[str, Any]:
         OptionError: For what it does not take, and for a profile without boto3.
     """
     config, settings = _begun(options)
-    _rename(config, _S3_NAMES)
+    _rename(config, {name: name.removeprefix("aws_") for name in config if name != _S3_ENDPOINT} | _S3_NAMES)
     client = _taken(config, "client_kwargs")
     config |= _renamed("client_kwargs", client, _S3_CLIENT_NAMES, ("verify", "use_ssl"))
     arguments = _taken(config, "s3_additional_kwargs")
     config |= _renamed("s3_additional_kwargs", arguments, _S3_ARGUMENT_NAMES)
-    if _take_botocore(_taken(config, "config_kwargs"), settings):
-        config["virtual_hosted_style_request"] = True
+    is_virtual = _take_botocore(_taken(config, "config_kwargs"), settings)
     use_tls = config.pop("use_ssl", client.get("use_ssl", True))
-    endpoint = config.get("endpoint") or os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")
+    variables = (os.environ.get(name) for name in (_S3_ENDPOINT.upper(), "AWS_ENDPOINT_URL", "AWS_ENDPOINT"))
+    endpoint = config.get(_S3_ENDPOINT) or config.get("endpoint") or next(filter(None, variables), None)
     if endpoint and "://" not in endpoint:
         endpoint = config["endpoint"] = f"{'https' if use_tls else 'http'}://{endpoint}"
+    if is_virtual:
+        config["virtual_hosted_style_request"] = True
+        if endpoint:
+            endpoint = config["endpoint"] = endpoint.replace("://", f"://{bucket}.", 1)
     _verify(client.get("verify", os.environ.get("AWS_CA_BUNDLE")), settings)
     profile = config.pop("profile", None)
-    names = {name.removeprefix("aws_") for name in config}
-    if not (settings.get("credential_provider") or names & {"access_key_id", "skip_signature"}):
+    if not (settings.get("credential_provider") or config.keys() & {"access_key_id", "skip_signature"}):
         _take_profile(profile, config, settings)
-    if not endpoint and not names & {"region", "default_region"} and "region" not in config:
+    if not endpoint and not config.keys() & {"region", "default_region"}:
         config["region"] = os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION") or _region(bucket)
     return _finished(config, settings, endpoint)
 
@@ -89,12 +95,16 @@ def google_settings(options: Mapping[str, Any]) -> dict[str, Any]:
     config, settings = _begun(options)
     config.pop("project", None)  # which only matters where buckets are made
     emulator = os.environ.get("STORAGE_EMULATOR_HOST")
-    endpoint = config.pop("endpoint_url", None) or (f"http://{emulator.split('://')[-1]}" if emulator else None)
+    endpoint = config.pop("endpoint_url", None) or config.get("base_url")
+    if not endpoint and emulator:
+        endpoint = f"http://{emulator.split('://')[-1]}"
     if endpoint:
         config["base_url"] = endpoint.rstrip("/")
     token = config.pop("token", _ANONYMOUS if emulator else None)
     if token == _ANONYMOUS or config.pop("anon", False):
         config["skip_signature"] = True
+        if endpoint:  # which uploads in parts do not heed
+            config["service_account_key"] = json.dumps({"gcs_base_url": endpoint.rstrip("/"), **_NO_ACCOUNT})
     elif isinstance(token, Mapping):
         config["service_account_key"] = json.dumps(token)
     elif hasattr(token, "refresh"):
