@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 import sawlog
+from sawlog.dataset.folder import open_folder
+from sawlog.storage import File
 from tests.cli.conftest import Run, run
 from tests.test_folder import DATABASE, folder, harm, nested
 
@@ -131,3 +134,38 @@ def test_many_parts_at_a_time_are_what_each_is(tmp_path: Path, run: Run, threads
     assert [(Path(part.path).name, part.rows) for part in report.parts] == [(f"{n:02}", rows) for n in range(12)]
     described = json.loads(run("info", tmp_path, "--count", "--threads", threads, "--json").out)["parts"]
     assert [part["rows"] for part in described] == [rows] * 12
+
+
+def test_the_work_to_find_parts_grows_as_their_number(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    layout = type(sawlog.formats()["leveldb_database"].directory_layout)
+    original = layout.dataset_directory
+    calls: list[str] = []
+
+    def counted(self: Any, file: File) -> str:
+        calls.append(file.path)
+        return original(self, file)
+
+    monkeypatch.setattr(layout, "dataset_directory", counted)
+    counts = []
+    for number in range(32):
+        shutil.copytree(DATABASE, tmp_path / f"{number:02}")
+        (tmp_path / f"{number:02}" / "LOCK").touch()
+        if number in (7, 31):
+            calls.clear()
+            assert len(open_folder(tmp_path).parts) == number + 1
+            counts.append(len(calls))
+    assert counts[1] == 4 * counts[0]
+
+
+def test_a_listing_prints_warnings_with_their_part(folder: Path, run: Run) -> None:
+    done = run("ls", folder)
+    assert done.err == ""
+    lines = done.out.splitlines()
+    heads = [number for number, line in enumerate(lines) if not line.startswith("  ")]
+    warned = [number for number, line in enumerate(lines) if line.startswith("  warning: ")]
+    assert warned
+    assert {lines[max(head for head in heads if head < number)].split()[0] for number in warned} == {
+        str(folder / "milvus")
+    }
+    parts = json.loads(run("ls", folder, "--json").out)["parts"]
+    assert [Path(part["path"]).name for part in parts if part["remarks"]] == ["milvus"]

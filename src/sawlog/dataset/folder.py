@@ -224,12 +224,11 @@ def _apart(
         others = parts(rest, storage) if rest and (format is None or chosen.directory_layout.is_directory) else []
         if format is not None:
             others = [part for part in others if part.format is chosen]
-        for part in primary:
-            part.others.extend(
-                one
-                for one in near
-                if one.path in explained and (chosen.directory_layout.dataset_directory(one) or ".") == part.path
-            )
+        parts_by_home = {part.path: part for part in primary}
+        for file in near:
+            home = chosen.directory_layout.dataset_directory(file) or "."
+            if file.path in explained and home in parts_by_home:
+                parts_by_home[home].others.append(file)
         skipped = [one for one in skipped if not chosen.directory_layout.is_directory]
     for part in others:
         if part.format is None:
