@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import json
 import re
+import time
 from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -130,9 +131,45 @@ def test_count_reads_no_column(spark: SparkSession, trades: Path) -> None:
     assert spark.read.format(COLUMNS).option("view", "damage").load(str(trades)).count() == 0
 
 
+def test_limits_are_pushed(spark: SparkSession, tmp_path: Path) -> None:
+    records = [b"%0200d" % row for row in range(30_000)]
+    for number in range(3, 9):
+        table = pa.table({"record": pa.array(records, pa.binary())})
+        sawlog.write(table, tmp_path / f"{number:06}.log", format="leveldb_log")
+    frame = spark.read.format(COLUMNS).load(str(tmp_path))
+    assert "PushedLimit: 3, " in plan(frame.limit(3))
+    assert "PushedLimit" not in plan(frame.where("length(record) > 1").limit(3))
+    assert len(frame.limit(3).collect()) == 3
+    assert not frame.isEmpty()
+    assert frame.limit(7).count() == 7
+    assert frame.limit(7 * len(records)).count() == 6 * len(records)
+    assert frame.limit(3).union(frame).count() == 6 * len(records) + 3
+    assert frame.limit(0).collect() == []
+
+
+def test_tasks_that_end_early_keep_their_workers(spark: SparkSession, tmp_path: Path) -> None:
+    table = pa.table({"record": pa.array([b"%0200d" % row for row in range(400_000)], pa.binary())})
+    sawlog.write(table, tmp_path / "000003.log", format="leveldb_log")
+    frame = spark.read.format(COLUMNS).load(str(tmp_path))
+    java: Any = spark._jvm
+    processes = java.java.lang.ProcessHandle.current()
+    assert frame.count() == table.num_rows
+
+    def workers() -> set[int]:
+        return {process.pid() for process in processes.descendants().toArray()}
+
+    before = workers()
+    assert len(frame.take(3)) == 3
+    assert len(frame.where("length(record) > 1").take(3)) == 3
+    assert len(frame.where("length(record) > 1").limit(2).collect()) == 2
+    time.sleep(1)  # those that Spark ends take a moment
+    assert workers() >= before
+
+
 def test_one_process_loads_what_planning_and_reading_need(spark: SparkSession, trades: Path) -> None:
     """All that plan and read are forked from it."""
-    processes = spark._jvm.java.lang.ProcessHandle.current()
+    java: Any = spark._jvm
+    processes = java.java.lang.ProcessHandle.current()
     before = processes.children().count()
     setting = "spark.sql.execution.pyspark.udf.hideTraceback.enabled"  # a process forks those that have its settings
     spark.conf.set(setting, value=True)

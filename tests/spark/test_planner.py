@@ -48,12 +48,37 @@ def test_a_question_and_its_answer(
     assert json.loads(counts) == {"look": False, "counts": [len(partitions)]}
     function, _ = CPickleSerializer().loads(pickled)
     assert len(partitions) == (1 if filters else 3)
-    batches = [batch for one in partitions for batch in function(iter([pa.record_batch({"partition": [one]})]))]
+    batches = [
+        batch for one in partitions for batch in function(iter([pa.record_batch({"partition": [one], "stop": [""]})]))
+    ]
     if wanted:
         assert [value for batch in batches for value in batch.column(0).to_pylist()] == records
     else:
         expected = sawlog.read(path, filters=[(column, op, int(value)) for column, op, value in filters])
         assert sum(value for batch in batches for value in batch.column(0).to_pylist()) == expected.num_rows
+
+
+@pytest.mark.parametrize("wanted", [["record"], []])
+def test_a_few_rows_are_one_task_that_ends_with_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wanted: list[str]
+) -> None:
+    """However many logs there are, the first is read as far as its first batch."""
+    for number in range(3, 13):
+        table = pa.table({"record": pa.array([b"%0200d" % row for row in range(40_000)], pa.binary())})
+        sawlog.write(table, tmp_path / f"{number:06}.log", format="leveldb_log")
+    monkeypatch.setattr(planner, "MIN_TASK_BYTES", 50_000)
+    options = {"path": str(tmp_path)}
+    full = json.loads(json.loads(ask("describe", options=options)[0])["schema"])
+    chosen = {**full, "fields": [field for field in full["fields"] if field["name"] in wanted]}
+    side = {"wanted": json.dumps(chosen), "filters": [], "limit": 5}
+    counts, pickled, *partitions = ask("plan", options=options, full=json.dumps(full), sides=[side], parallelism=3)
+    assert json.loads(counts)["counts"] == [1]
+    function, _ = CPickleSerializer().loads(pickled)
+    (batch,) = function(iter([pa.record_batch({"partition": partitions, "stop": [""]})]))
+    if wanted:
+        assert batch.num_rows == 5
+    else:
+        assert 5 <= batch.column(0)[0].as_py() <= 40_000
 
 
 COUNTED = """
@@ -70,7 +95,7 @@ side = {"wanted": json.dumps({**json.loads(full), "fields": []}), "filters": []}
 asked = {"options": options, "full": full, "sides": [side], "parallelism": 2}
 _, pickled, *parts = planning.answer("plan", asked)
 function, _ = CPickleSerializer().loads(pickled)
-given = [pa.record_batch({"part": array_of([one], pa.binary())}) for one in parts]
+given = [pa.record_batch({"part": array_of([one], pa.binary()), "stop": array_of([""], pa.string())}) for one in parts]
 rows = sum(value for one in given for batch in function(iter([one])) for value in batch.column(0).to_pylist())
 print(json.dumps([rows, sorted({"pandas", "pyarrow.compute", "numba"} & sys.modules.keys())]))
 """
@@ -103,7 +128,11 @@ def test_a_stream_is_planned_by_one_conversation(tmp_path: Path) -> None:
     for limited in (True, False):
         end = ask("latest", start=start, limited=limited)
         partitions = conversation.answer("partitions", {"start": start, "end": end})
-        batches = [batch for one in partitions for batch in function(iter([pa.record_batch({"partition": [one]})]))]
+        batches = [
+            batch
+            for one in partitions
+            for batch in function(iter([pa.record_batch({"partition": [one], "stop": [""]})]))
+        ]
         seen.append([value for batch in batches for value in batch.column(0).to_pylist()])
         start = end
     assert seen == [records[:1500], records[1500:]]

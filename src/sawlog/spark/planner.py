@@ -38,6 +38,10 @@ from sawlog.spark.reader import PartitionFunction, freeze_loaded, full_schema, i
 _EPOCH = dt.datetime(1970, 1, 1)  # noqa: DTZ001
 _MICROSECOND = dt.timedelta(microseconds=1)
 _COUNTS = spark.StructType([spark.StructField("rows", spark.LongType())])
+_FEW_ROWS = 1 << 16
+"""Rows that some task is likely to find where it begins to read: no more tasks are worth their cost."""
+_UNCUT_BYTES = 1 << 50
+"""Input of a task so large that nothing is looked into to find where it may be cut."""
 _FOUND = spark.StructType([spark.StructField("found", spark.BinaryType())])
 _VALUES: dict[str, Callable[[str], Any]] = {
     "bool": bool,
@@ -59,10 +63,12 @@ class ScanRequest:
     Attributes:
         wanted: The columns; none where it only counts rows.
         filters: What Spark has pushed down, and checks again.
+        limit: How many rows are enough; None: all are read.
     """
 
     wanted: spark.StructType
     filters: list[Comparison]
+    limit: int | None = None
 
 
 def main(infile: io.BufferedReader, outfile: IO[bytes]) -> None:
@@ -182,9 +188,12 @@ def plan(
         dataset = informed(dataset, map(pickled.loads, looked))
     readings = []
     for side in sides:
-        reading = projected(request, dataset, full, side.filters).with_projection(side.wanted.names)
+        counted = side.limit is None
+        reading = projected(request, dataset, full, side.filters).with_projection(side.wanted.names, counted)
         task_bytes = request.own.task_bytes
-        if not any(name.lower() == "task_bytes" for name in options):
+        if side.limit is not None and side.limit <= _FEW_ROWS:
+            task_bytes = _UNCUT_BYTES
+        elif not any(name.lower() == "task_bytes" for name in options):
             task_bytes = _even(sum(file.size for file in reading.files), parallelism)
         readings.append((side, reading, task_bytes))
     if looked is None:
@@ -194,7 +203,7 @@ def plan(
             return [(Look(), unknown)]
     log_unread(dataset)
     return [
-        (PartitionFunction(side.wanted), [pickled.dumps(task) for task in reading.tasks(task_bytes)])
+        (PartitionFunction(side.wanted, side.limit), [pickled.dumps(task) for task in reading.tasks(task_bytes)])
         for side, reading, task_bytes in readings
     ]
 
@@ -273,7 +282,8 @@ def _side(request: Mapping[str, Any]) -> ScanRequest:
     filters = [
         {**comparison, "values": [_value(value) for value in comparison["values"]]} for comparison in request["filters"]
     ]
-    return ScanRequest(_schema(request["wanted"]), [Comparison(**comparison) for comparison in filters])
+    comparisons = [Comparison(**comparison) for comparison in filters]
+    return ScanRequest(_schema(request["wanted"]), comparisons, request.get("limit"))
 
 
 def _pickled(function: PartitionFunction | Look) -> bytes:

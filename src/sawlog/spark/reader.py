@@ -238,10 +238,15 @@ class Reading:
     names: tuple[str, ...]
     rescued: str | None
 
-    def with_projection(self, names: Sequence[str]) -> Reading:
-        """The same, of other columns; if there are none of the data, rows are only counted."""
+    def with_projection(self, names: Sequence[str], counted: bool = True) -> Reading:
+        """The same, of other columns; if there are none of the data, rows are only counted.
+
+        Args:
+            names: The columns.
+            counted: Whether all rows of a fragment may be counted before the first is delivered.
+        """
         data_columns = tuple(name for name in names if name not in self.columns.names)
-        if not data_columns and (self.scan.filters or self.scan.view == "damage"):
+        if not data_columns and (self.scan.filters or self.scan.view == "damage" or not counted):
             data_columns = tuple(
                 available_columns(self.dataset.contents).names[:1]
             )  # rows have to be looked at to be counted
@@ -415,17 +420,27 @@ def _batches(fragment: Fragment, findings: Findings, max_rows: int) -> Iterator[
 class PartitionFunction:
     """Function of Spark's workers for the jar: pickled fragments in, batches of a schema out.
 
+    It ends early when it has delivered enough, or there is a file of the name that comes with the fragments: then
+    nobody wants more.
+
     Attributes:
         schema: The wanted columns; when there are none, rows are counted.
+        limit: How many rows are enough; None: all are delivered.
     """
 
     schema: StructType
+    limit: int | None = None
 
     def __call__(self, partition: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """The rows of one partition, in order."""
-        (pickled_task,) = [batch.column(0)[0].as_py() for batch in partition]
+        ((pickled_task, stop),) = [(batch.column(0)[0].as_py(), batch.column(1)[0].as_py()) for batch in partition]
+        rows, limit = 0, sys.maxsize if self.limit is None else self.limit
         with as_sentence():
-            yield from read_task(CPickleSerializer().loads(pickled_task), self.schema)
+            for batch in read_task(CPickleSerializer().loads(pickled_task), self.schema):
+                rows += batch.num_rows if self.schema.names else sum(batch.column(0).to_pylist())
+                yield batch.slice(0, batch.num_rows - max(0, rows - limit)) if self.schema.names else batch
+                if rows >= limit or os.path.exists(stop):
+                    return
 
 
 @cache

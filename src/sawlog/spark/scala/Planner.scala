@@ -8,7 +8,7 @@ import org.apache.spark.sql.execution.datasources.v2.python.PythonInputPartition
 import org.apache.spark.sql.sources.Filter
 import org.apache.spark.sql.types.{BinaryType, DataType, StructType}
 import org.apache.spark.sql.util.CaseInsensitiveStringMap
-import org.json4s.{DefaultFormats, Formats, JArray, JInt, JObject, JString, JValue}
+import org.json4s.{DefaultFormats, Formats, JArray, JInt, JNull, JObject, JString, JValue}
 import org.json4s.jackson.JsonMethods.parse
 
 /** What a path holds, by its headers. */
@@ -44,13 +44,13 @@ object Planner {
   def tables(options: CaseInsensitiveStringMap): Listing = json("tables", question(options)).extract[Listing]
 
   /** How the sides of a query are read that have the same options: of the same files, for they are listed once. */
-  def plans(options: CaseInsensitiveStringMap, full: StructType, sides: Seq[(StructType, Seq[Filter])]): Seq[Plan] = {
+  def plans(options: CaseInsensitiveStringMap, full: StructType, sides: Seq[Side]): Seq[Plan] = {
     val columns = full.fieldNames.map(name => Filters.quoted(name) -> name).toMap
-    val asked = sides.map { case (wanted, pushed) =>
+    val asked = sides.map(side =>
       JObject(
-        "wanted" -> JString(wanted.json),
-        "filters" -> JArray(pushed.flatMap(Filters.toJson(_, columns)).toList))
-    }
+        "wanted" -> JString(side.wanted.json),
+        "filters" -> JArray(side.pushed.flatMap(Filters.toJson(_, columns)).toList),
+        "limit" -> side.limit.map(JInt(_)).getOrElse(JNull)))
     val fields = Seq(
       "full" -> JString(full.json),
       "sides" -> JArray(asked.toList),

@@ -1,15 +1,22 @@
 package org.apache.spark.sql.execution.python.sawlog
 
+import java.io.File
+import java.util.UUID
+
+import scala.util.control.NonFatal
+
 import org.apache.arrow.vector.complex.StructVector
-import org.apache.spark.{JobArtifactSet, TaskContext}
+import org.apache.spark.{JobArtifactSet, SparkEnv, TaskContext}
 import org.apache.spark.api.python.{ChainedPythonFunctions, PythonEvalType, PythonFunction}
 import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.connector.read.{InputPartition, PartitionReader, PartitionReaderFactory}
 import org.apache.spark.sql.execution.datasources.v2.python.PythonInputPartition
 import org.apache.spark.sql.execution.python.ArrowPythonRunner
 import org.apache.spark.sql.internal.SQLConf
-import org.apache.spark.sql.types.{BinaryType, StructType}
+import org.apache.spark.sql.types.{BinaryType, StringType, StructType}
 import org.apache.spark.sql.vectorized.{ArrowColumnVector, ColumnVector, ColumnarBatch}
+import org.apache.spark.unsafe.types.UTF8String
+import org.apache.spark.util.Utils
 
 /** Runs the Python function that reads a partition, in a worker of Spark's own. */
 class ColumnarReaderFactory(
@@ -25,19 +32,44 @@ class ColumnarReaderFactory(
     val context = TaskContext.get()
     val runner = new Runner(Seq((ChainedPythonFunctions(Seq(function)), 0L)), PythonEvalType.SQL_MAP_ARROW_ITER_UDF,
       ColumnarReaderFactory.Input, zone, settings, artifacts)
-    val input = Iterator.single(Iterator.single(InternalRow(InternalRow(pickled))))
-    val batches = runner.compute(input, context.partitionId(), context)
+    val stop = new File(Utils.getLocalDir(SparkEnv.get.conf), s"sawlog-stop-${UUID.randomUUID()}")
+    val row = InternalRow(InternalRow(pickled, UTF8String.fromString(stop.getPath)))
+    val input = Iterator.single(Iterator.single(row))
+    val batches = new Batches(runner.compute(input, context.partitionId(), context))
+    // Before what the runner does then: it ends a worker whose answer was not read to its end.
+    context.addTaskCompletionListener[Unit](ended => if (!ended.isFailed() && !ended.isInterrupted()) batches.end(stop))
     if (schema.isEmpty) new CountReader(batches) else new ColumnReader(batches, schema.length)
   }
 }
 
 object ColumnarReaderFactory {
-  private val Input = new StructType().add("struct", new StructType().add("partition", BinaryType))
+  private val Input = new StructType().add("struct", new StructType().add("partition", BinaryType).add("stop", StringType))
 
   def apply(pickled: Array[Byte], schema: StructType): ColumnarReaderFactory = {
     val conf = SQLConf.get
     new ColumnarReaderFactory(Conversation.function(pickled), schema, conf.sessionLocalTimeZone,
       ArrowPythonRunner.getPythonRunnerConfMap(conf), JobArtifactSet.getCurrentJobArtifactState.map(_.uuid))
+  }
+}
+
+/** What a worker delivers. */
+class Batches(worker: Iterator[ColumnarBatch]) extends Iterator[ColumnarBatch] {
+  private var more = true
+
+  override def hasNext: Boolean = {
+    more = more && worker.hasNext
+    more
+  }
+
+  override def next(): ColumnarBatch = worker.next()
+
+  /** Has a worker stop that has more to deliver, by a file that it looks for, and reads what is under way. */
+  def end(stop: File): Unit = if (more) {
+    try {
+      stop.createNewFile()
+      while (hasNext) next()
+    } catch { case NonFatal(_) => } // of what nobody wants any more, errors neither; the worker is ended then
+    finally stop.delete()
   }
 }
 

@@ -19,8 +19,9 @@ class SawlogScanBuilder(
     full: StructType,
     options: CaseInsensitiveStringMap,
     described: Option[Description])
-    extends ScanBuilder with SupportsPushDownRequiredColumns with SupportsPushDownFilters {
+    extends ScanBuilder with SupportsPushDownRequiredColumns with SupportsPushDownFilters with SupportsPushDownLimit {
   private var wanted = full
+  private var enough: Option[Int] = None
   private var pushed = Array.empty[Filter]
 
   override def pruneColumns(required: StructType): Unit = {
@@ -37,18 +38,24 @@ class SawlogScanBuilder(
 
   override def pushedFilters(): Array[Filter] = pushed
 
-  override def build(): Scan = new SawlogScan(full, wanted, pushed.toSeq, options, described)
+  /** Of each task: Spark takes so many of what all of them deliver. */
+  override def pushLimit(limit: Int): Boolean = {
+    enough = Some(limit)
+    true
+  }
+
+  override def build(): Scan = new SawlogScan(full, Side(wanted, pushed.toSeq, enough), options, described)
 }
 
 /** A read of some columns: as a batch, or micro-batch by micro-batch. */
 class SawlogScan(
     full: StructType,
-    wanted: StructType,
-    pushed: Seq[Filter],
+    needed: Side,
     options: CaseInsensitiveStringMap,
     described: Option[Description])
     extends Scan with Batch with SupportsReportStatistics with SupportsReportPartitioning {
-  private val side = Sides.plan(options, full, wanted, pushed)
+  import needed.{pushed, wanted}
+  private val side = Sides.plan(options, full, needed)
   private lazy val plan = side()
   private lazy val known = described.getOrElse(Planner.describe(options))
 
@@ -66,7 +73,8 @@ class SawlogScan(
 
   override def description(): String = {
     val filters = pushed.mkString("[", ", ", "]")
-    s"$name PushedFilters: $filters, ReadSchema: ${wanted.simpleString}"
+    val limit = needed.limit.map(rows => s"PushedLimit: $rows, ").getOrElse("")
+    s"$name PushedFilters: $filters, ${limit}ReadSchema: ${wanted.simpleString}"
   }
 
   override def toBatch: Batch = this
@@ -105,7 +113,7 @@ class SawlogScan(
     }
   }
 
-  private def identity = (options, full, wanted, pushed)
+  private def identity = (options, full, needed)
 
   override def equals(other: Any): Boolean = other match {
     case that: SawlogScan => identity == that.identity
