@@ -222,12 +222,12 @@ def test_a_collection_whose_keys_are_gone_is_read_as_of_before(tmp_path: Path) -
     assert "there is none" in rows(tmp_path / "files", as_of=before, **options)
 
 
-def make_golden(directory: Path) -> None:
-    """Make the data directory that tests without an etcd read; how is said in its README."""
+def make_golden(directory: Path, name: str = "etcd") -> None:
+    """Make the data directory that tests without an etcd read, in a directory of golden ones."""
     directory_of("2.3.5", directory / "data")
     member = directory / "data" / "member"
     for path in [member / "snap" / "db", *sorted((member / "wal").glob("*.wal"))]:
-        file = GOLDEN / "etcd" / "member" / path.parent.name / f"{path.name}.xz"
+        file = GOLDEN / name / "member" / path.parent.name / f"{path.name}.xz"
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_bytes(lzma.compress(path.read_bytes(), preset=9))
 

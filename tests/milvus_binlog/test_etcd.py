@@ -35,10 +35,10 @@ DUMP = GOLDEN / "2.3.5" / "etcd.json"
 PAGE = 4096
 
 
-def unpack(directory: Path) -> Path:
-    """Unpack the golden data directory."""
-    for packed in (GOLDEN / "etcd").rglob("*.xz"):
-        path = directory / packed.relative_to(GOLDEN / "etcd").with_suffix("")
+def unpack(directory: Path, name: str = "etcd") -> Path:
+    """Unpack a golden data directory."""
+    for packed in (GOLDEN / name).rglob("*.xz"):
+        path = directory / packed.relative_to(GOLDEN / name).with_suffix("")
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(lzma.decompress(packed.read_bytes()))
     return directory
@@ -72,8 +72,9 @@ def write_log(directory: Path, change: Callable[[bytes], bytes], name: str = "*-
     return path
 
 
-def test_keys_are_those_that_the_server_had(data: Path) -> None:
-    assert keys(data) == json.loads(DUMP.read_text())
+@pytest.mark.parametrize("name", ["etcd", "etcd-3.5"])
+def test_keys_are_those_that_the_server_had(name: str, tmp_path: Path) -> None:
+    assert keys(unpack(tmp_path, name)) == json.loads(DUMP.read_text())
 
 
 @pytest.mark.parametrize("place", ["", "member", "member/snap", "member/snap/db"])
