@@ -462,9 +462,9 @@ class Blobs:
             return inline
         for place in places:
             content = self._found(place, key)
-            if isinstance(content, Damage) and (other := self._other_key(key)) is not None:
-                value_of_other = self._found(place, other)
-                content = content if isinstance(value_of_other, Damage) else value_of_other
+            if isinstance(content, Damage) and (former_key := self._former_key(key)) is not None:
+                former = self._found(place, former_key)
+                content = content if isinstance(former, Damage) else former
             if isinstance(content, Damage):
                 self._findings.damage(content)
                 return None
@@ -475,7 +475,7 @@ class Blobs:
             return None
         return in_place(operation, value, contents) if contents else value
 
-    def _other_key(self, key: bytes) -> bytes | None:
+    def _former_key(self, key: bytes) -> bytes | None:
         """The key of a record that is older than the switching on or off of timestamps; `None` where there was none."""
         unstamped = bytes(layout.STAMP_WIDTH)
         if not self._version.stamped:

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from sawlog.arrow import scalar_of
+from sawlog.arrow import scalar_of, values_of
 from sawlog.format.contract import OFFSET_COLUMN
 from sawlog.format.damage import MISMATCHED_FILE, MISSING_FILE, UNSUPPORTED, Damage, Findings
 from sawlog.format.scan import Projection, Scan
@@ -41,7 +41,7 @@ from sawlog.leveldb.log.layout import Dialect
 from sawlog.leveldb.options import DatabaseReadOptions, LogReadOptions, TableReadOptions
 from sawlog.leveldb.records.layout import MAX_SEQUENCE
 from sawlog.leveldb.records.transactions import TRANSACTION_SCHEMA, Numbering, Pending, Transactions, has_marks
-from sawlog.leveldb.records.writes import WRITES_SCHEMA, WriteRange
+from sawlog.leveldb.records.writes import STAMP_SIZE_FIELD, WRITES_SCHEMA, WriteRange
 from sawlog.leveldb.table.layout import (
     BYTEWISE_NAME,
     COLUMN_FAMILY,
@@ -378,7 +378,8 @@ def _recovered_versions(
         comparator = next(
             (manifest.comparators[family] for manifest in metadata.read if manifest.comparators.get(family)), ""
         )
-        comparator = comparator or _comparator(family_tables, logs, metadata, storage)
+        is_stamped = None if metadata.dialect == "pebble" else _has_logged_stamps(logs, family, storage)
+        comparator = comparator or _comparator(family_tables, logs, metadata, storage, is_stamped=is_stamped)
         tables, read = [], _entry_options(options, comparator)
         for file in family_tables:
             sequence, led = ingested_tables.get(number_of(file), (None, ()))
@@ -399,7 +400,8 @@ def _recovered_versions(
             | _stacked(stored, ()),
             elsewhere=tuple(stored.elsewhere),
             transactions=transactions,
-            stripped=any(family in manifest.stripped for manifest in metadata.read)
+            stripped=is_stamped is True
+            or any(family in manifest.stripped for manifest in metadata.read)
             or any(_properties(file, storage).get(STAMPS_KEPT) == b"\0" for file in family_tables),
         )
     return versions
@@ -434,11 +436,17 @@ def _properties(file: File, storage: Storage) -> Mapping[bytes, bytes]:
     return {} if table is None else table.properties
 
 
-def _comparator(tables: Sequence[File], logs: Sequence[File], metadata: Metadata, storage: Storage) -> str:
-    """The name of the order of keys that tables say, that goes with the directory or the keys, or that they are in."""
-    for file in tables:
-        if name := _properties(file, storage).get(COMPARATOR):
-            return name.decode(errors="replace")
+def _comparator(
+    tables: Sequence[File], logs: Sequence[File], metadata: Metadata, storage: Storage, *, is_stamped: bool | None
+) -> str:
+    """The name of the order of keys that tables say, that goes with the directory or the keys, or that they are in.
+
+    Where logs say whether keys have timestamps, tables may be older.
+    """
+    suffix = STAMP_SUFFIX if is_stamped else ""
+    for file in reversed(tables):
+        if name := _properties(file, storage).get(COMPARATOR, b"").decode(errors="replace"):
+            return name if is_stamped is None else name.removesuffix(STAMP_SUFFIX) + suffix
     if metadata.dialect in ("auto", "leveldb"):  # Chromium has no other engine
         if absolute_directory(metadata.directory).endswith(DIRECTORY_SUFFIX):
             return INDEXED_DB
@@ -446,7 +454,23 @@ def _comparator(tables: Sequence[File], logs: Sequence[File], metadata: Metadata
         first = next(keys, None)
         if first is not None and all(map(is_key, chain([first], keys))):
             return INDEXED_DB
-    return BYTEWISE_NAME if all(_ascends(file, storage) for file in tables) else "unknown"
+    return BYTEWISE_NAME + suffix if all(_ascends(file, storage) for file in tables) else "unknown"
+
+
+def _has_logged_stamps(logs: Sequence[File], family: int, storage: Storage) -> bool | None:
+    """Whether keys of a column family have timestamps, as the last log says that has any; `None`: no log has them."""
+    scan = Scan(view="writes", options=LogReadOptions(), storage=storage)
+    projection = Projection.of(WRITES_SCHEMA, scan)
+    schema = pa.schema([WRITES_SCHEMA.field("column_family"), STAMP_SIZE_FIELD])
+    newer = False
+    for log in reversed(logs):
+        log_range = WriteRange.whole(log, scan, projection, "auto", numbered=True)
+        for batch in log_range.decode(schema, Findings("skip")):
+            families, sizes = (values_of(batch.column(name), np.int64) for name in schema.names)
+            if (sizes[families == family] == STAMP_WIDTH).any():
+                return not newer
+            newer = newer or bool((families == family).any())
+    return None
 
 
 def absolute_directory(directory: str) -> str:
