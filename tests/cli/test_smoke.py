@@ -37,6 +37,7 @@ SMOKE: dict[str, tuple[Sequence[str], str]] = {
     "info": ([LOG], "leveldb_log"),
     "cat": ([LOG, "--limit", "1", "--json"], "record"),
     "verify": ([LOG], "1 file: 1 clean"),
+    "report": ([LOG, "--output", "{place}/report.html"], "report.html"),
     "map": ([LOG, "--output", "{place}/map.html"], "map.html"),
     "repair": ([LOG, "{place}/000003.log"], "row"),
     "convert": ([LOG, "{place}/rows.parquet"], "row"),

@@ -24,7 +24,7 @@ _COMMANDS_GROUP = "sawlog.commands"
 
 VERB_GROUPS = {
     "Look": ("ls", "info", "cat", "map", "sql", "formats"),
-    "Check and repair": ("verify", "diff", "repair", "vacuum"),
+    "Check and repair": ("verify", "report", "diff", "repair", "vacuum"),
     "Convert": ("convert", "index"),
     "Follow and run": ("init", "run", "warm-up", "spark-jar"),
 }

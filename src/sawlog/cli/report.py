@@ -1,0 +1,139 @@
+"""`sawlog report`: what an examiner hands in."""
+
+from __future__ import annotations
+
+import datetime as dt
+import html
+import os
+from collections.abc import Iterable, Sequence
+from typing import Annotated
+
+import typer
+
+from sawlog import __version__
+from sawlog.cli import arguments
+from sawlog.cli.errors import Exit
+from sawlog.cli.output import Outcome, counted, progress, show
+from sawlog.dataset.examination import Examination, ExaminedPart, examine
+from sawlog.format.damage import Verdict
+from sawlog.format.printing import ascii_json
+from sawlog.storage import Storage
+
+_STYLE = """
+body { font: 15px/1.45 system-ui, sans-serif; margin: 2rem auto; max-width: 70rem; padding: 0 1rem; }
+table { border-collapse: collapse; display: block; overflow-x: auto; }
+th, td { border-bottom: 1px solid #ccc; padding: .25rem .75rem .25rem 0; text-align: left; vertical-align: top; }
+code { overflow-wrap: anywhere; }
+.clean { color: #176b2c; } .damaged, .incomplete { color: #a11; } .unsupported { color: #8a5a00; }
+@media (prefers-color-scheme: dark) { body { background: #111; color: #ddd; } }
+"""
+
+
+def report(
+    paths: arguments.Paths,
+    output: Annotated[str, typer.Option("--output", metavar="FILE", help="The page.")] = "report.html",
+    format: arguments.FormatName = None,
+    option: arguments.ReadOptions = None,
+    threads: arguments.Threads = None,
+    storage: arguments.StorageOptions = None,
+    json: Annotated[bool, typer.Option("--json", help="Write the data of the page to stdout instead.")] = False,
+) -> int:
+    """Write what was found, with hashes, as a page.
+
+    Every dataset with its verdict and its damage, rows of its views, and SHA-256 of every file that was opened,
+    metadata included; what was left out, and why; version and time. Exit code 0 clean, 1 damaged or incomplete,
+    2 unusable, 4 not damaged but in part unsupported.
+    """
+    with progress(0, "examining") as advance:
+        examination = examine(
+            [os.fspath(path) for path in paths],
+            Storage(arguments.storage_options(storage)),
+            advance,
+            format=format,
+            use_threads=True if threads is None else threads,
+            **arguments.format_options(option),
+        )
+    document = {"sawlog": __version__, **examination.to_dict()}
+    if json:
+        typer.echo(ascii_json(document, indent=2))
+    else:
+        target = Storage()
+        staged = target.stage(output)
+        try:
+            staged.write(page(examination).encode("utf-8", "surrogatepass"))
+            target.publish([staged.finish()])
+        except BaseException:
+            staged.discard(target)
+            raise
+        files = sum(len(part.files) for part in examination.parts)
+        summary = f"with {counted(files, 'hashed file')}, in {output}"
+        show(Outcome(document, counted(len(examination.parts), "part"), summary), json=False)
+    return exit_code(examination.verdicts)
+
+
+def exit_code(verdicts: Iterable[Verdict]) -> Exit:
+    """Return the exit code of the worst verdict."""
+    present = set(verdicts)
+    if present - {Verdict.CLEAN, Verdict.UNSUPPORTED}:
+        return Exit.DAMAGED
+    return Exit.UNSUPPORTED if Verdict.UNSUPPORTED in present else Exit.OK
+
+
+def page(examination: Examination) -> str:
+    """Return the page of an examination; all text of files is escaped."""
+    shown = html.escape
+    named = ", ".join(examination.paths)
+    ended = dt.datetime.now().astimezone().isoformat(timespec="seconds")
+    facts = f"sawlog {__version__}; begun {examination.begun}, ended {ended}"
+    parts = "\n".join(_part(part) for part in examination.parts)
+    skipped = [(shown(file.path), f"{file.bytes:,}", shown(file.reason)) for file in examination.skipped]
+    missed = f"<h2>Not read</h2>{_table(('file', 'bytes', 'why'), skipped)}" if skipped else ""
+    return (
+        "<!doctype html><html lang=en><meta charset=utf-8><meta name=viewport content='width=device-width'>"
+        f"<title>{shown(named)} \u00b7 sawlog report</title><style>{_STYLE}</style>"
+        f"<h1>{shown(named)}</h1><p>{shown(facts)}</p>{parts}{missed}</html>\n"
+    )
+
+
+def _part(part: ExaminedPart) -> str:
+    shown = html.escape
+    report = part.report
+    verdict = str(report.verdict)
+    views = [(shown(view), f"{rows:,}") for view, rows in part.views.items()]
+    files = [
+        (
+            f"<code>{shown(file.path)}</code>",
+            f"{file.size:,}",
+            shown(file.modified or ""),
+            f"<code>{file.sha256}</code>",
+        )
+        for file in part.files
+    ]
+    damages = [
+        (
+            f"<code>{shown(damage.path)}</code>",
+            f"{damage.offset:,}",
+            f"{damage.length:,}",
+            shown(damage.kind),
+            shown(damage.detail),
+        )
+        for file in report.files
+        for damage in file.damages
+    ]
+    sections = [
+        f"<h2>{shown(part.path)}</h2>",
+        f"<p>{shown(part.title)}: <strong class='{verdict}'>{shown(verdict)}</strong></p>",
+        _table(("view", "rows"), views),
+        f"<h3>Findings</h3>{_table(('file', 'byte', 'bytes', 'kind', 'detail'), damages)}" if damages else "",
+        f"<h3>Files that were read</h3>{_table(('file', 'bytes', 'changed', 'SHA-256'), files)}",
+    ]
+    skipped = [(shown(file.path), f"{file.bytes:,}", shown(file.reason)) for file in report.skipped]
+    if skipped:
+        sections.append(f"<h3>Left out</h3>{_table(('file', 'bytes', 'why'), skipped)}")
+    return "\n".join(sections)
+
+
+def _table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    lines = ["".join(f"<td>{cell}</td>" for cell in row) for row in rows]
+    head = "".join(f"<th>{name}</th>" for name in heads)
+    return f"<table><tr>{head}</tr>{''.join(f'<tr>{line}</tr>' for line in lines)}</table>"

@@ -1,0 +1,186 @@
+"""The record of an examination: every dataset of a folder with its verdict, its views, and hashes of the files read."""
+
+from __future__ import annotations
+
+import contextlib
+import datetime as dt
+import hashlib
+import os
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from sawlog.dataset.folder import FolderPart, missed_part, open_folder
+from sawlog.dataset.opening import open_found
+from sawlog.errors import SawlogError
+from sawlog.format.capabilities import HasDecoders
+from sawlog.format.damage import Report, Skipped, Verdict
+from sawlog.storage import File, PathLike, Source, Storage, normalize
+
+_WINDOW_BYTES = 4 << 20
+
+
+@dataclass(frozen=True)
+class RecordingStorage(Storage):
+    """A storage that records the files that are opened."""
+
+    opened: dict[str, None] = field(default_factory=dict, repr=False, compare=False)
+
+    def open(self, path: PathLike | File, end: int | None = None) -> Source:
+        """Open one file for reading, and record its path."""
+        self._record(path)
+        return super().open(path, end)
+
+    def read(self, path: PathLike | File, offset: int = 0, length: int | None = None) -> bytes:
+        """A small range of one file, whose path is recorded."""
+        self._record(path)
+        return super().read(path, offset, length)
+
+    def _record(self, path: PathLike | File) -> None:
+        self.opened[path.path if isinstance(path, File) else normalize(path)] = None
+
+
+@dataclass(frozen=True, slots=True)
+class HashedFile:
+    """A file that was read.
+
+    Attributes:
+        path: The file.
+        size: Its bytes.
+        modified: When it was changed last, with the zone; `None` where that is not known.
+        sha256: Its SHA-256, in hexadecimal digits.
+    """
+
+    path: str
+    size: int
+    modified: str | None
+    sha256: str
+
+    @classmethod
+    def of(cls, path: str, storage: Storage) -> HashedFile:
+        """Read a file and hash it."""
+        digest = hashlib.sha256()
+        with contextlib.closing(storage.open(path)) as source:
+            for start in range(0, source.size, _WINDOW_BYTES):
+                digest.update(source.window(start, min(_WINDOW_BYTES, source.size - start)).tobytes())
+            size = source.size
+        modified = None
+        with contextlib.suppress(OSError):
+            modified = dt.datetime.fromtimestamp(os.stat(path).st_mtime).astimezone().isoformat()
+        return cls(path, size, modified, digest.hexdigest())
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data for JSON."""
+        return {"path": self.path, "size": self.size, "modified": self.modified, "sha256": self.sha256}
+
+
+@dataclass(frozen=True, slots=True)
+class ExaminedPart:
+    """A dataset of a folder.
+
+    Attributes:
+        path: The directory or file that it is.
+        title: The title of its format.
+        report: The findings of `verify`.
+        views: Rows by view: the one that was asked for, and those that decode the rows of an application.
+        files: The files that were opened, metadata included.
+    """
+
+    path: str
+    title: str
+    report: Report
+    views: dict[str, int]
+    files: list[HashedFile]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data for JSON."""
+        return {
+            "path": self.path,
+            "title": self.title,
+            "verdict": str(self.report.verdict),
+            "views": self.views,
+            "hashes": [file.to_dict() for file in self.files],
+            **self.report.to_dict(),
+        }
+
+
+@dataclass(slots=True)
+class Examination:
+    """All datasets of a folder, and the files that are of none.
+
+    Attributes:
+        paths: The examined paths.
+        begun: When the examination began, with the zone.
+        parts: The datasets that were read.
+        skipped: Files and datasets that were not read, and why.
+    """
+
+    paths: list[str]
+    begun: str
+    parts: list[ExaminedPart] = field(default_factory=list)
+    skipped: list[Skipped] = field(default_factory=list)
+
+    @property
+    def verdicts(self) -> list[Verdict]:
+        """The verdict of each part; a part that could not be read is incomplete."""
+        missed = [Verdict.INCOMPLETE for skipped in self.skipped if skipped.missed]
+        return [*(part.report.verdict for part in self.parts), *missed]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data for JSON."""
+        return {
+            "begun": self.begun,
+            "paths": self.paths,
+            "parts": [part.to_dict() for part in self.parts],
+            "skipped": [skipped.to_dict() for skipped in self.skipped],
+        }
+
+
+def examine(
+    paths: Sequence[str], storage: Storage, advance: Callable[[int], None] | None = None, **options: Any
+) -> Examination:
+    """Check every dataset of some paths, count the rows of its views, and hash every file that this opens.
+
+    Args:
+        paths: Files and directories.
+        storage: The storage of the paths.
+        advance: Called with the bytes of each dataset that is done.
+        options: Those of `sawlog.open`.
+
+    Raises:
+        FormatError: When no format knows any of the files.
+    """
+    recorder = RecordingStorage(storage.options, storage.memory_map, storage.inputs, storage.chosen)
+    begun = dt.datetime.now().astimezone().isoformat(timespec="seconds")
+    folder = open_folder(list(paths), storage_options=recorder, on_damage="skip", **options)
+    examination = Examination(list(paths), begun, skipped=list(folder.skipped))
+    recorder.opened.clear()  # which recognition has opened
+    for part in folder.parts:
+        try:
+            examination.parts.append(_examine_part(part, recorder))
+        except (SawlogError, OSError) as error:
+            examination.skipped.append(missed_part(part, error))
+        recorder.opened.clear()
+        if advance is not None:
+            advance(part.size)
+    return examination
+
+
+def _examine_part(part: FolderPart, recorder: RecordingStorage) -> ExaminedPart:
+    dataset = part.open()
+    report = dataset.report(every=True)
+    views = {dataset.scan.view: report.rows}
+    contents = dataset.contents
+    for view in contents.decoders() if isinstance(contents, HasDecoders) else ():
+        found = part.found._replace(view=view)
+        decoded = open_found(
+            found, [part.path], is_format_named=False, storage_options=recorder, on_damage="skip", **part.options
+        )
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # the report has what they say
+            views[view] = decoded.count_rows()
+    opened = dict.fromkeys([file.path for file in dataset.files]) | dict.fromkeys(recorder.opened)
+    plain = recorder.fresh()
+    hashed = [HashedFile.of(path, plain) for path in sorted(opened) if plain.exists(path)]
+    return ExaminedPart(part.path, part.title, report, views, hashed)

@@ -1,0 +1,90 @@
+"""`sawlog report`: verdicts, views and hashes of a folder."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Run
+
+ROOT = Path(__file__).parents[2]
+PROFILE = ROOT / "tests" / "golden" / "leveldb_database" / "chromium-156"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A profile of Chromium, a database with a flipped byte, and a file of no format."""
+    shutil.copytree(PROFILE, tmp_path / "folder" / "Default")
+    shutil.copytree(ROOT / "examples" / "data" / "shop", tmp_path / "folder" / "shop <b>")
+    log = tmp_path / "folder" / "shop <b>" / "000003.log"
+    data = bytearray(log.read_bytes())
+    data[2000] ^= 1
+    log.write_bytes(data)
+    (tmp_path / "folder" / "notes.txt").write_text("of no format")
+    return tmp_path / "folder"
+
+
+def test_a_report_has_each_dataset_with_its_verdict_and_its_views(run: Run, folder: Path) -> None:
+    result = run("report", folder, "--json")
+    assert result.code == 1
+    document = json.loads(result.out)
+    parts = {Path(part["path"]).name: part for part in document["parts"]}
+    assert parts["shop <b>"]["verdict"] == "damaged"
+    assert parts["http_127.0.0.1_8123.indexeddb.leveldb"]["views"] == {"rows": 269, "indexed_db": 269}
+    assert "notes.txt" in {Path(skipped["path"]).name for skipped in document["skipped"]}
+    listed = json.loads(run("ls", folder, "--json").out)
+    assert {part["path"] for part in document["parts"]} == {part["path"] for part in listed["parts"] if part["format"]}
+
+
+def test_hashes_are_those_of_all_files_that_a_read_opens(run: Run, folder: Path) -> None:
+    document = json.loads(run("report", folder, "--json").out)
+    for part in document["parts"]:
+        for file in part["hashes"]:
+            data = Path(file["path"]).read_bytes()
+            assert (file["size"], file["sha256"]) == (len(data), hashlib.sha256(data).hexdigest())
+            assert file["modified"][-6] in "+-"
+    hashed = {file["path"] for part in document["parts"] for file in part["hashes"]}
+    traced = subprocess.run(
+        [sys.executable, "-c", TRACED, str(folder)], capture_output=True, text=True, check=True
+    ).stdout.splitlines()
+    read = {path for path in traced if Path(path).is_file()}
+    assert len(read) > 10
+    assert read <= hashed
+
+
+TRACED = """
+import sys
+opened = set()
+sys.addaudithook(lambda event, args: opened.add(str(args[0])) if event == "open" else None)
+import sawlog
+from sawlog.dataset.folder import open_folder
+folder = open_folder(sys.argv[1], on_damage="skip")
+opened.clear()
+for part in folder.parts:
+    part.open().to_table()
+print(*sorted(path for path in opened if path.startswith(sys.argv[1])), sep="\\n")
+"""
+"""The files that Python opens for a read, seen from outside."""
+
+
+def test_the_page_takes_no_name_for_markup(run: Run, folder: Path, tmp_path: Path) -> None:
+    page = tmp_path / "report.html"
+    result = run("report", folder, "--output", page)
+    assert result.code == 1
+    text = page.read_text("utf-8")
+    assert "shop &lt;b&gt;" in text
+    assert "shop <b>" not in text
+    assert "<script" not in text
+    assert "checksum_mismatch" in text
+
+
+def test_a_clean_log_ends_with_0(run: Run, tmp_path: Path) -> None:
+    log = ROOT / "examples" / "data" / "shop" / "000003.log"
+    assert run("report", log, "--output", tmp_path / "r.html").code == 0
+    assert run("report", tmp_path / "missing", "--output", tmp_path / "r.html").code == 2
