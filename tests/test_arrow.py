@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sawlog.arrow import array_of, fill_null, grouped, index_of, one_array, scalar_of
+from sawlog.arrow import array_of, fill_null, grouped, index_of, one_array, scalar_of, values_of
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]))
 LONGS = st.integers(-(2**63), 2**63 - 1)
@@ -112,3 +112,8 @@ def test_rows_without_columns_are_one_group() -> None:
 
 def test_what_float32_cannot_hold_is_infinite_as_to_arrow() -> None:
     assert array_of([1e300], pa.float32()).to_pylist() == [math.inf] == pa.array([1e300], pa.float32()).to_pylist()
+
+
+def test_an_array_without_values_may_have_a_buffer_of_any_length() -> None:
+    empty = pa.Array.from_buffers(pa.int64(), 0, [None, pa.py_buffer(b"\0")])
+    assert values_of(empty, np.int64).tolist() == []

@@ -380,6 +380,8 @@ def batch_of_rows(rows: Sequence[Mapping[str, Any]], schema: pa.Schema) -> pa.Re
 
 def values_of(array: pa.Array, dtype: Any) -> NDArray[Any]:
     """The values of a fixed-width array, which are not copied; those of nulls are arbitrary."""
+    if not len(array):  # whose buffer may be of any length
+        return np.empty(0, dtype)
     values: NDArray[Any] = np.frombuffer(array.buffers()[1] or b"", dtype)[array.offset : array.offset + len(array)]
     if len(values) != len(array):
         raise SchemaError(f"an Arrow array of {len(array)} values whose buffer holds {len(values)}")

@@ -32,7 +32,8 @@ def repair_files(format: Format, places: Sequence[tuple[File, str]], scan: Scan,
         SawlogError: When the new files are not clean, or their rows are not those that `skip` delivers. Nothing is
             published then.
     """
-    holding = _Held(scan.storage.options, scan.storage.memory_map, scan.storage.inputs, scan.storage.chosen)
+    storage = scan.storage
+    holding = _Held(storage.options, storage.memory_map, storage.inputs, storage.chosen, None, storage.objects)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # the report says it

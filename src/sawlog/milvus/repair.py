@@ -57,6 +57,8 @@ def repair(
     """
     findings = Findings("skip", drained=True)
     with opened(file, storage, options.max_item_bytes) as log:
+        if log.fault is not None:
+            raise FormatError(str(log.fault))
         base = max(0, log.head[: layout.MAGIC_SEARCH].find(layout.MAGIC)) if log.shape == "unknown" else 0
         if base:
             detail = f"{base} bytes in front of the magic number: {log.head[:16].hex(' ')}"

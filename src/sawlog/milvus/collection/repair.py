@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
 
-from sawlog.errors import FormatError
+from sawlog.errors import FINDING_ERRORS, FormatError
+from sawlog.format.contract import probe
 from sawlog.format.damage import Findings
 from sawlog.guard import Undecodable, decode_json
 from sawlog.milvus import layout
@@ -140,8 +141,12 @@ def _limits(dataset: CollectionContents) -> Iterator[tuple[str, _Kept]]:
     for fragment in dataset.batches():
         findings = Findings("skip")
         masks: list[NDArray[np.uint8]] = []
-        for _ in fragment.as_stored().traced(pa.schema([]), findings, masks):
-            pass
+        try:
+            for _ in fragment.as_stored().traced(pa.schema([]), findings, masks):
+                pass
+        except FINDING_ERRORS as error:  # of a store that keeps checksums
+            findings.damage(error.damage)
+            masks.clear()
         rows = np.concatenate([np.empty(0, np.uint8), *masks]) if findings.kinds else None
         empty = {} if rows is None or rows.any() else _empty_logs(fragment)
         fields = {field.id: field for field in fragment.shared.fields.values()}
@@ -154,8 +159,8 @@ def _empty_logs(fragment: BatchFragment) -> dict[int, bytes]:
 
     Logs of all fields are put together from the last one on, so that a batch that lacks one can be left out whole.
     """
-    read = fragment.scan.storage.read
-    heads = [read(log.file.path, 0, len(layout.MAGIC)) for log in fragment.batch.files.values()]
+    storage, files = fragment.scan.storage, fragment.batch.files.values()
+    heads = [probe(storage, log.file, len(layout.MAGIC)) for log in files]
     if not any(layout.sniff(head) == "v1" for head in heads):
         return {}
     if missing_fields(fragment.path, fragment.batch, fragment.shared.fields.values()):
