@@ -185,16 +185,9 @@ def test_drives_in_other_stores_are_read(tmp_path: Path) -> None:
 
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("change", [flip_data, flip_metadata, remove_part])
-def test_repair_says_what_it_cannot_take_out(tmp_path: Path, change: Callable[[Path], None]) -> None:
-    """As for a log of no bytes: it is refused with the way to what is left, and nothing is written."""
+def test_repair_leaves_out_what_the_store_refuses(tmp_path: Path, change: Callable[[Path], None]) -> None:
     root = volume(tmp_path, inline=False)
     (meta,) = root.glob("minio/a-bucket/files/insert_log/*/*/*/100/*/xl.meta")
     change(meta)
-    target = tmp_path / "repaired"
-    try:
-        sawlog.repair(root / "minio/a-bucket/files", target)
-    except sawlog.SawlogError as error:
-        assert not isinstance(error, sawlog.InternalError)
-        assert not target.exists()
-    else:
-        assert sawlog.verify(target).verdict == Verdict.CLEAN
+    sawlog.repair(root / "minio/a-bucket/files", tmp_path / "repaired")
+    assert sawlog.verify(tmp_path / "repaired").verdict == Verdict.CLEAN
