@@ -17,6 +17,9 @@ from typer.testing import CliRunner
 import sawlog
 from sawlog.cli.app import app
 from sawlog.errors import IncompleteError
+from sawlog.milvus.metadata import nearby
+from sawlog.milvus.metadata.load import Metadata, load
+from sawlog.storage import Storage
 from tests.milvus_binlog.support import GOLDEN
 from tests.milvus_binlog.test_etcd import unpack
 from tests.minio_drives.maker import Stored, format_drives, put
@@ -165,6 +168,20 @@ def test_a_value_that_is_no_text_is_none(tmp_path: Path) -> None:
     files = copy("2.3.5", tmp_path / "files")
     (files / "etcd.json").write_text(json.dumps({"a": base64.b64encode(b"b").decode()}))
     assert "no collection in these 1 keys" in run("info", files)
+
+
+def test_metadata_is_loaded_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    files = copy("2.3.5", tmp_path / "all" / "files")
+    unpack(tmp_path / "all" / "etcd")
+    paths: list[str] = []
+
+    def counted(path: str, storage: Storage) -> Metadata:
+        paths.append(path)
+        return load(path, storage)
+
+    monkeypatch.setattr(nearby, "load", counted)
+    assert sawlog.verify(files).rows == 1226  # of three collections
+    assert len(paths) == 1
 
 
 @pytest.mark.parametrize("metadata", ["etcd", "object"])

@@ -177,6 +177,12 @@ class CollectionContents(Contents):
         place = self._options.metadata or self._own
         return choose_metadata(place, roots, ids, self._until, self._scan.storage)
 
+    def _scanned(self, scan: Scan) -> CollectionContents:
+        """Return contents of the same files and metadata, read otherwise."""
+        contents = type(self)(self.format, self._files, scan)
+        contents._choice = self._choice
+        return contents
+
     @property
     def _metadata(self) -> Metadata | None:
         return self._choice.metadata
@@ -258,7 +264,7 @@ class CollectionContents(Contents):
         types_by_name: dict[str, str] = {}
         options = replace(self._options, dynamic_fields=())
         scan = replace(self._scan, view="rows", columns=(source.name,), filters=(), options=options)
-        contents = type(self)(self.format, self._files, scan)
+        contents = self._scanned(scan)
         contents._is_silent = True
         for fragment in plan_for_threads(contents, bind_scan(contents, scan)):
             for batch in fragment.to_batches():
@@ -459,7 +465,7 @@ class CollectionContents(Contents):
             options = replace(self._options, table=str(id))
             scan = replace(self._scan, options=options, view="rows", columns=None, filters=())
             with suppress(SchemaError):
-                yield type(self)(self.format, self._files, scan)
+                yield self._scanned(scan)
 
     def counted(self) -> list[BatchFragment]:
         """The batches whose rows are read."""
@@ -498,7 +504,7 @@ class CollectionContents(Contents):
     def _batches_of(self, view: str, columns: tuple[str, ...] | None) -> Iterator[pa.RecordBatch]:
         """The rows of another view; what is damaged is for others to report."""
         scan = replace(self.scan, view=view, columns=columns, filters=(), expression=None, on_damage="skip")
-        contents = type(self)(self.format, self.files, scan)
+        contents = self._scanned(scan)
         for fragment in plan_fragments(contents, bind_scan(contents, scan), None):
             yield from fragment.to_batches(Findings("skip"))
 
