@@ -26,6 +26,7 @@ BENCHMARKS = (
     "filodb_record",
     "milvus_binlog",
     "streams",
+    "stores",
     "threads",
     "spark_columnar",
     "first_query",

@@ -290,7 +290,7 @@ def test_certificates(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with running(server, port, MINIO_ROOT_USER=KEY, MINIO_ROOT_PASSWORD=SECRET):
         with pytest.raises(sawlog.StorageError):
             works("s3://logs/tls", options)
-        for verify in (str(authority), False):
+        for verify in (False, str(authority)):
             works("s3://logs/tls", {**options, "client_kwargs": {"verify": verify}})
         works("s3://logs/tls", {**options, "client_options": {"root_certificate": authority.read_text()}})
         monkeypatch.setenv("AWS_CA_BUNDLE", str(authority))

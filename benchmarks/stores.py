@@ -1,0 +1,220 @@
+"""In an object store: a log and many small ones in a server that speaks S3, 30 ms away, next to plain downloads."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import multiprocessing
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import time
+import warnings
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import obstore
+import pyarrow as pa
+from obstore.store import S3Store
+
+import sawlog
+from benchmarks import data
+from benchmarks.harness import Case, Settings, Side
+
+LENGTH = 1000
+"""Bytes of a record."""
+FILES = 2000
+"""Small logs, where the size asked for has room for them."""
+ROWS = 100
+"""Rows of each."""
+DELAY = 0.015
+"""Seconds for which each byte is held back, in each direction."""
+KEY, SECRET = "sawlog", "sawlog-secret"
+SERVER = "SAWLOG_VERSITYGW"
+"""Names the program of versitygw; without it, the stand-in of the tests is measured, which is slow itself."""
+RANGE = 8 << 20
+
+
+def cases(settings: Settings) -> Iterator[Case]:
+    place = settings.place / "served"
+    (place / "bucket").mkdir(parents=True)
+    log, many = place / "bucket" / "000003.log", place / "bucket" / "many"
+    data.write_log(log, data.records(data.count_for(settings.size, LENGTH), LENGTH))
+    files = min(FILES, max(4, settings.size // 4000))
+    write_many(many, files)
+    with served(place, settings.place) as near, delayed(near) as far:
+        for away, address in ((0, near), (30, far)):
+            yield from at(address, away, log, files, settings)
+
+
+def at(address: str, away: int, log: Path, files: int, settings: Settings) -> Iterator[Case]:
+    options = {"key": KEY, "secret": SECRET, "endpoint_url": address, "region": "us-east-1"}
+    store = S3Store("bucket", config=options_of(address), client_options={"allow_http": True})
+    count, size = data.count_for(settings.size, LENGTH), log.stat().st_size
+    many = sum(file.stat().st_size for file in (log.parent / "many").iterdir())
+
+    def read(path: str) -> int:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            dataset = sawlog.open(path, storage_options=options)
+            return sum(batch.num_rows for batch in dataset.to_batches())
+
+    what = f"in S3, {away} ms away"
+    cases = [
+        Case(
+            f"stores_log_{away}",
+            f"a log {what}",
+            (
+                Side("sawlog", lambda: read("s3://bucket/000003.log"), size, count),
+                Side(
+                    "obstore", lambda: download(store, "000003.log", size), size, 0, "8 ranges at a time, not decoded"
+                ),
+            ),
+            cores=0,
+        ),
+        Case(
+            f"stores_files_{away}",
+            f"{files:,} logs of {ROWS} rows {what}",
+            (
+                Side("sawlog", lambda: read("s3://bucket/many"), many, files * ROWS),
+                Side("obstore", lambda: download_all(store), many, 0, "32 files at a time, not decoded"),
+            ),
+            cores=0,
+        ),
+        Case(
+            f"stores_info_{away}",
+            f"what is in {files:,} logs {what}",
+            (Side("sawlog", lambda: sawlog.open("s3://bucket/many", storage_options=options).info(), many),),
+            cores=0,
+        ),
+    ]
+    return (case for case in cases if settings.wanted(case.name))
+
+
+def options_of(address: str) -> Any:
+    return {"access_key_id": KEY, "secret_access_key": SECRET, "endpoint": address, "region": "us-east-1"}
+
+
+def download(store: S3Store, key: str, size: int) -> int:
+    ranges = range(0, size, RANGE)
+    with ThreadPoolExecutor(8) as pool:
+        get = pool.map(lambda start: obstore.get_range(store, key, start=start, end=min(size, start + RANGE)), ranges)
+        return sum(map(len, get))
+
+
+def download_all(store: S3Store) -> int:
+    keys = [meta["path"] for metas in obstore.list(store, "many") for meta in metas]
+    with ThreadPoolExecutor(32) as pool:
+        return sum(pool.map(lambda key: len(obstore.get(store, key).bytes()), keys))
+
+
+def write_many(directory: Path, files: int) -> None:
+    """Write the same small log of Deephaven's many times."""
+    directory.mkdir()
+    table = pa.table(
+        {"i": range(ROWS), "price": [float(n) for n in range(ROWS)], "s": [f"s{n % 7}" for n in range(ROWS)]}
+    )
+    first = directory / "N.T.bin.000000"
+    sawlog.write(table, first, format="deephaven_log")
+    for number in range(1, files):
+        shutil.copy(first, directory / f"N.T.bin.{number:06}")
+
+
+@contextlib.contextmanager
+def served(place: Path, scratch: Path) -> Iterator[str]:
+    """The address of a server of what is below a directory."""
+    port = free()
+    program = os.environ.get(SERVER)
+    command = [sys.executable, "-m", "tests.object_store", str(port)]
+    if program:
+        (scratch / "side").mkdir()
+        command = [program, "--port", f"127.0.0.1:{port}", "posix", "--sidecar", str(scratch / "side"), str(place)]
+    environment = {**os.environ, "ROOT_ACCESS_KEY": KEY, "ROOT_SECRET_KEY": SECRET}
+    quiet = subprocess.DEVNULL
+    server = subprocess.Popen(command, env=environment, stdout=quiet, stderr=quiet)
+    address = f"http://127.0.0.1:{port}"
+    try:
+        wait(port)
+        if not program:
+            fill(address, place)
+        yield address
+    finally:
+        server.terminate()
+        server.wait(30)
+
+
+def fill(address: str, place: Path) -> None:
+    """Put the files into a bucket of the stand-in."""
+    import fsspec
+
+    fs = fsspec.filesystem("s3", key=KEY, secret=SECRET, client_kwargs={"endpoint_url": address})
+    fs.mkdir("bucket")
+    fs.put(f"{place}/bucket/", "bucket/", recursive=True)
+
+
+@contextlib.contextmanager
+def delayed(address: str) -> Iterator[str]:
+    """The same address, farther away."""
+    port = free()
+    proxy = multiprocessing.get_context("spawn").Process(
+        target=hold_back, args=(port, int(address.rpartition(":")[2])), daemon=True
+    )
+    proxy.start()
+    try:
+        wait(port)
+        yield f"http://127.0.0.1:{port}"
+    finally:
+        proxy.terminate()
+        proxy.join()
+
+
+def hold_back(port: int, target: int) -> None:
+    """Hand bytes on, each `DELAY` later."""
+
+    async def pipe(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        chunks: asyncio.Queue[tuple[float, bytes]] = asyncio.Queue()
+
+        async def send() -> None:
+            while (chunk := await chunks.get())[1]:
+                await asyncio.sleep(chunk[0] - time.monotonic())
+                writer.write(chunk[1])
+                await writer.drain()
+            writer.close()
+
+        sending = asyncio.create_task(send())
+        with contextlib.suppress(ConnectionError):
+            while piece := await reader.read(256 << 10):
+                chunks.put_nowait((time.monotonic() + DELAY, piece))
+        chunks.put_nowait((0.0, b""))
+        with contextlib.suppress(ConnectionError):
+            await sending
+
+    async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        inner_reader, inner_writer = await asyncio.open_connection("127.0.0.1", target)
+        await asyncio.gather(pipe(reader, inner_writer), pipe(inner_reader, writer))
+
+    async def serve() -> None:
+        server = await asyncio.start_server(accept, "127.0.0.1", port, limit=1 << 20)
+        await server.serve_forever()
+
+    asyncio.run(serve())
+
+
+def free() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def wait(port: int) -> None:
+    """Until somebody listens."""
+    for _ in range(600):
+        with socket.socket() as probe:
+            if probe.connect_ex(("127.0.0.1", port)) == 0:
+                return
+        time.sleep(0.1)
+    raise TimeoutError(f"nobody listens at {port}")
