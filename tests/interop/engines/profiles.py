@@ -41,7 +41,8 @@ def pebble(release: str) -> Callable[[random.Random], Profile]:
         if version >= 24 and dice.random() < 0.7:
             text += (
                 f"[Value Separation]\n  enabled=true\n  minimum_size={dice.choice([30, 500])}\n"
-                "  max_blob_reference_depth=10\n  rewrite_minimum_age=0s\n  target_garbage_ratio=0.3\n"
+                "  max_blob_reference_depth=10\n  rewrite_minimum_age=0s\n"
+                "  target_garbage_ratio=0.3\n  garbage_ratio_high_priority=0.5\n  minimum_mvcc_garbage_size=20\n"
             )
         text += "".join(level(dice, number) for number in range(7))
         operations = {**POINTS, "merge": 5, "single_delete": 2, "delete_range": 1, "log_data": 1}

@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from sawlog.format.damage import MISMATCHED_FILE, Damage
-from sawlog.kernels.varints import decode_varints
 from sawlog.leveldb.columns import KEY, SEQUENCE
-from sawlog.leveldb.table.layout import EXTERNAL_VERSION, RANGE_KEYS, SESSION, SESSION_DIGITS, SESSION_LOW_DIGITS
+from sawlog.leveldb.table.layout import EXTERNAL_VERSION, RANGE_KEYS_NAME, SESSION, SESSION_DIGITS, SESSION_LOW_DIGITS
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -88,8 +87,8 @@ class Identity:
 
 def _has_ranges(table: TableMap) -> bool:
     """Whether bounds may be those of ranges, which are no entries, or entries are in no order."""
-    range_keys = next(iter(decode_varints(table.properties.get(RANGE_KEYS, b""))), 0)
-    return table.range_deletes is not None or bool(range_keys) or table.footer.cuckoo
+    range_keys = any(name == RANGE_KEYS_NAME.decode() for name, _ in table.others)
+    return table.range_deletes is not None or range_keys or table.footer.cuckoo
 
 
 def _entry(batch: pa.RecordBatch, row: int, table: TableMap, recorded: tuple[bytes, int]) -> tuple[bytes, int]:

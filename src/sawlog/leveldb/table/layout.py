@@ -263,6 +263,8 @@ SAME_FILE = 0
 """The number of the file in the address of such a value."""
 STAMPS_KEPT = b"rocksdb.user.defined.timestamps.persisted"
 """A varint; 0 where keys are without the timestamps that their order has: all are 0."""
+RANGE_KEYS_NAME = b"pebble.range_key"
+"""In the metaindex: Pebble's range keys, sets, unsets and deletions of them."""
 RANGE_KEYS = b"pebble.num.range-key-sets"
 """Pebble's: how many range keys a table sets, as a varint."""
 FIXED_PROPERTIES = frozenset({INDEX_TYPE, GLOBAL_SEQUENCE, EXTERNAL_VERSION})
