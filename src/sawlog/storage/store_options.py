@@ -220,7 +220,7 @@ def _verify(verify: Any, settings: dict[str, Any]) -> None:
     if verify is False:
         settings["client_options"]["allow_invalid_certificates"] = True
     elif isinstance(verify, str):
-        settings["client_options"]["root_certificate"] = Path(verify).read_text("utf-8")
+        settings["client_options"].setdefault("root_certificate", Path(verify).read_text("utf-8"))
 
 
 def _take_profile(profile: str | None, config: dict[str, Any], settings: dict[str, Any]) -> None:
