@@ -18,6 +18,7 @@ import pytest
 import sawlog
 from sawlog.errors import FormatError, IncompleteError
 from sawlog.kernels.varints import encode_varint
+from sawlog.milvus.etcd import member
 from sawlog.milvus.etcd.bolt import BrokenError, Database, fnv1a
 from sawlog.milvus.etcd.layout import BRANCH_ELEMENT, META, META_CHECKED, PAGE_HEADER
 from sawlog.milvus.etcd.log import log_files, read_log
@@ -361,6 +362,13 @@ def test_transactions_within_transactions_are_not_followed_endlessly() -> None:
         txn = encode_varint(2 << 3 | 2) + encode_varint(len(operation)) + operation
     with pytest.raises(FormatError, match="within each other"):
         Store().apply(Request(encode_varint(6 << 3 | 2) + encode_varint(len(txn)) + txn))
+
+
+def test_of_several_members_only_what_is_agreed_on_counts(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    database = str(data / "member" / "snap" / "db")
+    read_database, single = member._read_database, read_member(database, Storage())
+    monkeypatch.setattr(member, "_read_database", lambda *given: (*read_database(*given)[:2], 3))
+    assert read_member(database, Storage()).requests == single.requests - 1  # the last one was not agreed on yet
 
 
 def put(key: bytes, value: bytes) -> Request:

@@ -112,7 +112,7 @@ def remarks(selection: Selection, view: str) -> Iterator[str]:
         subject = "its segment is" if count == 1 else f"all {count} segments are"
         yield (
             f"{subject} read as found; without metadata, dropped and compacted ones look like those that are alive: "
-            "give metadata= (an etcd dump or a backup's meta) or segments="
+            "give metadata= (an etcd's directory or dump, or a backup's meta) or segments="
         )
     ttl = collection.meta.ttl if collection.meta is not None else 0
     if ttl and view == "rows":
