@@ -93,3 +93,18 @@ def test_records_that_never_were_batches_are_no_damage(tmp_path: Path, run: Run)
     path = tmp_path / "000007.log"
     sawlog.write(pa.table({"record": [b"hello", b"world"]}), path, format="leveldb_log")
     assert "everything kept; written to" in run("repair", path, tmp_path / "copy.log").out
+
+
+def test_unsupported_records_are_in_the_copy(tmp_path: Path, run: Run) -> None:
+    """One of 100 records is of a schema that nobody has defined: FiloDB's copies have it unchanged."""
+    data = bytearray((GOLDEN.parent / "filodb" / "gauge_100.container").read_bytes())
+    data[20:22] = b"\x67\x12"
+    source, copy = tmp_path / "a.container", tmp_path / "b.container"
+    source.write_bytes(data)
+    done = run("repair", source, copy)
+    assert copy.read_bytes() == source.read_bytes()
+    assert done.code == 0
+    assert "unchanged 144 bytes that this version does not support" in done.out
+    assert "everything kept, what this version does not support included; written to" in done.out
+    document = json.loads(run("repair", source, copy, "--json").out)
+    assert (document["outcome"], document["unsupported"]) == (done.out.splitlines()[-1].split(";")[0], True)

@@ -31,13 +31,21 @@ class _Repaired:
         report = self.report
         if not report.rows and (report.damaged or report.incomplete or report.account.tail):
             return Exit.DAMAGED
-        return Exit.OK if report.verdict is Verdict.CLEAN else Exit.LOST
+        is_kept = report.verdict is Verdict.CLEAN or (report.verdict is Verdict.UNSUPPORTED and self.has_unsupported)
+        return Exit.OK if is_kept else Exit.LOST
+
+    @property
+    def has_unsupported(self) -> bool:
+        """Whether the copy has all bytes of the source that this version does not support."""
+        return 0 < self.report.account.unsupported <= self.report.unsupported_in_copy
 
     @property
     def outcome(self) -> str:
         """The exit code in words."""
         if self.code is Exit.OK and self.report.remarks:
             return "everything kept, what is damaged in meaning included"
+        if self.code is Exit.OK and self.has_unsupported:
+            return "everything kept, what this version does not support included"
         return {Exit.OK: "everything kept", Exit.LOST: "something lost"}.get(self.code, "nothing recovered")
 
     def to_dict(self) -> dict[str, Any]:
@@ -54,29 +62,29 @@ class _Repaired:
             if len(files) > 1:
                 page.line((file.path, "bold"))
             count = sum(file.kinds.values())
-            _kept_and_lost(page, file.rows, file.account, file.count(Verdict.DAMAGED))
+            self._print_account(page, file.rows, file.account, file.count(Verdict.DAMAGED))
             if file.tail.status is not TailStatus.CLEAN:
                 page.fact("tail", tail_text(file.tail))
             page.damages(file.damages, count)
         if len(files) > 1:
             page.line((f"all {len(files)} files", "bold"))
             count = sum(file.count(Verdict.DAMAGED) for file in files)
-            _kept_and_lost(page, self.report.rows, self.report.account, count)
+            self._print_account(page, self.report.rows, self.report.account, count)
         for remark in self.report.remarks:
             page.fact("meaning", f"{remark.path}: {remark.text}")
         page.skipped(self.report.skipped)
         page.line((self.outcome, "bold"), (f"; written to {self.destination}", ""))
 
-
-def _kept_and_lost(page: Page, rows: int, account: Account, damages: int) -> None:
-    page.fact("kept", f"{counted(rows, 'row')}, {account.record:,} bytes")
-    loss = places(damages) if damages else "nothing"
-    if account.damage:
-        loss = f"{account.damage:,} bytes in {counted(damages, 'damaged range')}"
-    page.fact("lost", loss)
-    if account.unsupported:
-        page.fact("left out", f"{account.unsupported:,} bytes that this version does not support")
-    page.fact("source", f"{account.total:,} bytes: {account_text(account)}")
+    def _print_account(self, page: Page, rows: int, account: Account, damages: int) -> None:
+        page.fact("kept", f"{counted(rows, 'row')}, {account.record:,} bytes")
+        lost = places(damages) if damages else "nothing"
+        if account.damage:
+            lost = f"{account.damage:,} bytes in {counted(damages, 'damaged range')}"
+        page.fact("lost", lost)
+        if account.unsupported:
+            label = "unchanged" if self.has_unsupported else "left out"
+            page.fact(label, f"{account.unsupported:,} bytes that this version does not support")
+        page.fact("source", f"{account.total:,} bytes: {account_text(account)}")
 
 
 def repair(

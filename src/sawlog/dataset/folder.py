@@ -282,6 +282,7 @@ def report(
         combined.files += outcome.files
         combined.skipped += outcome.skipped
         combined.remarks += outcome.remarks
+        combined.unsupported_in_copy += outcome.unsupported_in_copy
     combined.format = ", ".join(dict.fromkeys(part.format for part in combined.parts))
     combined.rescue = "; ".join(part.rescue for part in combined.parts if part.rescue)
     return combined

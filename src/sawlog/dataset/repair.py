@@ -46,8 +46,9 @@ def repair_files(format: Format, places: Sequence[tuple[File, str]], scan: Scan,
             copies += holding.in_directories()
             copied = replace(scan, storage=holding, roots=(normalize(target),))
             files = [file for file, _ in places]
-            _prove(source, files, copies, copied, target)
+            unsupported = _prove(source, files, copies, copied, target)
             report = Report(format.name, _reports(source, files), source.contents.skipped_files(source.request))
+            report.unsupported_in_copy = unsupported
             if isinstance(format, RemarksOnRepairs):
                 remarks = format.remark_on_repair(source.contents)
                 report.skipped = [*report.skipped, *(remark for remark in remarks if isinstance(remark, Skipped))]
@@ -165,13 +166,15 @@ def _reports(source: Dataset, files: Sequence[File]) -> list[FileReport]:
     return list(reports.values())
 
 
-def _prove(source: Dataset, files: Sequence[File], copies: Sequence[File], scan: Scan, target: str) -> None:
-    """Compare what was written with what it was written of."""
+def _prove(source: Dataset, files: Sequence[File], copies: Sequence[File], scan: Scan, target: str) -> int:
+    """Compare new files with the source; return how many of their bytes this version does not support."""
     if not copies:
         raise FormatError(f"{source.files[0].path}: nothing can be taken out of it")
     copy = Dataset(source.format.open(copies, scan), scan)
     refused = f"{target}: the repaired copy was not published:"
+    unsupported = 0
     for report in copy.verify():
+        unsupported += report.account.unsupported
         if report.damaged or report.incomplete or report.tail.unfinished:
             wrong = next((damage for damage in report.damages), report.tail)
             raise SawlogError(f"{refused} it is not clean: {wrong}")
@@ -183,6 +186,7 @@ def _prove(source: Dataset, files: Sequence[File], copies: Sequence[File], scan:
                 f"{refused} on_damage='skip' delivers {before.count_rows()} rows of the source, and"
                 f" {after.count_rows()} of the copy, or others; sawlog convert --on-damage skip rewrites them"
             )
+    return unsupported
 
 
 def _unmarked(dataset: Dataset) -> Iterator[pa.RecordBatch]:

@@ -384,6 +384,8 @@ class Report:
     """Where the dataset is, where it is a part of a folder."""
     remarks: list[Remark] = field(default_factory=list)
     """Files that `repair` has kept although records of them mean nothing."""
+    unsupported_in_copy: int = 0
+    """Bytes that this version does not support, and that a repaired copy has unchanged."""
     parts: list[Report] = field(default_factory=list)
     """One for each of several datasets of a folder, whose files are listed here, too; empty where there is one."""
 

@@ -243,7 +243,7 @@ def _extra(text: bytes, offset: int, path: str, findings: Findings) -> dict[str,
     if isinstance(extra, Undecodable):
         detail += f": {extra.detail}"
     size = len(text)
-    if not text:  # the length alone is wrong
+    if not text:  # only the length is wrong
         size = layout.EXTRA_LENGTH.size
         offset -= size
     findings.damage(Damage(path, offset, size, Kind.BAD_EXTRA, detail))
