@@ -132,6 +132,20 @@ def test_what_is_added_is_read_once(spark: SparkSession, logger: Logger, tmp_pat
     assert again == []
 
 
+@pytest.mark.nightly
+def test_a_log_that_has_a_column_more(spark: SparkSession, logger: Logger, tmp_path: Path) -> None:
+    """Each run asks for the columns before it looks at the checkpoint."""
+    path = write(tmp_path)
+    logger.write(ticks(0, 100))
+    once(spark, path)
+    wider = ticks(100, 100).append_column("venue", pa.array(["X"] * 100))
+    with Logger(tmp_path / "logs", wider.schema, namespace="Market", table="Ticks", internal_partition="w") as later:
+        later.write(wider)
+    for _ in range(2):
+        once(spark, path)
+        assert numbers(spark, tmp_path) == expected(200)
+
+
 def test_damage_is_written_down_as_it_comes(spark: SparkSession, logger: Logger, tmp_path: Path) -> None:
     path = write(tmp_path, on_damage="quarantine", more=QUARANTINE)
     logger.write(ticks(0, 400))
