@@ -10,6 +10,7 @@ import pytest
 
 from sawlog.errors import BitrotError, IncompleteError, UnsupportedError
 from sawlog.storage import Storage
+from sawlog.storage.minio.drives import _upwards
 from tests.minio_drives.maker import MODIFIED, Stored, format_drives, put, put_old, put_on_all
 
 BYTES = random.Random(55).randbytes(3_000_000)
@@ -217,3 +218,19 @@ def test_a_version_that_too_few_drives_have_does_not_count(tmp_path: Path) -> No
     assert storage.read(old) == SMALL
     with pytest.raises(IncompleteError, match="shard 2, on no drive"):
         storage.read(new)
+
+
+def test_directories_above() -> None:
+    assert list(_upwards("/a/b")) == ["/a/b", "/a", "/"]
+    assert list(_upwards("a/b")) == ["a/b", "a", ""]
+    assert list(_upwards(".")) == [".", ""]
+    assert list(_upwards("s3://bucket/a")) == ["s3://bucket/a", "s3://bucket"]
+    assert list(_upwards("memory:///a/b")) == ["memory:///a/b", "memory:///a"]
+
+
+def test_paths_that_cannot_be_looked_at_hold_no_objects(tmp_path: Path) -> None:
+    storage = Storage()
+    assert not storage.exists(tmp_path / ("x" * 250))
+    assert not storage.exists(f"{tmp_path}/a\0b")
+    with pytest.raises(FileNotFoundError):
+        storage.read(tmp_path / "none")

@@ -130,10 +130,10 @@ def _related(path: str, name: str) -> bool:
 
 
 def _upwards(folder: str) -> Iterator[str]:
-    """A directory, and those above it."""
-    while folder and not folder.endswith("://"):
-        yield folder
-        above = posixpath.dirname(folder)
-        folder = "" if above == folder else above
-    if not posixpath.isabs(folder) and "://" not in folder:
-        yield ""
+    """A directory, and those above it; not the store that a remote one is in."""
+    scheme, mark, path = folder.rpartition("://")
+    while path.strip("/"):
+        yield scheme + mark + path
+        path = posixpath.dirname(path)
+    if not mark:
+        yield path
