@@ -209,7 +209,7 @@ def test_only_one_place_calls_decoders() -> None:
     }
     assert not found
     assert list(decoders_called(ast.parse("def f(x):\n  return json.loads(x)")))
-    assert not list(decoders_called(ast.parse("def g(x):\n  return json.loads(x)\ndef f(x):\n  decode_by(g, x)")))
+    assert not list(decoders_called(ast.parse("def g(x):\n  return json.loads(x)\ndef f(x):\n  call_decoder(g, x)")))
 
 
 def test_no_signal_of_ours_is_an_exception_of_python() -> None:

@@ -431,15 +431,11 @@ def _read_block(data: Any, block: Any, take: Any, state: Any, rows: Any) -> Any:
             bad = broken or total >= least
             _note(state, rows.events, _BAD_ENTRY if bad else _BAD_KEY, pos - start, size if bad else total)
             break
-        key_length = total - least
+        width = total - least
         if total > np.uint64(len(rows.last)):
             status = GROW
             break
-        if (
-            row == len(rows.operations)
-            or key_room - keys < key_length
-            or (take.values and value_room - values < length)
-        ):
+        if row == len(rows.operations) or key_room - keys < width or (take.values and value_room - values < length):
             status = FULL
             break
         _put_shared(rows.keys, keys, before, shared, last - least if last != _ZERO else _ZERO, trailer)
@@ -447,16 +443,14 @@ def _read_block(data: Any, block: Any, take: Any, state: Any, rows: Any) -> Any:
         code = _ZERO
         if take.internal:
             trailer = (
-                load_u64(data, after + unshared - _EIGHT)
-                if unshared >= _EIGHT
-                else load_u64(rows.keys, keys + key_length)
+                load_u64(data, after + unshared - _EIGHT) if unshared >= _EIGHT else load_u64(rows.keys, keys + width)
             )
             code = trailer & np.uint64(255)
         before, last = keys, total
         expanded += total
         operation = take.types[code]
-        if shared < proof or key_length < proof + stamp:
-            user_end = keys + key_length - min(key_length, stamp)
+        if shared < proof or width < proof + stamp:
+            user_end = keys + width - min(width, stamp)
             proven = _compare(rows.keys, keys, user_end, take, block, shared, proven)
             proof = proven[0]
         if operation == _UNKNOWN or proof == _MISPLACED:
@@ -464,10 +458,10 @@ def _read_block(data: Any, block: Any, take: Any, state: Any, rows: Any) -> Any:
             if operation == _UNKNOWN:
                 _note(state, rows.events, _UNKNOWN_OPERATION, pos - start, code)
             else:
-                _note(state, rows.events, _MISPLACED_KEY, pos - start, key_length)
+                _note(state, rows.events, _MISPLACED_KEY, pos - start, width)
             quiet = state.events + 1 < len(rows.events)
         else:
-            keys += key_length
+            keys += width
             values = _take_value(data, after + unshared, length, take, rows, row, values)
             _add_row(rows, row, take, block, keys, trailer, operation)
             row += 1
