@@ -131,6 +131,20 @@ def test_count_reads_no_column(spark: SparkSession, trades: Path) -> None:
     assert spark.read.format(COLUMNS).option("view", "damage").load(str(trades)).count() == 0
 
 
+def test_input_is_seen_in_sparks_stages(spark: SparkSession, trades: Path) -> None:
+    context: Any = spark.sparkContext
+    context.setJobGroup("input", "input")
+    frame = spark.read.format(COLUMNS).load(str(trades))
+    frame.selectExpr("sum(n)").collect()
+    context._jsc.sc().listenerBus().waitUntilEmpty()
+    jobs = map(context.statusTracker().getJobInfo, context.statusTracker().getJobIdsForGroup("input"))
+    stages = sorted({stage for job in jobs for stage in job.stageIds})
+    seen = [context._jsc.sc().statusStore().lastStageAttempt(stage) for stage in stages]
+    assert sum(stage.inputRecords() for stage in seen) == ROWS
+    size = sum(path.stat().st_size for path in trades.rglob("*.bin.*"))
+    assert 0.99 * size < sum(stage.inputBytes() for stage in seen) <= size, "headers are read by what plans"
+
+
 def test_limits_are_pushed(spark: SparkSession, tmp_path: Path) -> None:
     records = [b"%0200d" % row for row in range(30_000)]
     for number in range(3, 9):

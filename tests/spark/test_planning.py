@@ -222,7 +222,7 @@ def called(function: bytes, parts: list[bytes]) -> Iterator[Any]:
     """The first column of what workers answer."""
     call, _ = CPickleSerializer().loads(function)
     for part in parts:
-        for batch in call(iter([pa.record_batch({"partition": [part]})])):
+        for batch in call(iter([pa.record_batch({"partition": [part], "stop": [""]})])):
             yield from batch.column(0).to_pylist()
 
 

@@ -71,6 +71,21 @@ class ScanRequest:
     limit: int | None = None
 
 
+@dataclass(frozen=True)
+class SidePlan:
+    """How one side of a query is read, or what is looked into before.
+
+    Attributes:
+        function: What workers call.
+        partitions: What they call it with: one pickled list of fragments per task.
+        sizes: Input bytes of each; 0 where a task ends when it has enough rows.
+    """
+
+    function: PartitionFunction | Look
+    partitions: list[bytes]
+    sizes: list[int]
+
+
 def main(infile: io.BufferedReader, outfile: IO[bytes]) -> None:
     """Answer the questions of the JVM until it closes the connection.
 
@@ -164,7 +179,7 @@ def plan(
     sides: Iterable[ScanRequest],
     parallelism: int = 1,
     looked: Sequence[bytes] | None = None,
-) -> list[tuple[PartitionFunction | Look, list[bytes]]]:
+) -> list[SidePlan]:
     """Plan a read: a function and its pickled tasks for each side of the query.
 
     Args:
@@ -176,14 +191,13 @@ def plan(
         looked: What `Look` has answered; None when it was not called yet.
 
     Returns:
-        For each side, what workers call, and what they call it with: one pickled list of fragments per task. Only a
-        `Look`, if the same question has to be asked again with what it answers.
+        One plan for each side. Only that of a `Look`, if the same question has to be asked again with what it answers.
     """
     request = read_request(options, None)
     pickled = CPickleSerializer()
     dataset = request.open_stored()
     if dataset is None:
-        return [(PartitionFunction(side.wanted), []) for side in sides]
+        return [SidePlan(PartitionFunction(side.wanted), [], []) for side in sides]
     if looked:
         dataset = informed(dataset, map(pickled.loads, looked))
     readings = []
@@ -200,12 +214,14 @@ def plan(
         unsplit_files = (unsplit for _, reading, task_bytes in readings for unsplit in reading.unknown(task_bytes))
         unknown = list(dict.fromkeys(map(pickled.dumps, unsplit_files)))
         if unknown:
-            return [(Look(), unknown)]
+            return [SidePlan(Look(), unknown, [0] * len(unknown))]
     log_unread(dataset)
-    return [
-        (PartitionFunction(side.wanted, side.limit), [pickled.dumps(task) for task in reading.tasks(task_bytes)])
-        for side, reading, task_bytes in readings
-    ]
+    plans = []
+    for side, reading, task_bytes in readings:
+        tasks = reading.tasks(task_bytes)
+        sizes = [task.size if side.limit is None else 0 for task in tasks]
+        plans.append(SidePlan(PartitionFunction(side.wanted, side.limit), list(map(pickled.dumps, tasks)), sizes))
+    return plans
 
 
 @dataclass(frozen=True)
@@ -250,10 +266,10 @@ class Conversation:
                 arguments["parallelism"],
                 None if looked is None else list(map(base64.b64decode, looked)),
             )
-            counts = [len(partitions) for _, partitions in plans]
-            blocks = [block for function, partitions in plans for block in (_pickled(function), *partitions)]
-            look = any(isinstance(function, Look) for function, _ in plans)
-            return [json.dumps({"look": look, "counts": counts}).encode(), *blocks]
+            sizes = [side_plan.sizes for side_plan in plans]
+            blocks = [block for side_plan in plans for block in (_pickled(side_plan.function), *side_plan.partitions)]
+            look = any(isinstance(side_plan.function, Look) for side_plan in plans)
+            return [json.dumps({"look": look, "sizes": sizes}).encode(), *blocks]
         if verb == "stream":
             from sawlog.spark.stream_reader import make_stream_reader
 

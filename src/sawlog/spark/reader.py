@@ -206,6 +206,11 @@ class Task:
     ignore_missing: bool = False
     rescued: str | None = None
 
+    @property
+    def size(self) -> int:
+        """Input bytes."""
+        return sum(map(_bytes, self.parts))
+
     def fragments(self) -> Iterator[Fragment]:
         """Yield the fragments of the task, in order."""
         for part in self.parts:

@@ -20,8 +20,8 @@ case class Listed(namespace: String, name: String, options: Map[String, String])
 /** The tables below a path, and the option that names a time, if they have earlier ones. */
 case class Listing(tables: Seq[Listed], time: Option[String])
 
-/** How columns are read: a pickled Python function, and one pickled partition per task. */
-class Plan(val function: Array[Byte], val partitions: Array[Array[Byte]])
+/** How columns are read: a pickled Python function, and one pickled partition per task, with the bytes that it reads. */
+class Plan(val function: Array[Byte], val partitions: Array[Array[Byte]], val sizes: Seq[Long])
 
 /** Asks a Python process what a path holds; see `sawlog/spark/planner.py`. */
 object Planner {
@@ -65,10 +65,10 @@ object Planner {
   private def plans(asked: JObject): (Boolean, Seq[Plan]) = {
     val blocks = ask("plan", asked)
     val head = parse(new String(blocks.head, "UTF-8"))
-    val counts = (head \ "counts").extract[List[Int]]
-    val starts = counts.scanLeft(1)((start, count) => start + 1 + count)
-    val found = counts.zip(starts).map { case (count, start) =>
-      new Plan(blocks(start), blocks.slice(start + 1, start + 1 + count))
+    val sizes = (head \ "sizes").extract[List[List[Long]]]
+    val starts = sizes.scanLeft(1)((start, tasks) => start + 1 + tasks.size)
+    val found = sizes.zip(starts).map { case (tasks, start) =>
+      new Plan(blocks(start), blocks.slice(start + 1, start + 1 + tasks.size), tasks)
     }
     ((head \ "look").extract[Boolean], found)
   }

@@ -6,6 +6,7 @@ import java.util.UUID
 import scala.util.control.NonFatal
 
 import org.apache.arrow.vector.complex.StructVector
+import org.apache.hadoop.fs.FileSystem
 import org.apache.spark.{JobArtifactSet, SparkEnv, TaskContext}
 import org.apache.spark.api.python.{ChainedPythonFunctions, PythonEvalType, PythonFunction}
 import org.apache.spark.sql.catalyst.InternalRow
@@ -30,12 +31,16 @@ class ColumnarReaderFactory(
   override def createColumnarReader(partition: InputPartition): PartitionReader[ColumnarBatch] = {
     val pickled = partition.asInstanceOf[PythonInputPartition].pickedPartition
     val context = TaskContext.get()
+    val bytes = partition match {
+      case sized: SizedPartition => sized.bytes
+      case _ => 0L
+    }
     val runner = new Runner(Seq((ChainedPythonFunctions(Seq(function)), 0L)), PythonEvalType.SQL_MAP_ARROW_ITER_UDF,
       ColumnarReaderFactory.Input, zone, settings, artifacts)
     val stop = new File(Utils.getLocalDir(SparkEnv.get.conf), s"sawlog-stop-${UUID.randomUUID()}")
     val row = InternalRow(InternalRow(pickled, UTF8String.fromString(stop.getPath)))
     val input = Iterator.single(Iterator.single(row))
-    val batches = new Batches(runner.compute(input, context.partitionId(), context))
+    val batches = new Batches(runner.compute(input, context.partitionId(), context), bytes)
     // Before what the runner does then: it ends a worker whose answer was not read to its end.
     context.addTaskCompletionListener[Unit](ended => if (!ended.isFailed() && !ended.isInterrupted()) batches.end(stop))
     if (schema.isEmpty) new CountReader(batches) else new ColumnReader(batches, schema.length)
@@ -52,11 +57,16 @@ object ColumnarReaderFactory {
   }
 }
 
-/** What a worker delivers. */
-class Batches(worker: Iterator[ColumnarBatch]) extends Iterator[ColumnarBatch] {
+/** What a worker delivers, of so many bytes. */
+class Batches(worker: Iterator[ColumnarBatch], bytes: Long) extends Iterator[ColumnarBatch] {
   private var more = true
+  private var unsaid = bytes
 
   override def hasNext: Boolean = {
+    if (unsaid > 0) { // as the input of a task Spark shows what its thread has read of Hadoop's file systems
+      FileSystem.getStatistics(SawlogSource.Name, classOf[LocalFiles]).incrementBytesRead(unsaid)
+      unsaid = 0
+    }
     more = more && worker.hasNext
     more
   }

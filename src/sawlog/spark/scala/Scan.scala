@@ -83,8 +83,9 @@ class SawlogScan(
 
   override def planInputPartitions(): Array[InputPartition] =
     plan.partitions match {
-      case Array(only) => Array(new OnlyPartition(only))
-      case several => several.zipWithIndex.map { case (bytes, index) => new PythonInputPartition(index, bytes) }
+      case Array(only) => Array(new OnlyPartition(only, plan.sizes.head))
+      case several =>
+        several.zip(plan.sizes).zipWithIndex.map { case ((task, bytes), index) => new SizedPartition(index, task, bytes) }
     }
 
   /**
@@ -131,7 +132,10 @@ object SawlogScan {
   private val Keyed = VersionUtils.minorVersion(SPARK_VERSION) >= 2
 }
 
+/** What a task reads, and of how many bytes; 0 where it ends when it has enough, and nobody knows. */
+class SizedPartition(index: Int, task: Array[Byte], val bytes: Long) extends PythonInputPartition(index, task)
+
 /** What the only task reads. */
-class OnlyPartition(bytes: Array[Byte]) extends PythonInputPartition(0, bytes) with HasPartitionKey {
+class OnlyPartition(task: Array[Byte], bytes: Long) extends SizedPartition(0, task, bytes) with HasPartitionKey {
   override def partitionKey(): InternalRow = InternalRow.empty
 }
