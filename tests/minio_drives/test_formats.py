@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -11,8 +12,10 @@ import pyarrow as pa
 import pytest
 
 import sawlog
+from sawlog.dataset.examination import examine
 from sawlog.errors import BitrotError, IncompleteError, UnsupportedError
 from sawlog.format.damage import Verdict
+from sawlog.storage import Storage
 from tests.milvus_binlog.support import GOLDEN, id_of, with_etcd
 from tests.minio_drives.maker import Stored, format_drives, put, xl_meta
 
@@ -191,3 +194,16 @@ def test_repair_leaves_out_what_the_store_refuses(tmp_path: Path, change: Callab
     change(meta)
     sawlog.repair(root / "minio/a-bucket/files", tmp_path / "repaired")
     assert sawlog.verify(tmp_path / "repaired").verdict == Verdict.CLEAN
+
+
+def test_a_report_hashes_the_files_of_drives(tmp_path: Path) -> None:
+    root = volume(tmp_path, inline=False)
+    (meta,) = root.glob("minio/a-bucket/files/insert_log/*/*/*/100/*/xl.meta")
+    flip_data(meta)
+    part, *_ = examine([str(root)], Storage()).parts
+    assert part.report.verdict == Verdict.DAMAGED
+    hashes = {file.path: file.sha256 for file in part.files}
+    (data,) = meta.parent.glob("*/part.1")
+    for file in (meta, data):
+        assert hashes[str(file)] == hashlib.sha256(file.read_bytes()).hexdigest()
+    assert str(meta.parent) not in hashes

@@ -37,8 +37,20 @@ class RecordingStorage(Storage):
         self._record(path)
         return super().read(path, offset, length)
 
+    def _open(self, name: str, path: PathLike | File, end: int | None) -> Source:
+        """Open a file as it is, such as those that make up an object of a server's, and record its path."""
+        self.opened[name] = None
+        return super()._open(name, path, end)
+
+    def files_of(self, name: str) -> list[str]:
+        """The file; of an object that a server keeps, its metadata on drives: its parts are recorded when read."""
+        stored = self._stored(name)
+        return [name] if stored is None else [shard.meta for shard in stored.shards.values()]
+
     def _record(self, path: PathLike | File) -> None:
-        self.opened[path.path if isinstance(path, File) else normalize(path)] = None
+        name = path.path if isinstance(path, File) else normalize(path)
+        if self._stored(name) is None:
+            self.opened[name] = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,7 +192,7 @@ def _examine_part(part: FolderPart, recorder: RecordingStorage) -> ExaminedPart:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # the report has what they say
             views[view] = decoded.count_rows()
-    opened = dict.fromkeys([file.path for file in dataset.files]) | dict.fromkeys(recorder.opened)
+    opened = {path for file in dataset.files for path in recorder.files_of(file.path)} | recorder.opened.keys()
     plain = recorder.fresh()
     hashed = [HashedFile.of(path, plain) for path in sorted(opened) if plain.exists(path)]
     return ExaminedPart(part.path, part.title, report, views, hashed)
