@@ -33,7 +33,7 @@ def repair_files(format: Format, places: Sequence[tuple[File, str]], scan: Scan,
             published then.
     """
     storage = scan.storage
-    holding = _Held(storage.options, storage.memory_map, storage.inputs, storage.chosen, None, storage.objects)
+    holding = _Held(storage.options, storage.memory_map, storage.inputs, storage.chosen, None, storage._objects)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # the report says it

@@ -78,7 +78,6 @@ class Storage:
         inputs: What is read without being a file at a path.
         chosen: Whether a file below a path belongs to it; all of them do by default. Picklable.
         index: What planning has asked of files before; it stays in this process.
-        objects: Files that a server keeps in others, as MinIO does on its drives.
     """
 
     options: Mapping[str, Any] = field(default_factory=dict, repr=False)
@@ -86,7 +85,7 @@ class Storage:
     inputs: Inputs = field(default_factory=Inputs, repr=False, compare=False)
     chosen: Callable[[str, File], bool] | None = None
     index: Memory | None = field(default=None, repr=False, compare=False)
-    objects: Objects = field(default_factory=Objects, repr=False, compare=False)
+    _objects: Objects = field(default_factory=Objects, repr=False, compare=False)
     _found: dict[str, os.stat_result] = field(default_factory=dict, repr=False, compare=False)
     _states: dict[str, State] = field(default_factory=dict, repr=False, compare=False)
     _asked: dict[str, State] = field(default_factory=dict, repr=False, compare=False)
@@ -94,7 +93,7 @@ class Storage:
     _flight: Flight = field(default_factory=Flight, repr=False, compare=False)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return (Storage, (self.options, self.memory_map, self.inputs, self.chosen, None, self.objects))
+        return (Storage, (self.options, self.memory_map, self.inputs, self.chosen, None, self._objects))
 
     def fresh(self) -> Storage:
         """The same, with nothing found yet, and without an index: what is opened need not be what was found before."""
@@ -116,7 +115,7 @@ class Storage:
         """
         patterns = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
         files: dict[str, File] = {}
-        self.objects.named.update(normalize(path).rstrip("/") for path in patterns)
+        self._objects.named.update(normalize(path).rstrip("/") for path in patterns)
         for path in patterns:
             for file in self._list_one(normalize(path)):
                 files.setdefault(file.path, file)
@@ -148,8 +147,8 @@ class Storage:
                     for entry in iterator
                     if entry.is_file()
                 ]
-        if not self.objects.is_empty:
-            below = self.objects.unwrap(name, _OnDrives(self).files_below(name), _OnDrives(self))
+        if not self._objects.is_empty:
+            below = self._objects.unwrap(name, _OnDrives(self).files_below(name), _OnDrives(self))
             files = [file for file in (*files, *below) if posixpath.dirname(file.path) == ("" if name == "." else name)]
         return sorted({file.path: file for file in files}.values(), key=lambda file: file.path)
 
@@ -191,7 +190,7 @@ class Storage:
         if name in self.inputs.held:
             return self.inputs.open(name)
         stored = self._stored(name)
-        return self._open(name, path, end) if stored is None else self.objects.open(stored, _OnDrives(self))
+        return self._open(name, path, end) if stored is None else self._objects.open(stored, _OnDrives(self))
 
     def _open(self, name: str, path: PathLike | File, end: int | None) -> Source:
         """Open a file as it is."""
@@ -252,7 +251,7 @@ class Storage:
                 return source.window(offset, source.size if length is None else length).tobytes()
         stored = self._stored(name)
         if stored is not None:
-            with contextlib.closing(self.objects.open(stored, _OnDrives(self))) as source:
+            with contextlib.closing(self._objects.open(stored, _OnDrives(self))) as source:
                 return source.window(offset, source.size if length is None else length).tobytes()
         if name not in self._found and is_remote(name):
             with contextlib.closing(self._object(name, path if isinstance(path, File) else None)) as remote:
@@ -357,7 +356,7 @@ class Storage:
         """Forget what was found: what is replaced now is known to be another file."""
         for cache in (self._found, self._states, self._asked, self._listed):
             cache.clear()
-        self.objects.forget()
+        self._objects.forget()
         self._flight.clear()
 
     def _remote(self, url: str) -> tuple[Store, str]:
@@ -373,7 +372,7 @@ class Storage:
         """The object of a server's at a path; `None` where there is a file, a directory, or nothing."""
         if name in self._found or name in self._states:
             return None
-        return self.objects.get(name, _OnDrives(self))
+        return self._objects.get(name, _OnDrives(self))
 
     def _list_one(self, path: str) -> list[File]:
         if is_remote(path):
@@ -395,7 +394,7 @@ class Storage:
         return in_order(files)
 
     def _choose(self, root: str, raw: Iterable[File]) -> Iterable[File]:
-        files = self.objects.unwrap(root.rstrip("/"), list(raw), _OnDrives(self))
+        files = self._objects.unwrap(root.rstrip("/"), list(raw), _OnDrives(self))
         is_chosen = self.chosen
         return files if is_chosen is None else (file for file in files if is_chosen(root, file))
 
