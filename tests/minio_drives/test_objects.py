@@ -10,7 +10,7 @@ import pytest
 
 from sawlog.errors import BitrotError, IncompleteError, UnsupportedError
 from sawlog.storage import Storage
-from sawlog.storage.minio.drives import _upwards
+from sawlog.storage.minio.drives import directories_above
 from tests.minio_drives.maker import MODIFIED, Stored, format_drives, put, put_old, put_on_all
 
 BYTES = random.Random(55).randbytes(3_000_000)
@@ -221,11 +221,11 @@ def test_a_version_that_too_few_drives_have_does_not_count(tmp_path: Path) -> No
 
 
 def test_directories_above() -> None:
-    assert list(_upwards("/a/b")) == ["/a/b", "/a", "/"]
-    assert list(_upwards("a/b")) == ["a/b", "a", ""]
-    assert list(_upwards(".")) == [".", ""]
-    assert list(_upwards("s3://bucket/a")) == ["s3://bucket/a", "s3://bucket"]
-    assert list(_upwards("memory:///a/b")) == ["memory:///a/b", "memory:///a"]
+    assert list(directories_above("/a/b")) == ["/a/b", "/a", "/"]
+    assert list(directories_above("a/b")) == ["a/b", "a", ""]
+    assert list(directories_above(".")) == [".", ""]
+    assert list(directories_above("s3://bucket/a")) == ["s3://bucket/a", "s3://bucket"]
+    assert list(directories_above("memory:///a/b")) == ["memory:///a/b", "memory:///a"]
 
 
 def test_paths_that_cannot_be_looked_at_hold_no_objects(tmp_path: Path) -> None:

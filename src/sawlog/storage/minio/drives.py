@@ -65,7 +65,7 @@ class Drives:
 
     def above(self, folder: str, raw: RawFiles) -> Drive | None:
         """The drive that a directory is in; `None` where there is none."""
-        for root in _upwards(folder):
+        for root in directories_above(folder):
             if (drive := self._drive(root, raw)) is not None:
                 return drive
         return None
@@ -83,7 +83,7 @@ class Drives:
                 return first
         roots = {peer.root for peer in self._drives.values() if peer and peer.deployment == drive.deployment}
         if drive.count > 1:
-            folders = {above for name in named for above in _upwards(name)}
+            folders = {above for name in named for above in directories_above(name)}
             for folder in {posixpath.dirname(drive.root), *named}:
                 folders |= {posixpath.join(folder, name) for name in raw.folders_in(folder or ".")}
             for folder in folders:
@@ -129,7 +129,7 @@ def _related(path: str, name: str) -> bool:
     return is_below(path, name) or is_below(name, path)
 
 
-def _upwards(folder: str) -> Iterator[str]:
+def directories_above(folder: str) -> Iterator[str]:
     """A directory, and those above it; not the store that a remote one is in."""
     scheme, mark, path = folder.rpartition("://")
     while path.strip("/"):
