@@ -23,9 +23,9 @@ import sawlog.storage.owners
 import sawlog.storage.remote
 from sawlog.errors import FormatError, SawlogError
 from sawlog.storage import Directories, Storage
-from sawlog.storage.commit import Delivery, Job
+from sawlog.storage.commit import Job, MicroBatch
 from sawlog.storage.commit_log import LOG, CommitLog, Record
-from sawlog.storage.owners import gone, this_owner
+from sawlog.storage.owners import has_exited, this_owner
 from sawlog.storage.staging import published
 from tests.exactly_once.commits import Commits
 
@@ -247,7 +247,7 @@ def test_whole_directories_are_replaced(place: tuple[Storage, str]) -> None:
 def test_micro_batches_are_remembered(place: tuple[Storage, str]) -> None:
     for query, batch in (("q1", 4), ("q2", 1), ("q1", 5)):
         job = begin(place, "x").within(f"batch-{query}-{batch}", f"{query}-{batch}", "r")
-        job.publish(stage(job, "a", "b"), None, Delivery(query, batch, "r"))
+        job.publish(stage(job, "a", "b"), None, MicroBatch(query, batch, "r"))
         job.sweep()
     last = job.log.last()
     assert last is not None
@@ -311,10 +311,10 @@ def test_paths_say_what_they_will_be() -> None:
 
 
 def test_owners() -> None:
-    assert gone(this_owner()) is False
-    assert gone(NOBODY) is True
-    assert gone("00000000-1-1") is None
-    assert gone("x") is None
+    assert has_exited(this_owner()) is False
+    assert has_exited(NOBODY) is True
+    assert has_exited("00000000-1-1") is None
+    assert has_exited("x") is None
 
 
 def test_in_a_worker_of_spark_the_driver_owns() -> None:

@@ -36,7 +36,7 @@ from sawlog.format.contract import CUT_BYTES
 from sawlog.format.damage import Findings
 from sawlog.format.planning import indexed_rows
 from sawlog.storage import File, Storage
-from sawlog.storage.index import INDEX_NAME, MAGIC, Facts, Index, packed
+from sawlog.storage.index import INDEX_NAME, MAGIC, Index, IndexedFileFacts, packed
 from sawlog.stream.follower import Follower
 from sawlog.stream.limits import StreamOptions
 from sawlog.stream.offset import Offset
@@ -220,16 +220,16 @@ def test_who_writes_an_index_is_trusted(tmp_path: Path) -> None:
     (file,) = Storage().find(path)
     place = tmp_path / "index"
 
-    def kept(facts: Facts, **options: Any) -> list[int]:
+    def kept(facts: IndexedFileFacts, **options: Any) -> list[int]:
         settings = repr(DeephavenLog().file_options(ReadOptions()))
         place.write_bytes(Index.of({file: facts}, settings).to_bytes())
         found: list[int] = sawlog.read(path, index=place, **options)["i"].to_pylist()
         return found
 
-    wrong = Facts({}, measured=True, limits={"i": (pa.scalar(7), pa.scalar(9))})
+    wrong = IndexedFileFacts({}, measured=True, limits={"i": (pa.scalar(7), pa.scalar(9))})
     assert kept(wrong, filters=[("i", "<", 5)]) == []
     assert kept(wrong, filters=[("i", "<", 8)]) == kept(wrong) == [0, 1, 2], "limits are no filters"
-    deleted = Facts({LAYOUT: packed([file.size])}, measured=True)
+    deleted = IndexedFileFacts({LAYOUT: packed([file.size])}, measured=True)
     assert kept(deleted) == []
     assert kept(deleted, deletes="ignore") == [0, 1, 2]
     Path(path).write_bytes(Path(path).read_bytes())
@@ -249,7 +249,7 @@ def test_a_header_that_is_not_the_files_is_noticed(tmp_path: Path) -> None:
     (file,) = Storage().find(path)
     other = put(str(tmp_path), 2, 0, ("j",))
     place = tmp_path / "index"
-    place.write_bytes(Index.of({file: Facts({HEADER: header(other)})}).to_bytes())
+    place.write_bytes(Index.of({file: IndexedFileFacts({HEADER: header(other)})}).to_bytes())
     for view in ("rows", "frames"):
         with pytest.raises(ChangedError, match="the header is not the one that the read was planned by"):
             sawlog.open(path, index=place, view=view).to_table()

@@ -240,7 +240,7 @@ def test_errors_come_in_their_turn() -> None:
 
 def test_head_reads_nothing_ahead(samples: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
     dataset = sawlog.open(samples["leveldb_log"], format="leveldb_log", use_threads=4)
-    monkeypatch.setattr(workers, "Crew", None)
+    monkeypatch.setattr(workers, "WorkerPool", None)
     assert dataset.head(5).num_rows == 5
 
 

@@ -372,12 +372,12 @@ def test_guesses_are_not_written(tmp_path: Path) -> None:
 def test_one_location_is_read_by_one_thread(historical: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     crews = []
 
-    class Watched(workers.Crew):
+    class Watched(workers.WorkerPool):
         def __init__(self, threads: int) -> None:
             crews.append(threads)
             super().__init__(threads)
 
-    monkeypatch.setattr(workers, "Crew", Watched)
+    monkeypatch.setattr(workers, "WorkerPool", Watched)
     monkeypatch.setattr("sawlog.format.planning.PIECE_BYTES", 0)
     sawlog.read(historical / "Systems" / "Ns" / "Partitions" / "0" / DATES[0] / "Trades", types=TYPES, use_threads=4)
     assert crews == []

@@ -224,7 +224,7 @@ def killed_at(step: int, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[
     with contextlib.suppress(KeyboardInterrupt):
         yield lambda: cut
     monkeypatch.undo()
-    monkeypatch.setattr(commit, "gone", lambda _: True)
+    monkeypatch.setattr(commit, "has_exited", lambda _: True)
 
 
 @pytest.mark.parametrize("overwrite", [False, True])

@@ -19,7 +19,7 @@ from sawlog.format.recognition import Part, find_unread, parts
 from sawlog.format.scan import NamedTable
 from sawlog.storage import File, Storage
 from sawlog.storage.inputs import Input
-from sawlog.storage.workers import map_ordered, once
+from sawlog.storage.workers import map_ordered, single_step
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -82,7 +82,7 @@ def work_apart(
                 raise
             return error
 
-    yield from map_ordered(items, once(attempt), threads)
+    yield from map_ordered(items, single_step(attempt), threads)
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,9 +33,18 @@ from sawlog.format.recognition import get_format, recognize
 from sawlog.format.scan import Scan
 from sawlog.guard import wrap_errors
 from sawlog.storage import File, Storage, note_answer
-from sawlog.storage.index import INDEX_NAME, STABLE_SECONDS, Facts, Index, Notebook, last_change, packed, value_type
+from sawlog.storage.index import (
+    INDEX_NAME,
+    STABLE_SECONDS,
+    Index,
+    IndexedFileFacts,
+    Notebook,
+    last_change,
+    packed,
+    value_type,
+)
 from sawlog.storage.names import PathLike, is_remote, normalize
-from sawlog.storage.workers import cores, map_ordered, once
+from sawlog.storage.workers import cores, map_ordered, single_step
 from sawlog.stream.offset import prove
 
 Part = Sequence[Sequence[File]]
@@ -132,7 +141,7 @@ def index(
         indexes = (
             run(look, parts)
             if run is not None
-            else [index_part for _, index_part in map_ordered(parts, once(look), cores())]
+            else [index_part for _, index_part in map_ordered(parts, single_step(look), cores())]
         )
     if not (statistics or known_files or any(index_part.answers for index_part in indexes)):
         raise OptionError(
@@ -172,11 +181,13 @@ def look_into(format: Format, storage: Storage, options: Any, part: Part, *, sta
                 raise
             except SawlogError:
                 pass  # its reader sees why it cannot be read
-    facts: dict[File, Facts] = {}
+    facts: dict[File, IndexedFileFacts] = {}
     for group in part:
         single = statistics and len(group) == 1 and changed_files.isdisjoint(group)
         limits = _measured(format, scan, group[0]) if single else {}
-        facts |= {file: Facts(notebook.of(file), statistics, limits) for file in group if file not in changed_files}
+        facts |= {
+            file: IndexedFileFacts(notebook.of(file), statistics, limits) for file in group if file not in changed_files
+        }
     return Index.of(facts, repr(options))
 
 

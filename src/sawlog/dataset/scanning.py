@@ -18,7 +18,7 @@ from sawlog.format.options import as_text, find_rescue_options
 from sawlog.format.planning import bind_scan, count_threads, plan_for_threads
 from sawlog.format.scan import Scan
 from sawlog.storage import File, ask_ahead
-from sawlog.storage.workers import map_ordered, once
+from sawlog.storage.workers import map_ordered, single_step
 
 OnFragmentDone = Callable[[Fragment, Findings], None]
 """Called with a fragment and its findings after its rows were delivered."""
@@ -76,7 +76,7 @@ def count_rows(contents: Contents, request: BoundScan, done: OnFragmentDone) -> 
     total = 0
     fragments = ask_ahead(plan_for_threads(contents, request))
     threads = count_threads(contents, request)
-    for fragment, findings in map_ordered(fragments, once(scan_fragment), threads):
+    for fragment, findings in map_ordered(fragments, single_step(scan_fragment), threads):
         total += findings.rows
         done(fragment, findings)
     contents.scan.storage.confirm()
@@ -150,7 +150,7 @@ def _inspect_fragments(
     """Yield the findings of every fragment, in order."""
     fragments = ask_ahead(plan_for_threads(contents, request, task_bytes))
     threads = count_threads(contents, request)
-    for fragment, findings in map_ordered(fragments, once(lambda part: part.inspect(every=every)), threads):
+    for fragment, findings in map_ordered(fragments, single_step(lambda part: part.inspect(every=every)), threads):
         if advance is not None:
             advance(fragment.size)
         yield fragment, findings

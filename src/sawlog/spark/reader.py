@@ -43,9 +43,9 @@ from sawlog.spark.filters import pushing_down, read_filters, translate_filters
 from sawlog.spark.options import Request, read_request
 from sawlog.spark.schema import arrow_schema, check_schema, spark_schema
 from sawlog.storage import ask_ahead
-from sawlog.storage.index import Facts as Known
 from sawlog.storage.index import Index, Notebook
-from sawlog.storage.workers import cores, map_ordered, once
+from sawlog.storage.index import IndexedFileFacts as Known
+from sawlog.storage.workers import cores, map_ordered, single_step
 
 if TYPE_CHECKING:
     from typing import TypeAlias
@@ -170,7 +170,7 @@ class SawlogReader(DataSourceReader):
         unknown = list(reading.unknown(task_bytes))
         sizes = {file.path: file.size for part in unknown for file in part.files}.values()
         if unknown and sum(sizes) <= cores() * max(sizes):  # sooner here than in the task that reads the longest one
-            looked = [outcome for _, outcome in map_ordered(unknown, once(look), cores())]
+            looked = [outcome for _, outcome in map_ordered(unknown, single_step(look), cores())]
             reading = projected(self._request, informed(dataset, looked), self._schema, self._filters)
         log_unread(dataset)
         return [InputPartition(task) for task in reading.tasks(task_bytes)]

@@ -17,8 +17,8 @@ from sawlog.spark.schema import spark_version
 from sawlog.spark.tasks import running_task
 from sawlog.spark.writer import SawlogWriter, abort, make_writer
 from sawlog.storage import Staged
-from sawlog.storage.commit import Delivery, Job
-from sawlog.storage.typed_json import shaped
+from sawlog.storage.commit import Job, MicroBatch
+from sawlog.storage.typed_json import parse_json_as
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -125,7 +125,7 @@ class SawlogStreamWriter(DataSourceStreamArrowWriter):
         if last is None or batch > last.batch:
             staged = [staged_file for task in tasks for staged_file in task.staged]
             list_other_files = (lambda: self._all_but(_name(query, batch))) if self.sink.overwrite else None
-            job.publish(staged, list_other_files, Delivery(query, batch, run))
+            job.publish(staged, list_other_files, MicroBatch(query, batch, run))
         job.sweep("" if last is not None and last.run == run else _stem(query))
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batch: int) -> None:
@@ -135,19 +135,19 @@ class SawlogStreamWriter(DataSourceStreamArrowWriter):
                 abort(self.job(task.query, task.run, batch, task.owner))
                 return
 
-    def _last(self, query: str) -> Delivery | None:
+    def _last(self, query: str) -> MicroBatch | None:
         """The last micro-batch of a query that is there."""
         record = self.sink.job.log.last()
         if record is not None and query in record.batches:
-            return Delivery(query, record.batches[query], record.runs[query])
+            return MicroBatch(query, record.batches[query], record.runs[query])
         storage, path = self.sink.storage, f"{self.sink.job.root}/{LEDGER}/{query}.json"
         if not storage.exists(path):
             return None
-        ledger = shaped(decode_json(storage.read(path)), dict[str, Any], f"{path}: not the ledger of a stream")
+        ledger = parse_json_as(decode_json(storage.read(path)), dict[str, Any], f"{path}: not the ledger of a stream")
         if not ledger["complete"]:
             for staged_file in ledger["files"]:
                 storage.directories.remove(staged_file["final"])
-        return Delivery(query, ledger["batch"] - (not ledger["complete"]), ledger["run"])
+        return MicroBatch(query, ledger["batch"] - (not ledger["complete"]), ledger["run"])
 
     def _all_but(self, newest: str) -> list[str]:
         """Return the paths of the sink that are not of the newest micro-batch."""

@@ -27,9 +27,9 @@ from sawlog.guard import decode_json
 from sawlog.storage import Storage
 from sawlog.storage.commit_log import CommitLog, Record
 from sawlog.storage.names import is_remote
-from sawlog.storage.owners import gone, this_owner
+from sawlog.storage.owners import has_exited, this_owner
 from sawlog.storage.staging import JOB, WITHIN, Staged, exchange, job_directory, published, sync_directory
-from sawlog.storage.typed_json import shaped
+from sawlog.storage.typed_json import parse_json_as
 
 try:
     import fcntl
@@ -50,7 +50,7 @@ Item = TypeVar("Item")
 
 
 @dataclass(frozen=True)
-class Delivery:
+class MicroBatch:
     """A micro-batch: the query, its number, and the run of the query, another one after every start."""
 
     query: str
@@ -104,7 +104,7 @@ class Job:
         return CommitLog(self.storage.directories, self.root)
 
     def publish(
-        self, staged: Sequence[Staged], old: Callable[[], list[str]] | None = None, delivery: Delivery | None = None
+        self, staged: Sequence[Staged], old: Callable[[], list[str]] | None = None, delivery: MicroBatch | None = None
     ) -> None:
         """Make all files visible, and what they replace disappear.
 
@@ -138,7 +138,7 @@ class Job:
             self.storage.directories.remove(self.staging)
             self.log.prune()
             for path, job, owner in staged_for(self.storage, self.root):
-                if gone(owner) or (query and job.startswith(f"{query}-")):
+                if has_exited(owner) or (query and job.startswith(f"{query}-")):
                     dispose(self.storage, path)
 
     def abort(self) -> None:
@@ -228,7 +228,7 @@ class Job:
         return True
 
     def _publish_by_log(
-        self, moves: list[tuple[str, str]], old: Callable[[], list[str]] | None, delivery: Delivery | None
+        self, moves: list[tuple[str, str]], old: Callable[[], list[str]] | None, delivery: MicroBatch | None
     ) -> None:
         """Let the log say which files do not count while there are some of both."""
         while True:
@@ -256,7 +256,7 @@ class Job:
             _delete(self.log, record, replaced)
         self.log.append(record.next(state="done", old=()))
 
-    def _note(self, delivery: Delivery) -> None:
+    def _note(self, delivery: MicroBatch) -> None:
         """Remember that a micro-batch is there."""
         while not self.log.append(_delivered(recover(self.log), delivery).next(job=self.name)):
             pass
@@ -308,7 +308,7 @@ def recover(log: CommitLog, ours: str = "") -> Record:
 def abandoned(log: CommitLog, record: Record) -> bool:
     """Whether nobody is at work on what a record says: its process has ended, or the lease has."""
     modified = log.modified()
-    return gone(record.owner) is True or (modified is not None and time.time() - modified > LEASE)
+    return has_exited(record.owner) is True or (modified is not None and time.time() - modified > LEASE)
 
 
 def staged_for(storage: Storage, root: str) -> Iterator[tuple[str, str, str]]:
@@ -398,7 +398,7 @@ def _delete(log: CommitLog, record: Record, paths: Iterable[str]) -> None:
     _at_once(delete, paths)
 
 
-def _delivered(record: Record, delivery: Delivery | None) -> Record:
+def _delivered(record: Record, delivery: MicroBatch | None) -> Record:
     if delivery is None:
         return record
     return replace(
@@ -469,5 +469,5 @@ def _read_list(path: str) -> list[str] | None:
             text = file.read()
     except (FileNotFoundError, NotADirectoryError):
         return None
-    found: list[str] = shaped(decode_json(text), list[str], path)
+    found: list[str] = parse_json_as(decode_json(text), list[str], path)
     return found

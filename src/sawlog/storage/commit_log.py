@@ -15,8 +15,8 @@ from typing import Any, Literal, TypeVar
 
 from sawlog.errors import FormatError
 from sawlog.guard import decode_json
-from sawlog.storage.staging import Found, Store
-from sawlog.storage.typed_json import shaped
+from sawlog.storage.staging import FileInfo, Store
+from sawlog.storage.typed_json import parse_json_as
 
 LOG = "_sawlog"
 """Directory of the log, in the one that it is about."""
@@ -24,7 +24,7 @@ LOG = "_sawlog"
 _ANCESTORS = 16
 """Records before it that a record knows."""
 
-_File = TypeVar("_File", bound=Found)
+_File = TypeVar("_File", bound=FileInfo)
 _NAME = re.compile(r"(\d{8})\.json")
 
 _STAGED = re.compile(r"\.?(?P<number>\d{8})\.json")
@@ -166,10 +166,10 @@ def _in(path: str, start: str, names: Container[str]) -> bool:
 def _parsed(path: str, text: bytes) -> Record:
     """A record of the log; what later versions may have added is left out."""
     where = f"{path}: not a record of a job"
-    given = shaped(decode_json(text), dict[str, Any], where)
+    given = parse_json_as(decode_json(text), dict[str, Any], where)
     if missing := [one.name for one in fields(Record) if one.name not in given]:
         raise FormatError(f"{where}: {missing[0]} is missing")
-    record: Record = shaped(given, Record, where)
+    record: Record = parse_json_as(given, Record, where)
     for one in (*record.new, *record.old):
         if not one or one.startswith("/") or ".." in one.split("/"):
             raise FormatError(f"{where}: expected a path below the directory, found {one!r}")

@@ -26,7 +26,7 @@ from sawlog.storage.staging import (
     staged_name,
     sync_directory,
 )
-from sawlog.storage.workers import map_ordered, once
+from sawlog.storage.workers import map_ordered, single_step
 
 _UPLOADS = 8
 """Files that are sent at a time, each in parts."""
@@ -263,7 +263,7 @@ class Directories:
         def send(name: str) -> None:
             fs.put_file(os.path.join(directory, name), f"{inner}/{name}")
 
-        for _ in map_ordered(sorted(os.listdir(directory)), once(send), _UPLOADS if fs.has_objects else 1):
+        for _ in map_ordered(sorted(os.listdir(directory)), single_step(send), _UPLOADS if fs.has_objects else 1):
             pass
 
     def _connect(self, url: str) -> tuple[Store, str]:

@@ -22,7 +22,7 @@ from sawlog.storage.flight import AHEAD_BYTES, AHEAD_FILES, Flight
 from sawlog.storage.index import Memory
 from sawlog.storage.inputs import Inputs
 from sawlog.storage.minio import Objects, StoredObject
-from sawlog.storage.names import HIDDEN, PathLike, in_order, is_remote, normalize, passed_over
+from sawlog.storage.names import HIDDEN, PathLike, in_order, is_hidden_directory, is_remote, normalize
 from sawlog.storage.remote import Remote, State, Store, connected, modified_at, version_of
 from sawlog.storage.sources import LocalSource, MappedSource, RemoteSource, Source, failed_read
 from sawlog.storage.staging import (
@@ -35,7 +35,7 @@ from sawlog.storage.staging import (
     staged_name,
     sync_directory,
 )
-from sawlog.storage.workers import map_ordered, once
+from sawlog.storage.workers import map_ordered, single_step
 
 _REQUESTS = 64
 """Requests for remote files at a time."""
@@ -345,7 +345,7 @@ class Storage:
                 fs.mv(name, f"{target}{name[len(inner) :]}")
 
             for _ in map_ordered(
-                fs.find(inner) if directory else [inner], once(move), _REQUESTS if fs.has_objects else 1
+                fs.find(inner) if directory else [inner], single_step(move), _REQUESTS if fs.has_objects else 1
             ):
                 pass
             return
@@ -425,7 +425,7 @@ class Storage:
         if LOG in names:
             logs.append(directory)
         for name in names:
-            if not passed_over(name):
+            if not is_hidden_directory(name):
                 yield from self._walk(os.path.join(directory, name), walked, logs)
 
     def _file_in(self, path: str) -> File | None:
@@ -503,7 +503,7 @@ class Storage:
             if not explicit:
                 listed.setdefault(posixpath.dirname(url), []).append(file)
             *above, last = posixpath.relpath(name, match).split("/")
-            if explicit or not (last.startswith(HIDDEN) or any(map(passed_over, above))):
+            if explicit or not (last.startswith(HIDDEN) or any(map(is_hidden_directory, above))):
                 files.append(file)
             elif above and above[-1] == LOG:
                 logs.add(posixpath.dirname(posixpath.dirname(url)))
@@ -552,7 +552,7 @@ def each_file(work: Callable[[File], Result], files: Iterable[File]) -> Iterator
     """Yield the results for every file, in order: remote files many at a time, as they wait for the network."""
     files = list(files)
     remote = len(files) > 1 and is_remote(normalize(files[0].path))
-    return (result for _, result in map_ordered(files, once(work), _REQUESTS if remote else 1))
+    return (result for _, result in map_ordered(files, single_step(work), _REQUESTS if remote else 1))
 
 
 def ask_ahead(fragments: Iterable[AnyRange]) -> Iterator[AnyRange]:

@@ -140,7 +140,7 @@ def unpacked(answer: bytes) -> list[int]:
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
+class IndexedFileFacts:
     """Facts that an index holds of a file.
 
     Attributes:
@@ -169,7 +169,7 @@ class Index:
     options: str = ""
 
     @classmethod
-    def of(cls, facts_by_file: Mapping[AnyFile, Facts], options: str = "") -> Self:
+    def of(cls, facts_by_file: Mapping[AnyFile, IndexedFileFacts], options: str = "") -> Self:
         """The index of some files."""
         numbers: dict[tuple[str, bytes], int] = {}
         columns: list[list[Any]] = [

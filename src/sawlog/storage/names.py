@@ -16,7 +16,7 @@ HIDDEN = (".", "_")
 """What the names of files and directories begin with that are left out of directories and globs."""
 
 
-def passed_over(directory: str) -> bool:
+def is_hidden_directory(directory: str) -> bool:
     """Whether a directory of that name, and all that is below it, is left out of a walk.
 
     A directory `_metadata` is not: storage engines keep there what says which of the other files are alive.

@@ -34,7 +34,7 @@ def this_owner() -> str:
     return owner_of(process) if process > 1 else ""
 
 
-def gone(owner: str) -> bool | None:
+def has_exited(owner: str) -> bool | None:
     """Whether a process has ended; `None` where this machine cannot know."""
     machine, _, rest = owner.partition("-")
     process, _, begun = rest.partition("-")

@@ -17,7 +17,7 @@ from typing import IO, Any, Protocol
 
 from sawlog.errors import OptionError
 from sawlog.storage.names import is_remote
-from sawlog.storage.owners import PATTERN, gone, owner_of
+from sawlog.storage.owners import PATTERN, has_exited, owner_of
 
 
 class Store(Protocol):
@@ -47,7 +47,7 @@ class Store(Protocol):
         """Copy the files of a local directory to a remote one."""
         ...
 
-    def stat(self, path: str) -> Found:
+    def stat(self, path: str) -> FileInfo:
         """Return a file, as it is now; without a time where it is gone."""
         ...
 
@@ -61,7 +61,7 @@ class HasDirectories(Protocol):
         ...
 
 
-class Found(Protocol):
+class FileInfo(Protocol):
     """Protocol of a `sawlog.storage.File`."""
 
     @property
@@ -136,7 +136,7 @@ def sweep(final: str) -> None:
     with contextlib.suppress(FileNotFoundError, NotADirectoryError, PermissionError):
         for name in os.listdir(directory or "."):
             found = named.fullmatch(name)
-            if found is None or not gone(found[1]):
+            if found is None or not has_exited(found[1]):
                 continue
             path = os.path.join(directory, name)
             if os.lstat(path).st_uid != os.getuid():

@@ -12,7 +12,7 @@ from sawlog.errors import FormatError
 from sawlog.guard import Undecodable
 
 
-def shaped(value: Any, hint: Any, where: str) -> Any:
+def parse_json_as(value: Any, hint: Any, where: str) -> Any:
     """A value of JSON as one of a type. Members of an object that its dataclass does not have are left out.
 
     Args:
@@ -33,18 +33,19 @@ def shaped(value: Any, hint: Any, where: str) -> Any:
         if value is None and types.NoneType in given:
             return None
         (only,) = (one for one in given if one is not types.NoneType)
-        return shaped(value, only, where)
+        return parse_json_as(value, only, where)
     if origin is Literal and value in given:
         return value
     if is_dataclass(hint) and isinstance(value, Mapping):
         return _made(value, hint, where)
     if origin in (dict, Mapping) and isinstance(value, Mapping):
-        return {key: shaped(one, given[1], f"{where}, {key}") for key, one in value.items()}
+        return {key: parse_json_as(one, given[1], f"{where}, {key}") for key, one in value.items()}
     if origin in (list, tuple, Sequence) and isinstance(value, list):
         kinds = given if origin is tuple and given[-1] is not ... else (given[0],) * len(value)
         if len(kinds) == len(value):
             made = [
-                shaped(one, kind, f"{where}, {at}") for at, (one, kind) in enumerate(zip(value, kinds, strict=True))
+                parse_json_as(one, kind, f"{where}, {at}")
+                for at, (one, kind) in enumerate(zip(value, kinds, strict=True))
             ]
             return made if origin is list else tuple(made)
     if hint in (bool, int, str) and type(value) is hint:
@@ -58,7 +59,9 @@ def _made(value: Mapping[str, Any], cls: Any, where: str) -> Any:
     for one in fields(cls):
         if one.name not in value and one.default is MISSING and one.default_factory is MISSING:
             raise FormatError(f"{where}: {one.name} is missing")
-    return cls(**{name: shaped(value[name], hint, f"{where}, {name}") for name, hint in hints.items() if name in value})
+    return cls(
+        **{name: parse_json_as(value[name], hint, f"{where}, {name}") for name, hint in hints.items() if name in value}
+    )
 
 
 @functools.cache

@@ -11,7 +11,7 @@ from typing import Any
 from sawlog.storage import PathLike, Storage
 from sawlog.storage.commit import abandoned, dispose, recover, staged_for
 from sawlog.storage.commit_log import CommitLog
-from sawlog.storage.owners import PATTERN, gone
+from sawlog.storage.owners import PATTERN, has_exited
 from sawlog.storage.staging import JOB, STAGED_SUFFIX
 
 DAY = 86_400.0
@@ -98,7 +98,7 @@ def _staged(storage: Storage, root: str, older_than: float) -> Iterator[Leftover
         if job is None and not _OWN_FILE.fullmatch(name):
             continue
         files = [storage.directories.stat(one) for one in storage.directories.below(path) or [path]]
-        ended = gone(job["owner"]) if job else None
+        ended = has_exited(job["owner"]) if job else None
         idle = time.time() - max((one.modified or time.time() for one in files), default=time.time())
         reason = {
             True: "its process has ended",

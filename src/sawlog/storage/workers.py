@@ -53,7 +53,7 @@ def map_ordered(
                 yield item, result
             ended(item)
         return
-    crew = Crew(threads)
+    crew = WorkerPool(threads)
     waiting = iter(items)
     try:
         while True:
@@ -72,7 +72,7 @@ def map_ordered(
         crew.dismiss()
 
 
-def once(work: Callable[[Item], Result]) -> Callable[[Item], Iterator[Result]]:
+def single_step(work: Callable[[Item], Result]) -> Callable[[Item], Iterator[Result]]:
     """Work with one result per item, for `map_ordered`; it is done when the result is taken."""
 
     def steps(item: Item) -> Iterator[Result]:
@@ -81,7 +81,7 @@ def once(work: Callable[[Item], Result]) -> Callable[[Item], Iterator[Result]]:
     return steps
 
 
-def _enlist(crew: Crew, waiting: Iterator[Any], work: Callable[[Any], Iterator[Any]]) -> bool:
+def _enlist(crew: WorkerPool, waiting: Iterator[Any], work: Callable[[Any], Iterator[Any]]) -> bool:
     """Take the next item on. Errors are raised in order, after earlier results."""
     try:
         item = next(waiting, _END)
@@ -111,7 +111,7 @@ class _Job:
     ended: bool = False
 
 
-class Crew:
+class WorkerPool:
     """Threads that work on jobs, those in front first; the thread of the consumer is one of them.
 
     Attributes:

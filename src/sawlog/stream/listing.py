@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from sawlog.storage import File, Storage, is_remote
-from sawlog.storage.names import HIDDEN, passed_over
+from sawlog.storage.names import HIDDEN, is_hidden_directory
 
 STABLE_SECONDS = 2.0
 """Seconds after which a directory's modification time is conclusive: more files may appear in the same tick."""
@@ -135,7 +135,7 @@ class Listing:
         with os.scandir(path) as entries:
             for entry in entries:
                 if entry.is_dir(follow_symlinks=False):
-                    directories += [] if passed_over(entry.name) else [entry.path]
+                    directories += [] if is_hidden_directory(entry.name) else [entry.path]
                 elif not entry.name.startswith(HIDDEN):
                     files.append(entry.path)
         stable = start - modified / 1e9 > STABLE_SECONDS

@@ -15,7 +15,7 @@ import pyarrow as pa
 from sawlog.errors import FormatError, SawlogError
 from sawlog.guard import Undecodable, call_decoder
 from sawlog.storage import File, Storage, known_answer, note_answer
-from sawlog.storage.typed_json import shaped
+from sawlog.storage.typed_json import parse_json_as
 from sawlog.stream import first_offset
 
 VERSION = 2
@@ -275,13 +275,13 @@ class Offset:
         Raises:
             SawlogError: When it is something else.
         """
-        version = shaped(data, dict[str, Any], _EXPECTED).get("version", 1)
+        version = parse_json_as(data, dict[str, Any], _EXPECTED).get("version", 1)
         if version == 1:
-            first: _First = shaped(data, _First, _EXPECTED)
+            first: _First = parse_json_as(data, _First, _EXPECTED)
             files = {name: Place(place.at, place.proof, _SINCE_BEFORE) for name, place in first.files.items()}
             return cls(files, old=first_offset.Finished.from_json(first.finished))
         if version == VERSION:
-            stored: _Stored = shaped(data, _Stored, _EXPECTED)
+            stored: _Stored = parse_json_as(data, _Stored, _EXPECTED)
             return cls(
                 {name: Place(*fields) for name, fields in stored.files.items()},
                 Finished.from_json(stored.finished),

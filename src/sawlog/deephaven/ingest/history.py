@@ -18,7 +18,7 @@ from sawlog.deephaven.ingest.records import RECORD_NAME, Partition, Progress
 from sawlog.deephaven.ingest.tree import Location, check_inside, check_part, directories, read_small, sweep
 from sawlog.errors import FormatError, OptionError
 from sawlog.guard import Undecodable, call_decoder, decode_json
-from sawlog.storage.typed_json import shaped
+from sawlog.storage.typed_json import parse_json_as
 
 NamespaceSet = Literal["System", "User"]
 
@@ -142,7 +142,7 @@ class MergeRecord:
         document = read_document(record_path)
         if document is None:
             return None
-        record: MergeRecord = shaped(document, cls, f"{record_path}: not the record of a merge")
+        record: MergeRecord = parse_json_as(document, cls, f"{record_path}: not the record of a merge")
         return record
 
 
@@ -180,7 +180,7 @@ def read_document(path: str) -> dict[str, Any] | None:
     data = read_small(path)
     if data is None:
         return None
-    document: dict[str, Any] = shaped(decode_json(data), dict[str, Any], f"{path}: not a record of sawlog")
+    document: dict[str, Any] = parse_json_as(decode_json(data), dict[str, Any], f"{path}: not a record of sawlog")
     version = document.pop("version", None)
     if version != _VERSION:
         raise FormatError(f"{path}: a record of version {version}; known is {_VERSION}")

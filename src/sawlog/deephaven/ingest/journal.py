@@ -24,7 +24,7 @@ from sawlog.format.planning import view_schema
 from sawlog.format.recognition import get_format
 from sawlog.storage import Storage
 from sawlog.storage.staging import staged_name, sync_directory
-from sawlog.storage.typed_json import shaped
+from sawlog.storage.typed_json import parse_json_as
 
 _JOURNAL_NAME = ".sawlog-merge.json"
 _ASIDE = "old."
@@ -76,7 +76,7 @@ class Journal:
         document = read_document(path)
         if document is None:
             return None
-        journal: Journal = shaped(document, cls, f"{path}: not the journal of a merge")
+        journal: Journal = parse_json_as(document, cls, f"{path}: not the journal of a merge")
         return journal
 
 

@@ -11,7 +11,7 @@ from typing import Any
 from sawlog.errors import FormatError, SawlogError
 from sawlog.guard import decode_json
 from sawlog.storage import File, Storage
-from sawlog.storage.typed_json import shaped
+from sawlog.storage.typed_json import parse_json_as
 
 RECORD_NAME = "_sawlog.json"
 """The record's file in a location; readers of column files skip names that begin like this."""
@@ -118,10 +118,10 @@ class PositionRecord:
         Raises:
             FormatError: When it is none, or of an unknown version.
         """
-        document = shaped(decode_json(data), dict[str, Any], f"{path}: not a position record")
+        document = parse_json_as(decode_json(data), dict[str, Any], f"{path}: not a position record")
         if (version := document.get("version")) != RECORD_VERSION:
             raise FormatError(f"{path}: a record of version {version}; known is {RECORD_VERSION}")
-        record: PositionRecord = shaped(document, cls, f"{path}: not a position record")
+        record: PositionRecord = parse_json_as(document, cls, f"{path}: not a position record")
         numbers = [record.sequence, record.rows, record.deletions]
         numbers += [number for progress in record.logs.values() for number in (progress.start, progress.end)]
         if min(numbers) < 0:

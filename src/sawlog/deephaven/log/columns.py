@@ -16,7 +16,7 @@ from sawlog.deephaven.text import character, decode_string, string_array
 from sawlog.deephaven.types import BY_LOG, FLOATS, INTEGERS, LogType
 from sawlog.errors import FormatError, SchemaError
 from sawlog.guard import Undecodable, call_decoder, decode_json
-from sawlog.storage.typed_json import shaped
+from sawlog.storage.typed_json import parse_json_as
 
 if TYPE_CHECKING:
     from sawlog.deephaven.log.header import Header, LogColumn
@@ -131,7 +131,7 @@ def header_records(schema: pa.Schema) -> tuple[tuple[int, bytes], ...]:
     """
     stored = (schema.metadata or {}).get(HEADER_RECORDS_KEY, b"[]")
     try:
-        stored_records = shaped(
+        stored_records = parse_json_as(
             decode_json(stored), list[tuple[int, str]], f"schema metadata {HEADER_RECORDS_KEY.decode()}"
         )
     except FormatError as error:
@@ -198,7 +198,7 @@ def enum_table(field: pa.Field) -> tuple[str, ...] | None:
     stored = (field.metadata or {}).get(ENUM_KEY)
     if stored is None:
         return None
-    return tuple(shaped(decode_json(stored), list[str], f"schema metadata {ENUM_KEY.decode()}"))
+    return tuple(parse_json_as(decode_json(stored), list[str], f"schema metadata {ENUM_KEY.decode()}"))
 
 
 def constant_array(column: LogColumn, field: pa.Field, length: int) -> pa.Array:

@@ -21,7 +21,7 @@ from sawlog.milvus.metadata.model import CollectionMeta
 from sawlog.storage import Storage
 
 
-class Counted(Protocol):
+class CountedLog(Protocol):
     """A dataset of one collection."""
 
     def counted(self) -> list[BatchFragment]:
@@ -29,7 +29,7 @@ class Counted(Protocol):
         ...
 
 
-def note_rows(datasets: Iterable[Counted], reports: Mapping[str, FileReport]) -> None:
+def note_rows(datasets: Iterable[CountedLog], reports: Mapping[str, FileReport]) -> None:
     """Note the rows that are read of every batch, with its first file.
 
     Args:

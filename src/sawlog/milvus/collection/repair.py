@@ -22,7 +22,7 @@ from sawlog.milvus.deletes.log import read_deletes
 from sawlog.milvus.encode import Place, empty_log
 from sawlog.milvus.log import opened
 from sawlog.milvus.repair import repair
-from sawlog.storage.workers import map_ordered, once
+from sawlog.storage.workers import map_ordered, single_step
 
 if TYPE_CHECKING:
     import numpy as np
@@ -79,7 +79,7 @@ def repair_collections(dataset: CollectionContents, places: Sequence[tuple[File,
             _write(storage, place, limit.empty)
             sizes[file.path] = len(limit.empty)
 
-    for _ in map_ordered(places, once(repaired), dataset.scan.threads):
+    for _ in map_ordered(places, single_step(repaired), dataset.scan.threads):
         pass
     for file, place in metas:
         _write(storage, place, _recounted(storage.read(file.path), dataset, limits, sizes))

@@ -29,7 +29,7 @@ from sawlog.format.planning import bind_scan, view_schema
 from sawlog.format.recognition import get_format
 from sawlog.spark.tasks import run_tasks
 from sawlog.storage import File, PathLike, Storage
-from sawlog.storage.workers import map_ordered, once
+from sawlog.storage.workers import map_ordered, single_step
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -199,7 +199,9 @@ class ImportJob:
             _TableImport(self, self._trees.setdefault(name, IntradayTable(self.root, *name)), files, scan)
             for name, files in _tables(source, scan).items()
         ]
-        for _, (done, of_table) in map_ordered(tables, once(_TableImport.run), min(len(tables), _TABLES_AT_A_TIME)):
+        for _, (done, of_table) in map_ordered(
+            tables, single_step(_TableImport.run), min(len(tables), _TABLES_AT_A_TIME)
+        ):
             totals.add(done)
             errors += of_table
         return totals, errors
