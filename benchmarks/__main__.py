@@ -30,6 +30,7 @@ BENCHMARKS = (
     "threads",
     "spark_columnar",
     "first_query",
+    "small_questions",
     "kernels",
     "startup",
 )

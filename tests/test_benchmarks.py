@@ -89,10 +89,17 @@ def test_benchmarks_find_what_they_use(name: str) -> None:
 
 @pytest.mark.nightly
 @pytest.mark.parametrize(
-    ("name", "only"), [("threads", "threads_"), ("deephaven_table", ""), ("leveldb_table", ""), ("stores", "")]
+    ("name", "only"),
+    [
+        ("threads", "threads_"),
+        ("deephaven_table", ""),
+        ("leveldb_table", ""),
+        ("stores", ""),
+        ("small_questions", ""),
+    ],
 )
 def test_benchmarks_run(name: str, only: str, tmp_path: Path) -> None:
-    """With tiny sizes; those that need other peers than the tests do, or Spark, are not among them."""
+    """With tiny sizes; those that need other peers than the tests do are not among them, and of Spark one is."""
     options = [
         "--size",
         "200kB",
