@@ -73,7 +73,7 @@ class ScanRequest:
 
 @dataclass(frozen=True)
 class SidePlan:
-    """How one side of a query is read, or what is looked into before.
+    """A plan of how one side of a query is read, or of what is looked into before.
 
     Attributes:
         function: What workers call.
