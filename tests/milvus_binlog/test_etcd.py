@@ -366,8 +366,8 @@ def test_transactions_within_transactions_are_not_followed_endlessly() -> None:
 
 def test_of_several_members_only_what_is_agreed_on_counts(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     database = str(data / "member" / "snap" / "db")
-    read_database, single = member._read_database, read_member(database, Storage())
-    monkeypatch.setattr(member, "_read_database", lambda *given: (*read_database(*given)[:2], 3))
+    read, single = member.read_database, read_member(database, Storage())
+    monkeypatch.setattr(member, "read_database", lambda *given: (*read(*given)[:2], 3))
     assert read_member(database, Storage()).requests == single.requests - 1  # the last one was not agreed on yet
 
 

@@ -61,7 +61,7 @@ def read_member(database: str, storage: Storage, watched: tuple[bytes, ...] = ()
     # Pages are in any order: of a remote file, all are fetched at once.
     with closing(MemorySource(storage.read(database)) if is_remote(database) else storage.open(database)) as source:
         _check_hash(source, database)
-        member, index, members = _read_database(Database(source, database), database, watched)
+        member, index, members = read_database(Database(source, database), database, watched)
     above = posixpath.dirname(database)
     logs = posixpath.join(posixpath.dirname(above), layout.LOG_DIRECTORY)
     in_place = posixpath.basename(above) == layout.SNAPSHOT_DIRECTORY
@@ -90,7 +90,7 @@ def _apply(entry: LogEntry, member: Member) -> None:
         member.requests += 1
 
 
-def _read_database(database: Database, path: str, watched: tuple[bytes, ...]) -> tuple[Member, int, int]:
+def read_database(database: Database, path: str, watched: tuple[bytes, ...]) -> tuple[Member, int, int]:
     """Read a database: its keys, the index of the last entry of the log that it has, and the number of members."""
     store, is_any = Store(watched=watched), False
     for entry in database.bucket(layout.KEY_BUCKET):
