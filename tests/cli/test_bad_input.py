@@ -29,6 +29,7 @@ GOOD = {
     "ls": ["{log}"],
     "init": ["{tmp}/new.toml"],
     "map": ["{log}", "--output", "{tmp}/new.html"],
+    "report": ["{log}", "--output", "{tmp}/new.html"],
     "merge": ["{tmp}/db", "N", "T", "2024-01-02"],
     "repair": ["{log}", "{tmp}/new.log"],
     "run": ["{pipeline}"],
@@ -42,7 +43,7 @@ GOOD = {
 """Arguments that each verb takes."""
 BAD = ["{tmp}/missing", "{tmp}/missing/*.log", "{junk}", "{empty}", "memory://nothing/there", "nosuch://bucket/key", ""]
 """Sources that no verb can read."""
-SOURCES = ("cat", "convert", "diff", "info", "map", "repair", "run", "validate", "verify")
+SOURCES = ("cat", "convert", "diff", "info", "map", "repair", "report", "run", "validate", "verify")
 """Verbs whose first argument is a source, and which need no Spark to find out that it is none."""
 
 
@@ -136,7 +137,6 @@ def test_too_many_arguments_or_too_few(verb: str, run: Run, places: dict[str, Pa
     "arguments",
     [
         ["convert", "{log}", "{log}", "--to", "leveldb_log"],
-        ["convert", "{log}", "{empty}", "--to", "csv"],
         ["convert", "{log}", "{tmp}/new.unknown"],
         ["convert", "{log}", "{junk}/below.csv"],
         ["convert", "{log}", "{tmp}/new.log", "--to", "leveldb_log", "-O", "nonsense=1"],

@@ -21,6 +21,7 @@ VERBS = {
     "cat": ["{path}", "--json"],
     "verify": ["{path}"],
     "map": ["{path}", "--output", "{new}.html"],
+    "report": ["{path}", "--output", "{new}.html"],
     "repair": ["{path}", "{new}"],
     "convert": ["{path}", "{new}.parquet"],
     "diff": ["{path}", "{path}"],

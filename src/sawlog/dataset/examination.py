@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import datetime as dt
+import functools
 import hashlib
 import os
 import warnings
@@ -13,7 +14,6 @@ from typing import Any
 
 from sawlog.dataset.folder import FolderPart, missed_part, open_folder
 from sawlog.dataset.opening import open_found
-from sawlog.errors import SawlogError
 from sawlog.format.capabilities import HasDecoders
 from sawlog.format.damage import Report, Skipped, Verdict
 from sawlog.storage import File, PathLike, Source, Storage, normalize
@@ -150,7 +150,11 @@ class Examination:
 
 
 def examine(
-    paths: Sequence[str], storage: Storage, advance: Callable[[int], None] | None = None, **options: Any
+    paths: Sequence[str],
+    storage: Storage,
+    advance: Callable[[int], None] | None = None,
+    /,  # a format may have an option that is called paths
+    **options: Any,
 ) -> Examination:
     """Check every dataset of some paths, count the rows of its views, and hash every file that this opens.
 
@@ -162,24 +166,24 @@ def examine(
 
     Raises:
         FormatError: When no format knows any of the files.
+        SawlogError: When the paths are one dataset, and it cannot be read.
     """
     recorder = RecordingStorage(storage.options, storage.memory_map, storage.inputs, storage.chosen)
     begun = dt.datetime.now().astimezone().isoformat(timespec="seconds")
     folder = open_folder(list(paths), storage_options=recorder, on_damage="skip", **options)
     examination = Examination(list(paths), begun, skipped=list(folder.skipped))
-    recorder.opened.clear()  # which recognition has opened
-    for part in folder.parts:
-        try:
-            examination.parts.append(_examine_part(part, recorder))
-        except (SawlogError, OSError) as error:
-            examination.skipped.append(missed_part(part, error))
-        recorder.opened.clear()
+    for part, outcome in folder.work(functools.partial(_examine_part, recorder=recorder), threads=1):
+        if isinstance(outcome, Exception):
+            examination.skipped.append(missed_part(part, outcome))
+        else:
+            examination.parts.append(outcome)
         if advance is not None:
             advance(part.size)
     return examination
 
 
 def _examine_part(part: FolderPart, recorder: RecordingStorage) -> ExaminedPart:
+    recorder.opened.clear()  # files that other parts, or recognition, have opened
     dataset = part.open()
     report = dataset.report(every=True)
     views = {dataset.scan.view: report.rows}
