@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import lzma
+import os
 import shutil
+import urllib.request
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,6 +19,7 @@ import pytest
 import sawlog
 from sawlog.deephaven.log import Logger
 from tests.documents import ROOT, blocks, toml
+from tests.minio_drives.maker import Stored, format_drives, put
 
 GOLDEN = ROOT / "tests" / "golden"
 SCHEMA = """<Table name="Trades" namespace="Market" storageType="NestedPartitionedOnDisk">
@@ -123,6 +127,57 @@ def leveldb_applications(world: World) -> None:
     world.places["https_example.com_0"] = "http_127.0.0.1_8123"
 
 
+def forensics(world: World) -> None:
+    """Two profiles of a browser; the log of one has a bad byte."""
+    leveldb_applications(world)
+    (Path("Default") / "truth.json").unlink()
+    shutil.copytree("Default", "Profile 2")
+    (log,) = Path("Profile 2").glob("IndexedDB/*.leveldb/000003.log")
+    data = bytearray(log.read_bytes())
+    data[40_000] ^= 0x20
+    log.write_bytes(data)
+
+
+def milvus(world: World) -> None:
+    """Volumes of Milvus' docker-compose, a dump of its etcd, and its bucket in a store if there is one."""
+    golden = GOLDEN / "milvus/2.3.5"
+    logs = {str(file.relative_to(golden)): file.read_bytes() for file in golden.glob("*_log/**/*") if file.is_file()}
+    drive = Path("volumes/minio")
+    format_drives([drive])
+    for name, data in logs.items():
+        put(drive, f"a-bucket/files/{name}", Stored([data], inline=False))
+    for packed in (GOLDEN / "milvus/etcd-3.5").rglob("*.xz"):
+        path = Path("volumes/etcd") / packed.relative_to(GOLDEN / "milvus/etcd-3.5").with_suffix("")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(lzma.decompress(packed.read_bytes()))
+    shutil.copy(golden / "etcd.json", "etcd.json")
+    world.places["products"] = "alltypes"
+    server = os.environ["AWS_ENDPOINT_URL"]
+    for name, data in {"": b"", **{f"/files/{name}": data for name, data in logs.items()}}.items():
+        kind = {"Content-Type": "application/octet-stream"}  # or moto waits for a form
+        request = urllib.request.Request(f"{server}/a-bucket{name}", data, kind, method="PUT")
+        urllib.request.urlopen(request).close()
+
+
+def quant(world: World) -> None:
+    """A day of logs of two tables."""
+    del world
+    dice, count = np.random.default_rng(1), 20_000
+    times = pa.array(1_714_987_800_000 + np.sort(dice.integers(0, 23_400_000, count))).cast(pa.timestamp("ms", "UTC"))
+    both = {"Timestamp": times, "Sym": pa.array(dice.choice(["AAPL", "MSFT", "NVDA"], count))}
+    price = np.round(100 + np.cumsum(dice.normal(0, 0.01, count)), 2)
+    tables = {
+        "Trades": pa.table({**both, "Price": price, "Size": pa.array(dice.integers(1, 500, count), pa.int32())}),
+        "Quotes": pa.table({**both, "Bid": price - 0.01, "Ask": price + 0.01}),
+    }
+    for name, table in tables.items():
+        options = {"internal_partition": "host", "column_partition": "2024-05-06", "roll_bytes": 1 << 18}
+        with Logger("binlogs", table.schema, namespace="Market", table=name, **options) as log:
+            for batch in table.to_batches(max_chunksize=2000):
+                log.write(batch)
+    Path("Market.Trades.schema").write_text(SCHEMA)
+
+
 def leveldb_log(world: World) -> None:
     shop()
     shutil.copy("db/000003.log", "000003.log")
@@ -159,6 +214,9 @@ def milvus_binlog(world: World) -> None:
 
 WORLDS: dict[str, Callable[[World], None]] = {
     "docs/cli.md": cli,
+    "docs/cookbooks/forensics.md": forensics,
+    "docs/cookbooks/milvus.md": milvus,
+    "docs/cookbooks/quant.md": quant,
     "docs/damage.md": damage,
     "docs/formats/deephaven-log.md": deephaven_log,
     "docs/formats/deephaven-table.md": deephaven_table,
@@ -220,13 +278,14 @@ def of(page: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
 
 @contextlib.contextmanager
 def bucket() -> Iterator[dict[str, str]]:
-    """A server that speaks S3; gives the variable that says its address."""
+    """A server that speaks S3; gives the variables that say its address and how to sign in."""
     from moto.server import ThreadedMotoServer
 
     server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
     server.start()
     host, port = server.get_host_and_port()
     try:
-        yield {"MINIO": f"http://{host}:{port}"}
+        signed = {"AWS_ACCESS_KEY_ID": "minio", "AWS_SECRET_ACCESS_KEY": "miniosecret"}
+        yield {"AWS_ENDPOINT_URL": f"http://{host}:{port}", **signed}
     finally:
         server.stop()
