@@ -169,3 +169,20 @@ def test_a_listing_prints_warnings_with_their_part(folder: Path, run: Run) -> No
     }
     parts = json.loads(run("ls", folder, "--json").out)["parts"]
     assert [Path(part["path"]).name for part in parts if part["remarks"]] == ["milvus"]
+
+
+def test_tables_of_one_folder_are_parts(tmp_path: Path, run: Run) -> None:
+    source, new = tmp_path / "logs", tmp_path / "new"
+    source.mkdir()
+    for count, name in enumerate(("Quotes", "Trades"), 2):
+        rows = pa.table({"id": pa.array(range(count), pa.int64())})
+        path = source / f"Market.{name}.System.host.2024-05-06.bin.2024-05-06.000000.000-0000"
+        sawlog.write(rows, path, format="deephaven_log")
+    report = sawlog.verify(source)
+    assert [part.rows for part in report.parts] == [2, 3]
+    for verb in ("verify", "info", "report"):
+        more = ["--output", tmp_path / "report.html"] if verb == "report" else []
+        assert run(verb, source, *more).code == 0, verb
+    assert run("convert", source, new).code == 0
+    assert files_below(new) == ["Market.Quotes.parquet", "Market.Trades.parquet"]
+    assert sawlog.verify(source, namespace="Market", table="Trades").rows == 3

@@ -73,4 +73,4 @@ def name_file(part: FolderPart, root: str, table: str, suffix: str) -> str:
     if name == ROOT:
         name = os.path.basename(normalize(root).rstrip("/")) or part.found.format.name
     inside = f"/{table.replace('/', '_')}" if table else ""
-    return _UNFIT.sub("_", f"{name}{inside}") + suffix
+    return _UNFIT.sub("_", f"{name.removesuffix('.*')}{inside}") + suffix

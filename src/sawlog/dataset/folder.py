@@ -15,11 +15,14 @@ from sawlog.format.capabilities import list_tables
 from sawlog.format.contract import Contents, Format, view_names
 from sawlog.format.damage import Report, Skipped
 from sawlog.format.options import names
-from sawlog.format.recognition import Part, find_unread, parts
+from sawlog.format.recognition import Part, find_unread, formats, named_parts, parts
 from sawlog.format.scan import NamedTable
 from sawlog.storage import File, Storage
 from sawlog.storage.inputs import Input
 from sawlog.storage.workers import map_ordered, single_step
+
+_TABLE_OPTIONS = frozenset({"namespace", "table"})
+"""Options by which formats choose one table of several."""
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -146,7 +149,8 @@ def open_folder(
     general = {name: given.pop(name) for name in GENERAL if name in given}
     general |= {"storage_options": storage, "is_format_named": format is not None}
     files = storage.find(paths)
-    found, apart, skipped = _apart(files, storage, paths, format, view)
+    has_table = bool(_TABLE_OPTIONS & given.keys())
+    found, apart, skipped = _apart(files, storage, paths, format, view, has_table=has_table)
     threads = threads_of(general.get("use_threads", True))
     if found is not None and len(apart) < 2:
         return Folder([_folder_part(found, paths, general, given, home=apart[0].path)], threads=threads)
@@ -196,7 +200,7 @@ def _format(part: Part) -> Format:
 
 
 def _apart(
-    files: list[File], storage: Storage, paths: list[str], format: str | None, view: str
+    files: list[File], storage: Storage, paths: list[str], format: str | None, view: str, *, has_table: bool
 ) -> tuple[DatasetFiles | None, list[Part], list[Skipped]]:
     """The part that a read of a path takes, all parts of the path with that first, and files of none."""
     found: DatasetFiles | None = None
@@ -210,7 +214,7 @@ def _apart(
         skipped: list[Skipped] = []
     else:
         chosen = found.format
-        primary = _homes(found, paths)
+        primary = _homes(found, paths, has_table=has_table)
         homes = {part.path for part in primary}
         near = [
             one
@@ -237,9 +241,13 @@ def _apart(
     return found, sorted([*primary, *others], key=lambda part: part.path), skipped
 
 
-def _homes(found: DatasetFiles, paths: list[str]) -> list[Part]:
+def _homes(found: DatasetFiles, paths: list[str], *, has_table: bool) -> list[Part]:
+    """Return the datasets of found files: directories, tables by the names of their files, or one of all files."""
     chosen = found.format
     if not chosen.directory_layout.is_directory:
+        named = {chosen.directory_layout.table_name(file) for file in found.files}
+        if len(named) > 1 and not has_table:
+            return named_parts(found.files, formats().keys() - {chosen.name})
         homes = {chosen.directory_layout.dataset_directory(file) for file in found.files}
         return [Part(homes.pop() or "." if len(homes) == 1 else paths[0], chosen, found.files)]
     groups: dict[str, list[File]] = defaultdict(list)
