@@ -66,6 +66,8 @@ def model(record: bytes) -> tuple[list[tuple], bool]:
                 parts = (string(), stamp)
             else:
                 parts = (string() if key is not None else None, string() if value is not None else None)
+                if name == "timed_put" and len(parts[1]) >= 8:  # the time of the write is after the value
+                    parts = (parts[0], parts[1][:-8])
         except IndexError:
             return rows, False
         signed = sequence - (1 << 64) if sequence >= 1 << 63 else sequence

@@ -145,8 +145,8 @@ def test_a_cut_database_next_to_the_logs_is_told(tmp_path: Path) -> None:
     files = copy("2.3.5", tmp_path / "all" / "files")
     unpack(tmp_path / "all" / "etcd")
     database = tmp_path / "all" / "etcd" / "member" / "snap" / "db"
-    database.write_bytes(database.read_bytes()[:20000])
-    with pytest.raises(IncompleteError, match=r"etcd/member/snap/db: cut_metadata at byte 20000"):
+    database.write_bytes(database.read_bytes()[:20480])
+    with pytest.raises(IncompleteError, match=r"etcd/member/snap/db: cut_metadata at byte 20480"):
         sawlog.read(files, table="alltypes")
     (tmp_path / "all" / "etcd.json").write_text((GOLDEN / "2.3.5" / "etcd.json").read_text())
     rows, warned = read(files, table="alltypes")  # a whole one is better
