@@ -8,9 +8,14 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+import sawlog
+from sawlog.dataset.dataset import Dataset
+from sawlog.dataset.examination import RecordingStorage, examine
+from sawlog.dataset.folder import open_folder
 from tests.cli.conftest import Run
 
 ROOT = Path(__file__).parents[2]
@@ -88,3 +93,22 @@ def test_a_clean_log_ends_with_0(run: Run, tmp_path: Path) -> None:
     log = ROOT / "examples" / "data" / "shop" / "000003.log"
     assert run("report", log, "--output", tmp_path / "r.html").code == 0
     assert run("report", tmp_path / "missing", "--output", tmp_path / "r.html").code == 2
+
+
+def test_a_file_that_changes_before_it_is_hashed_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = tmp_path / "000003.log"
+    shutil.copy(ROOT / "examples" / "data" / "shop" / "000003.log", log)
+    recorder = RecordingStorage()
+    folder = open_folder(str(log), storage_options=recorder, on_damage="skip")
+    report = Dataset.report
+
+    def replaced(dataset: Dataset, *args: Any, **options: Any) -> Any:
+        found = report(dataset, *args, **options)
+        other = tmp_path / "other"
+        other.write_bytes(log.read_bytes()[::-1])
+        other.replace(log)
+        return found
+
+    monkeypatch.setattr(Dataset, "report", replaced)
+    with pytest.raises(sawlog.ChangedError):
+        examine(folder, [str(log)], recorder)

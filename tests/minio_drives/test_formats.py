@@ -12,10 +12,10 @@ import pyarrow as pa
 import pytest
 
 import sawlog
-from sawlog.dataset.examination import examine
+from sawlog.dataset.examination import RecordingStorage, examine
+from sawlog.dataset.folder import open_folder
 from sawlog.errors import BitrotError, IncompleteError, UnsupportedError
 from sawlog.format.damage import Verdict
-from sawlog.storage import Storage
 from tests.milvus_binlog.support import GOLDEN, id_of, with_etcd
 from tests.minio_drives.maker import Stored, format_drives, put, xl_meta
 
@@ -200,7 +200,9 @@ def test_a_report_hashes_the_files_of_drives(tmp_path: Path) -> None:
     root = volume(tmp_path, inline=False)
     (meta,) = root.glob("minio/a-bucket/files/insert_log/*/*/*/100/*/xl.meta")
     flip_data(meta)
-    part, *_ = examine([str(root)], Storage()).parts
+    recorder = RecordingStorage()
+    folder = open_folder(str(root), storage_options=recorder, on_damage="skip")
+    part, *_ = examine(folder, [str(root)], recorder).parts
     assert part.report.verdict == Verdict.DAMAGED
     hashes = {file.path: file.sha256 for file in part.files}
     (data,) = meta.parent.glob("*/part.1")

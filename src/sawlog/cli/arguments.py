@@ -121,7 +121,7 @@ StorageOptions = Annotated[
     typer.Option(
         "--storage",
         metavar="KEY=VALUE",
-        help="What fsspec needs to reach the path; JSON where the value is JSON.",
+        help="Option of the store, such as endpoint_url; JSON where the value is JSON.",
         show_default=False,
         rich_help_panel=READING,
     ),
@@ -194,7 +194,7 @@ def format_options(
 
 
 def storage_options(texts: Iterable[str] | None) -> dict[str, Any]:
-    """Options for fsspec: values are JSON where they can be read as JSON, text otherwise."""
+    """Options of a store: values are JSON where they can be read as JSON, text otherwise."""
     options: dict[str, Any] = {}
     for key, value in key_values(texts, "--storage").items():
         decoded = decode_json(value)

@@ -15,8 +15,8 @@ import typer
 
 from sawlog.cli import arguments
 from sawlog.cli.errors import Exit, complain
-from sawlog.cli.output import Advance, Outcome, Page, counted, progress, show, text_sink
-from sawlog.cli.scan import part_progress, size_of
+from sawlog.cli.output import Advance, Outcome, Page, counted, progress, show, text_sink, write_page
+from sawlog.cli.scan import part_progress, size_of, verdict_code
 from sawlog.dataset.dataset import Dataset
 from sawlog.dataset.folder import Folder, FolderPart, distinct_tables, open_folder
 from sawlog.errors import InternalError, OptionError, SawlogError
@@ -75,11 +75,9 @@ def map(
 
 
 def summary_code(summary: Summary) -> Exit:
-    """Return the worst exit code of the parts of a folder."""
-    verdicts = {entry.verdict for entry in summary.entries}
-    if any(skipped.missed for skipped in summary.skipped) or verdicts - {Verdict.CLEAN, Verdict.UNSUPPORTED}:
-        return Exit.DAMAGED
-    return Exit.UNSUPPORTED if Verdict.UNSUPPORTED in verdicts else Exit.OK
+    """Return the worst exit code of the parts of a folder; one that was not drawn counts as incomplete."""
+    missed = [Verdict.INCOMPLETE for skipped in summary.skipped if skipped.missed]
+    return verdict_code([*(entry.verdict or Verdict.INCOMPLETE for entry in summary.entries), *missed])
 
 
 def _advise(folder: Folder, tables: list[Dataset]) -> str:
@@ -130,7 +128,7 @@ def _draw_folder(folder: Folder, paths: list[str], output: str, *, json: bool) -
         if skipped.missed:
             complain(f"warning: {skipped.path}: not drawn: {skipped.reason}")
     if not json:
-        _write(render_summary(summary).encode("utf-8", "surrogatepass"), output)
+        write_page(render_summary(summary), output)
     return summary
 
 
@@ -165,11 +163,11 @@ def _draw(dataset: Dataset, output: str, advance: Advance) -> tuple[Map, str]:
     drawn = survey(dataset, advance)
     if not output:
         return drawn, ascii_json(drawn.to_dict())
-    page = render(drawn).encode("utf-8", "surrogatepass")
+    page = render(drawn)
     if output == "-":
-        text_sink(sys.stdout.buffer.write)(page)
+        text_sink(sys.stdout.buffer.write)(page.encode("utf-8", "surrogatepass"))
     else:
-        _write(page, output)
+        write_page(page, output)
     return drawn, ""
 
 
@@ -203,15 +201,3 @@ def _print(summary: Summary, output: str, page: Page) -> None:
 def _browse(output: str) -> None:
     if not webbrowser.open(Path(output).resolve().as_uri()):
         complain(f"no browser was found; open {output}")
-
-
-def _write(page: bytes, path: str) -> None:
-    """Write the page; it appears whole."""
-    storage = Storage()
-    staged = storage.stage(path)
-    try:
-        staged.write(page)
-        storage.publish([staged.finish()])
-    except BaseException:
-        staged.discard(storage)
-        raise

@@ -14,6 +14,7 @@ from typing import Any, Protocol
 from sawlog.errors import OptionError
 from sawlog.format.damage import Account, Damage, Skipped, Tail, TailStatus, Verdict, by_reason, verdict_of
 from sawlog.format.printing import ascii_json, printable, printable_lines
+from sawlog.storage import Storage
 from sawlog.storage.staging import STDOUT
 
 PATIENCE = 1.0
@@ -131,6 +132,18 @@ class Page:
             self.line((f"         {damage.kind} ", style), (f"{place}{damage.detail}", ""))
         if count > len(listed):
             self.line((f"         and {count - len(listed):,} more; sawlog verify --all lists them", ""))
+
+
+def write_page(page: str, path: str) -> None:
+    """Write a page of HTML to a file, which appears whole."""
+    storage = Storage()
+    staged = storage.stage(path)
+    try:
+        staged.write(page.encode("utf-8", "surrogatepass"))
+        storage.publish([staged.finish()])
+    except BaseException:
+        staged.discard(storage)
+        raise
 
 
 def logfmt(event: dict[str, Any]) -> str:

@@ -12,12 +12,11 @@ import typer
 
 from sawlog import __version__
 from sawlog.cli import arguments
-from sawlog.cli.errors import Exit
-from sawlog.cli.output import Outcome, counted, progress, show
-from sawlog.dataset.examination import Examination, ExaminedPart, examine
-from sawlog.format.damage import Verdict
+from sawlog.cli.output import Outcome, counted, progress, show, write_page
+from sawlog.cli.scan import verdict_code
+from sawlog.dataset.examination import Examination, ExaminedPart, RecordingStorage, examine
+from sawlog.dataset.folder import open_folder
 from sawlog.format.printing import ascii_json
-from sawlog.storage import Storage
 
 _STYLE = """
 body { font: 15px/1.45 system-ui, sans-serif; margin: 2rem auto; max-width: 70rem; padding: 0 1rem; }
@@ -44,39 +43,26 @@ def report(
     metadata included; what was left out, and why; version and time. Exit code 0 clean, 1 damaged or incomplete,
     2 unusable, 4 not damaged but in part unsupported.
     """
-    with progress(0, "examining") as advance:
-        examination = examine(
-            [os.fspath(path) for path in paths],
-            Storage(arguments.storage_options(storage)),
-            advance,
-            format=format,
-            use_threads=True if threads is None else threads,
-            **arguments.format_options(option),
-        )
+    recorder = RecordingStorage(arguments.storage_options(storage))
+    folder = open_folder(
+        list(paths),
+        format=format,
+        on_damage="skip",
+        storage_options=recorder,
+        use_threads=True if threads is None else threads,
+        **arguments.format_options(option),
+    )
+    with progress(folder.size, "examining") as advance:
+        examination = examine(folder, [os.fspath(path) for path in paths], recorder, advance)
     document = {"sawlog": __version__, **examination.to_dict()}
     if json:
         typer.echo(ascii_json(document, indent=2))
     else:
-        target = Storage()
-        staged = target.stage(output)
-        try:
-            staged.write(page(examination).encode("utf-8", "surrogatepass"))
-            target.publish([staged.finish()])
-        except BaseException:
-            staged.discard(target)
-            raise
+        write_page(page(examination), output)
         files = sum(len(part.files) for part in examination.parts)
         summary = f"with {counted(files, 'hashed file')}, in {output}"
         show(Outcome(document, counted(len(examination.parts), "part"), summary), json=False)
-    return exit_code(examination.verdicts)
-
-
-def exit_code(verdicts: Iterable[Verdict]) -> Exit:
-    """Return the exit code of the worst verdict."""
-    present = set(verdicts)
-    if present - {Verdict.CLEAN, Verdict.UNSUPPORTED}:
-        return Exit.DAMAGED
-    return Exit.UNSUPPORTED if Verdict.UNSUPPORTED in present else Exit.OK
+    return verdict_code(examination.verdicts)
 
 
 def page(examination: Examination) -> str:

@@ -16,6 +16,14 @@ from sawlog.format.damage import Findings, Skipped, Verdict, count_kinds, descri
 from sawlog.storage.workers import PIECE_BYTES
 
 
+def verdict_code(verdicts: Iterable[Verdict]) -> Exit:
+    """Return the exit code of the worst of some verdicts."""
+    present = set(verdicts)
+    if present - {Verdict.CLEAN, Verdict.UNSUPPORTED}:
+        return Exit.DAMAGED
+    return Exit.UNSUPPORTED if Verdict.UNSUPPORTED in present else Exit.OK
+
+
 class DamageSummary:
     """Summary of what scans left out, per file."""
 
@@ -48,9 +56,12 @@ class DamageSummary:
     @property
     def code(self) -> Exit:
         """The exit code of a verb that shows what it can read."""
-        if self.damaged or self.incomplete:
-            return Exit.DAMAGED
-        return Exit.UNSUPPORTED if self.unsupported else Exit.OK
+        found = {
+            Verdict.DAMAGED: self.damaged,
+            Verdict.INCOMPLETE: self.incomplete,
+            Verdict.UNSUPPORTED: self.unsupported,
+        }
+        return verdict_code(verdict for verdict, is_found in found.items() if is_found)
 
     def report(self) -> None:
         """Report a line per file with damage or an unfinished tail, and one per reason why others were not read."""

@@ -8,12 +8,11 @@ import functools
 import hashlib
 import os
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from sawlog.dataset.folder import FolderPart, missed_part, open_folder
-from sawlog.dataset.opening import open_found
+from sawlog.dataset.folder import Folder, FolderPart, missed_part
 from sawlog.format.capabilities import HasDecoders
 from sawlog.format.damage import Report, Skipped, Verdict
 from sawlog.storage import File, PathLike, Source, Storage, normalize
@@ -71,7 +70,11 @@ class HashedFile:
 
     @classmethod
     def of(cls, path: str, storage: Storage) -> HashedFile:
-        """Read a file and hash it."""
+        """Read a file and hash it.
+
+        Raises:
+            ChangedError: When it is not the one that the storage has found.
+        """
         digest = hashlib.sha256()
         with contextlib.closing(storage.open(path)) as source:
             for start in range(0, source.size, _WINDOW_BYTES):
@@ -150,28 +153,21 @@ class Examination:
 
 
 def examine(
-    paths: Sequence[str],
-    storage: Storage,
-    advance: Callable[[int], None] | None = None,
-    /,  # a format may have an option that is called paths
-    **options: Any,
+    folder: Folder, paths: list[str], recorder: RecordingStorage, advance: Callable[[int], None] | None = None
 ) -> Examination:
-    """Check every dataset of some paths, count the rows of its views, and hash every file that this opens.
+    """Check every dataset of a folder, count the rows of its views, and hash every file that this opens.
 
     Args:
-        paths: Files and directories.
-        storage: The storage of the paths.
+        folder: Datasets that were found with the storage `recorder`.
+        paths: The paths of the folder, as they were named.
+        recorder: Records the files that are opened.
         advance: Called with the bytes of each dataset that is done.
-        options: Those of `sawlog.open`.
 
     Raises:
-        FormatError: When no format knows any of the files.
-        SawlogError: When the paths are one dataset, and it cannot be read.
+        SawlogError: When the folder is one dataset, and it cannot be read.
     """
-    recorder = RecordingStorage(storage.options, storage.memory_map, storage.inputs, storage.chosen)
     begun = dt.datetime.now().astimezone().isoformat(timespec="seconds")
-    folder = open_folder(list(paths), storage_options=recorder, on_damage="skip", **options)
-    examination = Examination(list(paths), begun, skipped=list(folder.skipped))
+    examination = Examination(paths, begun, skipped=list(folder.skipped))
     for part, outcome in folder.work(functools.partial(_examine_part, recorder=recorder), threads=1):
         if isinstance(outcome, Exception):
             examination.skipped.append(missed_part(part, outcome))
@@ -189,14 +185,10 @@ def _examine_part(part: FolderPart, recorder: RecordingStorage) -> ExaminedPart:
     views = {dataset.scan.view: report.rows}
     contents = dataset.contents
     for view in contents.decoders() if isinstance(contents, HasDecoders) else ():
-        found = part.found._replace(view=view)
-        decoded = open_found(
-            found, [part.path], is_format_named=False, storage_options=recorder, on_damage="skip", **part.options
-        )
+        decoded = part.open(view=view)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # the report has what they say
             views[view] = decoded.count_rows()
     opened = {path for file in dataset.files for path in recorder.files_of(file.path)} | recorder.opened.keys()
-    plain = recorder.fresh()
-    hashed = [HashedFile.of(path, plain) for path in sorted(opened) if plain.exists(path)]
+    hashed = [HashedFile.of(path, recorder) for path in sorted(opened) if recorder.exists(path)]
     return ExaminedPart(part.path, part.title, report, views, hashed)

@@ -98,7 +98,7 @@ class FolderPart:
         found: Its files and its format.
         size: Bytes of its files.
         options: Those of the options that its format has.
-        open: Opens it, with more options if there are any; raises what `sawlog.open` raises.
+        open: Opens it, in another view or with more options if there are any; raises what `sawlog.open` raises.
     """
 
     path: str
@@ -181,15 +181,16 @@ def _folder_part(
 ) -> FolderPart:
     """Return a part that opens with its options, without one for other formats that it has no use for itself."""
 
-    def open_part(**more: Any) -> Dataset:
+    def open_part(view: str = found.view, **more: Any) -> Dataset:
         wanted = {**options, **more}
+        found_of_view = found._replace(view=view)
         try:
-            return open_found(found, paths, **general, **wanted)
+            return open_found(found_of_view, paths, **general, **wanted)
         except OptionError as error:
             if error.inapplicable not in shared:
                 raise
             fitting = {name: value for name, value in wanted.items() if name != error.inapplicable}
-            return open_found(found, paths, **general, **fitting)
+            return open_found(found_of_view, paths, **general, **fitting)
 
     return FolderPart(paths[0], home or paths[0], found, sum(file.size for file in found.files), options, open_part)
 
