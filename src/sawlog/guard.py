@@ -116,7 +116,7 @@ def install(extra: str) -> str:
 
 
 def decoder_raising(decoder: Callable[P, T], *faults: type[Exception]) -> Callable[P, T]:
-    """A decoder for `decode_by` that also says by some of `FAULTS` what is wrong with bytes: how deep they nest."""
+    """A decoder for `call_decoder` that also says by some of `FAULTS` what is wrong with bytes: how deep they nest."""
 
     def call(*args: P.args, **kwargs: P.kwargs) -> T:
         try:

@@ -15,9 +15,10 @@ import typer
 from sawlog.cli import arguments
 from sawlog.cli.errors import Exit
 from sawlog.cli.output import Advance, Page, Result, counted, progress, show, size_text, tail_text
+from sawlog.cli.parts import find_folder
 from sawlog.cli.scan import DamageSummary, part_progress, recorded
 from sawlog.dataset.dataset import Dataset, count_rows
-from sawlog.dataset.folder import FolderPart, missed_part, open_folder
+from sawlog.dataset.folder import FolderPart, missed_part
 from sawlog.format.contract import Format, view_names
 from sawlog.format.damage import Skipped, Tail, TailStatus
 from sawlog.format.printing import metadata
@@ -140,15 +141,13 @@ def info(
 
     Reads no more than headers, and small files for a picture in a terminal.
     """
-    storage_options = Storage(arguments.storage_options(storage))
-    folder = open_folder(
+    folder = find_folder(
         list(paths),
         format=format,
         view=view,
-        on_damage="skip",
-        storage_options=storage_options,
-        use_threads=True if threads is None else threads,
-        **arguments.format_options(option),
+        storage=Storage(arguments.storage_options(storage)),
+        options=arguments.format_options(option),
+        threads=threads,
     )
     with progress(folder.size if count else 0, "counting") as advance:
 

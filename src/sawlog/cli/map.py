@@ -16,9 +16,10 @@ import typer
 from sawlog.cli import arguments
 from sawlog.cli.errors import Exit, complain
 from sawlog.cli.output import Advance, Outcome, Page, counted, progress, show, text_sink, write_page
+from sawlog.cli.parts import find_folder
 from sawlog.cli.scan import part_progress, size_of, verdict_code
 from sawlog.dataset.dataset import Dataset
-from sawlog.dataset.folder import Folder, FolderPart, distinct_tables, open_folder
+from sawlog.dataset.folder import Folder, FolderPart, distinct_tables
 from sawlog.errors import InternalError, OptionError, SawlogError
 from sawlog.format.damage import Verdict
 from sawlog.format.printing import ascii_json
@@ -52,14 +53,13 @@ def map(
     for page in [text for text in option or () if _PAGE.fullmatch(text)]:
         complain(f"warning: -o {page}: names the page with --output; -o is for options of the format")
         output, option = page, [text for text in option or () if text != page]
-    folder = open_folder(
+    folder = find_folder(
         list(paths),
         format=format,
         view=view,
-        on_damage="skip",
-        storage_options=Storage(arguments.storage_options(storage)),
-        use_threads=True if threads is None else threads,
-        **arguments.format_options(option),
+        storage=Storage(arguments.storage_options(storage)),
+        options=arguments.format_options(option),
+        threads=threads,
     )
     tables = folder.parts[0].open_tables() if folder.is_single else {}
     if len(tables) == 1:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -21,27 +21,24 @@ _UNFIT = re.compile(r"[*?\[\]]+")
 
 
 def find_folder(
-    path: str,
+    path: str | list[str],
     *,
     format: str | None,
-    view: str,
-    columns: Sequence[str] | None,
-    on_damage: str,
     storage: Storage,
-    options: dict[str, Any],
+    options: Mapping[str, Any],
     threads: int | None,
-    provenance: bool = False,
+    on_damage: str = "skip",
+    **given: Any,
 ) -> Folder:
-    """Return the datasets of a path, opened as a verb's options say."""
+    """Return the datasets of a path, opened as a verb's options say; others are those of `sawlog.open`."""
+    use_threads = True if threads is None else threads
     return open_folder(
         path,
         format=format,
-        view=view,
-        columns=columns,
         on_damage=on_damage,
         storage_options=storage,
-        use_threads=True if threads is None else threads,
-        provenance=provenance,
+        use_threads=use_threads,
+        **given,
         **options,
     )
 

@@ -13,9 +13,9 @@ import typer
 from sawlog import __version__
 from sawlog.cli import arguments
 from sawlog.cli.output import Outcome, counted, progress, show, write_page
+from sawlog.cli.parts import find_folder
 from sawlog.cli.scan import verdict_code
 from sawlog.dataset.examination import Examination, ExaminedPart, RecordingStorage, examine
-from sawlog.dataset.folder import open_folder
 from sawlog.format.printing import ascii_json
 
 _STYLE = """
@@ -44,13 +44,12 @@ def report(
     2 unusable, 4 not damaged but in part unsupported.
     """
     recorder = RecordingStorage(arguments.storage_options(storage))
-    folder = open_folder(
+    folder = find_folder(
         list(paths),
         format=format,
-        on_damage="skip",
-        storage_options=recorder,
-        use_threads=True if threads is None else threads,
-        **arguments.format_options(option),
+        storage=recorder,
+        options=arguments.format_options(option),
+        threads=threads,
     )
     with progress(folder.size, "examining") as advance:
         examination = examine(folder, [os.fspath(path) for path in paths], recorder, advance)

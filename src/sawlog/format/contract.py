@@ -165,7 +165,7 @@ class Fragment(ABC):
         return findings
 
     def _decoded(self, schema: pa.Schema, findings: Findings) -> Iterator[pa.RecordBatch]:
-        """The batches of `decode`; only judges, `decode_by` and stores say what is damage: other errors are faults."""
+        """The batches of `decode`; only judges, `call_decoder` and stores report damage: other errors are faults."""
         with wrap_errors(f"{self.path}: reading failed"):
             try:
                 yield from self.decode(schema, findings)

@@ -354,7 +354,7 @@ def _of_values(kind: pa.DataType) -> pa.DataType:
 def resolve_expression(
     expression: Any, schema: pa.Schema, viewed: pa.Schema, context: str
 ) -> tuple[pa.DataType, frozenset[str]]:
-    """The type of what an expression computes, and the columns that it needs; other arguments are those of `bind`.
+    """The type that an expression computes, and the columns that it needs; other arguments are those of `bind_query`.
 
     Raises:
         SchemaError: When it does not fit the columns.

@@ -305,7 +305,7 @@ def rescue(damage: pa.RecordBatch, name: str, facts: Facts, storage: Storage, ta
     Args:
         damage: Damaged ranges, in `DAMAGE_SCHEMA`.
         name: The column that says what is damaged.
-        facts: Values of the columns that the file has, which `with_facts` adds.
+        facts: Values of the columns that the file has, which `append_file_columns` adds.
         storage: Where the files are.
         target: The wanted columns.
     """

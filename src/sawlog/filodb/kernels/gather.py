@@ -100,7 +100,7 @@ def check_text(texts: Texts, groups: Int32s, kind: Int64, bad: PayloadErrors) ->
         texts: `Texts`.
         groups: int32, row i holds the texts `groups[i]` to `groups[i + 1]`.
         kind: What rows are marked with.
-        bad: `Bad`: what explains it is the position within the text.
+        bad: `PayloadErrors`: what explains it is the position within the text.
     """
     for row in range(len(bad.kinds)):
         if bad.kinds[row] != 0:
@@ -121,7 +121,7 @@ def judge_texts(payloads: Payloads, kind: Int64, bad: PayloadErrors) -> None:
     Args:
         payloads: `Payloads`.
         kind: What rows are marked with.
-        bad: `Bad`: what explains it is the position within the text.
+        bad: `PayloadErrors`: what explains it is the position within the text.
     """
     for row in range(len(payloads.positions)):
         start = payloads.positions[row]

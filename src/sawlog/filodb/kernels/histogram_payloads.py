@@ -103,7 +103,7 @@ def encode_histograms(
     """Encode histograms.
 
     Args:
-        histograms: `Given`.
+        histograms: `HistogramInput`.
         work: `Work`.
         into: `Encoded`.
         out: uint8.

@@ -120,7 +120,7 @@ class Buckets(NamedTuple):
 
 @kernel
 def histogram_sizes(payloads: Payloads, sizes: Sizes, bad: PayloadErrors) -> None:
-    """Work out `Sizes` of `Payloads`; those that are no histograms become `Bad`, explained by their format codes."""
+    """Work out `Sizes` of `Payloads`; others than histograms become `PayloadErrors`, explained by format codes."""
     window, positions, lengths = payloads.data, payloads.positions, payloads.lengths
     ends, definition_ends = sizes.ends, sizes.definition_ends
     for row in range(len(positions)):
@@ -199,7 +199,7 @@ def gather_histograms(payloads: Payloads, sizes: Sizes, into: Buckets, bad: Payl
         payloads: `Payloads`.
         sizes: `Sizes`, from `histogram_sizes`.
         into: `Buckets`.
-        bad: `Bad`, where tops or values are broken: explained by the format code.
+        bad: `PayloadErrors`, where tops or values are broken: explained by the format code.
     """
     window, positions, lengths = payloads.data, payloads.positions, payloads.lengths
     ends, definition_ends = sizes.ends, sizes.definition_ends

@@ -313,8 +313,8 @@ def gather_maps(
         memo: `Memo`.
         maps: `Labels`; those of keys and values are int32 as uint8, as many of both; all first ends are 0.
         room: `ROOM`, all 0 to begin with.
-        bad: `Bad`: what explains it is the entry's position in the map, or the number of the predefined key. Maps that
-            are damaged come out empty.
+        bad: `PayloadErrors`: what explains it is the entry's position in the map, or the number of the predefined key.
+            Maps that are damaged come out empty.
 
     Returns:
         END, or FULL.
@@ -398,7 +398,7 @@ def judge_maps(payloads: Payloads, names: Int64, text: Bool, memo: Memo, bad: Pa
         names: How many predefined keys there are.
         text: Whether keys and values are to be UTF-8.
         memo: `Memo` of maps that were sound; of its own, for what they were decoded to is not in it.
-        bad: `Bad`, as of `gather_maps`; of text that is not UTF-8 the position within it.
+        bad: `PayloadErrors`, as of `gather_maps`; of text that is not UTF-8 the position within it.
     """
     window, positions, lengths = payloads.data, payloads.positions, payloads.lengths
     state = memo.known

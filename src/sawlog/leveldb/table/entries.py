@@ -545,7 +545,7 @@ def encode_entries(columns: EntryInput, out: Block, state: Annotated[Any, Record
     """Encode rows from `state.row` on, up to the end of a block.
 
     Args:
-        columns: See `Given`.
+        columns: See `EntryInput`.
         out: See `Block`; `last` has room for any key.
         state: A record of type BUILDER; updated.
 
