@@ -20,6 +20,8 @@ ELSEWHERE = {
     "docs/adding-a-format.md": "tests/tfrecord_example compares every block with the package",
 }
 SPARK = re.compile(r"\bspark\b", re.MULTILINE)
+INCLUDED = re.compile(r'^--8<-- "(.+)"$', re.MULTILINE)
+LINK = re.compile(r"\]\((.+?)\)")
 
 
 def needs_spark(page: str) -> bool:
@@ -93,6 +95,14 @@ def test_the_reference_covers_what_is_public() -> None:
             if f"{module.__name__}.{name}" not in named and id(getattr(module, name)) not in documented:
                 missing.append(f"{module.__name__}.{name}")
     assert missing == []
+
+
+def test_links_of_files_that_pages_include_are_whole() -> None:
+    """A file from outside docs has other neighbours there, so that a relative link would lead nowhere."""
+    included = {name for page in (ROOT / "docs").rglob("*.md") for name in INCLUDED.findall(page.read_text("utf-8"))}
+    assert included
+    relative = [(name, link) for name in sorted(included) for link in LINK.findall((ROOT / name).read_text("utf-8"))]
+    assert [link for link in relative if not link[1].startswith("https://")] == []
 
 
 @pytest.mark.nightly
