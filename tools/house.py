@@ -35,7 +35,7 @@ FUNCTION = (ast.FunctionDef, ast.AsyncFunctionDef)
 PRONOUNS = re.compile(
     "_*(ones?|found|given|known|held|kept|seen|said|wanted|begun|where|whole|left|some|most|here|there|at|rest|others?"
     "|what|which|how|that|this|it|these|those|them|they|asked|needed|meant|told|lost|gone|made|taken|chosen|shown|such"
-    "|same|own|both|n?either|nothing|something|anything|everything|nobody|somebody|another)_*"
+    "|same|own|both|n?either|every|more|least|whom|whose|nothing|something|anything|everything|nobody|somebody|another)_*"
 )
 """Pronouns, participles and question words: none of them says what a variable holds."""
 QUESTIONS = ("What", "One", "How", "Where", "Which", "Those", "See", "Whatever")

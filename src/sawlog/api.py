@@ -359,12 +359,12 @@ def _repair(
         # What is given comes before, but for a list: only an empty one says that nothing is to be rescued.
         rescue = find_rescue_options(source_format.read_options)
         given_rescue = {name: getattr(parsed, name) for name in rescue.keys() & current_options.keys()}
-        more = {
+        combined_lists = {
             name: (*values, *rescue[name])
             for name, values in given_rescue.items()
             if isinstance(values, tuple) and values
         }
-        parsed = replace(parsed, **{**rescue, **given_rescue, **more})
+        parsed = replace(parsed, **{**rescue, **given_rescue, **combined_lists})
     roots, threads = (normalize(os.fspath(src)),), threads_of(use_threads)
     scan = Scan(on_damage="skip", options=parsed, storage=storage, roots=roots, threads=threads)
     with wrap_errors(f"{scan.roots[0]}: repair as {source_format.name} failed"):

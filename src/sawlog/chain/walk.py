@@ -205,17 +205,17 @@ class ChainWalk(ABC):
             data = self._readable(position, max(need, LEAST_BYTES), length)
         return k.Window(data, np.uint64(position), np.uint64(self.span.end), np.uint64(size))
 
-    def _readable(self, position: int, least: int, length: int) -> Bytes:
+    def _readable(self, position: int, min_length: int, length: int) -> Bytes:
         """The longest window that can be read of one that cannot, halved until it can.
 
         Raises:
             DiskError: When its first bytes cannot be read.
         """
-        while length // 2 > least:
+        while length // 2 > min_length:
             length //= 2
             with suppress(DiskError):
                 return self.source.window(position, length)
-        return self.source.window(position, min(least, length))
+        return self.source.window(position, min(min_length, length))
 
     def _hand_over(self) -> Iterator[pa.RecordBatch]:
         """Yield the rows so far, then report the damage so far."""

@@ -110,8 +110,8 @@ class Comparison(Result):
         }
 
     def print_to(self, page: Page) -> None:
-        for name, said in self.columns.items():
-            page.fact("column", f"{name}: {said}")
+        for name, change in self.columns.items():
+            page.fact("column", f"{name}: {change}")
         for row in self.rows:
             sign, style = ("-", "red") if row.side == "a" else ("+", "green")
             page.line((f"{sign} row {row.number:,}  ", style), (row.line, ""))
@@ -140,10 +140,10 @@ class Side:
         """The next rows as lines of JSON, within bounds."""
         self.head()
         while sum(b.num_rows for b in self._ahead) < WINDOW_ROWS and sum(b.nbytes for b in self._ahead) < WINDOW_BYTES:
-            more = next(self._batches, None)
-            if more is None:
+            next_batch = next(self._batches, None)
+            if next_batch is None:
                 break
-            self._ahead.append(more)
+            self._ahead.append(next_batch)
         lines = (line for batch in self._ahead for line in json_lines(batch.slice(0, WINDOW_ROWS)))
         return list(itertools.islice(lines, WINDOW_ROWS))
 
@@ -203,8 +203,8 @@ def diff(
         comparison, losses = terms.compare(a, b, sides, advance)
     show(comparison, json=json)
     sys.stdout.flush()
-    for lost in losses:
-        lost.report()
+    for loss in losses:
+        loss.report()
     return Exit.DIFFERENT if comparison.different else Exit.OK
 
 

@@ -97,7 +97,7 @@ def with_exit_codes(verb: Callable[P, int]) -> Callable[P, int]:
                 message = explain(error)
                 if message is None:
                     raise
-                complain(message, whole=_of_sql(error))
+                complain(message, is_complete=_of_sql(error))
                 return exit_code(error)
 
     return run
@@ -132,9 +132,9 @@ def _of_sql(error: Exception) -> bool:
     return type(error).__module__.split(".")[0] in ("_duckdb", "duckdb") and not _own(error)[0]
 
 
-def complain(message: str, *, whole: bool = False) -> None:
+def complain(message: str, *, is_complete: bool = False) -> None:
     """Report an error on stderr, whatever it is made of: one line, or the whole of it with its lines."""
-    lines = message.expandtabs().splitlines() if whole else [" ".join(message.split())]
+    lines = message.expandtabs().splitlines() if is_complete else [" ".join(message.split())]
     for place, line in enumerate(map(without_secrets, lines)):
         printable = line if line.isprintable() else line.encode("unicode_escape").decode()
         sys.stderr.write(f"{'' if place else 'sawlog: '}{printable}\n")

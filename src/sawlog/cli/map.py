@@ -91,10 +91,10 @@ def _advise(folder: Folder, tables: list[Dataset]) -> str:
         named = (table.options.items() for table in distinct_tables(tables[0].contents))
         options = (" ".join(f"-o {shlex.quote(f'{name}={value}')}" for name, value in pairs) for pairs in named)
         commands = [f"sawlog map {path} {text} --output -" for text in options]
-    more = "; and so on: sawlog ls lists all" if len(commands) > _ADVISED else ""
+    continuation = "; and so on: sawlog ls lists all" if len(commands) > _ADVISED else ""
     return (
         f"stdout takes one page, and there are {count:,} parts: name a file with --output for a summary and a page"
-        f" of each, or draw one of them: {'; '.join(commands[:_ADVISED])}{more}"
+        f" of each, or draw one of them: {'; '.join(commands[:_ADVISED])}{continuation}"
     )
 
 

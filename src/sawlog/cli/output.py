@@ -117,9 +117,10 @@ class Page:
         """Files that were not read, one line per reason."""
         for reason, group in by_reason(skipped).items():
             names = [skipped.path for skipped in group[:_SHOWN_SKIPPED]]
-            more = f" and {len(group) - len(names):,} more" if len(group) > len(names) else ""
+            omission = f" and {len(group) - len(names):,} more" if len(group) > len(names) else ""
             self.fact(
-                "not read", f"{', '.join(names)}{more}, {size_text(sum(skipped.bytes for skipped in group))}: {reason}"
+                "not read",
+                f"{', '.join(names)}{omission}, {size_text(sum(skipped.bytes for skipped in group))}: {reason}",
             )
 
     def damages(self, damages: list[Damage], count: int, *, every: bool = False) -> None:

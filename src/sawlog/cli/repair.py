@@ -77,10 +77,10 @@ class _Repaired:
 
     def _print_account(self, page: Page, rows: int, account: Account, damages: int) -> None:
         page.fact("kept", f"{counted(rows, 'row')}, {account.record:,} bytes")
-        lost = places(damages) if damages else "nothing"
+        losses = places(damages) if damages else "nothing"
         if account.damage:
-            lost = f"{account.damage:,} bytes in {counted(damages, 'damaged range')}"
-        page.fact("lost", lost)
+            losses = f"{account.damage:,} bytes in {counted(damages, 'damaged range')}"
+        page.fact("lost", losses)
         if account.unsupported:
             label = "unchanged" if self.has_unsupported else "left out"
             page.fact(label, f"{account.unsupported:,} bytes that this version does not support")

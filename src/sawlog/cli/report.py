@@ -66,53 +66,53 @@ def report(
 
 def page(examination: Examination) -> str:
     """Return the page of an examination; all text of files is escaped."""
-    shown = html.escape
+    escape = html.escape
     named = ", ".join(examination.paths)
     ended = dt.datetime.now().astimezone().isoformat(timespec="seconds")
     facts = f"sawlog {__version__}; begun {examination.begun}, ended {ended}"
     parts = "\n".join(_part(part) for part in examination.parts)
-    skipped = [(shown(file.path), f"{file.bytes:,}", shown(file.reason)) for file in examination.skipped]
+    skipped = [(escape(file.path), f"{file.bytes:,}", escape(file.reason)) for file in examination.skipped]
     missed = f"<h2>Not read</h2>{_table(('file', 'bytes', 'why'), skipped)}" if skipped else ""
     return (
         "<!doctype html><html lang=en><meta charset=utf-8><meta name=viewport content='width=device-width'>"
-        f"<title>{shown(named)} \u00b7 sawlog report</title><style>{_STYLE}</style>"
-        f"<h1>{shown(named)}</h1><p>{shown(facts)}</p>{parts}{missed}</html>\n"
+        f"<title>{escape(named)} \u00b7 sawlog report</title><style>{_STYLE}</style>"
+        f"<h1>{escape(named)}</h1><p>{escape(facts)}</p>{parts}{missed}</html>\n"
     )
 
 
 def _part(part: ExaminedPart) -> str:
-    shown = html.escape
+    escape = html.escape
     report = part.report
     verdict = str(report.verdict)
-    views = [(shown(view), f"{rows:,}") for view, rows in part.views.items()]
+    views = [(escape(view), f"{rows:,}") for view, rows in part.views.items()]
     files = [
         (
-            f"<code>{shown(file.path)}</code>",
+            f"<code>{escape(file.path)}</code>",
             f"{file.size:,}",
-            shown(file.modified or ""),
+            escape(file.modified or ""),
             f"<code>{file.sha256}</code>",
         )
         for file in part.files
     ]
     damages = [
         (
-            f"<code>{shown(damage.path)}</code>",
+            f"<code>{escape(damage.path)}</code>",
             f"{damage.offset:,}",
             f"{damage.length:,}",
-            shown(damage.kind),
-            shown(damage.detail),
+            escape(damage.kind),
+            escape(damage.detail),
         )
         for file in report.files
         for damage in file.damages
     ]
     sections = [
-        f"<h2>{shown(part.path)}</h2>",
-        f"<p>{shown(part.title)}: <strong class='{verdict}'>{shown(verdict)}</strong></p>",
+        f"<h2>{escape(part.path)}</h2>",
+        f"<p>{escape(part.title)}: <strong class='{verdict}'>{escape(verdict)}</strong></p>",
         _table(("view", "rows"), views),
         f"<h3>Findings</h3>{_table(('file', 'byte', 'bytes', 'kind', 'detail'), damages)}" if damages else "",
         f"<h3>Files that were read</h3>{_table(('file', 'bytes', 'changed', 'SHA-256'), files)}",
     ]
-    skipped = [(shown(file.path), f"{file.bytes:,}", shown(file.reason)) for file in report.skipped]
+    skipped = [(escape(file.path), f"{file.bytes:,}", escape(file.reason)) for file in report.skipped]
     if skipped:
         sections.append(f"<h3>Left out</h3>{_table(('file', 'bytes', 'why'), skipped)}")
     return "\n".join(sections)

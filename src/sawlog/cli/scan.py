@@ -56,12 +56,12 @@ class DamageSummary:
     @property
     def code(self) -> Exit:
         """The exit code of a verb that shows what it can read."""
-        found = {
+        exit_codes = {
             Verdict.DAMAGED: self.damaged,
             Verdict.INCOMPLETE: self.incomplete,
             Verdict.UNSUPPORTED: self.unsupported,
         }
-        return verdict_code(verdict for verdict, is_found in found.items() if is_found)
+        return verdict_code(verdict for verdict, is_found in exit_codes.items() if is_found)
 
     def report(self) -> None:
         """Report a line per file with damage or an unfinished tail, and one per reason why others were not read."""

@@ -61,15 +61,15 @@ def type_name(kind: pa.DataType) -> str:
 
 def fit(natural: Sequence[int], room: int) -> list[int]:
     """Widths for as many columns as fit into `room` cells: the widest give way first."""
-    least = [min(width, MIN_WIDTH) for width in natural]
-    shown_columns = len(least)
-    while shown_columns > 1 and sum(least[:shown_columns]) + len(_GAP) * (shown_columns - 1) > room:
+    min_widths = [min(width, MIN_WIDTH) for width in natural]
+    shown_columns = len(min_widths)
+    while shown_columns > 1 and sum(min_widths[:shown_columns]) + len(_GAP) * (shown_columns - 1) > room:
         shown_columns -= 1
     free = room - len(_GAP) * (shown_columns - 1)
     widths = list(natural[:shown_columns])
     # Columns that need less than an equal share get what they need; the others share what is left.
     for count, index in enumerate(sorted(range(shown_columns), key=widths.__getitem__)):
-        widths[index] = min(widths[index], max(least[index], free // (shown_columns - count)))
+        widths[index] = min(widths[index], max(min_widths[index], free // (shown_columns - count)))
         free -= widths[index]
     return widths
 

@@ -218,12 +218,12 @@ class Dataset:
         damaged = {file_report.path: file_report for file_report in file_reports if file_report.damaged}
         files = [file for file in self.files if file.path in damaged]
         format, reports = self.format, list(damaged.values())
-        more = ""
+        rows_hint = ""
         if files and isinstance(format, FindsMoreRows):
-            more = format.find_more_rows(reports, files, self.scan)
+            rows_hint = format.find_more_rows(reports, files, self.scan)
         elif files:
-            more = find_more_rows(format, reports, files, self.scan)
-        return Report(self.format.name, file_reports, self.skipped, more)
+            rows_hint = find_more_rows(format, reports, files, self.scan)
+        return Report(self.format.name, file_reports, self.skipped, rows_hint)
 
     def watch(self, positions: Mapping[str, Any] | None = None, *, poll: float = 1.0) -> Watch:
         """The rows, and those that are written from now on: an endless iterator of record batches.

@@ -181,15 +181,15 @@ def _folder_part(
 ) -> FolderPart:
     """Return a part that opens with its options, without one for other formats that it has no use for itself."""
 
-    def open_part(view: str = found.view, **more: Any) -> Dataset:
-        wanted = {**options, **more}
+    def open_part(view: str = found.view, **changes: Any) -> Dataset:
+        part_options = {**options, **changes}
         found_of_view = found._replace(view=view)
         try:
-            return open_found(found_of_view, paths, **general, **wanted)
+            return open_found(found_of_view, paths, **general, **part_options)
         except OptionError as error:
             if error.inapplicable not in shared:
                 raise
-            fitting = {name: value for name, value in wanted.items() if name != error.inapplicable}
+            fitting = {name: value for name, value in part_options.items() if name != error.inapplicable}
             return open_found(found_of_view, paths, **general, **fitting)
 
     return FolderPart(paths[0], home or paths[0], found, sum(file.size for file in found.files), options, open_part)
@@ -264,7 +264,7 @@ def missed_part(part: FolderPart, error: object, failure: str = "cannot be read"
 
 def report(
     folder: Folder,
-    made: Callable[[FolderPart], Report],
+    examine: Callable[[FolderPart], Report],
     failure: str = "cannot be read",
     threads: int | None = None,
 ) -> Report:
@@ -272,7 +272,7 @@ def report(
 
     Args:
         folder: Its datasets.
-        made: Makes the report of one of them.
+        examine: Makes the report of one of them.
         failure: What is said of one that ends with an error.
         threads: As for `Folder.work`.
 
@@ -280,9 +280,9 @@ def report(
         SawlogError: When the path is one dataset, and cannot be read.
     """
     if folder.is_single:
-        return made(folder.parts[0])
+        return examine(folder.parts[0])
     combined = Report("", skipped=list(folder.skipped))
-    for part, outcome in folder.work(made, threads):
+    for part, outcome in folder.work(examine, threads):
         if isinstance(outcome, Exception):
             combined.skipped.append(missed_part(part, outcome, failure))
             continue

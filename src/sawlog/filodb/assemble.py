@@ -211,10 +211,10 @@ class ColumnBuilder:
             operations = [self._operation(self.fields[index], number, schema, index) for index in places]
             # Where every payload is looked at, so is the end of the record.
             gathered = {field.sources[number] for field in self.fields if number < len(field.sources)}
-            every = schema is not None and all(
+            has_all_pointers = schema is not None and all(
                 index in gathered for index, column in enumerate(schema.columns) if column.pointer
             )
-            table.append([*operations, (k.END if every else k.SKIP, 0, 0, 0, 0)])
+            table.append([*operations, (k.END if has_all_pointers else k.SKIP, 0, 0, 0, 0)])
         return np.array(table, k.OPERATION)
 
     def _operation(self, field: ViewField, number: int, schema: RecordSchema | None, index: int) -> tuple[int, ...]:
@@ -382,8 +382,10 @@ class ColumnBuilder:
                 out = np.zeros(rows * len(quantiles))
                 exponential = np.zeros(rows, np.uint8)
                 histograms.mark_exponential(definition_ends, definitions, exponential)
-                every = histograms.Histograms(ends, tops, values, exponential)
-                histograms.histogram_quantiles(every, quantiles, np.array([-np.inf]), np.array([np.inf]), out)
+                decoded_histograms = histograms.Histograms(ends, tops, values, exponential)
+                histograms.histogram_quantiles(
+                    decoded_histograms, quantiles, np.array([-np.inf]), np.array([np.inf]), out
+                )
                 offsets = np.arange(0, len(out) + 1, len(quantiles), dtype=np.int32)
                 children = [fixed_array(pa.float64(), out)]
                 buffers = [None, pa.py_buffer(offsets)]
@@ -402,8 +404,8 @@ class ColumnBuilder:
         schema = field.nested_schema
         assert schema is not None
         inner = ColumnBuilder(field.nested, [schema, None], max(rows.count, 1), self._options)
-        least = np.uint64(schema.variable_area_start)
-        k.read_nested(payloads, least, inner.memory, np.zeros(1, np.uint64), np.zeros(1, k.TALLY)[0], bad)
+        min_length = np.uint64(schema.variable_area_start)
+        k.read_nested(payloads, min_length, inner.memory, np.zeros(1, np.uint64), np.zeros(1, k.TALLY)[0], bad)
         inside = RowErrors()
         layout_numbers = np.zeros(rows.count, np.uint8)
         arrays = inner.arrays(Rows(rows.window, rows.count, rows.starts, layout_numbers, rows.path), inside)

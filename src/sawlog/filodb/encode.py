@@ -358,8 +358,8 @@ def refuse_nulls(array: pa.Array, name: str, first_row: int, has: NDArray[np.boo
     for wrong, problem in ((nulls & has, "is null; FiloDB has no nulls"), (~nulls & ~has, "has a value, but")):
         if wrong.any():
             row = int(np.flatnonzero(wrong)[0])
-            more = problem if problem.startswith("is") else f"{problem} the row's schema has no such column"
-            raise SchemaError(f"column {name!r}, row {first_row + row}: {more}")
+            reason = problem if problem.startswith("is") else f"{problem} the row's schema has no such column"
+            raise SchemaError(f"column {name!r}, row {first_row + row}: {reason}")
 
 
 def _index(keys: Sequence[bytes]) -> p.Names:

@@ -31,8 +31,8 @@ def parts(source: Source, offset: int, selection: Selection) -> Iterator[Part]:
             continue
         length = layout.LENGTH.of(data)
         wrong = length < layout.SMALLEST_LENGTH or length > source.size - pos - layout.LENGTH_SIZE
-        least = f"at least {layout.SMALLEST_LENGTH}, within the container"
-        yield Part("length", pos, layout.LENGTH_SIZE, f"{length:,}", least if wrong else "")
+        expected_length = f"at least {layout.SMALLEST_LENGTH}, within the container"
+        yield Part("length", pos, layout.LENGTH_SIZE, f"{length:,}", expected_length if wrong else "")
         if wrong:
             return
         size = layout.LENGTH_SIZE + length

@@ -46,8 +46,8 @@ def taken(dataset: ContainerContents) -> ReadOptions:
     Where the user names schemas, records of the others that are known are kept, too.
     """
     options: ReadOptions = dataset.scan.options
-    every: tuple[str, ...] = ("all",) if options.known.select(("all",)) else options.table
-    table = every if options.table else tuple(layout.name for layout in dataset.selection.layouts)
+    tables: tuple[str, ...] = ("all",) if options.known.select(("all",)) else options.table
+    table = tables if options.table else tuple(layout.name for layout in dataset.selection.layouts)
     return replace(options, table=table, records="partkeys" if dataset.part_keys else "ingestion")
 
 

@@ -43,11 +43,11 @@ class SeriesTable:
         Returns:
             What the walk ends with.
         """
-        partition, every = (t.Columns(*builder.places(fields)) for fields in (keys, builder.fields))
+        partition, all_columns = (t.Columns(*builder.places(fields)) for fields in (keys, builder.fields))
         hashes = np.uint64(builder.place("partition_hash"))
         self._progress.row = self._progress.kept = state.rows
         while True:
-            table = t.Table(self._slots, self._key_starts, self._keys, self._secret, hashes, partition, every)
+            table = t.Table(self._slots, self._key_starts, self._keys, self._secret, hashes, partition, all_columns)
             status = t.read_series(window, state, out, rules, table, self._progress)
             if status != t.NEEDS_ROOM:
                 return int(status)

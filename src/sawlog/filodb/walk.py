@@ -73,11 +73,11 @@ def schema_table(layouts: Sequence[RecordSchema | None], *, plain: bool) -> Any:
 
     Those of unknown schemas are as long as a window can be.
     """
-    least = layout.LENGTH_SIZE + (0 if plain else layout.SCHEMA_ID_SIZE)
+    min_length = layout.LENGTH_SIZE + (0 if plain else layout.SCHEMA_ID_SIZE)
     table = np.zeros(len(layouts), s.SCHEMA)
     for index, record_layout in enumerate(layouts):
         table[index] = (
-            (least, _LARGEST_UNKNOWN)
+            (min_length, _LARGEST_UNKNOWN)
             if record_layout is None
             else (record_layout.variable_area_start, record_layout.max_record_size)
         )
@@ -369,10 +369,10 @@ class RowsWalk(RecordsWalk):
         options: ReadOptions = self._fragment.scan.options
         self._hidden = self._hash_fields() if options.verify_hashes and not self.rules.plain else ()
         self._conditions: list[Condition] = []
-        every = (*self._fragment.fields, *PROVENANCE_FIELDS)
+        all_fields = (*self._fragment.fields, *PROVENANCE_FIELDS)
         names = set(self._schema.names)
         if not self._hidden and names:
-            maps = {field.name for field in every if field.kind == "map" and field.name in names}
+            maps = {field.name for field in all_fields if field.kind == "map" and field.name in names}
             self._conditions = [
                 condition
                 for condition in conditions(self._fragment.projection.query)
@@ -381,7 +381,7 @@ class RowsWalk(RecordsWalk):
                 and condition.op != "is null"
                 and None not in condition.values
             ]
-        gathered = [field for field in every if field.name in names or (field.kind in POINTED and field.sources)]
+        gathered = [field for field in all_fields if field.name in names or (field.kind in POINTED and field.sources)]
         return (*gathered, *self._hidden)
 
     def _chosen(self, rows: Rows) -> Rows:

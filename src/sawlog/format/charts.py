@@ -93,8 +93,8 @@ class Picture:
             ]
             drawn.append({"label": _shown(label), "rows": rows})
         notes = [self.note] if self.note else []
-        if (every := sum(map(len, self.lanes.values()))) > len(longest):
-            notes.append(f"Drawn are {len(longest):,} of {every:,}.")
+        if (total_length := sum(map(len, self.lanes.values()))) > len(longest):
+            notes.append(f"Drawn are {len(longest):,} of {total_length:,}.")
         return {
             "title": _shown(self.title),
             "axis": self.axis,
@@ -266,12 +266,12 @@ def _shown(text: str) -> str:
 
 def key_text(key: bytes) -> str:
     """A key as text that harms nobody, cut where it is long; as hexadecimal digits where it is none."""
-    cut, more = key[:_KEY_BYTES], "…" if len(key) > _KEY_BYTES else ""
-    for end in range(len(cut), max(len(cut) - 4, 0) if more else len(cut) - 1, -1):  # a character may be cut, too
+    cut, ellipsis = key[:_KEY_BYTES], "…" if len(key) > _KEY_BYTES else ""
+    for end in range(len(cut), max(len(cut) - 4, 0) if ellipsis else len(cut) - 1, -1):  # a character may be cut, too
         with contextlib.suppress(UnicodeDecodeError):
             text = cut[:end].decode()
-            return (text if text.isprintable() else f"0x{cut.hex()}") + more
-    return f"0x{cut.hex()}{more}" if cut else ""
+            return (text if text.isprintable() else f"0x{cut.hex()}") + ellipsis
+    return f"0x{cut.hex()}{ellipsis}" if cut else ""
 
 
 def last_key_text(end: bytes) -> str:

@@ -99,7 +99,7 @@ class Fields:
     def rest(self, name: str) -> None:
         """Note what follows, as one part, if anything does."""
         if self.left:
-            self.take(name, self.left, lambda taken: f"{len(taken):,} bytes")
+            self.take(name, self.left, lambda content: f"{len(content):,} bytes")
 
     def _note(self, name: str, length: int, text: str) -> None:
         if length:

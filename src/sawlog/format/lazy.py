@@ -99,8 +99,10 @@ def entry_points(group: str) -> Mapping[str, EntryPoint]:
     """Entry points of sawlog and of all installed packages in a group, by their names, in the order of these."""
     from importlib.metadata import EntryPoint
 
-    own = {name: EntryPoint(name, value, group) for name, value in OWN_ENTRY_POINTS.get(group, {}).items()}
-    return dict(sorted({**own, **{point.name: point for point in installed().select(group=group)}}.items()))
+    own_entry_points = {name: EntryPoint(name, value, group) for name, value in OWN_ENTRY_POINTS.get(group, {}).items()}
+    return dict(
+        sorted({**own_entry_points, **{point.name: point for point in installed().select(group=group)}}.items())
+    )
 
 
 @functools.cache

@@ -143,10 +143,10 @@ def pack(
     A task has at most `MAX_FRAGMENTS_PER_TASK` parts.
     """
     tasks: list[list[_Part]] = []
-    least = task_bytes // MAX_FRAGMENTS_PER_TASK
+    min_bytes = task_bytes // MAX_FRAGMENTS_PER_TASK
     room = 0
     for part in parts:
-        cost = max(size(part), least)
+        cost = max(size(part), min_bytes)
         if not tasks or cost > room:
             tasks.append([])
             room = task_bytes

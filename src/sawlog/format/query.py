@@ -152,10 +152,10 @@ def mask(query: Query, batch: pa.RecordBatch) -> pa.Array:
         case Computed():
             context = f"filter {query.expression}"
             return one_array(computed(pa.Table.from_batches([batch]), {"": query.expression}, context).column(0))
-    every = isinstance(query, And)
+    is_conjunction = isinstance(query, And)
     masks = (mask(part, batch) for part in query.parts)
     return functools.reduce(
-        pc.and_kleene if every else pc.or_kleene, masks, constant(every, pa.bool_(), batch.num_rows)
+        pc.and_kleene if is_conjunction else pc.or_kleene, masks, constant(is_conjunction, pa.bool_(), batch.num_rows)
     )
 
 
@@ -190,9 +190,11 @@ def possible_within(query: Query, low: pa.RecordBatch, high: pa.RecordBatch) -> 
 
     match query:
         case And() | Or():
-            every = isinstance(query, And)
+            is_conjunction = isinstance(query, And)
             parts = (possible_within(part, low, high) for part in query.parts)
-            return functools.reduce(pc.and_ if every else pc.or_, parts, constant(every, pa.bool_(), low.num_rows))
+            return functools.reduce(
+                pc.and_ if is_conjunction else pc.or_, parts, constant(is_conjunction, pa.bool_(), low.num_rows)
+            )
         case Condition() if query.key is None and query.column in low.schema.names:
             return fill_null(_within(query, low.column(query.column), high.column(query.column)), True)
     return constant(True, pa.bool_(), low.num_rows)

@@ -198,21 +198,21 @@ class Projection:
             SchemaError: For a column that the view does not have.
         """
         viewed = dict.fromkeys(view_schema.names)
-        every = pa.schema([*view_schema, *(f for f in extra if f.name not in viewed)])
-        known_names = dict.fromkeys(every.names)
+        full_schema = pa.schema([*view_schema, *(f for f in extra if f.name not in viewed)])
+        known_names = dict.fromkeys(full_schema.names)
         computed = scan.columns if isinstance(scan.columns, dict) else None
         names: Collection[str]
         if computed is not None:
-            schema, names = sources_of(computed, every, view_schema)
+            schema, names = sources_of(computed, full_schema, view_schema)
             names = names or {
-                OFFSET_COLUMN if OFFSET_COLUMN in known_names else every.names[0]
+                OFFSET_COLUMN if OFFSET_COLUMN in known_names else full_schema.names[0]
             }  # which counts the rows
         else:
             names = _chosen(scan, viewed, known_names)
-            schema = pa.schema([every.field(name) for name in names], metadata=view_schema.metadata)
-        query = bind_query(scan.filters, scan.expression, every, view_schema)
+            schema = pa.schema([full_schema.field(name) for name in names], metadata=view_schema.metadata)
+        query = bind_query(scan.filters, scan.expression, full_schema, view_schema)
         read_names = {*names, *columns_of(query)}
-        return cls(schema, pa.schema([f for f in every if f.name in read_names]), query, computed)
+        return cls(schema, pa.schema([f for f in full_schema if f.name in read_names]), query, computed)
 
     def apply(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Filter a decoded batch and bring it to the delivered columns."""

@@ -195,10 +195,14 @@ def survey(dataset: sawlog.Dataset, advance: Advance | None = None) -> Map:
         dataset: What to look at; damage is noted, whatever its policy is.
         advance: Called with the bytes that have been looked at.
     """
-    where = "" if dataset.scan.view == "damage" else OFFSET_COLUMN
+    offset_column = "" if dataset.scan.view == "damage" else OFFSET_COLUMN
     contents = dataset.contents
     counting = contents.counting(dataset.request) if isinstance(contents, CountsCharts) else None
-    names = [*dataset.schema.names, *([where] if where else []), *(counting.columns if counting is not None else ())]
+    names = [
+        *dataset.schema.names,
+        *([offset_column] if offset_column else []),
+        *(counting.columns if counting is not None else ()),
+    ]
     read = dataset.with_projection(list(dict.fromkeys(names)))
     chosen, format = dataset.schema, dataset.format
     found = Map([*dataset.scan.roots], format.name, format.title, dataset.scan.view, dataset.info())
@@ -207,24 +211,24 @@ def survey(dataset: sawlog.Dataset, advance: Advance | None = None) -> Map:
     surveys = {file.path: _FileSurvey(file, len(dataset.files)) for file in dataset.files}
     content = _Content(chosen, counting if counting is not None and counting.columns else None)
     highlights = Highlights(order)
-    accounted = bool(where) and _accounted_by_pieces(dataset)
+    accounted = bool(offset_column) and _accounted_by_pieces(dataset)
     placed = False
     found_of: list[Findings] = []
     largest = max((file.size for file in read.files), default=0)
     size = max(_SMALLEST_PIECE, largest // _PIECES) if accounted else None
     for fragment in plan_for_threads(read.contents, read.request, size):
-        own = surveys.get(fragment.path) if where else None
-        if own is not None and sum(fragment.extent) > own.file.size:
-            own = None  # it stands for several files
-        placed |= own is not None
-        findings = Findings("skip", drained=own is not None, columns=None if own is None else [])
-        findings.intact = {} if own is None else None
+        survey = surveys.get(fragment.path) if offset_column else None
+        if survey is not None and sum(fragment.extent) > survey.file.size:
+            survey = None  # it stands for several files
+        placed |= survey is not None
+        findings = Findings("skip", drained=survey is not None, columns=None if survey is None else [])
+        findings.intact = {} if survey is None else None
         findings.observe = counting.add if counting is not None and not counting.columns else None
-        if own is None:
+        if survey is None:
             for batch in fragment.to_batches(findings):
                 content.add(batch, np.zeros(batch.num_rows, np.int64))
         else:
-            _read_piece(fragment, own, content, order, highlights, findings, accounted=accounted)
+            _read_piece(fragment, survey, content, order, highlights, findings, accounted=accounted)
         if not accounted:
             found_of.append(findings)
         if advance is not None:
@@ -239,8 +243,8 @@ def survey(dataset: sawlog.Dataset, advance: Advance | None = None) -> Map:
     rooms = dict.fromkeys((one.file.path for one in with_excerpts), room)
     led = _led_to(found.pictures)
     found.files = [
-        one.finish(dataset, order, rooms.get(path, 0), [*led.get(path, ()), *highlights.places(path)])
-        for path, one in surveys.items()
+        survey.finish(dataset, order, rooms.get(path, 0), [*led.get(path, ()), *highlights.places(path)])
+        for path, survey in surveys.items()
     ]
     return found
 
@@ -290,7 +294,7 @@ def _read_piece(
     """Take in the rows of a piece, each batch when it is known where the next one begins."""
     start, length = fragment.extent
     damages: list[Ranges] = []
-    lost: list[NDArray[np.int64]] = []
+    lost_starts: list[NDArray[np.int64]] = []
     first: int | None = None
     own.found.rows = own.found.rows or 0
 
@@ -298,7 +302,7 @@ def _read_piece(
         if (some := take_damage_batch(findings)) is not None:
             found = own.take_damaged(some)
             damages.extend(found)
-            lost.append(np.sort(np.concatenate([one.starts for one in found])))
+            lost_starts.append(np.sort(np.concatenate([one.starts for one in found])))
 
     def drained() -> Iterator[pa.RecordBatch]:
         for batch in fragment.to_batches(findings):
@@ -314,16 +318,16 @@ def _read_piece(
         after = max(account.tail, tail.length if tail is not None else 0)
         return begun + account.total - after - max(0, account.header - max(0, first - begun))
 
-    for some in Rows(drained(), OFFSET_COLUMN, end, lost):
+    for some in Rows(drained(), OFFSET_COLUMN, end, lost_starts):
         first = int(some.starts[0]) if first is None else first
         values = order.values(some.batch) if order is not None else NOTHING
         own.levels.add_rows(some.starts, some.sizes, values)
         highlights.add(fragment.path, (some.places, some.lengths), some.starts, some.sizes, values)
-        own.kept.add(some.places, some.lengths, lost[-1] if lost else NOTHING)
+        own.kept.add(some.places, some.lengths, lost_starts[-1] if lost_starts else NOTHING)
         own.found.rows += some.batch.num_rows
         content.add(some.batch, some.sizes)
-    if lost:
-        own.kept.near(lost[-1])
+    if lost_starts:
+        own.kept.near(lost_starts[-1])
     if accounted:
         own.take_piece(findings, damages, first)
 

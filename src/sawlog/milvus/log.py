@@ -270,8 +270,8 @@ def _is_legacy(head: bytes, size: int) -> bool:
 def _legacy_descriptor(head: bytes, common: tuple[int, int, int], end: int) -> Descriptor:
     """The pre-GA descriptor; a shape from spring 2021 has a field id after the segment id."""
     pos = len(layout.MAGIC) + layout.LEGACY_HEADER.size
-    more = common[1] - layout.LEGACY_HEADER.size - layout.LEGACY_DESCRIPTOR.size
-    if more >= 8:
+    extra_bytes = common[1] - layout.LEGACY_HEADER.size - layout.LEGACY_DESCRIPTOR.size
+    if extra_bytes >= 8:
         _, _, _, _, *values = layout.LEGACY_FIELD_DESCRIPTOR.unpack_from(head, pos)
         return _make(common, values, end, {}, legacy=True)
     _, _, _, _, collection, partition, segment, *remaining, _ = layout.LEGACY_DESCRIPTOR.unpack_from(head, pos)
@@ -413,25 +413,25 @@ def judge(window: Any, pos: Any, state: Any, rules: Rules) -> tuple[int, int]:
     remaining = int(window.size) - offset
     if remaining <= 0:
         return ENDED, 0
-    least = header_size(rules) + layout.EVENT_DATA.size
+    min_length = header_size(rules) + layout.EVENT_DATA.size
     if rules.encrypted:
         _blame(state, EventKind.ENCRYPTED, 0, 0)
         return DAMAGED, remaining
-    if remaining < least:
-        _blame(state, EventKind.TRAILING_BYTES if offset > rules.end else EventKind.TRUNCATED, remaining, least)
+    if remaining < min_length:
+        _blame(state, EventKind.TRAILING_BYTES if offset > rules.end else EventKind.TRUNCATED, remaining, min_length)
         return DAMAGED, remaining
-    if len(window.data) < int(pos) + least:
-        return SHORT, least
+    if len(window.data) < int(pos) + min_length:
+        return SHORT, min_length
     _, code, length, following = _header(window.data, pos, rules)
     if not EventType.INSERT <= code <= EventType.INDEX_FILE:
-        if code > EventType.INDEX_FILE and least <= length <= remaining and following == offset + length:
+        if code > EventType.INDEX_FILE and min_length <= length <= remaining and following == offset + length:
             _blame(state, EventKind.UNSUPPORTED, code, 0)
             return DAMAGED, length
         _blame(state, EventKind.UNKNOWN_EVENT, code, 0)
         return DAMAGED, remaining
-    if length < least or length > remaining:
+    if length < min_length or length > remaining:
         cut = length > remaining and following == offset + length
-        _blame(state, EventKind.TRUNCATED if cut else EventKind.BAD_EVENT_LENGTH, length, least)
+        _blame(state, EventKind.TRUNCATED if cut else EventKind.BAD_EVENT_LENGTH, length, min_length)
         return DAMAGED, remaining
     return GOOD, length
 
@@ -509,17 +509,17 @@ class _EventWalk(ChainWalk):
     def describe(self, event: Wrong) -> str:
         """The header is quoted."""
         header = header_size(self._rules)
-        least = header + layout.EVENT_DATA.size
+        min_length = header + layout.EVENT_DATA.size
         if event.kind == EventKind.ENCRYPTED:
             zone = self._descriptor.extra.get("encryption_zone")
             return f"the events are encrypted (zone {zone}); reading them needs the cluster's key"
         quoted = bytes(self.source.window(event.offset, header))
-        if event.length < least:
-            expected = f"an event, of at least {least} bytes, was expected"
+        if event.length < min_length:
+            expected = f"an event, of at least {min_length} bytes, was expected"
             return f"{event.length} bytes where {expected}: {quoted[:16].hex(' ')}"
         if event.kind in (EventKind.UNKNOWN_EVENT, EventKind.UNSUPPORTED):
             return f"unknown type code {signed(event.one, 8)} in an event header: {quoted.hex(' ')}"
-        possible = f"at least {least} and at most {event.length} bytes are possible"
+        possible = f"at least {min_length} and at most {event.length} bytes are possible"
         return f"the event's length is {signed(event.one)}; {possible}"
 
     def _account(self) -> None:

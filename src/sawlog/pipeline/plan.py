@@ -116,14 +116,14 @@ class Plan:
         self.frames[name] = frame
         _ = frame.schema  # a Spark Connect server finds mistakes only now
 
-    def _read(self, source: Source, options: Mapping[str, str], **more: str) -> DataFrame:
+    def _read(self, source: Source, options: Mapping[str, str], **extra_options: str) -> DataFrame:
         reader: Any = self.spark.readStream if source.stream else self.spark.read
-        reader = reader.format(SAWLOG if source.own else source.format).options(**{**options, **more})
+        reader = reader.format(SAWLOG if source.own else source.format).options(**{**options, **extra_options})
         if source.own and source.format != SAWLOG:
             reader = reader.option("format", source.format)
         if source.own and source.on_damage != "fail":
             reader = reader.option("mode", "DROPMALFORMED")
-        if source.ddl is not None and "view" not in more:
+        if source.ddl is not None and "view" not in extra_options:
             reader = reader.schema(source.ddl)
         if len(source.paths) > 1 and source.own:
             reader = reader.option("paths", json.dumps(source.paths))

@@ -166,8 +166,8 @@ class Job:
             os.replace(one.temporary, one.final)
         if not os.path.isdir(self.staging):
             return []
-        for left in self.storage.directories.staged(self.staging, ""):
-            self.storage.directories.remove(left)
+        for leftover in self.storage.directories.staged(self.staging, ""):
+            self.storage.directories.remove(leftover)
         for directory, _, _ in os.walk(self.staging):
             sync_directory(directory)
         if self._inner:
@@ -298,11 +298,11 @@ def recover(log: CommitLog, ours: str = "") -> Record:
         if last.job != ours and not abandoned(log, last):
             time.sleep(_POLL)
             continue
-        taken = last.next(owner=this_owner())  # so that no one else does the same
-        if log.append(taken):
+        commit_record = last.next(owner=this_owner())  # so that no one else does the same
+        if log.append(commit_record):
             with _deleting(log.directory):
-                _delete(log, taken, taken.hidden())
-            log.append(taken.next(state="done", new=(), old=()))
+                _delete(log, commit_record, commit_record.hidden())
+            log.append(commit_record.next(state="done", new=(), old=()))
 
 
 def abandoned(log: CommitLog, record: Record) -> bool:
@@ -318,9 +318,9 @@ def staged_for(storage: Storage, root: str) -> Iterator[tuple[str, str, str]]:
         places.append((os.path.dirname(root) or ".", re.escape(os.path.basename(root))))
     for parent, target in places:
         for name in storage.directories.names_in(parent):
-            found = JOB.fullmatch(name)
-            if found and re.fullmatch(target, found["target"]):
-                yield f"{parent}/{name}", found["job"], found["owner"]
+            match = JOB.fullmatch(name)
+            if match and re.fullmatch(target, match["target"]):
+                yield f"{parent}/{name}", match["job"], match["owner"]
 
 
 def dispose(storage: Storage, staged: str) -> None:
@@ -371,11 +371,11 @@ def _keep_late(old: str, current: str, replaced: frozenset[str], inner: str = ""
 
 def _newer(path: str, place: str) -> bool:
     try:
-        there = os.lstat(place)
+        target_state = os.lstat(place)
     except FileNotFoundError:
         return True
-    here = os.lstat(path)
-    return not os.path.samestat(here, there) and here.st_mtime_ns > there.st_mtime_ns
+    file_state = os.lstat(path)
+    return not os.path.samestat(file_state, target_state) and file_state.st_mtime_ns > target_state.st_mtime_ns
 
 
 def _delete(log: CommitLog, record: Record, paths: Iterable[str]) -> None:
@@ -427,8 +427,8 @@ def _may_be_exchanged(root: str) -> bool:
     parent = os.path.dirname(root) or "."
     if not os.path.isdir(parent):
         return True
-    here = os.stat(root).st_dev if os.path.isdir(root) else os.stat(parent).st_dev
-    return os.access(parent, os.W_OK | os.X_OK) and here == os.stat(parent).st_dev and not os.path.ismount(root)
+    device = os.stat(root).st_dev if os.path.isdir(root) else os.stat(parent).st_dev
+    return os.access(parent, os.W_OK | os.X_OK) and device == os.stat(parent).st_dev and not os.path.ismount(root)
 
 
 @contextlib.contextmanager
@@ -469,5 +469,5 @@ def _read_list(path: str) -> list[str] | None:
             text = file.read()
     except (FileNotFoundError, NotADirectoryError):
         return None
-    found: list[str] = parse_json_as(decode_json(text), list[str], path)
-    return found
+    names: list[str] = parse_json_as(decode_json(text), list[str], path)
+    return names

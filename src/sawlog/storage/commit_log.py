@@ -118,8 +118,8 @@ class CommitLog:
         """Delete records before the last one, and those that were cut off, or too late, while they were written."""
         last = max(self._numbers(), default=0)
         for name in self.directories.names_in(f"{self.directory}/{LOG}"):
-            found = _STAGED.match(name)
-            if found and int(found["number"]) < last + name.startswith("."):
+            match = _STAGED.match(name)
+            if match and int(match["number"]) < last + name.startswith("."):
                 self.directories.remove(f"{self.directory}/{LOG}/{name}")
 
     def modified(self) -> float | None:
@@ -160,16 +160,16 @@ def committed(
 def _in(path: str, start: str, names: Container[str]) -> bool:
     """Whether a file is among names below a directory, or in one of them."""
     inner = path[len(start) :]
-    return inner in names or any(inner[: at + 1] in names for at, sign in enumerate(inner) if sign == "/")
+    return inner in names or any(inner[: index + 1] in names for index, sign in enumerate(inner) if sign == "/")
 
 
 def _parsed(path: str, text: bytes) -> Record:
     """A record of the log; what later versions may have added is left out."""
     where = f"{path}: not a record of a job"
-    given = parse_json_as(decode_json(text), dict[str, Any], where)
-    if missing := [one.name for one in fields(Record) if one.name not in given]:
+    settings = parse_json_as(decode_json(text), dict[str, Any], where)
+    if missing := [one.name for one in fields(Record) if one.name not in settings]:
         raise FormatError(f"{where}: {missing[0]} is missing")
-    record: Record = parse_json_as(given, Record, where)
+    record: Record = parse_json_as(settings, Record, where)
     for one in (*record.new, *record.old):
         if not one or one.startswith("/") or ".." in one.split("/"):
             raise FormatError(f"{where}: expected a path below the directory, found {one!r}")

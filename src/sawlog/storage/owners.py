@@ -17,8 +17,8 @@ PATTERN = r"[0-9a-f]{8}-\d+-\d+"
 
 def owner_of(process: int) -> str:
     """The owner that a process is; empty where it has ended, and where the system does not show its processes."""
-    begun = _status(process)[19:20]
-    return f"{_machine()}-{process}-{begun[0].decode()}" if begun else ""
+    start_time = _status(process)[19:20]
+    return f"{_machine()}-{process}-{start_time[0].decode()}" if start_time else ""
 
 
 def this_owner() -> str:

@@ -135,8 +135,8 @@ def sweep(final: str) -> None:
     named = re.compile(rf"\.{re.escape(tail)}\.({PATTERN})-[0-9a-f]{{12}}{re.escape(STAGED_SUFFIX)}")
     with contextlib.suppress(FileNotFoundError, NotADirectoryError, PermissionError):
         for name in os.listdir(directory or "."):
-            found = named.fullmatch(name)
-            if found is None or not has_exited(found[1]):
+            match = named.fullmatch(name)
+            if match is None or not has_exited(match[1]):
                 continue
             path = os.path.join(directory, name)
             if os.lstat(path).st_uid != os.getuid():
@@ -289,20 +289,20 @@ def begin(final: str, marker: str) -> StagedFile:
     if final in STDOUT:
         return StagedFile(open(os.dup(1), "wb", buffering=0), final, final)
     try:
-        there = os.stat(final)
+        final_state = os.stat(final)
     except FileNotFoundError:
-        there = None
+        final_state = None
         os.makedirs(os.path.dirname(final) or ".", exist_ok=True)
-    if there is not None and stat.S_ISDIR(there.st_mode):
+    if final_state is not None and stat.S_ISDIR(final_state.st_mode):
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), final)
-    if there is not None and not stat.S_ISREG(there.st_mode):
-        if not (stat.S_ISFIFO(there.st_mode) or stat.S_ISCHR(there.st_mode)):
+    if final_state is not None and not stat.S_ISREG(final_state.st_mode):
+        if not (stat.S_ISFIFO(final_state.st_mode) or stat.S_ISCHR(final_state.st_mode)):
             raise OptionError(f"{final}: neither a file nor something that takes a stream; it is not replaced")
         return StagedFile(open(final, "wb", buffering=0), final, final)
     temporary = staged_name(final, marker)
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666 if there is None else 0o600)
-    if there is not None:
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666 if final_state is None else 0o600)
+    if final_state is not None:
         with contextlib.suppress(PermissionError):
-            os.fchown(descriptor, there.st_uid, there.st_gid)
-        os.fchmod(descriptor, stat.S_IMODE(there.st_mode))
+            os.fchown(descriptor, final_state.st_uid, final_state.st_gid)
+        os.fchmod(descriptor, stat.S_IMODE(final_state.st_mode))
     return StagedFile(open(descriptor, "wb", buffering=0), temporary, final)

@@ -26,28 +26,28 @@ def parse_json_as(value: Any, hint: Any, where: str) -> Any:
     """
     if isinstance(value, Undecodable):
         raise FormatError(f"{where}: {value.detail}")
-    origin, given = get_origin(hint), get_args(hint)
+    origin, arguments = get_origin(hint), get_args(hint)
     if hint is Any:
         return value
     if origin in (Union, types.UnionType):
-        if value is None and types.NoneType in given:
+        if value is None and types.NoneType in arguments:
             return None
-        (only,) = (one for one in given if one is not types.NoneType)
+        (only,) = (one for one in arguments if one is not types.NoneType)
         return parse_json_as(value, only, where)
-    if origin is Literal and value in given:
+    if origin is Literal and value in arguments:
         return value
     if is_dataclass(hint) and isinstance(value, Mapping):
         return _made(value, hint, where)
     if origin in (dict, Mapping) and isinstance(value, Mapping):
-        return {key: parse_json_as(one, given[1], f"{where}, {key}") for key, one in value.items()}
+        return {key: parse_json_as(one, arguments[1], f"{where}, {key}") for key, one in value.items()}
     if origin in (list, tuple, Sequence) and isinstance(value, list):
-        kinds = given if origin is tuple and given[-1] is not ... else (given[0],) * len(value)
+        kinds = arguments if origin is tuple and arguments[-1] is not ... else (arguments[0],) * len(value)
         if len(kinds) == len(value):
-            made = [
-                parse_json_as(one, kind, f"{where}, {at}")
-                for at, (one, kind) in enumerate(zip(value, kinds, strict=True))
+            items = [
+                parse_json_as(one, kind, f"{where}, {index}")
+                for index, (one, kind) in enumerate(zip(value, kinds, strict=True))
             ]
-            return made if origin is list else tuple(made)
+            return items if origin is list else tuple(items)
     if hint in (bool, int, str) and type(value) is hint:
         return value
     raise FormatError(f"{where}: expected {getattr(hint, '__name__', hint)}, found {str(value)[:60]!r}")

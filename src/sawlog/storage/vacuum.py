@@ -68,16 +68,16 @@ def vacuum(
     root = storage.directories.spelled(path)
     if not storage.is_directory(root):
         raise FileNotFoundError(f"{root}: no such directory")
-    found = []
+    leftovers = []
     for commit in _commits(storage, root):
-        found.append(commit)
+        leftovers.append(commit)
         if commit.dead and not dry_run:
             recover(CommitLog(storage.directories, commit.path))
-    for left in _staged(storage, root, older_than):
-        found.append(left)
-        if left.dead and not dry_run:
-            dispose(storage, left.path)
-    return found
+    for leftover in _staged(storage, root, older_than):
+        leftovers.append(leftover)
+        if leftover.dead and not dry_run:
+            dispose(storage, leftover.path)
+    return leftovers
 
 
 def _commits(storage: Storage, root: str) -> Iterator[Leftover]:

@@ -112,8 +112,8 @@ class Laws:
                 broken.append(complaint)
         if broken:
             text = "".join(f"\n  - {complaint}" for complaint in broken[:_SHOWN])
-            more = f"\n  and {len(broken) - _SHOWN} more" if len(broken) > _SHOWN else ""
-            raise AssertionError(f"law {law}, sample {sample.name}: broken {len(broken)} times:{text}{more}")
+            omission = f"\n  and {len(broken) - _SHOWN} more" if len(broken) > _SHOWN else ""
+            raise AssertionError(f"law {law}, sample {sample.name}: broken {len(broken)} times:{text}{omission}")
         stale = [
             exemption.reason
             for n, exemption in enumerate(applicable)
@@ -324,6 +324,6 @@ def check(
         if outcome.refused is None:
             problems += [text for law in laws for text in changes.watched(law, subject)]
     if problems:
-        more = f"\n  and {len(problems) - _SHOWN} more" if len(problems) > _SHOWN else ""
-        raise AssertionError("".join(f"\n  - {problem}" for problem in problems[:_SHOWN]) + more)
+        omission = f"\n  and {len(problems) - _SHOWN} more" if len(problems) > _SHOWN else ""
+        raise AssertionError("".join(f"\n  - {problem}" for problem in problems[:_SHOWN]) + omission)
     return outcome

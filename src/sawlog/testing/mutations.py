@@ -68,11 +68,11 @@ def header_bits(sample: Sample) -> Iterator[Mutation]:
 
 def cuts(sample: Sample, count: int) -> Iterator[Mutation]:
     """Each file cut off: at every length if they are no more than `count` in all, else at that many."""
-    every = [(name, length) for name, data in sample.content.items() for length in range(len(data))]
+    places = [(name, length) for name, data in sample.content.items() for length in range(len(data))]
     max_cuts = effort(sample, count)
-    if len(every) > max_cuts:
-        every = sorted(seeded(sample.format, sample.name, "cuts").sample(every, max_cuts))
-    for name, length in every:
+    if len(places) > max_cuts:
+        places = sorted(seeded(sample.format, sample.name, "cuts").sample(places, max_cuts))
+    for name, length in places:
         yield cut(sample, name, length)
 
 

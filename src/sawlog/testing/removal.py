@@ -38,8 +38,10 @@ def _lengths(sample: Sample, name: str) -> list[int]:
     size = len(sample.content[name])
     count = effort(sample, size - 1) if size <= _EVERY and EFFORT < 1 else _EVERY if size <= _EVERY else 0
     count = count or effort(sample, _LENGTHS)
-    every = range(1, size)
-    return list(every) if count >= len(every) else sorted(seeded(sample.name, name, "removals").sample(every, count))
+    lengths = range(1, size)
+    return (
+        list(lengths) if count >= len(lengths) else sorted(seeded(sample.name, name, "removals").sample(lengths, count))
+    )
 
 
 class Whole(Compared):

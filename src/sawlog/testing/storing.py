@@ -92,11 +92,11 @@ def _written(write: Callable[[str], Answer]) -> Answer:
         return answer, [(str(path.relative_to(directory)), path.read_bytes()) for path in files]
 
 
-def _command(verb: str, url: str, all_options: dict[str, Any], *more: str) -> Answer:
+def _command(verb: str, url: str, all_options: dict[str, Any], *arguments: str) -> Answer:
     from sawlog.cli import main
 
     options = {key: value for key, value in all_options.items() if key not in ("format", "view")}
-    words = [verb, url, *more, "--format", all_options["format"], "--json"]
+    words = [verb, url, *arguments, "--format", all_options["format"], "--json"]
     words += ["--view", all_options["view"]] if verb == "cat" else []
     for key, value in options.items():
         words += ["-o", f"{key}={value if isinstance(value, str) else json.dumps(value)}"]

@@ -119,9 +119,9 @@ def load(
         from sawlog.deephaven.ingest.spark import follow_logs, import_logs
 
         if follow is not None:
-            more: dict[str, Any] = {} if max_bytes is None else {"max_bytes": max_bytes}
+            size_option: dict[str, Any] = {} if max_bytes is None else {"max_bytes": max_bytes}
             lines: list[str] = []
-            for look in follow_logs(spark, src, root, seconds=follow, **more, **settings):
+            for look in follow_logs(spark, src, root, seconds=follow, **size_option, **settings):
                 _say_look(src, root, look, lines, json=json)
         done = import_logs(spark, src, root, max_bytes=max_bytes, **settings)
         _say_imported(src, root, done, json=json)

@@ -51,13 +51,13 @@ def sort_key(keys: Sequence[pa.Array], row: int) -> tuple[Any, ...]:
 def _sorted(codes: NDArray[np.int64], before: NDArray[np.int64]) -> NDArray[np.int64]:
     if not len(codes):
         return before
-    least, highest = int(codes.min()), int(codes.max())
-    if least == highest:
+    lowest, highest = int(codes.min()), int(codes.max())
+    if lowest == highest:
         return before
-    if highest - least > max(4 * len(codes), _LEAST_COUNTED):
+    if highest - lowest > max(4 * len(codes), _LEAST_COUNTED):
         return before[np.argsort(codes[before], kind="stable")]
     order = np.empty_like(before)
-    count_order(codes, np.int64(least), np.zeros(highest - least + 2, np.int64), before, order)
+    count_order(codes, np.int64(lowest), np.zeros(highest - lowest + 2, np.int64), before, order)
     return order
 
 

@@ -147,9 +147,9 @@ class RowBatch:
                 column.room = self._rooms[index]
                 column.body = take(int(self._rooms[index]) + SLACK)
         self._arena_bytes = max(place, 1)
-        every = np.arange(len(columns))
-        columns.valid = 2 * every * rows
-        columns.values = np.where(columns.boolean != 0, (2 * every + 1) * rows, columns.values)
+        column_indexes = np.arange(len(columns))
+        columns.valid = 2 * column_indexes * rows
+        columns.values = np.where(columns.boolean != 0, (2 * column_indexes + 1) * rows, columns.values)
         self.scratch: NDArray[np.uint8] = np.empty(2 * len(columns) * rows + 1, np.uint8)
         self.starts = np.zeros(rows, np.int64)
 

@@ -30,8 +30,8 @@ def parts(source: Source, offset: int, header: Header | None) -> Iterator[Part]:
         size = int.from_bytes(data[: layout.SIZE_SIZE], "big", signed=True)
         total = layout.SIZE_SIZE + size
         fits = layout.MIN_ENTRY_SIZE <= size <= source.size - position - layout.SIZE_SIZE
-        least = f"at least {layout.MIN_ENTRY_SIZE}, within the file"
-        yield Part("size", position, layout.SIZE_SIZE, f"{size:,}", "" if fits else least)
+        expected_length = f"at least {layout.MIN_ENTRY_SIZE}, within the file"
+        yield Part("size", position, layout.SIZE_SIZE, f"{size:,}", "" if fits else expected_length)
         if not fits:
             return
         yield from _entry(data, position, total, header)

@@ -159,8 +159,8 @@ def in_stretches(file: File, header: Header, scan: Scan, start: int, distance: i
     complete_layouts = [layout for layout in layouts if layout is not None]
     if len(complete_layouts) < len(layouts):
         return None
-    every = chain.from_iterable(layout.cuts for layout in complete_layouts)
-    return Layout(tuple(every)[1:], max(layout.live_from for layout in complete_layouts))
+    cuts = chain.from_iterable(layout.cuts for layout in complete_layouts)
+    return Layout(tuple(cuts)[1:], max(layout.live_from for layout in complete_layouts))
 
 
 def walk_stretch(

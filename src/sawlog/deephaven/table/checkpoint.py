@@ -138,35 +138,42 @@ def committed_rows(
         count = heuristic_count(checkpoint, capacities.data_files())
         if count is not None and capacities.reach(count):
             return Rows(count, "checkpoint-heuristic")
-    every = capacities.every()
-    unknown = _why_unknown(location, every) or capacities.torn()
-    if not every:
+    room = capacities.every()
+    unknown = _why_unknown(location, room) or capacities.torn()
+    if not room:
         return Rows(0, "files", unknown=unknown)
-    low = min(every, key=every.__getitem__)
+    low = min(room, key=room.__getitem__)
     remark = ""
-    if not unknown and capacities.idle(every[low]):
+    if not unknown and capacities.idle(room[low]):
         remark = (
-            f"{location.directory}: its {every[low]} rows end in zeros in every column and no row count is known: room"
+            f"{location.directory}: its {room[low]} rows end in zeros in every column and no row count is known: room"
             " that was reserved and not used would look like that; num_rows= says how many rows there are"
         )
-    return Rows(min(every[low], layout.MAX_ROWS), "files", remark=remark, unknown=unknown)
+    return Rows(min(room[low], layout.MAX_ROWS), "files", remark=remark, unknown=unknown)
 
 
-def _why_unknown(location: Location, every: Mapping[str, int]) -> str:
+def _why_unknown(location: Location, room: Mapping[str, int]) -> str:
     """Why no record of the rows can be used that must be there; empty where the files may speak for themselves.
 
     Args:
         location: A location without a count.
-        every: Rows that its columns have room for, by name.
+        room: Rows that its columns have room for, by name.
     """
     file = location.other(layout.TABLE_SIZE)
     if file is not None and file.size < layout.ROW_COUNT_SIZE:
         return f"expected {layout.ROW_COUNT_SIZE} bytes or more, found {file.size}: the rows are those of the files"
-    low, high = (min(every, key=every.__getitem__), max(every, key=every.__getitem__)) if every else ("", "")
-    if every and every[low] != every[high]:
+    low, high = (
+        (
+            min(room, key=room.__getitem__),
+            max(room, key=room.__getitem__),
+        )
+        if room
+        else ("", "")
+    )
+    if room and room[low] != room[high]:
         return (
-            f"its columns hold {every[low]} ({low}) to {every[high]} ({high}) rows and no row count is known: the first"
-            f" {every[low]} are read"
+            f"its columns hold {room[low]} ({low}) to {room[high]} ({high}) rows and no row count is known: the first"
+            f" {room[low]} are read"
         )
     if file is None and location.declared.version is not None:
         return f"the writer of {layout.TABLE_SCHEMA} writes it last, and it is not there: the files say how many rows"

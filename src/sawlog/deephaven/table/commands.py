@@ -79,7 +79,7 @@ def validate(
     return Exit.OK if validation.valid else Exit.DAMAGED
 
 
-def _and(expected: Expectations, columns: list[str] | None, **more: object) -> Expectations:
+def _and(expected: Expectations, columns: list[str] | None, **changes: object) -> Expectations:
     for name in arguments.column_names(columns) or ():
-        expected = expected.expect(name, **more)
+        expected = expected.expect(name, **changes)
     return expected

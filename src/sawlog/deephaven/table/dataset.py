@@ -55,7 +55,7 @@ class DeephavenTableContents(Contents):
         self._verdicts: dict[str, Verdict] = {}
         walk = TreeWalk(scan.roots, files)
         chosen_locations = self._choose(find_locations(walk, files, self._options.layout, scan.storage))
-        every = [file for location in chosen_locations for file in location.files]
+        location_files = [file for location in chosen_locations for file in location.files]
         self._links = {**walk.escaping_files(chosen_locations), **walk.escaping}
         safe = chosen_locations
         if self._links:
@@ -69,9 +69,9 @@ class DeephavenTableContents(Contents):
         self.locations = self._types.locations
         for path, target in self._links.items():
             warn(str(_link_damage(path, target)), DamageWarning)
-        listed = {file.path for file in every}
+        listed = {file.path for file in location_files}
         linked = [File(path, 0) for path in self._links if path not in listed]
-        super().__init__(format, every + linked, scan)
+        super().__init__(format, location_files + linked, scan)
 
     @cached_property
     def rows_schema(self) -> pa.Schema:

@@ -27,9 +27,9 @@ def promised_by_others(locations: Sequence[Location]) -> dict[str, frozenset[str
             streams[location.namespace, location.table, location.internal_partition].append(location)
     promised: dict[str, set[str]] = defaultdict(set)
     for group in dates.values():
-        every = {name for location in group for name in _with_data(location)}
+        data_columns = {name for location in group for name in _with_data(location)}
         for location in group:
-            promised[location.directory] |= every
+            promised[location.directory] |= data_columns
     for group in streams.values():
         before: set[str] = set()
         prefixes: list[set[str]] = []

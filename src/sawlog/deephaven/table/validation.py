@@ -91,9 +91,9 @@ class Expectations:
             raise OptionError(f"{path}: not TOML: {document.detail}")
         return cls.of(document, str(path))
 
-    def expect(self, name: str, **more: Any) -> Expectations:
+    def expect(self, name: str, **expectations: Any) -> Expectations:
         """The same, and more of one column."""
-        column = replace(self.columns.get(name, ColumnExpectation()), **more)
+        column = replace(self.columns.get(name, ColumnExpectation()), **expectations)
         return replace(self, columns={**self.columns, name: column})
 
 

@@ -242,8 +242,8 @@ class Histogram:
 
 
 def _bounds(minimum: float | None, maximum: float | None) -> tuple[Any, Any]:
-    least = -math.inf if minimum is None else minimum
-    return np.array([float(least)]), np.array([math.inf if maximum is None else float(maximum)])
+    lower_bound = -math.inf if minimum is None else minimum
+    return np.array([float(lower_bound)]), np.array([math.inf if maximum is None else float(maximum)])
 
 
 def _check_count(count: int, max_count: int) -> None:

@@ -242,14 +242,14 @@ class ValueDecoder:
     def _fragment(self, size: int) -> ContainerRange:
         fields: tuple[ViewField, ...] = row_fields(self._selection, self.options)
         named = {field.name for field in fields}
-        every = (
+        all_fields = (
             *fields,
             *(extra_field for extra_field in extra_fields(self._selection) if extra_field.name not in named),
         )
         scan = Scan(options=self.options, on_damage="skip")
         projection = Projection.of(self.schema, scan)
         file = File("value", size)
-        return ContainerRange(scan, projection, "value", size, file, 0, size, 0, self._selection, every)
+        return ContainerRange(scan, projection, "value", size, file, 0, size, 0, self._selection, all_fields)
 
 
 def name_of(number: int) -> str:

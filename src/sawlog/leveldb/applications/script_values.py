@@ -351,11 +351,11 @@ class ScriptValue:
             else:
                 item = self._part()
                 items.append(_HOLE if item is _UNDEFINED and self._version < _TAGGED_HOLES else item)
-        more = self._properties("$")
+        properties = self._properties("$")
         self._same(length)
         thing.plain = items
-        if more:
-            thing.plain, thing.kind = {"$array": items, "properties": more}, ""
+        if properties:
+            thing.plain, thing.kind = {"$array": items, "properties": properties}, ""
         return thing
 
     def _same(self, length: int) -> None:

@@ -306,9 +306,9 @@ class DatabaseContents(Contents):
                 file_findings = fragment.inspect(every=every)
             file_findings.rows, rows = rows, 0  # the first file has them all
             file_findings.notes, notes = file_findings.notes + notes, Counter()
-            more = [lost_values.pop(fragment.path)] if fragment.path in lost_values else []
-            more += [check.inspect(every=every) for check in checks.pop(fragment.path, ())]
-            yield FileReport.of(fragment.path, sizes.get(fragment.path, 0), [file_findings, *more])
+            value_findings = [lost_values.pop(fragment.path)] if fragment.path in lost_values else []
+            value_findings += [check.inspect(every=every) for check in checks.pop(fragment.path, ())]
+            yield FileReport.of(fragment.path, sizes.get(fragment.path, 0), [file_findings, *value_findings])
             if advance is not None:
                 advance(fragment.size)
         for path, of_file in checks.items():
@@ -461,8 +461,8 @@ class DatabaseContents(Contents):
         scan = replace(
             request.scan, view="all", options=options, columns=COUNTED, filters=(), expression=None, on_damage="skip"
         )
-        every = type(self)(self.format, self.files, scan)
-        fragments = plan_fragments(every, bind_scan(every, scan), None)
+        full_contents = type(self)(self.format, self.files, scan)
+        fragments = plan_fragments(full_contents, bind_scan(full_contents, scan), None)
         charts = self._charts()
         for batch in (batch for fragment in fragments for batch in fragment.to_batches(Findings("skip"))):
             charts.add_batch(batch)

@@ -109,9 +109,9 @@ class LevelDBDatabase(Format):
             for each in opened
             for log_report in verify_contents(each, bind_scan(each, read), None, None, every=False)
         ]
-        more = find_more_rows(logs, reports_of_logs, damaged, read)
+        rows_hint = find_more_rows(logs, reports_of_logs, damaged, read)
         paths = " ".join(shlex.quote(file.path) for file in damaged)
-        return f"{more}: sawlog cat {paths} --view writes -o salvage=damaged" if more else ""
+        return f"{rows_hint}: sawlog cat {paths} --view writes -o salvage=damaged" if rows_hint else ""
 
     def open(self, files: Sequence[File], scan: Scan) -> Contents:
         """The contents of a database.

@@ -340,7 +340,7 @@ class KeyRange(Fragment):
         if not self.low:
             for fault in self.version.faults:
                 findings.damage(fault)
-        every = self.scan.view == "all"
+        is_history = self.scan.view == "all"
         orphan = isinstance(self, Orphan)
         ledgers: dict[File, _Forwarded] = {}
         try:
@@ -352,13 +352,13 @@ class KeyRange(Fragment):
             for entries in merged(
                 streams, self.low, self.high, version.pending, report, bytewise=bytewise, order=order
             ):
-                findings.rows += len(entries.order) if every else int(entries.live.sum())
+                findings.rows += len(entries.order) if is_history else int(entries.live.sum())
                 if findings.observe is not None and not orphan:
                     findings.observe(entries)
                 if entries.blobs and not orphan:
                     yield from self._with_blobs(entries, schema, findings)
                 elif schema.names:
-                    yield from entries.batches(schema, _of_runs(entries.runs, orphan=orphan), every=every)
+                    yield from entries.batches(schema, _of_runs(entries.runs, orphan=orphan), every=is_history)
         except FileNotFoundError as error:
             raise SawlogError(
                 f"{error.filename}: the file is gone: the database has changed while it was read;"

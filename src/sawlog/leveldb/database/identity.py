@@ -109,8 +109,10 @@ def _compared(end_name: str, expected: tuple[bytes, int], actual: tuple[bytes, i
 
 
 def _mismatched(path: str, detail: str) -> Damage:
-    more = "it is of another state of the database: entries may be missing, or be others: copy all files again, of one"
-    return Damage(path, 0, 0, MISMATCHED_FILE, f"{detail}: {more} state")
+    consequence = (
+        "it is of another state of the database: entries may be missing, or be others: copy all files again, of one"
+    )
+    return Damage(path, 0, 0, MISMATCHED_FILE, f"{detail}: {consequence} state")
 
 
 def _session_bytes(text: bytes) -> bytes:

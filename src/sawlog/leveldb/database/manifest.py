@@ -204,8 +204,8 @@ def read_metadata(files: Sequence[File], storage: Storage) -> Metadata:
         if (fault := read[0].fault(dialect)) is not None:
             faults.append(fault)
             if fault.kind == UNSUPPORTED:
-                more = "; which files are alive is not known without it: read tables and logs one by one"
-                raise UnsupportedError(replace(fault, detail=fault.detail + more))
+                consequence = "; which files are alive is not known without it: read tables and logs one by one"
+                raise UnsupportedError(replace(fault, detail=fault.detail + consequence))
     if not read or not read[0].usable(dialect):
         for file in by_number(manifests.values()):
             if file.name != pointer.name:

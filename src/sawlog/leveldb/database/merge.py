@@ -101,9 +101,9 @@ class Judge:
             strays = batch.filter(array_of(is_stray, pa.bool_()))
             yield from self._strays(strays, bounded_keys.take(fixed_array(pa.int64(), key_places)), offsets[is_stray])
             batch = batch.filter(array_of(~is_stray, pa.bool_()))
-        wanted = self._wanted(batch)
-        if wanted.num_rows:
-            yield wanted
+        requested_rows = self._wanted(batch)
+        if requested_rows.num_rows:
+            yield requested_rows
 
     def deletions(self, batch: pa.RecordBatch, offsets: NDArray[np.int64]) -> Iterator[pa.RecordBatch]:
         """Range deletions: they hold as far as the range of their table, and are no damage where they reach beyond."""
@@ -231,8 +231,8 @@ def _rekeyed(
     parts = np.stack([zeros, starts + prefix + suffix, zeros + prefix], axis=1)
     sizes = np.stack([prefix * prefixed, lengths, suffix * suffixed], axis=1)
     ends, content = gathered(source, parts.reshape(-1), sizes.reshape(-1))
-    every = np.frombuffer(ends, np.int32)[::3].copy()
-    return pa.Array.from_buffers(pa.binary(), len(keys), [None, pa.py_buffer(every), content])
+    key_offsets = np.frombuffer(ends, np.int32)[::3].copy()
+    return pa.Array.from_buffers(pa.binary(), len(keys), [None, pa.py_buffer(key_offsets), content])
 
 
 def _version_lengths(

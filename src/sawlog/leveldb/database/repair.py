@@ -131,8 +131,8 @@ def prepared_entries(contents: Contents) -> Iterator[Skipped]:
         options = replace(contents.scan.options, table=name)
         columns = (KEY, VALUE, "file", TRANSACTION)
         scan = replace(contents.scan, view="all", columns=columns, filters=(), expression=None, options=options)
-        every = DatabaseContents(contents.format, contents.files, scan)
-        for fragment in plan_fragments(every, bind_scan(every, scan), None):
+        full_contents = DatabaseContents(contents.format, contents.files, scan)
+        for fragment in plan_fragments(full_contents, bind_scan(full_contents, scan), None):
             for batch in fragment.to_batches(Findings("skip")):
                 prepared = batch.filter(pc.equal(batch.column(TRANSACTION), scalar_of(PREPARED, pa.string())))
                 for key, value, file in zip(*(prepared.column(name).to_pylist() for name in columns[:3]), strict=True):
@@ -246,8 +246,8 @@ def _write_tables(
                 writer = _DatabaseTable(path, dialect, name, contents.version)
             writer.write(batch)
             last = _entry(batch, batch.num_rows - 1)
-            least, highest = (limit.as_py() for limit in pc.min_max(batch.column(SEQUENCE)).values())
-            low, high = min(low, least), max(high, highest)
+            lowest, highest = (limit.as_py() for limit in pc.min_max(batch.column(SEQUENCE)).values())
+            low, high = min(low, lowest), max(high, highest)
         if writer is not None:
             new_tables.append(_finish(writer, number, levels - 1, first, last, (low, high)))
             writer = None
@@ -338,8 +338,8 @@ def _stamped(keys: pa.Array, stamps: pa.Array) -> pa.Array:
     starts[::2], lengths[::2] = edges[:-1], np.diff(edges)
     starts[1::2] = len(data) + width * np.arange(rows)
     offsets, joined = gathered(np.concatenate([data, times]), starts, lengths)
-    every = np.frombuffer(offsets, np.int32)[::2].copy()
-    return pa.Array.from_buffers(pa.binary(), rows, [None, pa.py_buffer(every), joined])
+    value_offsets = np.frombuffer(offsets, np.int32)[::2].copy()
+    return pa.Array.from_buffers(pa.binary(), rows, [None, pa.py_buffer(value_offsets), joined])
 
 
 def _write_manifest(families: Sequence[_Family], directory: str, dialect: Dialect, log: int) -> None:

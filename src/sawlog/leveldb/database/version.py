@@ -270,8 +270,8 @@ def _version(
     unnamed = {number: file for number, file in stored.tables.items() if number not in alive}
     prior = tuple(file for file in transactions.logs if file not in logs) if transactions is not None else ()
     blobs = {
-        number: LiveBlobs(stored.blobs[number], whose)
-        for number, (of, whose) in sorted(manifest.blobs.items())
+        number: LiveBlobs(stored.blobs[number], blob_owner)
+        for number, (of, blob_owner) in sorted(manifest.blobs.items())
         if number in stored.blobs and of == family
     }
     blobs |= _stacked(stored, manifest.blobs)
@@ -362,19 +362,19 @@ def _recovered_versions(
     metadata: Metadata, stored: Stored, storage: Storage, options: DatabaseReadOptions
 ) -> dict[str, DatabaseVersion]:
     """Return all tables and logs: what no MANIFEST says, their sequence numbers do."""
-    every = [file for _, file in sorted(stored.tables.items())]
-    family_names = (_family_of(file, storage) for file in every)
+    table_files = [file for _, file in sorted(stored.tables.items())]
+    family_names = (_family_of(file, storage) for file in table_files)
     families = {0: DEFAULT_FAMILY} | {number: name for number, name in family_names if name}
     for manifest in metadata.read:
         families |= manifest.version.families
     logs = tuple(file for number in sorted(stored.logs) for file in stored.parts(number))
-    whose: Literal["rocksdb", "pebble"] = "pebble" if metadata.dialect == "pebble" else "rocksdb"
+    dialect: Literal["rocksdb", "pebble"] = "pebble" if metadata.dialect == "pebble" else "rocksdb"
     transactions = _transactions(logs, metadata, storage)
     ingested = _ingested(logs, storage) if metadata.dialect == "pebble" else ()
     ingested_tables = {number: (sequence, led) for number, sequence, led in ingested}
     versions = {}
     for family, name in sorted(families.items()):
-        family_tables = _of_family(every, family, storage)
+        family_tables = _of_family(table_files, family, storage)
         comparator = next(
             (manifest.comparators[family] for manifest in metadata.read if manifest.comparators.get(family)), ""
         )
@@ -396,7 +396,7 @@ def _recovered_versions(
             evidence=_NO_MANIFEST,
             dead=(),
             apart=bool(stored.blobs),
-            blobs={number: LiveBlobs(file, whose) for number, file in sorted(stored.blobs.items())}
+            blobs={number: LiveBlobs(file, dialect) for number, file in sorted(stored.blobs.items())}
             | _stacked(stored, ()),
             elsewhere=tuple(stored.elsewhere),
             transactions=transactions,
@@ -481,10 +481,10 @@ def absolute_directory(directory: str) -> str:
 def _first_keys(tables: Sequence[File], storage: Storage) -> Iterator[bytes]:
     """Yield the first keys of each table."""
     for file in tables:
-        every = (
+        all_keys = (
             key for batch in table_entries(file, TableReadOptions(), storage) for key in batch.column(KEY).to_pylist()
         )
-        yield from islice(every, _SHOWN_KEYS)
+        yield from islice(all_keys, _SHOWN_KEYS)
 
 
 def _first_logged_keys(logs: Sequence[File], storage: Storage) -> Iterator[bytes]:
@@ -494,8 +494,10 @@ def _first_logged_keys(logs: Sequence[File], storage: Storage) -> Iterator[bytes
     schema = pa.schema([WRITES_SCHEMA.field(KEY)])
     for log in logs:
         log_range = WriteRange.whole(log, scan, projection, "leveldb", numbered=True)
-        every = (key for batch in log_range.decode(schema, Findings("skip")) for key in batch.column(KEY).to_pylist())
-        yield from islice((key for key in every if key is not None), _SHOWN_KEYS)
+        all_keys = (
+            key for batch in log_range.decode(schema, Findings("skip")) for key in batch.column(KEY).to_pylist()
+        )
+        yield from islice((key for key in all_keys if key is not None), _SHOWN_KEYS)
 
 
 def _ascends(file: File, storage: Storage) -> bool:

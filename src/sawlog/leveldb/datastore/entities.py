@@ -85,9 +85,9 @@ class EntityRange(LogRange):
         columns = {field.name: _column(field, self.path, typed=typed) for field in schema}
         decoder = EntityDecoder()
         max_rows = max(1, CELLS // max(1, sum(_columns_of(field.type) for field in schema)))
-        every = LogRange.decode(self, RECORDS_SCHEMA, findings)
+        batches = LogRange.decode(self, RECORDS_SCHEMA, findings)
         for records in (
-            batch.slice(row, max_rows) for batch in every for row in range(0, max(1, batch.num_rows), max_rows)
+            batch.slice(row, max_rows) for batch in batches for row in range(0, max(1, batch.num_rows), max_rows)
         ):
             findings.rows -= records.num_rows
             plain = PlainColumns.of(records, schema, typed=typed)
@@ -175,10 +175,10 @@ class EntityRange(LogRange):
         for damage in damages:
             report_record(findings, damage)
 
-    def _kept(self, plain: PlainEntities, more: int) -> NDArray[np.bool_]:
-        """Return a mask of the entities of the kind in the options: of the plain ones, and of `more` that are of it."""
+    def _kept(self, plain: PlainEntities, row_count: int) -> NDArray[np.bool_]:
+        """Return a mask of the entities of the kind in the options: of the plain ones, and of `row_count` others."""
         table = self.scan.options.table
-        mask = np.ones(len(plain.rows) + more, bool)
+        mask = np.ones(len(plain.rows) + row_count, bool)
         if table is not None:
             mask[: len(plain.rows)] = [kind == table for kind in plain.column("kind").to_pylist()]
         return mask
@@ -293,8 +293,10 @@ class EntitiesContents(LogContents):
         shapes: dict[str, Shape] = {}
         signatures: set[int] = set()
         options = replace(self.scan.options, properties="json")
-        every = EntitiesContents(self.format, self.files, Scan("entities", options=options, storage=self.scan.storage))
-        for fragment in every.entity_ranges():
+        full_contents = EntitiesContents(
+            self.format, self.files, Scan("entities", options=options, storage=self.scan.storage)
+        )
+        for fragment in full_contents.entity_ranges():
             for entity in fragment.samples(Findings("skip"), signatures):
                 for name, value in entity.properties.items():
                     shapes[name] = unite(shapes.get(name, NULL), shape_of(value))

@@ -26,9 +26,12 @@ _MOST = 80
 @cache
 def _operations(dialect: Dialect) -> dict[int, tuple[Operation, bool]]:
     """Operations by their tags, and whether a column family follows those."""
-    every = ((operation, operation.tags(dialect)) for operation in OPERATIONS)
+    operation_tags = ((operation, operation.tags(dialect)) for operation in OPERATIONS)
     return {
-        tag: (operation, bool(place)) for operation, tags in every for place, tag in enumerate(tags) if tag is not None
+        tag: (operation, bool(place))
+        for operation, tags in operation_tags
+        for place, tag in enumerate(tags)
+        if tag is not None
     }
 
 

@@ -57,8 +57,8 @@ class EditRange(LogRange):
                 except EditError as error:
                     newer = isinstance(error, UnknownFieldError)
                     kind = UNSUPPORTED if newer else layout.EDIT_DAMAGE
-                    more = f"a version edit with {error}, which this version of sawlog does not know"
-                    detail = more if newer else f"expected a version edit: {error}"
+                    explanation = f"a version edit with {error}, which this version of sawlog does not know"
+                    detail = explanation if newer else f"expected a version edit: {error}"
                     yield edits, Damage(self.path, offset, end - offset, kind, detail)
                     edits = []
             yield edits, None

@@ -84,8 +84,8 @@ class Replay:
             RefusedError: Where RocksDB would refuse to open the database.
         """
         may_be_marked = isinstance(log, NumberedRange)
-        more = _MARKED if may_be_marked else _NEEDED
-        read_schema = pa.schema([*schema, *(f for f in more if f.name not in schema.names)])
+        extra_columns = _MARKED if may_be_marked else _NEEDED
+        read_schema = pa.schema([*schema, *(f for f in extra_columns if f.name not in schema.names)])
         shared = isinstance(log, NumberedRange) and log.shared is True
         ledger = _Skipping("skip") if self._mode == "skip_any_corrupted_records" else Findings("fail")
         try:

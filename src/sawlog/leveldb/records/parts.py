@@ -49,16 +49,16 @@ class LogParts:
             self._number, self._last = number, -1
         place, is_kept = -1, False
         for batch in log.decode(_PLACED, findings):
-            rows, place, is_kept = self._new(batch, place, kept=is_kept)
+            rows, place, is_kept = self._new(batch, place, is_kept=is_kept)
             yield rows
 
-    def _new(self, batch: pa.RecordBatch, place: int, *, kept: bool) -> tuple[pa.RecordBatch, int, bool]:
+    def _new(self, batch: pa.RecordBatch, place: int, *, is_kept: bool) -> tuple[pa.RecordBatch, int, bool]:
         """The operations of write batches that were not there yet.
 
         Args:
             batch: Operations; those of a write batch have the same offset.
             place: The offset of the operation before them.
-            kept: Whether that one was not there yet.
+            is_kept: Whether that one was not there yet.
 
         Returns:
             These operations, the offset of the last one of all, and whether it is one of them.
@@ -69,11 +69,11 @@ class LogParts:
         batch = batch.filter(counted)
         offsets = values_of(batch.column(OFFSET_COLUMN), np.int64)
         if not len(offsets):
-            return batch.select(WRITES_SCHEMA.names), place, kept
+            return batch.select(WRITES_SCHEMA.names), place, is_kept
         begins = np.flatnonzero(np.diff(offsets, prepend=place))
         first = values_of(batch.column("sequence"), np.int64)[begins]
         before = np.maximum.accumulate(np.append(self._last, first))
-        new = np.append(kept, first > before[:-1])
+        new = np.append(is_kept, first > before[:-1])
         self._last = int(before[-1])
         runs = np.diff(np.concatenate(([0], begins, [len(offsets)])))
         keeps = array_of(np.repeat(new, runs), pa.bool_())

@@ -240,8 +240,8 @@ class Transactions:
             return rows
         log = _Log.of(rows)
         before = sum(batch.num_rows for batch in self._held)
-        every = pa.concat_batches([*self._held, rows]) if self._held else rows
-        sections = list(self._sections(every, log, before, path))
+        all_rows = pa.concat_batches([*self._held, rows]) if self._held else rows
+        sections = list(self._sections(all_rows, log, before, path))
         waits = np.zeros(len(log.codes), np.bool_)
         for _, section in sections:
             if section.kind == _HELD:
@@ -282,15 +282,15 @@ class Transactions:
             row_groups.append(places)
             numbers.append(np.full(len(places), UNWRITTEN))
             stamps.append(np.zeros(len(places), np.int64))
-        effective = _taken(every, np.concatenate(row_groups), np.concatenate(numbers))
-        self._keep(every)
+        effective = _taken(all_rows, np.concatenate(row_groups), np.concatenate(numbers))
+        self._keep(all_rows)
         if stamped is None:
             return effective
         return _stamped(effective, np.concatenate(stamps), rows, stamped)
 
-    def _sections(self, every: pa.RecordBatch, log: _Log, before: int, path: str) -> Iterator[tuple[int, _Section]]:
+    def _sections(self, all_rows: pa.RecordBatch, log: _Log, before: int, path: str) -> Iterator[tuple[int, _Section]]:
         """The parts of transactions that end in a log, by the rows of their ends."""
-        offsets = every.column(OFFSET_COLUMN)
+        offsets = all_rows.column(OFFSET_COLUMN)
         begin = None
         for row in np.flatnonzero(np.isin(log.codes, _MARKS)).tolist():
             code = int(log.codes[row])
@@ -301,7 +301,7 @@ class Transactions:
                 yield row, _Section(before + begin + 1, before + row, int(log.codes[begin]), place)
                 begin = None
 
-    def _keep(self, every: pa.RecordBatch) -> None:
+    def _keep(self, all_rows: pa.RecordBatch) -> None:
         """Keep the rows that still wait."""
         places, begin = [], 0
         for name, sections in self._open.items():
@@ -311,7 +311,7 @@ class Transactions:
                     count = section.end - section.begin
                     self._open[name][number] = section._replace(begin=begin, end=begin + count)
                     begin += count
-        self._held = [every.take(fixed_array(pa.int64(), np.concatenate(places)))] if begin else []
+        self._held = [all_rows.take(fixed_array(pa.int64(), np.concatenate(places)))] if begin else []
 
     def undecided(self) -> Pending:
         """The transactions that are open after the last log."""
@@ -399,8 +399,8 @@ class Following:
         return int(last) + int(_COUNTED[code]) + self._added
 
 
-def _taken(every: pa.RecordBatch, places: NDArray[np.int64], numbers: NDArray[np.int64]) -> pa.RecordBatch:
-    operations = every.take(fixed_array(pa.int64(), places))
+def _taken(all_rows: pa.RecordBatch, places: NDArray[np.int64], numbers: NDArray[np.int64]) -> pa.RecordBatch:
+    operations = all_rows.take(fixed_array(pa.int64(), places))
     sequence_index = operations.schema.get_field_index(SEQUENCE)
     return operations.set_column(
         sequence_index, operations.schema.field(sequence_index), fixed_array(pa.int64(), numbers)

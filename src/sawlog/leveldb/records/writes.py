@@ -93,8 +93,8 @@ class WriteRange(LogRange):
         """The operations of a range. Bytes after an error in a batch are damage; so is a wrong count."""
         if self.scan.options.keys == "internal" or not {KEY, VALUE, STAMP}.intersection(schema.names):
             return self._operations(schema, findings)
-        more = [field for field in _SPLIT if field.name not in schema.names]
-        stored = pa.schema([*(field for field in schema if field.name != STAMP), *more])
+        extra_fields = [field for field in _SPLIT if field.name not in schema.names]
+        stored = pa.schema([*(field for field in schema if field.name != STAMP), *extra_fields])
         return (self._split(batch, schema) for batch in self._operations(stored, findings))
 
     def _split(self, batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:

@@ -55,7 +55,7 @@ class BucketLayer:
         order = np.lexsort((~trailers, keys))
         used, trailers = used[order], trailers[order]
         starts = used.astype(np.int64) * size
-        every = np.ones(len(used), np.bool_)
+        is_live = np.ones(len(used), np.bool_)
         entries = Entries(
             [data],
             [Slices(starts, np.full(len(used), buckets.user, np.int64))],
@@ -63,4 +63,4 @@ class BucketLayer:
             Slices(starts + buckets.key, np.full(len(used), buckets.value, np.int64)),
             np.zeros(len(used), np.uint8),
         )
-        return encode_plain(entries, every, 2 * buckets.end + 64 * len(rows) + 64)
+        return encode_plain(entries, is_live, 2 * buckets.end + 64 * len(rows) + 64)

@@ -141,16 +141,16 @@ class Columns:
         position = self._start(column, layout.ColumnKind.PREFIXED)
         shift = min(self.number(position, 1), 32)
         bundles = (count + (1 << shift) - 1) >> shift
-        every = self._strings(position + 1, count + bundles + 1, first=False)
+        strings = self._strings(position + 1, count + bundles + 1, first=False)
         rows = np.arange(count)
         bundle = rows >> shift
         firsts = 1 + bundle * ((1 << shift) + 1)
         suffixes = rows + bundle + 2
-        filled = np.maximum.accumulate(np.where(every.lengths[suffixes] > 0, suffixes, 0)) if count else suffixes
+        filled = np.maximum.accumulate(np.where(strings.lengths[suffixes] > 0, suffixes, 0)) if count else suffixes
         return [
-            every.of(np.zeros(count, np.int64)),
-            every.of(firsts),
-            every.of(np.where(filled > firsts, filled, suffixes)),
+            strings.of(np.zeros(count, np.int64)),
+            strings.of(firsts),
+            strings.of(np.where(filled > firsts, filled, suffixes)),
         ]
 
     def bits(self, column: int, count: int) -> NDArray[np.bool_]:
@@ -435,15 +435,15 @@ def _handles(data: NDArray[np.uint8], slices: Slices) -> Iterator[NDArray[np.int
     positions, ends = slices.starts.copy(), slices.starts + slices.lengths
     for _ in range(3):
         value = np.zeros(len(positions), np.int64)
-        more = np.ones(len(positions), np.bool_)
+        continues = np.ones(len(positions), np.bool_)
         for shift in range(0, 7 * _NUMBER, 7):
-            if (positions[more] >= ends[more]).any():
+            if (positions[continues] >= ends[continues]).any():
                 raise MalformedError("a handle that does not end")
             byte = data[np.minimum(positions, len(data) - 1)].astype(np.int64)
-            value |= np.where(more, (byte & 127) << shift, 0)
-            positions += more
-            more &= byte >= 128
-        if more.any():
+            value |= np.where(continues, (byte & 127) << shift, 0)
+            positions += continues
+            continues &= byte >= 128
+        if continues.any():
             raise MalformedError("a number of more than five bytes")
         yield value
 

@@ -119,9 +119,9 @@ _OF_ROWS = (Role.DATA, Role.RANGE_DELETES)
 @cache
 def _operations(pebble: int) -> NDArray[np.uint8]:
     """The number of each type's operation, 255 where there is none; of a version of Pebble's, or 0."""
-    known = layout.PEBBLE_OPERATIONS if pebble else {**layout.OPERATIONS, **layout.OTHER_OPERATIONS}
+    operations = layout.PEBBLE_OPERATIONS if pebble else {**layout.OPERATIONS, **layout.OTHER_OPERATIONS}
     types = np.full(256, 255, np.uint8)
-    for code, name in known.items():
+    for code, name in operations.items():
         types[code] = OPERATION_NAMES.index(name)
         if pebble >= layout.OBSOLETE_VERSION:
             types[code | layout.OBSOLETE] = types[code]
@@ -147,8 +147,8 @@ class RowReader(SpanWalk):
         types = types if internal else np.zeros(256, np.uint8)
         self._bounds = None if table.bounds is None else BoundsReader(table.bounds)
         stamp = np.uint64(0 if table.bounds is None else table.bounds.stamp)
-        wanted = VALUE in schema.names, OFFSET_COLUMN in schema.names
-        self._take = e.Take(internal, *wanted, types, np.zeros(0, np.uint8), stamp)
+        requested = VALUE in schema.names, OFFSET_COLUMN in schema.names
+        self._take = e.Take(internal, *requested, types, np.zeros(0, np.uint8), stamp)
         self._rule = table.rules.rule
         self._layer = table.layer(source)
         self._state = np.zeros(1, e.STATE)[0]
@@ -182,8 +182,8 @@ class RowReader(SpanWalk):
         spared = data & ((spans["number"] < low) | (spans["number"] >= high))
         if spared.any():
             self.findings.notes["blocks_spared"] += int(spared.sum())
-        kept: NDArray[np.void] = spans[~spared]
-        return kept
+        kept_spans: NDArray[np.void] = spans[~spared]
+        return kept_spans
 
     def _read(self, spans: NDArray[np.void]) -> Iterator[pa.RecordBatch]:
         """Adjacent blocks of rows."""
@@ -245,9 +245,9 @@ class RowReader(SpanWalk):
         content = self.table.rules.expand(stored, int(state.compression), of_entries=True)
         if self._layer is not None and not isinstance(content, tuple):
             deletions = self.table.range_deletes == (int(block["offset"]), int(block["stored"]))
-            content, lost = self._layer.plain(content, deletions=deletions)
-            if lost:
-                self._events[int(state.events)] = (Kind.LOST_VALUE, state.block, lost, 0, state.rows)
+            content, loss = self._layer.plain(content, deletions=deletions)
+            if loss:
+                self._events[int(state.events)] = (Kind.LOST_VALUE, state.block, loss, 0, state.rows)
                 state.events += 1
         self._go_on(content)
 
@@ -286,13 +286,13 @@ class RowReader(SpanWalk):
     def _reset(self, room: int) -> None:
         """Fresh columns for the next batch; what follows the rows so far is carried over by the kernel."""
         self._room = room
-        wanted = self._schema.names
+        names = self._schema.names
         self._keys = Column(np.uint8, room + e.KEY_SLACK)
-        self._values = Column(np.uint8, room if VALUE in wanted else 0)
+        self._values = Column(np.uint8, room if VALUE in names else 0)
         self._key_ends = Column(np.int32, self._most + 1)
         self._value_ends = Column(np.int32, self._most + 1)
         self._sequences = Column(np.int64, self._most)
-        self._offsets = Column(np.int64, self._most if OFFSET_COLUMN in wanted else 0)
+        self._offsets = Column(np.int64, self._most if OFFSET_COLUMN in names else 0)
         self._key_ends.values[0] = self._value_ends.values[0] = 0
         for name in ("rows", "keys", "values"):
             self._state[name] = 0

@@ -36,24 +36,24 @@ def render(file_map: Map) -> str:
 
 def render_summary(summary: Summary) -> str:
     """Return the page that leads to those of several datasets, the worst first."""
-    named, shown = ", ".join(summary.paths), html.escape
+    named, escape = ", ".join(summary.paths), html.escape
     rows = [
         _row(
-            f"<span class='verdict{'' if entry.verdict is Verdict.CLEAN else ' bad'}'>{shown(entry.state)}</span>",
+            f"<span class='verdict{'' if entry.verdict is Verdict.CLEAN else ' bad'}'>{escape(entry.state)}</span>",
             _linked(entry),
-            shown(entry.title),
+            escape(entry.title),
             "" if entry.rows is None else f"{entry.rows:,}",
             f"{entry.size:,}",
-            shown(entry.error),
+            escape(entry.error),
         )
         for entry in summary.worst_first
     ]
-    skipped = [_row(shown(file.path), f"{file.bytes:,}", shown(file.reason)) for file in summary.skipped]
+    skipped = [_row(escape(file.path), f"{file.bytes:,}", escape(file.reason)) for file in summary.skipped]
     parts = {
-        "title": shown(f"{named} · sawlog map"),
+        "title": escape(f"{named} · sawlog map"),
         "style": (files(__name__) / "page.css").read_text("utf-8"),
-        "heading": shown(named),
-        "states": shown(f"{summary.states}; {summary.rows:,} rows"),
+        "heading": escape(named),
+        "states": escape(f"{summary.states}; {summary.rows:,} rows"),
         "rows": "\n".join(rows),
         "hidden": "" if skipped else " hidden",
         "skipped": "\n".join(skipped),

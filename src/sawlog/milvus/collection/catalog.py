@@ -200,9 +200,9 @@ class SegmentFragment(Fragment):
     def _count(self, findings: Findings) -> int | None:
         """Rows by the footers of all files of all batches; `None` where a batch cannot be counted."""
         missing = self.segment.missing_logs()
-        for one in (*missing, *self.segment.missing_deltas(), *self.segment.other_sizes()):
-            if self.standalone or one.kind != Kind.BAD_MANIFEST:
-                findings.damage(one.damage)
+        for finding in (*missing, *self.segment.missing_deltas(), *self.segment.other_sizes()):
+            if self.standalone or finding.kind != Kind.BAD_MANIFEST:
+                findings.damage(finding.damage)
         for detail in {detail: None for batch in self.batches for detail in batch.unread.values()}:
             findings.damage(Missing(self.path, detail, Kind.UNSUPPORTED).damage)
         total: int | None = None if self.segment.modern and missing else 0

@@ -526,12 +526,14 @@ class CollectionContents(Contents):
             return facts
         collection = self.collection
         facts["collection"] = f"{collection.name} ({collection.id})" if collection.meta else str(collection.id)
-        every = [stored_segment for stored_segment in collection.segments.values() if stored_segment.inserts]
+        segments = [stored_segment for stored_segment in collection.segments.values() if stored_segment.inserts]
         alive = self._selection.alive
         facts["partitions"] = ", ".join(
-            collection.partition_name(id) for id in sorted({segment.partition for segment in every})
+            collection.partition_name(id) for id in sorted({segment.partition for segment in segments})
         )
-        facts["segments"] = f"{len(every)}, {len(alive)} of them read" if len(alive) < len(every) else len(every)
+        facts["segments"] = (
+            f"{len(segments)}, {len(alive)} of them read" if len(alive) < len(segments) else len(segments)
+        )
         facts["primary key"] = self.primary.name if self.primary is not None else "unknown"
         facts["L0 segments"] = len(collection.level_zero())
         if collection.checkpoint is not None:
@@ -657,8 +659,8 @@ class CollectionContents(Contents):
         used = self._options.use_statistics and self._scan.view in _ROW_VIEWS and not self._ambiguous
         if not (used and self.primary is not None):
             return frozenset()
-        every = [stored_segment for stored_segment in self._selection.every if stored_segment.inserts]
-        return ruled_out(every, self.primary, request.projection.query, self.scan.storage)
+        segments = [stored_segment for stored_segment in self._selection.every if stored_segment.inserts]
+        return ruled_out(segments, self.primary, request.projection.query, self.scan.storage)
 
     def _check_key(self) -> None:
         """Check that what needs the primary key can be done.

@@ -308,11 +308,11 @@ class Collection:
             as_of: The time; `None` for now.
             partitions: Dropped partitions that count as if they were not.
         """
-        every = [segment for segment in self.segments.values() if segment.inserts or _expected(segment)]
+        segments = [segment for segment in self.segments.values() if segment.inserts or _expected(segment)]
         if not self.states_known:
-            return every
-        visible = {segment.id for segment in every if self._alive(segment, as_of, partitions)}
-        for segment in every:
+            return segments
+        visible = {segment.id for segment in segments if self._alive(segment, as_of, partitions)}
+        for segment in segments:
             sources = segment.sources
             if segment.id in visible and sources and as_of is not None:
                 source_segments = [self.segments.get(source) for source in sources]
@@ -327,7 +327,7 @@ class Collection:
                     visible.discard(segment.id)
                 else:
                     visible.difference_update(sources)
-        return [segment for segment in every if segment.id in visible]
+        return [segment for segment in segments if segment.id in visible]
 
     def origins(self) -> list[Segment]:
         """The segments that hold every version of every row, each version once.
@@ -335,12 +335,12 @@ class Collection:
         What a segment was compacted of takes its place as long as all of it is on disk: it holds the rows, too, that
         were deleted before. Without metadata: all segments.
         """
-        every = {segment.id: segment for segment in self.segments.values() if segment.inserts or _expected(segment)}
+        segments = {segment.id: segment for segment in self.segments.values() if segment.inserts or _expected(segment)}
         if not self.states_known:
-            return list(every.values())
+            return list(segments.values())
         visible = {
             id: every_segment
-            for id, every_segment in every.items()
+            for id, every_segment in segments.items()
             if every_segment.meta is not None and not every_segment.meta.hidden
         }
         known_segments = {id: every_segment for id, every_segment in visible.items() if not every_segment.deletes_only}
@@ -362,7 +362,7 @@ class Collection:
                 open += older[id]
             else:
                 selected.add(id)
-        return [segment for id, segment in every.items() if id in selected]
+        return [segment for id, segment in segments.items() if id in selected]
 
     def deltas_after(self, segment: Segment) -> list[LogFile]:
         """The delta logs of the segments that compaction made of a segment, and of those that it made of these."""
@@ -428,10 +428,10 @@ class Collection:
         meta = segment.meta
         if meta is None or meta.hidden or segment.deletes_only:
             return False
-        known = self.meta.partitions if self.meta is not None else {}
+        partition_names = self.meta.partitions if self.meta is not None else {}
         if segment.partition in partitions:  # its segments were dropped with it, but for those that were before
             return meta.live or (meta.state == SegmentState.DROPPED and not self._compacted(segment))
-        if known and segment.partition not in known:
+        if partition_names and segment.partition not in partition_names:
             return False
         return meta.live or (as_of is not None and meta.state == SegmentState.DROPPED and meta.dropped_at > as_of)
 

@@ -202,11 +202,11 @@ class DeleteHistory:
             check_room(used_bytes, max_bytes)
             keys.append(deleted)
             times.append(stamps)
-        every = pa.chunked_array(keys) if keys else pa.chunked_array([], pa.int64())
-        self._known = every.unique()
+        all_keys = pa.chunked_array(keys) if keys else pa.chunked_array([], pa.int64())
+        self._known = all_keys.unique()
         stamps = np.concatenate([np.empty(0, np.int64), *(values_of(time, np.int64) for time in times)])
         self._times = np.unique(stamps)
-        codes = values_of(one_array(_index_in(every, self._known)), np.int32).astype(np.int64)
+        codes = values_of(one_array(_index_in(all_keys, self._known)), np.int32).astype(np.int64)
         self._deletes = np.sort(self._places(codes, np.searchsorted(self._times, stamps)))
 
     def _places(self, codes: NDArray[np.int64], ranks: NDArray[np.int64]) -> NDArray[np.int64]:

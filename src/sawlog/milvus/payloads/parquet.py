@@ -396,13 +396,13 @@ def _chunk(record: dict[str, Any], length: int) -> Chunk:
         raise ParquetError(f"a column chunk of {compressed} bytes at byte {start} of a payload of {length} bytes")
     limits = stored.get("statistics", {})
     # Writers state the limits of numbers in two fields.
-    least, highest = (
+    lowest, highest = (
         limits.get(name) if limits.get(name) == limits.get(old) else None
         for name, old in (("min_value", "min"), ("max_value", "max"))
     )
     kind = _count(stored, "type", "type of a column chunk")
     uncompressed = _count(stored, "total_uncompressed_size", "bytes of a column chunk")
-    return Chunk(kind, codec, values, uncompressed, compressed, start, least, highest, "crypto_metadata" in record)
+    return Chunk(kind, codec, values, uncompressed, compressed, start, lowest, highest, "crypto_metadata" in record)
 
 
 def _list(record: dict[str, Any], fields: Fields, number: int) -> list[dict[str, Any]]:

@@ -666,8 +666,8 @@ def what_is_lost(losses: Sequence[_Lost]) -> tuple[str, Kind]:
     if first.first == first.end:
         return first.detail, first.kind
     rows = f"rows {first.first} to {first.end - 1}" if first.end - first.first > 1 else f"row {first.first}"
-    more = f"; and {len(losses) - 1} more places" if len(losses) > 1 else ""
-    return f"{rows}: {first.detail}{more}", first.kind
+    omission = f"; and {len(losses) - 1} more places" if len(losses) > 1 else ""
+    return f"{rows}: {first.detail}{omission}", first.kind
 
 
 def _until_refused(piece: _Piece) -> Iterator[pa.Array]:
