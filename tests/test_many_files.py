@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 import sawlog
 from sawlog.cli.app import app
 
-FEW, MANY = 100, 400
+FEW, MANY = 50, 200
 LIMIT = 1.1
 CONTAINER = Path(__file__).parent / "golden/filodb/gauge_100_small_00.container"
 LOG_NAME = "App.Table.System.host.2026-11-28.bin.2026-11-28.{:02d}{:02d}{:02d}.000+0000"
@@ -101,7 +101,7 @@ FOLLOWED = ("leveldb_log", "deephaven_log", "filodb_record")
 CASES = [(name, verb) for name in MAKERS for verb in VERBS if verb != "watch" or name in FOLLOWED]
 
 
-@pytest.mark.spread(2)
+@pytest.mark.spread(3)
 @pytest.mark.parametrize(("format", "verb"), CASES)
 def test_work_per_file_does_not_grow(format: str, verb: str, tmp_path: Path) -> None:
     work = []

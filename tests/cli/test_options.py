@@ -82,7 +82,7 @@ def test_every_verb_is_tried() -> None:
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning", "ignore::DeprecationWarning")
-@pytest.mark.spread(3)
+@pytest.mark.spread(6)
 @pytest.mark.parametrize("name", [*MADE, *COPIED])
 def test_options_of_a_format(run: Run, places: dict[str, Path], tmp_path: Path, name: str) -> None:
     def tried(verb: str, option: str, value: object) -> tuple[int, str]:

@@ -89,6 +89,7 @@ def test_the_help_says_of_each_verb_all_that_it_does() -> None:
     assert sorted(table) == sorted(helped())
 
 
+@pytest.mark.spread(4)
 @pytest.mark.parametrize("verb", SMOKE)
 def test_options_that_verbs_share_have_a_heading_of_their_own(verb: str) -> None:
     text = run(verb, "--help").stdout
@@ -98,7 +99,7 @@ def test_options_that_verbs_share_have_a_heading_of_their_own(verb: str) -> None
     )
 
 
-@pytest.mark.spread(1)
+@pytest.mark.spread(2)
 @pytest.mark.parametrize("verb", SMOKE)
 def test_a_verb_in_a_fresh_process(verb: str, place: Path) -> None:
     words, expected = SMOKE[verb]

@@ -135,7 +135,7 @@ def test_a_manifest_cut_anywhere(make: Callable[[Path], Held], tmp_path: Path) -
     held = make(tmp_path / "db")
     file = manifest(tmp_path / "db")
     data = file.read_bytes()
-    step = max(1, len(data) // 40)
+    step = max(1, len(data) // 15)
     for length in [*range(0, len(data), step), len(data) - 1]:
         file.write_bytes(data[:length])
         report = sawlog.verify(tmp_path / "db")
@@ -150,7 +150,7 @@ def test_a_manifest_that_is_damaged_or_gone(make: Callable[[Path], Held], tmp_pa
     held = make(tmp_path / "db")
     file = manifest(tmp_path / "db")
     data = file.read_bytes()
-    for place in range(0, len(data), max(1, len(data) // 30)):
+    for place in range(0, len(data), max(1, len(data) // 10)):
         file.write_bytes(data[:place] + bytes([data[place] ^ 4]) + data[place + 1 :])
         report = sawlog.verify(tmp_path / "db")
         assert report.incomplete, place

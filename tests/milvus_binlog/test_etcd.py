@@ -232,12 +232,12 @@ def test_no_change_of_bytes_is_anything_else_than_damage(data: Path) -> None:
             content[place] = chance.choice([0, 1, 255, content[place] ^ 1 << chance.randrange(8)])
 
     offsets = []
-    for _ in range(300):
+    for _ in range(80):
         try:
             assert len(read_changed(change, data)) < 1000
         except BrokenError as error:
             offsets.append(error.offset)
-    assert len(offsets) > 50
+    assert len(offsets) > 10
     assert 0 <= min(offsets) <= max(offsets) <= len(used(data))
 
 

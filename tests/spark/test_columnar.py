@@ -230,7 +230,7 @@ def by_key(request: pytest.FixtureRequest, spark: SparkSession, pyspark_version:
         spark.conf.unset(name)
 
 
-@pytest.mark.spread(3)
+@pytest.mark.spread(9)
 @pytest.mark.parametrize("query", SMALL)
 def test_rows_of_the_only_task_are_not_shuffled(
     query: str, spark: SparkSession, pyspark_version: tuple[int, int], by_key: bool, trades: Path
