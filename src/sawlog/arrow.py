@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 import datetime as dt
 import math
+import struct
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from typing import Any
@@ -247,6 +248,7 @@ _PLAIN: Mapping[str, set[type]] = {
 }
 """Types of Python's values that buffers are made of, by the name of Arrow's test for the type."""
 _MICROSECOND = dt.timedelta(microseconds=1)
+_PAIR = struct.Struct("<2i")
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 _PER_MICROSECOND = {"s": Fraction(1, 1_000_000), "ms": Fraction(1, 1_000), "us": Fraction(1), "ns": Fraction(1_000)}
 
@@ -342,6 +344,10 @@ def _offsets(items: Sequence[Any], dtype: Any = np.int32) -> pa.Buffer:
 
 def scalar_of(value: Any, kind: pa.DataType) -> pa.Scalar:
     """A value as Arrow's, without pandas; see `array_of`."""
+    if type(value) is str and pa.types.is_string(kind):  # paths and partitions: one or more per file
+        data = value.encode()
+        ends = pa.py_buffer(_PAIR.pack(0, len(data)))
+        return pa.Array.from_buffers(kind, 1, [None, ends, pa.py_buffer(data)])[0]
     return array_of([value], kind)[0]
 
 

@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 PathLike: TypeAlias = str | os.PathLike[str]
 
 _URL = re.compile(r"^([a-zA-Z][a-zA-Z0-9+.-]+):")
+_DIGITS = re.compile(r"(\d+)")
 _HADOOP_SCHEMES = {"s3a": "s3", "s3n": "s3"}
 
 HIDDEN = (".", "_")
@@ -31,8 +32,8 @@ def in_order(files: Iterable[Any]) -> list[Any]:
 
 def natural_order(path: str) -> list[tuple[int, int, str]]:
     """Sort key that orders digits by value: `9` before `10`. Names that differ in leading zeros are not the same."""
-    parts = [part for part in re.split(r"(\d+)", path) if part]
-    return [(0, int(part), part) if part.isdecimal() else (1, 0, part) for part in parts]
+    parts = enumerate(_DIGITS.split(path))  # every other part is of digits
+    return [(0, int(part), part) if index % 2 else (1, 0, part) for index, part in parts if part]
 
 
 def normalize(path: PathLike) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from types import SimpleNamespace
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -31,6 +31,28 @@ _MAX_ROOM = 8 << 20
 _ALIGNMENT = 64
 
 
+class _Description(NamedTuple):
+    """Columns of a header, of which some are wanted.
+
+    Attributes:
+        columns: What kernels know of the stored ones.
+        wanted: Places of those that are gathered.
+        judged: Places of those whose values are checked.
+        has_lengths: Per stored column, whether its values have lengths.
+        row_bytes: Fixed-width and constant bytes of a row.
+        stored: Places by name.
+        constants: The columns that are not stored, by name.
+    """
+
+    columns: Any
+    wanted: list[int]
+    judged: list[int]
+    has_lengths: NDArray[np.bool_]
+    row_bytes: int
+    stored: dict[str, int]
+    constants: dict[str, LogColumn]
+
+
 class BadValue(NamedTuple):
     """A value that is none: its row, the place of its column among the stored ones, and what is wrong with it."""
 
@@ -48,6 +70,35 @@ def stored_columns(header: Header) -> Any:
     columns.mask = 1 << places % layout.PRESENCE_BITS
     columns.first = places * gather.CHUNK
     return columns
+
+
+@lru_cache(maxsize=64)
+def _describe(header: Header, names: frozenset[str], *, sentinels: bool, strict: bool) -> _Description:
+    """Return which columns of a header are gathered, and how: once for all files that begin alike."""
+    columns = stored_columns(header)
+    judged = [place for place, column in enumerate(header.stored) if _is_judged(column, strict=strict)]
+    for place, (facts, column) in enumerate(zip(columns, header.stored, strict=True)):
+        facts.wanted = column.name in names or place in judged
+        facts.boolean = column.type is LogType.BOOLEAN
+        facts.text = column.type is LogType.ENHANCED_STRING
+        if column.width:
+            scalar = layout.SCALARS[column.type]
+            facts.null_mask = scalar.null_mask
+            facts.null = np.uint64(scalar.nulls[0] | scalar.null_mask).astype(np.int64)
+            # An index that stands for null is no index either way.
+            facts.has_null = sentinels or column.type is LogType.ENUM
+    constants = {column.name: column for column in header.columns if column.constant is not None}
+    wide = int(columns.wanted @ columns.width)
+    wide += sum(len(column.constant or b"") for name, column in constants.items() if name in names)
+    wanted = np.flatnonzero(columns.wanted).tolist()
+    stored = {column.name: place for place, column in enumerate(header.stored)}
+    return _Description(columns, wanted, judged, columns.width == 0, wide, stored, constants)
+
+
+def _is_judged(column: LogColumn, *, strict: bool) -> bool:
+    """Whether a value of a column may be none, though it fits its row: it is looked at whether wanted or not."""
+    text = column.type is LogType.ENHANCED_STRING and column.charset not in WHOLE_CHARSETS
+    return column.type is LogType.ENUM or (strict and text)
 
 
 class RowBatch:
@@ -86,48 +137,27 @@ class RowBatch:
         self._schema = schema
         self._path = path
         self._partition = partition
-        self._strict = strict
-        self._stored = {column.name: place for place, column in enumerate(header.stored)}
-        self._constants = {column.name: column for column in header.columns if column.constant is not None}
+        described = _describe(header, frozenset(schema.names), sentinels=sentinels, strict=strict)
+        self._stored, self._constants = described.stored, described.constants
+        self._wanted, self._judged = described.wanted, described.judged
+        self._has_lengths = described.has_lengths
+        self.columns = described.columns.copy()
+        self._facts = self.columns.view(gather.COLUMN, np.ndarray)
         self._tables: dict[str, pa.Array] = {}
         self._texts: dict[int, tuple[pa.Array, list[int]]] = {}
         self.bad_values: list[BadValue] = []
-        column_names = set(schema.names)
-        self._judged = [place for place, column in enumerate(header.stored) if self._is_judged(column)]
-        self.columns = stored_columns(header)
-        for place, column in enumerate(header.stored):
-            self._describe(self.columns[place], column, is_wanted=column.name in column_names, sentinels=sentinels)
-        wide = int(self.columns.wanted @ self.columns.width)
-        wide += sum(len(column.constant or b"") for name, column in self._constants.items() if name in column_names)
         smallest = layout.SIZE_SIZE + layout.MIN_ENTRY_SIZE + header.presence_bytes
-        self._most = max(1, min(MAX_ROWS, span // smallest + 1, _FIXED_BYTES // max(wide, 1)))
-        self._rooms = np.where(self.columns.width == 0, min(FIRST_ROOM, span), 0)
+        self._most = max(1, min(MAX_ROWS, span // smallest + 1, _FIXED_BYTES // max(described.row_bytes, 1)))
+        self._rooms = np.where(self._has_lengths, min(FIRST_ROOM, span), 0)
         self._sparse = False
-        self._wanted: list[int] = np.flatnonzero(self.columns.wanted).tolist()
-        self._gathered: dict[int, Any] = {}
+        self._gathered: dict[int, dict[str, int]] = {}
         self.max_rows = min(FIRST_ROWS, self._most)
         self._arrange()
         self._allocate()
 
-    def _is_judged(self, column: LogColumn) -> bool:
-        """Whether a value of a column may be none, though it fits its row: it is looked at whether wanted or not."""
-        text = column.type is LogType.ENHANCED_STRING and column.charset not in WHOLE_CHARSETS
-        return column.type is LogType.ENUM or (self._strict and text)
-
-    def _describe(self, facts: Any, column: LogColumn, *, is_wanted: bool, sentinels: bool) -> None:
-        facts.wanted = is_wanted or self._is_judged(column)
-        facts.boolean = column.type is LogType.BOOLEAN
-        facts.text = column.type is LogType.ENHANCED_STRING
-        if column.width:
-            scalar = layout.SCALARS[column.type]
-            facts.null_mask = scalar.null_mask
-            facts.null = np.uint64(scalar.nulls[0] | scalar.null_mask).astype(np.int64)
-            # An index that stands for null is no index either way.
-            facts.has_null = sentinels or column.type is LogType.ENUM
-
     def _arrange(self) -> None:
         """Give every column its place in arena and scratch."""
-        columns = self.columns
+        values, bodies = self._facts["values"], self._facts["body"]
         rows = self.max_rows
         place = 0
 
@@ -138,19 +168,19 @@ class RowBatch:
 
         self._firsts = []
         for index in self._wanted:
-            column = columns[index]
-            if column.width:
-                column.values = take(rows * int(column.width)) if not column.boolean else 0
+            column = self._header.stored[index]
+            if column.type is LogType.BOOLEAN:
+                values[index] = (2 * index + 1) * rows
+            elif column.width:
+                values[index] = take(rows * column.width)
             else:
                 self._firsts.append(take((rows + 1) * layout.COUNT_SIZE))
-                column.values = self._firsts[-1] + layout.COUNT_SIZE
-                column.room = self._rooms[index]
-                column.body = take(int(self._rooms[index]) + SLACK)
+                values[index] = self._firsts[-1] + layout.COUNT_SIZE
+                bodies[index] = take(int(self._rooms[index]) + SLACK)
         self._arena_bytes = max(place, 1)
-        column_indexes = np.arange(len(columns))
-        columns.valid = 2 * column_indexes * rows
-        columns.values = np.where(columns.boolean != 0, (2 * column_indexes + 1) * rows, columns.values)
-        self.scratch: NDArray[np.uint8] = np.empty(2 * len(columns) * rows + 1, np.uint8)
+        self._facts["room"] = self._rooms
+        self._facts["valid"] = 2 * np.arange(len(values)) * rows
+        self.scratch: NDArray[np.uint8] = np.empty(2 * len(values) * rows + 1, np.uint8)
         self.starts = np.zeros(rows, np.int64)
 
     def _allocate(self) -> None:
@@ -159,7 +189,7 @@ class RowBatch:
         self.arena: NDArray[np.uint8] = np.frombuffer(self._buffer, np.uint8)
         for first in self._firsts:
             self.arena[first : first + layout.COUNT_SIZE] = 0
-        self.columns.nulls = self.columns.used = self.columns.high = 0
+        self._facts[["nulls", "used", "high"]] = 0
 
     def grow(self) -> None:
         """Make more room: not a single row found any."""
@@ -170,8 +200,8 @@ class RowBatch:
     def adapt(self, rows: int) -> None:
         """Fresh buffers, of sizes by what was found in the last rows."""
         if rows and not rows == self.max_rows == self._most:
-            room = self.columns.used * self._most // rows
-            room = np.where(self.columns.width == 0, np.minimum(room + room // 16, _MAX_ROOM), 0)
+            room = self._facts["used"] * self._most // rows
+            room = np.where(self._has_lengths, np.minimum(room + room // 16, _MAX_ROOM), 0)
             if self.max_rows < self._most or (room > self._rooms).any():
                 grown_rooms = self._rooms * (self.max_rows > FIRST_ROWS)
                 self.max_rows = self._most
@@ -181,13 +211,11 @@ class RowBatch:
 
     def build(self, rows: int) -> pa.RecordBatch:
         """The gathered rows as a batch of the schema; invalid values are null, and listed in `bad_values`."""
-        names = self.columns.dtype.names
         # Plain numbers: to ask the records for one field after the other takes long.
-        gathered = (
-            SimpleNamespace(**dict(zip(names, row, strict=True))) for row in self.columns[self._wanted].tolist()
-        )
+        names = gather.COLUMN.names or ()
+        gathered = (dict(zip(names, row, strict=True)) for row in self._facts[self._wanted].tolist())
         self._gathered = dict(zip(self._wanted, gathered, strict=True))
-        used = sum(rows * (facts.width or layout.COUNT_SIZE) + facts.used for facts in self._gathered.values())
+        used = sum(rows * (facts["width"] or layout.COUNT_SIZE) + facts["used"] for facts in self._gathered.values())
         self._sparse = 2 * used < self._arena_bytes
         self.bad_values = []
         bad = {place: self._judge(place, rows) for place in self._judged}
@@ -200,9 +228,9 @@ class RowBatch:
         """Return a mask of the values of a column that are invalid; None where all are valid."""
         column = self._header.stored[place]
         if column.type is LogType.ENUM:
-            indices = self.arena[self._gathered[place].values :][: rows * column.width].view(np.int32)
+            indices = self.arena[self._gathered[place]["values"] :][: rows * column.width].view(np.int32)
             bad = (indices < 0) | (indices >= len(column.values))
-            if self._gathered[place].nulls:
+            if self._gathered[place]["nulls"]:
                 bad &= self._valid(place, rows) != 0
             message = f"column {column.name!r}: index {{}} in a table of {len(column.values)} values"
             bad_values = [(row, message.format(indices[row])) for row in np.flatnonzero(bad).tolist()]
@@ -236,7 +264,7 @@ class RowBatch:
         if column.type is LogType.ENHANCED_STRING:
             text = self._text(place, rows)[0]
             return text if bad is None else called("if_else", array_of(bad, pa.bool_()), None, text)
-        nulls, values = facts.nulls, facts.values
+        nulls, values = facts["nulls"], facts["values"]
         bitmap = pa.py_buffer(np.packbits(self._valid(place, rows), bitorder="little")) if nulls else None
         if column.type is LogType.BOOLEAN:
             bits = np.packbits(self.scratch[values : values + rows], bitorder="little")
@@ -254,7 +282,7 @@ class RowBatch:
 
     def _valid(self, place: int, rows: int) -> NDArray[np.uint8]:
         """A byte per row of a column that has nulls: whether the value is there."""
-        first = self._gathered[place].valid
+        first = self._gathered[place]["valid"]
         return self.scratch[first : first + rows]
 
     def _slice(self, start: int, length: int) -> pa.Buffer:
@@ -264,16 +292,16 @@ class RowBatch:
 
     def _binary(self, place: int, rows: int) -> pa.Array:
         facts = self._gathered[place]
-        bitmap = pa.py_buffer(np.packbits(self._valid(place, rows), bitorder="little")) if facts.nulls else None
-        ends = self._slice(facts.values - layout.COUNT_SIZE, (rows + 1) * layout.COUNT_SIZE)
-        data = self._slice(facts.body, facts.used)
-        return pa.Array.from_buffers(pa.binary(), rows, [bitmap, ends, data], facts.nulls)
+        bitmap = pa.py_buffer(np.packbits(self._valid(place, rows), bitorder="little")) if facts["nulls"] else None
+        ends = self._slice(facts["values"] - layout.COUNT_SIZE, (rows + 1) * layout.COUNT_SIZE)
+        data = self._slice(facts["body"], facts["used"])
+        return pa.Array.from_buffers(pa.binary(), rows, [bitmap, ends, data], facts["nulls"])
 
     def _text(self, place: int, rows: int) -> tuple[pa.Array, list[int]]:
         """Strings of a column, and the rows of those that are malformed."""
         if place not in self._texts:
             charset = self._header.stored[place].charset
-            ascii = not self._gathered[place].high
+            ascii = not self._gathered[place]["high"]
             self._texts[place] = decode_text(self._binary(place, rows), charset, ascii=ascii)
         return self._texts[place]
 
@@ -281,8 +309,8 @@ class RowBatch:
         column = self._header.stored[place]
         table = enum_table(field) or column.values
         facts = self._gathered[place]
-        indices = np.frombuffer(self._slice(facts.values, rows * column.width), np.int32)
-        valid = self._valid(place, rows) != 0 if facts.nulls else None
+        indices = np.frombuffer(self._slice(facts["values"], rows * column.width), np.int32)
+        valid = self._valid(place, rows) != 0 if facts["nulls"] else None
         if bad is not None:
             valid = ~bad if valid is None else valid & ~bad
             indices = np.where(bad, 0, indices)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta, timezone
 
 _BIN = ".bin"
 _SETS = ("System", "User")
@@ -102,11 +102,18 @@ def _begun(text: str) -> datetime | None:
     if match is None:
         return None
     year, month, day, hour, minute, second = (int(match[i]) for i in range(1, 7))
-    zone = match[8]
     try:
-        start_time = datetime(year, month, day, hour, minute, second, int(match[7].ljust(6, "0")), UTC)
-        if zone in (None, "Z"):
-            return start_time
-        return datetime.strptime(f"{start_time:%Y-%m-%d %H:%M:%S.%f}{zone}", "%Y-%m-%d %H:%M:%S.%f%z")
+        return datetime(year, month, day, hour, minute, second, int(match[7].ljust(6, "0")), _zone(match[8]))
     except ValueError:
         return None
+
+
+def _zone(text: str | None) -> timezone:
+    """Return a time's zone, `+0130` or `Z`; UTC where none is named."""
+    if text in (None, "Z", "+0000"):
+        return UTC
+    hours, minutes = int(text[1:3]), int(text[3:])
+    if minutes > 59:
+        raise ValueError(f"{text}: {minutes} minutes")
+    offset = timedelta(hours=hours, minutes=minutes)
+    return timezone(-offset if text[0] == "-" else offset)

@@ -188,6 +188,7 @@ class RowWalk(LogWalk):
         self._optimistic = optimistic
         self._fixed = np.zeros(len(entries.header.stored) + 1, np.int64)
         self._unfinished = 0
+        self._rows_before: int | None = None
         self._complaints_left = MAX_LISTED
         self.starts = batch.starts
         self.most_rows: int | None = None
@@ -207,6 +208,10 @@ class RowWalk(LogWalk):
 
     def read(self, window: Window) -> int:
         batch = self._batch
+        if self._rows_before is not None:  # not before there is more to read
+            batch.adapt(self._rows_before)
+            self._rows_before = None
+            self._renewed()
         out = rows.Out(batch.arena, batch.scratch, batch.starts, self._fixed, self.events)
         status = int(rows.decode_rows(window, self.state, out, self.rules()))
         if self._optimistic and self.state.last_delete >= 0:
@@ -237,8 +242,7 @@ class RowWalk(LogWalk):
         self._renewed()
 
     def reset(self) -> None:
-        self._batch.adapt(int(self.state.rows))
-        self._renewed()
+        self._rows_before = int(self.state.rows)
 
     def _renewed(self) -> None:
         room = self._batch.max_rows
