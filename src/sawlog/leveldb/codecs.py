@@ -36,13 +36,14 @@ WITH_DICTIONARY = (*LZ4, Compression.ZLIB, Compression.ZSTD)
 """The other codecs ignore dictionaries."""
 _ARROW = {Compression.SNAPPY: "snappy", **dict.fromkeys(LZ4, "lz4_raw"), Compression.ZSTD: "zstd"}
 """Arrow's names of those that it has."""
+_COMPRESSIONS = {int(kind): kind for kind in Compression}
 
 
 def compression_of(dialect: Dialect, code: int, stored: pa.Buffer) -> Compression | None:
     """The compression that the code of a block means in a dialect; `None` for a code that is not known."""
     if dialect != "leveldb" or code <= Compression.SNAPPY:
-        codes = set(Compression) - (set() if dialect == "pebble" else {Compression.MINLZ})
-        return Compression(code) if code in codes else None
+        kind = _COMPRESSIONS.get(code)
+        return None if dialect != "pebble" and kind is Compression.MINLZ else kind
     if code == Compression.ZSTD:
         # Pebble's, which writes LevelDB's format with codes of RocksDB's.
         return Compression.ZSTD

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import islice
 from typing import TypeAlias
 
@@ -55,7 +56,7 @@ class Buckets:
     end: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class BlockRules:
     """The rules of a table's footer for all of its blocks, and those that are believed of them.
 
@@ -91,7 +92,7 @@ class BlockRules:
         k.judge_blocks(window, np.uint64(base), handles, self.rule, verdicts)
         return verdicts
 
-    @property
+    @cached_property
     def rule(self) -> k.Rule:
         """The same for kernels."""
         codec_rules = np.full(256, k.OTHERWISE, np.uint8)
@@ -139,7 +140,7 @@ class BlockRules:
         """The verdict on one block; as it was before RocksDB, up to 8.0, put a sequence number into it."""
         handles = np.array([(offset, size)], k.HANDLE)
         verdict: np.void = self.judge(window, offset, handles)[0]
-        if verdict["kind"] == Kind.CHECKSUM_MISMATCH and self.dialect != "pebble":
+        if int(verdict["kind"]) == Kind.CHECKSUM_MISMATCH and self.dialect != "pebble":
             fixed = (
                 (end - start, start)
                 for key, start, end in _entries(bytes(window[:size]))

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from functools import cached_property
-from itertools import pairwise
+from itertools import islice, pairwise
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
@@ -457,7 +457,7 @@ def _check_footer(
 
 
 def _handles(data: bytes, size: int, footer: int, path: str) -> tuple[Handle, Handle]:
-    numbers = list(decode_varints(data))[:4]
+    numbers = list(islice(decode_varints(data), 4))
     limit = size - footer - layout.TRAILER_SIZE
     handles = [Handle(*numbers[:2]), Handle(*numbers[2:])] if len(numbers) == 4 else []
     if not handles or any(handle.offset + handle.size > limit for handle in handles):

@@ -67,7 +67,7 @@ class SpanWalk:
 
     def enter(self, span: np.void) -> None:
         """Enter what holds no rows into the ledger."""
-        offset, length, role = int(span["offset"]), int(span["length"]), span["role"]
+        offset, length, role = int(span["offset"]), int(span["length"]), int(span["role"])
         if role == Role.HEADER and offset in self._damaged:
             damage = self._damaged.pop(offset)
             self.findings.damage(Damage(damage.path, offset, length, damage.kind, damage.detail))
@@ -162,18 +162,19 @@ class RowReader(SpanWalk):
         self.damaged: set[int] = set()
         self._reported: set[int] = set()
         self.flaws: dict[int, str] = {}
-        self._reset(min(BATCH_BYTES, max(4 * span, 1)))
+        self._room = min(BATCH_BYTES, max(4 * span, 1))
+        self._is_full = True
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """The rows, and what is found, in the order of the file."""
         self.spans = spans = self._prune(self.spans) if self._range.pruned else self.spans
+        roles = spans["role"].tolist()
         for first, last in _runs(spans, self.table.bounds):
-            span = spans[first]
-            if span["role"] in _OF_ROWS:
+            if roles[first] in _OF_ROWS:
                 yield from self._read(spans[first:last])
                 continue
             yield from self._hand_over()
-            self.enter(span)
+            self.enter(spans[first])
         yield from self._hand_over()
 
     def _prune(self, spans: NDArray[np.void]) -> NDArray[np.void]:
@@ -207,6 +208,8 @@ class RowReader(SpanWalk):
             state[name] = 0
         status = e.FULL
         while status != e.DONE:
+            if self._is_full:
+                self._reset(self._room)
             status = e.read_blocks(window, np.uint64(base), blocks, self._rule, self._take, state, self._rows())
             if status == e.GROW:
                 larger = np.zeros(2 * len(self._last), np.uint8)
@@ -285,7 +288,7 @@ class RowReader(SpanWalk):
 
     def _reset(self, room: int) -> None:
         """Fresh columns for the next batch; what follows the rows so far is carried over by the kernel."""
-        self._room = room
+        self._room, self._is_full = room, False
         names = self._schema.names
         self._keys = Column(np.uint8, room + e.KEY_SLACK)
         self._values = Column(np.uint8, room if VALUE in names else 0)
@@ -308,11 +311,11 @@ class RowReader(SpanWalk):
         if rows:
             batch = self._batch(rows)
             self.findings.rows += rows
-            self._reset(BATCH_BYTES if self._room > 4 * BATCH_BYTES else self._room)
+            self._room = BATCH_BYTES if self._room > 4 * BATCH_BYTES else self._room
             yield batch
-        else:
-            self._reset(self._room)
-        self._state["events"] = 0
+        self._is_full = True
+        for name in ("rows", "keys", "values", "events"):
+            self._state[name] = 0
         self._report(events, blocks)
 
     def _report(self, events: NDArray[np.void], blocks: NDArray[np.void] | None) -> None:
