@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import random
 import time
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ import sawlog
 from sawlog.deephaven.log import dataset as datasets
 from sawlog.deephaven.log import plan, walk
 from sawlog.deephaven.log.kernels.scan import MARK_BYTES, may_delete
-from sawlog.format.planning import plan_for_threads
+from sawlog.format.planning import for_few_rows, plan_for_threads, plan_fragments
 
 from .reference import DELETE, Col, committed, entry, header, row
 from .test_damage import checked
@@ -191,3 +192,36 @@ def test_what_was_found_in_a_log_holds_until_the_log_changes(tmp_path: Path, wor
         log.write(bytes(5000))
     assert planned() == (0, True)
     assert planned() == (0, True), "zeros may be filled unseen"
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_few_rows_are_found_from_the_end(seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Stretch by stretch, until there are none: together they are all rows, however the logs are damaged."""
+    monkeypatch.setattr(datasets, "_FEW_ROWS_BYTES", 150)
+    draw = random.Random(seed)
+    number = 0
+    for log in range(draw.choice([1, 3])):
+        data = header(BLOBS)
+        for _ in range(draw.randrange(40)):
+            flags = draw.choice([[3], [3], [1, 0, 2], [1, 0], [4] if draw.random() < 0.2 else [3]])
+            for flag in flags:
+                number += 1
+                data += (
+                    entry(4, DELETE) if flag == 4 else row(BLOBS, {"N": number, "B": b"x" * draw.randrange(60)}, flag)
+                )
+        if draw.random() < 0.3:
+            data = data[: draw.randrange(len(header(BLOBS)), len(data) + 1)]
+        if draw.random() < 0.3 and len(data) > len(header(BLOBS)) + 9:
+            place = draw.randrange(len(header(BLOBS)), len(data))
+            data = data[:place] + bytes([data[place] ^ 0x40]) + data[place + 1 :]
+        (tmp_path / f"N.T.System.a.2026-01-02.bin.2026-01-02.1{log}0000.000+0000").write_bytes(data)
+    dataset = sawlog.open(tmp_path, format="deephaven_log", on_damage="skip", columns=["N"])
+
+    def rows(fragments: Any) -> list[int]:
+        return [n for part in fragments for batch in part.to_batches() for n in batch.column("N").to_pylist()]
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        few = list(plan_fragments(for_few_rows(dataset.contents), dataset.request, None))
+        assert sorted(rows(few)) == sorted(rows(dataset.fragments(None)))
+    assert len(few) == len({(part.path, part.extent) for part in few})

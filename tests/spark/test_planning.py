@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import base64
 import datetime as dt
+import itertools
 import json
 import pickle
 import threading
 import tracemalloc
 import uuid
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import fsspec
@@ -24,6 +25,8 @@ from sawlog.deephaven.log import Logger
 from sawlog.format.damage import DamageWarning
 from sawlog.spark.planner import Conversation
 from sawlog.spark.reader import make_reader, read_schema
+from sawlog.storage.index import Searches
+from tests.deephaven_log.reference import DELETE, entry
 
 FILES = 200
 MOST = 64 << 10
@@ -205,10 +208,11 @@ def test_tasks_find_their_ends_in_a_huge_remote_log(requests: Counter[str], root
     assert requests["bytes"] <= huge + most, "each cut is looked for in its neighbourhood"
 
 
-def planned_by_the_jar(options: dict[str, str]) -> tuple[int, int, list[Any]]:
+def planned_by_the_jar(options: dict[str, str], limit: int | None = None) -> tuple[int, int, list[Any]]:
     """How many tasks look into files first, how many read, and what those call with what."""
     schema = read_schema(options, None).json()
-    asked = {"options": options, "full": schema, "sides": [{"wanted": schema, "filters": []}], "parallelism": 2}
+    side = {"wanted": schema, "filters": [], "limit": limit}
+    asked = {"options": options, "full": schema, "sides": [side], "parallelism": 2}
     head, function, *parts = Conversation().answer("plan", asked)
     looks = len(parts) if json.loads(head)["look"] else 0
     if looks:
@@ -349,3 +353,87 @@ def pipe_old(root: str) -> None:
     for path, file in MemoryFileSystem.store.items():
         if root[9:] in path:
             file.created -= dt.timedelta(minutes=1)
+
+
+@pytest.fixture
+def in_new_process(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> Callable[[], None]:
+    """Has this process remember no more than another one of the same Spark application."""
+    (tmp_path / "local").mkdir()
+    monkeypatch.setenv("SPARK_LOCAL_DIRS", str(tmp_path / "local"))
+
+    def forget() -> None:
+        memory = Searches()
+        for module in ("sawlog.spark.reader", "sawlog.deephaven.log.plan"):
+            monkeypatch.setattr(f"{module}.SEARCHES", memory)
+
+    return forget
+
+
+@pytest.mark.parametrize(("with_jar", "damaged"), [(True, False), (True, True), (False, False)])
+def test_a_huge_remote_log_is_searched_once(
+    with_jar: bool, damaged: bool, requests: Counter[str], root: str, huge: int, in_new_process: Callable[[], None]
+) -> None:
+    """Whichever process plans, and however large tasks are; again when the log has become another."""
+    (path,) = fsspec.filesystem("memory").find(f"/{root[9:]}")
+    if damaged:
+        data = bytearray(MemoryFileSystem.store[path].getvalue())
+        data[huge // 2 : huge // 2 + 1000] = bytes(1000)
+        fsspec.filesystem("memory").pipe_file(path, bytes(data))
+    pipe_old(root)
+    options = {"path": root, "format": "deephaven_log", "mode": "DROPMALFORMED"}
+
+    def plan(task_bytes: int) -> tuple[int, list[int]]:
+        """How many bytes planning reads, and the rows."""
+        in_new_process()
+        requests.clear()
+        if with_jar:
+            _, _, reading = planned_by_the_jar({**options, "task_bytes": str(task_bytes)})
+            return requests["bytes"], list(called(*reading))
+        reader, partitions = planned({**options, "task_bytes": str(task_bytes)}, None)
+        batches = itertools.chain.from_iterable(map(reader.read, partitions))
+        return requests["bytes"], [n for batch in batches for n in batch["n"].to_pylist()]
+
+    planning, rows = plan(8_000_000)
+    assert planning > huge // 2
+    for task_bytes in (8_000_000, 11_000_000):
+        assert plan(task_bytes) == (pytest.approx(0, abs=4 * MOST), rows)
+    data = MemoryFileSystem.store[path].getvalue()
+    fsspec.filesystem("memory").pipe_file(path, data + entry(4, DELETE))
+    pipe_old(root)
+    planning, rows = plan(8_000_000)
+    assert planning > huge // 2
+    assert rows == []
+
+
+@pytest.mark.parametrize("place", ["near", "far"])
+def test_few_rows_of_a_huge_log_cost_little(
+    place: str,
+    requests: Counter[str],
+    root: str,
+    huge: int,
+    in_new_process: Callable[[], None],
+    tmp_path: Any,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """They are of its end, after which nothing is deleted; of its beginning once that is known to be there."""
+    path = {"near": str(tmp_path / "huge"), "far": root}[place]
+
+    def taken(limit: int, **options: str) -> list[int]:
+        in_new_process()
+        requests.clear()
+        options = {"path": path, "format": "deephaven_log", **options}
+        _, tasks, reading = planned_by_the_jar(options, limit)
+        assert tasks == 1
+        return list(called(*reading))
+
+    pipe_old(root)
+    monkeypatch.setattr("sawlog.deephaven.log.plan.STABLE_SECONDS", -1)
+    found = taken(5)
+    assert found == list(range(found[0], found[0] + 5))
+    assert found[0] > HUGE - 20_000
+    assert requests["bytes"] <= huge // 4
+    assert sorted(taken(1 << 16)) == sorted(set(taken(1 << 16)))
+    list(called(*planned_by_the_jar({"path": path, "format": "deephaven_log", "task_bytes": "8000000"})[2]))
+    assert taken(5) == list(range(DELETED, DELETED + 5)), "it is known by now"
+    assert taken(5, deletes="ignore") == [0, 1, 2, 3, 4]
+    assert requests["bytes"] <= 2 * huge // 3

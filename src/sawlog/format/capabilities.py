@@ -109,6 +109,17 @@ class PlansWholeReads(Protocol):
 
 
 @runtime_checkable
+class PlansFewRows(Protocol):
+    """Contents with a faster plan for a reader that ends when it has some rows. Used by Spark's planner, for limits."""
+
+    def plan_few_rows(self) -> Self | None:
+        """Return the same contents for such a read; `None` where it is no faster.
+
+        Its fragments together hold the same rows, in another order, and are found one after the other.
+        """
+
+
+@runtime_checkable
 class JoinsFiles(Protocol):
     """Contents that read several files as one. Used to find how many threads can read."""
 

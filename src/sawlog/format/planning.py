@@ -14,6 +14,7 @@ from sawlog.format.capabilities import (
     ChecksScans,
     JoinsFiles,
     NeedsScanToSplit,
+    PlansFewRows,
     ScansForSplits,
     SplitsGroups,
     file_options,
@@ -195,6 +196,12 @@ def scan_for_splits(contents: Contents, request: BoundScan) -> bool:
     if isinstance(contents, ScansForSplits):
         return contents.scan_for_splits(request)
     return contents.files_are_independent
+
+
+def for_few_rows(contents: Contents) -> Contents:
+    """Return contents as a reader wants them that ends when it has some rows, whichever these are."""
+    planned = contents.plan_few_rows() if isinstance(contents, PlansFewRows) else None
+    return contents if planned is None else planned
 
 
 def with_scan(contents: _C, scan: Scan) -> _C:

@@ -13,7 +13,7 @@ import os
 import sys
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from importlib import import_module
 from typing import IO, Any
@@ -33,13 +33,22 @@ from sawlog.format.planning import indexed_rows
 from sawlog.spark.errors import in_sparks_words, is_sentence
 from sawlog.spark.filters import Comparison
 from sawlog.spark.options import read_request
-from sawlog.spark.reader import PartitionFunction, freeze_loaded, full_schema, informed, log_unread, look, projected
+from sawlog.spark.reader import (
+    FEW_ROWS,
+    PartitionFunction,
+    freeze_loaded,
+    full_schema,
+    informed,
+    is_searched,
+    log_unread,
+    look,
+    projected,
+    remembering,
+)
 
 _EPOCH = dt.datetime(1970, 1, 1)  # noqa: DTZ001
 _MICROSECOND = dt.timedelta(microseconds=1)
 _COUNTS = spark.StructType([spark.StructField("rows", spark.LongType())])
-_FEW_ROWS = 1 << 16
-"""Rows that some task is likely to find where it begins to read: no more tasks are worth their cost."""
 _UNCUT_BYTES = 1 << 50
 """Input of a task so large that nothing is looked into to find where it may be cut."""
 _FOUND = spark.StructType([spark.StructField("found", spark.BinaryType())])
@@ -198,6 +207,7 @@ def plan(
     dataset = request.open_stored()
     if dataset is None:
         return [SidePlan(PartitionFunction(side.wanted), [], []) for side in sides]
+    dataset = remembering(dataset)
     if looked:
         dataset = informed(dataset, map(pickled.loads, looked))
     readings = []
@@ -205,13 +215,14 @@ def plan(
         counted = side.limit is None
         reading = projected(request, dataset, full, side.filters).with_projection(side.wanted.names, counted)
         task_bytes = request.own.task_bytes
-        if side.limit is not None and side.limit <= _FEW_ROWS:
-            task_bytes = _UNCUT_BYTES
+        if side.limit is not None and side.limit <= FEW_ROWS:
+            reading, task_bytes = replace(reading, is_of_few=True), _UNCUT_BYTES
         elif not any(name.lower() == "task_bytes" for name in options):
             task_bytes = _even(sum(file.size for file in reading.files), parallelism)
         readings.append((side, reading, task_bytes))
     if looked is None:
-        unsplit_files = (unsplit for _, reading, task_bytes in readings for unsplit in reading.unknown(task_bytes))
+        parts = (part for _, reading, task_bytes in readings for part in reading.unknown(task_bytes))
+        unsplit_files = (part for part in parts if not is_searched(dataset, part))
         unknown = list(dict.fromkeys(map(pickled.dumps, unsplit_files)))
         if unknown:
             return [SidePlan(Look(), unknown, [0] * len(unknown))]

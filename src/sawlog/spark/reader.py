@@ -11,7 +11,7 @@ import logging
 import os
 import sys
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -23,12 +23,14 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from sawlog.arrow import constant
 from sawlog.dataset.dataset import Dataset
 from sawlog.errors import OptionError, SchemaError
-from sawlog.format.contract import Contents, Fragment, Scan
+from sawlog.format.contract import MIN_TASK_BYTES, Contents, Fragment, Scan
 from sawlog.format.damage import Findings, describe_losses, remarks, take_damage_batch
 from sawlog.format.planning import (
     available_columns,
     bind_scan,
+    for_few_rows,
     pack,
+    plan_fragments,
     plan_tasks,
     prune_files,
     scan_for_splits,
@@ -42,9 +44,10 @@ from sawlog.spark.files import RESCUED_TYPE, Facts, FileColumns, append_file_col
 from sawlog.spark.filters import pushing_down, read_filters, translate_filters
 from sawlog.spark.options import Request, read_request
 from sawlog.spark.schema import arrow_schema, check_schema, spark_schema
-from sawlog.storage import ask_ahead
-from sawlog.storage.index import Index, Notebook
+from sawlog.storage import ask_ahead, known_answer
+from sawlog.storage.index import SEARCHES, Index, Notebook, remote_state
 from sawlog.storage.index import IndexedFileFacts as Known
+from sawlog.storage.names import is_remote
 from sawlog.storage.workers import cores, map_ordered, single_step
 
 if TYPE_CHECKING:
@@ -63,6 +66,10 @@ KEPT = hasattr(DataSourceReader, "pushFilters")
 _PLANS = "sawlog-plan-"
 SAME_QUERY = 60.0
 """Seconds within which Spark has the second side of a join planned."""
+FEW_ROWS = 1 << 16
+"""Rows that some task is likely to find where it begins to read: no more tasks are worth their cost."""
+_IN_VAIN = "searched in vain"
+"""What is noted of a file in a part of which nothing was found."""
 _FACT_ROWS = 1 << 16
 """Rows of a batch that has only columns of the file."""
 
@@ -165,9 +172,9 @@ class SawlogReader(DataSourceReader):
             return planned
 
     def _plan(self) -> list[InputPartition]:
-        dataset, task_bytes = self._request.open(), self._request.own.task_bytes
+        dataset, task_bytes = remembering(self._request.open()), self._request.own.task_bytes
         reading = projected(self._request, dataset, self._schema, self._filters)
-        unknown = list(reading.unknown(task_bytes))
+        unknown = [part for part in reading.unknown(task_bytes) if not is_searched(dataset, part)]
         sizes = {file.path: file.size for part in unknown for file in part.files}.values()
         if unknown and sum(sizes) <= cores() * max(sizes):  # sooner here than in the task that reads the longest one
             looked = [outcome for _, outcome in map_ordered(unknown, single_step(look), cores())]
@@ -215,7 +222,7 @@ class Task:
         """Yield the fragments of the task, in order."""
         for part in self.parts:
             if isinstance(part, Dataset):
-                yield from part.fragments(None)
+                yield from plan_fragments(part.contents, part.request, None)
             else:
                 yield part
 
@@ -233,6 +240,7 @@ class Reading:
         names: The wanted columns of both kinds.
         rescued: The column that says what is damaged, where damaged ranges have rows of their own: where the schema has
             it, whether or not a query needs it.
+        is_of_few: Whether some rows will do, whichever these are: nothing is searched for all of them.
     """
 
     request: Request
@@ -242,6 +250,7 @@ class Reading:
     columns: FileColumns
     names: tuple[str, ...]
     rescued: str | None
+    is_of_few: bool = False
 
     def with_projection(self, names: Sequence[str], counted: bool = True) -> Reading:
         """The same, of other columns; if there are none of the data, rows are only counted.
@@ -280,7 +289,8 @@ class Reading:
 
     def _contents(self) -> Contents:
         has_all_files = len(self.files) == len(self.dataset.files)
-        return self.dataset.contents if has_all_files else self.dataset.format.open(self.files, self.scan)
+        contents = self.dataset.contents if has_all_files else self.dataset.format.open(self.files, self.scan)
+        return for_few_rows(contents) if self.is_of_few else contents
 
     def task(self, parts: Sequence[Fragment | Dataset], files: Mapping[str, File]) -> Task:
         """Return the task that reads these parts of files."""
@@ -336,45 +346,83 @@ def look(part: Contents) -> Found:
     with contextlib.suppress(FileNotFoundError):  # whether that may be is its reader's to say
         scan_for_splits(part, bind_scan(part, part.scan))
         part.scan.storage.confirm()
-        return [(file, notebook.of(file)) for file in part.files]
+        return [(file, notebook.of(file) or {_IN_VAIN: b"1"}) for file in part.files]
     return []
 
 
 def informed(dataset: Dataset, looked: Iterable[Found]) -> Dataset:
-    """A dataset that is planned by what was found in parts of it, as by an index."""
+    """A dataset that is planned by what was found in parts of it, as by an index; queries to come remember that."""
     answers_by_file: dict[File, dict[str, list[bytes]]] = {}
     for file, answers in itertools.chain.from_iterable(looked):
+        parts_by_question = answers_by_file.setdefault(file, {})
         for question, answer in answers.items():  # of several parts of a file, one after the other
-            answers_by_file.setdefault(file, {}).setdefault(question, []).append(answer)
+            parts_by_question.setdefault(question, []).append(answer)
+    facts_by_file = {
+        file: Known({question: b"".join(parts) for question, parts in answers.items()})
+        for file, answers in answers_by_file.items()
+    }
+    for file, facts in facts_by_file.items():
+        if (search := _search(dataset, file)) is not None:
+            SEARCHES.keep(search, Index.of({file: facts}).to_bytes())
+    return _with_answers(dataset, facts_by_file, [Index.of(facts_by_file)])
+
+
+def remembering(dataset: Dataset) -> Dataset:
+    """A dataset that is planned by what queries before have found in large remote files that are as they were."""
+    SEARCHES.directory = _local_folder() or None
+    indexes = {
+        file: Index.from_bytes(answer)
+        for file in dataset.files
+        if file.size > MIN_TASK_BYTES and (search := _search(dataset, file)) is not None
+        if (answer := SEARCHES.recall(search)) is not None
+    }
+    return _with_answers(dataset, indexes, indexes.values()) if indexes else dataset
+
+
+def is_searched(dataset: Dataset, part: Contents) -> bool:
+    """Whether a query before has looked into a part in vain, as into one that is damaged."""
+    storage = dataset.scan.storage
+    return any(known_answer(storage, file, _IN_VAIN) is not None for file in part.files)
+
+
+def _search(dataset: Dataset, file: File) -> tuple[object, ...] | None:
+    """Return what all depends on that is found in a file; None where a change would not be seen."""
+    state = remote_state(file) if is_remote(file.path) else None
+    scan = dataset.scan
+    options = (dataset.format.name, scan.view, scan.on_damage, repr(scan.options), repr(scan.storage.options))
+    return (*state, *options) if state is not None else None
+
+
+def _with_answers(dataset: Dataset, files: Container[File], indexes: Iterable[Index]) -> Dataset:
+    """The dataset with an index that knows more of some files."""
     storage = dataset.scan.storage
     index = storage.index if isinstance(storage.index, Index) else Index()
-    remaining_index = index.of_files(file for file in dataset.files if file not in answers_by_file)
-    new_index = Index.of(
-        {
-            file: Known({question: b"".join(parts) for question, parts in answers.items()})
-            for file, answers in answers_by_file.items()
-        }
-    )
+    remaining_index = index.of_files(file for file in dataset.files if file not in files)
     scan = replace(
-        dataset.scan, storage=replace(storage, index=Index.joined([remaining_index, new_index], index.options))
+        dataset.scan, storage=replace(storage, index=Index.joined([remaining_index, *indexes], index.options))
     )
     return Dataset(with_scan(dataset.contents, scan), scan)
 
 
-def read_task(task: Task | None, schema: StructType) -> Iterator[pa.RecordBatch]:
+def read_task(task: Task | None, schema: StructType, limit: int | None = None) -> Iterator[pa.RecordBatch]:
     """The rows of a task, in order, as Spark wants them. What is left out is logged.
 
     Args:
         task: What it reads; without partitions, Spark makes one of `None`.
         schema: The wanted columns; when there are none, only the number of rows is delivered.
+        limit: How many rows are enough; None: all are delivered.
 
     Raises:
         SchemaError: When a value has no place in the schema, as a null where it says NOT NULL; names file and column.
     """
     if task is None:
         return
+    SEARCHES.directory = _local_folder() or None
     target = arrow_schema(schema)
-    for fragment in ask_ahead(task.fragments()):
+    fragments = task.fragments()
+    # Where few rows are enough, those of the first fragment often are.
+    first = itertools.islice(fragments, 1 if limit is not None and limit <= FEW_ROWS else 0)
+    for fragment in itertools.chain(first, ask_ahead(fragments)):
         facts = task.facts.get(fragment.path, {})
         rescuing = task.rescued is not None
         findings = Findings(fragment.scan.on_damage, drained=rescuing, columns=[] if rescuing else None)
@@ -441,7 +489,7 @@ class PartitionFunction:
         ((pickled_task, stop),) = [(batch.column(0)[0].as_py(), batch.column(1)[0].as_py()) for batch in partition]
         rows, limit = 0, sys.maxsize if self.limit is None else self.limit
         with as_sentence():
-            for batch in read_task(CPickleSerializer().loads(pickled_task), self.schema):
+            for batch in read_task(CPickleSerializer().loads(pickled_task), self.schema, self.limit):
                 rows += batch.num_rows if self.schema.names else sum(batch.column(0).to_pylist())
                 yield batch.slice(0, batch.num_rows - max(0, rows - limit)) if self.schema.names else batch
                 if rows >= limit or os.path.exists(stop):

@@ -8,10 +8,12 @@ an index that is older than the data costs requests, and nothing else.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import math
 import os
 import threading
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -35,6 +37,8 @@ STABLE_SECONDS = 2.0
 MOST_BYTES, FRACTION = 64 << 10, 1 << 10
 """An answer that is remembered has no more bytes than this, or than this fraction of its file."""
 
+_MOST_REMEMBERED = 256
+"""Answers that `Searches` keeps in a process."""
 _DIGEST_BYTES = hashlib.sha256().digest_size
 _SCHEMA = pa.schema(
     [
@@ -85,6 +89,11 @@ class Listed(Protocol):
         """When a local one was last changed in any way."""
         ...
 
+    @property
+    def is_tagged(self) -> bool:
+        """Whether the store of a remote file gives other contents another tag."""
+        ...
+
 
 AnyFile = TypeVar("AnyFile", bound=Listed)
 
@@ -121,6 +130,60 @@ class Notebook:
     def of(self, file: Listed) -> Mapping[str, bytes]:
         """All that was asked of a file."""
         return self._noted.get(file.path, {})
+
+
+class Searches:
+    """Memory of what files were searched for, which lasts as long as the files stay as they are.
+
+    Questions hold all that an answer depends on, the state of the file included.
+
+    Attributes:
+        directory: Where other processes find it, too; None: only this process has it.
+    """
+
+    def __init__(self) -> None:
+        self.directory: str | None = None
+        self._answers: dict[str, bytes] = {}
+
+    def recall(self, question: object) -> bytes | None:
+        """Return the answer that was kept; `None` where there is none."""
+        key = self._key(question)
+        if key not in self._answers and self.directory is not None:
+            with contextlib.suppress(OSError), open(self._path(key), "rb") as kept_file:
+                return kept_file.read()
+        return self._answers.get(key)
+
+    def keep(self, question: object, answer: bytes, *, is_shared: bool = True) -> None:
+        """Keep an answer, for other processes if it is worth a file."""
+        key = self._key(question)
+        if len(self._answers) >= _MOST_REMEMBERED:
+            self._answers.clear()  # at once: other threads plan, too
+        self._answers[key] = answer
+        if is_shared and self.directory is not None:
+            with contextlib.suppress(OSError):  # it is searched again
+                staged = f"{self._path(key)}.{os.getpid()}-{threading.get_ident()}"
+                with open(staged, "wb") as kept_file:
+                    kept_file.write(answer)
+                os.replace(staged, self._path(key))
+
+    def _path(self, key: str) -> str:
+        return os.path.join(self.directory or "", f"sawlog-search-{key}")
+
+    @staticmethod
+    def _key(question: object) -> str:
+        return hashlib.sha256(repr(question).encode(errors="surrogatepass")).hexdigest()
+
+
+SEARCHES = Searches()
+"""That of this process."""
+
+
+def remote_state(file: Listed) -> tuple[Any, ...] | None:
+    """Return what a listed remote file has in no other state; None where its store does not say."""
+    changed = last_change(file)
+    if not file.is_tagged and (changed is None or changed > time.time() - STABLE_SECONDS):
+        return None
+    return file.path, file.size, file.version, changed
 
 
 def last_change(file: Listed) -> float | None:

@@ -27,7 +27,7 @@ from sawlog.deephaven.log.fragments import (
 from sawlog.deephaven.log.header import Header, IncompleteHeaderError, header_size, read_header
 from sawlog.deephaven.log.names import LogName, order_key, parse_name
 from sawlog.deephaven.log.options import ReadOptions
-from sawlog.deephaven.log.plan import Layout, find_cut, find_cuts, scan, walk_stretch
+from sawlog.deephaven.log.plan import Layout, find_cut, find_cuts, recall, scan, walk_stretch
 from sawlog.deephaven.log.survey import survey
 from sawlog.deephaven.schema_xml import TableSchema, parse_schema
 from sawlog.errors import FormatError, OptionError, UnsupportedError, warn
@@ -55,8 +55,14 @@ DEFAULT_PARTITION_COLUMN = "Date"
 HEADER = "header"
 LAYOUT = "layout"
 """What an index is asked of a log; what of one that was read whole: where its last DELETE_PARTITION ends, and cuts."""
-_STRETCH_NUMBERS = 4
-"""That are noted of a stretch: after which byte it was to begin, where it does and ends, the last DELETE_PARTITION."""
+STRETCHES = "stretches"
+"""What is asked of a log that was read in stretches: of each, `_STRETCH_NUMBERS`, and cuts in it."""
+_STRETCH_NUMBERS = 6
+"""Bytes past which a stretch was to begin and end, where it does, the end of its last deletion, number of cuts."""
+_FEW_ROWS_BYTES = 2 << 20
+"""Bytes at the end of a partition that are read first where some rows, whichever these are, will do."""
+_GROWTH = 4
+"""By which those bytes become more, where they were not enough."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +119,8 @@ class DeephavenLogContents(Contents):
     files_are_independent: ClassVar[bool] = True
 
     _optimistic = False
+    _wants_few = False
+    """Whether a reader ends when it has enough rows, whichever these are."""
     _stretch: tuple[int, int] | None = None
     """The bytes of its only log that are read: from the first cut after one to the first after the other."""
 
@@ -143,13 +151,15 @@ class DeephavenLogContents(Contents):
         """The logs of a partition are scanned, where that is needed, before its first fragment."""
         threads = count_threads(self, request)
         for partition in self._partitions(request):
+            if self._begins_at_the_end(partition):
+                yield from self._from_the_end(request, partition)
+                continue
             layouts = [self._layout(log, task_bytes, threads) for log in partition]
             last_deleting = _last_deleting([layout.live_from for layout in layouts])
             for index, (log, layout) in enumerate(zip(partition, layouts, strict=True)):
                 dead = index < last_deleting
                 if log.header is None:
-                    path, size = log.file.path, log.file.size
-                    yield UnreadableFile(*request, path, size, log.reason, log.incomplete, log.newer)
+                    yield self._unreadable(request, log)
                     continue
                 start, size = self._ends(log.file, log.header)
                 if self._stretch is not None and start >= size:
@@ -168,6 +178,11 @@ class DeephavenLogContents(Contents):
 
     def split_groups(self, request: BoundScan, task_bytes: int) -> Iterator[Contents | Fragment]:
         """Partitions, where remote logs have to be walked, or stretches of long ones."""
+        if self._wants_few:
+            for logs in self._partitions(request):
+                part = self.with_files([log.file for log in logs])
+                yield from plan(part, request, task_bytes) if self._are_known(logs, task_bytes) else [part]
+            return
         far = any(is_remote(log.file.path) for log in self.logs)
         large = any(log.file.size > task_bytes for log in self.logs)
         if not far or not (self._applies or large) or self._are_known(self.logs, task_bytes):
@@ -237,6 +252,48 @@ class DeephavenLogContents(Contents):
         contents = copy(self)
         contents._optimistic = True
         return contents
+
+    def plan_few_rows(self) -> Self | None:
+        """Plan a search for deletions from the end on, as `PlansFewRows` says: no row after the last one is deleted."""
+        if not self._applies or self.scan.view != "rows":
+            return None
+        contents = copy(self)
+        contents._wants_few = True
+        return contents
+
+    def _begins_at_the_end(self, logs: Sequence[Log]) -> bool:
+        """Whether some rows of a partition are found sooner at its end than by a search of all of it."""
+        if not self._wants_few or sum(log.file.size for log in logs) <= _FEW_ROWS_BYTES:
+            return False
+        return not all(log.header is None or self._known_layout(log, log.header, None) for log in logs)
+
+    def _from_the_end(self, request: BoundScan, logs: Sequence[Log]) -> Iterator[Fragment]:
+        """Yield ranges of a partition, the last one first, until all are read or a DELETE_PARTITION is found."""
+        for log in reversed(logs):
+            if log.header is None:
+                yield self._unreadable(request, log)
+                continue
+            end, length = log.file.size, _FEW_ROWS_BYTES
+            while end > log.header.size:
+                begin, live_from = self._stretch_before(log, log.header, end, length)
+                yield self._range(request, log, begin, end, max(live_from, 0))
+                if live_from >= 0:
+                    return
+                end, length = begin, length * _GROWTH
+
+    def _stretch_before(self, log: Log, header: Header, end: int, length: int) -> tuple[int, int]:
+        """Return where a stretch of about some bytes begins that ends at a cut, and the end of its last deletion.
+
+        It is all that is in front of that cut, where no cut is found or there is damage.
+        """
+        target = end - length
+        begin = find_cut(log.file, header, self.scan, target) if target > header.size else header.size
+        stretch = None
+        if begin is not None and begin < end:
+            stretch = walk_stretch(log.file, header, self.scan, begin, end, log.file.size)
+        if begin is None or stretch is None or stretch[1] != end:
+            return header.size, self._live_from(log, header.size, end, 1)
+        return begin, stretch[0].live_from
 
     def committed_end(self, request: BoundScan, file: File, position: int) -> int:
         """Walk the new bytes once, to find where the last complete set ends, as `Followable.committed_end` says.
@@ -423,17 +480,15 @@ class DeephavenLogContents(Contents):
     def _known_layout(self, log: Log, header: Header, task_bytes: int | None) -> Layout | None:
         """Return the layout by an index of an intact log, or by tasks whose stretches end where the next begin."""
         distance = _even(log.file.size - header.size, task_bytes)
+        stretches = known_answer(self.scan.storage, log.file, STRETCHES)
+        joined = _joined(unpacked(stretches), header.size, log.file.size) if stretches else None
+        if joined is not None and joined[0] == distance:
+            return joined[1]
         if distance is None or distance >= CUT_BYTES:
-            indexed = self._indexed_layout(log)
+            indexed = self._indexed_layout(log) or (joined[2] if joined is not None else None)
             if indexed is not None:
                 return replace(indexed, cuts=space_offsets(indexed.cuts, distance) if distance is not None else ())
-        if distance is None:
-            return None
-        numbers = unpacked(known_answer(self.scan.storage, log.file, f"{LAYOUT} {distance}") or b"")
-        firsts, begins, ends, lives = (numbers[place::_STRETCH_NUMBERS] for place in range(_STRETCH_NUMBERS))
-        if firsts != list(range(header.size, log.file.size, distance)) or begins[1:] != ends[:-1]:
-            return None
-        return Layout(sorted(set(begins[1:])), max(lives))
+        return recall(log.file, self.scan, header.size, distance) if self._applies else None
 
     def _indexed_layout(self, log: Log) -> Layout | None:
         answer = known_answer(self.scan.storage, log.file, LAYOUT)
@@ -458,12 +513,12 @@ class DeephavenLogContents(Contents):
         begin = first if first == header.size else find_cut(file, header, self.scan, first)
         if begin is None:
             return
-        stretch = walk_stretch(file, header, self.scan, begin, min(max(begin, last), file.size), file.size)
+        stretch = walk_stretch(file, header, self.scan, begin, min(max(begin, last), file.size), CUT_BYTES)
         if stretch is not None:
             layout, end = stretch
-            note_answer(
-                self.scan.storage, file, f"{LAYOUT} {last - first}", packed([first, begin, end, layout.live_from])
-            )
+            cuts = list(layout.cuts)[1:]
+            numbers = [first, last, begin, end, layout.live_from, len(cuts), *cuts]
+            note_answer(self.scan.storage, file, STRETCHES, packed(numbers))
 
     def _resync_cuts(self, log: Log, header: Header, task_bytes: int) -> Iterator[int]:
         target = header.size + task_bytes
@@ -478,6 +533,10 @@ class DeephavenLogContents(Contents):
         threads = 1 if is_remote(log.file.path) else threads
         return scan(log.file, log.header, self.scan, start=start, task_bytes=task_bytes, threads=threads)
 
+    @staticmethod
+    def _unreadable(request: BoundScan, log: Log) -> UnreadableFile:
+        return UnreadableFile(*request, log.file.path, log.file.size, log.reason, log.incomplete, log.newer)
+
     def _range(self, request: BoundScan, log: Log, start: int, end: int, live_from: int) -> LogFragment:
         assert log.header is not None
         kind = EntryRange if self.scan.view in ("frames", "commands") else RowRange
@@ -487,6 +546,31 @@ class DeephavenLogContents(Contents):
         scan, projection = request
         parts = (log.file, log.header, start, end, live_from, partition)
         return kind(scan, projection, path, size, *parts, self._optimistic)
+
+
+def _joined(numbers: Sequence[int], start: int, size: int) -> tuple[int, Layout, Layout] | None:
+    """Return the layout of a log by notes on its stretches: with cuts between these, and with all cuts.
+
+    Returns:
+        How long the stretches were to be, and both layouts; None where the notes are not on the whole log.
+    """
+    place, target, begin = 0, start, start
+    bounds: list[int] = []
+    cuts: list[int] = []
+    live_from, length = -1, 0
+    while place + _STRETCH_NUMBERS <= len(numbers):
+        first, last, stretch_begin, end, deleted_to, count = numbers[place : place + _STRETCH_NUMBERS]
+        place += _STRETCH_NUMBERS
+        if first != target or stretch_begin != begin or not 0 <= count <= len(numbers) - place:
+            return None
+        bounds.append(begin)
+        cuts += [begin, *numbers[place : place + count]]
+        live_from, length = max(live_from, deleted_to), max(length, last - first)
+        place, target, begin = place + count, last, end
+    if begin != size:
+        return None
+    between, within = (Layout(sorted(set(places) - {start}), live_from) for places in (bounds, cuts))
+    return length, between, within
 
 
 def _last_deleting(live_from: Sequence[int]) -> int:

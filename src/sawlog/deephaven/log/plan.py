@@ -25,6 +25,7 @@ from sawlog.deephaven.log.header import Header
 from sawlog.deephaven.log.walk import CutWalk
 from sawlog.format.contract import Scan
 from sawlog.storage import File, Source
+from sawlog.storage.index import SEARCHES, packed, remote_state, unpacked
 from sawlog.storage.names import is_remote
 from sawlog.storage.workers import map_ordered, single_step
 
@@ -34,8 +35,6 @@ SEARCHED_BYTES = 1 << 20
 """Bytes that are searched at a time: few enough to stay in the cache from their reading on."""
 STABLE_SECONDS = 2.0
 """Seconds after which a file's modification time reveals any other change."""
-_MOST_REMEMBERED = 256
-"""Logs whose layout a process keeps."""
 _ATTEMPTS = 16
 """False starts after which resynchronisation gives a cut up; the range before it grows longer."""
 
@@ -53,9 +52,6 @@ class Layout:
     live_from: int = -1
 
 
-_REMEMBERED: dict[tuple[Any, ...], Layout] = {}
-
-
 def scan(
     file: File,
     header: Header,
@@ -68,8 +64,8 @@ def scan(
     """Walk the chain from `start` to the end of the file, over damage as the readers that follow pass over it.
 
     Where damage raises, digests of rows are not verified at first, only if a size or a command is damaged. Without
-    cuts, it is only walked if there may be a DELETE_PARTITION in it. What was found in a local log is remembered for as
-    long as the log stays as it is: a session of Spark plans every query in the same process.
+    cuts, it is only walked if there may be a DELETE_PARTITION in it. What was found is remembered for as long as the
+    log stays as it is.
 
     Args:
         file: The log.
@@ -79,25 +75,43 @@ def scan(
         task_bytes: Distance of cuts; None for none.
         threads: How many walk it, where there are cuts.
     """
-    key = _question(file, scan, start, task_bytes)
-    if key is not None and key in _REMEMBERED:
-        return _REMEMBERED[key]
+    question = _question(file, scan, start)
+    remembered_layout = _recall(question, task_bytes)
+    if remembered_layout is not None:
+        return remembered_layout
     layout = _search(file, header, scan, start, task_bytes, threads)
-    if key is not None and key == _question(file, scan, start, task_bytes):
-        if len(_REMEMBERED) >= _MOST_REMEMBERED:
-            _REMEMBERED.clear()  # at once: other threads plan, too
-        _REMEMBERED[key] = layout
+    if question is not None and question == _question(file, scan, start):
+        for distance, cuts in {None: (), task_bytes: layout.cuts}.items():
+            answer = packed([layout.live_from, *cuts])
+            SEARCHES.keep((*question, distance), answer, is_shared=file.size > SEARCHED_BYTES)
     return layout
 
 
-def _question(file: File, scan: Scan, start: int, distance: int | None) -> tuple[Any, ...] | None:
-    """Return what the answer depends on; None where a log may change unnoticed.
+def recall(file: File, scan: Scan, start: int, task_bytes: int | None) -> Layout | None:
+    """Return what `scan` has found in a log that has not changed since; None where that is not known."""
+    return _recall(_question(file, scan, start), task_bytes)
 
-    That is so just after a change, in the same clock tick, and where a log ends in zeros: a process that mapped the
-    space may fill it unseen.
-    """
-    if is_remote(file.path) or file.path in scan.storage.inputs.held or file.size <= start:
+
+def _recall(question: tuple[Any, ...] | None, task_bytes: int | None) -> Layout | None:
+    answer = SEARCHES.recall((*question, task_bytes)) if question is not None else None
+    if not answer:
         return None
+    live_from, *cuts = unpacked(answer)
+    return Layout(cuts, live_from)
+
+
+def _question(file: File, scan: Scan, start: int) -> tuple[Any, ...] | None:
+    """Return what answers depend on; None where a log may change unnoticed.
+
+    That is so just after a change, in the same clock tick, where a log ends in zeros, for a process that mapped the
+    space may fill it unseen, and where its state in a store cannot be known from any other.
+    """
+    settings = start, scan.on_damage, repr(scan.options)
+    if file.path in scan.storage.inputs.held or file.size <= start:
+        return None
+    if is_remote(file.path):
+        state = remote_state(file)
+        return (*state, repr(scan.storage.options), *settings) if state is not None else None
     try:
         status = os.stat(file.path)
         if not stat.S_ISREG(status.st_mode) or time.time() - status.st_ctime < STABLE_SECONDS:
@@ -108,7 +122,7 @@ def _question(file: File, scan: Scan, start: int, distance: int | None) -> tuple
     except OSError:
         return None  # its reader says what is wrong
     state = (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
-    return file.path, file.size, state, start, distance, scan.on_damage, repr(scan.options)
+    return file.path, file.size, *state, *settings
 
 
 def _search(
