@@ -105,6 +105,17 @@ def test_links_of_files_that_pages_include_are_whole() -> None:
     assert [link for link in relative if not link[1].startswith("https://")] == []
 
 
+def test_tables_of_views_and_options_are_those_of_the_program() -> None:
+    written = {page: (ROOT / page).read_text("utf-8") for page in pages()}
+    assert [page for page, text in written.items() if text != reference.with_tables(text)] == [], "run make docs"
+    tables = [table for text in written.values() for table in reference.TABLE.finditer(text)]
+    for name in {table["format"] for table in tables}:
+        for kind in ("options", "write options"):
+            every = dict(reference.TABLES[kind][2](sawlog.formats()[name])).keys()
+            of_kind = [table["names"].split() for table in tables if (table["kind"], table["format"]) == (kind, name)]
+            assert {option for names in of_kind for option in names or every} == set(every), (kind, name)
+
+
 @pytest.mark.nightly
 def test_code_hosts_show_the_reference_that_the_site_has() -> None:
     assert reference.PAGE.read_text("utf-8") == reference.reference(), "run make docs"

@@ -1,19 +1,29 @@
-"""The reference as Markdown that a code host shows: writes docs/api.md from docstrings and the directives of pages.
+"""Parts of the documentation that come from the program: docs/api.md, and tables of views and options in pages.
 
     .venv/bin/python tools/reference.py
 
-The site has the same by mkdocstrings, whose directives a code host shows as they are. A test compares the page with
-what is written now.
+docs/api.md has the signatures for code hosts, which show the directives of mkdocstrings as they are; it is written from
+docstrings and the directives of pages. A table is written between two marks of a page:
+
+    <!-- options: leveldb_log -->
+    <!-- end -->
+
+Besides `options` for reading there are `write options` and `views`; names after the format's choose some of them. A
+test compares the pages with what is written now.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import griffe
+
+import sawlog
+from sawlog.cli.cards import OptionCard, option_cards
+from sawlog.format.contract import Format
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "api.md"
@@ -35,9 +45,77 @@ Signatures, arguments, results and errors of everything public, in the order of 
 `tools/reference.py` writes this page from the docstrings.
 """
 
+TABLE = re.compile(
+    r"^(?P<mark><!-- (?P<kind>[a-z ]+): (?P<format>\w+)(?P<names>(?: \w+)*) -->)\n.*?^<!-- end -->$",
+    re.MULTILINE | re.DOTALL,
+)
+KINDS = {"boolean", "integer", "number", "text", "datetime", "dict", "pairs"}
+UNITS = {"GiB": 1 << 30, "MiB": 1 << 20, "KiB": 1 << 10}
+
+
+def with_tables(text: str) -> str:
+    """A page whose tables of views and options are those of the program."""
+    return TABLE.sub(lambda table: f"{table['mark']}\n\n{''.join(table_lines(table))}\n<!-- end -->", text)
+
+
+def table_lines(table: re.Match[str]) -> Iterator[str]:
+    """The lines of the table that a mark asks for."""
+    title, header, rows = TABLES[table["kind"]]
+    every = dict(rows(sawlog.formats()[table["format"]]))
+    yield f"| {title} | {header} |\n|---{'|---' * (header.count('|') + 1)}|\n"
+    for name in table["names"].split() or every:
+        yield f"| `{name}` | {every[name]} |\n"
+
+
+def view_rows(format: Format) -> Iterator[tuple[str, str]]:
+    """Each view of a format, and the other cells of its row."""
+    other_names = {view: alias for alias, view in format.aliases.items()}
+    for name, title in format.views.items():
+        alias = f"; also called `{other_names[name]}`" if name in other_names else ""
+        yield name, f"{escaped(title)}{alias}"
+
+
+def option_rows(options: type) -> Iterator[tuple[str, str]]:
+    """Each option of a class, and the other cells of its row."""
+    for card in option_cards(options):
+        yield card.name, " | ".join([values_of(card.takes), default_of(card), escaped(card.doc)]).replace("|  |", "| |")
+
+
+def values_of(takes: str) -> str:
+    """The values that an option takes, as a page says it."""
+    takes = takes.replace("true|false", "boolean").replace("name=value,...", "pairs")
+    before = "list of " if takes.endswith(",...") else ""
+    alternatives = takes.removesuffix(",...").split("|")
+    if not KINDS.issuperset(alternatives):
+        alternatives = [f"`{each}`" for each in alternatives]
+    return before + ", ".join(alternatives)
+
+
+def default_of(card: OptionCard) -> str:
+    """The default of an option, as a page says it; nothing where it is unset."""
+    if not card.default or card.default == "{}":
+        return ""
+    if card.takes == "integer" and "bytes" in card.name:
+        for unit, size in UNITS.items():
+            if int(card.default) % size == 0:
+                return f"{int(card.default) // size} {unit}"
+    return card.default if card.takes in ("integer", "true|false") else f"`{card.default}`"
+
+
+def escaped(text: str) -> str:
+    """A text for a cell of a table."""
+    return text.replace("|", "\\|")
+
+
+TABLES: dict[str, tuple[str, str, Callable[[Format], Iterator[tuple[str, str]]]]] = {
+    "views": ("view", "rows", view_rows),
+    "options": ("option", "type | default | meaning", lambda known: option_rows(known.read_options)),
+    "write options": ("option", "type | default | meaning", lambda known: option_rows(known.write_options)),
+}
+
 
 def reference() -> str:
-    """The page."""
+    """The page docs/api.md."""
     package = griffe.load("sawlog", search_paths=[ROOT / "src"], docstring_parser="google")
     parts = [INTRODUCTION]
     for page in PAGES:
@@ -106,3 +184,5 @@ def listed(title: str, values: Any) -> str:
 
 if __name__ == "__main__":
     PAGE.write_text(reference(), "utf-8")
+    for path in (ROOT / "docs").rglob("*.md"):
+        path.write_text(with_tables(path.read_text("utf-8")), "utf-8")

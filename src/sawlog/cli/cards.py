@@ -44,9 +44,13 @@ def describe(hint: Any) -> str:
     if origin is Literal:
         return "|".join(dict.fromkeys(map(str, args)))
     if origin in (Union, types.UnionType):
-        return "|".join(describe(argument) for argument in args if argument is not types.NoneType)
+        return "|".join(dict.fromkeys(describe(each) for each in args if each is not types.NoneType))
     if origin is tuple:
         return f"{describe(args[0])},..."
+    if origin is dict and args[1] is not Any:
+        return "name=value,..."
+    if hasattr(hint, "from_text"):
+        return "text"
     names = {bool: "true|false", int: "integer", float: "number", str: "text"}
     return names.get(hint, getattr(hint, "__name__", "text"))
 

@@ -27,21 +27,18 @@ class ReadOptions:
     """Options for reading FiloDB's containers.
 
     Attributes:
-        schema: The known schemas: a `Schemas`, or the path or text of definitions in TOML or HOCON. The built-in ones
-            if not given.
-        table: Names of the schemas to read; records of others are skipped. `all` for all known ones; if not given,
-            those that the start of the data holds.
-        records: Whether records are samples or part keys; `auto` looks at the first one.
-        container_size: Bytes of whole containers. Found out from the data where it is a multiple of 1024.
-        strings: `binary` delivers strings and labels as bytes, for data that is not UTF-8.
-        histograms: `binary` delivers histograms as the blobs they are stored as.
-        statistics: Adds `count`, or `sum` (an estimate from the buckets' middles), to histograms.
-        quantiles: Adds these quantiles to histograms.
-        extras: Adds the columns `_schema`, `_schema_id`, `_hash`, `_container_timestamp`, `_record`.
-        verify_hashes: Whether partition hashes are computed and compared with the stored ones. Producers may store
-            hashes of their own, so that a difference need not be damage.
-        salvage: What is delivered that the system itself would not read. `unknown_schemas`: records of unknown
-            schemas, as bytes in `_record`; else they are damage.
+        schema: Definitions of schemas: a file, text in TOML or HOCON, or in Python a `Schemas`. By default FiloDB's
+            own.
+        table: Names of the schemas to read, or `all`; by default those of the records at the start of each file.
+        records: Read samples (`ingestion`) or part keys; `auto` goes by the first whole record.
+        container_size: Bytes of whole containers; found from the data if a multiple of 1024.
+        strings: `binary` returns strings and labels as bytes, for data that is not UTF-8.
+        histograms: `binary` returns histograms as the bytes that are stored.
+        statistics: Fields to add to histograms; `sum` is an estimate from the middles of the buckets.
+        quantiles: Quantiles to add to histograms, such as `0.5,0.99`.
+        extras: Columns to add: `_schema`, `_schema_id`, `_hash`, `_container_timestamp`, `_record`.
+        verify_hashes: Compare stored partition hashes with computed ones. Producers may store hashes of their own.
+        salvage: `unknown_schemas` returns records of unknown schemas, as bytes in `_record`.
     """
 
     schema: Schemas | None = None
@@ -73,14 +70,13 @@ class WriteOptions:
     """Options for writing FiloDB's containers.
 
     Attributes:
-        schema: The known schemas, as for reading. If not given, those that came with the data, or the built-in ones.
-        table: The schema of all rows. Not needed where a column `_schema` says it row by row, where the data was read
-            from containers, or where only one schema has such columns.
-        records: Whether to write samples or part keys; as the data was read, or else samples, if not given.
-        container_size: Bytes that a container has at most: a multiple of 4.
-        whole: Whether full containers take that many bytes, as FiloDB ships them; else all are trimmed.
-        container_timestamp: Timestamp of the containers, in milliseconds since the epoch; now, if not given. A column
-            `_container_timestamp` goes before.
+        schema: As for reading; by default that of the data, else FiloDB's own.
+        table: Schema of all rows. Needed only where the data, a column `_schema` and the columns do not say it.
+        records: What the rows are; by default as the data was read, else samples.
+        container_size: Largest size of a container in bytes, a multiple of 4.
+        whole: Pad full containers to `container_size`, as FiloDB ships them.
+        container_timestamp: Timestamp of containers, in milliseconds; by default that in a column
+            `_container_timestamp`, else now.
     """
 
     schema: Schemas | None = None

@@ -26,22 +26,20 @@ class LogReadOptions:
     """Options for reading LevelDB logs.
 
     Attributes:
-        dialect: Whose fragment types are understood. `auto` takes RocksDB's where the file begins with one of them, or
-            is next to RocksDB's IDENTITY file, and LevelDB's otherwise.
-        verify_checksums: Whether the CRC-32C of every fragment is verified.
-        max_item_bytes: Longer records (expanded, where the log is compressed) are described as damage and skipped.
-        salvage: What is delivered that the system itself would not read; views `rows` and `writes` only. `damaged`:
-            intact fragments in the rest of a damaged block, which LevelDB gives up; only what a checksum proves is
-            taken, and rows that begin after the damage are marked in a column `recovered`. `stale`: what is left of the
-            former life of a recycled log, marked in a column `stale`.
-        recovery: View `writes` only: what RocksDB would keep of the logs of a database that it opens in this mode,
-            whatever `on_damage` says. Where it would refuse to open the database, so does sawlog.
-        latest: View `writes` only: the last operation on each key instead of all of them; needs memory for all keys.
-        keys: View `writes` only: `stamped` delivers the timestamps of eight bytes that keys end in, as the log says of
-            their column family, as a column; `internal` leaves them there.
-        properties: View `entities` only: `json` delivers properties as one JSON string, `infer` one typed column per
-            property, for which all entities are read twice.
-        table: View `entities` only: deliver the entities of this kind.
+        dialect: Fragment types to expect. `auto` goes by the files next to the log, else by its fragments.
+        verify_checksums: Verify the CRC-32C of every fragment.
+        max_item_bytes: Longer records, also once decompressed, are damage.
+        salvage: Views `rows` and `writes`: `damaged` also returns intact records from the rest of a damaged block,
+            marked in a column `recovered`; `stale` those of the earlier log in a recycled file, marked in a column
+            `stale`.
+        recovery: View `writes`: return what RocksDB would recover in this mode, whatever `on_damage` says. Where
+            RocksDB would refuse to open the database, reading fails.
+        latest: View `writes`: return only the last operation on each key. Needs memory for all keys.
+        keys: View `writes`: `stamped` returns the user-defined timestamp (8 bytes) at the end of keys as a column
+            `timestamp`.
+        properties: View `entities`: `json` returns the properties as one JSON string, `infer` as a typed column each,
+            for which all entities are read twice.
+        table: View `entities`: return only entities of this kind.
     """
 
     dialect: Literal["auto", "leveldb", "rocksdb", "pebble"] = "auto"
@@ -72,12 +70,12 @@ class LogWriteOptions:
     """Options for writing LevelDB logs.
 
     Attributes:
-        dialect: `leveldb`, or `rocksdb` for recyclable headers that carry `log_number`.
-        log_number: The number of the log, as in its file name; only, and always, for `rocksdb`.
-        append: Continue an existing log after its last complete record; a torn tail is cut off first.
-        view: What the data is: `rows` for records as they are, `writes` for operations, which make write batches.
-        first_sequence: Only for `writes` without a column `sequence`: the number of the first operation.
-        operations_per_batch: Only for `writes` without a column `_offset`: how many operations make a write batch.
+        dialect: `rocksdb` writes recyclable headers, which hold `log_number`.
+        log_number: Number of the log, as in its file name. Required for `rocksdb`, not allowed for `leveldb`.
+        append: Continue an existing file after its last complete record; what follows that is cut off.
+        view: What the rows are: records, or operations, which become write batches.
+        first_sequence: View `writes`: number of the first operation, if there is no column `sequence`.
+        operations_per_batch: View `writes`: operations per write batch, if there is no column `_offset`.
     """
 
     dialect: Literal["leveldb", "rocksdb"] = "leveldb"
@@ -103,14 +101,13 @@ class TableReadOptions:
     """Options for reading tables.
 
     Attributes:
-        verify_checksums: Whether the checksum of every block is verified.
-        max_item_bytes: Blocks that expand to more are described as damage and skipped.
-        keys: `internal`: keys end in sequence number and operation, as databases write them; `raw`: they do not, as in
-            tables that programs write with only LevelDB's table library; `stamped`: a timestamp of eight bytes comes
-            before these, and is delivered as a column.
-        comparator: The name of the order of keys, of tables that do not say it, as LevelDB's:
-            `leveldb.BytewiseComparator` is that of their bytes. Filters on the key then use the index, and a key that
-            is where the index does not expect it is damage.
+        verify_checksums: Verify the checksum of every block.
+        max_item_bytes: Blocks that expand to more are damage.
+        keys: `internal`: keys end in a sequence number and an operation. `stamped`: a timestamp of 8 bytes comes before
+            these (RocksDB's comparators called `.u64ts`) and becomes a column `timestamp`, 0 where the table keeps
+            none. `raw`: keys have neither, as in tables of programs that use only LevelDB's table library.
+        comparator: Order of keys of a table that does not say it, such as LevelDB's: `leveldb.BytewiseComparator`,
+            unless the application has its own. Filters on `key` then skip blocks, and misplaced keys are damage.
     """
 
     verify_checksums: bool = True
@@ -130,10 +127,10 @@ class TableWriteOptions:
     """Options for writing tables.
 
     Attributes:
-        dialect: `leveldb`, or `rocksdb` for its block-based tables, with the properties that let it ingest them.
-        compression: Of blocks; those that do not become smaller by an eighth are stored as they are. LevelDB's dialect
-            has `none`, `snappy` and `zstd`.
-        block_bytes: Blocks are complete at this size.
+        dialect: `rocksdb` writes block-based tables that RocksDB can ingest.
+        compression: Codec of blocks; those that do not shrink by an eighth are stored as they are. `zlib` and `lz4`
+            only for `rocksdb`.
+        block_bytes: A block is complete at this size.
         restart_interval: Every so many entries, a key is stored whole.
     """
 
@@ -160,25 +157,19 @@ class DatabaseReadOptions:
     """Options for reading databases.
 
     Attributes:
-        table: Which column family, by name; LevelDB has one.
-        salvage: What is delivered that the system itself would not read. `orphans`, in view `all` and with `history`:
-            the entries of tables and logs that the MANIFEST does not name, which compactions have merged into others,
-            or which never became part of the database. Column `orphan` marks them. Tables do not say their column
-            family: those of all are read.
-        history: Whether views of applications have every entry, as view `all` does: older versions and deletions, too.
-        verify_checksums: Whether the checksums of tables and logs are verified.
-        recovery: How damaged logs are taken: what RocksDB would keep of them when it opens the database in this mode.
-            Without it, `on_damage` decides, as everywhere.
-        max_item_bytes: Blocks of tables, and values in blob files, that expand to more are described as damage and
-            skipped; by default 32 MiB for blocks, and 1 GiB for values. Views of applications deliver longer values as
-            bytes.
-        wal_dir: The directory that has the logs, where they are neither next to the tables nor where the OPTIONS file
-            of the database says; several where Pebble writes logs to a second one while the first is slow.
-        paths: Directories that have tables and blob files besides the database's own: those of RocksDB's `db_paths` and
-            `cf_paths`, or what Pebble has in remote storage.
-        backup: Which backup of a directory of RocksDB's BackupEngine, by number; the last one by default.
-        as_of: Instead of `backup`, the last one that was made up to that time: a datetime, or ISO 8601 text; UTC where
-            it says no zone. Backups know the second in which they were begun.
+        table: Column family; LevelDB has only `default`.
+        salvage: View `all`, and with `history`: `orphans` also returns the entries of tables and logs that the MANIFEST
+            does not name, of all column families, marked in a column `orphan`.
+        history: Views of applications return all versions, deletions included, as view `all` does.
+        verify_checksums: Verify the checksums of tables and logs.
+        recovery: Read damaged logs as RocksDB does in this recovery mode. By default `on_damage` decides.
+        max_item_bytes: Larger blocks and values in blob files are damage: by default 32 MiB for blocks, 1 GiB for
+            values. Views of applications return longer values as bytes.
+        wal_dir: Directories of the logs. By default the one that the OPTIONS file names, or the database's own.
+        paths: Further directories with tables and blob files, such as those of RocksDB's `db_paths` and `cf_paths`, or
+            of Pebble's remote storage.
+        backup: Number of the backup to read, in a directory of RocksDB's BackupEngine; by default the last.
+        as_of: Read the last backup made up to this time: a datetime or ISO 8601 text, in UTC unless it has a zone.
     """
 
     table: str = "default"

@@ -85,13 +85,13 @@ class MilvusBinlog(Format):
     title = "Milvus binlog"
     suffix = ""
     views: ClassVar = {
-        "rows": "the collection: its fields, deletes applied; of a single file, what it holds",
-        "inserts": "rows as they lie, with row ids, timestamps, partitions and segments",
-        "history": "every version of every row: when it was inserted, and when it was deleted",
-        "deletes": "one row per delete: pk, timestamp, and where it is stored",
+        "rows": "live rows, with deletes applied; of a single file, what it holds",
+        "inserts": "one row per stored row, deleted or not, with RowID, Timestamp and where it is stored",
+        "history": "one row per version of a row, with the times (TSOs) at which it began and ended",
+        "deletes": "one row per delete: pk, timestamp, where it is stored, and whether in an L0 segment",
         "frames": "one row per event of every file, descriptors included",
-        "collections": "one row per collection: names, aliases, partitions and fields, now or as of a time",
-        "segments": "one row per segment: files, rows, sizes, timestamps",
+        "collections": "one row per collection: names, aliases, partitions, fields, checkpoints, size",
+        "segments": "one row per segment: state, files, bytes, rows before deletes, deletes, timestamps",
         "damage": "one row per damaged range or missing file",
     }
     aliases: ClassVar = {"events": "frames"}

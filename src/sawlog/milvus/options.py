@@ -16,30 +16,27 @@ class ReadOptions:
     """Options for reading Milvus binlogs.
 
     Attributes:
-        table: Name or id of the collection, where a root holds several.
-        partitions: Names or ids of the partitions to read; all by default.
-        segments: Ids of the segments that are alive; takes the place of what metadata says about that.
-        metadata: Path of an etcd's data directory or database, of a dump of it (JSON), or of a milvus-backup's
-            `full_meta.json` or `meta` directory, or of Milvus' `snapshots`: names, types, and which segments are alive;
-            or `none`. By default what is next to the logs: a backup's, the data directory of an etcd, or `etcd.json`.
-        schema: The collection's schema: what pymilvus' `CollectionSchema.to_dict()` gives, as a dictionary, as JSON or
-            as the path of a JSON file. Without it and without metadata, fields are named by their ids.
-        as_of: The collection as it was at that time: a TSO, a datetime, or ISO 8601 text; UTC where it says no zone.
-        ttl: When rows that have outlived the collection's time to live are left out: at a time (`now`, or as for
-            `as_of`), or `ignore` for never. By default at `as_of`, and never where that is not given: a copy outlives
-            its server.
-        deletes: `apply` leaves out rows that were deleted; `own` only by deletes in the segments' own delta logs, not
-            by those of L0 segments; `ignore` by none.
-        dynamic_fields: Keys of the dynamic field to deliver as columns: `name`, or `name:type` with one of bool, int64,
-            double, string and json (default: json, the value's text); `*` for every key there is, found by reading
-            the dynamic field of the whole collection first.
-        dedupe: Whether of several live rows with the same primary key only the newest is read.
-        use_statistics: Whether a filter on the primary key leaves segments unread whose stats logs say that they do not
-            hold it. Nothing proves what a stats log says.
-        max_item_bytes: Parquet pages that claim to be larger when decompressed are damage. By default those are that
-            are larger than 8 MiB and 64 times the bytes that they take in the file, or than 256 MiB.
-        max_delete_bytes: What the keys of a segment's, or of a partition's, delta logs may take in memory, the newest
-            delete of each. By default 64 MiB, or 32 times the bytes of the logs.
+        table: Collection to read, if there are several: id, name or alias, or `database.name`.
+        partitions: Names or ids of partitions; by default all. A dropped one is read if it is named.
+        segments: Ids of the live segments; overrides what metadata says about that.
+        metadata: Path of an etcd's data directory, database or dump (JSON), of a milvus-backup's `meta` directory or
+            `full_meta.json`, or of Milvus' `snapshots`; or `none`. By default, what is next to the logs.
+        schema: The collection's schema as pymilvus' `CollectionSchema.to_dict()` gives it: a dictionary, JSON, or the
+            path of a JSON file.
+        as_of: Read the collection as it was then: a TSO, a datetime or ISO 8601 text, in UTC unless it has a zone.
+        ttl: Time at which the collection's time to live is applied: as for `as_of`, or `now`, or `ignore`. By default
+            that of `as_of`, else `ignore`.
+        deletes: `apply` leaves out deleted rows; `own` does not apply the deletes of L0 segments; `ignore` applies
+            none.
+        dynamic_fields: Keys of the dynamic field to return as columns: `name`, `name:type` (bool, int64, double,
+            string, or json, the default), or `*` for all, which reads the dynamic field of the whole collection first.
+        dedupe: Of live rows with the same primary key, return only the newest. Reads all keys first.
+        use_statistics: Let filters on the primary key skip segments by their stats logs (minimum, maximum, Bloom
+            filter), which have no checksum.
+        max_item_bytes: Larger Parquet pages are damage, and lists that expand to more from a few bytes. By default 256
+            MiB, or 8 MiB for what is larger than 64 times its size in the file.
+        max_delete_bytes: Memory for the deleted keys of a segment or partition. By default 64 MiB, or 32 times the size
+            of their delta logs.
     """
 
     table: str | None = None
@@ -103,19 +100,19 @@ class WriteOptions:
     """Options for writing Milvus binlogs.
 
     Attributes:
-        content: What the rows are: `inserts`; `deletes` (columns `pk` and `timestamp`); or `ddl` requests (`type`,
-            `timestamp` and `request`).
+        content: What the rows are: `deletes` have the columns `pk` and `timestamp`, `ddl` requests `type`, `timestamp`
+            and `request`.
         collection_id: Id of the collection.
-        partition_id: Id of the partition, for rows without a column `_partition` that says otherwise.
-        first_id: Segments and logs are numbered from here; rows too, unless they have a column `RowID`.
-        primary_key: Name of the primary key; by default the field that says so in its metadata, or else the first
-            that can be one.
-        timestamp: TSO of rows without a column `Timestamp`; the first of 2020 by default.
-        segment_bytes: A segment takes about so many bytes of rows; rows with a column `_segment` stay in theirs.
-        binlog_bytes: A binlog batch takes about so many bytes of rows, in all of its files together.
-        stats: Whether stats logs are written, which a server needs that loads the segments itself.
-        tree: `plain` is a server's, its root the path; `backup` that of a milvus-backup, the logs below `binlogs` and
-            the metadata in `meta/full_meta.json`, by which names and types survive.
+        partition_id: Id of the partition, for rows without a column `_partition`.
+        first_id: First id of segments and logs, and of rows without a column `RowID`.
+        primary_key: Name of the primary key; by default the field marked in its metadata, else the first that can be
+            one.
+        timestamp: TSO of rows without a column `Timestamp`; by default the start of 2020.
+        segment_bytes: Approximate size of a segment; rows with a column `_segment` stay in theirs.
+        binlog_bytes: Approximate size of a binlog batch, all of its files together.
+        stats: Write stats logs, which a server needs that loads the segments itself.
+        tree: `plain` is a server's tree; `backup` that of a milvus-backup, with names and types in
+            `meta/full_meta.json`.
         collection_name: Name of the collection in a backup's metadata.
         partition_names: Names of partitions in a backup's metadata, as `id=name`; `_default` for `partition_id`.
     """

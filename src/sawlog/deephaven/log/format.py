@@ -41,9 +41,9 @@ class DeephavenLog(Format):
     title = "Deephaven binary log"
     suffix = ".bin"
     views: ClassVar = {
-        "rows": "committed rows, with the columns that the header defines",
-        "frames": "every entry: offset, size, flags, kind, checksum",
-        "commands": "records that are no rows: type, version, command id, data",
+        "rows": "one row per committed row: the columns of the header, and the partitioning column",
+        "frames": "one row per entry: offset, size, flags, kind, checksum",
+        "commands": "one row per record that is not a row: type, version, command id, data",
         "damage": "one row per damaged range",
     }
     aliases: ClassVar = {"entries": "frames"}

@@ -18,33 +18,31 @@ class ReadOptions:
     """Options for reading Deephaven logs.
 
     Attributes:
-        verify_checksums: Whether the Adler-32 of every entry is verified.
-        incomplete: What becomes of sets (transactions) that lack a member, at the end of a file or through damage:
-            `drop` their rows, or `error`, which makes an unfinished set at the end damage; see `salvage`, too.
-        deletes: `apply` leaves out the rows that a later DELETE_PARTITION deleted, for which every log is searched
-            before its rows are delivered one after the other; `ignore` treats it as any command.
-        split: How one log is cut for many tasks: `scan` walks it from its start, `resync` finds entries near the cuts
-            without the bytes between, and needs `deletes=ignore`.
-        sentinels_as_null: Whether the values that stand for null in Deephaven's engine (such as the smallest Int) are
-            null in rows too.
-        timestamp_columns: Long columns that hold times, and their units (s, ms, us, ns); as text, `Time=ms,Other=ns`.
-        char: A Char as the number of its UTF-16 code unit, or as a string of one character.
-        schema: A Deephaven `.schema` file: which columns are times, their units, the order of columns and the
+        verify_checksums: Verify the Adler-32 of every entry.
+        incomplete: Sets (transactions) with missing rows, at the end of a file or because of damage: `drop` their rows;
+            `error` makes an unfinished set at the end damage.
+        deletes: `apply` leaves out rows that a later DELETE_PARTITION deletes; `ignore` treats it like any other
+            command.
+        split: How a log is split into tasks: `scan` follows its entries from the start; `resync` searches for entries
+            near the places to split at, and needs `deletes=ignore`.
+        sentinels_as_null: Return Deephaven's null values (such as the smallest Int) as null.
+        timestamp_columns: Long columns that hold times, with their units (s, ms, us, ns): `Time=ms,Other=ns`.
+        char: Return a Char as the number of its UTF-16 code unit, or as a string of one character.
+        schema: Path of a Deephaven `.schema` file: columns that are times and their units, order of columns,
             partitioning column.
-        partition_column: Name of the partitioning column, whose value the file name gives: from the schema file, or
-            `Date`. Empty leaves it out.
-        namespace: Of several logs, read those of this namespace; where a name does not say it or is the only one,
-            what it is.
-        table: Likewise, the table.
-        internal_partition: Likewise, the internal partition.
-        column_partition: Likewise, the value of the partitioning column.
-        widen: Let Byte, Short, Int and Long columns of one name become the widest of them; Float and Double too.
-        max_item_bytes: Longer entries are taken for damage.
-        salvage: What is delivered that the system itself would not read. `incomplete`: the rows of such sets, by
-            themselves. `unknown_versions`: files of unknown versions, as if they were of version 3;
-            header records of unknown types, as if rows did not need them.
-        strict: Take for damage or refuse what is only unusual: reserved flag bits, rows of sets that never began, bytes
-            after the last column, malformed text, a wrong digest of the header.
+        partition_column: Name of the partitioning column; by default that of the schema file, or `Date`. Empty leaves
+            it out.
+        namespace: Selects the logs of this namespace; for a single log, or one whose name lacks it, supplies it.
+        table: Likewise for the table.
+        internal_partition: Likewise for the internal partition.
+        column_partition: Likewise for the value of the partitioning column.
+        widen: If files have different types for a column, use the widest of Byte, Short, Int and Long, or of Float and
+            Double.
+        max_item_bytes: Longer entries are damage.
+        salvage: `incomplete` returns the rows of incomplete sets as single rows. `unknown_versions` reads unknown
+            versions as version 3, and passes over header records of unknown types.
+        strict: Also damage, or an error: reserved flag bits, rows of a set that never began, bytes after the last
+            column, malformed text, a wrong digest of the header.
     """
 
     verify_checksums: bool = True
@@ -89,13 +87,15 @@ class WriteOptions:
     """Options for writing Deephaven logs.
 
     Attributes:
-        application_version: The number of the schema's listener; None: as the schema's metadata says, or none.
-        charset: Of strings whose field metadata names none: `UTF-8`, `ISO-8859-1`, `US-ASCII`, `UTF-16` (BE, LE).
-        constants: Columns that are stored once, in the header; every row must hold the same value.
-        timestamp_unit: Unit in which times are logged (as Long); None: that of each column's Arrow type.
-        transactions: `batch` makes every record batch a set of rows that appears whole or not at all.
-        max_item_bytes: Longest entry. Deephaven's own limit is 1 MiB by default.
-        append: Continue an existing log after its last complete set; an unfinished end is cut off first.
+        application_version: Version of the listener in the table's schema; by default that in the metadata of the data,
+            if any.
+        charset: Charset of strings whose metadata names none: `UTF-8`, `ISO-8859-1`, `US-ASCII`, `UTF-16` (BE, LE).
+            Deephaven's own default is ISO-8859-1.
+        constants: Columns stored once, in the header; all rows must have the same value.
+        timestamp_unit: Unit of times in the log; by default that of the column. Deephaven expects `ms` by default.
+        transactions: `batch` makes every record batch a set, which readers see whole or not at all.
+        max_item_bytes: Longest entry; the default is that of Deephaven.
+        append: Continue a local file after its last complete set; what follows that is cut off.
     """
 
     application_version: int | None = None

@@ -47,9 +47,9 @@ class DeephavenTable(Format):
     title = "Deephaven table location"
     suffix = ""
     views: ClassVar = {
-        "rows": "the rows of the table, with the partitioning column",
-        "columns": "per location and column: type, files, generation, byte order, size, symbols, groups",
-        "groups": "one row per group of a grouped column: value and range of rows",
+        "rows": "rows of the table, and the partitioning column",
+        "columns": "one row per column of a location: type, files, version, byte order, size, symbols, groups",
+        "groups": "one row per group of a grouped column: value, first and end (exclusive) row",
         "damage": "one row per damaged range",
     }
     directory_layout = _Locations()

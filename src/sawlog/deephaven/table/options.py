@@ -43,20 +43,20 @@ class ReadOptions:
     """Options for reading Deephaven's column files.
 
     Attributes:
-        types: Types of columns, by name: `Px=double`, `Text=String(None,UTF-8)`, `Fee=BigDecimal(10,2)`. They come
-            before those of a schema file; columns that neither names are inferred as far as the bytes allow.
-        schema: A Deephaven `.schema` file: types, codecs, the order of columns and the partitioning column.
-        layout: The tree that locations are in: `auto` decides by their paths.
-        namespace: Of several tables, read that of this namespace.
-        table: Of several tables, read this one.
-        partition_column: Name of the partitioning column, whose value is a directory's name: from the schema file, or
-            `Date`. Empty leaves it out.
-        num_rows: Rows of every location, whatever `table.size` and the files say.
-        column_version: 1 with headers, 2 without; `auto` looks.
-        byteorder: Byte order of headerless files; `auto` looks at offsets, and takes little-endian without any.
-        char: A char as the number of its UTF-16 code unit, or as a string of one character.
-        decimal: Precision and scale, as `38,10`, for decimals whose codec does not fix them; strings by default.
-        sentinels_as_null: Whether the values that stand for null (such as the smallest int) become null.
+        types: Types of columns, before those of the schema file: `Px=double,Fee=BigDecimal(10,2)`; in Python also a
+            dictionary.
+        schema: Path of a Deephaven `.schema` file: types, codecs, order of columns, partitioning column.
+        layout: Tree that locations are in; `auto` goes by their paths.
+        namespace: Namespace of the table to read, if there are several.
+        table: Name of the table to read, if there are several.
+        partition_column: Name of the partitioning column; by default that of the schema file, or `Date`. Empty leaves
+            it out.
+        num_rows: Number of rows in every location, whatever `table.size` and the files say.
+        column_version: 1 has headers, 2 has none; `auto` goes by the files.
+        byteorder: Byte order of files without headers; `auto` goes by offsets, and is little endian without any.
+        char: Return a char as the number of its UTF-16 code unit, or as a string of one character.
+        decimal: Precision and scale (`38,10`) of decimals whose codec does not fix them; by default these are strings.
+        sentinels_as_null: Return Deephaven's null values (such as the smallest int) as null.
     """
 
     types: Types | dict[str, str] = field(default_factory=dict)
@@ -100,15 +100,14 @@ class WriteOptions:
     """Options for writing Deephaven's column files.
 
     Attributes:
-        column_version: 1: files have a header; 2: they have none, as the newest product writes them.
-        byteorder: Byte order of the data.
-        compact_header: Headers of 4 KiB, where the product's own have 128 KiB.
-        charset: Of Strings whose field metadata names none. Files do not say it; a schema that does not say either
-            means ISO-8859-1.
-        types: Types of columns, as for reading: `Px=double`, `Text=String(None)`, `Fee=BigDecimal(10,2)`. By default
-            those of a schema file, else those that their metadata names, else what is natural to their Arrow types.
-        schema: A Deephaven `.schema` file: types, codecs and charsets of columns.
-        group: Columns that get grouping metadata. The rows of each value must follow one another.
+        column_version: 1 has headers, which every release reads; 2 has none, as since checkpoint version 4.
+        byteorder: Byte order of the data; only headers record it.
+        compact_header: Write headers of 4 KiB instead of the product's 128 KiB.
+        charset: Charset of Strings whose metadata names none. A Deephaven schema that names none means ISO-8859-1.
+        types: Types of columns, as for reading. By default those of the schema file, else of the field metadata, else
+            those that fit the Arrow types.
+        schema: Path of a Deephaven `.schema` file: types, codecs and charsets.
+        group: Columns that get grouping metadata; rows with the same value must be adjacent.
     """
 
     column_version: int = 1

@@ -60,8 +60,8 @@ class LevelDBDatabase(Format):
         {
             "rows": "the same as live",
             "live": "one row per key that the database would answer with: key, value, sequence, operation",
-            "all": "every entry of live files, with live, file and level; with salvage=orphans of the others, too",
-            "damage": "one row per damaged range of tables and logs",
+            "all": "one row per entry of live files, deletions included, with live, file and level (-1 for logs)",
+            "damage": "one row per damaged range of a table, log or blob file, and per value lost in a blob file",
         }
     )
     directory_layout = _Directories()

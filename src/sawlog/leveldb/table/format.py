@@ -26,7 +26,7 @@ class LevelDBTable(Format):
     views: ClassVar = {
         "rows": "one row per entry, in key order: sequence, operation, key, value",
         "damage": "one row per damaged range",
-        "frames": "one row per block: name, offset, length, compression, expanded, last_key",
+        "frames": "one row per intact block: name, offset, length, compression, expanded, last_key",
         "properties": "one row per property of a RocksDB table: name, value",
     }
     aliases: ClassVar = {"blocks": "frames"}
