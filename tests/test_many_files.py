@@ -19,6 +19,7 @@ from sawlog.cli.app import app
 FEW, MANY = 50, 200
 LIMIT = 1.1
 CONTAINER = Path(__file__).parent / "golden/filodb/gauge_100_small_00.container"
+DATABASE = Path(__file__).parent / "golden/leveldb_database/rocksdb-11.8.1-timed-put/db"
 LOG_NAME = "App.Table.System.host.2026-11-28.bin.2026-11-28.{:02d}{:02d}{:02d}.000+0000"
 
 
@@ -63,6 +64,11 @@ def filodb_containers(directory: Path, count: int) -> None:
     copies(directory, CONTAINER, [f"{number:06d}.container" for number in range(count)])
 
 
+def databases(directory: Path, count: int) -> None:
+    for number in range(count):
+        shutil.copytree(DATABASE, directory / f"{number:03}")
+
+
 MAKERS: dict[str, Callable[[Path, int], None]] = {
     "leveldb_log": leveldb_logs,
     "leveldb_table": leveldb_tables,
@@ -101,13 +107,31 @@ FOLLOWED = ("leveldb_log", "deephaven_log", "filodb_record")
 CASES = [(name, verb) for name in MAKERS for verb in VERBS if verb != "watch" or name in FOLLOWED]
 
 
+def check_growth(
+    make: Callable[[Path, int], None], action: Callable[[str], Any], few: int, many: int, place: Path
+) -> None:
+    work = []
+    for count in (2, few, many):  # the first one imports
+        directory = place / str(count)
+        directory.mkdir()
+        make(directory, count)
+        work.append(calls(lambda: action(str(directory))) / count)  # noqa: B023
+    assert work[2] <= LIMIT * work[1], f"{work[1]:.0f} calls each of {few}, {work[2]:.0f} each of {many}"
+
+
 @pytest.mark.spread(3)
 @pytest.mark.parametrize(("format", "verb"), CASES)
 def test_work_per_file_does_not_grow(format: str, verb: str, tmp_path: Path) -> None:
-    work = []
-    for count in (2, FEW, MANY):  # the first one imports
-        directory = tmp_path / str(count)
-        directory.mkdir()
-        MAKERS[format](directory, count)
-        work.append(calls(lambda: VERBS[verb](str(directory), format)) / count)  # noqa: B023
-    assert work[2] <= LIMIT * work[1], f"{work[1]:.0f} calls a file of {FEW}, {work[2]:.0f} of {MANY}"
+    check_growth(MAKERS[format], lambda path: VERBS[verb](path, format), FEW, MANY, tmp_path)
+
+
+FOLDER_VERBS: dict[str, Callable[[str], Any]] = {
+    "list": lambda path: VERBS["list"](path, ""),
+    "verify": sawlog.verify,
+    "info": lambda path: CliRunner().invoke(app, ["info", path]),
+}
+
+
+@pytest.mark.parametrize("verb", FOLDER_VERBS)
+def test_work_per_database_of_a_folder_does_not_grow(verb: str, tmp_path: Path) -> None:
+    check_growth(databases, FOLDER_VERBS[verb], 8, 32, tmp_path)

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import json
 import threading
 import time
 import uuid
 from collections import Counter
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import fsspec
 import pyarrow as pa
 import pytest
 from fsspec.implementations.memory import MemoryFileSystem
+from typer.testing import CliRunner
 
 import sawlog
+from sawlog.cli.app import app
 
 FILES = 40
 MANY = 10_000
@@ -124,3 +128,40 @@ def test_ten_thousand_remote_files(requests: Counter[str], root: str) -> None:
     assert requests["find"] == 1
     assert requests["cat_file"] <= MANY
     assert sum(requests[one] for one in ASKED) <= requests["cat_file"] + 4
+
+
+def list_folder(root: str) -> dict[str, Any]:
+    listed = CliRunner().invoke(app, ["ls", root, "--json"])
+    assert listed.exit_code == 0, listed.output
+    return dict(json.loads(listed.stdout))
+
+
+@pytest.mark.parametrize("requests", [0.01], indirect=True)
+def test_a_folder_is_listed_once_and_its_parts_are_read_several_at_a_time(requests: Counter[str], root: str) -> None:
+    sawlog.write(pa.table({"record": [b"x"]}), f"{root}/000000", format="leveldb_log")
+    data = fsspec.filesystem("memory").cat_file(f"{root}/000000")
+    for number in range(1, 20):  # whose names say nothing
+        fsspec.filesystem("memory").pipe_file(f"{root}/{number:06}", data)
+    requests.clear()
+    parts = list_folder(root)["parts"]
+    assert [(part["format"], part["rows"], part["state"]) for part in parts] == [("leveldb_log", 1, "clean")] * 20
+    assert requests["cat_file"] == 20, "what recognition has read is counted"
+    assert sum(requests[name] for name in ASKED) <= requests["cat_file"] + 20 + 4, "and confirmed: there are no tags"
+    assert requests["at a time"] > 4
+
+
+@pytest.mark.parametrize("requests", [0.01], indirect=True)
+def test_remote_databases_are_opened_several_at_a_time(requests: Counter[str], root: str) -> None:
+    shop = Path(__file__).parents[1] / "examples/data/shop"
+    for number in range(12):
+        for file in shop.iterdir():
+            fsspec.filesystem("memory").pipe_file(f"{root}/{number}/{file.name}", file.read_bytes())
+    requests.clear()
+    parts = list_folder(root)["parts"]
+    assert [part["format"] for part in parts] == ["leveldb_database"] * 12
+    assert requests["ls"] <= 1, "no directory is listed that was found just now"
+    assert requests["at a time"] > 4
+    requests.clear()
+    assert len(sawlog.verify(root).parts) == 12
+    assert requests["ls"] <= 1
+    assert requests["at a time"] > 4

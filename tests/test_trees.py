@@ -186,3 +186,12 @@ def test_tables_of_one_folder_are_parts(tmp_path: Path, run: Run) -> None:
     assert run("convert", source, new).code == 0
     assert files_below(new) == ["Market.Quotes.parquet", "Market.Trades.parquet"]
     assert sawlog.verify(source, namespace="Market", table="Trades").rows == 3
+
+
+def test_each_of_several_parts_that_are_looked_at_at_a_time_has_its_own_warnings(tmp_path: Path, run: Run) -> None:
+    for number in range(6):
+        sawlog.write(pa.table({"pk": [number]}), tmp_path / f"milvus_{number}", format="milvus_binlog")
+        sawlog.write(pa.table({"record": [b"x"]}), tmp_path / f"logs_{number}" / "000007.log", format="leveldb_log")
+    parts = json.loads(run("ls", str(tmp_path), "--json").out)["parts"]
+    noted = {Path(part["path"]).name: len(part["remarks"]) for part in parts}
+    assert noted == {f"logs_{number}": 0 for number in range(6)} | {f"milvus_{number}": 1 for number in range(6)}

@@ -9,7 +9,8 @@ import os
 import re
 import sys
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextvars import ContextVar
 from dataclasses import dataclass
 
 _USER = re.compile(r"\b(?!(?:abfss?|wasbs?)://[^:/]*@)([a-zA-Z][a-zA-Z0-9+.-]*://)[^/\s?#'\"]*@")
@@ -36,9 +37,26 @@ def secrets_in(url: str) -> list[str]:
 _OURS = (os.path.dirname(__file__) + os.sep, functools.__file__, contextlib.__file__)
 """Where a frame is none of the caller's."""
 
+_COLLECTED: ContextVar[list[str] | None] = ContextVar("collected", default=None)
+
+
+@contextlib.contextmanager
+def collected_warnings() -> Iterator[list[str]]:
+    """Collect what sawlog would warn of, here and in the threads that work for this one; others warn as before."""
+    messages: list[str] = []
+    token = _COLLECTED.set(messages)
+    try:
+        yield messages
+    finally:
+        _COLLECTED.reset(token)
+
 
 def warn(message: str, category: type[Warning] = UserWarning) -> None:
     """Warn at the line by which sawlog was called."""
+    messages = _COLLECTED.get()
+    if messages is not None:
+        messages.append(message)
+        return
     level, frame = 1, sys._getframe()
     while frame.f_back is not None and frame.f_code.co_filename.startswith(_OURS):
         level, frame = level + 1, frame.f_back

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
@@ -11,20 +10,21 @@ from typing import Annotated, Any
 
 import typer
 
-import sawlog
 from sawlog.cli import arguments
 from sawlog.cli.errors import Exit, explain
-from sawlog.cli.output import Page, Result, counted, progress, show, size_text, tail_text
-from sawlog.cli.scan import DamageSummary, recorded, size_of
+from sawlog.cli.output import Advance, Page, Result, counted, progress, show, size_text, tail_text
+from sawlog.cli.scan import DamageSummary, part_progress, recorded
 from sawlog.dataset.dataset import count_rows
-from sawlog.dataset.folder import distinct_tables
-from sawlog.errors import InternalError, OptionError, suggest_name
+from sawlog.dataset.folder import distinct_tables, folder_part, threads_for
+from sawlog.dataset.opening import DatasetFiles
+from sawlog.errors import InternalError, OptionError, collected_warnings, suggest_name
 from sawlog.format.capabilities import HasDecoders
 from sawlog.format.contract import Format
 from sawlog.format.damage import Tail, TailStatus
 from sawlog.format.options import names
 from sawlog.format.recognition import Part, parts
 from sawlog.storage import Storage
+from sawlog.storage.workers import cores, map_ordered, single_step
 
 COUNTED_BYTES = 8 << 20
 """Parts up to this size are read to count their rows, where nothing else is asked for."""
@@ -190,33 +190,39 @@ def ls(
         raise OptionError(
             f"unknown option {name!r}{suggest_name(name, known)}; options of the parts: {', '.join(sorted(known))}"
         )
-    for part in found:
-        listing.parts.append(_look(part, place, options, count=count or part.size <= COUNTED_BYTES))
+    with progress(sum(part.size for part in found), "looking") as advance:
+
+        def look(part: Part) -> Listed:
+            with part_progress(part.size, advance) as step:
+                return _look(part, place, options, step if count or part.size <= COUNTED_BYTES else None)
+
+        looks = map_ordered(found, single_step(look), threads_for(found, cores()))
+        listing.parts += [listed for _, listed in looks]
     show(listing, json=json)
     return Exit.OK
 
 
-def _look(part: Part, storage: Storage, options: Mapping[str, Any], *, count: bool) -> Listed:
-    """Open a part, and say what it holds; with `count`, read it. What it warns of is noted with it."""
+def _look(part: Part, storage: Storage, options: Mapping[str, Any], advance: Advance | None) -> Listed:
+    """Open a part, and say what it holds; with a bar, read it. What it warns of is noted with it."""
     found = Listed(part)
     if part.format is None:
         return found
     own = names(part.format.read_options)
     found.options = {name: value for name, value in options.items() if name in own}
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        _open(found, part.format, storage, count=count)
-    found.remarks = list(dict.fromkeys(str(one.message) for one in caught))
+    with collected_warnings() as messages:
+        _open(found, part.format, storage, advance)
+    found.remarks = list(dict.fromkeys(messages))
     return found
 
 
-def _open(found: Listed, format: Format, storage: Storage, *, count: bool) -> None:
+def _open(found: Listed, format: Format, storage: Storage, advance: Advance | None) -> None:
     part = found.part
     losses = DamageSummary()
-    given: dict[str, Any] = {"format": format.name, "on_damage": "skip", "storage_options": storage}
-    given |= found.options
+    general = {"storage_options": storage, "on_damage": "skip", "is_format_named": True}
+    files = DatasetFiles(format, "rows", part.files, part.others)
+    opened = folder_part(files, part.inputs, general, found.options)
     with _explained(found):
-        dataset = sawlog.open(list(part.inputs), **given)
+        dataset = opened.open()
         contents = dataset.contents
         found.decoders = contents.decoders() if isinstance(contents, HasDecoders) else []
         tables = distinct_tables(dataset.contents)
@@ -225,10 +231,9 @@ def _open(found: Listed, format: Format, storage: Storage, *, count: bool) -> No
         for table in found.tables:
             with _explained(table):
                 if table.options:
-                    dataset = sawlog.open(list(part.inputs), **{**given, **table.options})
-                if count:
-                    with progress(size_of(dataset), f"counting {part.path}") as advance:
-                        table.rows = count_rows(dataset, recorded(losses, advance))
+                    dataset = opened.open(**table.options)
+                if advance is not None:
+                    table.rows = count_rows(dataset, recorded(losses, advance))
     found.damaged, found.incomplete, found.unsupported = losses.damaged, losses.incomplete, losses.unsupported
     tails = [one.tail for one in losses.files.values() if one.tail is not None]
     found.tail = next((tail for tail in tails if tail.status is not TailStatus.CLEAN), None)

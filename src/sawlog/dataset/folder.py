@@ -18,11 +18,16 @@ from sawlog.format.options import names
 from sawlog.format.recognition import Part, find_unread, formats, named_parts, parts
 from sawlog.format.scan import NamedTable
 from sawlog.storage import File, Storage
+from sawlog.storage.flight import AHEAD_BYTES
 from sawlog.storage.inputs import Input
+from sawlog.storage.names import is_remote
 from sawlog.storage.workers import map_ordered, single_step
 
 _TABLE_OPTIONS = frozenset({"namespace", "table"})
 """Options by which formats choose one table of several."""
+
+_REMOTE_PARTS = 32
+"""Remote datasets that are worked on at a time, where they are small: they wait for the network."""
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -153,7 +158,7 @@ def open_folder(
     found, apart, skipped = _apart(files, storage, paths, format, view, has_table=has_table)
     threads = threads_of(general.get("use_threads", True))
     if found is not None and len(apart) < 2:
-        return Folder([_folder_part(found, paths, general, given, home=apart[0].path)], threads=threads)
+        return Folder([folder_part(found, paths, general, given, home=apart[0].path)], threads=threads)
     known = {name for one in apart for name in names(_format(one).read_options)}
     for name in given.keys() - known:
         raise OptionError(
@@ -167,11 +172,19 @@ def open_folder(
         wanted = view_names(chosen).get(view, "rows")
         part_found = DatasetFiles(chosen, wanted, chosen.select(part.files, wanted) or part.files, part.others)
         own = {name: value for name, value in given.items() if name in names(chosen.read_options)}
-        opened.append(_folder_part(part_found, [part.path], general, own, shared))
-    return Folder(opened, skipped, threads)
+        opened.append(folder_part(part_found, [part.path], general, own, shared))
+    return Folder(opened, skipped, threads_for(opened, threads))
 
 
-def _folder_part(
+def threads_for(datasets: Sequence[FolderPart | Part], threads: int) -> int:
+    """Return how many datasets are worked on at a time: of remote ones as many as one read may keep ahead, whole."""
+    largest = max((dataset.size for dataset in datasets), default=0)
+    if not datasets or not is_remote(datasets[0].path):
+        return threads
+    return max(threads, min(_REMOTE_PARTS, AHEAD_BYTES // max(1, largest)))
+
+
+def folder_part(
     found: DatasetFiles,
     paths: Sequence[str],
     general: Mapping[str, Any],

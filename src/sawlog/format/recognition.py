@@ -16,7 +16,7 @@ from sawlog.format.contract import Format, Match, probe, view_names
 from sawlog.format.damage import Skipped
 from sawlog.format.lazy import entry_points
 from sawlog.guard import wrap_errors
-from sawlog.storage import File, Storage, normalize
+from sawlog.storage import File, Storage, each_file, normalize
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -241,19 +241,25 @@ def parts(files: Sequence[File], storage: Storage) -> list[Part]:
     too much, are looked into.
     """
     named = named_parts([file for file in files if not file.explicit])
-    located = [part for part in named if part.format and part.format.recognize(part.files, storage) is not Match.NO]
+    are_sure = each_file(lambda part: _is_recognised(part, storage), named)
+    located = [part for part, is_sure in zip(named, are_sure, strict=True) if is_sure]
     claimed = {file.path for part in located for file in part.files}
     claimed.update(skipped.path for skipped in _take_neighbours(located, files))
     unknown: dict[str, list[File]] = defaultdict(list)
     unclaimed = [file for file in files if file.path not in claimed]
-    for place, file in enumerate(unclaimed):
-        format = _format_of(file, storage) if place < _PROBED or file.explicit else None
-        if format is None:
+    probed = [file for place, file in enumerate(unclaimed) if place < _PROBED or file.explicit]
+    found = dict(zip(probed, each_file(lambda file: _format_of(file, storage), probed), strict=True))
+    for file in unclaimed:
+        if (format := found.get(file)) is None:
             unknown[posixpath.dirname(file.path)].append(file)
         else:
             located.append(Part(file.path, format, [file]))
     located += [Part(directory, None, group) for directory, group in unknown.items()]
     return sorted(_with_mixed(located), key=lambda part: (part.path, part.format is None))
+
+
+def _is_recognised(part: Part, storage: Storage) -> bool:
+    return part.format is not None and part.format.recognize(part.files, storage) is not Match.NO
 
 
 def _take_neighbours(located: Sequence[Part], files: Sequence[File]) -> Iterator[Skipped]:

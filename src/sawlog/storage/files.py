@@ -46,6 +46,18 @@ _SINGLY = 2
 Result = TypeVar("Result")
 
 
+class Placed(Protocol):
+    """Something at a path: a file, or the files of a directory."""
+
+    @property
+    def path(self) -> str:
+        """The path."""
+        ...
+
+
+AnyPlaced = TypeVar("AnyPlaced", bound=Placed)
+
+
 class Ranged(Protocol):
     """Protocol of a `sawlog.format.contract.Fragment`."""
 
@@ -91,6 +103,7 @@ class Storage:
     _asked: dict[str, State] = field(default_factory=dict, repr=False, compare=False)
     _listed: dict[str, list[File]] = field(default_factory=dict, repr=False, compare=False)
     _flight: Flight = field(default_factory=Flight, repr=False, compare=False)
+    _connections: dict[tuple[int, str], Store] = field(default_factory=dict, repr=False, compare=False)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return (Storage, (self.options, self.memory_map, self.inputs, self.chosen, None, self._objects))
@@ -360,7 +373,15 @@ class Storage:
         self._flight.clear()
 
     def _remote(self, url: str) -> tuple[Store, str]:
-        return connected(url, self.options)
+        """The file system of a URL, and the path in it; objects are many, so the connection is kept."""
+        key = (os.getpid(), url.partition("://")[0])
+        connection = self._connections.get(key)
+        if connection is not None:
+            return connection.at(url)
+        store, path = connected(url, self.options)
+        if store.has_objects:
+            self._connections[key] = store
+        return store, path
 
     def _fresh(self, url: str) -> tuple[Store, str]:
         """As `_remote`, without what an earlier listing left in fsspec's cache: others may have written since."""
@@ -548,7 +569,7 @@ class _OnDrives:
         return self.storage.directories.directories_in(directory)
 
 
-def each_file(work: Callable[[File], Result], files: Iterable[File]) -> Iterator[Result]:
+def each_file(work: Callable[[AnyPlaced], Result], files: Iterable[AnyPlaced]) -> Iterator[Result]:
     """Yield the results for every file, in order: remote files many at a time, as they wait for the network."""
     files = list(files)
     remote = len(files) > 1 and is_remote(normalize(files[0].path))

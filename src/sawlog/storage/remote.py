@@ -68,8 +68,7 @@ def connected(url: str, options: Mapping[str, Any]) -> tuple[Store, str]:
     try:
         scheme = url.partition("://")[0]
         if scheme in _OBJECTS:
-            objects = _objects(scheme, options)
-            return Store(objects, url), objects._strip_protocol(url)
+            return Store(_objects(scheme, options), url).at(url)
         fs, path = ask(url, fsspec.core.url_to_fs, url, **options)
     except ImportError as error:
         scheme = url.partition(":")[0]
@@ -174,6 +173,10 @@ class Store:
     def has_objects(self) -> bool:
         """Whether it is reached through obstore: each answer says of what it is, and there are no directories."""
         return hasattr(self.fs, "fetch")
+
+    def at(self, url: str) -> tuple[Store, str]:
+        """Return the same file system for another URL, and the path of that."""
+        return Store(self.fs, url), self.fs._strip_protocol(url)
 
     def unstrip_protocol(self, path: str) -> str:
         """The URL of a path. Unlike fsspec's own, it has the host, where paths of the file system do not."""

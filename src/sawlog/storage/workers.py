@@ -7,6 +7,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, TypeVar
@@ -170,7 +171,7 @@ class WorkerPool:
         """Have idle threads begin what there is room for."""
         while self._idle and (job := self._begin(own=False)) is not None:
             self._idle -= 1
-            _pool().submit(self._work, job)
+            _pool().submit(copy_context().run, self._work, job)
 
     def _begin(self, *, own: bool) -> _Job | None:
         """The first job that a thread may make a result of; it is the caller's then.
@@ -178,11 +179,19 @@ class WorkerPool:
         Args:
             own: Whether the consumer asks. The others leave the first job, which the consumer has in hand, for last.
         """
-        jobs = [*self.jobs] if own else [*self.jobs][1:] + [*self.jobs][:1]
-        waiting = (job for job in jobs if not (job.running or job.ended))
-        job = None if self._stopped else next((job for job in waiting if self._room(job)), None)
-        if job is None:
+        if self._stopped or self._in_flight >= self._limit or not self.jobs:
             return None
+        jobs = iter(self.jobs)
+        first = next(jobs)
+        if own and not (first.running or first.ended):
+            return self._started(first)
+        if self._in_flight < self._limit - 1:
+            for job in jobs:
+                if not (job.running or job.ended):
+                    return self._started(job)
+        return None if first.running or first.ended else self._started(first)
+
+    def _started(self, job: _Job) -> _Job:
         job.running = True
         self._in_flight += 1
         return job

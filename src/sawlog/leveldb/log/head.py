@@ -82,7 +82,7 @@ def resolve_dialect(file: File, dialect: Dialect | Literal["auto"], storage: Sto
     if posixpath.basename(directory) == layout.ARCHIVE_NAME:
         directory = posixpath.dirname(directory)
     try:
-        siblings = {sibling.name: sibling for sibling in storage.files_in(directory or ".")}
+        siblings = {sibling.name: sibling for sibling in storage.files_in(directory or ".", fresh=False)}
     except (FileNotFoundError, NotADirectoryError, PermissionError):
         return dialect
     if any(name.startswith(layout.PEBBLE_MARKER) for name in siblings):
@@ -208,7 +208,7 @@ def is_encrypted(current: File, storage: Storage) -> bool:
 def find_encryption(file: File, storage: Storage) -> Damage | None:
     """Return what to say of a file that cannot be read, if the database that it is in is encrypted."""
     try:
-        siblings = storage.files_in(posixpath.dirname(file.path) or ".")
+        siblings = storage.files_in(posixpath.dirname(file.path) or ".", fresh=False)
     except (FileNotFoundError, NotADirectoryError, PermissionError):
         return None
     current = next((file for file in siblings if file.name == layout.CURRENT_NAME), None)
