@@ -5,8 +5,8 @@ See `txdb.cpp`, `coins.h`, `compressor.cpp`, `chain.h` and `dbwrapper.cpp` in it
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from itertools import cycle
 from typing import Any, ClassVar
 
 import pyarrow as pa
@@ -23,6 +23,8 @@ _FIELD = 2**256 - 2**32 - 977
 """The prime of secp256k1, whose points are y * y = x * x * x + 7."""
 _MOST_SCRIPT = 10_000
 """Longer scripts cannot be spent: they are not in a chainstate."""
+_HEADER = struct.Struct(f"<i{HASH_SIZE}s{HASH_SIZE}s3I")
+_MAX_VARINT_BYTES = 10
 _HAVE_DATA, _HAVE_UNDO = 8, 16
 """Bits of a block's status: it is in a file, and so is what undoes it."""
 
@@ -30,14 +32,16 @@ _HAVE_DATA, _HAVE_UNDO = 8, 16
 def varint(cursor: Cursor) -> int:
     """Seven bits per byte, high ones first; every byte but the last adds one, so that there is one encoding only."""
     start, value = cursor.at, 0
-    while True:
-        byte = cursor.byte()
+    for length, byte in enumerate(cursor.data[start : start + _MAX_VARINT_BYTES], 1):
         value = value << 7 | byte & 127
         if value >> 63:
             raise UnknownBytesError(f"varint of more than 63 bits at byte {start}")
         if byte < 128:
+            cursor.at += length
             return value
         value += 1
+    cursor.at = len(cursor.data)
+    return cursor.byte()  # which is not there
 
 
 def amount(code: int) -> int:
@@ -120,9 +124,9 @@ def _block(cursor: Cursor) -> dict[str, Any]:
         row["offset"] = varint(cursor)
     if row["status"] & _HAVE_UNDO:
         row["undo_offset"] = varint(cursor)
-    row["version"] = int.from_bytes(cursor.take(4, "version"), "little", signed=True)
-    row |= {"previous": block_hash(cursor), "merkle_root": block_hash(cursor)}
-    return row | {"time": cursor.little(4), "bits": cursor.little(4), "nonce": cursor.little(4)}
+    fields = _HEADER.unpack(cursor.take(_HEADER.size, "header"))
+    row["version"], previous, merkle_root, row["time"], row["bits"], row["nonce"] = fields
+    return row | {"previous": previous[::-1].hex(), "merkle_root": merkle_root[::-1].hex()}
 
 
 def _varints(*names: str) -> Callable[[Cursor], dict[str, Any]]:
@@ -161,7 +165,9 @@ class Bitcoin(ApplicationView):
         row = {"kind": kind} | _whole(entry.key[1:], key)
 
         def plain(data: bytes) -> dict[str, Any]:
-            return _whole(bytes(byte ^ mask for byte, mask in zip(data, cycle(context or b"\0"), strict=False)), value)
+            mask = (context * (len(data) // max(len(context), 1) + 1))[: len(data)]
+            plain_data = int.from_bytes(data, "big") ^ int.from_bytes(mask, "big")
+            return _whole(plain_data.to_bytes(len(data), "big"), value)
 
         return row | columns_of(entry.value, plain)
 

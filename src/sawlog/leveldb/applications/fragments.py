@@ -110,7 +110,9 @@ def _stretches(view: ApplicationView, context: Any, batch: pa.RecordBatch) -> It
         except UnknownBytesError as unknown:
             row = {_REASON.name: str(unknown)}
         rows.append(row)
-        size += sum(len(value) for value in row.values() if isinstance(value, str | bytes))
+        for value in row.values():
+            if isinstance(value, (str, bytes)):
+                size += len(value)
         if size > BATCH_BYTES:
             yield rows
             rows, size = [], 0

@@ -123,10 +123,11 @@ class Cursor:
         Raises:
             UnknownBytesError: When there are fewer.
         """
-        if length > self.left:
-            raise UnknownBytesError(f"{label} of {length} bytes at byte {self.at}, where {self.left} are left")
-        self.at += length
-        return self.data[self.at - length : self.at]
+        start, end = self.at, self.at + length
+        if end > len(self.data):
+            raise UnknownBytesError(f"{label} of {length} bytes at byte {start}, where {self.left} are left")
+        self.at = end
+        return self.data[start:end]
 
     def rest(self) -> bytes:
         """All bytes that are left."""
@@ -157,14 +158,17 @@ class Cursor:
         """
         start = self.at
         value = shift = 0
-        while True:
-            byte = self.byte()
+        for byte in self.data[start : start - (-bits // 7)]:
             value |= (byte & 127) << shift
             shift += 7
             if byte < 128:
+                self.at += shift // 7
                 break
-            if shift >= bits:
-                raise UnknownBytesError(f"varint of more than {bits} bits at byte {start}")
+        else:
+            if shift < bits:
+                self.at += shift // 7
+                self.byte()  # which is not there
+            raise UnknownBytesError(f"varint of more than {bits} bits at byte {start}")
         if value >> bits:
             raise UnknownBytesError(f"varint of more than {bits} bits at byte {start}")
         return value
