@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +30,7 @@ def session(place: Path, cores: int = 2) -> Any:
     return spark
 
 
-def session_with_jar(place: Path) -> Any:
+def session_with_jar(place: Path, settings: Mapping[str, str] | None = None) -> Any:
     """The same with the jar, which `format("sawlog")` uses, and short names of formats do not."""
     import sawlog.spark
 
@@ -41,6 +41,7 @@ def session_with_jar(place: Path) -> Any:
         "spark.log.level": "ERROR",
         "spark.sql.warehouse.dir": str(place / "warehouse"),
         "spark.local.dir": str(place / "spark"),
+        **(settings or {}),
     }
     spark = sawlog.spark.session("sawlog benchmarks", own)
     sawlog.spark.register(spark)

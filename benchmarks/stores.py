@@ -149,11 +149,14 @@ def served(place: Path, scratch: Path) -> Iterator[str]:
 
 def fill(address: str, place: Path) -> None:
     """Put the files into a bucket of the stand-in."""
-    import fsspec
+    import boto3
 
-    fs = fsspec.filesystem("s3", key=KEY, secret=SECRET, client_kwargs={"endpoint_url": address})
-    fs.mkdir("bucket")
-    fs.put(f"{place}/bucket/", "bucket/", recursive=True)
+    names = {"aws_access_key_id": KEY, "aws_secret_access_key": SECRET, "region_name": "us-east-1"}
+    client = boto3.client("s3", endpoint_url=address, **names)
+    client.create_bucket(Bucket="bucket")
+    for file in (place / "bucket").rglob("*"):
+        if file.is_file():
+            client.upload_file(str(file), "bucket", file.relative_to(place / "bucket").as_posix())
 
 
 @contextlib.contextmanager

@@ -197,7 +197,7 @@ def test_what_was_found_in_a_log_holds_until_the_log_changes(tmp_path: Path, wor
 @pytest.mark.parametrize("seed", range(40))
 def test_few_rows_are_found_from_the_end(seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Stretch by stretch, until there are none: together they are all rows, however the logs are damaged."""
-    monkeypatch.setattr(datasets, "_FEW_ROWS_BYTES", 150)
+    monkeypatch.setattr(datasets, "FEW_ROWS_BYTES", 150)
     draw = random.Random(seed)
     number = 0
     for log in range(draw.choice([1, 3])):

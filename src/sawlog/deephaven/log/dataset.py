@@ -59,7 +59,7 @@ STRETCHES = "stretches"
 """What is asked of a log that was read in stretches: of each, `_STRETCH_NUMBERS`, and cuts in it."""
 _STRETCH_NUMBERS = 6
 """Bytes past which a stretch was to begin and end, where it does, the end of its last deletion, number of cuts."""
-_FEW_ROWS_BYTES = 2 << 20
+FEW_ROWS_BYTES = 2 << 20
 """Bytes at the end of a partition that are read first where some rows, whichever these are, will do."""
 _GROWTH = 4
 """By which those bytes become more, where they were not enough."""
@@ -263,7 +263,7 @@ class DeephavenLogContents(Contents):
 
     def _begins_at_the_end(self, logs: Sequence[Log]) -> bool:
         """Whether some rows of a partition are found sooner at its end than by a search of all of it."""
-        if not self._wants_few or sum(log.file.size for log in logs) <= _FEW_ROWS_BYTES:
+        if not self._wants_few or sum(log.file.size for log in logs) <= FEW_ROWS_BYTES:
             return False
         return not all(log.header is None or self._known_layout(log, log.header, None) for log in logs)
 
@@ -273,7 +273,7 @@ class DeephavenLogContents(Contents):
             if log.header is None:
                 yield self._unreadable(request, log)
                 continue
-            end, length = log.file.size, _FEW_ROWS_BYTES
+            end, length = log.file.size, FEW_ROWS_BYTES
             while end > log.header.size:
                 begin, live_from = self._stretch_before(log, log.header, end, length)
                 yield self._range(request, log, begin, end, max(live_from, 0))
