@@ -191,12 +191,13 @@ def shown_by(chromium: str, profile: Path) -> dict[str, Any]:
     return shown
 
 
-def test_a_new_profile_is_what_its_pages_say(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("maker", "tests"), [("profiles", "applications"), ("services", "chromium_services")])
+def test_a_new_profile_is_what_its_pages_say(maker: str, tests: str, tmp_path: Path) -> None:
     """By whichever Chromium is installed."""
     here, place = Path(__file__).parent, str(tmp_path / "profile")
-    subprocess.run([sys.executable, str(here / "chromium" / "make_profiles.py"), installed(), place], check=True)
-    tests = str(here.parent / "leveldb_database" / "test_applications.py")
-    environment = {**os.environ, "SAWLOG_PROFILE": place}
+    subprocess.run([sys.executable, str(here / "chromium" / f"make_{maker}.py"), installed(), place], check=True)
+    tests = str(here.parent / "leveldb_database" / f"test_{tests}.py")
+    environment = {**os.environ, f"SAWLOG_{maker.upper().removesuffix('S')}": place}
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", tests]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout

@@ -24,7 +24,7 @@ from sawlog.leveldb.applications.script_values import decode_script_value, prope
 from sawlog.leveldb.applications.view import Entry, Home, UnknownBytesError
 from sawlog.storage import Storage
 
-from . import test_bedrock, test_bitcoin
+from . import test_bedrock, test_bitcoin, test_chromium_services
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "leveldb_database"
 PROFILE = Path(os.environ.get("SAWLOG_PROFILE", GOLDEN / "chromium-156"))
@@ -251,16 +251,18 @@ VIEWS = (
     "bitcoin_blocks",
     "bitcoin_chainstate",
     "chrome_storage",
+    "gcm_store",
     "indexed_db",
     "local_storage",
     "session_storage",
+    "site_characteristics",
 )
 
 
 def stored() -> Iterator[tuple[str, bytes, bytes]]:
     """Keys and values of the profile, and of others' databases."""
-    for name, path in PLACES.items():
-        for row in sawlog.read(path, view="all").to_pylist():
+    for name, path in (*PLACES.items(), *test_chromium_services.PLACES.items()):
+        for row in test_chromium_services.read(path, "all"):
             yield name, row["key"], row["value"]
     yield from (("bedrock", *entry) for entry in test_bedrock.ENTRIES.items())
     yield from (("bitcoin_chainstate", b"C" + bytes(33), bytes.fromhex(value)) for value in test_bitcoin.COINS)

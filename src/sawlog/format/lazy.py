@@ -26,9 +26,11 @@ OWN_ENTRY_POINTS: Mapping[str, Mapping[str, str]] = {
         "bitcoin_blocks": "sawlog.leveldb.applications.bitcoin:BlockIndex",
         "bitcoin_chainstate": "sawlog.leveldb.applications.bitcoin:Chainstate",
         "chrome_storage": "sawlog.leveldb.applications.chromium:ChromeStorage",
+        "gcm_store": "sawlog.leveldb.applications.chromium_services:GcmStore",
         "indexed_db": "sawlog.leveldb.applications.indexed_db:IndexedDB",
         "local_storage": "sawlog.leveldb.applications.chromium:LocalStorage",
         "session_storage": "sawlog.leveldb.applications.chromium:SessionStorage",
+        "site_characteristics": "sawlog.leveldb.applications.chromium_services:SiteCharacteristics",
     },
     "sawlog.commands": {
         "compact": "sawlog.milvus.commands:compact",

@@ -8,7 +8,8 @@ from typing import Any, ClassVar
 import pyarrow as pa
 
 from sawlog.guard import Undecodable, decode_json
-from sawlog.leveldb.applications.view import ApplicationView, Cursor, Entry, Home, UnknownBytesError, columns_of, text
+from sawlog.leveldb.applications.protobuf import Messages, integer
+from sawlog.leveldb.applications.view import ApplicationView, Entry, Home, UnknownBytesError, columns_of, row_of, text
 
 _AREAS = {
     "Local Extension Settings": "local",
@@ -67,10 +68,23 @@ PREFIXES = {b"_": "item", b"META:": "modified", b"METAACCESS:": "accessed"}
 """How keys begin, and the kinds of entries."""
 ENCODINGS = {0: "utf-16-le", 1: "latin-1"}
 """The first byte of keys and values of pages, and what follows."""
-TIME, SIZE = 1, 2
-"""Numbers of the fields of metadata, which are varints of protobuf."""
+_METADATA = Messages("Metadata: 1 time int, 2 size int")
 EPOCH = 11_644_473_600_000_000
 """Microseconds from 1601 to 1970."""
+_MOST = (1 << 63) - 1
+"""The largest number of a column of times."""
+
+
+def microseconds(value: int | None, unit: int = 1, epoch: int = EPOCH) -> int | None:
+    """Microseconds since 1970; `None` where the time is not set, or has no place in a column.
+
+    Args:
+        value: The time as it is stored; 0 and less are not set.
+        unit: Its microseconds.
+        epoch: Microseconds from its beginning to 1970; 0 if it counts from there.
+    """
+    time = (value or 0) * unit - epoch
+    return time if value and value > 0 and abs(time) <= _MOST else None
 
 
 class LocalStorage(ApplicationView):
@@ -105,9 +119,8 @@ class LocalStorage(ApplicationView):
         suffix = entry.key[len(prefix) :]
         if prefix != b"_":
             origin, wrong = text(suffix, "utf-8")
-            return {"kind": PREFIXES[prefix], "storage_key": origin, "reason": wrong} | columns_of(
-                entry.value, _metadata
-            )
+            metadata = columns_of(entry.value, _metadata)
+            return row_of({"kind": PREFIXES[prefix], "storage_key": origin}, wrong, metadata)
         stored, end, name = suffix.partition(b"\0")
         if not end:
             raise UnknownBytesError("an item without the byte 0 after its origin")
@@ -129,21 +142,9 @@ def _string(data: bytes) -> tuple[str | None, str | None]:
 
 def _metadata(value: bytes) -> dict[str, Any]:
     """Time and size, which are fields of a message in protobuf."""
-    cursor = Cursor(value)
-    fields: dict[int, int] = {}
-    try:
-        while cursor.left:
-            tag = cursor.varint(32)
-            if tag & 7:
-                raise UnknownBytesError(f"field {tag >> 3} of wire type {tag & 7}, expected 0")  # noqa: TRY301
-            fields[tag >> 3] = cursor.varint(63)
-    except UnknownBytesError as unknown:
-        if not fields:
-            raise
-        cursor.reasons.append(str(unknown))
-        cursor.at = len(value)
-    time = fields.get(TIME)
-    return cursor.explain({"time": None if time is None else time - EPOCH, "size": fields.get(SIZE)})
+    fields, reason = _METADATA.read(value, "Metadata")
+    time, size = (integer(fields, name) for name in ("time", "size"))
+    return {"time": microseconds(time), "size": size, "reason": reason}
 
 
 MAP, NAMESPACE = b"map-", b"namespace-"

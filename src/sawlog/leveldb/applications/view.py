@@ -198,6 +198,11 @@ def columns_of(value: bytes | None, read: Callable[[bytes], dict[str, Any]]) -> 
     return row if reason is None else {**row, "reason": f"value: {reason}"}
 
 
+def row_of(columns: Mapping[str, Any], wrong: str | None, value: Mapping[str, Any]) -> dict[str, Any]:
+    """Columns of a key and of its value, with what is wrong with the key, or else with the value."""
+    return {**value, **columns, "reason": wrong or value.get("reason")}
+
+
 def text(data: bytes, encoding: str) -> tuple[str, str | None]:
     """A text, and why it is not exactly what is stored, where Unicode has no place for it."""
     try:

@@ -1,0 +1,138 @@
+"""What Chromium keeps for its own services: real databases, with what its internal pages show of them."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import warnings
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import sawlog
+from sawlog.leveldb.applications.protobuf import Messages
+
+PROFILE = Path(
+    os.environ.get(
+        "SAWLOG_SERVICE", Path(__file__).parents[1] / "golden" / "leveldb_database" / "chromium-156-services"
+    )
+)
+"""`tests/interop/chromium/make_services.py` has a browser make another one."""
+PLACES = {
+    "gcm_store": PROFILE / "GCM Store",
+    "site_characteristics": PROFILE / "Site Characteristics Database",
+}
+
+
+@cache
+def truth() -> dict[str, Any]:
+    told: dict[str, Any] = json.loads((PROFILE / "truth.json").read_text())
+    return told
+
+
+def read(path: Path, view: str) -> list[dict[str, Any]]:
+    """Rows of a database; that there is another in it is said, and nothing else."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=".*/(Encryption|metadata)/000003.log and 2 more were not read")
+        entries: list[dict[str, Any]] = sawlog.read(path, view=view).to_pylist()
+    return entries
+
+
+@cache
+def rows(view: str, place: str = "") -> list[dict[str, Any]]:
+    return read(PLACES[view] / place, view)
+
+
+def test_sites_are_what_the_browser_shows_of_them() -> None:
+    sites = {row["host_md5"]: row for row in rows("site_characteristics") if row["kind"] == "site"}
+    compared = 0
+    for shown in truth()["sites"]:
+        host = shown["origin"].partition("//")[2].partition(":")[0]
+        if shown["isDirty"]:  # not written yet
+            continue
+        row = sites[hashlib.md5(host.encode()).hexdigest()]
+        value, wanted = json.loads(row["value"]), shown["value"]
+        assert value.pop("last_loaded") == wanted["lastLoaded"] == row["time"].timestamp()
+        for name, feature in value.items():
+            camel = re.sub("_(.)", lambda letter: letter[1].upper(), name)
+            assert feature["observation_duration"] == wanted[camel]["observationDuration"]
+        compared += 1
+    assert compared == 2
+
+
+def test_push_messages_are_what_the_browser_shows_of_them() -> None:
+    kinds: dict[str, list[dict[str, Any]]] = {}
+    for row in rows("gcm_store"):
+        kinds.setdefault(row["kind"], []).append(row)
+    shown, extension = truth()["push"], truth()["extension"]
+    (device,), (checked_in,), (message,) = (kinds[kind] for kind in ("device_id", "last_checkin", "outgoing_message"))
+    assert f"Android Id\t{int(device['value']):#x}\n" in shown
+    assert checked_in["time"].strftime("%A, %B %-d, %Y at %-I:%M:%S\u202f%p") in shown
+    (apps,) = re.findall("Registered App Ids\t(.*)", shown)
+    assert {row["app"] for kind in ("registration", "token") for row in kinds[kind]} == set(apps.split(", "))
+    assert (message["app"], message["sender"]) == (extension["id"], extension["message"]["destinationId"])
+    value = json.loads(message["value"])
+    assert value["app_data"] == [{"key": "hello", "value": "world"}]
+    assert (value["id"], value["ttl"]) == ("m1", 3600)
+    assert 0 < (message["time"] - checked_in["time"]).total_seconds() + 1 < 60
+    (token,) = kinds["token"]
+    assert truth()["subscription"]["endpoint"].endswith(token["value"])
+    assert {row["name"]: row["value"] for row in kinds["setting"]} == {
+        "gcm_hostname": "push.example",
+        "checkin_interval": "172800",
+    }
+    assert [row["kind"] for row in rows("gcm_store") if row["reason"]] == ["device_token"]
+    assert kinds["device_token"][0]["reason"] == "value: encrypted by the browser (v10)"
+
+
+def test_keys_of_push_messages_are_those_that_the_page_was_given() -> None:
+    (row,) = rows("gcm_store", "Encryption")
+    (token,) = (one for one in rows("gcm_store") if one["kind"] == "token")
+    assert (row["kind"], row["app"], row["sender"]) == ("encryption_keys", token["app"], token["sender"])
+    secret = json.loads(row["value"])["auth_secret"]["$bytes"]
+    assert secret.translate(str.maketrans("+/", "-_")).rstrip("=") == truth()["subscription"]["keys"]["auth"]
+
+
+def test_views_that_fit_are_named() -> None:
+    for view, path in PLACES.items():
+        assert sawlog.open(path).info()["decoded by"] == f"--view {view}"
+    assert sawlog.open(PLACES["gcm_store"] / "Encryption").info()["decoded by"] == "--view gcm_store"
+
+
+MESSAGES = Messages("""
+Thing: 1 name text, 2 count int, 3 state NEW|OLD, 4 parts Part*, 5 sizes uint*, 6 share float,
+ 7 seen bool, 8 id fixed
+Part: 1 data bytes
+""")
+
+
+@pytest.mark.parametrize(
+    ("data", "value", "reason"),
+    [
+        ("0a0161 10ffffffffffffffffff01 1801", {"name": "a", "count": -1, "state": "OLD"}, None),
+        ("1807 3801", {"state": 7, "seen": True}, None),
+        ("2200 22030a01ff", {"parts": [{}, {"data": {"$bytes": "/w=="}}]}, None),
+        ("2a03010203 2804", {"sizes": [1, 2, 3, 4]}, None),
+        ("350000003f 4101000000 00000000", {"share": 0.5, "id": 1}, None),
+        ("1001 1002", {"count": [1, 2]}, None),
+        ("7801 7a0161 7a0162", {"15": [1, {"$bytes": "YQ=="}, {"$bytes": "Yg=="}]}, None),
+        ("0801 1200 2a01ff", {"1": 1, "2": {"$bytes": ""}, "5": {"$bytes": "/w=="}}, None),
+        ("0a01ff", {"name": "\ufffd"}, "not utf-8 at byte 0 of the text: shown with U+FFFD"),
+        ("1001 0a05aa", {"count": 1, "$bytes": "CgWq"}, "Thing: field of 5 bytes at byte 4, where 1 are left"),
+        ("0b", {"$bytes": "Cw=="}, "Thing: field 1 of wire type 3 at byte 0, expected 0, 1, 2 or 5"),
+        ("00", {"$bytes": "AA=="}, "Thing: field 0 of wire type 0 at byte 0, expected 0, 1, 2 or 5"),
+        ("10ffffffffffffffffffff01", {"$bytes": "EP////////////8B"}, "Thing: varint of more than 64 bits at byte 1"),
+    ],
+)
+def test_messages_keep_what_is_not_declared(data: str, value: dict[str, Any], reason: str | None) -> None:
+    """By number, as is what has another wire type; what is left when a field is broken is shown as bytes."""
+    assert MESSAGES.read(bytes.fromhex(data), "Thing") == (value, reason)
+
+
+def test_fields_that_are_there_often_take_time_once_for_each() -> None:
+    value, _ = MESSAGES.read(b"\x78\x01" * 100_000, "Thing")
+    assert len(value["15"]) == 100_000
