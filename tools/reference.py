@@ -8,20 +8,25 @@ docstrings and the directives of pages. A table is written between two marks of 
     <!-- options: leveldb_log -->
     <!-- end -->
 
-Besides `options` for reading there are `write options` and `views`; names after the format's choose some of them. A
-test compares the pages with what is written now.
+Besides `options` for reading there are `write options` and `views`; names after the format's choose some of them. The
+page of the command line has `verbs`, `shared options` and `own options`. Tests compare the pages with what is written
+now.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
+from enum import EnumType
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
 import griffe
+import typer
+import typer.main
 
 import sawlog
+from sawlog.cli.app import app
 from sawlog.cli.cards import OptionCard, option_cards
 from sawlog.format.contract import Format
 
@@ -30,6 +35,17 @@ PAGE = ROOT / "docs" / "api.md"
 PAGES = ("python.md", "reference.md", "testing.md")
 DIRECTIVE = re.compile(r"^::: (?P<name>\S+)(?P<options>(?:\n {4}.*)*)", re.MULTILINE)
 MEMBERS = re.compile(r"members: \[(.*)\]")
+BLOCK = re.compile(
+    r"^(?P<mark><!-- (?P<kind>verbs|(?:shared|own) options) -->)\n.*?^<!-- end -->$", re.MULTILINE | re.DOTALL
+)
+EXIT_CODES = re.compile(r"Exit code (.*?)\.$")
+EXPLAINED = {
+    **dict.fromkeys(("import", "import-status", "merge"), "import-and-merge.md"),
+    **dict.fromkeys(("init", "run"), "pipelines.md"),
+    "map": "map.md",
+    "spark-jar": "spark.md#the-jar",
+}
+"""Pages that explain a verb, other than that of the command line."""
 WIDTH = 100
 """Of a signature on one line."""
 TITLES = {
@@ -114,6 +130,56 @@ TABLES: dict[str, tuple[str, str, Callable[[Format], Iterator[tuple[str, str]]]]
 }
 
 
+def with_verbs(text: str) -> str:
+    """The page of the command line, whose tables of verbs and their options are those of the program."""
+    return BLOCK.sub(lambda block: f"{block['mark']}\n\n{verb_tables()[block['kind']]}\n<!-- end -->", text)
+
+
+def verb_tables() -> dict[str, str]:
+    """The tables of the page of the command line: verbs with exit codes, options that verbs share, and their own."""
+    group = typer.main.get_command(app)
+    verbs: list[tuple[str, ...]] = [("command", "what it does", "exit codes")]
+    shared: dict[tuple[str, str], list[str]] = {}
+    own: list[tuple[str, ...]] = [("command", "option", "meaning")]
+    for name in list(group.commands):
+        _, command, _ = group.resolve_command(None, [name])
+        sentence, _, rest = command.help.partition("\n")
+        codes = EXIT_CODES.search(" ".join(rest.split()))
+        kinds = get_type_hints(command.callback)
+        arguments = [argument.metavar for argument in command.params if argument.param_type_name == "argument"]
+        link = f"[`{' '.join([name, *arguments])}`]({EXPLAINED.get(name, f'#{name}')})"
+        verbs.append((link, sentence.rstrip("."), codes[1] if codes else ""))
+        for option in command.params:
+            if option.param_type_name == "option" and option.name != "json":
+                row = (f"`{spelled(option, kinds[option.name])}`", option_help(option))
+                if option.rich_help_panel:
+                    shared.setdefault(row, []).append(name)
+                else:
+                    own.append((f"`{name}`", *row))
+    common = [("option", "meaning", "commands"), *((*row, ", ".join(names)) for row, names in shared.items())]
+    return {"verbs": table(verbs), "shared options": table(common), "own options": table(own)}
+
+
+def spelled(option: Any, kind: Any) -> str:
+    """How an option of a type is given, with a word for its value."""
+    choices = "|".join(kind) if isinstance(kind, EnumType) else "VALUE"
+    value = "" if option.is_flag else option.metavar or choices
+    return f"{', '.join([*option.opts, *option.secondary_opts])} {value}".rstrip()
+
+
+def option_help(option: Any) -> str:
+    """The help of an option, with its default if it has one."""
+    default = getattr(option.default, "value", option.default)
+    return f"{option.help} Default: `{default}`." if default else option.help
+
+
+def table(rows: list[tuple[str, ...]]) -> str:
+    """Rows as Markdown, the first of them as headings."""
+    lines = [[f" {escaped(text)} " if text else " " for text in row] for row in rows]
+    lines.insert(1, ["---"] * len(rows[0]))
+    return "".join(f"|{'|'.join(line)}|\n" for line in lines)
+
+
 def reference() -> str:
     """The page docs/api.md."""
     package = griffe.load("sawlog", search_paths=[ROOT / "src"], docstring_parser="google")
@@ -185,4 +251,4 @@ def listed(title: str, values: Any) -> str:
 if __name__ == "__main__":
     PAGE.write_text(reference(), "utf-8")
     for path in (ROOT / "docs").rglob("*.md"):
-        path.write_text(with_tables(path.read_text("utf-8")), "utf-8")
+        path.write_text(with_verbs(with_tables(path.read_text("utf-8"))), "utf-8")

@@ -18,6 +18,7 @@ from sawlog.format.contract import view_names
 from tests.cli.conftest import Run
 from tests.documents import ROOT
 from tests.documents_world import made
+from tools import reference
 
 PAGE = ROOT / "docs" / "cli.md"
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -52,6 +53,18 @@ def test_pages_name_verbs_options_and_views_that_there_are(page: Path) -> None:
                 assert value.partition("=")[0] in names, value
             if word == "--view" and value.islower():
                 assert value in views, value
+
+
+def test_verbs_exit_codes_and_options_of_the_page_are_those_of_the_program() -> None:
+    text = PAGE.read_text("utf-8")
+    assert len(reference.BLOCK.findall(text)) == 3
+    assert reference.with_verbs(text) == text, "run make docs"
+
+
+def test_the_page_links_to_what_explains_each_verb() -> None:
+    text = PAGE.read_text("utf-8")
+    verbs = typer.main.get_command(app).commands
+    assert [verb for verb in verbs if (verb in reference.EXPLAINED) == (f"\n## {verb}\n" in text)] == []
 
 
 def transcript(page: Path) -> list[tuple[str, str]]:

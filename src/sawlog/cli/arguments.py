@@ -57,7 +57,7 @@ Columns = Annotated[
     typer.Option(
         "--columns",
         metavar="A,B",
-        help="Columns to deliver, in order.",
+        help="Columns, in order; also _file and _offset.",
         show_default=False,
         autocompletion=completion.columns,
         rich_help_panel=READING,
@@ -68,7 +68,7 @@ Where = Annotated[
     typer.Option(
         "--filter",
         metavar='"COL OP VALUE"',
-        help="Rows that meet a condition; all of several. OP: = != < <= > >= in, not in, like, ~ (regex), is null.",
+        help="Rows that meet a condition, or all of several. OP: = != < <= > >= in, not in, like, ~ (regex), is null.",
         show_default=False,
         rich_help_panel=READING,
     ),

@@ -78,7 +78,7 @@ def cat(
 ) -> int:
     """Print rows as a table, JSON lines or CSV.
 
-    Exit code 1 if damage was found, 4 if not damaged but in part unsupported.
+    Exit code 1 damaged or incomplete, 4 unsupported in part.
     """
     dataset = arguments.open_dataset(
         paths,

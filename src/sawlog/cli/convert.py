@@ -234,7 +234,7 @@ def convert(
 
     Logs, Parquet, Arrow, CSV and JSONL into each other, and into DuckDB and SQLite. DST appears whole or not at all.
     Where it is a directory, each part of SRC becomes a Parquet file in it, or one of the format that --to names. Exit
-    code 3 if damage was skipped, 1 if a part was not written.
+    code 1 if damage stopped it, 3 if damage was skipped.
     """
     check_apart(src, dst)
     where_to = Storage(arguments.storage_options(storage))

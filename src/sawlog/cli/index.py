@@ -26,7 +26,7 @@ def index(
         bool | None,
         typer.Option(
             "--statistics/--no-statistics",
-            help="Read files whole, once: filters then leave out files by the limits of their columns.",
+            help="Read files whole, once: filters then leave out files by their smallest and largest values.",
             show_default=False,
         ),
     ] = None,

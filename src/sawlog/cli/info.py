@@ -139,7 +139,8 @@ def info(
 ) -> int:
     """Show format, size, views and columns.
 
-    Reads no more than headers, and small files for a picture in a terminal.
+    Reads no more than headers, and small files for a picture in a terminal. Exit code 1 damaged or incomplete,
+    4 unsupported in part.
     """
     folder = find_folder(
         list(paths),

@@ -99,7 +99,7 @@ def repair(
 ) -> int:
     """Copy everything intact to a new file.
 
-    Exit code 0 everything kept, 3 something lost, 1 nothing recovered.
+    Exit code 0 everything kept, 1 nothing recovered, 3 something lost.
     """
     check_apart(src, dst)
     check_binary(dst, "what is repaired")

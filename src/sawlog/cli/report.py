@@ -41,7 +41,7 @@ def report(
 
     Every dataset with its verdict and its damage, rows of its views, and SHA-256 of every file that was opened,
     metadata included; what was left out, and why; version and time. Exit code 0 clean, 1 damaged or incomplete,
-    2 unusable, 4 not damaged but in part unsupported.
+    2 unusable, 4 unsupported in part.
     """
     recorder = RecordingStorage(arguments.storage_options(storage))
     folder = find_folder(

@@ -30,9 +30,7 @@ def sql(
 ) -> int:
     """Query logs with SQL.
 
-    Needs DuckDB, which the extra `sql` brings.
-
-    Exit code 1 if damage stopped it.
+    Needs DuckDB, which the extra `sql` brings. Exit code 1 if damage stopped it.
     """
     from sawlog import duckdb
 

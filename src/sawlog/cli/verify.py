@@ -161,8 +161,8 @@ def verify(
 ) -> int:
     """Check every byte for damage.
 
-    With a view, also what the bytes mean to it. Exit code 0 clean, 1 damaged or incomplete, 2 unusable, 4 not damaged
-    but in part unsupported.
+    With a view, also what the bytes mean to it. Exit code 0 clean, 1 damaged or incomplete, 2 unusable, 4 unsupported
+    in part.
     """
     opened = functools.partial(
         open_folder,

@@ -28,7 +28,7 @@ def compact(
 ) -> int:
     """Rewrite a Milvus collection without deletes.
 
-    Deletes are applied, segments are few and large, and the rows are proven to be the same.
+    Deletes are applied, segments are few and large, and the rows are checked to be the same.
     """
     options = arguments.format_options(option)
     reached = arguments.storage_options(storage)

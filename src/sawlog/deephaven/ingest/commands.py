@@ -36,7 +36,7 @@ Namespace = Annotated[str | None, typer.Argument(metavar="NAMESPACE", help="Name
 Table = Annotated[str | None, typer.Argument(metavar="TABLE", help="The table.")]
 Date = Annotated[str | None, typer.Argument(metavar="DATE", help="Column partition, such as 2024-03-01.")]
 EveryNight = Annotated[
-    bool, typer.Option("--nightly", help="Merge, prove and delete all dates that are over, of all tables.")
+    bool, typer.Option("--nightly", help="Merge, check and delete all dates that are over, of all tables.")
 ]
 Before = Annotated[
     str | None, typer.Option("--before", metavar="DATE", help="With --nightly: dates before this one are over.")
@@ -58,7 +58,7 @@ NamespaceSetOption = Annotated[
 Append = Annotated[bool, typer.Option("--append", help="Add to history that no merge of sawlog made.")]
 Replace = Annotated[bool, typer.Option("--replace", help="Rebuild the date, sorted and spread as a whole.")]
 DeleteIntraday = Annotated[
-    bool, typer.Option("--delete-intraday", help="Delete the intraday rows once they are proven to be in history.")
+    bool, typer.Option("--delete-intraday", help="Delete the intraday rows once they are checked to be in history.")
 ]
 
 
@@ -92,8 +92,8 @@ def load(
 ) -> int:
     """Import Deephaven logs into an intraday tree.
 
-    The rows that the logs have got since the last time, each once. Can be killed and run again at any time. Exit code 1
-    if damage stopped it, 3 if damage was skipped or values were stored as others.
+    New rows of the logs, each once. Can be killed and run again at any time. Exit code 1 if damage stopped it, 3 if
+    damage was skipped or values were stored as others.
     """
     table_options = {"schema": schema, "namespace": namespace, "table": table}
     options = {
@@ -203,9 +203,9 @@ def merge(
 ) -> int:
     """Merge a date of an intraday tree into history.
 
-    The rows are sorted, grouped, and proven to be the same. With --nightly all dates that are over, of all tables; what
-    is proven is deleted from the intraday tree. Can be killed and run again at any time; a date that is merged already
-    is only proven again.
+    The rows are sorted, grouped, and checked to be the same. With --nightly all dates that are over, of all tables;
+    what is checked is deleted from the intraday tree. Can be killed and run again at any time; a date that is merged
+    already is only checked again. Exit code 1 if --nightly could not merge a date.
     """
     groups = arguments.column_names(group)
     if not every_night and None in (namespace, table, date):

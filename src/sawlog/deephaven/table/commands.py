@@ -48,8 +48,7 @@ def validate(
 ) -> int:
     """Check the locations of a Deephaven table.
 
-    Damage, rows, nulls, order, and whether groups are what they say. Exit code 0 if all is as it should be, 1 if not, 2
-    unusable.
+    Damage, rows, nulls, order and groups. Exit code 0 all as expected, 1 not, 2 unusable.
     """
     from sawlog.deephaven.table.validation import Expectations
     from sawlog.deephaven.table.validation import validate as run
