@@ -10,12 +10,14 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 import sawlog
 from sawlog.dataset.dataset import Dataset
 from sawlog.dataset.examination import RecordingStorage, examine
 from sawlog.dataset.folder import open_folder
+from sawlog.dataset.timeline import DAYS, NEWEST, Timeline
 from tests.cli.conftest import Run
 
 ROOT = Path(__file__).parents[2]
@@ -69,6 +71,7 @@ opened = set()
 sys.addaudithook(lambda event, args: opened.add(str(args[0])) if event == "open" else None)
 import sawlog
 from sawlog.dataset.folder import open_folder
+from sawlog.dataset.timeline import DAYS, NEWEST, Timeline
 folder = open_folder(sys.argv[1], on_damage="skip")
 opened.clear()
 for part in folder.parts:
@@ -112,3 +115,65 @@ def test_a_file_that_changes_before_it_is_hashed_is_refused(tmp_path: Path, monk
     monkeypatch.setattr(Dataset, "report", replaced)
     with pytest.raises(sawlog.ChangedError):
         examine(folder, [str(log)], recorder)
+
+
+DAY = 86_400_000
+
+
+def test_a_timeline_has_the_times_of_all_datasets_in_order(run: Run, folder: Path, tmp_path: Path) -> None:
+    counts = range(0, 3 * DAY, DAY // 100)
+    sent = pa.array([None if count == DAY else count for count in counts], pa.timestamp("ms", "UTC"))
+    columns = {"When": pa.array(counts, pa.timestamp("ms", "UTC")), "Sym": [f"<s{count}" for count in counts]}
+    place = folder / "tree" / "Intraday" / "N" / "T" / "w" / "2024-05-06" / "T"
+    sawlog.write(pa.table({**columns, "Sent": sent}), place, format="deephaven_table")
+    page = tmp_path / "report.html"
+    assert run("report", folder, "--output", page).code == 1
+    timeline = json.loads(run("report", folder, "--json").out)["timeline"]
+    storage = str(folder / "Default" / "Local Storage" / "leveldb")
+    events = timeline["events"]
+    assert [event["time"][:22] for event in events] == sorted(event["time"][:22] for event in events)
+    (table,) = {event["part"] for event in events} - {storage}
+    assert table.startswith(str(folder / "tree"))
+    newest = [event for event in events if event["part"] == table]
+    assert len(newest) == timeline["newest_of_each_part"] == NEWEST
+    assert {event["column"] for event in newest} == {"When", "Sent"}
+    assert newest[-1] | {"column": ""} == {
+        "time": "1970-01-03T23:45:36.000000000Z",
+        "zone": "UTC",
+        "part": table,
+        "view": "rows",
+        "column": "",
+        "label": f"Sym=<s{counts[-1]}, Date=2024-05-06",
+    }
+    days = [(day["day"], day["column"], day["count"]) for day in timeline["days"] if day["part"] == table]
+    missing = {("1970-01-02", "Sent"): 1}
+    whole = ["1970-01-01", "1970-01-02", "1970-01-03"]
+    assert sorted(days) == [
+        (day, name, 100 - missing.get((day, name), 0)) for day in whole for name in ("Sent", "When")
+    ]
+    text = page.read_text("utf-8")
+    assert "Newest 100 of each part" in text
+    assert f"&lt;s{counts[-1]}" in text
+
+
+def test_a_timeline_is_bounded_and_takes_every_time() -> None:
+    class Rows:
+        def __init__(self, table: pa.Table) -> None:
+            self.schema, self._table = table.schema, table
+
+        def to_batches(self, columns: list[str]) -> list[pa.RecordBatch]:
+            return list(self._table.select(columns).to_batches(max_chunksize=500))
+
+    timeline = Timeline("part")
+    hours = pa.array(range(0, 2 * DAYS * 86_400, 3600), pa.timestamp("s"))
+    assert timeline.read(Rows(pa.table({"hour": hours})), "first") == len(hours)  # type: ignore[arg-type]
+    assert timeline.read(Rows(pa.table({"key": [b"a"]})), "raw") is None  # type: ignore[arg-type]
+    first, *days = timeline.days
+    assert (first.count, {day.count for day in days}, len(days)) == (24 * DAYS, {24}, DAYS)
+    assert first.day == f"before {days[0].day}"
+    far = pa.array([2**62, -(2**62), None], pa.timestamp("s", "UTC"))
+    assert timeline.read(Rows(pa.table({"far": far, "key": [b"\xff" * 99, b"", b""]})), "far") == 3  # type: ignore[arg-type]
+    assert sum(day.count for day in timeline.days) == len(hours) + 2
+    assert len(timeline.events) == NEWEST
+    last = timeline.events[-1]
+    assert (last.time, len(last.label)) == (f"<value out of range: {2**62}>", len("key=") + 80 + 1)

@@ -16,6 +16,7 @@ from sawlog.cli.output import Outcome, counted, progress, show, write_page
 from sawlog.cli.parts import find_folder
 from sawlog.cli.scan import verdict_code
 from sawlog.dataset.examination import Examination, ExaminedPart, RecordingStorage, examine
+from sawlog.dataset.timeline import NEWEST
 from sawlog.format.printing import ascii_json
 
 _STYLE = """
@@ -40,8 +41,8 @@ def report(
     """Write what was found, with hashes, as a page.
 
     Every dataset with its verdict and its damage, rows of its views, and SHA-256 of every file that was opened,
-    metadata included; what was left out, and why; version and time. Exit code 0 clean, 1 damaged or incomplete,
-    2 unusable, 4 unsupported in part.
+    metadata included; what was left out, and why; a timeline of all datasets; version and time. Exit code 0 clean,
+    1 damaged or incomplete, 2 unusable, 4 unsupported in part.
     """
     recorder = RecordingStorage(arguments.storage_options(storage))
     folder = find_folder(
@@ -70,7 +71,7 @@ def page(examination: Examination) -> str:
     named = ", ".join(examination.paths)
     ended = dt.datetime.now().astimezone().isoformat(timespec="seconds")
     facts = f"sawlog {__version__}; begun {examination.begun}, ended {ended}"
-    parts = "\n".join(_part(part) for part in examination.parts)
+    parts = "\n".join([*map(_part, examination.parts), _timeline(examination)])
     skipped = [(escape(file.path), f"{file.bytes:,}", escape(file.reason)) for file in examination.skipped]
     missed = f"<h2>Not read</h2>{_table(('file', 'bytes', 'why'), skipped)}" if skipped else ""
     return (
@@ -116,6 +117,33 @@ def _part(part: ExaminedPart) -> str:
     if skipped:
         sections.append(f"<h3>Left out</h3>{_table(('file', 'bytes', 'why'), skipped)}")
     return "\n".join(sections)
+
+
+def _timeline(examination: Examination) -> str:
+    shown = html.escape
+    days = [
+        (day.day, f"<code>{shown(day.part)}</code>", shown(day.view), shown(day.column), f"{day.count:,}")
+        for day in examination.days
+    ]
+    events = [
+        (
+            event.time,
+            event.zone or "none",
+            f"<code>{shown(event.part)}</code>",
+            shown(event.view),
+            shown(event.column),
+            shown(event.label),
+        )
+        for event in examination.events
+    ]
+    if not days:
+        return ""
+    return (
+        "<h2>Timeline</h2><p>Times in rows as they are now. Those without a zone are sorted as if they were in UTC.</p>"
+        f"<h3>Rows per day</h3>{_table(('day', 'part', 'view', 'column', 'rows'), days)}"
+        f"<h3>Newest {NEWEST} of each part</h3>"
+        f"{_table(('time', 'zone', 'part', 'view', 'column', 'row'), events)}"
+    )
 
 
 def _table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

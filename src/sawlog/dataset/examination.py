@@ -1,4 +1,4 @@
-"""The record of an examination: every dataset of a folder with its verdict, its views, and hashes of the files read."""
+"""The record of an examination: every dataset of a folder with verdict, views, times, and hashes of the files read."""
 
 from __future__ import annotations
 
@@ -7,12 +7,13 @@ import datetime as dt
 import functools
 import hashlib
 import os
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 from sawlog.dataset.folder import Folder, FolderPart, missed_part
+from sawlog.dataset.timeline import NEWEST, Day, Event, Timeline
+from sawlog.errors import collected_warnings
 from sawlog.format.capabilities import HasDecoders
 from sawlog.format.damage import Report, Skipped, Verdict
 from sawlog.storage import File, PathLike, Source, Storage, normalize
@@ -100,6 +101,7 @@ class ExaminedPart:
         report: The findings of `verify`.
         views: Rows by view: the one that was asked for, and those that decode the rows of an application.
         files: The files that were opened, metadata included.
+        timeline: The times in its rows.
     """
 
     path: str
@@ -107,6 +109,7 @@ class ExaminedPart:
     report: Report
     views: dict[str, int]
     files: list[HashedFile]
+    timeline: Timeline
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON."""
@@ -142,6 +145,17 @@ class Examination:
         missed = [Verdict.INCOMPLETE for skipped in self.skipped if skipped.missed]
         return [*(part.report.verdict for part in self.parts), *missed]
 
+    @property
+    def events(self) -> list[Event]:
+        """The newest times of all parts, in order."""
+        events = [event for part in self.parts for event in part.timeline.events]
+        return sorted(events, key=lambda event: event.nanoseconds)
+
+    @property
+    def days(self) -> list[Day]:
+        """How many times there are on each day, in order."""
+        return sorted((day for part in self.parts for day in part.timeline.days), key=lambda day: day.order)
+
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON."""
         return {
@@ -149,13 +163,18 @@ class Examination:
             "paths": self.paths,
             "parts": [part.to_dict() for part in self.parts],
             "skipped": [skipped.to_dict() for skipped in self.skipped],
+            "timeline": {
+                "newest_of_each_part": NEWEST,
+                "events": [event.to_dict() for event in self.events],
+                "days": [day.to_dict() for day in self.days],
+            },
         }
 
 
 def examine(
     folder: Folder, paths: list[str], recorder: RecordingStorage, advance: Callable[[int], None] | None = None
 ) -> Examination:
-    """Check every dataset of a folder, count the rows of its views, and hash every file that this opens.
+    """Check every dataset of a folder, count rows of its views, note their times, and hash every file that this opens.
 
     Args:
         folder: Datasets that were found with the storage `recorder`.
@@ -183,12 +202,15 @@ def _examine_part(part: FolderPart, recorder: RecordingStorage) -> ExaminedPart:
     dataset = part.open()
     report = dataset.report(every=True)
     views = {dataset.scan.view: report.rows}
+    timeline = Timeline(part.path)
     contents = dataset.contents
-    for view in contents.decoders() if isinstance(contents, HasDecoders) else ():
-        decoded = part.open(view=view)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # the report has what they say
-            views[view] = decoded.count_rows()
+    with collected_warnings():  # the report has what they say
+        for name, table in part.open_tables(dataset).items():
+            timeline.read(table, f"{table.scan.view} of {name}" if name else table.scan.view)
+        for view in contents.decoders() if isinstance(contents, HasDecoders) else ():
+            decoded = part.open(view=view)
+            rows = timeline.read(decoded, view)
+            views[view] = decoded.count_rows() if rows is None else rows
     opened = {path for file in dataset.files for path in recorder.files_of(file.path)} | recorder.opened.keys()
     hashed = [HashedFile.of(path, recorder) for path in sorted(opened) if recorder.exists(path)]
-    return ExaminedPart(part.path, part.title, report, views, hashed)
+    return ExaminedPart(part.path, part.title, report, views, hashed, timeline)

@@ -118,13 +118,16 @@ class FolderPart:
         """Title of its format."""
         return self.found.format.title
 
-    def open_tables(self) -> dict[str, Dataset]:
+    def open_tables(self, dataset: Dataset | None = None) -> dict[str, Dataset]:
         """Return a dataset for each of its tables, by name; itself, without a name, where it is one table.
+
+        Args:
+            dataset: Itself, if it is open.
 
         Raises:
             SawlogError: When it, or one of its tables, cannot be opened.
         """
-        dataset = self.open()
+        dataset = dataset or self.open()
         tables = distinct_tables(dataset.contents)
         is_chosen = any(table.options.keys() <= self.options.keys() for table in tables)
         if len(tables) < 2 or is_chosen or dataset.scan.view != next(iter(dataset.format.views)):

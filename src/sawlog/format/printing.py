@@ -216,7 +216,8 @@ def _timestamps(array: pa.Array) -> list[str | None]:
     kind = array.type
     plain = cast(array.view(pa.timestamp(kind.unit)), pa.string())
     zone = "Z" if kind.tz else ""
-    return [None if text is None else text.replace(" ", "T", 1) + zone for text in plain.to_pylist()]
+    # Arrow says "<value out of range: ...>" of years that it cannot count.
+    return [text if text is None or text[0] == "<" else text.replace(" ", "T", 1) + zone for text in plain.to_pylist()]
 
 
 def _duration(count: int, digits: int) -> str:
