@@ -168,13 +168,17 @@ def test_a_column_that_is_added(changing: Changing, tmp_path: Path, caplog: pyte
     offset = query.offset
     names = changing.all_columns
     for schema in (None, names):
+        caplog.clear()
         restarted = Query(tmp_path, offset, schema, **changing.options)
         assert changing.added in restarted.schema.names
         assert picked(restarted.look(), names) == [as_row(changing, last, names)]
         assert restarted.look() == []
+        assert caplog.text.count("started again with more columns") == 1
+    caplog.clear()
     again = Query(tmp_path, restarted.offset, changing.first_columns, **changing.options)
     changing.write(tmp_path, 4, last)
     assert again.look() == [as_row(changing, last, changing.first_columns)]
+    assert "started again" not in caplog.text
 
 
 def test_a_micro_batch_that_is_repeated_after_the_change(changing: Changing, tmp_path: Path) -> None:
@@ -325,3 +329,55 @@ def test_on_spark(spark: SparkSession, pyspark_version: tuple[int, int], tmp_pat
     write_deephaven(tmp_path / "logs", 3, {"n": pa.scalar(4), "b": pa.scalar("z")})
     run(n="bigint", b="string")
     assert found() == [(1, None), (2, "x"), (3, None), (4, "z")]
+
+
+@pytest.mark.nightly
+def test_formats_on_spark(spark: SparkSession, changing: Changing, tmp_path: Path) -> None:
+    """Started again without a schema: Spark has asked for columns before it reads the checkpoint. All rows, once."""
+
+    def run(*columns: str) -> StructType:
+        reader = spark.readStream.format(COLUMNS).options(**changing.options)
+        if columns:
+            reader = reader.schema(", ".join(f"`{name}` {changing.all_columns[name]}" for name in columns))
+        frame = reader.load(str(tmp_path / "logs"))
+        asked = frame.schema  # there is no checkpoint yet, as far as Spark has said
+        writer = frame.writeStream.trigger(availableNow=True).option("checkpointLocation", str(tmp_path / "checkpoint"))
+        writer.format("parquet").start(str(tmp_path / "out")).awaitTermination()
+        return asked
+
+    names = changing.all_columns
+    rows = [changing.before, changing.later, changing.later, changing.later]
+    expected = []
+    for number, columns in enumerate(((), (), changing.first_columns, changing.all_columns)):
+        row = changing.numbered(rows[number], number + 1)
+        changing.write(tmp_path / "logs", number, row)
+        asked = run(*columns)
+        assert (changing.added in asked.names) == (number > 0 and columns != changing.first_columns)
+        expected.append(
+            as_row(changing, row, names) | ({} if changing.added in asked.names else {changing.added: None})
+        )
+    schema = ", ".join(f"`{name}` {kind}" for name, kind in names.items())
+    found = [row.asDict() for row in spark.read.schema(schema).parquet(str(tmp_path / "out")).collect()]
+    assert sorted(found, key=repr) == sorted(expected, key=repr)
+
+
+@pytest.mark.nightly
+def test_a_query_whose_state_has_the_columns(spark: SparkSession, tmp_path: Path) -> None:
+    """Spark compares them with those of the checkpoint, and ends; a schema is what goes on."""
+
+    def run(**schema: str) -> None:
+        reader = spark.readStream.format(COLUMNS)
+        if schema:
+            reader = reader.schema(", ".join(f"{name} {kind}" for name, kind in schema.items()))
+        frame = reader.load(str(tmp_path / "logs")).dropDuplicates()
+        writer = frame.writeStream.trigger(availableNow=True).option("checkpointLocation", str(tmp_path / "checkpoint"))
+        writer.format("parquet").start(str(tmp_path / "out")).awaitTermination()
+
+    write_deephaven(tmp_path / "logs", 0, {"n": pa.scalar(1), "p": pa.scalar("x")})
+    run()
+    write_deephaven(tmp_path / "logs", 1, {"n": pa.scalar(2), "p": pa.scalar("x"), "b": pa.scalar("x")})
+    with pytest.raises(Exception, match="STATE_STORE_KEY_SCHEMA_NOT_COMPATIBLE"):
+        run()
+    run(n="bigint", p="string", Date="string")
+    found = spark.read.parquet(str(tmp_path / "out")).select("n").collect()
+    assert sorted(row.n for row in found) == [1, 2]

@@ -196,6 +196,7 @@ class SawlogStreamReader(DataSourceStreamReader, micro_batches.SupportsTriggerAv
             schema = offset.schema
             if dataset.scan.view != "damage":
                 columns = continued_schema(offset, view_schema(dataset.contents), self._schema)
+                _mention_taken(request.paths, offset, columns)
                 scan = replace(dataset.scan, schema=columns)
                 dataset, schema = Dataset(with_scan(dataset.contents, scan), scan), dump_schema(columns)
             self._reading = projected(request, dataset, self._schema)
@@ -232,6 +233,18 @@ def continued_schema(offset: Offset, view: pa.Schema, requested: StructType) -> 
             elif is_wider(arrow_field.type, columns[name].type):
                 columns[name] = columns[name].with_type(arrow_field.type)
     return pa.schema(columns.values())
+
+
+def _mention_taken(paths: Sequence[str], offset: Offset, columns: pa.Schema) -> None:
+    """Log the columns that a query has from here on, and did not have before it was started again."""
+    before = load_schema(offset.schema).names if offset.schema is not None else columns.names
+    taken_names = [name for name in columns.names if name not in before]
+    if taken_names:
+        logger.warning(
+            "%s: started again with more columns: %s; .schema(...) without them leaves them out",
+            ", ".join(paths),
+            ", ".join(map(repr, taken_names)),
+        )
 
 
 def open_followed(
