@@ -168,6 +168,8 @@ def test_a_timeline_is_bounded_and_takes_every_time() -> None:
     hours = pa.array(range(0, 2 * DAYS * 86_400, 3600), pa.timestamp("s"))
     assert timeline.read(Rows(pa.table({"hour": hours})), "first") == len(hours)  # type: ignore[arg-type]
     assert timeline.read(Rows(pa.table({"key": [b"a"]})), "raw") is None  # type: ignore[arg-type]
+    none = pa.array([None], pa.timestamp("us"))
+    assert timeline.read(Rows(pa.table({"never": none})), "empty") == 1  # type: ignore[arg-type]
     first, *days = timeline.days
     assert (first.count, {day.count for day in days}, len(days)) == (24 * DAYS, {24}, DAYS)
     assert first.day == f"before {days[0].day}"

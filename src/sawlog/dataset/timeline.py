@@ -125,6 +125,8 @@ class Timeline:
     def _add(self, view: str, column: str, times: pa.Array, labels: pa.RecordBatch) -> None:
         per_second = _TICKS[times.type.unit]
         places: NDArray[np.int64] = np.flatnonzero(np.asarray(times.is_valid()))
+        if not len(places):
+            return
         ticks = values_of(times, np.int64)[places]
         self._count(view, column, ticks // (per_second * _DAY))
         if len(self._newest) == NEWEST:
