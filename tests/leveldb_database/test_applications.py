@@ -255,6 +255,7 @@ VIEWS = (
     "indexed_db",
     "local_storage",
     "session_storage",
+    "shared_proto",
     "site_characteristics",
 )
 

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 import sawlog
+from sawlog.leveldb.applications.chromium_services import pickled_text
 from sawlog.leveldb.applications.protobuf import Messages
 
 PROFILE = Path(
@@ -24,6 +25,7 @@ PROFILE = Path(
 """`tests/interop/chromium/make_services.py` has a browser make another one."""
 PLACES = {
     "gcm_store": PROFILE / "GCM Store",
+    "shared_proto": PROFILE / "shared_proto_db",
     "site_characteristics": PROFILE / "Site Characteristics Database",
 }
 
@@ -97,10 +99,56 @@ def test_keys_of_push_messages_are_those_that_the_page_was_given() -> None:
     assert secret.translate(str.maketrans("+/", "-_")).rstrip("=") == truth()["subscription"]["keys"]["auth"]
 
 
+def test_a_download_is_in_the_shared_database_while_it_goes_on() -> None:
+    entries = rows("shared_proto")
+    assert not [row for row in entries if row["reason"]]
+    (row,) = (row for row in entries if row["database"] == "DownloadDB")
+    download = json.loads(row["value"])["download_info"]
+    progress = download["in_progress_info"]
+    assert row["key"] == f"download,{download['guid']}"
+    assert progress["url_chain"] == ["http://127.0.0.1:8124/download"]
+    assert (progress["total_bytes"], progress["received_bytes"], progress["state"]) == (
+        100_000_000,
+        1000,
+        "IN_PROGRESS",
+    )
+    assert progress["target_path"].endswith("/download")
+    assert progress["current_path"] == progress["target_path"] + ".crdownload"
+    (checked_in,) = (row for row in rows("gcm_store") if row["kind"] == "last_checkin")
+    assert 0 < (row["time"] - checked_in["time"]).total_seconds() < 60
+    signals = [row["key"].split(":") for row in entries if row["database"] == "SignalDatabase"]
+    configured = json.loads(next(row for row in entries if row["key"] == "config")["value"])["signals"]
+    assert {int(name) for kind, name, *_ in signals if kind == "h"} <= {signal["name_hash"] for signal in configured}
+
+
+def test_metadata_names_the_databases_that_share_one() -> None:
+    entries = rows("shared_proto", "metadata")
+    assert not [row for row in entries if row["reason"]]
+    names = {row["database"] for row in entries if row["number"] is not None}
+    assert {row["database"] for row in rows("shared_proto")} <= names
+    assert [row["value"] for row in entries if row["key"] == "__global"] == ['{"corruptions":0,"failure_count":0}']
+
+
+@pytest.mark.parametrize(
+    ("pickled", "path", "reason"),
+    [
+        ("0c000000 06000000 2f612f62632f0000", "/a/bc/", None),
+        ("10000000 05000000 43003a005c0061006200 0000", "C:\\ab", None),
+        ("04000000 00000000", "", None),
+        ("0c000000 ff000000 2f", "\f\0\0\0\ufffd\0\0\0/", "path: value of 510 bytes at byte 8, where 1 are left"),
+    ],
+)
+def test_paths_of_downloads_are_utf_8_or_utf_16(pickled: str, path: str, reason: str | None) -> None:
+    messages = Messages("Thing: 1 path path", path=pickled_text)
+    data = bytes.fromhex(pickled)
+    assert messages.read(b"\x0a" + bytes([len(data)]) + data, "Thing") == ({"path": path}, reason)
+
+
 def test_views_that_fit_are_named() -> None:
     for view, path in PLACES.items():
         assert sawlog.open(path).info()["decoded by"] == f"--view {view}"
-    assert sawlog.open(PLACES["gcm_store"] / "Encryption").info()["decoded by"] == "--view gcm_store"
+    for view, place in (("gcm_store", "Encryption"), ("shared_proto", "metadata")):
+        assert sawlog.open(PLACES[view] / place).info()["decoded by"] == f"--view {view}"
 
 
 MESSAGES = Messages("""

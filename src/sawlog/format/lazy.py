@@ -30,6 +30,7 @@ OWN_ENTRY_POINTS: Mapping[str, Mapping[str, str]] = {
         "indexed_db": "sawlog.leveldb.applications.indexed_db:IndexedDB",
         "local_storage": "sawlog.leveldb.applications.chromium:LocalStorage",
         "session_storage": "sawlog.leveldb.applications.chromium:SessionStorage",
+        "shared_proto": "sawlog.leveldb.applications.chromium_services:SharedProto",
         "site_characteristics": "sawlog.leveldb.applications.chromium_services:SiteCharacteristics",
     },
     "sawlog.commands": {

@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any, ClassVar
 
 import pyarrow as pa
 
 from sawlog.leveldb.applications.chromium import microseconds
-from sawlog.leveldb.applications.protobuf import Messages, integer
-from sawlog.leveldb.applications.view import ApplicationView, Entry, Home, UnknownBytesError, columns_of, row_of, text
+from sawlog.leveldb.applications.protobuf import Messages, columns_of_message, integer
+from sawlog.leveldb.applications.view import (
+    ApplicationView,
+    Cursor,
+    Entry,
+    Home,
+    UnknownBytesError,
+    columns_of,
+    row_of,
+    text,
+)
 
 _TIME = pa.field("time", pa.timestamp("us", "UTC"))
 
@@ -46,8 +56,8 @@ class SiteCharacteristics(ApplicationView):
 
 
 def _site(value: bytes) -> dict[str, Any]:
-    site, _ = _SITES.read(value, "Site")
-    return _SITES.show(value, "Site") | {"time": microseconds(integer(site, "last_loaded"), 1_000_000, 0)}
+    site, reason = _SITES.read(value, "Site")
+    return columns_of_message(site, reason) | {"time": microseconds(integer(site, "last_loaded"), 1_000_000, 0)}
 
 
 def _plain(value: bytes) -> dict[str, Any]:
@@ -111,11 +121,11 @@ def _outgoing(value: bytes) -> dict[str, Any]:
     """A message of the protocol, after its tag."""
     if value[:1] != bytes([_DATA_MESSAGE]):
         raise UnknownBytesError(f"a message with tag {value[:1].hex() or 'missing'}, expected {_DATA_MESSAGE:02x}")
-    message, _ = _PUSH.read(value[1:], "DataMessage")
-    row: dict[str, Any] = {"time": microseconds(integer(message, "sent"), 1_000_000)}
+    message, reason = _PUSH.read(value[1:], "DataMessage")
+    row = columns_of_message(message, reason) | {"time": microseconds(integer(message, "sent"), 1_000_000)}
     for column, name in (("app", "category"), ("sender", "to")):
         row |= {column: message[name]} if isinstance(message.get(name), str) else {}
-    return row | _PUSH.show(value[1:], "DataMessage")
+    return row
 
 
 def _account(value: bytes) -> dict[str, Any]:
@@ -194,3 +204,135 @@ def _row(
     name, wrong = text(key, "utf-8")
     parts = dict(zip(columns, name.split(",", len(columns) - 1), strict=False))
     return row_of({"kind": kind, **parts}, wrong, columns_of(value, read))
+
+
+_NAMES = """
+TestDatabase0 TestDatabase1 TestDatabase2 FeatureEngagementTrackerEventStore FeatureEngagementTrackerAvailabilityStore
+UsageStatsWebsiteEvent UsageStatsSuspension UsageStatsTokenMapping DomDistillerStore DownloadService
+CachedImageFetcherDatabase FeedContentDatabase FeedJournalDatabase NTPSnippets NTPSnippetImages
+NotificationSchedulerIcons NotificationSchedulerImpressions NotificationSchedulerNotifications BudgetManager
+StrikeService PreviewsHintCacheStore DownloadDB VideoDecodeStatsDB PrintJobDatabase GCMKeyStore Metadata
+FeedStreamDatabase PersistedStateDatabase UpboardingQueryTileStore NearbySharePublicCertificateDatabase
+VideoTutorialsDatabase FeedKeyValueDatabase CartDatabase CommerceSubscriptionDatabase MerchantTrustSignalEventDatabase
+ShareHistoryDatabase ShareRankingDatabase SegmentInfoDatabase SignalDatabase SignalStorageConfigDatabase
+VideoTutorialsV2Database CouponDatabase PageEntityMetadataDatabase WebrtcVideoStatsDB PersistentOriginTrials
+NearbyPresenceLocalPublicCredentialDatabase NearbyPresencePrivateCredentialDatabase
+NearbyPresenceRemotePublicCredentialDatabase DiscountsDatabase CommerceParcelTrackingDatabase
+ClientCertificatesDatabase AutofillAiModelCache DiscountInfosDatabase NotificationTelemetryStore
+"""
+_CLIENTS = _NAMES.split()
+"""Databases that share one, by number: `ProtoDbTypeToString`."""
+_SIGNALS = "SignalDatabase"
+_GLOBAL = b"__global"
+"""The key of metadata on all of them."""
+
+
+def pickled_text(data: bytes, reasons: list[str]) -> str:
+    """The text of a `base::Pickle`: UTF-8, or UTF-16 on Windows."""
+    cursor = Cursor(data)
+    try:
+        payload, length = cursor.little(4), cursor.little(4)
+        is_wide = payload != -(-(4 + length) // 4) * 4
+        shown, wrong = text(cursor.take(2 * length if is_wide else length), "utf-16-le" if is_wide else "utf-8")
+    except UnknownBytesError as unknown:
+        shown, wrong = data.decode("utf-8", "replace"), f"path: {unknown}"
+    reasons += [wrong] if wrong else []
+    return shown
+
+
+_SHARED = Messages(
+    """
+Metadata: 1 corruptions uint, 3 migration_status int, 4 failure_count uint
+StrikeService: 1 num_strikes int, 2 last_update_timestamp int
+FeatureEngagementTrackerEventStore: 1 name text, 2 events Count*, 3 last_snooze_time_us int, 4 snooze_dismissed bool
+Count: 1 day uint, 2 count uint, 3 snooze_count uint
+FeatureEngagementTrackerAvailabilityStore: 1 feature_name text, 2 day uint
+CartDatabase: 1 key text, 2 merchant text, 3 merchant_cart_url text, 4 timestamp double, 5 product_image_urls text*,
+ 6 is_hidden bool, 7 is_removed bool, 9 product_infos Product*
+Product: 1 product_id text
+SegmentInfoDatabase: 1 segment_id int, 3 prediction_result Prediction, 4 model_version int
+Prediction: 1 result float, 2 timestamp_us int
+SignalDatabase: 1 samples Sample*
+Sample: 1 value int, 2 time_sec_delta int
+SignalStorageConfigDatabase: 1 signals Signal*
+Signal: 1 name_hash uint, 2 signal_type int, 3 storage_length_s int, 4 collection_start_time_s int, 5 event_hash uint
+DownloadDB: 1 download_info Download
+Download: 1 guid text, 2 id int, 3 ukm_info Ukm, 4 in_progress_info InProgress
+Ukm: 1 download_source int, 2 ukm_download_id int
+InProgress: 1 url_chain text*, 2 referrer_url text, 3 site_url text, 4 tab_url text, 5 tab_referrer_url text,
+ 6 fetch_error_body bool, 7 request_headers Header*, 8 etag text, 9 last_modified text, 10 total_bytes int,
+ 11 mime_type text, 12 original_mime_type text, 13 current_path path, 14 target_path path, 15 received_bytes int,
+ 16 start_time int, 17 end_time int, 18 received_slices Slice*, 19 hash bytes, 20 transient bool,
+ 21 state IN_PROGRESS|COMPLETE|CANCELLED|BUG_140687|INTERRUPTED, 22 danger_type int, 23 interrupt_reason int,
+ 24 paused bool, 25 metered bool, 26 bytes_wasted int, 27 auto_resume_count int, 30 credentials_mode int,
+ 31 range_request_from int, 32 range_request_to int
+Header: 1 key text, 2 value text
+Slice: 1 offset int, 2 received_bytes int, 3 finished bool
+""",
+    path=pickled_text,
+)
+"""Messages by the names of databases, where their definitions are known here; those of others have numbers only."""
+_TIMES: Mapping[str, tuple[tuple[str, ...], int]] = {
+    "StrikeService": (("last_update_timestamp",), 1),
+    "SegmentInfoDatabase": (("prediction_result", "timestamp_us"), 1),
+    "DownloadDB": (("download_info", "in_progress_info", "start_time"), 1_000),
+}
+"""Where messages have a time, and its microseconds."""
+
+
+class SharedProto(ApplicationView):
+    """View of the database that many services of Chromium share: a row per message of protobuf."""
+
+    title = "Chromium's shared_proto_db: name and number of a database in it, key, value (JSON), time"
+    columns: ClassVar = pa.schema(
+        [("database", pa.string()), ("number", pa.int64()), ("key", pa.string()), ("value", pa.string()), _TIME]
+    )
+
+    def recognizes(self, path: str, comparator: str, keys: Sequence[bytes]) -> bool:
+        """By its directories, or the key of metadata on all."""
+        del comparator
+        return path.endswith(("/shared_proto_db", "/shared_proto_db/metadata")) or _GLOBAL in keys
+
+    def context(self, entries: Iterable[Entry], home: Home) -> bool:
+        """Whether the database holds metadata on the others, by its directory."""
+        del entries
+        return home.path.endswith("/metadata")
+
+    def decode(self, entry: Entry, context: bool) -> Mapping[str, Any]:
+        """A key that begins with a number and `_`; a message in protobuf."""
+        if entry.key == _GLOBAL:
+            return {"key": _GLOBAL.decode("ascii")} | columns_of(entry.value, _shared_metadata)
+        digits, separator, suffix = entry.key.partition(b"_")
+        if not separator or not digits.isdigit() or len(digits) > _LONGEST_NUMBER:
+            raise UnknownBytesError("a key without a number and _ at its beginning")
+        number = int(digits)
+        name = _CLIENTS[number] if number < len(_CLIENTS) else None
+        key, wrong = _signal(suffix) if name == _SIGNALS and not context else text(suffix, "utf-8")
+        read = _shared_metadata if context else partial(_shared, name or "")
+        return row_of({"database": name, "number": number, "key": key}, wrong, columns_of(entry.value, read))
+
+
+def _shared_metadata(value: bytes) -> dict[str, Any]:
+    return _SHARED.show(value, "Metadata")
+
+
+def _shared(name: str, value: bytes) -> dict[str, Any]:
+    """A message of a database, and its time."""
+    message, reason = _SHARED.read(value, name)
+    row = columns_of_message(message, reason)
+    if name in _TIMES:
+        path, unit = _TIMES[name]
+        row["time"] = microseconds(integer(message, *path), unit)
+    return row
+
+
+def _signal(key: bytes) -> tuple[str, str | None]:
+    """Kind, hash of the name, end and begin of the days of samples, as Chromium prints a key."""
+    cursor = Cursor(key)
+    try:
+        kind = cursor.take(8, "kind")[:1].decode("latin-1")
+        numbers = [int.from_bytes(cursor.take(8, "number"), "big") for _ in range(3)]
+        cursor.end()
+    except UnknownBytesError as unknown:
+        return text(key, "utf-8")[0], f"key: {unknown}"
+    return ":".join([kind, *map(str, numbers)]), None

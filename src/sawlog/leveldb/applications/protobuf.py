@@ -42,9 +42,11 @@ class Messages:
 
     Args:
         declarations: The lines that declare them; one that begins with a space continues the line before.
+        kinds: Kinds of bytes that are the caller's own: what makes JSON of them, given the list of reasons.
     """
 
-    def __init__(self, declarations: str) -> None:
+    def __init__(self, declarations: str, **kinds: Callable[[bytes, list[str]], Any]) -> None:
+        self._of_bytes = {**_OF_BYTES, **{kind: ((LENGTH,), show) for kind, show in kinds.items()}}
         self._fields: dict[str, dict[int, Field]] = {}
         for line in declarations.strip().replace("\n ", " ").splitlines():
             name, _, fields = line.partition(":")
@@ -67,9 +69,8 @@ class Messages:
         return self._message(data, name, reasons), reasons[0] if reasons else None
 
     def show(self, data: bytes, name: str = "") -> dict[str, Any]:
-        """The column `value`, and `reason`, of a message; see `read`."""
-        document, reason = self.read(data, name)
-        return {"value": to_json(document), "reason": reason}
+        """The columns `value` and `reason` of a message; see `read`."""
+        return columns_of_message(*self.read(data, name))
 
     def _message(self, data: bytes, name: str, reasons: list[str]) -> dict[str, Any]:
         declared = self._fields.get(name, {})
@@ -97,8 +98,8 @@ class Messages:
         """The values of a field as its kind shows them; `None` where its bytes are of another kind."""
         if field.kind in self._fields:
             return [self._message(raw, field.kind, reasons)] if wire == LENGTH and isinstance(raw, bytes) else None
-        if field.kind in _OF_BYTES:
-            expected, show = _OF_BYTES[field.kind]
+        if field.kind in self._of_bytes:
+            expected, show = self._of_bytes[field.kind]
             return [show(raw, reasons)] if wire in expected and isinstance(raw, bytes) else None
         if isinstance(raw, int):
             return [_of_number(field.kind, raw)]
@@ -113,10 +114,17 @@ class Messages:
         return values
 
 
-def integer(message: Mapping[str, Any], name: str) -> int | None:
-    """The integer of a field: the last, where there are several; `None` where there is none."""
-    value = message.get(name)
-    value = value[-1] if isinstance(value, list) else value
+def columns_of_message(message: dict[str, Any], reason: str | None) -> dict[str, Any]:
+    """The columns `value` and `reason` of a message that was read."""
+    return {"value": to_json(message), "reason": reason}
+
+
+def integer(message: Mapping[str, Any], *path: str) -> int | None:
+    """The integer of a field, through the messages that it is in: the last, where there are several, or `None`."""
+    value: Any = message
+    for name in path:
+        value = value.get(name) if isinstance(value, Mapping) else None
+        value = value[-1] if isinstance(value, list) else value
     return value if isinstance(value, int) else None
 
 
