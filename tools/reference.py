@@ -9,8 +9,8 @@ docstrings and the directives of pages. A table is written between two marks of 
     <!-- end -->
 
 Besides `options` for reading there are `write options` and `views`; names after the format's choose some of them. The
-page of the command line has `verbs`, `shared options` and `own options`. Tests compare the pages with what is written
-now.
+page of the command line has `verbs`, `shared options` and `own options`, that on adding a format `capabilities`. Tests
+compare the pages with what is written now.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ import typer.main
 import sawlog
 from sawlog.cli.app import app
 from sawlog.cli.cards import OptionCard, option_cards
+from sawlog.format import capabilities
 from sawlog.format.contract import Format
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -36,7 +37,8 @@ PAGES = ("python.md", "reference.md", "testing.md")
 DIRECTIVE = re.compile(r"^::: (?P<name>\S+)(?P<options>(?:\n {4}.*)*)", re.MULTILINE)
 MEMBERS = re.compile(r"members: \[(.*)\]")
 BLOCK = re.compile(
-    r"^(?P<mark><!-- (?P<kind>verbs|(?:shared|own) options) -->)\n.*?^<!-- end -->$", re.MULTILINE | re.DOTALL
+    r"^(?P<mark><!-- (?P<kind>verbs|capabilities|(?:shared|own) options) -->)\n.*?^<!-- end -->$",
+    re.MULTILINE | re.DOTALL,
 )
 EXIT_CODES = re.compile(r"Exit code (.*?)\.$")
 EXPLAINED = {
@@ -130,9 +132,25 @@ TABLES: dict[str, tuple[str, str, Callable[[Format], Iterator[tuple[str, str]]]]
 }
 
 
-def with_verbs(text: str) -> str:
-    """The page of the command line, whose tables of verbs and their options are those of the program."""
-    return BLOCK.sub(lambda block: f"{block['mark']}\n\n{verb_tables()[block['kind']]}\n<!-- end -->", text)
+def with_blocks(text: str) -> str:
+    """A page whose tables of verbs, of their options and of capabilities are those of the program."""
+
+    def written(block: re.Match[str]) -> str:
+        tables = capability_table() if block["kind"] == "capabilities" else verb_tables()[block["kind"]]
+        return f"{block['mark']}\n\n{tables}\n<!-- end -->"
+
+    return BLOCK.sub(written, text)
+
+
+def capability_table() -> str:
+    """The protocols that only some formats have, with their methods."""
+    rows: list[tuple[str, ...]] = [("protocol", "for", "methods")]
+    for name, protocol in vars(capabilities).items():
+        if getattr(protocol, "_is_runtime_protocol", False):
+            members = {**vars(protocol), **protocol.__annotations__}
+            methods = ", ".join(f"`{member}`" for member in members if member[0] != "_")
+            rows.append((f"`{name}`", protocol.__doc__.partition(".")[0], methods))
+    return table(rows)
 
 
 def verb_tables() -> dict[str, str]:
@@ -251,4 +269,4 @@ def listed(title: str, values: Any) -> str:
 if __name__ == "__main__":
     PAGE.write_text(reference(), "utf-8")
     for path in (ROOT / "docs").rglob("*.md"):
-        path.write_text(with_verbs(with_tables(path.read_text("utf-8"))), "utf-8")
+        path.write_text(with_blocks(with_tables(path.read_text("utf-8"))), "utf-8")

@@ -99,7 +99,7 @@ class PrefetchesHeaders(Protocol):
 
 @runtime_checkable
 class PlansWholeReads(Protocol):
-    """Contents with a faster plan for a read that delivers nothing before all of it has succeeded. Used by tables."""
+    """Contents with a faster plan for a read that returns nothing before all of it has succeeded. Used by tables."""
 
     def plan_whole_read(self) -> Self | None:
         """Return the same contents for such a read; `None` where it is no faster.
@@ -270,7 +270,7 @@ class RepairsTogether(Protocol):
     """A format that does not repair its files one by one. Used by `sawlog.repair`."""
 
     def repair_files(self, contents: Contents, places: Sequence[tuple[File, str]], storage: Storage) -> None:
-        """Write what `skip` delivers of files to new ones.
+        """Write what `skip` returns of files to new ones.
 
         Args:
             contents: The files as they are read.
@@ -281,7 +281,7 @@ class RepairsTogether(Protocol):
 
 @runtime_checkable
 class RepairsParts(Protocol):
-    """A format whose repaired copies are read part by part. Used where `sawlog.repair` proves them."""
+    """A format whose repaired copies are read part by part. Used where `sawlog.repair` checks them."""
 
     def repaired_parts(self, contents: Contents) -> list[Mapping[str, Any]]:
         """Return options for each part of what `repair_files` writes that is read by itself."""
