@@ -128,11 +128,17 @@ def leveldb_applications(world: World) -> None:
 
 
 def forensics(world: World) -> None:
-    """Two profiles of a browser; the log of one has a bad byte."""
-    leveldb_applications(world)
-    (Path("Default") / "truth.json").unlink()
-    shutil.copytree("Default", "Profile 2")
-    (log,) = Path("Profile 2").glob("IndexedDB/*.leveldb/000003.log")
+    """The user data of a browser with two profiles; a log of one of them has a bad byte."""
+    del world
+    golden = GOLDEN / "leveldb_database"
+    shutil.copytree(golden / "chromium-156", "laptop/Default", ignore=shutil.ignore_patterns("truth.json"))
+    for place in list(Path("laptop/Default/IndexedDB").iterdir()):
+        place.rename(place.with_name(f"https_example.com_0.indexeddb{place.suffix}"))
+    shutil.copytree("laptop/Default", "laptop/Profile 2")
+    name = "Site Characteristics Database"
+    shutil.copytree(golden / "chromium-156-services" / name, f"laptop/Default/{name}")
+    Path("laptop/Default/History").write_bytes(b"SQLite format 3\0".ljust(4096, b"\0"))
+    (log,) = Path("laptop/Profile 2").glob("IndexedDB/*.leveldb/000003.log")
     data = bytearray(log.read_bytes())
     data[40_000] ^= 0x20
     log.write_bytes(data)
@@ -151,6 +157,7 @@ def milvus(world: World) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(lzma.decompress(packed.read_bytes()))
     shutil.copy(golden / "etcd.json", "etcd.json")
+    shutil.copytree("volumes/minio", "disk/minio")  # of a machine whose etcd is lost
     world.places["products"] = "alltypes"
     server = os.environ["AWS_ENDPOINT_URL"]
     for name, data in {"": b"", **{f"/files/{name}": data for name, data in logs.items()}}.items():
