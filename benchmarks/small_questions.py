@@ -6,9 +6,9 @@ commas, the variable `SAWLOG_HADOOP_AWS` names; without them pyarrow reads Parqu
 
 from __future__ import annotations
 
-import contextlib
 import os
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -41,52 +41,74 @@ SMALL_BYTES = 100_000
 """Bytes of input, of that which is large, for each small log, of which there are `MANY` at most."""
 HADOOP = "SAWLOG_HADOOP_AWS"
 REGION = "us-east-1"
+S3A = {"spark.hadoop.fs.s3a.path.style.access": "true", "spark.hadoop.fs.s3a.connection.ssl.enabled": "false"}
+INPUTS = ("large", "many")
+NEAR, FAR = "small_questions_", "small_questions_s3_"
+
+
+@dataclass(frozen=True)
+class Input:
+    """Files that are asked about."""
+
+    name: str
+    what: str
+    path: Path
+    rows: int
+
+    def side(self, name: str, ask: Callable[[], object]) -> Side:
+        size = sum(file.stat().st_size for file in ([self.path] if self.path.is_file() else self.path.iterdir()))
+        return Side(name, ask, size, self.rows)
+
+    def case(self, name: str, what: str, sides: tuple[Side, ...]) -> Case:
+        return Case(name, f"{what}, local[2]", sides, per="rows", cores=0, headline=False)
 
 
 def cases(settings: Settings) -> Iterator[Case]:
     """Each question of each input, at each place."""
-    if not settings.wanted("small_questions"):
+    names = [f"{prefix}{name}_{question}" for prefix in (NEAR, FAR) for name in INPUTS for question in QUESTIONS]
+    if not any(map(settings.wanted, names)):
         return
     bucket = settings.place / "served" / "bucket"
     bucket.mkdir(parents=True)
-    with contextlib.ExitStack() as stack:
-        jars = os.environ.get(HADOOP, "")
-        spark = session_with_jar(settings.place, {"spark.jars": jars, "spark.hadoop.fs.s3a.path.style.access": "true"})
-        inputs = write(spark, bucket, settings.size)
-        for name, what, path, rows in inputs:
-            size = sum(file.stat().st_size for file in ([path] if path.is_file() else path.iterdir()))
-            for question, ask in QUESTIONS.items():
-                sides = (
-                    Side("sawlog with the jar", partial(asked, ask, spark, "sawlog", str(path)), size, rows),
-                    Side("Spark's Parquet", partial(asked, ask, spark, "parquet", parquet(str(path))), size, rows),
-                )
-                title = f"{what}, {question}, local[2]"
-                yield Case(f"small_questions_{name}_{question}", title, sides, per="rows", cores=0, headline=False)
-        address = stack.enter_context(delayed(stack.enter_context(served(bucket.parent, settings.place))))
-        options = {"key": KEY, "secret": SECRET, "endpoint_url": address, "region": REGION}
-        stored = {f"storage.{name}": value for name, value in options.items()}
-        s3a = {"access.key": KEY, "secret.key": SECRET, "endpoint": address, "endpoint.region": REGION}
-        if jars:
-            for name, value in s3a.items():
-                spark.sparkContext._jsc.hadoopConfiguration().set(f"fs.s3a.{name}", value)
-        for name, what, path, rows in inputs:
-            size = sum(file.stat().st_size for file in ([path] if path.is_file() else path.iterdir()))
-            for question, ask in QUESTIONS.items():
-                place = f"bucket/{path.name}"
-                peer = Side(
-                    "pyarrow's Parquet, no Spark", partial(asked_of_arrow, question, place, address), size, rows
-                )
-                if jars:
-                    beside = partial(asked, ask, spark, "parquet", parquet(f"s3a://{place}"))
-                    peer = Side("Spark's Parquet", beside, size, rows)
-                ours = partial(asked, ask, spark, "sawlog", f"s3://{place}", stored)
-                title = f"{what} in S3, 30 ms away, {question}, local[2]"
-                sides = (Side("sawlog with the jar", ours, size, rows), peer)
-                yield Case(f"small_questions_s3_{name}_{question}", title, sides, per="rows", cores=0, headline=False)
+    jars = os.environ.get(HADOOP, "")
+    spark = session_with_jar(settings.place, {"spark.jars": jars, **S3A})
+    inputs = write(spark, bucket, settings.size)
+    yield from filter(lambda case: settings.wanted(case.name), near(spark, inputs))
+    if any(settings.wanted(name) for name in names if name.startswith(FAR)):
+        with served(bucket.parent, settings.place) as address, delayed(address) as far_address:
+            yield from filter(lambda case: settings.wanted(case.name), far(spark, inputs, far_address, bool(jars)))
 
 
-def write(spark: Any, bucket: Path, size: int) -> list[tuple[str, str, Path, int]]:
-    """Make the inputs, and Parquet of the same rows beside them: of each a name, words, the path and its rows."""
+def near(spark: Any, inputs: list[Input]) -> Iterator[Case]:
+    for made in inputs:
+        for question, ask in QUESTIONS.items():
+            ours, peer = (
+                partial(asked, ask, spark, format, path)
+                for format, path in (("sawlog", str(made.path)), ("parquet", parquet(str(made.path))))
+            )
+            sides = made.side("sawlog with the jar", ours), made.side("Spark's Parquet", peer)
+            yield made.case(f"{NEAR}{made.name}_{question}", f"{made.what}, {question}", sides)
+
+
+def far(spark: Any, inputs: list[Input], address: str, by_spark: bool) -> Iterator[Case]:
+    options = {"key": KEY, "secret": SECRET, "endpoint_url": address, "region": REGION}
+    stored = {f"storage.{name}": value for name, value in options.items()}
+    s3a = {"access.key": KEY, "secret.key": SECRET, "endpoint": address, "endpoint.region": REGION}
+    for name, value in s3a.items():
+        spark.sparkContext._jsc.hadoopConfiguration().set(f"fs.s3a.{name}", value)
+    for made in inputs:
+        place = f"bucket/{made.path.name}"
+        for question, ask in QUESTIONS.items():
+            ours = partial(asked, ask, spark, "sawlog", f"s3://{place}", stored)
+            peer = made.side("pyarrow's Parquet, no Spark", partial(asked_of_arrow, question, place, address))
+            if by_spark:
+                peer = made.side("Spark's Parquet", partial(asked, ask, spark, "parquet", parquet(f"s3a://{place}")))
+            sides = made.side("sawlog with the jar", ours), peer
+            yield made.case(f"{FAR}{made.name}_{question}", f"{made.what} in S3, 30 ms away, {question}", sides)
+
+
+def write(spark: Any, bucket: Path, size: int) -> list[Input]:
+    """Make the inputs, and Parquet of the same rows beside them."""
     count = max(1, size // ROW_BYTES)
     log = write_log(bucket / "trades.bin", count)
     many = bucket / "many"
@@ -97,9 +119,10 @@ def write(spark: Any, bucket: Path, size: int) -> list[tuple[str, str, Path, int
         sawlog.write(table, many / f"{number + 3:06}.log", format="leveldb_log")
     for path, files in ((log, 1), (many, logs)):
         spark.read.format("sawlog").load(str(path)).repartition(files).write.parquet(parquet(str(path)))
+    words = "one large log of Deephaven", f"{logs:,} small logs of LevelDB"
     return [
-        ("large", "one large log of Deephaven", log, count),
-        ("many", f"{logs:,} small logs of LevelDB", many, 10 * logs),
+        Input(name, what, path, rows)
+        for name, what, path, rows in zip(INPUTS, words, (log, many), (count, 10 * logs), strict=True)
     ]
 
 

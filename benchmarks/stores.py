@@ -126,21 +126,22 @@ def write_many(directory: Path, files: int) -> None:
 
 @contextlib.contextmanager
 def served(place: Path, scratch: Path) -> Iterator[str]:
-    """The address of a server of what is below a directory."""
+    """The address of a server that has what is below a directory."""
     port = free()
     program = os.environ.get(SERVER)
     command = [sys.executable, "-m", "tests.object_store", str(port)]
     if program:
-        (scratch / "side").mkdir()
-        command = [program, "--port", f"127.0.0.1:{port}", "posix", "--sidecar", str(scratch / "side"), str(place)]
+        for name in ("side", "objects"):
+            (scratch / name).mkdir()
+        command = [program, "--port", f"127.0.0.1:{port}", "posix", "--sidecar"]
+        command += [str(scratch / name) for name in ("side", "objects")]
     environment = {**os.environ, "ROOT_ACCESS_KEY": KEY, "ROOT_SECRET_KEY": SECRET}
     quiet = subprocess.DEVNULL
     server = subprocess.Popen(command, env=environment, stdout=quiet, stderr=quiet)
     address = f"http://127.0.0.1:{port}"
     try:
         wait(port)
-        if not program:
-            fill(address, place)
+        fill(address, place)  # by requests, without which versitygw knows no ETags
         yield address
     finally:
         server.terminate()
@@ -148,7 +149,7 @@ def served(place: Path, scratch: Path) -> Iterator[str]:
 
 
 def fill(address: str, place: Path) -> None:
-    """Put the files into a bucket of the stand-in."""
+    """Put files into a bucket."""
     import boto3
 
     names = {"aws_access_key_id": KEY, "aws_secret_access_key": SECRET, "region_name": "us-east-1"}
