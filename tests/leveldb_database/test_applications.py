@@ -257,6 +257,7 @@ VIEWS = (
     "session_storage",
     "shared_proto",
     "site_characteristics",
+    "sync_data",
 )
 
 

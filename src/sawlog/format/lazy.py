@@ -32,6 +32,7 @@ OWN_ENTRY_POINTS: Mapping[str, Mapping[str, str]] = {
         "session_storage": "sawlog.leveldb.applications.chromium:SessionStorage",
         "shared_proto": "sawlog.leveldb.applications.chromium_services:SharedProto",
         "site_characteristics": "sawlog.leveldb.applications.chromium_services:SiteCharacteristics",
+        "sync_data": "sawlog.leveldb.applications.sync_data:SyncData",
     },
     "sawlog.commands": {
         "compact": "sawlog.milvus.commands:compact",

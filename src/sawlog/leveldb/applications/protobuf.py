@@ -2,7 +2,7 @@
 
 A declaration is a line per message: its name, a colon, and its fields: number, name and kind. `*` after a kind is for
 repeated fields. Kinds are `int` (signed), `uint`, `bool`, `float`, `double`, `fixed`, `text`, `bytes`, the names of an
-enum's values from 0 on, with `|` between them, or the name of another message.
+enum's values from 0 on, with `|` between them, or the name of another message. `Name = A|B` names an enum.
 """
 
 from __future__ import annotations
@@ -48,15 +48,18 @@ class Messages:
     def __init__(self, declarations: str, **kinds: Callable[[bytes, list[str]], Any]) -> None:
         self._of_bytes = {**_OF_BYTES, **{kind: ((LENGTH,), show) for kind, show in kinds.items()}}
         self._fields: dict[str, dict[int, Field]] = {}
+        enums: dict[str, str] = {}
         for line in declarations.strip().replace("\n ", " ").splitlines():
+            name, separator, values = line.partition(" = ")
+            if separator:
+                enums[name] = values.replace(" ", "")
+                continue
             name, _, fields = line.partition(":")
             declared = (field.split() for field in fields.split(",") if field.strip())
             self._fields[name] = {
-                int(place): Field(label, kind.removesuffix("*"), kind.endswith("*")) for place, label, kind in declared
+                int(place): Field(label, enums.get(kind, kind).removesuffix("*"), kind.endswith("*"))
+                for place, label, kind in declared
             }
-
-    def __contains__(self, name: str) -> bool:
-        return name in self._fields
 
     def read(self, data: bytes, name: str = "") -> tuple[dict[str, Any], str | None]:
         """Return a message as an object of JSON, and why parts of it are shown as bytes, if any are.
@@ -152,12 +155,12 @@ def _add(document: dict[str, Any], name: str, values: list[Any], *, is_repeated:
 
 
 def _of_number(kind: str, value: int) -> Any:
-    """A varint as its kind shows it: `uint`, `int`, `bool` or the names of an enum."""
+    """A varint as its kind shows it: `uint`, `int`, `bool`, or the name in an enum, where it has one."""
     if kind == "bool":
         return bool(value)
     signed = value - (1 << 64) if value >> 63 and kind != "uint" else value
     names = kind.split("|") if "|" in kind else []
-    return names[signed] if 0 <= signed < len(names) else signed
+    return (names[signed] if 0 <= signed < len(names) else "") or signed
 
 
 def _text(data: bytes, reasons: list[str]) -> str:
