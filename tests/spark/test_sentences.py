@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import socket
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -91,6 +93,22 @@ def test_what_arrives_of_a_sink(spark: SparkSession, tmp_path: Path) -> None:
     with pytest.raises(spark_errors(), match="a leveldb_log holds one column, 'record'; found: id") as raised:
         writer.save(str(tmp_path / "out"))
     assert "Traceback" not in str(raised.value).partition("\n\nJVM stacktrace")[0]
+
+
+@pytest.mark.parametrize("source", ["sawlog", COLUMNS])
+def test_an_endpoint_where_nobody_listens(spark: SparkSession, source: str) -> None:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    options = {"endpoint_url": f"http://127.0.0.1:{port}", "key": "k", "secret": "hunter2"}
+    reader = spark.read.format(source).options(**{f"storage.{name}": value for name, value in options.items()})
+    start = time.monotonic()
+    with pytest.raises(spark_errors(), match=r"s3://bucket/x\.log") as raised:
+        reader.load("s3://bucket/x.log")
+    assert time.monotonic() - start < 20
+    text = str(raised.value).partition("\n\nJVM stacktrace")[0]
+    assert "Traceback" not in text
+    assert "hunter2" not in text
 
 
 CONNECT = """

@@ -17,6 +17,7 @@ from pyspark.sql import functions as f
 
 import sawlog
 import sawlog.spark
+from sawlog.spark.errors import spark_errors
 from tests.spark.conftest import COLUMNS
 
 if TYPE_CHECKING:
@@ -219,6 +220,16 @@ def test_without_the_jar_tables_are_refused(spark: SparkSession, tmp_path: Path)
     spark.sql(f"CREATE TEMPORARY VIEW v (record BINARY) USING leveldb_log OPTIONS (path '{tmp_path / 't'}')")
     spark.sql("INSERT INTO v VALUES (X'01')")
     assert spark.table("v").collect() == [(b"\1",)]
+
+
+@pytest.mark.parametrize("source", ["leveldb_log", COLUMNS])
+def test_spark_overwrites_no_directory_by_name(spark: SparkSession, tmp_path: Path, source: str) -> None:
+    """It takes only sources of its own kind there, and asks no other: the page says what to write in its place."""
+    sawlog.spark.register(spark)
+    statement = f"INSERT OVERWRITE DIRECTORY '{tmp_path / 'out'}' USING {source} OPTIONS (format 'leveldb_log')"
+    with pytest.raises(spark_errors(), match="Only Data Sources providing FileFormat are supported"):
+        spark.sql(f"{statement} SELECT X'01' AS record")
+    assert not (tmp_path / "out").exists()
 
 
 CLIENT = """
