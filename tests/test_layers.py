@@ -74,9 +74,9 @@ def is_kernel(function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
 
 
 def rooms() -> list[str]:
-    """The rooms of the house, from the ground up, as the page on architecture lists them."""
+    """The packages from the ground up, as the page on architecture lists them."""
     page = Path("docs/architecture.md").read_text("utf-8")
-    section = page.split("## Rooms", 1)[1].split("\n## ", 1)[0]
+    section = page.split("## Packages", 1)[1].split("\n## ", 1)[0]
     return re.findall(r"`sawlog\.(\w+)`", "\n".join(line.split("|")[1] for line in section.split("\n") if "|" in line))
 
 
