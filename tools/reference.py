@@ -179,7 +179,7 @@ def verb_tables() -> dict[str, str]:
 
 
 def spelled(option: Any, kind: Any) -> str:
-    """How an option of a type is given, with a word for its value."""
+    """The flags of an option of a type, with a word for its value."""
     choices = "|".join(kind) if isinstance(kind, EnumType) else "VALUE"
     value = "" if option.is_flag else option.metavar or choices
     return f"{', '.join([*option.opts, *option.secondary_opts])} {value}".rstrip()
