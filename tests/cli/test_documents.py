@@ -87,6 +87,7 @@ TRANSCRIPTS = {"docs/cli.md": 10, "README.md": 2, "docs/cookbooks/forensics.md":
 """Pages whose commands are compared with what they print, and how many there are at least."""
 
 
+@pytest.mark.spread(1)
 @pytest.mark.filterwarnings("always::UserWarning")
 @pytest.mark.parametrize("page", TRANSCRIPTS)
 def test_commands_print_what_the_page_shows(
