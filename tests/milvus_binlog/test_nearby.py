@@ -217,6 +217,24 @@ def remote(tmp_path: Path) -> Iterator[str]:
     memory.rm("/nearby", recursive=True)
 
 
+def test_the_data_directory_of_an_etcd_is_found_in_a_remote_store(remote: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    memory = fsspec.filesystem("memory")
+    memory.rm("/nearby/bucket/etcd.json")
+    memory.mv("/nearby/server/data", "/nearby/bucket/etcd", recursive=True)
+    exists = Storage.exists
+
+    def guarded(storage: Storage, path: str) -> bool:
+        if "/nearby/etcd" in str(path):
+            raise PermissionError(path)
+        return exists(storage, path)
+
+    monkeypatch.setattr(Storage, "exists", guarded)
+    rows, warned = read(f"{remote}/bucket/files", table="alltypes")
+    assert rows.equals(expected())
+    assert warned == []
+    assert "/nearby/bucket/etcd/member/snap/db" in run("info", f"{remote}/bucket/files")
+
+
 def test_metadata_in_a_remote_store(remote: str) -> None:
     files = f"{remote}/bucket/files"
     for options in ({}, {"metadata": f"{remote}/server/data"}, {"metadata": f"{remote}/server/data/member/snap/db"}):

@@ -9,10 +9,11 @@ from dataclasses import dataclass
 
 from sawlog.errors import FormatError
 from sawlog.milvus import layout
+from sawlog.milvus.etcd.layout import DATABASE, MEMBER_DIRECTORY, SNAPSHOT_DIRECTORY
 from sawlog.milvus.etcd.member import database_in
 from sawlog.milvus.metadata.load import Metadata, load
 from sawlog.milvus.metadata.model import CollectionMeta
-from sawlog.storage import Storage, is_remote
+from sawlog.storage import File, Storage, each_file, is_remote
 
 NONE = "none"
 """Metadata that says that there is none to be used."""
@@ -138,17 +139,38 @@ def candidates(root: str, storage: Storage) -> Iterator[str]:
     """Yield paths that metadata may have near the root of logs, the nearest first.
 
     In each directory, from the root upwards, it is looked for as a backup's, as an etcd's data directory, which has
-    `etcd` in its name, and as a dump of an etcd.
+    `etcd` in its name, and as a dump of an etcd. In a store, where directories may be long to list, that directory is
+    called `etcd`.
     """
+    if is_remote(root):
+        places = [File(posixpath.join(directory, *parts), 0) for directory in _upwards(root) for parts in _IN_STORES]
+        are_there = each_file(lambda place: _is_there(place.path, storage), places)
+        yield from (place.path for place, is_there in zip(places, are_there, strict=True) if is_there)
+        return
     for directory in _upwards(root):
         backup = posixpath.join(directory, layout.BACKUP_META_DIRECTORY, layout.BACKUP_META)
         if storage.exists(backup):
             yield backup
-        if not is_remote(directory):
-            yield from _databases(directory, storage)
+        yield from _databases(directory, storage)
         dump = posixpath.join(directory, layout.ETCD_DUMP)
         if storage.exists(dump):
             yield dump
+
+
+_IN_STORES = (
+    (layout.BACKUP_META_DIRECTORY, layout.BACKUP_META),
+    (layout.ETCD_NAME, MEMBER_DIRECTORY, SNAPSHOT_DIRECTORY, DATABASE),
+    (layout.ETCD_DUMP,),
+)
+"""Where metadata is in a directory of a store."""
+
+
+def _is_there(path: str, storage: Storage) -> bool:
+    """Whether there is a file; not where nobody may look, which nobody has named."""
+    try:
+        return storage.exists(path)
+    except PermissionError:
+        return False
 
 
 def _databases(directory: str, storage: Storage) -> Iterator[str]:
