@@ -7,10 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from sawlog.kernels.layout import Number, Slice
-from sawlog.kernels.varints import decode_varints
-
-_VARINT_BYTES = 10
-_CONTINUED = 0x80
+from sawlog.kernels.varints import MAX_VARINT_BYTES, read_varint
 
 Use = Literal["header", "record", "padding"]
 
@@ -90,9 +87,8 @@ class Fields:
 
     def varint(self, name: str) -> int:
         """A number of seven bits per byte, low ones first; see `take`."""
-        remaining = self._data[self.position : self.position + _VARINT_BYTES]
-        length = next((count for count, byte in enumerate(remaining, 1) if byte < _CONTINUED), len(remaining) + 1)
-        (value,) = decode_varints(remaining[:length]) if length <= len(remaining) else (0,)
+        value, end = read_varint(self._data, self.position) or (0, self.position + MAX_VARINT_BYTES + 1)
+        length = min(end - self.position, self.left + 1)
         self.take(name, length, lambda content: f"{value:,}")
         return value
 

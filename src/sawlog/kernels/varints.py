@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+MAX_VARINT_BYTES = 10
+"""Bytes of a number of 64 bits, at most."""
+
 
 def encode_varint(value: int) -> bytes:
     """A number that is not negative."""
@@ -13,6 +16,16 @@ def encode_varint(value: int) -> bytes:
         value >>= 7
     out.append(value)
     return bytes(out)
+
+
+def read_varint(data: bytes | memoryview, start: int = 0, max_bytes: int = MAX_VARINT_BYTES) -> tuple[int, int] | None:
+    """Return the number that begins at a byte, and the byte after it; None where it does not end in time."""
+    value = 0
+    for index, byte in enumerate(data[start : start + max_bytes]):
+        value |= (byte & 127) << 7 * index
+        if byte < 128:
+            return value, start + index + 1
+    return None
 
 
 def decode_varints(data: bytes) -> Iterator[int]:

@@ -25,7 +25,7 @@ from sawlog.kernels.memory import load_u16, load_u32, load_u64
 from sawlog.kernels.minlz import expand_minlz
 from sawlog.kernels.signature import Bytes, Int32s, OutInt64s
 from sawlog.kernels.snappy import SLACK
-from sawlog.kernels.varints import encode_varint, varints_and_ends
+from sawlog.kernels.varints import encode_varint, read_varint
 from sawlog.leveldb.log.layout import Compression
 from sawlog.leveldb.records.layout import VARINT64_BYTES
 from sawlog.leveldb.table import layout
@@ -192,7 +192,7 @@ def _head(data: pa.Buffer, length: int) -> bytes:
 
 def _varint(data: pa.Buffer) -> tuple[int | None, int]:
     """The varint that data begins with, and its width; None where there is none."""
-    return next(varints_and_ends(_head(data, VARINT64_BYTES)), (None, 0))
+    return read_varint(_head(data, VARINT64_BYTES)) or (None, 0)
 
 
 def _is_frame(data: pa.Buffer) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from sawlog.format.damage import Findings
-from sawlog.kernels.varints import varints_and_ends
+from sawlog.kernels.varints import read_varint
 from sawlog.leveldb.database.layout import (
     CATALOG_BLOB,
     CATALOG_CREATOR,
@@ -68,8 +68,7 @@ class _Fields:
 
     def number(self) -> int | None:
         """The next varint; `None` where there is none."""
-        value, size = next(varints_and_ends(self._record[self._at : self._at + 10]), (None, 0))
-        self._at += size
+        value, self._at = read_varint(self._record, self._at) or (None, self._at)
         return value
 
     def text(self) -> str | None:

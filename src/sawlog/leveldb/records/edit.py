@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from sawlog.kernels.varints import encode_varint
+from sawlog.kernels.varints import encode_varint, read_varint
 from sawlog.leveldb.log.layout import Dialect
 from sawlog.leveldb.records import layout
 from sawlog.leveldb.records.layout import KEY_TRAILER, SEQUENCE_SHIFT, Custom, PebbleTag, Tag
@@ -47,16 +47,11 @@ class _Cursor:
 
     def varint(self, longest: int = layout.VARINT64_BYTES) -> int:
         """An unsigned varint of at most `longest` bytes."""
-        value = 0
-        for index in range(longest):
-            if not self.left:
-                break
-            byte = self._data[self.position]
-            self.position += 1
-            value |= (byte & 127) << 7 * index
-            if byte < 128:
-                return value % _WORD
-        raise EditError(f"a varint at byte {self.position} does not end")
+        number = read_varint(self._data, self.position, longest)
+        if number is None:
+            raise EditError(f"a varint at byte {self.position} does not end")
+        value, self.position = number
+        return value % _WORD
 
     def number(self) -> int:
         """A varint64 as a signed number of 64 bits, which is what Arrow and Spark have."""

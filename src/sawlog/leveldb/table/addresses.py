@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from sawlog.kernels.varints import decode_varints, encode_varint, varints_and_ends
+from sawlog.kernels.varints import decode_varints, encode_varint, read_varint, varints_and_ends
 from sawlog.leveldb.records.layout import VARINT64_BYTES
 from sawlog.leveldb.table import kernels as k
 from sawlog.leveldb.table import layout
@@ -55,8 +55,8 @@ def inline_value(value: bytes) -> bytes | None:
     """Return what an entry of the type `put_blob_index` holds itself; `None` where its value is in a file."""
     if not value or value[0] != BLOB_INLINE:
         return None
-    _, end = next(varints_and_ends(value[1 : 2 + VARINT64_BYTES]), (0, 0))
-    return value[1 + end :] if end else None
+    _, end = read_varint(value, 1, 1 + VARINT64_BYTES) or (0, 0)
+    return value[end:] if end else None
 
 
 class _Column(NamedTuple):

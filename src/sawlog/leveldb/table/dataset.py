@@ -16,9 +16,8 @@ from sawlog.format.contract import CUT_BYTES, FILE_COLUMN, OFFSET_COLUMN, BoundS
 from sawlog.format.damage import Findings
 from sawlog.format.fields import FieldParser
 from sawlog.guard import Undecodable, call_decoder
-from sawlog.kernels.varints import varints_and_ends
+from sawlog.kernels.varints import read_varint
 from sawlog.leveldb.columns import SCHEMAS
-from sawlog.leveldb.records.layout import VARINT64_BYTES
 from sawlog.leveldb.table import layout
 from sawlog.leveldb.table.blocks import block_damage
 from sawlog.leveldb.table.fields import DATA_BLOCK, named_spans, parts
@@ -136,7 +135,7 @@ def value_text(name: bytes, value: bytes) -> str:
     if name in layout.FIXED_PROPERTIES:
         return str(int.from_bytes(value, "little"))
     if not layout.TEXT_PROPERTIES.match(name):
-        number, end = next(varints_and_ends(value[:VARINT64_BYTES]), (0, 0))
+        number, end = read_varint(value) or (0, 0)
         if end == len(value) > 0:
             return str(number)
     text = call_decoder(bytes.decode, value)

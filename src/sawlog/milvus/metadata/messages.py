@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Generic, TypeAlias, TypeVar
 
 from sawlog.errors import FormatError
+from sawlog.kernels.varints import read_varint
 
 T = TypeVar("T")
 M = TypeVar("M", bound="Message")
@@ -135,15 +136,11 @@ def repeated(kind: type[M]) -> Callable[[Sequence[Value]], list[M]]:
 
 
 def _varint(data: bytes, pos: int, name: str) -> tuple[int, int]:
-    value = shift = 0
-    while pos < len(data) and shift < 70:
-        byte = data[pos]
-        value |= (byte & 0x7F) << shift
-        pos += 1
-        if byte < 0x80:
-            return value & 0xFFFFFFFFFFFFFFFF, pos
-        shift += 7
-    raise FormatError(f"{name}: not a protobuf message (a broken varint at byte {pos})")
+    number = read_varint(data, pos)
+    if number is None:
+        raise FormatError(f"{name}: not a protobuf message (a broken varint at byte {pos})")
+    value, end = number
+    return value & 0xFFFFFFFFFFFFFFFF, end
 
 
 class KeyValuePair(Message):

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from sawlog.guard import Undecodable, call_decoder
+from sawlog.kernels.varints import encode_varint, read_varint
 from sawlog.milvus.layout import PARQUET_MAGIC, Kind
 from sawlog.storage import Source
 
@@ -231,17 +232,11 @@ class Thrift:
         return bytes(self._data[self.at - count : self.at])
 
     def _varint(self) -> int:
-        value = shift = 0
-        while shift < 70:
-            if self.at >= len(self._data):
-                raise self._broken("no end")
-            byte = self._data[self.at]
-            self.at += 1
-            value |= (byte & 0x7F) << shift
-            if byte < 0x80:
-                return value
-            shift += 7
-        raise self._broken("a broken number")
+        number = read_varint(self._data, self.at)
+        if number is None:
+            raise self._broken("no end of a number")
+        value, self.at = number
+        return value
 
     def _zigzag(self) -> int:
         value = self._varint()
@@ -267,20 +262,12 @@ def _written(kind: int, field: Field, value: Any) -> bytes:
     if kind == STRUCT:
         return written(field.of, value)
     if kind == BINARY:
-        return _number(len(value)) + bytes(value)
+        return encode_varint(len(value)) + bytes(value)
     if kind == LIST:
         return bytes([len(value) << 4 | field.element]) + b"".join(
             _written(field.element, field, element) for element in value
         )
-    return _number(value << 1 ^ value >> 63)
-
-
-def _number(value: int) -> bytes:
-    out = bytearray()
-    while value > 0x7F:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    return bytes([*out, value])
+    return encode_varint(value << 1 ^ value >> 63)
 
 
 @dataclass(frozen=True, slots=True)
