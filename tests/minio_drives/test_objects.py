@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import pickle
 import random
 from pathlib import Path
 
 import pytest
 
-from sawlog.errors import BitrotError, IncompleteError, UnsupportedError
+from sawlog.errors import BitrotError, IncompleteError, OptionError, UnsupportedError
 from sawlog.storage import Storage
 from sawlog.storage.minio.drives import directories_above
 from tests.minio_drives.maker import MODIFIED, Stored, format_drives, put, put_old, put_on_all
@@ -92,6 +93,33 @@ def test_the_newest_version_counts(tmp_path: Path) -> None:
     put(tmp_path, "b/again", third, marker, second, first)
     assert read_all(tmp_path) == {"b/two": SMALL[::-1], "b/again": BYTES[:70]}
     assert not Storage().exists(tmp_path / "b/two/none")
+
+
+def test_versions_as_of_a_time(tmp_path: Path) -> None:
+    second = 10**9
+    first = Stored([SMALL], identity=bytes([1] * 16), modified=MODIFIED)
+    marker = Stored(deleted=True, identity=bytes([2] * 16), modified=MODIFIED + second)
+    last = Stored([BYTES[:70]], identity=bytes([3] * 16), modified=MODIFIED + 2 * second)
+    put(tmp_path, "b/object", last, marker, first)
+    put(tmp_path, "b/deleted", marker, first)
+    begun = dt.datetime.fromtimestamp(MODIFIED // second, dt.UTC)
+    states = []
+    for seconds in (-1, 0.5, 1.5, 2.5):
+        time = begun + dt.timedelta(seconds=seconds)
+        for option in (time, time.isoformat(), time.replace(tzinfo=None).isoformat()):
+            storage = pickle.loads(pickle.dumps(Storage({"minio_as_of": option})))
+            assert storage.options == {}
+            for used in (storage, storage.fresh()):
+                files = used.find(tmp_path) if seconds > 0 else []
+                states.append({file.path.removeprefix(f"{tmp_path}/"): used.read(file) for file in files})
+    assert states == [
+        *[{}] * 6,
+        *[{"b/object": SMALL, "b/deleted": SMALL}] * 6,
+        *[{}] * 6,
+        *[{"b/object": BYTES[:70]}] * 6,
+    ]
+    with pytest.raises(OptionError, match="expected a time like"):
+        Storage({"minio_as_of": "yesterday"})
 
 
 def test_empty_objects_and_directories(tmp_path: Path) -> None:

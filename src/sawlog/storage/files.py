@@ -21,7 +21,7 @@ from sawlog.storage.directories import Directories, File
 from sawlog.storage.flight import AHEAD_BYTES, AHEAD_FILES, Flight
 from sawlog.storage.index import Memory
 from sawlog.storage.inputs import Inputs
-from sawlog.storage.minio import Objects, StoredObject
+from sawlog.storage.minio import AS_OF, Objects, StoredObject, parse_time
 from sawlog.storage.names import HIDDEN, PathLike, in_order, is_hidden_directory, is_remote, normalize
 from sawlog.storage.remote import Remote, State, Store, connected, modified_at, version_of
 from sawlog.storage.sources import LocalSource, MappedSource, RemoteSource, Source, failed_read
@@ -105,12 +105,19 @@ class Storage:
     _flight: Flight = field(default_factory=Flight, repr=False, compare=False)
     _connections: dict[tuple[int, str], Store] = field(default_factory=dict, repr=False, compare=False)
 
+    def __post_init__(self) -> None:
+        if AS_OF in self.options:
+            self._objects.until = parse_time(self.options[AS_OF])
+            object.__setattr__(self, "options", {key: self.options[key] for key in self.options if key != AS_OF})
+
     def __reduce__(self) -> tuple[Any, ...]:
         return (Storage, (self.options, self.memory_map, self.inputs, self.chosen, None, self._objects))
 
     def fresh(self) -> Storage:
         """The same, with nothing found yet, and without an index: what is opened need not be what was found before."""
-        return Storage(self.options, self.memory_map, self.inputs, self.chosen)
+        return Storage(
+            self.options, self.memory_map, self.inputs, self.chosen, _objects=Objects(until=self._objects.until)
+        )
 
     @property
     def directories(self) -> Directories:

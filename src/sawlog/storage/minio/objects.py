@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import posixpath
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 
-from sawlog.errors import BitrotError, Damage, IncompleteError, UnsupportedError
+from sawlog.errors import BitrotError, Damage, IncompleteError, OptionError, UnsupportedError
 from sawlog.storage.directories import File
 from sawlog.storage.minio import layout
 from sawlog.storage.minio.drives import Drives, RawFiles, is_below
@@ -22,23 +23,44 @@ _ERRORS = {
 }
 
 
+AS_OF = "minio_as_of"
+"""The option of a storage that says as of which time objects are read."""
+
+
+def parse_time(moment: object) -> int:
+    """Return a time of the option in nanoseconds since the epoch, as versions have it; UTC if it has no zone.
+
+    Raises:
+        OptionError: When it is no time.
+    """
+    try:
+        time = moment if isinstance(moment, dt.datetime) else dt.datetime.fromisoformat(str(moment))
+    except ValueError:
+        raise OptionError(f"{AS_OF}={moment!r}: expected a time like 2024-05-01T12:00:00Z") from None
+    since = (time if time.tzinfo is not None else time.replace(tzinfo=dt.UTC)) - dt.datetime.fromtimestamp(0, dt.UTC)
+    return since // dt.timedelta(microseconds=1) * 1000 + 999
+
+
 class Objects:
     """Objects that were found, by their paths: those of their directories on the first drive.
 
     Attributes:
         named: All paths that the user has named.
+        until: Versions that were written later do not count, in nanoseconds since the epoch; `None` where all do.
 
     Args:
         places: Drives that belong together, by the first of them, from another process.
+        until: As the attribute.
     """
 
-    def __init__(self, places: dict[str, tuple[str, ...]] | None = None) -> None:
+    def __init__(self, places: dict[str, tuple[str, ...]] | None = None, until: int | None = None) -> None:
         self._drives = Drives(places)
+        self.until = until
         self.named: set[str] = set()
         self._objects: dict[str, StoredObject] = {}
 
-    def __reduce__(self) -> tuple[type[Objects], tuple[dict[str, tuple[str, ...]]]]:
-        return (Objects, (self._drives.places,))
+    def __reduce__(self) -> tuple[type[Objects], tuple[dict[str, tuple[str, ...]], int | None]]:
+        return (Objects, (self._drives.places, self.until))
 
     @property
     def is_empty(self) -> bool:
@@ -147,7 +169,7 @@ class Objects:
         return metas, {folder for drive_metas in metas.values() for folder in drive_metas}
 
     def _resolve(self, path: str, metas: Mapping[str, File], raw: RawFiles) -> StoredObject | None:
-        """The newest version of an object that enough drives have; `None` where it was deleted."""
+        """The newest version of an object that enough drives have; `None` where it was deleted, or not there yet."""
         with ExitStack() as stack:
             faults: list[tuple[str, MetadataError]] = []
             opened: list[tuple[str, str, Metadata]] = []
@@ -161,7 +183,8 @@ class Objects:
                     opened.append((folder, file.path, Metadata(source)))
                 except MetadataError as error:
                     faults.append((file.path, error))
-            counts = Counter(stamp for _, _, metadata in opened for stamp in metadata.stamps)
+            stamps = (stamp for _, _, metadata in opened for stamp in metadata.stamps)
+            counts = Counter(stamp for stamp in stamps if self.until is None or stamp.modified <= self.until)
             best: StoredObject | None = None
             for stamp in sorted(counts, reverse=True):
                 is_common = 2 * counts[stamp] >= len(metas)  # others were being written when the server stopped
