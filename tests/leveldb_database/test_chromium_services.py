@@ -187,7 +187,7 @@ def test_entities_are_what_the_browser_shows_of_them() -> None:
         entity = value.get("specifics", {kind: value})
         different |= set(missing(node["specifics"], entity if kind in entity else {kind: entity}))
         compared.add(kind)
-    assert compared == {"device_info", "preference", "reading_list", "saved_tab_group", "session"}
+    assert compared >= {"device_info", "reading_list", "saved_tab_group", "session"}
     assert {field.partition(":")[0] for field in different} <= {
         ".device_info.feature_fields.glic_experimental_triggering_state",  # an enum whose names are not declared
         ".saved_tab_group.attribution_metadata.updated",  # not written yet
@@ -251,8 +251,11 @@ Part: 1 data bytes
         ("2a03010203 2804", {"sizes": [1, 2, 3, 4]}, None),
         ("350000003f 4101000000 00000000", {"share": 0.5, "id": 1}, None),
         ("1001 1002", {"count": [1, 2]}, None),
+        ("2a02 01ff", {"sizes": [{"$bytes": "Af8="}]}, "packed numbers: varint without an end at byte 1"),
+        ("10ff", {"$bytes": "EP8="}, "Thing: varint without an end at byte 1"),
+        ("10", {"$bytes": "EA=="}, "Thing: varint without an end at byte 1"),
         ("7801 7a0161 7a0162", {"15": [1, {"$bytes": "YQ=="}, {"$bytes": "Yg=="}]}, None),
-        ("0801 1200 2a01ff", {"1": 1, "2": {"$bytes": ""}, "5": {"$bytes": "/w=="}}, None),
+        ("0801 1200", {"1": 1, "2": {"$bytes": ""}}, None),
         ("0a01ff", {"name": "\ufffd"}, "not utf-8 at byte 0 of the text: shown with U+FFFD"),
         ("1001 0a05aa", {"count": 1, "$bytes": "CgWq"}, "Thing: field of 5 bytes at byte 4, where 1 are left"),
         ("0b", {"$bytes": "Cw=="}, "Thing: field 1 of wire type 3 at byte 0, expected 0, 1, 2 or 5"),

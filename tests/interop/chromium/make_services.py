@@ -176,12 +176,12 @@ def visit(browser: Browser, scratch: Path) -> dict[str, Any]:
     urls = browser.page("chrome://chrome-urls")
     browser.run(urls, "document.querySelector('chrome-urls-app').shadowRoot.querySelector('cr-button').click()")
     time.sleep(10)
-    truth["nodes"] = browser.run(browser.page("chrome://sync-internals"), NODES)
     truth["push"] = browser.run(browser.page("chrome://gcm-internals"), "document.body.innerText")
     discards = browser.page("chrome://discards/database")
     browser.run(discards, SITES)  # has the browser load what the next call shows
     time.sleep(2)
     truth["sites"] = browser.run(discards, SITES)["result"]["dbRows"]
+    truth["nodes"] = browser.run(browser.page("chrome://sync-internals"), NODES)  # last: pages are tabs that are synced
     return truth
 
 

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, NamedTuple, TypeAlias
 
 from sawlog.leveldb.applications.script_values import binary, number, to_json
-from sawlog.leveldb.applications.view import Cursor, UnknownBytesError, text
+from sawlog.leveldb.applications.view import UnknownBytesError, text
 
 VARINT, FIXED64, LENGTH, FIXED32 = 0, 1, 2, 5
 """Wire types: how many bytes the value of a field has."""
@@ -20,7 +21,8 @@ _WIDTHS = {FIXED64: 8, FIXED32: 4}
 _FIRST_FIELD = 8
 """The smallest tag: that of the field 1."""
 
-Raw: TypeAlias = int | bytes
+Show: TypeAlias = Callable[[Any, list[str]], Any]
+"""What makes JSON of the value of a field, given the list of reasons why parts of it are shown as bytes."""
 
 
 class Field(NamedTuple):
@@ -28,13 +30,15 @@ class Field(NamedTuple):
 
     Attributes:
         name: What its message calls it.
-        kind: How its value is shown.
         is_repeated: Whether it is a list.
+        wires: The wire types that it may have.
+        show: What makes JSON of its value.
     """
 
     name: str
-    kind: str
     is_repeated: bool
+    wires: tuple[int, ...]
+    show: Show
 
 
 class Messages:
@@ -42,24 +46,20 @@ class Messages:
 
     Args:
         declarations: The lines that declare them; one that begins with a space continues the line before.
-        kinds: Kinds of bytes that are the caller's own: what makes JSON of them, given the list of reasons.
+        kinds: Kinds of bytes that are the caller's own.
     """
 
-    def __init__(self, declarations: str, **kinds: Callable[[bytes, list[str]], Any]) -> None:
-        self._of_bytes = {**_OF_BYTES, **{kind: ((LENGTH,), show) for kind, show in kinds.items()}}
-        self._fields: dict[str, dict[int, Field]] = {}
-        enums: dict[str, str] = {}
-        for line in declarations.strip().replace("\n ", " ").splitlines():
-            name, separator, values = line.partition(" = ")
-            if separator:
-                enums[name] = values.replace(" ", "")
-                continue
-            name, _, fields = line.partition(":")
-            declared = (field.split() for field in fields.split(",") if field.strip())
-            self._fields[name] = {
-                int(place): Field(label, enums.get(kind, kind).removesuffix("*"), kind.endswith("*"))
-                for place, label, kind in declared
-            }
+    def __init__(self, declarations: str, **kinds: Show) -> None:
+        lines = declarations.strip().replace("\n ", " ").splitlines()
+        enums = dict(line.replace(" ", "").split("=") for line in lines if " = " in line)
+        declared = dict(line.split(":") for line in lines if ":" in line)
+        self._kinds: dict[str, tuple[tuple[int, ...], Show]] = {
+            **_KINDS,
+            **{name: ((VARINT,), partial(_named, values.split("|"))) for name, values in enums.items()},
+            **{name: ((LENGTH,), partial(self._message, name)) for name in declared},
+            **{name: ((LENGTH,), show) for name, show in kinds.items()},
+        }
+        self._fields = {name: self._declare(fields) for name, fields in declared.items()}
 
     def read(self, data: bytes, name: str = "") -> tuple[dict[str, Any], str | None]:
         """Return a message as an object of JSON, and why parts of it are shown as bytes, if any are.
@@ -69,52 +69,48 @@ class Messages:
             name: That of its declaration; without it, fields have numbers only.
         """
         reasons: list[str] = []
-        return self._message(data, name, reasons), reasons[0] if reasons else None
+        return self._message(name, data, reasons), reasons[0] if reasons else None
 
     def show(self, data: bytes, name: str = "") -> dict[str, Any]:
         """The columns `value` and `reason` of a message; see `read`."""
         return columns_of_message(*self.read(data, name))
 
-    def _message(self, data: bytes, name: str, reasons: list[str]) -> dict[str, Any]:
+    def _declare(self, fields: str) -> dict[int, Field]:
+        """The fields of a message, by number."""
+        declared: dict[int, Field] = {}
+        for place, name, kind in (field.split() for field in fields.split(",") if field.strip()):
+            plain = kind.removesuffix("*")
+            enum = ((VARINT,), partial(_named, plain.split("|")))
+            declared[int(place)] = Field(name, kind != plain, *(enum if "|" in plain else self._kinds[plain]))
+        return declared
+
+    def _message(self, name: str, data: bytes, reasons: list[str]) -> dict[str, Any]:
+        """A message as an object of JSON; from a field on that is broken, its bytes."""
         declared = self._fields.get(name, {})
-        cursor = Cursor(data)
         document: dict[str, Any] = {}
-        while cursor.left:
-            start = cursor.at
+        position, end = 0, len(data)
+        while position < end:
+            start = position
             try:
-                place, wire, raw = _field(cursor)
+                tag, wire, value, position = _field(data, start, end)
             except UnknownBytesError as unknown:
                 reasons.append(f"{name or 'message'}: {unknown}")
                 document["$bytes"] = binary(data[start:])
                 break
-            field = declared.get(place)
-            values = self._values(field, wire, raw, reasons) if field else None
-            if field is None or values is None:
-                _add(
-                    document, str(place), [raw if isinstance(raw, int) else {"$bytes": binary(raw)}], is_repeated=False
-                )
+            field = declared.get(tag >> 3)
+            if field is not None and wire in field.wires:
+                shown = field.show(value, reasons)
+                if field.is_repeated:
+                    document.setdefault(field.name, []).append(shown)
+                elif field.name not in document:
+                    document[field.name] = shown
+                else:
+                    _repeat(document, field.name, shown)
+            elif field is not None and field.is_repeated and wire == LENGTH and field.wires == (VARINT,):
+                document.setdefault(field.name, []).extend(_packed(value, field.show, reasons))
             else:
-                _add(document, field.name, values, is_repeated=field.is_repeated)
+                _repeat(document, str(tag >> 3), value if wire == VARINT else {"$bytes": binary(value)})
         return document
-
-    def _values(self, field: Field, wire: int, raw: Raw, reasons: list[str]) -> list[Any] | None:
-        """The values of a field as its kind shows them; `None` where its bytes are of another kind."""
-        if field.kind in self._fields:
-            return [self._message(raw, field.kind, reasons)] if wire == LENGTH and isinstance(raw, bytes) else None
-        if field.kind in self._of_bytes:
-            expected, show = self._of_bytes[field.kind]
-            return [show(raw, reasons)] if wire in expected and isinstance(raw, bytes) else None
-        if isinstance(raw, int):
-            return [_of_number(field.kind, raw)]
-        if not field.is_repeated or wire != LENGTH:
-            return None
-        packed, values = Cursor(raw), []
-        try:
-            while packed.left:
-                values.append(_of_number(field.kind, packed.varint()))
-        except UnknownBytesError:
-            return None
-        return values
 
 
 def columns_of_message(message: dict[str, Any], reason: str | None) -> dict[str, Any]:
@@ -131,36 +127,68 @@ def integer(message: Mapping[str, Any], *path: str) -> int | None:
     return value if isinstance(value, int) else None
 
 
-def _field(cursor: Cursor) -> tuple[int, int, Raw]:
-    """Number, wire type and value of the next field."""
-    start = cursor.at
-    tag = cursor.varint(32)
+def _field(data: bytes, start: int, end: int) -> tuple[int, int, Any, int]:
+    """Tag, wire type and value of a field, and where it ends."""
+    tag, position = (data[start], start + 1) if data[start] < 128 else _varint(data, start, 32)
     wire = tag & 7
-    if tag < _FIRST_FIELD or wire not in (VARINT, LENGTH, *_WIDTHS):
+    if tag < _FIRST_FIELD or wire not in (VARINT, LENGTH, FIXED32, FIXED64):
         raise UnknownBytesError(f"field {tag >> 3} of wire type {wire} at byte {start}, expected 0, 1, 2 or 5")
-    if wire == VARINT:
-        return tag >> 3, wire, cursor.varint()
-    return tag >> 3, wire, cursor.take(cursor.varint() if wire == LENGTH else _WIDTHS[wire], "field")
+    if wire in _WIDTHS:
+        size = _WIDTHS[wire]
+    else:
+        is_short = position < end and data[position] < 128
+        size, position = (data[position], position + 1) if is_short else _varint(data, position, 64)
+        if wire == VARINT:
+            return tag, wire, size, position
+    if size > end - position:
+        raise UnknownBytesError(f"field of {size} bytes at byte {position}, where {end - position} are left")
+    return tag, wire, data[position : position + size], position + size
 
 
-def _add(document: dict[str, Any], name: str, values: list[Any], *, is_repeated: bool) -> None:
-    """Add values of a field: a list where it is repeated, or is there several times."""
+def _varint(data: bytes, start: int, bits: int) -> tuple[int, int]:
+    """A varint and where it ends."""
+    value = 0
+    for index, byte in enumerate(data[start : start + -(-bits // 7)]):
+        value |= (byte & 127) << 7 * index
+        if byte < 128:
+            if value >> bits:
+                break
+            return value, start + index + 1
+    if len(data) - start < -(-bits // 7) and (start == len(data) or data[-1] > 127):
+        raise UnknownBytesError(f"varint without an end at byte {start}")
+    raise UnknownBytesError(f"varint of more than {bits} bits at byte {start}")
+
+
+def _packed(data: bytes, show: Show, reasons: list[str]) -> list[Any]:
+    """Varints one after another; if one is broken, all of them as bytes."""
+    values, position = [], 0
+    try:
+        while position < len(data):
+            value, position = _varint(data, position, 64)
+            values.append(show(value, reasons))
+    except UnknownBytesError as unknown:
+        reasons.append(f"packed numbers: {unknown}")
+        return [{"$bytes": binary(data)}]
+    return values
+
+
+def _repeat(document: dict[str, Any], name: str, value: Any) -> None:
+    """Add a field that is not repeated: if it is there several times, it is a list."""
     before = document.get(name)
     if isinstance(before, list):
-        before += values
-    elif is_repeated:
-        document[name] = values
+        before.append(value)
     else:
-        document[name] = [before, *values] if name in document else values[0]
+        document[name] = [before, value] if name in document else value
 
 
-def _of_number(kind: str, value: int) -> Any:
-    """A varint as its kind shows it: `uint`, `int`, `bool`, or the name in an enum, where it has one."""
-    if kind == "bool":
-        return bool(value)
-    signed = value - (1 << 64) if value >> 63 and kind != "uint" else value
-    names = kind.split("|") if "|" in kind else []
-    return (names[signed] if 0 <= signed < len(names) else "") or signed
+def _signed(value: int, reasons: list[str]) -> int:
+    del reasons
+    return value - (1 << 64) if value >> 63 else value
+
+
+def _named(names: list[str], value: int, reasons: list[str]) -> str | int:
+    """The name of a value of an enum; its number, where it has none."""
+    return (names[value] if value < len(names) else "") or _signed(value, reasons)
 
 
 def _text(data: bytes, reasons: list[str]) -> str:
@@ -169,11 +197,14 @@ def _text(data: bytes, reasons: list[str]) -> str:
     return replaced
 
 
-_OF_BYTES: Mapping[str, tuple[tuple[int, ...], Callable[[bytes, list[str]], Any]]] = {
+_KINDS: Mapping[str, tuple[tuple[int, ...], Show]] = {
+    "int": ((VARINT,), _signed),
+    "uint": ((VARINT,), lambda value, reasons: value),
+    "bool": ((VARINT,), lambda value, reasons: value != 0),
     "text": ((LENGTH,), _text),
     "bytes": ((LENGTH,), lambda data, reasons: {"$bytes": binary(data)}),
     "float": ((FIXED32,), lambda data, reasons: number(struct.unpack("<f", data)[0])),
     "double": ((FIXED64,), lambda data, reasons: number(struct.unpack("<d", data)[0])),
     "fixed": ((FIXED32, FIXED64), lambda data, reasons: int.from_bytes(data, "little")),
 }
-"""Kinds that are not varints: the wire types that they may have, and how they are shown."""
+"""Kinds that need no declaration: the wire types that they may have, and how they are shown."""

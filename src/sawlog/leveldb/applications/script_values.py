@@ -125,9 +125,15 @@ def binary(data: bytes) -> str:
     return base64.b64encode(data).decode("ascii")
 
 
+_ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
+
+
 def to_json(value: Any, default: Callable[[Any], Any] | None = None) -> str:
     """The text of a value. Halves of surrogate pairs, which UTF-8 does not have, are escaped."""
-    document = json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=default)
+    encoder = (
+        _ENCODER if default is None else json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=default)
+    )
+    document = encoder.encode(value)
     return _SURROGATES.sub(lambda match: f"\\u{ord(match[0]):04x}", document)
 
 
