@@ -168,23 +168,25 @@ def split_contents(contents: Contents, request: BoundScan, task_bytes: int) -> I
     """
     if isinstance(contents, SplitsGroups):
         yield from contents.split_groups(request, task_bytes)
-    elif any(_needs_scan(contents, file, task_bytes) for file in contents.files):
+    elif unscanned_files := _unscanned_files(contents, task_bytes):
         for file in contents.files:
             part = contents.with_files([file])
-            yield from [part] if _needs_scan(contents, file, task_bytes) else plan(part, request, task_bytes)
+            yield from [part] if file in unscanned_files else plan(part, request, task_bytes)
 
 
 def unscanned_parts(contents: Contents, request: BoundScan, task_bytes: int) -> Iterable[Contents]:
     """Return remote parts that need `scan_for_splits`, each in a task of its own, before all can be planned."""
     if isinstance(contents, SplitsGroups):
         return contents.unscanned_parts(request, task_bytes)
-    return [contents.with_files([file]) for file in contents.files if _needs_scan(contents, file, task_bytes)]
+    return [contents.with_files([file]) for file in _unscanned_files(contents, task_bytes)]
 
 
-def _needs_scan(contents: Contents, file: File, task_bytes: int) -> bool:
+def _unscanned_files(contents: Contents, task_bytes: int) -> list[File]:
+    """Return the large remote files that have to be read before they can be cut into pieces of this size."""
     if not isinstance(contents, NeedsScanToSplit):
-        return False
-    return is_remote(file.path) and file.size > task_bytes and contents.needs_scan(file, task_bytes)
+        return []
+    large_files = [file for file in contents.files if is_remote(file.path) and file.size > task_bytes]
+    return [file for file in large_files if contents.needs_scan(file, task_bytes)]
 
 
 def scan_for_splits(contents: Contents, request: BoundScan) -> bool:

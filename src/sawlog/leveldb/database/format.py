@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import posixpath
+import re
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, ClassVar
+from functools import lru_cache
+from typing import Any, ClassVar, NamedTuple
 
 import pyarrow as pa
 
@@ -27,6 +29,23 @@ _LISTED = 5
 """Databases that an error names, of many."""
 
 
+class _Place(NamedTuple):
+    """A directory, and what its name says of files in it."""
+
+    directory: str
+    above: str
+    name: str
+    of_backup: re.Match[str] | None
+    of_shared: re.Match[str] | None
+
+
+@lru_cache(256)
+def _place(path: str) -> _Place:
+    above, name = posixpath.split(path)
+    backup, shared = (pattern.match(path) for pattern in (layout.BACKUP_HOME, layout.BACKUP_SHARED))
+    return _Place(posixpath.join(above, name), above, name, backup, shared)
+
+
 class _Directories(DirectoryLayout):
     """Directories that are a database each."""
 
@@ -35,14 +54,16 @@ class _Directories(DirectoryLayout):
 
     def dataset_directory(self, file: File) -> str:
         """Return the directory of a file: of an archive, or of blob files, the one above; of a backup that of all."""
-        of_backup = layout.BACKUP_HOME.match(posixpath.dirname(file.path)) or layout.BACKUP_META.match(file.path)
-        if of_backup is None and layout.SHARED_NAME.match(file.name):
-            of_backup = layout.BACKUP_SHARED.match(posixpath.dirname(file.path))
+        place = _place(posixpath.dirname(file.path))
+        of_backup = place.of_backup or layout.BACKUP_META.match(file.path)
+        if of_backup is None and place.of_shared is not None and layout.SHARED_NAME.match(file.name):
+            of_backup = place.of_shared
         if of_backup is not None:
             return of_backup[1] or ""
-        directory, name = posixpath.split(posixpath.dirname(file.path))
-        inner = name == ARCHIVE_NAME or (name == layout.BLOB_DIRECTORY and layout.BLOB_NAME.match(file.name))
-        return directory if inner else posixpath.join(directory, name)
+        inner = place.name == ARCHIVE_NAME or (
+            place.name == layout.BLOB_DIRECTORY and layout.BLOB_NAME.match(file.name)
+        )
+        return place.above if inner else place.directory
 
     def unread(self, files: Sequence[File], view: str) -> list[Skipped]:
         """Return an engine's own files, which hold no entries."""
@@ -92,7 +113,7 @@ class LevelDBDatabase(Format):
         homes = layout.database_homes(files, self.directory_layout.dataset_directory)
         return [
             file
-            for file in files
+            for file in (files if homes else ())
             if layout.belongs(file.path) and self.directory_layout.dataset_directory(file) in homes
         ]
 
