@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import re
+import shutil
 import warnings
 from collections.abc import Iterator
 from datetime import timedelta
@@ -14,8 +15,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
 import sawlog
+from sawlog.cli.app import app
 from sawlog.leveldb.applications.chromium_services import pickled_text
 from sawlog.leveldb.applications.protobuf import Messages
 from sawlog.leveldb.applications.sync_data import SyncData
@@ -233,6 +236,35 @@ def test_views_that_fit_are_named() -> None:
         assert sawlog.open(path).info()["decoded by"] == f"--view {view}"
     for view, place in (("gcm_store", "Encryption"), ("shared_proto", "metadata")):
         assert sawlog.open(PLACES[view] / place).info()["decoded by"] == f"--view {view}"
+
+
+@pytest.mark.parametrize(
+    "above", ["Code", "Slack", "discord", "Code/Partitions/extension", "Teams/EBWebView/Profile 1"]
+)
+def test_databases_of_electron_are_recognized_in_their_folders(above: str, tmp_path: Path) -> None:
+    """A folder of an application is a profile: it has databases where a browser has them in `Default`."""
+    browser = Path(__file__).parents[1] / "golden" / "leveldb_database" / "chromium-156"
+    places = {
+        "Local Storage/leveldb": "local_storage",
+        "Session Storage": "session_storage",
+        "IndexedDB/http_127.0.0.1_8123.indexeddb.leveldb": "indexed_db",
+        "Site Characteristics Database": "site_characteristics",
+        "shared_proto_db": "shared_proto",
+        "shared_proto_db/metadata": "shared_proto",
+        "Sync Data/LevelDB": "sync_data",
+    }
+    for name in {place.partition("/")[0] for place in places}:
+        (source,) = (directory / name for directory in (browser, PROFILE) if (directory / name).is_dir())
+        shutil.copytree(source, tmp_path / above / name)
+    (tmp_path / above / "Preferences").write_text("{}")
+    bucket = tmp_path / above / "WebStorage" / "7" / "IndexedDB"
+    for kind in ("leveldb", "blob"):
+        shutil.copytree(browser / "IndexedDB" / f"http_127.0.0.1_8123.indexeddb.{kind}", bucket / f"indexeddb.{kind}")
+    places["WebStorage/7/IndexedDB/indexeddb.leveldb"] = "indexed_db"
+    outcome = CliRunner().invoke(app, ["ls", str(tmp_path), "--json"])
+    listed = {part["path"]: part["decoders"] for part in json.loads(outcome.stdout)["parts"] if part["format"]}
+    assert listed == {f"{tmp_path}/{above}/{place}": [view] for place, view in places.items()}
+    assert not [row for row in read(bucket / "indexeddb.leveldb", "indexed_db") if row["reason"]]
 
 
 MESSAGES = Messages("""
