@@ -116,6 +116,18 @@ def test_many_small_remote_files(name: str, requests: Counter[str], root: str) -
     assert delivered(reader, partitions).num_rows == FILES
 
 
+def test_few_rows_of_many_files_are_few_tasks(requests: Counter[str], root: str) -> None:
+    """No more than run at a time: Spark runs all of them to see whether there is a row."""
+    for number in range(FILES):
+        sawlog.write(records(1), f"{root}/{number:06}.log", format="leveldb_log")
+    _, tasks, (function, parts) = planned_by_the_jar({"path": root}, 3)
+    assert tasks == 2
+    requests.clear()
+    assert len(list(called(function, parts[:1]))) == 3
+    assert requests["cat_file"] <= 64
+    assert len(list(called(*planned_by_the_jar({"path": root}, 1000)[2]))) == FILES
+
+
 @pytest.mark.parametrize("name", SAMPLES)
 def test_the_bytes_of_large_remote_files_do_not_cross_the_driver(name: str, requests: Counter[str], root: str) -> None:
     pattern, make, written = SAMPLES[name]

@@ -40,6 +40,7 @@ from sawlog.spark.reader import (
     full_schema,
     informed,
     is_searched,
+    join_tasks,
     log_unread,
     look,
     projected,
@@ -230,6 +231,9 @@ def plan(
     plans = []
     for side, reading, task_bytes in readings:
         tasks = reading.tasks(task_bytes)
+        if reading.is_of_few:  # of which Spark may run all, where the first one would have been enough
+            together = -(-len(tasks) // max(1, parallelism))
+            tasks = [join_tasks(tasks[place : place + together]) for place in range(0, len(tasks), together or 1)]
         sizes = [task.size if side.limit is None else 0 for task in tasks]
         plans.append(SidePlan(PartitionFunction(side.wanted, side.limit), list(map(pickled.dumps, tasks)), sizes))
     return plans

@@ -227,6 +227,12 @@ class Task:
                 yield part
 
 
+def join_tasks(tasks: Sequence[Task]) -> Task:
+    """Return the task that reads what some tasks of a read do, one after the other."""
+    parts = [part for task in tasks for part in task.parts]
+    return replace(tasks[0], parts=parts, facts={path: facts for task in tasks for path, facts in task.facts.items()})
+
+
 @dataclass(frozen=True)
 class Reading:
     """A dataset bound to the columns and files that a query reads.
