@@ -191,7 +191,9 @@ def shown_by(chromium: str, profile: Path) -> dict[str, Any]:
     return shown
 
 
-@pytest.mark.parametrize(("maker", "tests"), [("profiles", "applications"), ("services", "chromium_services")])
+@pytest.mark.parametrize(
+    ("maker", "tests"), [("profiles", "applications"), ("services", "chromium_services"), ("sites", "chromium_sites")]
+)
 def test_a_new_profile_is_what_its_pages_say(maker: str, tests: str, tmp_path: Path) -> None:
     """By whichever Chromium is installed."""
     here, place = Path(__file__).parent, str(tmp_path / "profile")

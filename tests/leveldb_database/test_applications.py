@@ -20,11 +20,12 @@ from hypothesis import strategies as st
 
 import sawlog
 from sawlog.leveldb.applications import application
+from sawlog.leveldb.applications.fragments import column_of
 from sawlog.leveldb.applications.script_values import decode_script_value, property_name
 from sawlog.leveldb.applications.view import Entry, Home, UnknownBytesError
 from sawlog.storage import Storage
 
-from . import test_bedrock, test_bitcoin, test_chromium_services
+from . import test_bedrock, test_bitcoin, test_chromium_services, test_chromium_sites
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "leveldb_database"
 PROFILE = Path(os.environ.get("SAWLOG_PROFILE", GOLDEN / "chromium-156"))
@@ -251,6 +252,7 @@ VIEWS = (
     "bitcoin_blocks",
     "bitcoin_chainstate",
     "chrome_storage",
+    "file_system",
     "gcm_store",
     "indexed_db",
     "local_storage",
@@ -263,7 +265,7 @@ VIEWS = (
 
 def stored() -> Iterator[tuple[str, bytes, bytes]]:
     """Keys and values of the profile, and of others' databases."""
-    for name, path in (*PLACES.items(), *test_chromium_services.PLACES.items()):
+    for name, path in (*PLACES.items(), *test_chromium_services.PLACES.items(), *test_chromium_sites.PLACES.items()):
         for row in test_chromium_services.read(path, "all"):
             yield name, row["key"], row["value"]
     yield from (("bedrock", *entry) for entry in test_bedrock.ENTRIES.items())
@@ -289,6 +291,8 @@ def decoded(name: str, key: bytes, value: bytes | None) -> dict[str, Any]:
     if name in ("bedrock", "indexed_db") and row.get("value") is not None:
         json.loads(row["value"])
     assert row.keys() <= {*view.columns.names, "reason"}
+    for field in view.columns:
+        column_of([row], field)
     return row
 
 

@@ -19,10 +19,10 @@ from typer.testing import CliRunner
 
 import sawlog
 from sawlog.cli.app import app
-from sawlog.leveldb.applications.chromium_services import pickled_text
+from sawlog.leveldb.applications.chromium_services import SharedProto, pickled_text
 from sawlog.leveldb.applications.protobuf import Messages
 from sawlog.leveldb.applications.sync_data import SyncData
-from sawlog.leveldb.applications.view import Entry
+from sawlog.leveldb.applications.view import Entry, UnknownBytesError
 
 PROFILE = Path(
     os.environ.get(
@@ -127,6 +127,12 @@ def test_a_download_is_in_the_shared_database_while_it_goes_on() -> None:
     signals = [row["key"].split(":") for row in entries if row["database"] == "SignalDatabase"]
     configured = json.loads(next(row for row in entries if row["key"] == "config")["value"])["signals"]
     assert {int(name) for kind, name, *_ in signals if kind == "h"} <= {signal["name_hash"] for signal in configured}
+
+
+@pytest.mark.parametrize("digits", ["9" * 19, "9" * 30, "x", ""])
+def test_a_number_of_a_database_that_has_no_place_in_a_column_is_a_reason(digits: str) -> None:
+    with pytest.raises(UnknownBytesError, match="expected an integer in decimal digits"):
+        SharedProto().decode(Entry(f"{digits}_key".encode(), b"", 1), context=False)
 
 
 def test_metadata_names_the_databases_that_share_one() -> None:

@@ -131,6 +131,7 @@ class Browser:
         os.close(orders)
         os.close(replies)
         self.received, self.number = b"", 0
+        self.events: list[dict[str, Any]] = []
 
     def __call__(self, method: str, session: str | None = None, **parameters: Any) -> Any:
         self.number += 1
@@ -143,6 +144,7 @@ class Browser:
             answer = json.loads(message)
             if answer.get("id") == self.number:
                 return answer["result"] if "result" in answer else sys.exit(f"{method}: {answer}")
+            self.events += [answer] if "method" in answer else []
 
     def attach(self, target: str) -> str:
         session: str = self("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]

@@ -17,6 +17,7 @@ from sawlog.leveldb.applications.view import (
     Home,
     UnknownBytesError,
     columns_of,
+    integer_of,
     row_of,
     text,
 )
@@ -68,17 +69,7 @@ def _plain(value: bytes) -> dict[str, Any]:
 
 def _time(value: bytes) -> dict[str, Any]:
     """The time that a value is: microseconds since 1601, in decimal digits."""
-    return {"time": microseconds(_number(value))}
-
-
-_LONGEST_NUMBER = 19
-"""Digits of the largest integer of 64 bits."""
-
-
-def _number(value: bytes) -> int:
-    if not value.isdigit() or len(value) > _LONGEST_NUMBER:
-        raise UnknownBytesError(f"{value[:40]!r}, expected a number in decimal digits")
-    return int(value)
+    return {"time": microseconds(integer_of(value))}
 
 
 _PUSH = Messages("""
@@ -303,10 +294,10 @@ class SharedProto(ApplicationView):
         if entry.key == _GLOBAL:
             return {"key": _GLOBAL.decode("ascii")} | columns_of(entry.value, _shared_metadata)
         digits, separator, suffix = entry.key.partition(b"_")
-        if not separator or not digits.isdigit() or len(digits) > _LONGEST_NUMBER:
+        if not separator:
             raise UnknownBytesError("a key without a number and _ at its beginning")
-        number = int(digits)
-        name = _CLIENTS[number] if number < len(_CLIENTS) else None
+        number = integer_of(digits)
+        name = _CLIENTS[number] if 0 <= number < len(_CLIENTS) else None
         key, wrong = _signal(suffix) if name == _SIGNALS and not context else text(suffix, "utf-8")
         read = _shared_metadata if context else partial(_shared, name or "")
         return row_of({"database": name, "number": number, "key": key}, wrong, columns_of(entry.value, read))

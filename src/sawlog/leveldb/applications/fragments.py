@@ -61,7 +61,7 @@ class Decoded(Fragment):
             for rows in _stretches(view, context, batch) if decoded else empty_rows:
                 part, first = batch.slice(first, len(rows)), first + len(rows)
                 arrays = [
-                    _column(rows, field) if field in decoded else part.column(RAW.get(field.name, field.name))
+                    column_of(rows, field) if field in decoded else part.column(RAW.get(field.name, field.name))
                     for field in schema
                 ]
                 findings.notes[UNDECODED_ROWS] += sum(row.get(_REASON.name) is not None for row in rows)
@@ -120,7 +120,7 @@ def _stretches(view: ApplicationView, context: Any, batch: pa.RecordBatch) -> It
         yield rows
 
 
-def _column(rows: Sequence[Mapping[str, Any]], field: pa.Field) -> pa.Array:
+def column_of(rows: Sequence[Mapping[str, Any]], field: pa.Field) -> pa.Array:
     """Return one column of decoded rows; times are numbers of their unit."""
     values = [row.get(field.name) for row in rows]
     if pa.types.is_timestamp(field.type):

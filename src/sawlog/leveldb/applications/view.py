@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import posixpath
+import re
 import struct
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -201,6 +202,21 @@ def columns_of(value: bytes | None, read: Callable[[bytes], dict[str, Any]]) -> 
 def row_of(columns: Mapping[str, Any], wrong: str | None, value: Mapping[str, Any]) -> dict[str, Any]:
     """Columns of a key and of its value, with what is wrong with the key, or else with the value."""
     return {**value, **columns, "reason": wrong or value.get("reason")}
+
+
+_INTEGER = re.compile(rb"-?[0-9]{1,20}")
+
+
+def integer_of(digits: bytes) -> int:
+    """The integer of 64 bits that decimal digits say.
+
+    Raises:
+        UnknownBytesError: When they say none, or a larger one.
+    """
+    value = int(digits) if _INTEGER.fullmatch(digits) else None
+    if value is None or not -(1 << 63) <= value < 1 << 63:
+        raise UnknownBytesError(f"{digits[:40]!r}, expected an integer in decimal digits")
+    return value
 
 
 def text(data: bytes, encoding: str) -> tuple[str, str | None]:
