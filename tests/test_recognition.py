@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import shlex
 import shutil
+import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +15,8 @@ import pytest
 
 import sawlog
 from sawlog.errors import FormatError, OptionError
-from sawlog.format.recognition import parts
-from sawlog.storage import Storage
+from sawlog.format.recognition import formats, left_out, parts
+from sawlog.storage import File, Storage
 from tests.cli.conftest import Run, run
 from tests.samples import law_samples
 
@@ -250,3 +252,16 @@ FOLDERS = sorted(
 @pytest.mark.parametrize("folder", [path for path in FOLDERS if path.is_dir()], ids=lambda path: path.name)
 def test_every_command_of_a_listing_of_a_real_folder_works(folder: Path, run: Run) -> None:
     check_commands(run, folder)
+
+
+@pytest.mark.parametrize("names", [("CURRENT", "MANIFEST-000001", "000003.log", "LOCK"), ("000003.log", "notes")])
+def test_what_is_left_out_of_many_datasets_is_said_in_linear_time(names: Sequence[str]) -> None:
+    """Sets that are copied for every dataset cost no calls that could be counted."""
+    seconds = []
+    for count in (10, 300, 2400):  # the first one imports
+        files = [File(f"d/{number:06}/{name}", 10, False) for number in range(count) for name in names]
+        begun = time.process_time()
+        skipped = left_out(formats()["deephaven_log"], [File("d/N.T.bin.1", 5, False)], files, "rows")
+        seconds.append(time.process_time() - begun)
+        assert [file.path for file in skipped] == [file.path for file in files]
+    assert seconds[2] < 8 * 3 * seconds[1], f"{seconds[1]:.2f} s for 300, {seconds[2]:.2f} s for 2,400"

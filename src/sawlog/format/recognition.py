@@ -265,21 +265,32 @@ def _is_recognised(part: Part, storage: Storage) -> bool:
 def _take_neighbours(located: Sequence[Part], files: Sequence[File]) -> Iterator[Skipped]:
     """Why files next to those of parts hold none of their rows; they are entered into the parts."""
     claimed = {file.path for part in located for file in part.files}
+    unclaimed = [file for file in files if file.path not in claimed]
+    homes: dict[str, dict[str, list[File]]] = {}
     for part in located:
         assert part.format is not None
-        near = [
-            file
-            for file in files
-            if file.path not in claimed and part.format.directory_layout.dataset_directory(file) == part.path
-        ]
+        layout, elsewhere = part.format.directory_layout, []
+        is_first = part.format.name not in homes
+        if is_first:
+            homes[part.format.name] = _by_home(part.format, unclaimed)
+        near = [file for file in homes[part.format.name].get(part.path, ()) if file.path not in claimed]
         explained = {skipped.path: skipped for skipped in find_unread(part.format, near, "rows")}
-        if not part.format.directory_layout.is_directory:  # a system may keep more of its own elsewhere
-            elsewhere = [file for file in files if file.path not in claimed | explained.keys()]
-            server_files = part.format.directory_layout.unread(elsewhere, "rows")
+        if is_first and not layout.is_directory:  # a system may keep more of its own elsewhere
+            taken = claimed | explained.keys()
+            elsewhere = [file for file in unclaimed if file.path not in taken]
+            server_files = layout.unread(elsewhere, "rows")
             explained |= {skipped.path: skipped for skipped in server_files if not skipped.missed}
-        part.others.extend(file for file in files if file.path in explained)
-        claimed |= explained.keys()
+        part.others.extend(file for file in (*near, *elsewhere) if file.path in explained)
+        claimed.update(explained)
         yield from explained.values()
+
+
+def _by_home(format: Format, files: Sequence[File]) -> dict[str, list[File]]:
+    """Return files by the directory of the dataset that they would be of."""
+    homes: dict[str, list[File]] = defaultdict(list)
+    for file in files:
+        homes[format.directory_layout.dataset_directory(file)].append(file)
+    return homes
 
 
 def named_parts(files: Sequence[File], without: Collection[str] = ()) -> list[Part]:
