@@ -417,6 +417,32 @@ def test_a_huge_remote_log_is_searched_once(
     assert rows == []
 
 
+def test_an_etag_is_what_a_search_is_remembered_by(
+    requests: Counter[str],
+    root: str,
+    huge: int,
+    in_new_process: Callable[[], None],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Also of a log that was written just now, and when another one of its size is written at the same time."""
+    find, tag = MemoryFileSystem.find, "a"
+
+    def tagged(self: Any, path: str, *args: Any, **settings: Any) -> Any:
+        found = find(self, path, *args, **settings)
+        return {name: {**info, "created": None, "ETag": tag} for name, info in found.items()}
+
+    searched = []
+    with monkeypatch.context() as patch:
+        patch.setattr(MemoryFileSystem, "find", tagged)
+        for written in ("a", "a", "b", "b"):
+            tag = written
+            in_new_process()
+            requests.clear()
+            planned_by_the_jar({"path": root, "format": "deephaven_log", "task_bytes": "8000000"})
+            searched.append(requests["bytes"] > huge)
+    assert searched == [True, False, True, False]
+
+
 @pytest.mark.parametrize("place", ["near", "far"])
 def test_few_rows_of_a_huge_log_cost_little(
     place: str,
