@@ -7,9 +7,11 @@ import sys
 from pathlib import Path
 
 import pytest
+import typer.main
 
 import sawlog
 from sawlog.cli import main
+from sawlog.cli.app import app
 from sawlog.guard import install
 from sawlog.storage import Storage
 from tests.cli.conftest import Run
@@ -106,3 +108,18 @@ def test_an_error_in_sql_keeps_its_lines_and_its_caret(
     assert shown.startswith(line.format(log=log.name))
     assert shown[caret.index("^") :].startswith(at), result.err
     assert "\x1b" not in run("sql", "SELECT \x1b[31m").err
+
+
+def test_help_is_whole_at_80_columns(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No line is wider, nothing is cut off, and every sentence ends."""
+    monkeypatch.setenv("COLUMNS", "80")
+    group = typer.main.get_command(app)
+    for verb in ("", *group.commands):
+        shown = run(*verb.split(), "--help").out
+        assert [line for line in shown.splitlines() if len(line) > 80 or "\u2026" in line] == [], verb
+        if verb:
+            _, command, _ = group.resolve_command(None, [verb])
+            texts = [parameter.help for parameter in command.params] + command.help.split("\n\n")
+            assert [text for text in texts if not text.strip().endswith((".", ":"))] == [], verb
+            words = " ".join(shown.split())
+            assert [text for text in texts if " ".join(text.split()) not in words] == [], verb
