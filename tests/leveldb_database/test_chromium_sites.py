@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
+import re
 import struct
 from functools import cache
 from pathlib import Path
@@ -12,8 +14,9 @@ from typing import Any
 import pytest
 
 import sawlog
+from sawlog.leveldb.applications.chromium_workers import ServiceWorker
 from sawlog.leveldb.applications.file_system import FileSystem
-from sawlog.leveldb.applications.view import Entry, Home
+from sawlog.leveldb.applications.view import Entry, Home, UnknownBytesError
 from sawlog.storage import Storage
 
 PROFILE = Path(
@@ -21,7 +24,10 @@ PROFILE = Path(
 )
 """`tests/interop/chromium/make_sites.py` has a browser make another one."""
 FILES = PROFILE / "File System"
-PLACES = {"file_system": FILES / "000" / "t" / "Paths"}
+PLACES = {
+    "file_system": FILES / "000" / "t" / "Paths",
+    "service_worker": PROFILE / "Service Worker" / "Database",
+}
 
 
 @cache
@@ -130,6 +136,127 @@ def test_records_of_files(key: bytes, value: bytes, columns: dict[str, Any], rea
     assert row.get("reason") == reason
     if not key.startswith(b"LAST_PATH"):
         assert (row["directory"], row["storage"]) == ("010", "persistent")
+
+
+def test_workers_are_what_the_browser_says_of_them() -> None:
+    entries = rows("service_worker")
+    assert not [row for row in entries if row["reason"]]
+    found = {str(row["registration_id"]): row for row in entries if row["kind"] == "registration"}
+    shown = truth()["registrations"]
+    assert found.keys() == {number for number, registration in shown.items() if not registration["isDeleted"]}
+    for number, row in found.items():
+        version = truth()["versions"][str(row["version_id"])]
+        assert (version["registrationId"], version["status"]) == (number, "activated")
+        assert (row["scope"], row["url"]) == (shown[number]["scopeURL"], version["scriptURL"])
+        assert row["script_time"].timestamp() == version["scriptResponseTime"]
+        assert row["time"] >= row["script_time"]
+        assert row["storage_key"] == "http://127.0.0.1:8125/"
+    first, second = (json.loads(found[number]["value"]) for number in "01")
+    preload = truth()["worker"]["preload"]
+    assert first["navigation_preload_state"] == {"enabled": preload["enabled"], "header": preload["headerValue"]}
+    assert [(one["is_active"], one["has_fetch_handler"]) for one in (first, second)] == [(True, True), (True, False)]
+    assert [(one["script_type"], one["update_via_cache"]) for one in (first, second)] == [
+        ("CLASSIC", "IMPORTS"),
+        ("MODULE", "NONE"),
+    ]
+    (rule,) = first["router_rules"]["v1"]
+    (wanted,) = json.loads(truth()["versions"]["0"]["routerRules"])
+    pattern = rule["condition"][0]["url_pattern"]
+    for part, shown_part in wanted["condition"]["urlPattern"].items():
+        stored = [one.get("fixed", one.get("full_wildcard", {})) for one in pattern[part]]
+        assert "".join(one["value"] or one.get("prefix", "") + "*" for one in stored) == shown_part
+    assert [[*source] for source in rule["source"]] == [[f"{name}_source"] for name in wanted["source"]]
+
+
+def test_scripts_of_workers_have_the_size_and_the_hash_of_what_was_served() -> None:
+    scripts = {row["url"].rpartition("/")[2]: row for row in rows("service_worker") if row["kind"] == "resource"}
+    assert {name: row["registration_id"] for name, row in scripts.items()} == {
+        "worker.js": 0,
+        "part.js": 0,
+        "module.js": 1,
+    }
+    digest = hashlib.sha256(b"// nothing").hexdigest().upper()
+    assert [
+        (row["size"], json.loads(row["value"])["sha256_checksum"])
+        for name, row in scripts.items()
+        if name != "worker.js"
+    ] == [(10, digest)] * 2
+
+
+def test_what_services_keep_for_a_worker_is_what_the_page_says() -> None:
+    told = truth()["worker"]
+    data = {
+        re.sub("_[0-9a-f-]{36}.*", "", row["name"]): row for row in rows("service_worker") if row["kind"] == "user_data"
+    }
+    values = {name: json.loads(row["value"]) for name, row in data.items()}
+    assert values["cookie_store_subscriptions"]["subscriptions"] == told["cookies"]
+    assert values["push_sender_id"] == {"$bytes": told["sender"]}
+    fetch = values["bgfetch_registration"]["registration"]
+    assert (fetch["developer_id"], fetch["download_total"]) == (told["fetched"]["id"], told["fetched"]["total"])
+    assert values["bgfetch_ui_options"] == {"title": "Größe"}
+    request = values["bgfetch_active_request"]
+    assert (request["unique_id"], request["serialized_request"]["url"]) == (
+        fetch["unique_id"],
+        "http://127.0.0.1:8125/slow",
+    )
+    assert data["bgfetch_registration"]["time"].year >= 2026
+    past = [
+        json.loads(row["value"])
+        for row in rows("service_worker", history=True)
+        if row["value"] and row["name"] == "BackgroundSyncUserData"
+    ]
+    assert "tag of sync" in [one["tag"] for syncs in past for one in syncs.get("registration", [])]
+
+
+def test_an_unregistered_worker_is_in_the_history() -> None:
+    past = [
+        row
+        for row in rows("service_worker", history=True)
+        if row["registration_id"] == 2 and row["kind"] == "registration"
+    ]
+    assert [row["operation"] for row in past][:2] == ["delete", "put"]
+    assert past[1]["scope"] == truth()["registrations"]["2"]["scopeURL"]
+    (script,) = (
+        row
+        for row in rows("service_worker", history=True)
+        if row["version_id"] == 2 and row["kind"] == "resource" and row["value"]
+    )
+    assert script["registration_id"] == 2
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "columns", "reason"),
+    [
+        (
+            b"REG:https://a/^0https://b\0007",
+            b"\xd8\x06\x05",
+            {"storage_key": "https://a/^0https://b", "registration_id": 7, "value": '{"107":5}'},
+            None,
+        ),
+        (b"REG:https://a/\0" + b"9" * 19, b"", {}, "b'9999999999999999999', expected an integer in decimal digits"),
+        (b"RES:5", b"", {}, "a key of resource without the byte 0 in it"),
+        (b"URES:5", b"x", {"resource_id": 5}, "value: 1 bytes, where nothing is expected"),
+        (
+            b"REG_USER_DATA:7\0new",
+            b"\xff",
+            {"name": "new", "value": '{"$bytes":"/w=="}'},
+            "value: of a service that is not known",
+        ),
+        (b"REG_HAS_USER_DATA:a\0b\0007", b"", {"name": "a\0b", "registration_id": 7}, None),
+        (b"REG_USER_DATA:7\0push_sender_id", b"12", {"value": '"12"'}, None),
+        (b"INITDATA_NEW", b"", {}, "a key that is none of the service workers'"),
+        (b"RES:1\0002", bytes.fromhex("18ffffffffffffffffff01"), {"size": -1}, None),
+    ],
+)
+def test_entries_of_service_workers(key: bytes, value: bytes, columns: dict[str, Any], reason: str | None) -> None:
+    view = ServiceWorker()
+    entry = Entry(key, value, 1)
+    try:
+        row = view.decode(entry, view.context([entry], Home("x", Storage(), 1)))
+    except UnknownBytesError as unknown:
+        row = {"reason": str(unknown)}
+    assert {name: row.get(name) for name in columns} == columns
+    assert row.get("reason") == reason
 
 
 def test_views_that_fit_are_named() -> None:

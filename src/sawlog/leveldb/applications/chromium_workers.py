@@ -1,0 +1,316 @@
+"""Views of Chromium's service workers: registrations, scripts, and what services keep for a worker.
+
+See `service_worker_database.cc` in Chromium's source.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, ClassVar, NamedTuple
+
+import pyarrow as pa
+
+from sawlog.leveldb.applications.chromium import EPOCH, microseconds
+from sawlog.leveldb.applications.protobuf import Messages, columns_of_message, integer
+from sawlog.leveldb.applications.script_values import binary, to_json
+from sawlog.leveldb.applications.view import (
+    ApplicationView,
+    Entry,
+    Home,
+    UnknownBytesError,
+    columns_of,
+    integer_of,
+    row_of,
+    text,
+)
+
+_MESSAGES = Messages("""
+Embedder = NONE_OR_NOT_EXIST|REQUIRE_CORP|CREDENTIALLESS
+Referrer = ALWAYS|DEFAULT|NO_REFERRER_WHEN_DOWNGRADE|NEVER|ORIGIN|ORIGIN_WHEN_CROSS_ORIGIN|
+ STRICT_ORIGIN_WHEN_CROSS_ORIGIN|SAME_ORIGIN|STRICT_ORIGIN
+Mode = kSameOriginMode|kNoCorsMode|kCorsMode|kCorsWithForcedPreflightMode|kNavigateMode
+Destination = kEmptyDestination|kAudioDestination|kAudioWorkletDestination|kDocumentDestination|kEmbedDestination|
+ kFontDestination|kFrameDestination|kIframeDestination|kImageDestination|kManifestDestination|kObjectDestination|
+ kPaintWorkletDestination|kReportDestination|kScriptDestination|kServiceWorkerDestination|kSharedWorkerDestination|
+ kStyleDestination|kTrackDestination|kVideoDestination|kWebBundleDestination|kWorkerDestination|kXsltDestination|
+ kFencedframeDestination|kWebIdentityDestination|kDictionaryDestination|kSpeculationRulesDestination|kJsonDestination|
+ kSharedStorageWorkletDestination
+Failure = NONE|CANCELLED_FROM_UI|CANCELLED_BY_DEVELOPER|BAD_STATUS|FETCH_ERROR|SERVICE_WORKER_UNAVAILABLE|
+ QUOTA_EXCEEDED|DOWNLOAD_TOTAL_EXCEEDED
+Pair: 1 key text, 2 value text
+Fixed: 1 value text
+Wildcard: 1 name text, 2 prefix text, 3 value text, 4 suffix text
+Part: 1 modifier kNone|kOptional|kZeroOrMore|kOneOrMore, 2 fixed Fixed, 4 segment_wildcard Wildcard,
+ 5 full_wildcard Wildcard
+PatternOptions: 1 ignore_case bool
+Pattern: 1 legacy_pathname Part*, 2 hostname Part*, 3 protocol Part*, 4 username Part*, 5 password Part*, 6 port Part*,
+ 7 pathname Part*, 8 search Part*, 9 hash Part*, 10 options PatternOptions
+RoutedRequest: 1 method text, 2 mode Mode, 3 destination Destination
+Running: 1 status kRunning|kNotRunning
+Inner: 1 url_pattern Pattern, 2 request RoutedRequest, 3 running_status Running
+Object: 1 conditions Inner*
+Objects: 1 objects Object*
+Not: 1 object Object
+Condition: 1 url_pattern Pattern, 2 request RoutedRequest, 3 running_status Running, 4 or_condition Objects,
+ 5 not_condition Not
+Nothing:
+Cache: 1 cache_name text
+RacedCache: 1 cache_source Cache
+Source: 1 network_source Nothing, 2 race_network_and_fetch_event_source Nothing, 3 fetch_event_source Nothing,
+ 4 cache_source Cache, 5 race_network_and_cache_source RacedCache
+Rule: 1 condition Condition*, 2 source Source*
+Rules: 1 version int, 2 v1 Rule*
+Feature: 1 name text, 2 tokens text*
+Trials: 1 features Feature*
+Preload: 1 enabled bool, 2 header text
+Policies: 1 referrer_policy Referrer, 2 sandbox_flags int, 3 ip_address_space UNKNOWN|LOOPBACK|PRIVATE|PUBLIC
+Registration: 1 registration_id int, 2 scope_url text, 3 script_url text, 4 version_id int, 5 is_active bool,
+ 6 has_fetch_handler bool, 7 last_update_check_time int, 8 resources_total_size_bytes uint,
+ 11 origin_trial_tokens Trials, 12 navigation_preload_state Preload, 13 used_features uint*,
+ 14 update_via_cache IMPORTS|ALL|NONE, 15 script_type CLASSIC|MODULE, 16 script_response_time int,
+ 17 cross_origin_embedder_policy_value Embedder, 18 cross_origin_embedder_policy_reporting_endpoint text,
+ 19 cross_origin_embedder_policy_report_only_value Embedder,
+ 20 cross_origin_embedder_policy_report_only_reporting_endpoint text,
+ 21 ancestor_frame_type NORMAL_FRAME|FENCED_FRAME,
+ 22 fetch_handler_skippable_type |NOT_SKIPPABLE|SKIPPABLE_EMPTY_FETCH_HANDLER,
+ 23 policy_container_policies Policies, 24 router_rules Rules, 25 has_hid_event_handlers bool,
+ 26 has_usb_event_handlers bool
+Resource: 1 resource_id int, 2 url text, 3 size_bytes int, 4 sha256_checksum text
+Syncs: 1 registration Sync*, 3 origin text
+Sync: 2 tag text, 7 num_attempts int, 8 delay_until int, 9 periodic_sync_options Period, 10 max_attempts int
+Period: 1 min_interval int
+Cookies: 1 subscriptions Cookie*
+Cookie: 1 url text, 2 name text, 3 match_type EQUALS|STARTS_WITH
+Fetch: 1 creation_microseconds_since_unix_epoch int, 2 origin text, 3 registration FetchState, 4 options FetchOptions,
+ 5 num_fetches int, 6 isolation_info bytes
+FetchState: 1 unique_id text, 2 developer_id text, 3 upload_total uint, 4 uploaded uint, 5 download_total uint,
+ 6 downloaded uint, 7 result UNSET|FAILURE|SUCCESS, 8 failure_reason Failure
+FetchOptions: 1 title text, 2 icons Icon*, 3 download_total uint
+Icon: 1 src text, 2 sizes Size*, 3 type text, 4 purpose |ANY|MONOCHROME|MASKABLE*
+Size: 1 width int, 2 height int
+FetchTitle: 1 title text, 2 icon bytes
+Referred: 1 url text, 2 policy int
+FetchRequest: 1 url text, 2 method text, 3 headers Pair*, 4 referrer Referred, 5 is_reload bool, 6 mode int,
+ 7 is_main_resource_load bool, 9 credentials_mode int, 10 cache_mode int, 11 redirect_mode int, 12 integrity text,
+ 13 keepalive bool, 16 is_history_navigation bool, 17 target_address_space int
+Fetched: 1 unique_id text, 2 request_index int, 3 serialized_request FetchRequest, 4 download_guid text,
+ 5 request_body_size uint, 6 request_body_size uint
+Completed: 1 unique_id text, 2 request_index int, 3 serialized_request FetchRequest, 4 download_guid text,
+ 6 failure_reason Failure
+Content: 1 description Described, 2 timestamp int, 3 launch_url text, 4 is_top_level_context bool
+Described: 1 id text, 2 title text, 3 description text, 4 category int, 5 icons ContentIcon*, 6 launch_url text
+ContentIcon: 1 src text, 2 sizes text, 3 type text
+SerializedIcons: 1 icons SerializedIcon*
+SerializedIcon: 1 icon bytes
+""")
+_USER_DATA: Mapping[str, str] = {
+    "BackgroundSyncUserData": "Syncs",
+    "PeriodicBackgroundSyncUserData": "Syncs",
+    "cookie_store_subscriptions": "Cookies",
+    "push_registration_id": "",
+    "push_sender_id": "",
+    "bgfetch_active_registration_unique_id_": "",
+    "bgfetch_storage_version_": "",
+    "bgfetch_registration_": "Fetch",
+    "bgfetch_ui_options_": "FetchTitle",
+    "bgfetch_pending_request_": "Fetched",
+    "bgfetch_active_request_": "Fetched",
+    "bgfetch_completed_request_": "Completed",
+    "content_index:entry_": "Content",
+    "content_index:icon_": "SerializedIcons",
+}
+"""How the names of what services keep for a worker begin, and the messages that it is; without a name, it is text."""
+_TIMES: Mapping[str, tuple[str, int]] = {
+    "Fetch": ("creation_microseconds_since_unix_epoch", 0),
+    "Content": ("timestamp", EPOCH),
+}
+"""Fields that hold the time of a message, and from when it counts."""
+
+_IDS = ("registration_id", "version_id", "resource_id")
+
+
+class Kind(NamedTuple):
+    """Entries whose keys begin alike.
+
+    Attributes:
+        kind: What the view calls them.
+        key: Columns of the rest of the key, with the byte 0 between them.
+        read: What makes columns of the value; `None` where it is empty.
+    """
+
+    kind: str
+    key: tuple[str, ...]
+    read: Callable[[bytes], dict[str, Any]] | None = None
+
+
+def _number(column: str, value: bytes) -> dict[str, Any]:
+    return {column: integer_of(value)}
+
+
+def _version(value: bytes) -> dict[str, Any]:
+    return {"value": to_json(integer_of(value))}
+
+
+def _site(value: bytes) -> dict[str, Any]:
+    site, wrong = text(value, "utf-8")
+    return {"storage_key": site, "reason": wrong}
+
+
+def _registration(value: bytes) -> dict[str, Any]:
+    """Columns of a registration and of the version that it has."""
+    message, reason = _MESSAGES.read(value, "Registration")
+    return columns_of_message(message, reason) | {
+        "version_id": integer(message, "version_id"),
+        "scope": _text_of(message, "scope_url"),
+        "url": _text_of(message, "script_url"),
+        "size": _size(integer(message, "resources_total_size_bytes")),
+        "time": microseconds(integer(message, "last_update_check_time")),
+        "script_time": microseconds(integer(message, "script_response_time")),
+    }
+
+
+def _resource(value: bytes) -> dict[str, Any]:
+    """Columns of a script: its address and size, and its SHA-256 as JSON."""
+    message, reason = _MESSAGES.read(value, "Resource")
+    columns = {"url": _text_of(message, "url"), "size": _size(integer(message, "size_bytes"))}
+    return columns_of_message(message, reason) | columns
+
+
+def _text_of(message: Mapping[str, Any], name: str) -> str | None:
+    value = message.get(name)
+    return value if isinstance(value, str) else None
+
+
+def _size(value: int | None) -> int | None:
+    return value if value is not None and value < 1 << 63 else None
+
+
+def _user_data(name: str, value: bytes) -> dict[str, Any]:
+    """Data that a service keeps for a worker, as JSON."""
+    kind = next((kind for prefix, kind in _USER_DATA.items() if name.startswith(prefix)), None)
+    if kind:
+        message, reason = _MESSAGES.read(value, kind)
+        path, epoch = _TIMES.get(kind, ("", 0))
+        return columns_of_message(message, reason) | {"time": microseconds(integer(message, path), 1, epoch)}
+    try:
+        document: Any = value.decode("utf-8")
+    except UnicodeDecodeError:
+        document = {"$bytes": binary(value)}
+    return {"value": to_json(document), "reason": "of a service that is not known" if kind is None else None}
+
+
+_KINDS: Mapping[bytes, Kind] = {
+    b"INITDATA_DB_VERSION": Kind("version", (), _version),
+    b"INITDATA_NEXT_REGISTRATION_ID": Kind("next_registration_id", (), partial(_number, "registration_id")),
+    b"INITDATA_NEXT_VERSION_ID": Kind("next_version_id", (), partial(_number, "version_id")),
+    b"INITDATA_NEXT_RESOURCE_ID": Kind("next_resource_id", (), partial(_number, "resource_id")),
+    b"INITDATA_DISKCACHE_MIGRATION_NOT_NEEDED": Kind("disk_cache_migrated", ()),
+    b"INITDATA_OLD_DISKCACHE_DELETION_NOT_NEEDED": Kind("old_disk_cache_deleted", ()),
+    b"INITDATA_UNIQUE_ORIGIN:": Kind("site", ("storage_key",)),
+    b"INITDATA_FOREIGN_FETCH_ORIGIN:": Kind("foreign_fetch_site", ("storage_key",)),
+    b"REG:": Kind("registration", ("storage_key", "registration_id"), _registration),
+    b"REGID_TO_ORIGIN:": Kind("registration_site", ("registration_id",), _site),
+    b"REG_HAS_USER_DATA:": Kind("has_user_data", ("name", "registration_id")),
+    b"REG_USER_DATA:": Kind("user_data", ("registration_id", "name")),
+    b"RES:": Kind("resource", ("version_id", "resource_id"), _resource),
+    b"URES:": Kind("uncommitted_resource", ("resource_id",)),
+    b"PRES:": Kind("purgeable_resource", ("resource_id",)),
+}
+"""By the begin of keys; a kind without columns of a key is that of this key only."""
+_SITES, _AFTER_SITES = b"REG:", b"REG_"
+"""From and up to which key there are registrations and their sites."""
+
+
+@dataclass
+class Registrations:
+    """Registrations of workers, as they were last written.
+
+    Attributes:
+        sites: Their storage keys, by ID.
+        versions: The IDs of registrations, by those of their versions.
+    """
+
+    sites: dict[int, str] = field(default_factory=dict)
+    versions: dict[int, int] = field(default_factory=dict)
+
+
+class ServiceWorker(ApplicationView):
+    """View of service workers: a row per registration, script, and piece of data that a service keeps for one."""
+
+    title = "Chromium's service workers: kind, storage_key, scope, url of scripts, times, value (JSON)"
+    columns: ClassVar = pa.schema(
+        [
+            ("kind", pa.string()),
+            ("storage_key", pa.string()),
+            *((name, pa.int64()) for name in _IDS),
+            *((name, pa.string()) for name in ("scope", "url", "name")),
+            ("size", pa.int64()),
+            *((name, pa.timestamp("us", "UTC")) for name in ("time", "script_time")),
+            ("value", pa.string()),
+        ]
+    )
+    names: ClassVar = (_SITES, _AFTER_SITES)
+
+    def recognizes(self, path: str, comparator: str, keys: Sequence[bytes]) -> bool:
+        """By its directory, or by keys that only it has."""
+        del comparator
+        return path.endswith("/Service Worker/Database") or any(key.startswith(b"INITDATA_") for key in keys)
+
+    def context(self, entries: Iterable[Entry], home: Home) -> Registrations:
+        """Sites of registrations, and registrations of versions, newest first."""
+        del home
+        registrations = Registrations()
+        for entry in entries:
+            try:
+                row = _row(entry)
+            except UnknownBytesError:
+                continue  # which its own row says
+            number, version = row["registration_id"], row.get("version_id")
+            if (site := row.get("storage_key")) is not None:
+                registrations.sites.setdefault(number, site)
+            if version is not None:
+                registrations.versions.setdefault(version, number)
+        return registrations
+
+    def decode(self, entry: Entry, context: Registrations) -> Mapping[str, Any]:
+        """IDs and names of the key, a message in protobuf or text, and the site of the registration."""
+        row = _row(entry)
+        if row["kind"] == "resource" and (number := context.versions.get(row["version_id"])) is not None:
+            row["registration_id"] = number
+        if row["kind"] in ("resource", "user_data", "has_user_data"):
+            row["storage_key"] = context.sites.get(row.get("registration_id", -1))
+        return row
+
+
+def _row(entry: Entry) -> dict[str, Any]:
+    """Columns of an entry, without those that others explain."""
+    prefix = next((prefix for prefix, kind in _KINDS.items() if _begins(entry.key, prefix, kind)), None)
+    if prefix is None:
+        raise UnknownBytesError("a key that is none of the service workers'")
+    kind = _KINDS[prefix]
+    row: dict[str, Any] = {"kind": kind.kind}
+    suffix, wrong = entry.key[len(prefix) :], None
+    split = suffix.split if kind.key[:1] == ("registration_id",) else suffix.rsplit
+    parts = split(b"\0", len(kind.key) - 1) if kind.key else []
+    if len(parts) != len(kind.key):
+        raise UnknownBytesError(f"a key of {kind.kind} without the byte 0 in it")
+    for column, part in zip(kind.key, parts, strict=True):
+        if column in _IDS:
+            row[column] = integer_of(part)
+        else:
+            row[column], damage = text(part, "utf-8")
+            wrong = wrong or damage
+    read = partial(_user_data, row["name"]) if kind.kind == "user_data" else kind.read
+    return row_of(row, wrong, columns_of(entry.value, read or _empty))
+
+
+def _begins(key: bytes, prefix: bytes, kind: Kind) -> bool:
+    return key.startswith(prefix) if kind.key else key == prefix
+
+
+def _empty(value: bytes) -> dict[str, Any]:
+    if value:
+        raise UnknownBytesError(f"{len(value)} bytes, where nothing is expected")
+    return {}
