@@ -9,8 +9,8 @@ docstrings and the directives of pages. A table is written between two marks of 
     <!-- end -->
 
 Besides `options` for reading there are `write options` and `views`; names after the format's choose some of them. The
-page of the command line has `verbs`, `shared options` and `own options`, that on adding a format `capabilities`. Tests
-compare the pages with what is written now.
+page of the command line has `commands`, `shared options` and `own options`, that on adding a format `capabilities`.
+Tests compare the pages with what is written now.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ PAGES = ("python.md", "reference.md", "testing.md")
 DIRECTIVE = re.compile(r"^::: (?P<name>\S+)(?P<options>(?:\n {4}.*)*)", re.MULTILINE)
 MEMBERS = re.compile(r"members: \[(.*)\]")
 BLOCK = re.compile(
-    r"^(?P<mark><!-- (?P<kind>verbs|capabilities|(?:shared|own) options) -->)\n.*?^<!-- end -->$",
+    r"^(?P<mark><!-- (?P<kind>commands|capabilities|(?:shared|own) options) -->)\n.*?^<!-- end -->$",
     re.MULTILINE | re.DOTALL,
 )
 EXIT_CODES = re.compile(r"Exit code (.*?)\.$")
@@ -175,7 +175,7 @@ def verb_tables() -> dict[str, str]:
                 else:
                     own.append((f"`{name}`", *row))
     common = [("option", "meaning", "commands"), *((*row, ", ".join(names)) for row, names in shared.items())]
-    return {"verbs": table(verbs), "shared options": table(common), "own options": table(own)}
+    return {"commands": table(verbs), "shared options": table(common), "own options": table(own)}
 
 
 def spelled(option: Any, kind: Any) -> str:

@@ -2,8 +2,9 @@
 
 `words.txt` is a dictionary of codespell. It is applied to comments and texts of Python, without names in backquotes and
 braces, and to what pages say outside of blocks of code. `words.toml` has idioms that may stay, and says how many words
-there may be in a folder: lower it when there are fewer. Its `names` are words that no name in `src` may have, but for
-those listed with a word.
+there may be in a folder: lower it when there are fewer. `page_words.txt` has words that only the sources use: pages and
+the help of commands have others. The `names` of `words.toml` are words that no name in `src` may have, but for those
+listed with a word.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ def prose(path: Path) -> str:
     return "\n".join(map("".join, kept))
 
 
-def found(folder: str, ignored: str) -> list[str]:
+def found(folder: str, dictionary: str, ignored: str) -> list[str]:
     """What codespell says of a folder, or of one file."""
     with tempfile.TemporaryDirectory() as place:
         for path in (ROOT / folder, *(ROOT / folder).rglob("*")):
@@ -54,7 +55,7 @@ def found(folder: str, ignored: str) -> list[str]:
             "-m",
             "codespell_lib",
             "-D",
-            str(TOOLS / "words.txt"),
+            str(TOOLS / dictionary),
             "--ignore-regex",
             ignored,
             ".",
@@ -80,13 +81,15 @@ def main() -> int:
     names = named(settings["names"])
     print(*names, sep="\n", end="\n" if names else "")
     exceeded = int(bool(names))
-    for folder, most in settings["most"].items():
-        words = found(folder, "|".join((*NAMES, *settings["idioms"])))
+    limits = [("words.txt", *limit) for limit in settings["most"].items()]
+    limits += [("page_words.txt", *limit) for limit in settings["pages"].items()]
+    for dictionary, folder, most in limits:
+        words = found(folder, dictionary, "|".join((*NAMES, *settings["idioms"])))
         if len(words) > most:
             print(*words, sep="\n")
             exceeded += 1
         if len(words) != most:
-            print(f"{folder}: {len(words)} words to avoid; tools/words.toml says {most}")
+            print(f"{folder}: {len(words)} words of {dictionary} to avoid; tools/words.toml says {most}")
     return exceeded
 
 

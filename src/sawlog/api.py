@@ -92,13 +92,13 @@ def open(
             open binary file. Pipes and streams are copied to disk first.
         format: Name of the format; recognised from names and first bytes if not given.
         view: Which view of the bytes; `sawlog.formats()[name].views` lists them.
-        columns: Columns to deliver, in order; `_file` and `_offset` can be asked for in every view. Or a dictionary of
+        columns: Columns, in order; `_file` and `_offset` can be asked for in every view. Or a dictionary of
             names and expressions (`pyarrow.compute.Expression`) that make them; only what they need is decoded.
-        filter: A `pyarrow.compute.Expression` over columns of the view: only rows for which it holds are delivered.
+        filter: A `pyarrow.compute.Expression` over columns of the view: only rows for which it holds are returned.
             Formats prune by comparisons of columns with values that it requires.
         filters: `(column, op, value)` tuples, all of which must hold, or lists of such tuples, of which one must, as in
             `pyarrow.parquet.read_table`.
-        on_damage: `fail` raises `DamageError` at the first damage, `skip` delivers everything intact and warns.
+        on_damage: `fail` raises `DamageError` at the first damage, `skip` returns everything intact and warns.
         provenance: Append `_file` and `_offset` to the view's columns.
         storage_options: What fsspec needs to reach the path.
         memory_map: Whether local files are memory-mapped, as in pyarrow: a process that looks at a mapped file which
@@ -296,7 +296,7 @@ def repair(
 ) -> Report:
     """Write everything intact in `src` to `dst`: a file to a new file, a directory's files to a directory.
 
-    What is written appears only if it is clean to `verify` and has the rows that `on_damage="skip"` delivers of `src`,
+    What is written appears only if it is clean to `verify` and has the rows that `on_damage="skip"` returns of `src`,
     under the options that rescue rows, unless others are given.
 
     Of a folder of several datasets, each is repaired by itself; those that cannot be are in `Report.skipped`.

@@ -42,7 +42,7 @@ CONSTANT = [
     Col("N", "Int"),
 ]
 COMMAND = struct.pack(">iii", 20000, 1, 99) + b"data"
-CUT_REASON = "If a log ends before a DELETE_PARTITION, the rows that it would delete are delivered"
+CUT_REASON = "If a log ends before a DELETE_PARTITION, the rows that it would delete are returned"
 HEADER_REASON = "A header with a wrong digest is still read, with a warning"
 
 

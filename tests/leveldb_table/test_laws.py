@@ -89,7 +89,7 @@ class TestLaws(Laws):
         ),
         Exemption(
             "repair",
-            "Keys that are out of order although the checksums match are delivered, but no table can hold them:"
+            "Keys that are out of order although the checksums match are returned, but no table can hold them:"
             " `repair` refuses.",
             told="repair gives up.*not in ascending order",
             fuzzed=True,

@@ -37,7 +37,7 @@ def test_import_and_merge(spark: SparkSession, tmp_path: Path, capsys: pytest.Ca
     arguments = ["merge", str(db), "Ns", "T", DATE]
     assert main([*arguments, "--group", "Sym"]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0] == f"1,000 rows of Ns.T {DATE} merged and proven"
+    assert lines[0] == f"1,000 rows of Ns.T {DATE} merged and checked"
     assert lines[2:] == [f"written   {db}/Systems/Ns/Partitions/0/{DATE}/T", "grouped   Sym"]
     assert main([*arguments, "--delete-intraday", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)

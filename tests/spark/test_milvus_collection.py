@@ -207,7 +207,7 @@ def test_compact_on_the_command_line(spark: SparkSession, tmp_path: Path, capsys
     options = ["-o", "table=strpk", "-o", f"metadata={root / 'etcd.json'}"]
     assert main(["compact", str(root), str(target), *options]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0] == f"185 rows compacted and proven: {target}"
+    assert lines[0] == f"185 rows compacted and checked: {target}"
     before, after = with_etcd("2.3.5", "strpk"), open_as_it_lies(target)
     keys = before.to_table()[before.contents.primary.name].to_pylist()
     assert sorted(after.to_table()["100"].to_pylist()) == sorted(keys)

@@ -1,4 +1,4 @@
-"""The command line: one module per verb, one `Output` for people and for programs."""
+"""The command line: one module per command, one `Output` for people and for programs."""
 
 from __future__ import annotations
 

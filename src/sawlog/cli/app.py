@@ -1,4 +1,4 @@
-"""The application: its verbs, and what it says when none is given."""
+"""The application: its commands, and what it says when none is given."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from sawlog.cli.errors import USAGE_ERROR, Exit, complain, with_exit_codes
 from sawlog.format.lazy import entry_points
 
 _COMMANDS_GROUP = "sawlog.commands"
-"""Entry points of verbs that belong to one format: a name, and a function as Typer takes it."""
+"""Entry points of commands that belong to one format: a name, and a function as Typer takes it."""
 
 VERB_GROUPS = {
     "Look": ("ls", "info", "cat", "map", "sql", "formats"),
@@ -28,10 +28,10 @@ VERB_GROUPS = {
     "Convert": ("convert", "index"),
     "Follow and run": ("init", "run", "warm-up", "spark-jar"),
 }
-"""Verbs of all formats by the heading of the help that they are below; each is a function in a module of its own."""
+"""Commands of all formats by the heading of the help that they are below; each is a function in a module of its own."""
 VERBS = tuple(itertools.chain.from_iterable(VERB_GROUPS.values()))
 _OF_SYSTEMS = "For one system"
-"""Heading of the verbs that entry points bring."""
+"""Heading of the commands that entry points bring."""
 
 _HELP = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
 _EXAMPLES = """\b
@@ -61,7 +61,7 @@ class _WithoutPydantic:
         return parameters
 
     def shell_complete(self, ctx: Any, incomplete: str) -> Any:
-        """Names of verbs and options for a shell, with what they are."""
+        """Names of commands and options for a shell, with what they are."""
         items = super().shell_complete(ctx, incomplete)  # type: ignore[misc] # of Typer's class
         for item in items:
             item.value, item.help = described(item.value, item.help or "")
@@ -99,7 +99,7 @@ def _value(parameter: Any, convert: Callable[[Any, Any], Any], hint: Any, contex
 
 
 class Verb(_WithoutPydantic, TyperCommand):
-    """Command of one verb, whose help has the options that verbs share below headings of their own."""
+    """Command whose help has the options that commands share below headings of their own."""
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
         """Write arguments and options, heading by heading."""
@@ -114,7 +114,7 @@ class Verb(_WithoutPydantic, TyperCommand):
 
 
 class Verbs(_WithoutPydantic, TyperGroup):
-    """The verbs, those of formats too; one is loaded when it is run, and lists say what its source says."""
+    """The commands, those of formats too; one is loaded when it is run, and lists say what its source says."""
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
@@ -130,7 +130,7 @@ class Verbs(_WithoutPydantic, TyperGroup):
         return super().get_command(ctx, cmd_name)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
-        """Write the verbs, heading by heading."""
+        """Write the commands, heading by heading."""
         headings = {verb: heading for heading, verbs in VERB_GROUPS.items() for verb in verbs}
         sections: dict[str, list[tuple[str, str]]] = {heading: [] for heading in VERB_GROUPS}
         for name in self.list_commands(ctx):
@@ -171,7 +171,7 @@ def _description(point: EntryPoint) -> str | None:
 
 
 def _command(name: str, verb: Callable[..., int]) -> Any:
-    """A verb as a command of its own."""
+    """A function as a command of its own."""
     single = typer.Typer(add_completion=False, rich_markup_mode=None, context_settings=_HELP)
     single.command(name, cls=Verb)(with_exit_codes(verb))
     return typer.main.get_command(single)

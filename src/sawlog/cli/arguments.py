@@ -1,4 +1,4 @@
-"""Arguments that several verbs share, and what their texts mean."""
+"""Arguments that several commands share, and what their texts mean."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from sawlog.storage import Storage
 
 READING = "Options of reading"
 WRITING = "Options of writing"
-"""Headings of the help below which options are that verbs share."""
+"""Headings of the help below which options are that commands share."""
 
 Paths = Annotated[
     list[str],

@@ -36,7 +36,7 @@ _REMOTE_LIBRARIES = ("_duckdb", "botocore", "duckdb", "fsspec", "obstore")
 
 
 class Exit(IntEnum):
-    """Exit codes, the same for all verbs."""
+    """Exit codes, the same for all commands."""
 
     OK = 0
     DAMAGED = 1
@@ -69,7 +69,7 @@ _CODES = {
 
 
 def with_exit_codes(verb: Callable[P, int]) -> Callable[P, int]:
-    """A verb whose errors and warnings are reported in one line each, and become exit codes."""
+    """A command whose errors and warnings are reported in one line each, and become exit codes."""
 
     @functools.wraps(verb)
     def run(*args: P.args, **kwargs: P.kwargs) -> int:
@@ -104,7 +104,7 @@ def with_exit_codes(verb: Callable[P, int]) -> Callable[P, int]:
 
 
 def exit_code(error: Exception) -> Exit:
-    """Return the exit code of a verb that an error has stopped; other libraries may have handed it on as text."""
+    """Return the exit code of a command that an error has stopped; other libraries may have handed it on as text."""
     kind = type(error).__name__ if isinstance(error, SawlogError) else _own(error)[0]
     return _CODES.get(kind, Exit.UNUSABLE)
 

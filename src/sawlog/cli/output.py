@@ -1,4 +1,4 @@
-"""Output of verbs: results on stdout, for people or programs; progress on stderr."""
+"""Output of commands: results on stdout, for people or programs; progress on stderr."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Advance = Callable[[int], None]
 
 
 class Result(Protocol):
-    """Result of a verb: plain data for programs, a page for people."""
+    """Result of a command: plain data for programs, a page for people."""
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON."""

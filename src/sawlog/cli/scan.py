@@ -1,4 +1,4 @@
-"""Rows of a dataset on their way to a verb, and the ledger of what did not make it."""
+"""Rows of a dataset on their way to a command, and the ledger of what did not make it."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class DamageSummary:
 
     @property
     def code(self) -> Exit:
-        """The exit code of a verb that shows what it can read."""
+        """The exit code of a command that shows what it can read."""
         exit_codes = {
             Verdict.DAMAGED: self.damaged,
             Verdict.INCOMPLETE: self.incomplete,

@@ -77,7 +77,7 @@ class Dataset:
 
     @property
     def schema(self) -> pa.Schema:
-        """Schema of the delivered batches."""
+        """Schema of the returned batches."""
         return self.request.projection.schema
 
     @cached_property
@@ -110,8 +110,8 @@ class Dataset:
         """The same dataset with fewer columns or rows; what was read of the files is not read again.
 
         Args:
-            columns: Names to deliver, in order, or names and expressions; those of the dataset if not given.
-            filter: A `pyarrow.compute.Expression` that holds for every delivered row, besides what the dataset's does.
+            columns: Names, in order, or names and expressions; those of the dataset if not given.
+            filter: A `pyarrow.compute.Expression` that holds for every returned row, besides what the dataset's does.
 
         Raises:
             SchemaError: For a column that the view does not have.
@@ -133,7 +133,7 @@ class Dataset:
         """Rows under one more choice of columns and rows, which is pushed into the decoder.
 
         Args:
-            columns: Names to deliver, in order, or a dictionary of names and the expressions that make them.
+            columns: Names, in order, or a dictionary of names and the expressions that make them.
             filter: A `pyarrow.compute.Expression`.
             batch_size: Rows per batch, at most.
 
@@ -174,7 +174,7 @@ class Dataset:
         return self.to_table().to_pandas(**settings)
 
     def count_rows(self, filter: Any = None) -> int:
-        """Return how many rows `to_batches` delivers; without filters no column is gathered."""
+        """Return how many rows `to_batches` returns; without filters no column is gathered."""
         if filter is not None:
             return self.with_projection(None, filter).count_rows()
         if self.scan.filters or self.scan.expression is not None or self.scan.view == "damage":
@@ -283,7 +283,7 @@ class Scanner:
 
     @property
     def schema(self) -> pa.Schema:
-        """Schema of the delivered batches."""
+        """Schema of the returned batches."""
         return self.dataset.schema
 
     projected_schema = schema

@@ -48,7 +48,7 @@ class Watch:
     def positions(self) -> dict[str, Any]:
         """Positions up to which batches were handed out, as plain data for JSON: an offset, as in Spark's checkpoints.
 
-        Per file it holds the end of its last complete record or transaction that was read, and what proves that the
+        Per file it holds the end of its last complete record or transaction that was read, and what shows that the
         file is still the same. Moves with the last batch of a look; a watch that is given it goes on after that.
         """
         return self._offset.to_json()

@@ -36,8 +36,8 @@ def from_filodb_record(
 
     Args:
         column: A binary column: what FiloDB's producers put into Kafka, or its tables into Cassandra.
-        table: Names of the schemas to deliver, `all` for all known ones; with several, a field `_schema` says which.
-        on_damage: `fail`; `skip` to deliver what is intact; or `collect` to deliver that, and what is damaged.
+        table: Names of the schemas to read, `all` for all known ones; with several, a field `_schema` says which.
+        on_damage: `fail`; `skip` to return what is intact; or `collect` to return that, and what is damaged.
         **options: Options for reading `filodb_record`, such as `records="partkeys"` or `extras`.
 
     Returns:
@@ -179,7 +179,7 @@ def histogram_quantile(
     """A quantile of histograms, as Prometheus and FiloDB estimate it; see `sawlog.filodb.histogram_quantile`.
 
     Args:
-        column: A column of histograms, as reading delivers them.
+        column: A column of histograms, as reading returns them.
         q: 0 to 1.
         minimum: A column with the least of each histogram's values, if there is one; give both or none.
         maximum: A column with the greatest.

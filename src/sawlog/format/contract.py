@@ -134,10 +134,10 @@ class Fragment(ABC):
         """
 
     def to_batches(self, findings: Findings | None = None) -> Iterator[pa.RecordBatch]:
-        """The delivered rows. Without `findings` of the caller's own, what was left out becomes a warning.
+        """The returned rows. Without `findings` of the caller's own, what was left out becomes a warning.
 
         Raises:
-            DamageError: At the first damage, if `on_damage` is `fail`; rows before it were delivered.
+            DamageError: At the first damage, if `on_damage` is `fail`; rows before it were returned.
         """
         if self.scan.view == "damage":
             yield from self._damage_rows()
@@ -542,7 +542,7 @@ class Format(ABC):
 
     @abstractmethod
     def match(self, file: File, head: bytes) -> Match:
-        """Whether a file is of this format, judged by its name and its first `PROBE_BYTES`."""
+        """Whether a file is of this format, by its name and its first `PROBE_BYTES`."""
 
     def select(self, files: Sequence[File], view: str) -> list[File]:
         """Return those files of a directory or glob that belong to a dataset of this format, in reading order.
@@ -567,7 +567,7 @@ class Format(ABC):
         raise OptionError(f"{path}: {self.name} is read, and not written")
 
     def repair(self, file: File, target: str, options: Any, storage: Storage) -> None:
-        """Write the intact content of one file to a new file at `target`: by default the rows that `skip` delivers.
+        """Write the intact content of one file to a new file at `target`: by default the rows that `skip` returns.
 
         Args:
             file: The damaged file; it is not changed.

@@ -124,7 +124,7 @@ class Account:
 
     Attributes:
         header: Headers and metadata of the file.
-        record: Complete, delivered records with their framing.
+        record: Complete records, with their framing.
         padding: Unused space that the format allows.
         tail: An unfinished or stale end (padding at the end counts as padding).
         damage: Damaged ranges.

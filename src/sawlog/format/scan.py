@@ -54,10 +54,10 @@ class Scan:
 
     Attributes:
         view: The view being read.
-        columns: Names to deliver, in order, or a dictionary of names and the expressions that make them; `None` for all
+        columns: Names, in order, or a dictionary of names and the expressions that make them; `None` for all
             columns of the view.
-        filters: Conditions that every delivered row satisfies, or lists of conditions of which it satisfies one.
-        expression: A `pyarrow.compute.Expression` that holds for every delivered row, too.
+        filters: Conditions that every returned row satisfies, or lists of conditions of which it satisfies one.
+        expression: A `pyarrow.compute.Expression` that holds for every returned row, too.
         on_damage: The damage policy.
         provenance: Whether `_file` and `_offset` are appended when `columns` is `None`.
         options: The format's own read options.
@@ -181,7 +181,7 @@ class Projection:
     decoded: pa.Schema
     """What has to be decoded for it: the delivered columns and those that filters need."""
     query: And = EVERY_ROW
-    """What holds for every delivered row, for formats to prune by, too."""
+    """What holds for every returned row, for formats to prune by, too."""
     computed: Mapping[str, Any] | None = None
     """The expressions that make the delivered columns, where these are computed."""
 

@@ -53,5 +53,5 @@ def compact(
         ("files", f"{done.files_before:,} before, {done.files_after:,} after"),
     )
     document = {"target": target, **asdict(done)}
-    show(Outcome(document, counted(done.rows, "row"), f"compacted and proven: {target}", facts), json=json)
+    show(Outcome(document, counted(done.rows, "row"), f"compacted and checked: {target}", facts), json=json)
     return Exit.OK

@@ -52,7 +52,7 @@ def read_collection(
     Args:
         spark: The session.
         path: The collection's root.
-        columns: Columns to deliver; system columns (`RowID`, `Timestamp`, `_partition`, `_segment`) can be asked for.
+        columns: Columns to read; system columns (`RowID`, `Timestamp`, `_partition`, `_segment`) can be asked for.
         task_bytes: Input bytes per task.
         storage_options: What fsspec needs to reach the path.
         **options: Read options of the format.

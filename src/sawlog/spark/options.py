@@ -47,7 +47,7 @@ class ReadOptions:
         mode: FAILFAST stops at the first damage, DROPMALFORMED delivers everything intact and logs the rest, PERMISSIVE
             delivers a row for each damaged range besides.
         columnnameofcorruptrecord: The column of those rows that says what is damaged.
-        columns: Columns to deliver, in order, separated by commas.
+        columns: Columns, in order, separated by commas.
         filters: Conditions that every row fulfils, as a JSON list of `[column, operator, value]`; what a format can
             leave out by them is not read. Times are ISO 8601 strings.
         pushdown: Whether Spark may push filters down to the source, where its configuration allows it. Not by default:

@@ -297,7 +297,7 @@ def _unless_refused(check: Law) -> Law:
 def check(
     sample: Sample, files: bytes | Files | None = None, *, laws: Sequence[Law] | None = None, **options: Any
 ) -> Outcome:
-    """Hold a file, whatever is in it, to the laws that ask nothing of its bytes: that the verbs agree, and some more.
+    """Check the laws that hold for any file, whatever is in it: that the commands agree, and some more.
 
     For tests of particular damage: what is left to them is to say which rows and which damage there should be.
 
@@ -309,7 +309,7 @@ def check(
         options: Read options, besides those of the sample.
 
     Returns:
-        What the verbs made of it; `refused` says why, if it was not opened at all.
+        What the commands made of it; `refused` says why, if it was not opened at all.
 
     Raises:
         AssertionError: When they do not agree, or a law is broken.

@@ -38,12 +38,12 @@ class Place(NamedTuple):
 
 @dataclass
 class Outcome:
-    """The outcomes of the verbs on a subject.
+    """The outcomes of the commands on a subject.
 
     Attributes:
         complaints: Where they do not agree, or break a law.
         refused: Why the path is not read, if it is not.
-        table: What `skip` delivers; nothing where the path is not read.
+        table: What `skip` returns; nothing where the path is not read.
         rows: The same as texts, for comparison.
         origins: File and offset of each row, where that says which of them come before damage.
         damages: What is damaged.

@@ -48,7 +48,7 @@ class Sample:
         options: Read options; in texts, `{root}` stands for the directory that the files are in.
         headers: Headers and lengths: every bit of them is flipped.
         checked: Whether a checksum covers every row: then no change may make a row that was not there.
-        ordered: Whether rows are in the file in the order in which they are delivered, and each by itself.
+        ordered: Whether rows are in the file in the order in which they are returned, and each by itself.
         beside: Files and directories that `verify` checks and reading the view has no need of: what is damaged there is
             damage only to `verify`.
         blocks: Whether the place of a row is that of its block, and so that of damage after it there.
@@ -56,7 +56,7 @@ class Sample:
             read for them.
         advisory: Kinds of damage that take nothing from any row, such as that of an index: `verify` names them, and
             reading does without what is damaged.
-        rows: What reading delivers, as somebody else knows it.
+        rows: What reading returns, as somebody else knows it.
         grows: Whether the view can be followed while the file grows.
         repaired: What `repair` makes of the intact sample: the same `bytes`, the same `rows`; `no`: it cannot.
         kept: Kinds of damage that `repair` leaves in, because only a reader who knows too little finds them, such as

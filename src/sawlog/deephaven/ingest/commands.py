@@ -251,7 +251,7 @@ def _say_merged(name: str, date: str, done: Merge, json: bool) -> int:
     if done.deleted:
         facts += [("deleted", path) for path in done.merged]
     document = {"table": name, "date": date, **asdict(done)}
-    state = "merged and proven" if done.written else "merged before, proven again"
+    state = "merged and checked" if done.written else "merged before, checked again"
     show(Outcome(document, counted(done.rows, "row"), f"of {name} {date} {state}", facts), json=json)
     for remark in done.remarks:
         complain(remark)

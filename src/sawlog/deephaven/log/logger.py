@@ -132,7 +132,7 @@ class Logger:
     def transaction(self, data: Any) -> None:
         """Append rows that readers see all at once or not at all. Arguments and errors are those of `write`.
 
-        When it raises, the set is left without its end, and no reader delivers any of it.
+        When it raises, the set is left without its end, and no reader returns any of it.
         """
         before = None
         first = True

@@ -1,4 +1,4 @@
-"""Functions of columns of histograms: structs of `tops`, `values` and `buckets`, as reading delivers them."""
+"""Functions of columns of histograms: structs of `tops`, `values` and `buckets`, as reading returns them."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ CHECKS: tuple[tuple[str, Check], ...] = (
     ("same_filters", reading.same_filters),
     ("two_threads", reading.two_threads),
 )
-"""Of these, each input goes through one; that the verbs agree is seen with every input."""
+"""Of these, each input goes through one; that the commands agree is seen with every input."""
 
 AGREEING = ("agreed", "below_checksums", "bits", "lying_numbers", "splices", "any_bytes")
 """Tests of laws that see whether the verbs agree, of files that are changed in some way."""

@@ -1,4 +1,4 @@
-"""The merge: an intraday date to history, sorted, grouped and proven."""
+"""The merge: an intraday date to history, sorted, grouped and checked."""
 
 from __future__ import annotations
 
@@ -54,10 +54,10 @@ class Merge:
     """The outcome of `merge`.
 
     Attributes:
-        rows: Rows that history has of the date, proven.
+        rows: Rows that history has of the date, checked.
         checksum: Sum of the hashes of all rows over all columns, modulo 2**64, the same on both sides.
         merged: The intraday locations that are in history.
-        locations: The historical ones that were written, or, when there was nothing to write, those that were proven.
+        locations: The historical ones that were written, or, when there was nothing to write, those that were checked.
         grouped: Columns that got grouping metadata.
         added: Rows that were taken out of intraday locations now.
         removed: Rows that history had of partitions that were deleted since.
