@@ -267,10 +267,10 @@ class ServiceWorker(ApplicationView):
                 row = _row(entry)
             except UnknownBytesError:
                 continue  # which its own row says
-            number, version = row["registration_id"], row.get("version_id")
-            if (site := row.get("storage_key")) is not None:
+            number, version, site = row.get("registration_id"), row.get("version_id"), row.get("storage_key")
+            if number is not None and site is not None:
                 registrations.sites.setdefault(number, site)
-            if version is not None:
+            if number is not None and version is not None:
                 registrations.versions.setdefault(version, number)
         return registrations
 
