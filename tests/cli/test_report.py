@@ -56,6 +56,7 @@ def test_hashes_are_those_of_all_files_that_a_read_opens(run: Run, folder: Path)
             data = Path(file["path"]).read_bytes()
             assert (file["size"], file["sha256"]) == (len(data), hashlib.sha256(data).hexdigest())
             assert file["modified"][-6] in "+-"
+            assert file["path"].startswith(f"{part['path']}/"), "parts are examined at a time, and do not mix"
     hashed = {file["path"] for part in document["parts"] for file in part["hashes"]}
     traced = subprocess.run(
         [sys.executable, "-c", TRACED, str(folder)], capture_output=True, text=True, check=True

@@ -7,7 +7,8 @@ import datetime as dt
 import functools
 import hashlib
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,16 +17,27 @@ from sawlog.dataset.timeline import NEWEST, Day, Event, Timeline
 from sawlog.errors import collected_warnings
 from sawlog.format.capabilities import HasDecoders
 from sawlog.format.damage import Report, Skipped, Verdict
-from sawlog.storage import File, PathLike, Source, Storage, normalize
+from sawlog.storage import File, PathLike, Source, Storage, each_file, normalize
 
 _WINDOW_BYTES = 4 << 20
+
+_OPENED: ContextVar[dict[str, None] | None] = ContextVar("opened", default=None)
+
+
+@contextlib.contextmanager
+def recorded_files() -> Iterator[dict[str, None]]:
+    """Record the files that a `RecordingStorage` opens, here and in the threads that work for this one."""
+    opened: dict[str, None] = {}
+    token = _OPENED.set(opened)
+    try:
+        yield opened
+    finally:
+        _OPENED.reset(token)
 
 
 @dataclass(frozen=True)
 class RecordingStorage(Storage):
-    """A storage that records the files that are opened."""
-
-    opened: dict[str, None] = field(default_factory=dict, repr=False, compare=False)
+    """A storage that records the files that are opened, for whom `recorded_files` asks."""
 
     def open(self, path: PathLike | File, end: int | None = None) -> Source:
         """Open one file for reading, and record its path."""
@@ -39,7 +51,7 @@ class RecordingStorage(Storage):
 
     def _open(self, name: str, path: PathLike | File, end: int | None) -> Source:
         """Open a file as it is, such as those that make up an object of a server's, and record its path."""
-        self.opened[name] = None
+        self._note(name)
         return super()._open(name, path, end)
 
     def files_of(self, name: str) -> list[str]:
@@ -50,7 +62,12 @@ class RecordingStorage(Storage):
     def _record(self, path: PathLike | File) -> None:
         name = path.path if isinstance(path, File) else normalize(path)
         if self._stored(name) is None:
-            self.opened[name] = None
+            self._note(name)
+
+    def _note(self, name: str) -> None:
+        opened = _OPENED.get()
+        if opened is not None:
+            opened[name] = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,14 +87,18 @@ class HashedFile:
     sha256: str
 
     @classmethod
-    def of(cls, path: str, storage: Storage) -> HashedFile:
-        """Read a file and hash it.
+    def of(cls, path: str, storage: Storage) -> HashedFile | None:
+        """Read a file and hash it; `None` where there is none.
 
         Raises:
             ChangedError: When it is not the one that the storage has found.
         """
         digest = hashlib.sha256()
-        with contextlib.closing(storage.open(path)) as source:
+        try:
+            opened = storage.open(path)
+        except FileNotFoundError:
+            return None
+        with contextlib.closing(opened) as source:
             for start in range(0, source.size, _WINDOW_BYTES):
                 digest.update(source.window(start, min(_WINDOW_BYTES, source.size - start)).tobytes())
             size = source.size
@@ -187,7 +208,7 @@ def examine(
     """
     begun = dt.datetime.now().astimezone().isoformat(timespec="seconds")
     examination = Examination(paths, begun, skipped=list(folder.skipped))
-    for part, outcome in folder.work(functools.partial(_examine_part, recorder=recorder), threads=1):
+    for part, outcome in folder.work(functools.partial(_examine_part, recorder=recorder)):
         if isinstance(outcome, Exception):
             examination.skipped.append(missed_part(part, outcome))
         else:
@@ -198,19 +219,20 @@ def examine(
 
 
 def _examine_part(part: FolderPart, recorder: RecordingStorage) -> ExaminedPart:
-    recorder.opened.clear()  # files that other parts, or recognition, have opened
-    dataset = part.open()
-    report = dataset.report(every=True)
-    views = {dataset.scan.view: report.rows}
-    timeline = Timeline(part.path)
-    contents = dataset.contents
-    with collected_warnings():  # the report has what they say
-        for name, table in part.open_tables(dataset).items():
-            timeline.read(table, f"{table.scan.view} of {name}" if name else table.scan.view)
-        for view in contents.decoders() if isinstance(contents, HasDecoders) else ():
-            decoded = part.open(view=view)
-            rows = timeline.read(decoded, view)
-            views[view] = decoded.count_rows() if rows is None else rows
-    opened = {path for file in dataset.files for path in recorder.files_of(file.path)} | recorder.opened.keys()
-    hashed = [HashedFile.of(path, recorder) for path in sorted(opened) if recorder.exists(path)]
+    with recorded_files() as opened:
+        dataset = part.open()
+        report = dataset.report(every=True)
+        views = {dataset.scan.view: report.rows}
+        timeline = Timeline(part.path)
+        contents = dataset.contents
+        with collected_warnings():  # the report has what they say
+            for name, table in part.open_tables(dataset).items():
+                timeline.read(table, f"{table.scan.view} of {name}" if name else table.scan.view)
+            for view in contents.decoders() if isinstance(contents, HasDecoders) else ():
+                decoded = part.open(view=view)
+                rows = timeline.read(decoded, view)
+                views[view] = decoded.count_rows() if rows is None else rows
+    paths = {path for file in dataset.files for path in recorder.files_of(file.path)} | opened.keys()
+    hashes = each_file(lambda file: HashedFile.of(file.path, recorder), [File(path, 0) for path in sorted(paths)])
+    hashed = [file for file in hashes if file is not None]
     return ExaminedPart(part.path, part.title, report, views, hashed, timeline)
