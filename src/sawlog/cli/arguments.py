@@ -47,7 +47,7 @@ View = Annotated[
     typer.Option(
         "--view",
         metavar="NAME",
-        help="Which view of the bytes; sawlog formats lists them.",
+        help="View of the bytes; sawlog formats lists them.",
         autocompletion=completion.views,
         rich_help_panel=READING,
     ),
@@ -132,7 +132,7 @@ Threads = Annotated[
         "--threads",
         metavar="N",
         min=1,
-        help="How many threads decode; all cores if not given.",
+        help="Number of threads that decode; all cores if not given.",
         show_default=False,
         rich_help_panel=READING,
     ),

@@ -42,7 +42,7 @@ class Rendering(StrEnum):
 
 def cat(
     paths: arguments.Paths,
-    output: Annotated[Rendering, typer.Option("--output", help="What rows look like.")] = Rendering.TABLE,
+    output: Annotated[Rendering, typer.Option("--output", help="Format of the rows.")] = Rendering.TABLE,
     view: arguments.View = "rows",
     columns: arguments.Columns = None,
     limit: Annotated[
@@ -62,13 +62,13 @@ def cat(
         int | None, typer.Option("--sample", metavar="N", min=0, help="N rows at random, in order.", show_default=False)
     ] = None,
     follow: Annotated[
-        bool, typer.Option("--follow", "-f", help="Go on with rows that are written, until Ctrl-C.")
+        bool, typer.Option("--follow", "-f", help="Continue with rows as they are written, until Ctrl-C.")
     ] = False,
     where: arguments.Where = None,
     provenance: arguments.Provenance = False,
     on_damage: Annotated[
         arguments.OnDamage,
-        typer.Option("--on-damage", help="skip: show everything intact, say what is not. fail: stop there."),
+        typer.Option("--on-damage", help="skip: show everything intact, report the rest. fail: stop there."),
     ] = arguments.OnDamage.SKIP,
     format: arguments.FormatName = None,
     option: arguments.ReadOptions = None,

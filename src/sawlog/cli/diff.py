@@ -162,7 +162,7 @@ def diff(
     b: Annotated[str, typer.Argument(metavar="B", help="Another one, of any format.")],
     key: Annotated[
         list[str] | None,
-        typer.Option("--key", metavar="A,B", help="Columns that say which rows belong together.", show_default=False),
+        typer.Option("--key", metavar="A,B", help="Columns by which rows are matched.", show_default=False),
     ] = None,
     limit: Annotated[int, typer.Option("--limit", metavar="N", min=0, help="Differing rows to show.")] = 10,
     view: arguments.View = "rows",
@@ -170,7 +170,7 @@ def diff(
     where: arguments.Where = None,
     on_damage: Annotated[
         arguments.OnDamage,
-        typer.Option("--on-damage", help="skip: compare everything intact, say what is not. fail: stop there."),
+        typer.Option("--on-damage", help="skip: compare everything intact, report the rest. fail: stop there."),
     ] = arguments.OnDamage.SKIP,
     format: arguments.FormatName = None,
     option: arguments.ReadOptions = None,

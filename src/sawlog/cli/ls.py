@@ -171,7 +171,7 @@ class Listing(Result):
 def ls(
     paths: arguments.Paths,
     count: Annotated[
-        bool, typer.Option("--count", help="Count the rows of large parts, too; reads every byte.")
+        bool, typer.Option("--count", help="Also count the rows of large parts; reads every byte.")
     ] = False,
     option: arguments.ReadOptions = None,
     storage: arguments.StorageOptions = None,

@@ -15,7 +15,7 @@ from sawlog.cli.errors import Exit
 
 def sql(
     query: Annotated[str, typer.Argument(metavar="QUERY", help="SQL in DuckDB's dialect; FROM 'PATH' or 'PATH#VIEW'.")],
-    output: Annotated[Rendering, typer.Option("--output", help="What rows look like.")] = Rendering.TABLE,
+    output: Annotated[Rendering, typer.Option("--output", help="Format of the rows.")] = Rendering.TABLE,
     table: Annotated[
         list[str] | None,
         typer.Option("--table", metavar="NAME=PATH", help="A name for PATH or PATH#VIEW.", show_default=False),

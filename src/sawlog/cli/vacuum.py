@@ -24,7 +24,7 @@ def vacuum(
         typer.Option(
             "--older-than",
             metavar="AGE",
-            help="What has not changed for so long is dead if its process cannot be seen from here: 90m, 12h, 7d.",
+            help="Delete what has not changed for this long, if its process cannot be seen from here: 90m, 12h, 7d.",
         ),
     ] = "1d",
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be deleted, and delete nothing.")] = False,

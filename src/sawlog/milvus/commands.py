@@ -18,9 +18,9 @@ _MIB = 1 << 20
 def compact(
     source: Annotated[str, typer.Argument(metavar="SRC", help="Root of the collection.")],
     target: Annotated[str, typer.Argument(metavar="DST", help="A root that does not hold it yet.")],
-    segment_mib: Annotated[int, typer.Option("--segment-mib", min=1, help="Size of segments, about.")] = 512,
-    binlog_mib: Annotated[int, typer.Option("--binlog-mib", min=1, help="Size of binlog batches, about.")] = 64,
-    backup: Annotated[bool, typer.Option("--backup", help="Make a milvus-backup's tree, names included.")] = False,
+    segment_mib: Annotated[int, typer.Option("--segment-mib", min=1, help="Approximate size of segments.")] = 512,
+    binlog_mib: Annotated[int, typer.Option("--binlog-mib", min=1, help="Approximate size of binlog batches.")] = 64,
+    backup: Annotated[bool, typer.Option("--backup", help="Write the layout of milvus-backup, with names.")] = False,
     option: arguments.ReadOptions = None,
     storage: arguments.StorageOptions = None,
     conf: arguments.SparkSettings = None,

@@ -36,10 +36,11 @@ Namespace = Annotated[str | None, typer.Argument(metavar="NAMESPACE", help="Name
 Table = Annotated[str | None, typer.Argument(metavar="TABLE", help="The table.")]
 Date = Annotated[str | None, typer.Argument(metavar="DATE", help="Column partition, such as 2024-03-01.")]
 EveryNight = Annotated[
-    bool, typer.Option("--nightly", help="Merge, check and delete all dates that are over, of all tables.")
+    bool,
+    typer.Option("--nightly", help="Merge all past dates of all tables, check them, and delete the intraday rows."),
 ]
 Before = Annotated[
-    str | None, typer.Option("--before", metavar="DATE", help="With --nightly: dates before this one are over.")
+    str | None, typer.Option("--before", metavar="DATE", help="With --nightly: merge dates before this one.")
 ]
 Group = Annotated[
     list[str] | None,
@@ -47,16 +48,17 @@ Group = Annotated[
 ]
 Sort = Annotated[
     list[str] | None,
-    typer.Option("--sort", metavar="A,B", help="Sort the rows of a group further.", show_default=False),
+    typer.Option("--sort", metavar="A,B", help="Columns to sort the rows of a group by.", show_default=False),
 ]
 InternalPartitions = Annotated[
-    int | None, typer.Option("--internal-partitions", min=1, help="Spread over so many; one per GiB if not given.")
+    int | None,
+    typer.Option("--internal-partitions", min=1, help="Number of internal partitions; one per GiB if not given."),
 ]
 NamespaceSetOption = Annotated[
     NamespaceSet, typer.Option("--namespace-set", help="History below ROOT/Systems or ROOT/Users.")
 ]
-Append = Annotated[bool, typer.Option("--append", help="Add to history that no merge of sawlog made.")]
-Replace = Annotated[bool, typer.Option("--replace", help="Rebuild the date, sorted and spread as a whole.")]
+Append = Annotated[bool, typer.Option("--append", help="Add to history that sawlog did not merge.")]
+Replace = Annotated[bool, typer.Option("--replace", help="Rebuild the whole date, sorted and spread.")]
 DeleteIntraday = Annotated[
     bool, typer.Option("--delete-intraday", help="Delete the intraday rows once they are checked to be in history.")
 ]
@@ -74,17 +76,17 @@ def load(
     ] = arguments.OnDamage.FAIL,
     on_unstorable: Annotated[
         Unstorable,
-        typer.Option("--on-unstorable", help="What becomes of values that column files cannot hold."),
+        typer.Option("--on-unstorable", help="What to do with values that column files cannot hold."),
     ] = Unstorable.ERROR,
     option: arguments.ReadOptions = None,
     write_option: arguments.WriteOptions = None,
     follow: Annotated[
         float | None,
-        typer.Option("--follow", min=0.1, metavar="SECONDS", help="Go on: look for new rows so often, until stopped."),
+        typer.Option("--follow", min=0.1, metavar="SECONDS", help="Poll for new rows at this interval, until stopped."),
     ] = None,
     max_bytes: Annotated[
         int | None,
-        typer.Option("--max-bytes", min=1, help="Take so many bytes of a partition at a time; 64 MiB with --follow."),
+        typer.Option("--max-bytes", min=1, help="Bytes of a partition to import at a time; 64 MiB with --follow."),
     ] = None,
     storage: arguments.StorageOptions = None,
     conf: arguments.SparkSettings = None,

@@ -36,7 +36,9 @@ def validate(
     ] = None,
     ascending_in_groups: Annotated[
         Names,
-        typer.Option("--sorted-in-groups", metavar="A,B", help="Columns that ascend in groups.", show_default=False),
+        typer.Option(
+            "--sorted-in-groups", metavar="A,B", help="Columns that ascend within groups.", show_default=False
+        ),
     ] = None,
     grouped: Annotated[
         Names, typer.Option("--grouped", metavar="A,B", help="Columns that have groups.", show_default=False)
