@@ -177,7 +177,8 @@ def test_compact_golden_collection_with_metadata(spark: SparkSession, tmp_path: 
     from sawlog.milvus.spark import compact
 
     root = GOLDEN / "2.3.5"
-    options = {"table": "alltypes", "metadata": str(root / "etcd.json")}
+    metadata = shutil.copy(root / "etcd.json", tmp_path)  # next to what is written, of which it says nothing
+    options = {"table": "alltypes", "metadata": str(metadata)}
     done = compact(spark, str(root), str(tmp_path / "out"), **options)
     assert (done.rows, done.segments_before, done.segments_after) == (996, 3, 1)
     assert done.files_before == sum(with_etcd("2.3.5", "alltypes", view="segments").to_table()["files"].to_pylist())

@@ -204,7 +204,7 @@ def rewritten(
 def _describe(dataset: CollectionContents, root: str, logs: str, storage_options: Mapping[str, Any] | None) -> None:
     """Write the metadata of a backup over what was compacted."""
     collection, storage = dataset.collection, dataset.scan.storage
-    written = _open(logs, storage_options, {"table": str(collection.id), "view": "segments"})
+    written = _open(logs, storage_options, {"table": str(collection.id), "view": "segments", "metadata": "none"})
     counts = {row["segment"]: row["rows"] for row in Dataset(written, written.scan).to_table().to_pylist()}
     segments = []
     for segment in written.collection.segments.values():
@@ -238,18 +238,12 @@ def _proven(
     expected = digest(rows)
     if not expected.rows:
         return Compaction(0, 0, _count(dataset), 0, _files(dataset), 0)
-    written = _open(target, storage_options, {"schema": schema, "table": str(dataset.collection.id)})
+    # What is next to the target says nothing of it yet.
+    options: dict[str, Any] = {"schema": schema, "table": str(dataset.collection.id), "metadata": "none"}
+    written = _open(target, storage_options, options)
     segments = tuple(segment.id for segment in written.collection.segments.values())
     actual = digest(
-        read_collection(
-            spark,
-            target,
-            columns=names,
-            storage_options=storage_options,
-            schema=schema,
-            segments=segments,
-            table=str(dataset.collection.id),
-        )
+        read_collection(spark, target, columns=names, storage_options=storage_options, segments=segments, **options)
     )
     if expected != actual:
         raise SawlogError(f"{target}: holds {actual}; expected {expected}")
