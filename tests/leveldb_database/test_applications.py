@@ -256,6 +256,7 @@ VIEWS = (
     "gcm_store",
     "indexed_db",
     "local_storage",
+    "notifications",
     "service_worker",
     "session_storage",
     "shared_proto",

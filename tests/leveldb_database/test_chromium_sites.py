@@ -7,6 +7,7 @@ import json
 import os
 import re
 import struct
+from datetime import UTC, datetime, timedelta
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from typing import Any
 import pytest
 
 import sawlog
-from sawlog.leveldb.applications.chromium_workers import ServiceWorker
+from sawlog.leveldb.applications.chromium_workers import Notifications, ServiceWorker
 from sawlog.leveldb.applications.file_system import FileSystem
 from sawlog.leveldb.applications.view import Entry, Home, UnknownBytesError
 from sawlog.storage import Storage
@@ -26,6 +27,7 @@ PROFILE = Path(
 FILES = PROFILE / "File System"
 PLACES = {
     "file_system": FILES / "000" / "t" / "Paths",
+    "notifications": PROFILE / "Platform Notifications",
     "service_worker": PROFILE / "Service Worker" / "Database",
 }
 
@@ -253,6 +255,82 @@ def test_entries_of_service_workers(key: bytes, value: bytes, columns: dict[str,
     entry = Entry(key, value, 1)
     try:
         row = view.decode(entry, view.context([entry], Home("x", Storage(), 1)))
+    except UnknownBytesError as unknown:
+        row = {"reason": str(unknown)}
+    assert {name: row.get(name) for name in columns} == columns
+    assert row.get("reason") == reason
+
+
+def test_notifications_are_what_the_page_has_shown() -> None:
+    entries = {row["title"]: row for row in rows("notifications")}
+    assert not [row for row in entries.values() if row["reason"]]
+    told = {one["title"]: one for one in truth()["notifications"]}
+    assert entries.keys() == told.keys()
+    names = {"requireInteraction": "require_interaction", "vibrate": "vibration_pattern"}
+    directions = {"LEFT_TO_RIGHT": "ltr", "RIGHT_TO_LEFT": "rtl", "AUTO": "auto"}
+    for title, wanted in told.items():
+        row, message = entries[title], json.loads(entries[title]["value"])
+        data = message["notification_data"]
+        assert (row["origin"], row["registration_id"]) == ("http_127.0.0.1_8125", 0)
+        assert row["notification_id"] == message["notification_id"]
+        assert (row["body"], row["tag"]) == (wanted["body"], wanted["tag"])
+        assert (row["timestamp"] - datetime.fromtimestamp(0, UTC)) // timedelta(milliseconds=1) == wanted["timestamp"]
+        for name in ("lang", "icon", "silent", "requireInteraction", "vibrate"):
+            assert data.get(names.get(name, name), []) == wanted[name]
+        assert directions[data["direction"]] == wanted["dir"]
+        actions = [one | {"type": one["type"].lower()} for one in data.get("actions", [])]
+        assert actions == [{name: part for name, part in one.items() if part is not None} for one in wanted["actions"]]
+    assert abs(entries["Second"]["time"] - entries["Second"]["timestamp"]) < timedelta(seconds=5)
+    carried = json.loads(entries["Größe 😀"]["value"])["notification_data"]["data"]
+    shown = json.loads(told["Größe 😀"]["data"])
+    assert carried == shown | {"list": [*shown["list"][:2], {"$date": shown["list"][2]}]}
+
+
+def test_a_notification_that_was_closed_is_in_the_history() -> None:
+    past = [row for row in rows("notifications", history=True) if str(row["notification_id"]).endswith("#1closed")]
+    assert [(row["kind"], row["title"], row["operation"]) for row in past] == [
+        ("notification", None, "delete"),
+        ("notification", "Closed", "put"),
+        ("resources", None, "delete"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "columns", "reason"),
+    [
+        (
+            b"RESOURCES:https_a_0\0p#1",
+            "12024142 2200 220143",
+            {
+                "kind": "resources",
+                "value": '{"notification_icon":{"$bytes":"QUI="},"action_icons":[{"$bytes":""},{"$bytes":"Qw=="}]}',
+            },
+            None,
+        ),
+        (
+            b"DATA:https_a_0\0p#1",
+            "22064201ff 0a0162",
+            {"title": "b", "body": None},
+            "value: data: version 0 of V8's values, expected 1 to 16",
+        ),
+        (
+            b"DATA:https_a_0\0p#1",
+            "82010a 0a0163 120568656c6c6f 2201",
+            {"value": '{"serialized_metadata":[{"key":"c","value":"hello"}],"$bytes":"IgE="}'},
+            "value: Notification: field of 1 bytes at byte 15, where 0 are left",
+        ),
+        (
+            b"DATA:https_a_0\0\xff",
+            "8803 05",
+            {"notification_id": "\ufffd", "value": '{"49":5}'},
+            "not utf-8 at byte 0 of the text: shown with U+FFFD",
+        ),
+        (b"DATA:https_a_0", "", {}, "a notification without the byte 0 after its origin"),
+    ],
+)
+def test_entries_of_notifications(key: bytes, value: str, columns: dict[str, Any], reason: str | None) -> None:
+    try:
+        row = Notifications().decode(Entry(key, bytes.fromhex(value), 1), None)
     except UnknownBytesError as unknown:
         row = {"reason": str(unknown)}
     assert {name: row.get(name) for name in columns} == columns

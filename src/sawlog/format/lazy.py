@@ -30,6 +30,7 @@ OWN_ENTRY_POINTS: Mapping[str, Mapping[str, str]] = {
         "gcm_store": "sawlog.leveldb.applications.chromium_services:GcmStore",
         "indexed_db": "sawlog.leveldb.applications.indexed_db:IndexedDB",
         "local_storage": "sawlog.leveldb.applications.chromium:LocalStorage",
+        "notifications": "sawlog.leveldb.applications.chromium_workers:Notifications",
         "service_worker": "sawlog.leveldb.applications.chromium_workers:ServiceWorker",
         "session_storage": "sawlog.leveldb.applications.chromium:SessionStorage",
         "shared_proto": "sawlog.leveldb.applications.chromium_services:SharedProto",

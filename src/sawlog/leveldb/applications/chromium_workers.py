@@ -1,10 +1,11 @@
-"""Views of Chromium's service workers: registrations, scripts, and what services keep for a worker.
+"""Views of Chromium's service workers: registrations, scripts, what services keep for one, and notifications.
 
-See `service_worker_database.cc` in Chromium's source.
+See `service_worker_database.cc` and `notification_database.cc` in Chromium's source.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -14,7 +15,7 @@ import pyarrow as pa
 
 from sawlog.leveldb.applications.chromium import EPOCH, microseconds
 from sawlog.leveldb.applications.protobuf import Messages, columns_of_message, integer
-from sawlog.leveldb.applications.script_values import binary, to_json
+from sawlog.leveldb.applications.script_values import binary, decode_script_value, to_json
 from sawlog.leveldb.applications.view import (
     ApplicationView,
     Entry,
@@ -314,3 +315,85 @@ def _empty(value: bytes) -> dict[str, Any]:
     if value:
         raise UnknownBytesError(f"{len(value)} bytes, where nothing is expected")
     return {}
+
+
+def _script_value(data: bytes, reasons: list[str]) -> Any:
+    """A value of a script that a notification carries."""
+    try:
+        document, reason = decode_script_value(data)
+    except UnknownBytesError as unknown:
+        reasons.append(f"data: {unknown}")
+        return {"$bytes": binary(data)}
+    reasons += [f"data: {reason}"] if reason else []
+    return json.loads(document)
+
+
+_NOTIFICATIONS = Messages(
+    """
+Entry: 1 key text, 2 value text
+Action: 1 action text, 2 title text, 3 icon text, 4 type BUTTON|TEXT, 5 placeholder text
+Data: 1 title text, 2 direction LEFT_TO_RIGHT|RIGHT_TO_LEFT|AUTO, 3 lang text, 4 body text, 5 tag text, 6 icon text,
+ 7 silent bool, 8 data script, 9 vibration_pattern int*, 10 actions Action*, 11 require_interaction bool,
+ 12 timestamp int, 13 renotify bool, 14 badge text, 15 image text, 16 show_trigger_timestamp int
+Notification: 1 persistent_notification_id int, 2 origin text, 3 service_worker_registration_id int,
+ 4 notification_data Data, 5 notification_id text, 6 replaced_existing_notification bool, 7 num_clicks int,
+ 8 num_action_button_clicks int, 9 creation_time_millis int, 10 time_until_first_click_millis int,
+ 11 time_until_last_click_millis int, 12 time_until_close_millis int, 13 closed_reason USER|DEVELOPER|UNKNOWN,
+ 14 has_triggered bool, 15 is_shown_by_browser bool, 16 serialized_metadata Entry*
+Resources: 1 image bytes, 2 notification_icon bytes, 3 badge bytes, 4 action_icons bytes*
+""",
+    script=_script_value,
+)
+_DATA, _RESOURCES = b"DATA:", b"RESOURCES:"
+
+
+class Notifications(ApplicationView):
+    """View of notifications that sites have shown: a row for each, and for its images."""
+
+    title = "Chromium's Platform Notifications: kind, origin, notification_id, title, body, times, value (JSON)"
+    columns: ClassVar = pa.schema(
+        [
+            *((name, pa.string()) for name in ("kind", "origin", "notification_id")),
+            ("registration_id", pa.int64()),
+            *((name, pa.string()) for name in ("title", "body", "tag")),
+            *((name, pa.timestamp("us", "UTC")) for name in ("time", "timestamp")),
+            ("value", pa.string()),
+        ]
+    )
+
+    def recognizes(self, path: str, comparator: str, keys: Sequence[bytes]) -> bool:
+        """By its directory, or by keys with the byte 0 between the origin and the ID."""
+        del comparator
+        named = path.endswith("/Platform Notifications")
+        return named or any(key.startswith((_DATA, _RESOURCES)) and b"\0p#" in key for key in keys)
+
+    def decode(self, entry: Entry, context: Any) -> Mapping[str, Any]:
+        """Origin and ID of the key, a message in protobuf."""
+        del context
+        prefix = next((prefix for prefix in (_DATA, _RESOURCES) if entry.key.startswith(prefix)), None)
+        if prefix is None:
+            raise UnknownBytesError("a key that is none of a notification's")
+        site, end, identifier = entry.key[len(prefix) :].partition(b"\0")
+        if not end:
+            raise UnknownBytesError("a notification without the byte 0 after its origin")
+        (origin, wrong), (name, wrong_too) = text(site, "utf-8"), text(identifier, "utf-8")
+        kind, read = ("notification", _notification) if prefix == _DATA else ("resources", _images)
+        row = {"kind": kind, "origin": origin, "notification_id": name}
+        return row_of(row, wrong or wrong_too, columns_of(entry.value, read))
+
+
+def _notification(value: bytes) -> dict[str, Any]:
+    """Columns of a notification: `time` when it was made, `timestamp` as the site says."""
+    message, reason = _NOTIFICATIONS.read(value, "Notification")
+    data = message.get("notification_data")
+    content = data if isinstance(data, dict) else {}
+    return columns_of_message(message, reason) | {
+        "registration_id": integer(message, "service_worker_registration_id"),
+        **{name: _text_of(content, name) for name in ("title", "body", "tag")},
+        "time": microseconds(integer(message, "creation_time_millis")),
+        "timestamp": microseconds(integer(content, "timestamp")),
+    }
+
+
+def _images(value: bytes) -> dict[str, Any]:
+    return _NOTIFICATIONS.show(value, "Resources")
