@@ -224,11 +224,11 @@ def pickled_text(data: bytes, reasons: list[str]) -> str:
     try:
         payload, length = cursor.little(4), cursor.little(4)
         is_wide = payload != -(-(4 + length) // 4) * 4
-        shown, wrong = text(cursor.take(2 * length if is_wide else length), "utf-16-le" if is_wide else "utf-8")
+        path, wrong = text(cursor.take(2 * length if is_wide else length), "utf-16-le" if is_wide else "utf-8")
     except UnknownBytesError as unknown:
-        shown, wrong = data.decode("utf-8", "replace"), f"path: {unknown}"
+        path, wrong = data.decode("utf-8", "replace"), f"path: {unknown}"
     reasons += [wrong] if wrong else []
-    return shown
+    return path
 
 
 _SHARED = Messages(

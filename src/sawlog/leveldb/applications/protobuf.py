@@ -99,13 +99,13 @@ class Messages:
                 break
             field = declared.get(tag >> 3)
             if field is not None and wire in field.wires:
-                shown = field.show(value, reasons)
+                content = field.show(value, reasons)
                 if field.is_repeated:
-                    document.setdefault(field.name, []).append(shown)
+                    document.setdefault(field.name, []).append(content)
                 elif field.name not in document:
-                    document[field.name] = shown
+                    document[field.name] = content
                 else:
-                    _repeat(document, field.name, shown)
+                    _repeat(document, field.name, content)
             elif field is not None and field.is_repeated and wire == LENGTH and field.wires == (VARINT,):
                 document.setdefault(field.name, []).extend(_packed(value, field.show, reasons))
             else:
