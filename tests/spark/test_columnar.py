@@ -131,6 +131,9 @@ def test_count_reads_no_column(spark: SparkSession, trades: Path) -> None:
     assert spark.read.format(COLUMNS).option("view", "damage").load(str(trades)).count() == 0
 
 
+METRICS = ("damaged ranges", "damaged bytes", "rows left out besides", "requests to the store")
+
+
 def test_input_is_seen_in_sparks_stages(spark: SparkSession, trades: Path) -> None:
     context: Any = spark.sparkContext
     context.setJobGroup("input", "input")
@@ -143,6 +146,35 @@ def test_input_is_seen_in_sparks_stages(spark: SparkSession, trades: Path) -> No
     assert sum(stage.inputRecords() for stage in seen) == ROWS
     size = sum(path.stat().st_size for path in trades.rglob("*.bin.*"))
     assert 0.99 * size < sum(stage.inputBytes() for stage in seen) <= size, "headers are read by what plans"
+
+
+def test_metrics_of_a_scan_are_those_of_verify(spark: SparkSession, tmp_path: Path) -> None:
+    table = pa.table({"record": pa.array([b"%0200d" % row for row in range(3_000)], pa.binary())})
+    sawlog.write(table, tmp_path / "000003.log", format="leveldb_log")
+    data = bytearray((tmp_path / "000003.log").read_bytes())
+    for place in (70_000, 200_000, 430_000):
+        data[place] ^= 1
+    (tmp_path / "000003.log").write_bytes(data)
+    report = sawlog.verify(tmp_path)
+    reading = spark.read.format(COLUMNS).option("mode", "DROPMALFORMED").option("task_bytes", 100_000)
+    assert reading.load(str(tmp_path)).selectExpr("count(record)").collect()[0][0] == report.rows
+    context: Any = spark.sparkContext
+    context._jsc.sc().listenerBus().waitUntilEmpty()
+    store: Any = spark._jsparkSession.sharedState().statusStore()  # type: ignore[attr-defined]
+    last = max(execution.executionId() for execution in _items(store.executionsList()))
+    values = store.executionMetrics(last)
+    shown = {
+        metric.name(): values.get(metric.accumulatorId()) for metric in _items(store.execution(last).get().metrics())
+    }
+    numbers = {name: int(value.get().replace(",", "")) for name, value in shown.items() if name in METRICS}
+    damaged_bytes = sum(file.account.damage for file in report.files)
+    damaged_ranges = sum(len(file.damages) for file in report.files)
+    assert numbers == dict(zip(METRICS, (damaged_ranges, damaged_bytes, 0, 0), strict=True))
+    assert damaged_bytes > 0
+
+
+def _items(sequence: Any) -> list[Any]:
+    return [sequence.apply(index) for index in range(sequence.length())]
 
 
 def test_limits_are_pushed(spark: SparkSession, tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ import logging
 import os
 import sys
 import time
+from collections import Counter
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
@@ -48,6 +49,7 @@ from sawlog.storage import ask_ahead, known_answer
 from sawlog.storage.index import SEARCHES, Index, Notebook, remote_state
 from sawlog.storage.index import IndexedFileFacts as Known
 from sawlog.storage.names import is_remote
+from sawlog.storage.remote import REQUESTS
 from sawlog.storage.workers import cores, map_ordered, single_step
 
 if TYPE_CHECKING:
@@ -70,6 +72,10 @@ FEW_ROWS = 1 << 16
 """Rows that some task is likely to find where it begins to read: no more tasks are worth their cost."""
 _IN_VAIN = "searched in vain"
 """What is noted of a file in a part of which nothing was found."""
+_METRICS_SUFFIX = ".metrics"
+"""What the file that a task's metrics are written to is called, after that which ends the task."""
+_SKIPPED_ROWS = ("orphan_rows", "aborted_rows", "deleted_rows", "incomplete_rows")
+"""Notes of findings that count rows which are intact and not delivered."""
 _FACT_ROWS = 1 << 16
 """Rows of a batch that has only columns of the file."""
 
@@ -410,13 +416,36 @@ def _with_answers(dataset: Dataset, files: Container[File], indexes: Iterable[In
     return Dataset(with_scan(dataset.contents, scan), scan)
 
 
-def read_task(task: Task | None, schema: StructType, limit: int | None = None) -> Iterator[pa.RecordBatch]:
+class TaskMetrics:
+    """Numbers of a task that Spark's UI shows besides rows and bytes."""
+
+    def __init__(self) -> None:
+        self._numbers = Counter[str]()
+        self._requests = REQUESTS.total
+
+    def add(self, findings: Findings) -> None:
+        """Add what was found in a fragment."""
+        self._numbers["damagedRanges"] += findings.kinds.total()
+        self._numbers["damagedBytes"] += findings.account.damage
+        self._numbers["skippedRows"] += sum(findings.notes[note] for note in _SKIPPED_ROWS)
+
+    def write(self, path: str) -> None:
+        """Write the numbers down for the JVM: a line each."""
+        self._numbers["storeRequests"] = REQUESTS.total - self._requests
+        with open(path, "w", encoding="ascii") as file:
+            file.writelines(f"{name}={number}\n" for name, number in self._numbers.items())
+
+
+def read_task(
+    task: Task | None, schema: StructType, limit: int | None = None, metrics: TaskMetrics | None = None
+) -> Iterator[pa.RecordBatch]:
     """The rows of a task, in order, as Spark wants them. What is left out is logged.
 
     Args:
         task: What it reads; without partitions, Spark makes one of `None`.
         schema: The wanted columns; when there are none, only the number of rows is delivered.
         limit: How many rows are enough; None: all are delivered.
+        metrics: Receive what was found.
 
     Raises:
         SchemaError: When a value has no place in the schema, as a null where it says NOT NULL; names file and column.
@@ -448,6 +477,8 @@ def read_task(task: Task | None, schema: StructType, limit: int | None = None) -
                 raise
             logger.warning("%s: left out: the file is gone", fragment.path)
             continue
+        if metrics is not None:
+            metrics.add(findings)
         for remark in describe_losses(findings, fragment.about):
             logger.warning(remark)
         fragment.scan.storage.confirm()
@@ -494,8 +525,10 @@ class PartitionFunction:
         """The rows of one partition, in order."""
         ((pickled_task, stop),) = [(batch.column(0)[0].as_py(), batch.column(1)[0].as_py()) for batch in partition]
         rows, limit = 0, sys.maxsize if self.limit is None else self.limit
-        with as_sentence():
-            for batch in read_task(CPickleSerializer().loads(pickled_task), self.schema, self.limit):
+        metrics = TaskMetrics()
+        with as_sentence(), contextlib.ExitStack() as ending:
+            ending.callback(metrics.write, stop + _METRICS_SUFFIX)
+            for batch in read_task(CPickleSerializer().loads(pickled_task), self.schema, self.limit, metrics):
                 rows += batch.num_rows if self.schema.names else sum(batch.column(0).to_pylist())
                 yield batch.slice(0, batch.num_rows - max(0, rows - limit)) if self.schema.names else batch
                 if rows >= limit or os.path.exists(stop):

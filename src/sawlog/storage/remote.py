@@ -100,6 +100,26 @@ def _objects(scheme: str, options: Mapping[str, Any]) -> Objects:
         return _CONNECTED[key]
 
 
+class RequestCount:
+    """Requests that this process has made to stores; one that is made again counts again.
+
+    Attributes:
+        total: Their number.
+    """
+
+    def __init__(self) -> None:
+        self.total = 0
+        self._lock = threading.Lock()
+
+    def add(self) -> None:
+        """Count one."""
+        with self._lock:
+            self.total += 1
+
+
+REQUESTS = RequestCount()
+
+
 def ask(url: str, request: Callable[P, T], *args: P.args, **settings: P.kwargs) -> T:
     """Make a request to a store; where it does not answer, again after each of `WAITS`.
 
@@ -108,6 +128,7 @@ def ask(url: str, request: Callable[P, T], *args: P.args, **settings: P.kwargs) 
         StorageError: When it does not answer.
     """
     for wait in (*WAITS, None):
+        REQUESTS.add()
         try:
             return request(*args, **settings)
         except Exception as error:  # noqa: BLE001 - each library has its own, and all of them are raised again

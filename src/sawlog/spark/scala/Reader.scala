@@ -10,6 +10,7 @@ import org.apache.hadoop.fs.FileSystem
 import org.apache.spark.{JobArtifactSet, SparkEnv, TaskContext}
 import org.apache.spark.api.python.{ChainedPythonFunctions, PythonEvalType, PythonFunction}
 import org.apache.spark.sql.catalyst.InternalRow
+import org.apache.spark.sql.connector.metric.CustomTaskMetric
 import org.apache.spark.sql.connector.read.{InputPartition, PartitionReader, PartitionReaderFactory}
 import org.apache.spark.sql.execution.datasources.v2.python.PythonInputPartition
 import org.apache.spark.sql.execution.python.ArrowPythonRunner
@@ -40,7 +41,9 @@ class ColumnarReaderFactory(
     val stop = new File(Utils.getLocalDir(SparkEnv.get.conf), s"sawlog-stop-${UUID.randomUUID()}")
     val row = InternalRow(InternalRow(pickled, UTF8String.fromString(stop.getPath)))
     val input = Iterator.single(Iterator.single(row))
-    val batches = new Batches(runner.compute(input, context.partitionId(), context), bytes)
+    val metrics = new File(stop.getPath + Metrics.Suffix)
+    val batches = new Batches(runner.compute(input, context.partitionId(), context), bytes, metrics)
+    context.addTaskCompletionListener[Unit](_ => metrics.delete())
     // Before what the runner does then: it ends a worker whose answer was not read to its end.
     context.addTaskCompletionListener[Unit](ended => if (!ended.isFailed() && !ended.isInterrupted()) batches.end(stop))
     if (schema.isEmpty) new CountReader(batches) else new ColumnReader(batches, schema.length)
@@ -58,8 +61,9 @@ object ColumnarReaderFactory {
 }
 
 /** What a worker delivers, of so many bytes. */
-class Batches(worker: Iterator[ColumnarBatch], bytes: Long) extends Iterator[ColumnarBatch] {
+class Batches(worker: Iterator[ColumnarBatch], bytes: Long, file: File) extends Iterator[ColumnarBatch] {
   private var more = true
+  private lazy val atEnd = Metrics.read(file)
   private var unsaid = bytes
 
   override def hasNext: Boolean = {
@@ -73,6 +77,9 @@ class Batches(worker: Iterator[ColumnarBatch], bytes: Long) extends Iterator[Col
 
   override def next(): ColumnarBatch = worker.next()
 
+  /** What the worker says of the task, once it has ended. */
+  def metrics: Array[CustomTaskMetric] = if (more) Array.empty else atEnd
+
   /** Has a worker stop that has more to deliver, by a file that it looks for, and reads what is under way. */
   def end(stop: File): Unit = if (more) {
     try {
@@ -84,7 +91,7 @@ class Batches(worker: Iterator[ColumnarBatch], bytes: Long) extends Iterator[Col
 }
 
 /** The columns of the struct that a Python worker puts its batches into. They are valid until the next batch. */
-class ColumnReader(batches: Iterator[ColumnarBatch], width: Int) extends PartitionReader[ColumnarBatch] {
+class ColumnReader(batches: Batches, width: Int) extends PartitionReader[ColumnarBatch] {
   private val words = Array.fill(width)(new Words)
 
   override def next(): Boolean = batches.hasNext
@@ -98,11 +105,13 @@ class ColumnReader(batches: Iterator[ColumnarBatch], width: Int) extends Partiti
     new ColumnarBatch(columns, rows)
   }
 
+  override def currentMetricsValues(): Array[CustomTaskMetric] = batches.metrics
+
   override def close(): Unit = ()
 }
 
 /** Rows without columns, of which Python only says how many there are. */
-class CountReader(batches: Iterator[ColumnarBatch]) extends PartitionReader[ColumnarBatch] {
+class CountReader(batches: Batches) extends PartitionReader[ColumnarBatch] {
   private var left = 0L
 
   override def next(): Boolean = {
@@ -119,6 +128,8 @@ class CountReader(batches: Iterator[ColumnarBatch]) extends PartitionReader[Colu
     left -= size
     new ColumnarBatch(Array.empty[ColumnVector], size)
   }
+
+  override def currentMetricsValues(): Array[CustomTaskMetric] = batches.metrics
 
   override def close(): Unit = ()
 }
