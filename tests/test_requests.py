@@ -19,6 +19,7 @@ from typer.testing import CliRunner
 
 import sawlog
 from sawlog.cli.app import app
+from tests.minio_drives.maker import Stored, format_drives, put
 
 FILES = 40
 MANY = 10_000
@@ -165,3 +166,16 @@ def test_remote_databases_are_opened_several_at_a_time(requests: Counter[str], r
     assert len(sawlog.verify(root).parts) == 12
     assert requests["ls"] <= 1
     assert requests["at a time"] > 4
+
+
+@pytest.mark.parametrize("requests", [0.01], indirect=True)
+def test_objects_on_a_remote_drive_are_found_in_its_listing(requests: Counter[str], root: str, tmp_path: Path) -> None:
+    format_drives([tmp_path / "drive"])
+    sawlog.write(pa.table({"record": [b"x"]}), tmp_path / "log", format="leveldb_log")
+    for number in range(20):
+        put(tmp_path / "drive", f"bucket/logs/{number:06}.log", Stored([(tmp_path / "log").read_bytes()]))
+    fsspec.filesystem("memory").put(f"{tmp_path}/drive/", f"{root}/drive/", recursive=True)
+    requests.clear()
+    assert sawlog.open(root).count_rows() == 20
+    assert requests["at a time"] > 4
+    assert sum(requests[name] for name in ("info", "exists", "isdir", "ls", "find")) <= 6, "nothing for each object"

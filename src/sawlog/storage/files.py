@@ -22,6 +22,7 @@ from sawlog.storage.flight import AHEAD_BYTES, AHEAD_FILES, Flight
 from sawlog.storage.index import Memory
 from sawlog.storage.inputs import Inputs
 from sawlog.storage.minio import AS_OF, Objects, StoredObject, parse_time
+from sawlog.storage.minio.drives import is_below
 from sawlog.storage.names import HIDDEN, PathLike, in_order, is_hidden_directory, is_remote, normalize
 from sawlog.storage.remote import Remote, State, Store, connected, modified_at, version_of
 from sawlog.storage.sources import LocalSource, MappedSource, RemoteSource, Source, failed_read
@@ -102,6 +103,7 @@ class Storage:
     _states: dict[str, State] = field(default_factory=dict, repr=False, compare=False)
     _asked: dict[str, State] = field(default_factory=dict, repr=False, compare=False)
     _listed: dict[str, list[File]] = field(default_factory=dict, repr=False, compare=False)
+    _roots: set[str] = field(default_factory=set, repr=False, compare=False)
     _flight: Flight = field(default_factory=Flight, repr=False, compare=False)
     _connections: dict[tuple[int, str], Store] = field(default_factory=dict, repr=False, compare=False)
 
@@ -374,7 +376,7 @@ class Storage:
 
     def _forget(self) -> None:
         """Forget what was found: what is replaced now is known to be another file."""
-        for cache in (self._found, self._states, self._asked, self._listed):
+        for cache in (self._found, self._states, self._asked, self._listed, self._roots):
             cache.clear()
         self._objects.forget()
         self._flight.clear()
@@ -505,6 +507,7 @@ class Storage:
     def _list_remote(self, url: str) -> list[File]:
         fs, path = self._fresh(url)
         self._listed.clear()
+        self._roots.clear()
         matches = fs.glob(path) if glob.has_magic(path) and not fs.exists(path) else [path]
         files: list[File] = []
         for match in matches:
@@ -536,6 +539,7 @@ class Storage:
             elif above and above[-1] == LOG:
                 logs.add(posixpath.dirname(posixpath.dirname(url)))
         self._listed.update(listed)
+        self._roots.add(fs.unstrip_protocol(match))
         return files, logs
 
 
@@ -557,6 +561,8 @@ class _OnDrives:
         if path in storage._states:
             return storage._states[path].size
         if is_remote(path):
+            if any(is_below(path, root) for root in tuple(storage._roots)):  # whose files are all known
+                return None
             fs, inner = storage._remote(path)
             return storage._remember(path, fs.info(inner), explicit=False).size if fs.exists(inner) else None
         try:

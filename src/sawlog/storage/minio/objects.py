@@ -14,8 +14,12 @@ from sawlog.storage.minio import layout
 from sawlog.storage.minio.drives import Drives, RawFiles, is_below
 from sawlog.storage.minio.metadata import Metadata, MetadataError, Stamp
 from sawlog.storage.minio.shards import ObjectSource, Shard, StoredObject, stored_object
+from sawlog.storage.names import is_remote
+from sawlog.storage.workers import map_ordered, single_step
 
 _METAS = (layout.META, layout.META_V1)
+_REQUESTS = 32
+"""Remote objects whose metadata is read at a time."""
 _ERRORS = {
     layout.READ_ERROR: BitrotError,
     layout.MISSING_FILE: IncompleteError,
@@ -86,12 +90,14 @@ class Objects:
             return list(files)
         metas, folders = self._gather(root, files, raw)
         objects: list[File] = []
-        for path, drive_metas in metas.items():
-            if path.endswith(layout.DIRECTORY_MARK):
-                continue
-            stored = self._resolve(path, drive_metas, raw)
+
+        def resolve(path: str) -> StoredObject | None:
+            return self._resolve(path, metas[path], raw)
+
+        paths = [path for path in metas if not path.endswith(layout.DIRECTORY_MARK)]
+        for path, stored in map_ordered(paths, single_step(resolve), _REQUESTS if is_remote(root) else 1):
             if stored is not None:
-                changed = max((meta.changed or 0.0 for meta in drive_metas.values()), default=0.0)
+                changed = max((meta.changed or 0.0 for meta in metas[path].values()), default=0.0)
                 seconds = stored.stamp.modified / 1e9
                 tag = f"{stored.stamp.modified}-{stored.stamp.version.hex()}"
                 objects.append(File(path, stored.size, path == root, tag, seconds, changed or None))
