@@ -25,7 +25,7 @@ from sawlog.leveldb.applications.script_values import decode_script_value, prope
 from sawlog.leveldb.applications.view import Entry, Home, UnknownBytesError
 from sawlog.storage import Storage
 
-from . import test_bedrock, test_bitcoin, test_chromium_services, test_chromium_sites, test_ethereum
+from . import test_bedrock, test_bitcoin, test_chromium_services, test_chromium_sites, test_cometbft, test_ethereum
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "leveldb_database"
 PROFILE = Path(os.environ.get("SAWLOG_PROFILE", GOLDEN / "chromium-156"))
@@ -252,6 +252,7 @@ VIEWS = (
     "bitcoin_blocks",
     "bitcoin_chainstate",
     "chrome_storage",
+    "cometbft_blocks",
     "ethereum",
     "file_system",
     "gcm_store",
@@ -271,8 +272,13 @@ def stored() -> Iterator[tuple[str, bytes, bytes]]:
     for name, path in (*PLACES.items(), *test_chromium_services.PLACES.items(), *test_chromium_sites.PLACES.items()):
         for row in test_chromium_services.read(path, "all"):
             yield name, row["key"], row["value"]
-    for row in sawlog.read(test_ethereum.PLACES["leveldb"] / "chaindata", view="all").to_pylist():
-        yield "ethereum", row["key"], row["value"]
+    chains = {
+        "ethereum": test_ethereum.PLACES["leveldb"] / "chaindata",
+        "cometbft_blocks": test_cometbft.PLACE / "blockstore.db",
+    }
+    for name, path in chains.items():
+        for row in sawlog.read(path, view="all").to_pylist():
+            yield name, row["key"], row["value"][:2000]
     yield from (("bedrock", *entry) for entry in test_bedrock.ENTRIES.items())
     yield from (("bitcoin_chainstate", b"C" + bytes(33), bytes.fromhex(value)) for value in test_bitcoin.COINS)
     yield "bitcoin_blocks", b"b" + bytes(32), bytes.fromhex("8fee3c000d010008") + test_bitcoin.GENESIS

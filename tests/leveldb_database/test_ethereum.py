@@ -14,7 +14,7 @@ from sawlog.leveldb.applications.ethereum import Ethereum, read_rlp
 from sawlog.leveldb.applications.view import Entry, UnknownBytesError
 
 GOLDEN = Path(os.environ.get("SAWLOG_CHAINS", Path(__file__).parents[1] / "golden" / "leveldb_database"))
-"""`tests/interop/test_ethereum.py` has go-ethereum make others."""
+"""`tests/interop/test_chains.py` has go-ethereum make others."""
 PLACES = {engine: GOLDEN / f"geth-1.17.10-{engine}" for engine in ("leveldb", "pebble")}
 DERIVED = ("hash", "blockHash", "blockNumber", "transactionIndex", "transactionHash", "contractAddress", "logsBloom")
 """Fields that go-ethereum works out."""

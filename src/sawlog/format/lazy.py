@@ -26,6 +26,7 @@ OWN_ENTRY_POINTS: Mapping[str, Mapping[str, str]] = {
         "bitcoin_blocks": "sawlog.leveldb.applications.bitcoin:BlockIndex",
         "bitcoin_chainstate": "sawlog.leveldb.applications.bitcoin:Chainstate",
         "chrome_storage": "sawlog.leveldb.applications.chromium:ChromeStorage",
+        "cometbft_blocks": "sawlog.leveldb.applications.cometbft:CometBFT",
         "ethereum": "sawlog.leveldb.applications.ethereum:Ethereum",
         "file_system": "sawlog.leveldb.applications.file_system:FileSystem",
         "gcm_store": "sawlog.leveldb.applications.chromium_services:GcmStore",

@@ -1,0 +1,113 @@
+"""View of the blocks of CometBFT, which Cosmos chains run on, and of Tendermint before it: by height, as protobuf."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any, ClassVar
+
+import pyarrow as pa
+
+from sawlog.leveldb.applications.protobuf import Messages, columns_of_message, integer
+from sawlog.leveldb.applications.view import ApplicationView, Entry, UnknownBytesError, columns_of, text
+
+_KEY = re.compile(rb"(H|P|C|SC|EC):(\d{1,18})(?::(\d{1,9}))?")
+"""Keys of the layout `v1`: what the entry has of a block, its height, and the number of a part."""
+_KINDS = {
+    b"H": ("meta", "BlockMeta"),
+    b"P": ("part", "Part"),
+    b"C": ("commit", "Commit"),
+    b"SC": ("seen_commit", "Commit"),
+    b"EC": ("extended_commit", "ExtendedCommit"),
+}
+_HASH_PREFIX = b"BH:"
+STORE = b"blockStore"
+_LONGEST = 18
+"""Digits of a height, at most."""
+_LATEST = 1 << 43
+"""Seconds since 1970 that have a place in a column of times, at most."""
+_MESSAGES = Messages("""
+Store: 1 base int, 2 height int
+BlockMeta: 1 block_id BlockID, 2 block_size int, 3 header Header, 4 num_txs int
+BlockID: 1 hash bytes, 2 part_set_header PartSetHeader
+PartSetHeader: 1 total uint, 2 hash bytes
+Header: 1 version Consensus, 2 chain_id text, 3 height int, 4 time Timestamp, 5 last_block_id BlockID,
+ 6 last_commit_hash bytes, 7 data_hash bytes, 8 validators_hash bytes, 9 next_validators_hash bytes,
+ 10 consensus_hash bytes, 11 app_hash bytes, 12 last_results_hash bytes, 13 evidence_hash bytes,
+ 14 proposer_address bytes
+Consensus: 1 block uint, 2 app uint
+Timestamp: 1 seconds int, 2 nanos int
+Part: 1 index uint, 2 bytes bytes, 3 proof Proof
+WholePart: 1 index uint, 2 block Block, 3 proof Proof
+Proof: 1 total int, 2 index int, 3 leaf_hash bytes, 4 aunts bytes*
+Block: 1 header Header, 2 data Data, 3 evidence Evidence, 4 last_commit Commit
+Data: 1 txs bytes*
+Evidence: 1 evidence bytes*
+Commit: 1 height int, 2 round int, 3 block_id BlockID, 4 signatures Signature*
+ExtendedCommit: 1 height int, 2 round int, 3 block_id BlockID, 4 extended_signatures Signature*
+Signature: 1 block_id_flag BLOCK_ID_FLAG_UNKNOWN|BLOCK_ID_FLAG_ABSENT|BLOCK_ID_FLAG_COMMIT|BLOCK_ID_FLAG_NIL,
+ 2 validator_address bytes, 3 timestamp Timestamp, 4 signature bytes, 5 extension bytes, 6 extension_signature bytes
+""")
+
+
+class CometBFT(ApplicationView):
+    """View of a block store: a row per block's metadata, part, commit, or hash."""
+
+    title = "CometBFT's block store (Cosmos): kind, height, part, hash, time, value (JSON)"
+    columns: ClassVar = pa.schema(
+        [
+            ("kind", pa.string()),
+            ("height", pa.int64()),
+            ("part", pa.int64()),
+            ("hash", pa.string()),
+            ("time", pa.timestamp("us", "UTC")),
+            ("value", pa.string()),
+        ]
+    )
+
+    def recognizes(self, path: str, comparator: str, keys: Sequence[bytes]) -> bool:
+        """By its directory, or the key of its state."""
+        del comparator
+        return path.endswith("/blockstore.db") or STORE in keys
+
+    def decode(self, entry: Entry, context: Any) -> Mapping[str, Any]:
+        """A height in decimal digits; a message in protobuf."""
+        del context
+        if entry.key == STORE:
+            return {"kind": "store"} | columns_of(entry.value, partial(_MESSAGES.show, name="Store"))
+        if entry.key == b"version":
+            return {"kind": "version"} | columns_of(entry.value, _plain)
+        if entry.key.startswith(_HASH_PREFIX):
+            name = entry.key[len(_HASH_PREFIX) :].decode("ascii", "backslashreplace")
+            return {"kind": "hash", "hash": name} | columns_of(entry.value, _height)
+        match = _KEY.fullmatch(entry.key)
+        if match is None:
+            raise UnknownBytesError("a key that is none of a block store with the layout v1")
+        start, height, part = match.groups()
+        kind, name = _KINDS[start]
+        row = {"kind": kind, "height": int(height), "part": None if part is None else int(part)}
+        return row | columns_of(entry.value, partial(_message, name))
+
+
+def _plain(value: bytes) -> dict[str, Any]:
+    plain, wrong = text(value, "utf-8")
+    return {"value": plain, "reason": wrong}
+
+
+def _height(value: bytes) -> dict[str, Any]:
+    if not value.isdigit() or len(value) > _LONGEST:
+        raise UnknownBytesError(f"{value[:40]!r}, expected a height in decimal digits")
+    return {"height": int(value)}
+
+
+def _message(name: str, value: bytes) -> dict[str, Any]:
+    """A message, and the time of the block's header; the part that is a whole block is shown as one."""
+    message, reason = _MESSAGES.read(value, name)
+    path: tuple[str, ...] = ("header",)
+    if name == "Part" and integer(message, "proof", "total") == 1:
+        path = ("block", "header")
+        message, reason = _MESSAGES.read(value, "WholePart")
+    seconds, nanos = (integer(message, *path, "time", unit) for unit in ("seconds", "nanos"))
+    time = None if seconds is None or abs(seconds) > _LATEST else seconds * 1_000_000 + (nanos or 0) // 1_000
+    return columns_of_message(message, reason) | {"time": time}
