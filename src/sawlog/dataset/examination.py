@@ -174,7 +174,7 @@ class Examination:
 
     @property
     def days(self) -> list[Day]:
-        """How many times there are on each day, in order."""
+        """The number of times on each day, in order."""
         return sorted((day for part in self.parts for day in part.timeline.days), key=lambda day: day.order)
 
     def to_dict(self) -> dict[str, Any]:
