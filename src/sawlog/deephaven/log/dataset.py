@@ -204,9 +204,16 @@ class DeephavenLogContents(Contents):
                     if not self._are_known([log], task_bytes):
                         yield from self._stretches(log, task_bytes)
 
-    def _are_known(self, logs: Sequence[Log], task_bytes: int) -> bool:
+    def _are_known(self, logs: Sequence[Log], task_bytes: int | None) -> bool:
         """Whether logs can be planned without a look into them."""
-        return all(log.header is None or self._known_layout(log, log.header, task_bytes) for log in logs)
+
+        def is_known(log: Log, header: Header) -> bool:
+            if self._known_layout(log, header, task_bytes) is not None:
+                return True
+            distance = _even(log.file.size - header.size, task_bytes)
+            return self._applies and recall(log.file, self.scan, header.size, distance) is not None
+
+        return all(log.header is None or is_known(log, log.header) for log in logs)
 
     def _stretches(self, log: Log, task_bytes: int) -> Iterator[DeephavenLogContents]:
         """A log, in as many parts as there are to be tasks; they find their ends themselves."""
@@ -265,7 +272,7 @@ class DeephavenLogContents(Contents):
         """Whether some rows of a partition are found sooner at its end than by a search of all of it."""
         if not self._wants_few or sum(log.file.size for log in logs) <= FEW_ROWS_BYTES:
             return False
-        return not all(log.header is None or self._known_layout(log, log.header, None) for log in logs)
+        return not self._are_known(logs, None)
 
     def _from_the_end(self, request: BoundScan, logs: Sequence[Log]) -> Iterator[Fragment]:
         """Yield ranges of a partition, the last one first, until all are read or a DELETE_PARTITION is found."""
@@ -488,7 +495,7 @@ class DeephavenLogContents(Contents):
             indexed = self._indexed_layout(log) or (joined[2] if joined is not None else None)
             if indexed is not None:
                 return replace(indexed, cuts=space_offsets(indexed.cuts, distance) if distance is not None else ())
-        return recall(log.file, self.scan, header.size, distance) if self._applies else None
+        return None
 
     def _indexed_layout(self, log: Log) -> Layout | None:
         answer = known_answer(self.scan.storage, log.file, LAYOUT)
