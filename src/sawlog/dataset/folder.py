@@ -176,7 +176,9 @@ def open_folder(
         part_found = DatasetFiles(chosen, wanted, chosen.select(part.files, wanted) or part.files, part.others)
         own = {name: value for name, value in given.items() if name in names(chosen.read_options)}
         opened.append(folder_part(part_found, [part.path], general, own, shared))
-    return Folder(opened, skipped, threads_for(opened, threads))
+    if general.get("use_threads", True) is True:
+        threads = threads_for(opened, threads)
+    return Folder(opened, skipped, threads)
 
 
 def threads_for(datasets: Sequence[FolderPart | Part], threads: int) -> int:
