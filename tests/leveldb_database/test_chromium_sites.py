@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 import sawlog
+from sawlog.kernels.varints import encode_varint
 from sawlog.leveldb.applications.chromium_workers import Notifications, ServiceWorker
 from sawlog.leveldb.applications.file_system import FileSystem
 from sawlog.leveldb.applications.view import Entry, Home, UnknownBytesError
@@ -284,6 +285,15 @@ def test_notifications_are_what_the_page_has_shown() -> None:
     carried = json.loads(entries["Größe 😀"]["value"])["notification_data"]["data"]
     shown = json.loads(told["Größe 😀"]["data"])
     assert carried == shown | {"list": [*shown["list"][:2], {"$date": shown["list"][2]}]}
+
+
+def test_what_a_notification_carries_may_be_deep() -> None:
+    """A value of a script is shown down to 150 levels; what is deeper in it is bytes."""
+    script = b"\xff\x0f" + b";I\x02" * 400
+    data = b"\x42" + encode_varint(len(script)) + script
+    row = Notifications().decode(Entry(b"DATA:a\0p#", b"\x22" + encode_varint(len(data)) + data, 1), None)
+    assert row["value"].startswith('{"notification_data":{"data":{"$map":[[1,{"$map":[[1,')
+    assert row["reason"] == "value: data: values in values, deeper than 150"
 
 
 def test_a_notification_that_was_closed_is_in_the_history() -> None:

@@ -5,7 +5,6 @@ See `service_worker_database.cc` and `notification_database.cc` in Chromium's so
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -13,6 +12,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import pyarrow as pa
 
+from sawlog.guard import Undecodable, decode_json
 from sawlog.leveldb.applications.chromium import EPOCH, microseconds
 from sawlog.leveldb.applications.protobuf import Messages, columns_of_message, integer
 from sawlog.leveldb.applications.script_values import binary, decode_script_value, to_json
@@ -219,7 +219,7 @@ _KINDS: Mapping[bytes, Kind] = {
     b"URES:": Kind("uncommitted_resource", ("resource_id",)),
     b"PRES:": Kind("purgeable_resource", ("resource_id",)),
 }
-"""By the begin of keys; a kind without columns of a key is that of this key only."""
+"""By the key up to its first colon, which keys that are alone in their kind do not have."""
 _SITES, _AFTER_SITES = b"REG:", b"REG_"
 """From and up to which key there are registrations and their sites."""
 
@@ -287,12 +287,12 @@ class ServiceWorker(ApplicationView):
 
 def _row(entry: Entry) -> dict[str, Any]:
     """Columns of an entry, without those that others explain."""
-    prefix = next((prefix for prefix, kind in _KINDS.items() if _begins(entry.key, prefix, kind)), None)
-    if prefix is None:
+    head, colon, suffix = entry.key.partition(b":")
+    kind = _KINDS.get(head + colon)
+    if kind is None:
         raise UnknownBytesError("a key that is none of the service workers'")
-    kind = _KINDS[prefix]
     row: dict[str, Any] = {"kind": kind.kind}
-    suffix, wrong = entry.key[len(prefix) :], None
+    wrong = None
     split = suffix.split if kind.key[:1] == ("registration_id",) else suffix.rsplit
     parts = split(b"\0", len(kind.key) - 1) if kind.key else []
     if len(parts) != len(kind.key):
@@ -307,10 +307,6 @@ def _row(entry: Entry) -> dict[str, Any]:
     return row_of(row, wrong, columns_of(entry.value, read or _empty))
 
 
-def _begins(key: bytes, prefix: bytes, kind: Kind) -> bool:
-    return key.startswith(prefix) if kind.key else key == prefix
-
-
 def _empty(value: bytes) -> dict[str, Any]:
     if value:
         raise UnknownBytesError(f"{len(value)} bytes, where nothing is expected")
@@ -318,14 +314,18 @@ def _empty(value: bytes) -> dict[str, Any]:
 
 
 def _script_value(data: bytes, reasons: list[str]) -> Any:
-    """A value of a script that a notification carries."""
+    """A value of a script that a notification carries; its bytes, where it is none."""
+    reason: str | None
+    value: Any
     try:
         document, reason = decode_script_value(data)
+        value = decode_json(document)
     except UnknownBytesError as unknown:
-        reasons.append(f"data: {unknown}")
-        return {"$bytes": binary(data)}
+        value, reason = {"$bytes": binary(data)}, str(unknown)
+    if isinstance(value, Undecodable):
+        value, reason = {"$bytes": binary(data)}, value.detail
     reasons += [f"data: {reason}"] if reason else []
-    return json.loads(document)
+    return value
 
 
 _NOTIFICATIONS = Messages(

@@ -3,6 +3,7 @@
 A declaration is a line per message: its name, a colon, and its fields: number, name and kind. `*` after a kind is for
 repeated fields. Kinds are `int` (signed), `uint`, `bool`, `float`, `double`, `fixed`, `text`, `bytes`, the names of an
 enum's values from 0 on, with `|` between them, or the name of another message. `Name = A|B` names an enum.
+No message contains itself: declarations bound how deep a document is.
 """
 
 from __future__ import annotations
