@@ -297,8 +297,11 @@ def decoded(name: str, key: bytes, value: bytes | None) -> dict[str, Any]:
         row = dict(view.decode(entry, context))
     except UnknownBytesError as unknown:
         return {"reason": str(unknown)}
-    for text in (one for one in row.values() if isinstance(one, str)):
-        text.encode()
+    for one in row.values():
+        if isinstance(one, str):
+            one.encode()
+        if isinstance(one, int):
+            assert -(1 << 63) <= one < 1 << 63
     if name in ("bedrock", "indexed_db") and row.get("value") is not None:
         json.loads(row["value"])
     assert row.keys() <= {*view.columns.names, "reason"}

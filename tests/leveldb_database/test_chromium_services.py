@@ -135,6 +135,12 @@ def test_a_number_of_a_database_that_has_no_place_in_a_column_is_a_reason(digits
         SharedProto().decode(Entry(f"{digits}_key".encode(), b"", 1), context=False)
 
 
+def test_numbers_of_databases_that_are_too_large_are_refused() -> None:
+    with pytest.raises(UnknownBytesError):
+        SharedProto().decode(Entry(b"9" * 19 + b"_", b"", 1), context=False)
+    assert SharedProto().decode(Entry(b"99_a", b"", 1), context=False)["database"] is None
+
+
 def test_metadata_names_the_databases_that_share_one() -> None:
     entries = rows("shared_proto", "metadata")
     assert not [row for row in entries if row["reason"]]

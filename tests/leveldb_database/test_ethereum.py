@@ -140,6 +140,16 @@ def test_keys_by_their_beginning_and_length(key: bytes, row: dict[str, Any]) -> 
     assert {name: decoded.get(name) for name in row} == row
 
 
+def test_headers_whose_time_is_none_are_shown() -> None:
+    key = b"h" + bytes(8) + b"\x01" * 32
+    for stamp, time in (("c0", None), ("8400000001", 1_000_000), ("88ffffffffffffffff", None)):
+        header = bytes.fromhex("80" * 11 + stamp)
+        row = Ethereum().decode(Entry(key, bytes([0xC0 + len(header)]) + header, 1), None)
+        assert (row["kind"], row["time"], row.get("reason")) == ("header", time, None)
+    with pytest.raises(UnknownBytesError):
+        Ethereum().decode(Entry(b"h" + b"\xff" * 8 + b"\x01" * 32, b"\xc0", 1), None)
+
+
 def test_older_receipts_and_lookups() -> None:
     """Those of database version 3 have seven fields; a lookup was a hash, or a hash and two numbers."""
     receipt = bytes.fromhex("c8 c7 01 52 80 a0".replace("a0", "80") + "808001")

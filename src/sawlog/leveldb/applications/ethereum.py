@@ -171,7 +171,8 @@ def _rlp(shape: Shape, value: bytes) -> dict[str, Any]:
 def _header(value: bytes) -> dict[str, Any]:
     item = read_rlp(value)
     header = _HEADER_SHAPE(item)
-    time = int(header["timestamp"], 16) if isinstance(header, dict) and "timestamp" in header else _LATEST
+    stamp = header.get("timestamp") if isinstance(header, dict) else None
+    time = int(stamp, 16) if isinstance(stamp, str) else _LATEST
     return {"value": to_json(header), "time": time * 1_000_000 if time < _LATEST else None}
 
 
@@ -274,7 +275,9 @@ def _place(key: bytes) -> tuple[dict[str, Any], Callable[[bytes], dict[str, Any]
     """Columns of a key, and what reads its value."""
     if key in _NAMES:
         return {"kind": "setting", "name": key.decode("ascii")}, _NAMES[key]
-    first, number = key[:1], {"number": int.from_bytes(key[1 : 1 + NUMBER_SIZE], "big") & (1 << 63) - 1}
+    first, number = key[:1], {"number": int.from_bytes(key[1 : 1 + NUMBER_SIZE], "big")}
+    if first in (*_BLOCKS, b"S") and number["number"] >> 63:
+        return _state_place(key)
     block_size = 1 + NUMBER_SIZE + HASH_SIZE
     if len(key) == block_size and first in _BLOCKS:
         kind, read = _BLOCKS[first]
