@@ -159,11 +159,44 @@ def milvus(world: World) -> None:
     shutil.copy(golden / "etcd.json", "etcd.json")
     shutil.copytree("volumes/minio", "disk/minio")  # of a machine whose etcd is lost
     world.places["products"] = "alltypes"
+    upload("a-bucket", {f"files/{name}": data for name, data in logs.items()})
+
+
+def upload(to: str, objects: dict[str, bytes]) -> None:
+    """Make a bucket of the store."""
     server = os.environ["AWS_ENDPOINT_URL"]
-    for name, data in {"": b"", **{f"/files/{name}": data for name, data in logs.items()}}.items():
+    for name, data in {"": b"", **{f"/{name}": data for name, data in objects.items()}}.items():
         kind = {"Content-Type": "application/octet-stream"}  # or moto waits for a form
-        request = urllib.request.Request(f"{server}/a-bucket{name}", data, kind, method="PUT")
+        request = urllib.request.Request(f"{server}/{to}{name}", data, kind, method="PUT")
         urllib.request.urlopen(request).close()
+
+
+def rocksdb(world: World) -> None:
+    """Checkpoints of two days, and the logs, in a bucket; Spark reads copies on the disk."""
+    from rocksdict import Checkpoint, Options, Rdict
+
+    options = Options(raw_mode=True)
+    options.set_wal_ttl_seconds(86_400)
+    backups = Path("backups")
+    (backups / "orders").mkdir(parents=True)
+    (backups / "wal").mkdir()
+    db = Rdict("live", options)
+    for day in (1, 2):
+        for n in range(1000 * (day - 1), 1000 * day):
+            db[b"order:%05d" % n] = b'{"id":%d,"amount":%d}' % (n, n % 90)
+        db[b"order:00007"] = b'{"id":7,"amount":%d}' % (700 + day)
+        del db[b"order:%05d" % day]
+        place = backups / f"orders/2026-11-0{day}"
+        Checkpoint(db).create_checkpoint(str(place))
+        (place / "rocksdict-config.json").unlink()
+    db[b"order:02000"] = b'{"id":2000,"amount":20}'
+    db.flush_wal(sync=True)
+    for log in Path("live").rglob("*.log"):
+        shutil.copy(log, backups / "wal")
+    db.close()
+    files = {str(file.relative_to(backups)): file.read_bytes() for file in backups.rglob("*") if file.is_file()}
+    upload("backups", files)
+    world.places["s3a://backups/"] = "backups/"
 
 
 def quant(world: World) -> None:
@@ -224,6 +257,7 @@ WORLDS: dict[str, Callable[[World], None]] = {
     "docs/cookbooks/forensics.md": forensics,
     "docs/cookbooks/milvus.md": milvus,
     "docs/cookbooks/quant.md": quant,
+    "docs/cookbooks/rocksdb.md": rocksdb,
     "docs/damage.md": damage,
     "docs/formats/deephaven-log.md": deephaven_log,
     "docs/formats/deephaven-table.md": deephaven_table,
@@ -264,7 +298,7 @@ def import_and_merge(world: World) -> None:
 WORLDS |= {"docs/spark.md": spark_world, "docs/streams.md": streams, "docs/import-and-merge.md": import_and_merge}
 
 
-ON_A_BUCKET = "docs/cookbooks/milvus.md"
+ON_A_BUCKET = ("docs/cookbooks/milvus.md", "docs/cookbooks/rocksdb.md")
 
 
 def made(page: str) -> World:
@@ -277,7 +311,7 @@ def made(page: str) -> World:
 @contextlib.contextmanager
 def of(page: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
     """The same, with a bucket where the page wants one."""
-    with bucket() if page == ON_A_BUCKET else contextlib.nullcontext({}) as variables:
+    with bucket() if page in ON_A_BUCKET else contextlib.nullcontext({}) as variables:
         for name, value in variables.items():
             monkeypatch.setenv(name, value)
         yield made(page)
@@ -286,8 +320,10 @@ def of(page: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
 @contextlib.contextmanager
 def bucket() -> Iterator[dict[str, str]]:
     """A server that speaks S3; gives the variables that say its address and how to sign in."""
+    from moto.s3.models import s3_backends
     from moto.server import ThreadedMotoServer
 
+    before = {*s3_backends.bucket_accounts}
     server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
     server.start()
     host, port = server.get_host_and_port()
@@ -296,3 +332,6 @@ def bucket() -> Iterator[dict[str, str]]:
         yield {"AWS_ENDPOINT_URL": f"http://{host}:{port}", **signed}
     finally:
         server.stop()
+        for name in {*s3_backends.bucket_accounts} - before:  # all servers of a process share them
+            _, account = s3_backends.bucket_accounts.pop(name)
+            s3_backends[account]["aws"].buckets.pop(name, None)
