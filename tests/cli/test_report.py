@@ -180,3 +180,16 @@ def test_a_timeline_is_bounded_and_takes_every_time() -> None:
     assert len(timeline.events) == NEWEST
     last = timeline.events[-1]
     assert (last.time, len(last.label)) == (f"<value out of range: {2**62}>", len("key=") + 80 + 1)
+
+
+def test_a_time_that_is_out_of_range_is_text_on_the_page(run: Run, tmp_path: Path) -> None:
+    rows = {
+        "timestamp": pa.array([2**61], pa.timestamp("ms", "UTC")),
+        "value": [1.0],
+        "_metric_": ["m"],
+        "tags": pa.array([[("_ws_", "demo")]], pa.map_(pa.string(), pa.string())),
+    }
+    path, page = tmp_path / "g.container", tmp_path / "report.html"
+    sawlog.write(pa.table(rows), path, format="filodb_record", table="gauge", container_timestamp=0)
+    assert run("report", path, "--output", page).code == 0
+    assert f"<td>&lt;value out of range: {2**61}&gt;</td>" in page.read_text("utf-8")

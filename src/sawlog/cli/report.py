@@ -127,7 +127,7 @@ def _timeline(examination: Examination) -> str:
     ]
     events = [
         (
-            event.time,
+            shown(event.time),
             event.zone or "none",
             f"<code>{shown(event.part)}</code>",
             shown(event.view),
