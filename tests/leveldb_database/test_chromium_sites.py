@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import re
+import shutil
 import struct
 from datetime import UTC, datetime, timedelta
 from functools import cache
@@ -347,6 +348,8 @@ def test_entries_of_notifications(key: bytes, value: str, columns: dict[str, Any
     assert row.get("reason") == reason
 
 
-def test_views_that_fit_are_named() -> None:
-    for view, path in (*PLACES.items(), ("file_system", FILES / "Origins")):
-        assert sawlog.open(path).info()["decoded by"] == f"--view {view}"
+@pytest.mark.parametrize(("view", "path"), [*PLACES.items(), ("file_system", FILES / "Origins")])
+def test_views_that_fit_are_named_by_the_directory_or_by_the_keys(view: str, path: Path, tmp_path: Path) -> None:
+    shutil.copytree(path, tmp_path / "copy")
+    for place in (path, tmp_path / "copy"):
+        assert sawlog.open(place).info()["decoded by"] == f"--view {view}"

@@ -219,7 +219,7 @@ _KINDS: Mapping[bytes, Kind] = {
     b"URES:": Kind("uncommitted_resource", ("resource_id",)),
     b"PRES:": Kind("purgeable_resource", ("resource_id",)),
 }
-"""By the key up to its first colon, which keys that are alone in their kind do not have."""
+"""By the key up to its first colon; the only key of a kind has none."""
 _SITES, _AFTER_SITES = b"REG:", b"REG_"
 """From and up to which key there are registrations and their sites."""
 
