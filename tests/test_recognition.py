@@ -265,3 +265,23 @@ def test_what_is_left_out_of_many_datasets_is_said_in_linear_time(names: Sequenc
         seconds.append(time.process_time() - begun)
         assert [file.path for file in skipped] == [file.path for file in files]
     assert seconds[2] < 8 * 3 * seconds[1], f"{seconds[1]:.2f} s for 300, {seconds[2]:.2f} s for 2,400"
+
+
+@pytest.mark.parametrize(
+    ("name", "start", "format"),
+    [
+        ("Nigori.bin", "763130f1", None),  # of Chromium
+        ("log.bin", "db1aa1dc", "deephaven_log"),
+        ("log.bin", "ffffa1db", "deephaven_log"),
+        ("log.bin", "00000000", "deephaven_log"),
+        ("log.bin", "", "deephaven_log"),
+        ("ns.table.System.writer.2026-01-02.bin.2026-01-02.030405.678", "763130f1", "deephaven_log"),
+    ],
+)
+def test_a_name_without_a_table_is_no_log_where_the_content_is_another(
+    name: str, start: str, format: str | None, tmp_path: Path
+) -> None:
+    """A damaged magic number is one for which most bytes are right, or zero."""
+    (tmp_path / name).write_bytes(bytes.fromhex(start) + bytes(100 if start else 0))
+    (part,) = parts(Storage().find([tmp_path]), Storage())
+    assert (part.format and part.format.name) == format

@@ -53,10 +53,18 @@ class DeephavenLog(Format):
     write_options = lazy_attribute("sawlog.deephaven.log.options", "WriteOptions")
 
     def match(self, file: File, head: bytes) -> Match:
-        """By the magic number; a file that has none yet, or a damaged one, by its name."""
-        if head[: layout.VERSION_OFFSET] == layout.MAGIC.to_bytes(4, "big"):
+        """By the magic number; a file that has none yet, or a damaged one, by its name.
+
+        A name without a namespace, such as `x.bin`, is not enough where most of the magic number is something else.
+        """
+        magic = layout.MAGIC.to_bytes(4, "big")
+        start = head[: layout.VERSION_OFFSET]
+        if start == magic:
             return Match.CONTENT
-        return Match.NAME if is_log_name(file.name) else Match.NO
+        foreign = sum(byte not in (0, expected) for byte, expected in zip(start, magic, strict=False)) > 2
+        if not is_log_name(file.name) or (foreign and not file.explicit and parse_name(file.name).namespace is None):
+            return Match.NO
+        return Match.NAME
 
     def file_options(self, options: ReadOptions) -> ReadOptions:
         """Return options for all rows, those that a DELETE_PARTITION has deleted, too."""
