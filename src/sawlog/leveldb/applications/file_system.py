@@ -55,16 +55,17 @@ class Files:
         Raises:
             UnknownBytesError: When a directory on the way is not known, or the path does not end.
         """
-        path = name
+        names, length = [name], len(name)
         while parent:
             row = self.rows.get(parent)
             if row is None:
                 raise UnknownBytesError(f"path: there is no directory {parent}")
-            path = f"{row['name']}/{path}"
+            names.append(row["name"])
+            length += len(row["name"]) + 1
             parent = row["parent_id"]
-            if len(path) > _MOST_PATH:
+            if length > _MOST_PATH:
                 raise UnknownBytesError(f"path: more than {_MOST_PATH} characters, or a directory is in itself")
-        return f"/{path}"
+        return "/" + "/".join(reversed(names))
 
     def with_path(self, row: dict[str, Any], place: Mapping[str, Any]) -> dict[str, Any]:
         """Return a row with the path of a place, which has a parent and a name if it is known."""
