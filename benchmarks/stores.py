@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import multiprocessing
 import os
 import shutil
@@ -20,10 +21,12 @@ from typing import Any
 import obstore
 import pyarrow as pa
 from obstore.store import S3Store
+from typer.testing import CliRunner
 
 import sawlog
 from benchmarks import data
 from benchmarks.harness import Case, Settings, Side
+from sawlog.cli.app import app
 
 LENGTH = 1000
 """Bytes of a record."""
@@ -31,6 +34,8 @@ FILES = 2000
 """Small logs, where the size asked for has room for them."""
 ROWS = 100
 """Rows of each."""
+DATABASES = 128
+DATABASE = Path(__file__).parents[1] / "tests/golden/leveldb_database/chromium-156/Local Storage/leveldb"
 DELAY = 0.015
 """Seconds for which each byte is held back, in each direction."""
 KEY, SECRET = "sawlog", "sawlog-secret"
@@ -46,6 +51,8 @@ def cases(settings: Settings) -> Iterator[Case]:
     data.write_log(log, data.records(data.count_for(settings.size, LENGTH), LENGTH))
     files = min(FILES, max(4, settings.size // 4000))
     write_many(many, files)
+    for number in range(min(DATABASES, files)):
+        shutil.copytree(DATABASE, place / "bucket" / "databases" / f"{number:03}")
     with served(place, settings.place) as near, delayed(near) as far:
         for away, address in ((0, near), (30, far)):
             yield from at(address, away, log, files, settings)
@@ -63,6 +70,12 @@ def at(address: str, away: int, log: Path, files: int, settings: Settings) -> It
             dataset = sawlog.open(path, storage_options=options)
             return sum(batch.num_rows for batch in dataset.to_batches())
 
+    def run(verb: str, path: str) -> None:
+        storage = [word for name, value in options.items() for word in ("--storage", f"{name}={value}")]
+        done = CliRunner().invoke(app, [verb, path, *storage])
+        assert done.exit_code == 0, done.output
+
+    databases = len(list((log.parent / "databases").iterdir()))
     what = f"in S3, {away} ms away"
     cases = [
         Case(
@@ -90,6 +103,21 @@ def at(address: str, away: int, log: Path, files: int, settings: Settings) -> It
             f"what is in {files:,} logs {what}",
             (Side("sawlog", lambda: sawlog.open("s3://bucket/many", storage_options=options).info(), many),),
             cores=0,
+        ),
+        Case(
+            f"stores_ls_{away}",
+            f"`ls` of {files:,} logs {what}",
+            (Side("sawlog", lambda: run("ls", "s3://bucket/many"), many, files * ROWS),),
+            cores=0,
+        ),
+        *(
+            Case(
+                f"stores_{verb}_databases_{away}",
+                f"`{verb}` of {databases:,} databases {what}",
+                (Side("sawlog", functools.partial(run, verb, "s3://bucket/databases"), databases),),
+                cores=0,
+            )
+            for verb in ("ls", "verify")
         ),
     ]
     return (case for case in cases if settings.wanted(case.name))
