@@ -78,7 +78,7 @@ def test_repair_says_that_the_meaning_is_damaged(
     sawlog.write(pa.table({"record": records}), path, format="leveldb_log")
     done = run("repair", path, copy)
     assert done.code == 0
-    assert f"meaning   {path}: {what} no sound " in done.out
+    assert f"meaning   {path}: {what} no valid " in done.out
     assert "everything kept, what is damaged in meaning included; written to" in done.out
     assert "not read" not in done.out
     document = json.loads(run("repair", path, copy, "--json").out)

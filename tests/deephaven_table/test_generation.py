@@ -73,7 +73,7 @@ def test_headers_without_metadata(tmp_path: Path) -> None:
     """m = 0 is null metadata; the sizes prove the header, or the unused space makes it likely."""
     shape = Shape(metadata=b"")
     put_fixed(tmp_path, "n", "int", [1, 2], shape)
-    with pytest.warns(UserWarning, match="nothing proves that these files have headers"):
+    with pytest.warns(UserWarning, match="nothing shows that these files have headers"):
         assert sawlog.read(tmp_path, types={"n": "int"}, format="deephaven_table").to_pydict() == {"n": [1, 2]}
     with warnings.catch_warnings():
         warnings.simplefilter("error")

@@ -432,12 +432,12 @@ def test_repair_says_that_the_meaning_is_damaged(tmp_path: Path) -> None:
     """The framing is sound, and kept; the view of entities finds the same damage in the copy."""
     path = save(tmp_path, entity({"a": 1}), DAMAGED[0][0], entity({"a": 2}))
     report = sawlog.repair(path, tmp_path / "copy", format="leveldb_log")
-    text = "1 record is no sound entity: damaged in meaning, not in framing; the copy has it unchanged"
+    text = "1 record is no valid entity: damaged in meaning, not in framing; the copy has it unchanged"
     assert report.remarks == [sawlog.format.damage.Remark(str(path), text)]
     assert (report.verdict, report.rows, report.skipped) == ("clean", 3, [])
     path = save(tmp_path, entity({"a": 1}), DAMAGED[0][0], b"", entity({"a": 2}))
     (said,) = sawlog.repair(path, tmp_path / "copy", format="leveldb_log").remarks
-    assert said.text.startswith("2 records are no sound entity: ")
+    assert said.text.startswith("2 records are no valid entity: ")
     assert said.text.endswith("the copy has them unchanged")
     assert sawlog.repair(save(tmp_path, entity({"a": 1})), tmp_path / "other", format="leveldb_log").remarks == []
 

@@ -135,11 +135,11 @@ def test_of_leveldbs_tables_too_if_they_are_told_their_order(tmp_path: Path) -> 
     key = sorted(DATA)[300]
     dataset = sawlog.open(str(file), filters=[("key", "=", key)], **ordered)
     assert put(dataset.to_table()) == [(key, DATA[key])]
-    spared, blocks = map(int, re.findall(r"\d+", dataset.info()["spared by filters"]))
+    spared, blocks = map(int, re.findall(r"\d+", dataset.info()["skipped by filters"]))
     assert spared == blocks - 1 > 30
     unordered = sawlog.open(str(file), format="leveldb_table", filters=[("key", "=", key)])
     assert unordered.to_table().equals(dataset.to_table())
-    assert unordered.info()["spared by filters"] == f"0 of {blocks} data blocks"
+    assert unordered.info()["skipped by filters"] == f"0 of {blocks} data blocks"
 
 
 def test_properties(tmp_path: Path) -> None:

@@ -183,7 +183,7 @@ def _prove(source: Dataset, files: Sequence[File], copies: Sequence[File], scan:
     ):
         if not _same_rows(*map(_unmarked, (before, after))):
             raise SawlogError(
-                f"{refused} on_damage='skip' delivers {before.count_rows()} rows of the source, and"
+                f"{refused} on_damage='skip' returns {before.count_rows()} rows of the source, and"
                 f" {after.count_rows()} of the copy, or others; sawlog convert --on-damage skip rewrites them"
             )
     return unsupported

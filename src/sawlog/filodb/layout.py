@@ -152,7 +152,7 @@ DETAIL = {
     Kind.BAD_HISTOGRAM: "column {0}: not a histogram (format code {1})",
     Kind.UNKNOWN_HISTOGRAM: "column {0}: a histogram of format {1}, which is not known",
     Kind.BAD_NESTED_RECORD: "column {0}: the nested record is damaged (byte {1} of its payload)",
-    Kind.INVALID_UTF8: 'column {0}: not UTF-8 (byte {1} of the payload); strings="binary" delivers the bytes',
+    Kind.INVALID_UTF8: 'column {0}: not UTF-8 (byte {1} of the payload); strings="binary" returns the bytes',
     Kind.BAD_RECORD_SIZE: "a record of length {0}, whose columns end at byte {1} of it",
     Kind.HASH_MISMATCH: "the stored partition hash is {0}, the computed one {1}",
 }

@@ -260,7 +260,7 @@ def _refuse(subject: Subject, outcome: Outcome) -> None:
                 continue
             # That view may describe what no other can be opened for.
             if verb != "the damage view" or not rows:
-                outcome.complaints.append(f"skip refuses ({outcome.refused}), {verb} delivers {rows} rows")
+                outcome.complaints.append(f"skip refuses ({outcome.refused}), {verb} returns {rows} rows")
 
 
 def misaccounted(damages: Iterable[Damage], account: Account, size: int) -> Iterator[str]:
@@ -322,7 +322,7 @@ def _counted(subject: Subject, dataset: Dataset, outcome: Outcome) -> None:
             counts["verify"] = sum(report.rows for report in outcome.reports)
         for verb, count in counts.items():
             if count != len(outcome.rows):
-                outcome.complaints.append(f"skip delivers {len(outcome.rows)} rows, {verb} counts {count}")
+                outcome.complaints.append(f"skip returns {len(outcome.rows)} rows, {verb} counts {count}")
 
 
 def _damage_view(subject: Subject, outcome: Outcome) -> None:
@@ -360,7 +360,7 @@ def _fail(subject: Subject, outcome: Outcome, damages: list[Place]) -> None:
             first = places([raised]) if raised is not None else "nothing"
             outcome.complaints.append(f"fail finds {first}, skip {_some(damages)}")
         elif rows != outcome.rows:
-            outcome.complaints.append(f"fail delivers {len(rows)} rows, skip {len(outcome.rows)}, and all is intact")
+            outcome.complaints.append(f"fail returns {len(rows)} rows, skip {len(outcome.rows)}, and all is intact")
         return
     (raised_place,) = places([raised])
     # Where rows are not in order, the first found need not be the first in the file.
@@ -368,7 +368,7 @@ def _fail(subject: Subject, outcome: Outcome, damages: list[Place]) -> None:
     if raised_place != damages[0] and (subject.sample.ordered or raised_place != earliest):
         outcome.complaints.append(f"fail finds {[raised_place]}, skip first {damages[:1]}")
     if rows != outcome.rows[: len(rows)]:
-        outcome.complaints.append(f"fail delivers {len(rows)} rows before the damage that skip does not begin with")
+        outcome.complaints.append(f"fail returns {len(rows)} rows before the damage that skip does not begin with")
     if outcome.origins is not None:
         files = [report.path for report in outcome.reports]
         limit = (files.index(raised.path) if raised.path in files else len(files), raised.offset)
@@ -377,5 +377,5 @@ def _fail(subject: Subject, outcome: Outcome, damages: list[Place]) -> None:
         max_rows = before + (origins.count(limit) if subject.sample.blocks else 0)
         if not before <= len(rows) <= max_rows:
             outcome.complaints.append(
-                f"fail delivers {len(rows)} rows, {before} are before the damage at byte {raised.offset}"
+                f"fail returns {len(rows)} rows, {before} are before the damage at byte {raised.offset}"
             )

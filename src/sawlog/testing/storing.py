@@ -86,7 +86,7 @@ def _written(write: Callable[[str], Answer]) -> Answer:
                 if path.is_file() and not path.name.startswith(HIDDEN)
             ]
             if remnants:
-                raise AssertionError(f"a verb that fails has written {remnants}") from None
+                raise AssertionError(f"a command that fails has written {remnants}") from None
             raise
         files = [target] if target.is_file() else sorted(path for path in target.rglob("*") if path.is_file())
         return answer, [(str(path.relative_to(directory)), path.read_bytes()) for path in files]

@@ -48,7 +48,7 @@ def repaired(subject: Subject) -> Iterator[str]:
             raise
         except SawlogError as error:
             if rows and not _unneeded(subject):
-                yield f"repair gives up, where skip delivers {len(rows)} rows: {error}"
+                yield f"repair gives up, where skip returns {len(rows)} rows: {error}"
             return
         once = _moved(subject, f"{place}/once/x")
         for file_report in opened(once, on_damage="skip").verify():
@@ -58,9 +58,9 @@ def repaired(subject: Subject) -> Iterator[str]:
                 yield f"the repaired {name} is not clean: {damages[:2]} {file_report.tail}"
         repaired_rows = _valued(delivered(opened(once, on_damage="skip"))[0], format)
         if repaired_rows != rows:
-            yield f"skip delivers {len(rows)} rows, the repaired file {len(repaired_rows)}, or others"
+            yield f"skip returns {len(rows)} rows, the repaired file {len(repaired_rows)}, or others"
         if is_whole and report.rows != len(rows):
-            yield f"skip delivers {len(rows)} rows, repair reports {report.rows}"
+            yield f"skip returns {len(rows)} rows, repair reports {report.rows}"
         yield from _other_views(subject, once)
         _repair(subject, once.path, f"{place}/twice/x", rescue)
         if contents(f"{place}/once") != contents(f"{place}/twice"):

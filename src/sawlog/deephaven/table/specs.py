@@ -131,7 +131,7 @@ class TableSpecs:
         headers = self.headers_of(first)
         if headers.assumes_version:
             warn(
-                f"{first.directory}: nothing proves that these files have headers, which they are taken to have;"
+                f"{first.directory}: nothing shows that these files have headers, which they are taken to have;"
                 " column_version= says otherwise"
             )
         if headers.assumes_order:

@@ -111,7 +111,7 @@ class Charts:
                 )
                 for span in spans
             ]
-            note = "A stretch between two bounds of tables is as wide as its bytes. Rows of a level overlap."
+            note = "A range between two bounds of tables is as wide as its bytes. Rows of a level overlap."
             yield over_keys("Tables by level and key", spans, note)
         sizes = BarChart("bytes")
         for file in version.logs:

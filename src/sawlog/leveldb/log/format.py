@@ -198,7 +198,7 @@ class LevelDBLog(Format):
 
 def _without_meaning(count: int, meaning: str) -> str:
     records, pronoun = ("1 record is", "it") if count == 1 else (f"{count:,} records are", "them")
-    return f"{records} no sound {meaning}: damaged in meaning, not in framing; the copy has {pronoun} unchanged"
+    return f"{records} no valid {meaning}: damaged in meaning, not in framing; the copy has {pronoun} unchanged"
 
 
 def _check_options(options: LogReadOptions, view: str) -> None:

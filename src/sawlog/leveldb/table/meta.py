@@ -96,7 +96,7 @@ class BoundsReader:
         return keys[: ends[1]].tobytes()
 
 
-SPARED = "spared by filters"
+SPARED = "skipped by filters"
 """The fact about a dataset that reports it."""
 
 

@@ -82,7 +82,7 @@ class SpanWalk:
         elif self._only_zeros(offset, length):
             self.findings.account.padding += length
         elif (lost := self.table.lost) is not None:
-            detail = f"{lost.detail}; what could be proven was read"
+            detail = f"{lost.detail}; what could be checked was read"
             self.findings.damage(Damage(self.fragment.path, offset, length, lost.kind, detail))
         elif any(one.kind == UNSUPPORTED for one in self.table.damages):
             detail = "bytes that only blocks lead to that this version of sawlog does not know"

@@ -89,7 +89,7 @@ class Database:
         self._path = path
         metas = list(self._metas())
         if not metas:
-            raise BrokenError(path, 0, f"no sound meta page in {source.size} bytes: expected a bbolt database")
+            raise BrokenError(path, 0, f"no valid meta page in {source.size} bytes: expected a bbolt database")
         self.meta = max(metas)
         size = self.meta.pages * self.meta.page_size
         if source.size < size:
