@@ -18,6 +18,7 @@ import pytest
 
 import sawlog
 from sawlog.deephaven.log import Logger
+from sawlog.filodb import RecordBuilder, Schemas
 from tests.documents import ROOT, blocks, toml
 from tests.minio_drives.maker import Stored, format_drives, put
 
@@ -115,6 +116,27 @@ def filodb_record(world: World) -> None:
     shutil.copy(GOLDEN / "filodb/gauge_100.container", "gauges.container")
     shutil.copy(GOLDEN / "filodb/otel_exp_delta_histogram_10.container", "latencies.container")
     world.names["table"] = sawlog.read("gauges.container")
+
+
+def topic(world: World) -> None:
+    """A topic of Kafka as a directory of its messages, of which one went bad."""
+    gauge = Schemas.built_in()["gauge"]
+    for message in range(12):
+        builder = RecordBuilder()
+        for n in range(50):
+            builder.start_new_record(gauge)
+            builder.add_long(1_700_000_000_000 + 1_000_000 * message + 10_000 * n)
+            builder.add_double(0.5 * n)
+            builder.add_string("heap_usage")
+            builder.add_map({"_ws_": "demo", "_ns_": "App-0", "host": f"host-{message % 3}"})
+            builder.end_record()
+        (container,) = map(bytes, builder.optimal_container_bytes(reset=True))
+        if message == 7:
+            container = container[:300] + b"\xff\xff\xff\x7f" + container[304:]
+        place = Path(f"timeseries-dev/{message % 2}/{1740 + message // 2}.container")
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_bytes(container)
+    world.places["kafka://broker:9092/"] = ""
 
 
 def leveldb_database(world: World) -> None:
@@ -254,6 +276,7 @@ def milvus_binlog(world: World) -> None:
 
 WORLDS: dict[str, Callable[[World], None]] = {
     "docs/cli.md": cli,
+    "docs/cookbooks/filodb.md": topic,
     "docs/cookbooks/forensics.md": forensics,
     "docs/cookbooks/milvus.md": milvus,
     "docs/cookbooks/quant.md": quant,

@@ -86,6 +86,7 @@ def shows(page: str, printed: str) -> bool:
 TRANSCRIPTS = {
     "docs/cli.md": 10,
     "README.md": 2,
+    "docs/cookbooks/filodb.md": 4,
     "docs/cookbooks/forensics.md": 10,
     "docs/cookbooks/milvus.md": 10,
     "docs/cookbooks/rocksdb.md": 2,
