@@ -22,7 +22,8 @@ from sawlog.cli.app import app
 from sawlog.leveldb.applications.chromium_services import SharedProto, pickled_text
 from sawlog.leveldb.applications.protobuf import Messages
 from sawlog.leveldb.applications.sync_data import SyncData
-from sawlog.leveldb.applications.view import Entry, UnknownBytesError
+from sawlog.leveldb.applications.view import Entry, Home, UnknownBytesError
+from sawlog.storage import Storage
 
 PROFILE = Path(
     os.environ.get(
@@ -135,10 +136,27 @@ def test_a_number_of_a_database_that_has_no_place_in_a_column_is_a_reason(digits
         SharedProto().decode(Entry(f"{digits}_key".encode(), b"", 1), context=False)
 
 
+def test_databases_apart_have_the_same_entries_without_numbers() -> None:
+    """As Chromium keeps them with `--disable-features=ProtoDBSharedMigration`."""
+    view = SharedProto()
+    directories = {"SegmentInfoDatabase": "SegmentInfoDB", "SignalDatabase": "SignalDB"}
+    compared = 0
+    for row in rows("shared_proto"):
+        if (directory := directories.get(row["database"])) is not None:
+            path = f"/profile/Segmentation Platform/{directory}"
+            assert view.recognizes(path, "leveldb.BytewiseComparator", [])
+            entry = Entry(row["raw_key"].partition(b"_")[2], row["raw_value"], 1)
+            decoded = view.decode(entry, view.context([], Home(path, Storage(), 1)))
+            for name in ("database", "number", "key", "value", "reason"):
+                assert decoded[name] == row[name]
+            compared += 1
+    assert compared > 10
+
+
 def test_numbers_of_databases_that_are_too_large_are_refused() -> None:
     with pytest.raises(UnknownBytesError):
-        SharedProto().decode(Entry(b"9" * 19 + b"_", b"", 1), context=False)
-    assert SharedProto().decode(Entry(b"99_a", b"", 1), context=False)["database"] is None
+        SharedProto().decode(Entry(b"9" * 19 + b"_", b"", 1), "shared_proto_db")
+    assert SharedProto().decode(Entry(b"99_a", b"", 1), "shared_proto_db")["database"] is None
 
 
 def test_metadata_names_the_databases_that_share_one() -> None:

@@ -90,9 +90,9 @@ def test_keys_that_are_none_are_refused(key: bytes) -> None:
 
 
 def test_a_height_that_is_none_is_a_reason() -> None:
-    row = CometBFT().decode(Entry(b"BH:ab", b"-1", 1), None)
+    row = CometBFT().decode(Entry(b"BH:ab", b"x1", 1), None)
     assert (row["kind"], row["hash"], row["reason"]) == (
         "hash",
         "ab",
-        "value: b'-1', expected a height in decimal digits",
+        "value: b'x1', expected an integer in decimal digits",
     )

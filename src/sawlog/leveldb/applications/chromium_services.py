@@ -213,6 +213,23 @@ ClientCertificatesDatabase AutofillAiModelCache DiscountInfosDatabase Notificati
 """
 _CLIENTS = _NAMES.split()
 """Databases that share one, by number: `ProtoDbTypeToString`."""
+_APART = {
+    "AutofillAiModelCache": "AutofillAiModelCache",
+    "AutofillStrikeDatabase": "StrikeService",
+    "BudgetDatabase": "BudgetManager",
+    "ClientCertificates": "ClientCertificatesDatabase",
+    "PersistentOriginTrials": "PersistentOriginTrials",
+    "SegmentInfoDB": "SegmentInfoDatabase",
+    "SignalDB": "SignalDatabase",
+    "SignalStorageConfigDB": "SignalStorageConfigDatabase",
+    "chrome_cart_db": "CartDatabase",
+    "commerce_subscription_db": "CommerceSubscriptionDatabase",
+    "discount_infos_db": "DiscountInfosDatabase",
+    "discounts_db": "DiscountsDatabase",
+    "optimization_guide_hint_cache_store": "PreviewsHintCacheStore",
+    "parcel_tracking_db": "CommerceParcelTrackingDatabase",
+}
+"""Directories of those that do not share it, as in older versions; their keys have no number."""
 _SIGNALS = "SignalDatabase"
 _GLOBAL = b"__global"
 """The key of metadata on all of them."""
@@ -282,24 +299,30 @@ class SharedProto(ApplicationView):
     def recognizes(self, path: str, comparator: str, keys: Sequence[bytes]) -> bool:
         """By its directories, or the key of metadata on all."""
         del comparator
-        return path.endswith(("/shared_proto_db", "/shared_proto_db/metadata")) or _GLOBAL in keys
+        named = path.endswith(("/shared_proto_db", "/shared_proto_db/metadata")) or path.rpartition("/")[2] in _APART
+        return named or _GLOBAL in keys
 
-    def context(self, entries: Iterable[Entry], home: Home) -> bool:
-        """Whether the database holds metadata on the others, by its directory."""
+    def context(self, entries: Iterable[Entry], home: Home) -> str:
+        """The name of the directory: that of metadata on the others, and of a database apart."""
         del entries
-        return home.path.endswith("/metadata")
+        return home.path.rpartition("/")[2]
 
-    def decode(self, entry: Entry, context: bool) -> Mapping[str, Any]:
+    def decode(self, entry: Entry, context: str) -> Mapping[str, Any]:
         """A key that begins with a number and `_`; a message in protobuf."""
         if entry.key == _GLOBAL:
             return {"key": _GLOBAL.decode("ascii")} | columns_of(entry.value, _shared_metadata)
-        digits, separator, suffix = entry.key.partition(b"_")
-        if not separator:
-            raise UnknownBytesError("a key without a number and _ at its beginning")
-        number = integer_of(digits)
-        name = _CLIENTS[number] if 0 <= number < len(_CLIENTS) else None
-        key, wrong = _signal(suffix) if name == _SIGNALS and not context else text(suffix, "utf-8")
-        read = _shared_metadata if context else partial(_shared, name or "")
+        name, suffix = _APART.get(context), entry.key
+        if name is not None:
+            number = _CLIENTS.index(name)
+        else:
+            digits, separator, suffix = entry.key.partition(b"_")
+            if not separator:
+                raise UnknownBytesError("a key without a number and _ at its beginning")
+            number = integer_of(digits)
+            name = _CLIENTS[number] if 0 <= number < len(_CLIENTS) else None
+        is_metadata = context == "metadata"
+        key, wrong = _signal(suffix) if name == _SIGNALS and not is_metadata else text(suffix, "utf-8")
+        read = _shared_metadata if is_metadata else partial(_shared, name or "")
         return row_of({"database": name, "number": number, "key": key}, wrong, columns_of(entry.value, read))
 
 

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import pyarrow as pa
 
 from sawlog.leveldb.applications.protobuf import Messages, columns_of_message, integer
-from sawlog.leveldb.applications.view import ApplicationView, Entry, UnknownBytesError, columns_of, text
+from sawlog.leveldb.applications.view import ApplicationView, Entry, UnknownBytesError, columns_of, integer_of, text
 
 _KEY = re.compile(rb"(H|P|C|SC|EC):(\d{1,18})(?::(\d{1,9}))?")
 """Keys of the layout `v1`: what the entry has of a block, its height, and the number of a part."""
@@ -23,8 +23,6 @@ _KINDS = {
 }
 _HASH_PREFIX = b"BH:"
 STORE = b"blockStore"
-_LONGEST = 18
-"""Digits of a height, at most."""
 _LATEST = 1 << 43
 """Seconds since 1970 that have a place in a column of times, at most."""
 _MESSAGES = Messages("""
@@ -96,9 +94,7 @@ def _plain(value: bytes) -> dict[str, Any]:
 
 
 def _height(value: bytes) -> dict[str, Any]:
-    if not value.isdigit() or len(value) > _LONGEST:
-        raise UnknownBytesError(f"{value[:40]!r}, expected a height in decimal digits")
-    return {"height": int(value)}
+    return {"height": integer_of(value)}
 
 
 def _message(name: str, value: bytes) -> dict[str, Any]:
