@@ -259,4 +259,4 @@ def test_directories_are_repaired_by_several_threads(samples: dict[str, Path], t
 def test_a_number_of_threads_is_a_number(samples: dict[str, Path]) -> None:
     with pytest.raises(sawlog.OptionError, match="use_threads=0: expected True, False or a number"):
         sawlog.open(samples["leveldb_log"], format="leveldb_log", use_threads=0)
-    assert sawlog.open(samples["leveldb_log"], format="leveldb_log").scan.threads == workers.cores() >= 1
+    assert sawlog.open(samples["leveldb_log"], format="leveldb_log").scan.threads == workers.count_cores() >= 1

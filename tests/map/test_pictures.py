@@ -118,12 +118,12 @@ def test_rates_count_every_row_in_its_time(spread: int) -> None:
     for values in every:
         rates.add(values, np.full(len(values), 3))
     values = np.concatenate(every)
-    expected = np.unique(values // rates.width, return_counts=True)
+    expected = np.unique(values // rates.bucket_width, return_counts=True)
     found = list(rates.buckets())
     assert [(start, amount) for start, _, amount, _ in found] == list(
-        zip((expected[0] * rates.width).tolist(), expected[1].tolist(), strict=True)
+        zip((expected[0] * rates.bucket_width).tolist(), expected[1].tolist(), strict=True)
     )
-    assert all(end - start == rates.width for start, end, _, _ in found)
+    assert all(end - start == rates.bucket_width for start, end, _, _ in found)
     assert sum(amount for _, _, amount, _ in rates.buckets(1)) == 3 * len(values)
     assert len(found) <= BUCKETS
     assert max(height for *_, height in found) == 1

@@ -24,7 +24,7 @@ from sawlog.format.damage import Tail, TailStatus
 from sawlog.format.options import names
 from sawlog.format.recognition import Part, parts
 from sawlog.storage import Storage
-from sawlog.storage.workers import cores, map_ordered, single_step
+from sawlog.storage.workers import count_cores, map_ordered, single_step
 
 COUNTED_BYTES = 8 << 20
 """Parts up to this size are read to count their rows, where nothing else is asked for."""
@@ -196,7 +196,7 @@ def ls(
             with part_progress(part.size, advance) as step:
                 return _look(part, place, options, step if count or part.size <= COUNTED_BYTES else None)
 
-        looks = map_ordered(found, single_step(look), threads_for(found, cores()))
+        looks = map_ordered(found, single_step(look), threads_for(found, count_cores()))
         listing.parts += [listed for _, listed in looks]
     show(listing, json=json)
     return Exit.OK

@@ -102,13 +102,13 @@ class Page:
         rows = list(rows)
         margin = max((len(name) for name, _ in rows), default=0) + 2
         for name, text in rows:
-            first, *more_lines = self.wrapped(printable(text), len(indent) + margin)
+            first, *more_lines = self.wrap_text(printable(text), len(indent) + margin)
             self.line((indent, ""), (f"{printable(name):<{margin}}", "bold"), (first, ""))
             for line in more_lines:
                 self.line((f"{'':<{len(indent) + margin}}{line}", ""))
 
-    def wrapped(self, text: str, used: int) -> list[str]:
-        """Lines for the room left next to `used` columns."""
+    def wrap_text(self, text: str, used: int) -> list[str]:
+        """Return text in lines that fit a terminal next to `used` columns; one line where it is no terminal."""
         if not self.console.is_terminal:
             return [text]
         return textwrap.wrap(text, max(20, self.console.width - used), break_on_hyphens=False) or [""]
@@ -206,15 +206,15 @@ def check_binary(path: str, title: str) -> None:
         raise OptionError(f"{path}: {title} is binary, and stdout is a terminal; name a file or a pipe")
 
 
-def watched() -> bool:
-    """Whether somebody may see a progress bar."""
+def can_show_progress() -> bool:
+    """Return whether stderr is a terminal, which shows progress bars."""
     return sys.stderr.isatty()
 
 
 @contextlib.contextmanager
 def progress(total: int, label: str) -> Iterator[Advance]:
     """A progress bar on stderr, for work on `total` bytes that takes longer than `PATIENCE`; 0 for no bar."""
-    if not (total and watched()):
+    if not (total and can_show_progress()):
         yield lambda _: None
         return
     from rich.console import Console

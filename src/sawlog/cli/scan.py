@@ -8,7 +8,7 @@ from contextlib import contextmanager
 import pyarrow as pa
 
 from sawlog.cli.errors import Exit, complain
-from sawlog.cli.output import Advance, watched
+from sawlog.cli.output import Advance, can_show_progress
 from sawlog.dataset.dataset import Dataset
 from sawlog.dataset.scanning import read_rows
 from sawlog.format.contract import Fragment
@@ -75,7 +75,7 @@ class DamageSummary:
 def rows(dataset: Dataset, losses: DamageSummary, advance: Advance) -> Iterator[pa.RecordBatch]:
     """The rows of a dataset; what is left out is entered into `losses`."""
     done = recorded(losses, advance)
-    return read_rows(dataset.contents, dataset.request, done, PIECE_BYTES if watched() else None)
+    return read_rows(dataset.contents, dataset.request, done, PIECE_BYTES if can_show_progress() else None)
 
 
 def recorded(losses: DamageSummary, advance: Advance) -> Callable[[Fragment, Findings], None]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from rich.text import Text
 
-from sawlog.cli.output import watched
+from sawlog.cli.output import can_show_progress
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderResult
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 def is_shown(pipeline: Pipeline) -> bool:
     """Whether a pipeline has a live status: it streams, and somebody may see it."""
-    return pipeline.mode == "stream" and watched()
+    return pipeline.mode == "stream" and can_show_progress()
 
 
 @contextlib.contextmanager

@@ -12,7 +12,17 @@ import typer
 
 from sawlog.cli import arguments
 from sawlog.cli.errors import Exit, complain, explain
-from sawlog.cli.output import Advance, Page, account_text, counted, progress, show, size_text, tail_text, watched
+from sawlog.cli.output import (
+    Advance,
+    Page,
+    account_text,
+    can_show_progress,
+    counted,
+    progress,
+    show,
+    size_text,
+    tail_text,
+)
 from sawlog.cli.scan import part_progress
 from sawlog.dataset.folder import Folder, FolderPart, open_folder, report
 from sawlog.errors import InternalError, UnsupportedError
@@ -195,7 +205,7 @@ def _verify(path: str, opened: Callable[..., Folder], every: bool) -> _VerifiedP
 
 def _report(part: FolderPart, *, every: bool, advance: Advance) -> Report:
     with part_progress(part.size, advance) as step:
-        return part.open().report(PIECE_BYTES if watched() else None, step, every=every)
+        return part.open().report(PIECE_BYTES if can_show_progress() else None, step, every=every)
 
 
 def _unread(part: Skipped) -> dict[str, Any]:

@@ -213,7 +213,13 @@ class Dataset:
     def report(
         self, task_bytes: int | None = None, advance: Callable[[int], None] | None = None, *, every: bool = False
     ) -> Report:
-        """Return what `verify` finds, with what is not read, and what more could be read of damaged files."""
+        """Return what `verify` finds, with what is not read, and what more could be read of damaged files.
+
+        Args:
+            task_bytes: As for `fragments`.
+            advance: Called with the input bytes of every fragment that is done.
+            every: Whether the report lists every damage, however many there are.
+        """
         file_reports = list(self.verify(task_bytes, advance, every=every))
         damaged = {file_report.path: file_report for file_report in file_reports if file_report.damaged}
         files = [file for file in self.files if file.path in damaged]

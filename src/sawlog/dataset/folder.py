@@ -158,19 +158,19 @@ def open_folder(
     general |= {"storage_options": storage, "is_format_named": format is not None}
     files = storage.find(paths)
     has_table = bool(_TABLE_OPTIONS & given.keys())
-    found, apart, skipped = _apart(files, storage, paths, format, view, has_table=has_table)
+    found, all_parts, skipped = _split_into_parts(files, storage, paths, format, view, has_table=has_table)
     threads = threads_of(general.get("use_threads", True))
-    if found is not None and len(apart) < 2:
-        return Folder([folder_part(found, paths, general, given, home=apart[0].path)], threads=threads)
-    known = {name for one in apart for name in names(_format(one).read_options)}
+    if found is not None and len(all_parts) < 2:
+        return Folder([folder_part(found, paths, general, given, home=all_parts[0].path)], threads=threads)
+    known = {name for part in all_parts for name in names(_format(part).read_options)}
     for name in given.keys() - known:
         raise OptionError(
             f"unknown option {name!r}{suggest_name(name, known)}; options of its parts: {', '.join(sorted(known))}"
         )
-    carriers = Counter(name for chosen in {_format(part) for part in apart} for name in names(chosen.read_options))
+    carriers = Counter(name for chosen in {_format(part) for part in all_parts} for name in names(chosen.read_options))
     shared = frozenset(name for name in given if carriers[name] > 1)
     opened = []
-    for part in apart:
+    for part in all_parts:
         chosen = _format(part)
         wanted = view_names(chosen).get(view, "rows")
         part_found = DatasetFiles(chosen, wanted, chosen.select(part.files, wanted) or part.files, part.others)
@@ -218,10 +218,14 @@ def _format(part: Part) -> Format:
     return part.format
 
 
-def _apart(
+def _split_into_parts(
     files: list[File], storage: Storage, paths: list[str], format: str | None, view: str, *, has_table: bool
 ) -> tuple[DatasetFiles | None, list[Part], list[Skipped]]:
-    """The part that a read of a path takes, all parts of the path with that first, and files of none."""
+    """Return the dataset that a read of the paths opens, all datasets below them by path, and files that are in none.
+
+    Raises:
+        FormatError: When the paths hold no dataset that can be read.
+    """
     found: DatasetFiles | None = None
     try:
         found = find(paths, format, view, storage, files)

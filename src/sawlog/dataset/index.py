@@ -44,7 +44,7 @@ from sawlog.storage.index import (
     value_type,
 )
 from sawlog.storage.names import PathLike, is_remote, normalize
-from sawlog.storage.workers import cores, map_ordered, single_step
+from sawlog.storage.workers import count_cores, map_ordered, single_step
 from sawlog.stream.offset import prove
 
 Part = Sequence[Sequence[File]]
@@ -141,7 +141,7 @@ def index(
         indexes = (
             run(look, parts)
             if run is not None
-            else [index_part for _, index_part in map_ordered(parts, single_step(look), cores())]
+            else [index_part for _, index_part in map_ordered(parts, single_step(look), count_cores())]
         )
     if not (statistics or known_files or any(index_part.answers for index_part in indexes)):
         raise OptionError(

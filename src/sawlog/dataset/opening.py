@@ -16,7 +16,7 @@ from sawlog.format.scan import Columns, Scan, parse_columns, parse_filter
 from sawlog.guard import wrap_errors
 from sawlog.storage import File, Storage, normalize
 from sawlog.storage.inputs import Input
-from sawlog.storage.workers import cores
+from sawlog.storage.workers import count_cores
 
 Filters = Sequence[tuple[str, str, Any] | list[tuple[str, str, Any]]]
 
@@ -29,7 +29,7 @@ def storage_of(storage_options: Mapping[str, Any] | Storage | None, memory_map: 
 def threads_of(use_threads: bool | int) -> int:
     """Return how many threads are to be used."""
     if isinstance(use_threads, bool):
-        return cores() if use_threads else 1
+        return count_cores() if use_threads else 1
     if use_threads < 1:
         raise OptionError(f"use_threads={use_threads}: expected True, False or a number of threads")
     return use_threads

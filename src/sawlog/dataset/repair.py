@@ -33,7 +33,9 @@ def repair_files(format: Format, places: Sequence[tuple[File, str]], scan: Scan,
             published then.
     """
     storage = scan.storage
-    holding = _Held(storage.options, storage.memory_map, storage.inputs, storage.chosen, None, storage._objects)
+    holding = _HoldingStorage(
+        storage.options, storage.memory_map, storage.inputs, storage.chosen, None, storage._objects
+    )
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # the report says it
@@ -63,7 +65,7 @@ def repair_files(format: Format, places: Sequence[tuple[File, str]], scan: Scan,
 
 
 @dataclass(frozen=True)
-class _Held(Storage):
+class _HoldingStorage(Storage):
     """A storage that holds back what is published on it: until it is released, only its own readers see that."""
 
     held: dict[str, Staged] = field(default_factory=dict, repr=False, compare=False)
@@ -71,6 +73,7 @@ class _Held(Storage):
     dropped: threading.Event = field(default_factory=threading.Event, repr=False, compare=False)
 
     def publish(self, staged: Iterable[Staged]) -> None:
+        """Hold staged files back until `release`; delete them where the repair has failed already."""
         self.held.update({staged_file.final: staged_file for staged_file in staged})
         if self.dropped.is_set():  # by a thread that was still at work
             self.drop()

@@ -198,8 +198,8 @@ class Framing:
             return self._intact(offset, head, end, s.TORN_REST)
         return self._resync(offset, head, filled=dirty)
 
-    def _is_other(self, offset: int) -> bool:
-        """Whether a header of another version is at a place, and a record that fits after it."""
+    def _is_other_version(self, offset: int) -> bool:
+        """Return whether a container header of another version begins at `offset`, with a plausible first record."""
         if self._size - offset < CONTAINER_HEADER_SIZE:
             return False
         header = self.header(offset)
@@ -208,15 +208,15 @@ class Framing:
 
     def _other_end(self, offset: int) -> int | None:
         """Return the end of a container of another version, or of the file; `None` where there is none."""
-        if not self._is_other(offset):
+        if not self._is_other_version(offset):
             return None
         size, end = self._size, offset + LENGTH_SIZE + self.header(offset).length
         if end >= size:
             return size if end == size else None
-        if self.begins(end, searched=False) or self._is_other(end):
+        if self.begins(end, searched=False) or self._is_other_version(end):
             return end
         whole_end = offset + self.step
-        if whole_end >= end and (whole_end == size or self._is_other(whole_end)):
+        if whole_end >= end and (whole_end == size or self._is_other_version(whole_end)):
             return whole_end
         next_header, _ = self._search(end)
         if next_header < size:
@@ -228,7 +228,7 @@ class Framing:
         units = range(offset + layout.MIN_CONTAINER_SIZE, limit, layout.WHOLE_UNIT)
         for place in (*units, *([offset + self.step] if self.step else ())):
             self.looked += 1
-            if place > end and self._is_other(place) and self._proves(offset, self.header(offset), place):
+            if place > end and self._is_other_version(place) and self._proves(offset, self.header(offset), place):
                 return place if self._other_end(place) is not None else None
         return None
 

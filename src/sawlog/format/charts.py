@@ -89,7 +89,7 @@ class Picture:
                     + ([paths.index(box.path), box.offset] if box.path else [])
                     for box in row
                 ]
-                for row in _apart([box for box in lane_boxes if next(number) in longest])
+                for row in _pack_boxes([box for box in lane_boxes if next(number) in longest])
             ]
             drawn.append({"label": _shown(label), "rows": rows})
         notes = [self.note] if self.note else []
@@ -107,8 +107,8 @@ class Picture:
         }
 
 
-def _apart(boxes: Sequence[LaneBox]) -> list[list[LaneBox]]:
-    """Boxes in rows, in none of which two overlap, as far as `MOST_ROWS` suffice."""
+def _pack_boxes(boxes: Sequence[LaneBox]) -> list[list[LaneBox]]:
+    """Return boxes in at most `MOST_ROWS` rows; only in the last one may they overlap."""
     rows: list[list[LaneBox]] = [[]]
     for box in sorted(boxes):
         free = (row for row in rows if not row or (row[-1].end <= box.start and row[-1].start < box.start))
@@ -194,14 +194,14 @@ class RateChart:
         self._sums, self._first, self._shift = sums, self._first >> 1, self._shift + 1
 
     @property
-    def width(self) -> int:
-        """Of a bucket."""
+    def bucket_width(self) -> int:
+        """Width of a bucket in the unit of the values, a power of two."""
         return 1 << self._shift
 
     @property
     def mean(self) -> float:
         """The step from one thing to the next, on average."""
-        return self.width * self._sums.shape[1] / max(1, int(self._sums[0].sum()))
+        return self.bucket_width * self._sums.shape[1] / max(1, int(self._sums[0].sum()))
 
     def buckets(self, kind: int = 0) -> Iterator[tuple[int, int, int, float]]:
         """Start, end, amount, and its share of the largest, of each bucket that has some; kind 0 things, 1 bytes."""
@@ -209,7 +209,7 @@ class RateChart:
         for bucket, amount in enumerate(self._sums[kind].tolist()):
             if amount:
                 start = (self._first + bucket) << self._shift
-                yield start, start + self.width, amount, amount / largest
+                yield start, start + self.bucket_width, amount, amount / largest
 
 
 class KeySpan(NamedTuple):

@@ -150,25 +150,30 @@ def sources_of(expressions: Mapping[str, Any], schema: pa.Schema, viewed: pa.Sch
         SchemaError: When an expression does not fit the columns.
     """
     fits = {
-        name: resolve_expression(expression, schema, viewed, _said({name: expression}))
+        name: resolve_expression(expression, schema, viewed, _format_expressions({name: expression}))
         for name, expression in expressions.items()
     }
     sources = frozenset().union(*(columns for _, columns in fits.values()))
     return pa.schema([(name, kind) for name, (kind, _) in fits.items()]), set(sources)
 
 
-def compute(batch: pa.RecordBatch, expressions: Mapping[str, Any], schema: pa.Schema) -> pa.RecordBatch:
-    """The computed columns of a batch.
+def compute_columns(batch: pa.RecordBatch, expressions: Mapping[str, Any], schema: pa.Schema) -> pa.RecordBatch:
+    """Return the columns that expressions make of a batch.
+
+    Args:
+        batch: Rows that have the columns of the expressions.
+        expressions: Expressions by the name of the column that each makes.
+        schema: The columns that they make.
 
     Raises:
         SchemaError: When a value cannot be computed.
     """
     if not batch.num_rows:
         return batch_of_rows([], schema)
-    return one_batch(computed(pa.Table.from_batches([batch]), expressions, _said(expressions)))
+    return one_batch(computed(pa.Table.from_batches([batch]), expressions, _format_expressions(expressions)))
 
 
-def _said(expressions: Mapping[str, Any]) -> str:
+def _format_expressions(expressions: Mapping[str, Any]) -> str:
     return f"columns={{{', '.join(f'{name!r}: {expression}' for name, expression in expressions.items())}}}"
 
 
@@ -218,7 +223,7 @@ class Projection:
         """Filter a decoded batch and bring it to the delivered columns."""
         batch = filter_batch(self.query, batch)
         if self.computed is not None:
-            return compute(batch, self.computed, self.schema)
+            return compute_columns(batch, self.computed, self.schema)
         if batch.schema.names == self.schema.names:
             return batch.replace_schema_metadata(self.schema.metadata) if self.schema.metadata else batch
         return pa.RecordBatch.from_arrays([batch.column(name) for name in self.schema.names], schema=self.schema)

@@ -81,10 +81,10 @@ class Highlights:
         """The pictures of the rows seen so far."""
         order = self._order
         if order is not None and (rows := list(self._boxes(0, "rows", order))):
-            min_gap_size = max(self._rates.width, _LONG * self._rates.mean)
+            min_gap_size = max(self._rates.bucket_width, _LONG * self._rates.mean)
             gaps = [self._gap(gap, order) for gap in self._gaps if gap.size > min_gap_size]
             lanes = {"rows": rows, "bytes": list(self._boxes(1, "bytes", order))}
-            note = f"One bar is {order.length_text(self._rates.width)}." + (
+            note = f"One bar is {order.length_text(self._rates.bucket_width)}." + (
                 " Gaps are the longest times without rows, in the order of the file." if gaps else ""
             )
             filled_lanes = {name: boxes for name, boxes in lanes.items() if boxes} | ({"gaps": gaps} if gaps else {})

@@ -49,7 +49,13 @@ class Levels:
         self.order: Any = np.zeros(1, ORDER)[0]
 
     def add_rows(self, starts: NDArray[np.int64], sizes: NDArray[np.int64], order: NDArray[np.int64]) -> None:
-        """Count rows that begin at offsets; see `bin_rows`."""
+        """Count rows in the bins that they begin in.
+
+        Args:
+            starts: File offsets of the rows.
+            sizes: Bytes of each row.
+            order: A value per row that is expected to ascend; empty where there is none.
+        """
         is_inside = (starts >= 0) & (starts < self.size)
         if not is_inside.all():
             starts, sizes, order = starts[is_inside], sizes[is_inside], order[is_inside] if len(order) else order

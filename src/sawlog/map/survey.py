@@ -143,7 +143,12 @@ class _FileSurvey:
 
 
 class _Content:
-    """Content of the columns, batch by batch."""
+    """Statistics, keys and first rows of the columns of a file, from its batches.
+
+    Args:
+        schema: The columns.
+        counting: Counter of the format's own charts, if it has any.
+    """
 
     def __init__(self, schema: pa.Schema, counting: Counting | None) -> None:
         self.schema = schema

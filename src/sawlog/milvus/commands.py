@@ -31,27 +31,27 @@ def compact(
     Deletes are applied, segments are few and large, and the rows are checked to be the same.
     """
     options = arguments.format_options(option)
-    reached = arguments.storage_options(storage)
+    storage_options = arguments.storage_options(storage)
     tree: Literal["plain", "backup"] = "backup" if backup else "plain"
     from sawlog.spark.sessions import QUIET, for_command
 
-    def check() -> None:
+    def check_paths() -> None:
         from sawlog.milvus.spark import source_and_place
 
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # they are shown when it is opened to be read
-            source_and_place(source, target, tree, reached, options)
+            source_and_place(source, target, tree, storage_options, options)
 
-    with for_command("sawlog compact", {**QUIET, **arguments.key_values(conf, "--conf")}, check) as spark:
+    with for_command("sawlog compact", {**QUIET, **arguments.key_values(conf, "--conf")}, check_paths) as spark:
         from sawlog.milvus.spark import compact as run
 
         sizes = {"segment_bytes": segment_mib * _MIB, "binlog_bytes": binlog_mib * _MIB}
-        done = run(spark, source, target, **sizes, tree=tree, storage_options=reached, **options)
+        compaction = run(spark, source, target, **sizes, tree=tree, storage_options=storage_options, **options)
     facts = (
-        ("checksum", f"{done.checksum:016x}"),
-        ("segments", f"{done.segments_before:,} before, {done.segments_after:,} after"),
-        ("files", f"{done.files_before:,} before, {done.files_after:,} after"),
+        ("checksum", f"{compaction.checksum:016x}"),
+        ("segments", f"{compaction.segments_before:,} before, {compaction.segments_after:,} after"),
+        ("files", f"{compaction.files_before:,} before, {compaction.files_after:,} after"),
     )
-    document = {"target": target, **asdict(done)}
-    show(Outcome(document, counted(done.rows, "row"), f"compacted and checked: {target}", facts), json=json)
+    document = {"target": target, **asdict(compaction)}
+    show(Outcome(document, counted(compaction.rows, "row"), f"compacted and checked: {target}", facts), json=json)
     return Exit.OK

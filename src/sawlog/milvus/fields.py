@@ -125,10 +125,10 @@ def _numbers(data: bytes, cursor: int, pos: int, fields: Mapping[str, Number], e
         stored = data[cursor + number.offset : cursor + number.end]
         value = int.from_bytes(stored, "little", signed=True)
         wrong = expected if name == "event length" else ""
-        yield Part(name, pos + cursor + number.offset, number.size, _said(name, value, stored), wrong, "header")
+        yield Part(name, pos + cursor + number.offset, number.size, _value_text(name, value, stored), wrong, "header")
 
 
-def _said(name: str, value: int, stored: bytes) -> str:
+def _value_text(name: str, value: int, stored: bytes) -> str:
     if name == "type":
         event_names = {int(event_type): event_type.name.lower() for event_type in EventType}
         return f"{value}, {event_names.get(value, 'unknown')}"

@@ -154,11 +154,11 @@ class MilvusBinlog(Format):
         """
         import pyarrow as pa
 
-        from sawlog.format.partitions import check_column
+        from sawlog.format.partitions import check_partition_column
 
         if column != layout.PARTITION_COLUMN:
             raise OptionError(f"partition_by={column!r}: Milvus numbers partitions, in {layout.PARTITION_COLUMN!r}")
-        check_column(schema, column, pa.int64())
+        check_partition_column(schema, column, pa.int64())
         return self.writer(path, schema, options, storage)
 
     def task_writer(

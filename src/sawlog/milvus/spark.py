@@ -279,15 +279,15 @@ def _reader(
     reader = spark.read.format(_SOURCE).option("format", FORMAT)
     if task_bytes is not None:
         reader = reader.option("task_bytes", task_bytes)
-    return reader.options(**{name: _text(value) for name, value in options.items()}, **_storage(storage_options))
+    return reader.options(**{name: _option_text(value) for name, value in options.items()}, **_storage(storage_options))
 
 
 def _storage(storage_options: Mapping[str, Any] | None) -> dict[str, str]:
-    return {f"storage.{name}": _text(value) for name, value in (storage_options or {}).items()}
+    return {f"storage.{name}": _option_text(value) for name, value in (storage_options or {}).items()}
 
 
-def _text(value: Any) -> str:
-    """An option as Spark takes it."""
+def _option_text(value: Any) -> str:
+    """Return the text of an option's value, as the Spark reader parses it."""
     if isinstance(value, tuple | list):
         return ",".join(map(str, value))
     if isinstance(value, Mapping):

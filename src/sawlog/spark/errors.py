@@ -71,7 +71,7 @@ def _in_spark(advice: re.Match[str]) -> str:
     return f'.option("{name}", "{value.lower()}")' if value else f'.option("{name}", ...)'
 
 
-def _said(error: BaseException) -> str:
+def _error_text(error: BaseException) -> str:
     """Return the messages of an error and of its causes in the JVM, without stack frames."""
     causes = getattr(getattr(error, "_cause", None), "_stackTrace", "")
     return _FRAME.sub("", f"{error}\n{causes}")
@@ -91,7 +91,7 @@ def explain(error: BaseException) -> str:
         return f"{raised[-1][0]}: {raised[-1][1]}"
     first = re.split(r";?\n(?:['+]|\t?at |\n|JVM stacktrace|=== )", text, maxsplit=1)[0]
     sentence = " ".join(first.split()) or type(error).__name__
-    causes = _CAUSE.findall(_said(error))
+    causes = _CAUSE.findall(_error_text(error))
     return (sentence.replace(_NO_CAUSE, causes[-1]) if causes else sentence)[:_LONGEST]
 
 
@@ -113,7 +113,7 @@ def is_transient(error: BaseException) -> bool:
     """Whether what stopped Spark may be gone when it is tried again; of sawlog's own errors, faults of a store are."""
     from py4j.protocol import Py4JNetworkError
 
-    text = _said(error)
+    text = _error_text(error)
     class_names = (
         [type(error).__name__] if isinstance(error, SawlogError) else [name for name, _ in _OWN_ERROR.findall(text)]
     )

@@ -50,7 +50,7 @@ from sawlog.storage.index import SEARCHES, Index, Notebook, remote_state
 from sawlog.storage.index import IndexedFileFacts as Known
 from sawlog.storage.names import is_remote
 from sawlog.storage.remote import REQUESTS
-from sawlog.storage.workers import cores, map_ordered, single_step
+from sawlog.storage.workers import count_cores, map_ordered, single_step
 
 if TYPE_CHECKING:
     from typing import TypeAlias
@@ -182,8 +182,9 @@ class SawlogReader(DataSourceReader):
         reading = projected(self._request, dataset, self._schema, self._filters)
         unknown = [part for part in reading.unknown(task_bytes) if not is_searched(dataset, part)]
         sizes = {file.path: file.size for part in unknown for file in part.files}.values()
-        if unknown and sum(sizes) <= cores() * max(sizes):  # sooner here than in the task that reads the longest one
-            looked = [outcome for _, outcome in map_ordered(unknown, single_step(look), cores())]
+        if unknown and sum(sizes) <= count_cores() * max(sizes):
+            # Sooner here than in the task that reads the longest one.
+            looked = [outcome for _, outcome in map_ordered(unknown, single_step(look), count_cores())]
             reading = projected(self._request, informed(dataset, looked), self._schema, self._filters)
         log_unread(dataset)
         return [InputPartition(task) for task in reading.tasks(task_bytes)]

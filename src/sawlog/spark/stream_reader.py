@@ -101,7 +101,7 @@ class SawlogStreamReader(DataSourceStreamReader, micro_batches.SupportsTriggerAv
         return {**self.__dict__, "_follower": None, "_reading": None, "_reached": None, "_last": None, "_rested": None}
 
     def initialOffset(self) -> dict[str, Any]:
-        """Nothing is read yet."""
+        """Return the offset of a stream of which nothing is read yet."""
         return Offset().to_json()
 
     def getDefaultReadLimit(self) -> micro_batches.ReadLimit:

@@ -18,7 +18,7 @@ from pyspark.serializers import CPickleSerializer
 from sawlog.errors import SawlogError, StorageError
 from sawlog.format.contract import TASK_BYTES
 from sawlog.format.planning import pack
-from sawlog.storage.workers import cores, map_ordered, single_step
+from sawlog.storage.workers import count_cores, map_ordered, single_step
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -141,7 +141,7 @@ def _run_here(
             return error
 
     outcomes = []
-    for index, (_, outcome) in enumerate(map_ordered(items, single_step(attempt), cores())):
+    for index, (_, outcome) in enumerate(map_ordered(items, single_step(attempt), count_cores())):
         outcomes.append(outcome)
         if arrived is not None:
             arrived(index, outcome)

@@ -54,7 +54,7 @@ class Inputs:
         if isinstance(source, str | os.PathLike):
             return os.fspath(source)
         if hasattr(source, "read"):
-            return self._keep(_of_stream(source), str(getattr(source, "name", "<stream>")))
+            return self._keep(_open_descriptor(source), str(getattr(source, "name", "<stream>")))
         try:
             return self._keep(memoryview(source).cast("B"), "<bytes>")
         except TypeError:
@@ -79,16 +79,16 @@ class Inputs:
             if not (stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)):
                 return None
             with open(path, "rb") as stream:
-                self.held[path] = _spooled(stream)
+                self.held[path] = _spool_stream(stream)
         elif sys.stdin.isatty():
             raise FormatError("-: standard input is a terminal; expected a pipe or a file")
         else:
-            self.held[path] = _of_stream(sys.stdin.buffer)
+            self.held[path] = _open_descriptor(sys.stdin.buffer)
         return self.open(path).size
 
     def hold(self, name: str, stream: Any) -> int:
         """Take a stream in under a name; its size."""
-        self.held[name] = _spooled(stream)
+        self.held[name] = _spool_stream(stream)
         return self.open(name).size
 
     def open(self, name: str) -> Source:
@@ -116,22 +116,22 @@ class Inputs:
         return free
 
 
-def _of_stream(stream: Any) -> int:
-    """An open binary file from its position: the same file where it can be read at any place, otherwise a copy."""
+def _open_descriptor(stream: Any) -> int:
+    """Return a new descriptor of an open binary file: its own, or that of a copy of what follows its position."""
     try:
         if stat.S_ISREG(os.fstat(stream.fileno()).st_mode) and not stream.tell() and type(stream) in _RAW:
             return os.dup(stream.fileno())
     except (AttributeError, OSError):
         pass
-    return _spooled(stream)
+    return _spool_stream(stream)
 
 
 _RAW = (io.BufferedReader, io.BufferedRandom, io.FileIO)
 """Files whose bytes are those of their descriptor."""
 
 
-def _spooled(stream: Any) -> int:
-    """A copy of a stream on disk."""
+def _spool_stream(stream: Any) -> int:
+    """Return a descriptor of a temporary file with the bytes of a stream."""
     with tempfile.TemporaryFile(prefix="sawlog-") as copy:
         try:
             shutil.copyfileobj(stream, copy, _COPY_BYTES)

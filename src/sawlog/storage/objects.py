@@ -375,7 +375,7 @@ class Upload:
             self._has_failed = True
             if isinstance(error, StorageError | PermissionError) or error.errno is not None:
                 raise
-            raise StorageError(f"{self._url}: {_said(error, self._url)}") from error
+            raise StorageError(f"{self._url}: {_error_text(error, self._url)}") from error
 
 
 @contextlib.contextmanager
@@ -390,9 +390,9 @@ def _answers(url: str) -> Iterator[None]:
     except PreconditionError as error:
         raise ChangedError(f"{url}: the file was replaced while it was read; open it again") from error
     except (PermissionDeniedError, UnauthenticatedError) as error:
-        raise PermissionError(errno.EACCES, without_secrets(f"{url}: {_said(error, url)}")) from error
+        raise PermissionError(errno.EACCES, without_secrets(f"{url}: {_error_text(error, url)}")) from error
     except BaseError as error:
-        text = _said(error, url)
+        text = _error_text(error, url)
         if _REFUSED.search(text):  # a listing
             raise PermissionError(errno.EACCES, without_secrets(f"{url}: {text}")) from error
         raise StorageError(f"{url}: {text}") from error
@@ -404,10 +404,10 @@ def _refusals(name: str) -> Iterator[None]:
     try:
         yield
     except (BaseError, TypeError, ValueError) as error:
-        raise OptionError(f"{name}: {_said(error, name)}; expected the options that its store takes") from error
+        raise OptionError(f"{name}: {_error_text(error, name)}; expected the options that its store takes") from error
 
 
-def _said(error: Exception, url: str) -> str:
+def _error_text(error: Exception, url: str) -> str:
     """Return what obstore says, in one line."""
     text = _XML.sub(r"\g<code>: \g<message>", str(error).partition("\n\nDebug source")[0])
     for secret in secrets_in(url):

@@ -65,7 +65,7 @@ def s3_settings(options: Mapping[str, Any], bucket: str) -> dict[str, Any]:
     Raises:
         OptionError: For what it does not take, and for a profile without boto3.
     """
-    config, settings = _begun(options)
+    config, settings = _split_options(options)
     _rename(config, {name: name.removeprefix("aws_") for name in config if name != _S3_ENDPOINT} | _S3_NAMES)
     client = _taken(config, "client_kwargs")
     config |= _renamed("client_kwargs", client, _S3_CLIENT_NAMES, ("verify", "use_ssl"))
@@ -87,12 +87,12 @@ def s3_settings(options: Mapping[str, Any], bucket: str) -> dict[str, Any]:
         _take_profile(profile, config, settings)
     if not endpoint and not config.keys() & {"region", "default_region"}:
         config["region"] = os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION") or _region(bucket)
-    return _finished(config, settings, endpoint)
+    return _merge_settings(config, settings, endpoint)
 
 
 def google_settings(options: Mapping[str, Any]) -> dict[str, Any]:
     """Return the arguments of a `GCSStore`."""
-    config, settings = _begun(options)
+    config, settings = _split_options(options)
     config.pop("project", None)  # which only matters where buckets are made
     emulator = os.environ.get("STORAGE_EMULATOR_HOST")
     endpoint = config.pop("endpoint_url", None) or config.get("base_url")
@@ -113,7 +113,7 @@ def google_settings(options: Mapping[str, Any]) -> dict[str, Any]:
         if not os.path.isfile(token):
             raise OptionError("token: expected `anon`, `google_default`, `cloud`, or a file of credentials")
         config["application_credentials"] = token
-    return _finished(config, settings, config.get("base_url"))
+    return _merge_settings(config, settings, config.get("base_url"))
 
 
 def azure_settings(options: Mapping[str, Any], host: str) -> dict[str, Any]:
@@ -123,7 +123,7 @@ def azure_settings(options: Mapping[str, Any], host: str) -> dict[str, Any]:
         options: Options by either name.
         host: The host of the account, where the URL has it.
     """
-    config, settings = _begun(options)
+    config, settings = _split_options(options)
     _rename(config, _AZURE_NAMES)
     text = config.pop("connection_string", os.environ.get("AZURE_STORAGE_CONNECTION_STRING", ""))
     parts = dict(part.split("=", 1) for part in text.split(";") if "=" in part)
@@ -141,23 +141,23 @@ def azure_settings(options: Mapping[str, Any], host: str) -> dict[str, Any]:
     endpoint = config.get("endpoint")
     if endpoint and "://" not in endpoint:
         endpoint = config["endpoint"] = f"https://{endpoint}"
-    return _finished(config, settings, endpoint)
+    return _merge_settings(config, settings, endpoint)
 
 
 def http_settings(options: Mapping[str, Any]) -> dict[str, Any]:
     """Return the arguments of an `HTTPStore`."""
-    config, settings = _begun(options)
+    config, settings = _split_options(options)
     client = _taken(config, "client_kwargs")
     _verify(client.pop("verify", None), settings)
     headers = {**client.pop("headers", {}), **(config.pop("headers", None) or {})}
     for name in (*config, *client):
         raise OptionError(f"no option {name!r} of an HTTP server; expected headers, client_kwargs or client_options")
     settings["client_options"].setdefault("default_headers", {}).update(headers)
-    return _finished({}, settings, "http://")
+    return _merge_settings({}, settings, "http://")
 
 
-def _begun(options: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Options of a service, and the arguments that are none, with what is true of all stores."""
+def _split_options(options: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the options of a service, and the other arguments of its store, with the defaults of all stores."""
     config = {name: value for name, value in options.items() if name not in _OWN and value is not None}
     settings: dict[str, Any] = {name: options[name] for name in _OWN if name in options}
     settings["client_options"] = {**_CLIENT, **settings.get("client_options", {})}
@@ -165,7 +165,8 @@ def _begun(options: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     return config, settings
 
 
-def _finished(config: dict[str, Any], settings: dict[str, Any], endpoint: str | None) -> dict[str, Any]:
+def _merge_settings(config: dict[str, Any], settings: dict[str, Any], endpoint: str | None) -> dict[str, Any]:
+    """Return the arguments of a store; plain HTTP is allowed where the endpoint is such."""
     if endpoint and endpoint.startswith("http://"):
         settings["client_options"].setdefault("allow_http", True)
     return {**settings, "config": config} if config else settings

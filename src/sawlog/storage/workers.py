@@ -24,8 +24,8 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 
-def cores() -> int:
-    """Return how many threads can run at a time: as pyarrow would use, on the cores that the process may use."""
+def count_cores() -> int:
+    """Return the cores that the process may use; at most the CPU count of pyarrow."""
     import pyarrow as pa
 
     allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -328,13 +328,15 @@ class _Intake:
         committed_end = self._follower.committed_end(name, entry)
         if committed_end is None and place.at:
             check_proof(entry.file, place.at, place.proof, self._follower.storage)
-        end = self._end(name, entry, opened, place.at, committed_end)
+        end = self._find_read_end(name, entry, opened, place.at, committed_end)
         if end > place.at:
             self._reached[name] = end
             self._full = self._full or (self._files is not None and len(self._reached) >= self._files)
 
-    def _end(self, name: str, entry: FileSnapshot, opened: OpenFiles, position: int, committed_end: int | None) -> int:
-        """Return how far a file is read now: to its committed end, or as far as the limits leave room."""
+    def _find_read_end(
+        self, name: str, entry: FileSnapshot, opened: OpenFiles, position: int, committed_end: int | None
+    ) -> int:
+        """Return the offset that a file is read to now: its committed end, or less where the limits are reached."""
         is_complete = self._follower.format.stream_rules.is_complete(self._follower.view)
         target = entry.file.size
         if self._bytes is not None and not is_complete:

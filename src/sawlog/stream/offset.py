@@ -318,7 +318,7 @@ class Offset:
 
 
 def prove(file: File, position: int, storage: Storage) -> str:
-    """The proof for a file that was read up to byte `position`; an index may know it."""
+    """Return digests of the first and last bytes of a file before `position`, by the index where it knows them."""
     question = f"proof {position}"
     digests = known_answer(storage, file, question)
     if digests is None:

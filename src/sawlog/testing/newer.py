@@ -45,7 +45,7 @@ class Newer:
                 truth = examine(subject)
             with placed(self.sample, Mutation(self.number, {**self.sample.content, **self.files})) as subject:
                 outcome = examine(subject)
-        messages = list(_said(outcome))
+        messages = list(_find_messages(outcome))
         problems = [*outcome.complaints, *self._judged(outcome)]
         if not any(self.told in message for message in messages):
             problems.append(f"nothing says {self.told!r}: {messages[:3]}")
@@ -66,7 +66,7 @@ class Newer:
             yield f"expected {UNSUPPORTED}, found {', '.join(sorted(kinds)) or 'a clean file'}"
 
 
-def _said(outcome: Outcome) -> Iterable[str]:
+def _find_messages(outcome: Outcome) -> Iterable[str]:
     if outcome.refused is not None:
         yield outcome.refused
     for report in outcome.reports:

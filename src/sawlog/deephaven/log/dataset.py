@@ -181,17 +181,17 @@ class DeephavenLogContents(Contents):
         if self._wants_few:
             for logs in self._partitions(request):
                 part = self.with_files([log.file for log in logs])
-                yield from plan(part, request, task_bytes) if self._are_known(logs, task_bytes) else [part]
+                yield from plan(part, request, task_bytes) if self._has_layouts(logs, task_bytes) else [part]
             return
         far = any(is_remote(log.file.path) for log in self.logs)
         large = any(log.file.size > task_bytes for log in self.logs)
-        if not far or not (self._applies or large) or self._are_known(self.logs, task_bytes):
+        if not far or not (self._applies or large) or self._has_layouts(self.logs, task_bytes):
             return
         for logs in self._partitions(request):
             part = self.with_files([log.file for log in logs])
             if self._options.split == "resync":
                 yield from itertools.chain.from_iterable(self._stretches(log, task_bytes) for log in logs)
-            elif self._are_known(logs, task_bytes):
+            elif self._has_layouts(logs, task_bytes):
                 yield from plan(part, request, task_bytes)
             else:
                 yield part
@@ -201,11 +201,11 @@ class DeephavenLogContents(Contents):
         for logs in self._partitions(request) if self._options.split != "resync" else ():
             if any(is_remote(log.file.path) and log.file.size > task_bytes for log in logs):
                 for log in logs:
-                    if not self._are_known([log], task_bytes):
+                    if not self._has_layouts([log], task_bytes):
                         yield from self._stretches(log, task_bytes)
 
-    def _are_known(self, logs: Sequence[Log], task_bytes: int | None) -> bool:
-        """Whether logs can be planned without a look into them."""
+    def _has_layouts(self, logs: Sequence[Log], task_bytes: int | None) -> bool:
+        """Return whether the layouts of logs are known, so that they are planned without reading them."""
 
         def is_known(log: Log, header: Header) -> bool:
             if self._known_layout(log, header, task_bytes) is not None:
@@ -272,7 +272,7 @@ class DeephavenLogContents(Contents):
         """Whether some rows of a partition are found sooner at its end than by a search of all of it."""
         if not self._wants_few or sum(log.file.size for log in logs) <= FEW_ROWS_BYTES:
             return False
-        return not self._are_known(logs, None)
+        return not self._has_layouts(logs, None)
 
     def _from_the_end(self, request: BoundScan, logs: Sequence[Log]) -> Iterator[Fragment]:
         """Yield ranges of a partition, the last one first, until all are read or a DELETE_PARTITION is found."""

@@ -138,7 +138,7 @@ def committed_rows(
         count = heuristic_count(checkpoint, capacities.data_files())
         if count is not None and capacities.reach(count):
             return Rows(count, "checkpoint-heuristic")
-    room = capacities.every()
+    room = capacities.count_rows()
     unknown = _why_unknown(location, room) or capacities.torn()
     if not room:
         return Rows(0, "files", unknown=unknown)
@@ -198,15 +198,15 @@ class _Capacities:
     @property
     def most(self) -> int:
         """Rows of the longest column."""
-        return max(self.every().values(), default=0)
+        return max(self.count_rows().values(), default=0)
 
-    def every(self) -> dict[str, int]:
-        """Rows by column, of those that can be counted."""
+    def count_rows(self) -> dict[str, int]:
+        """Return how many rows the files of each column have room for; without columns that cannot be counted."""
         return {name: count for name in self._location.columns if (count := self._of(name)) is not None}
 
     def torn(self) -> str:
         """Say which column ends within a value, so that its file was cut; empty where none does."""
-        for name in self.every():
+        for name in self.count_rows():
             width, over = self._over[name]
             if over:
                 return (
@@ -219,7 +219,7 @@ class _Capacities:
         """Whether the last rows, quite a few, are zeros in every column."""
         if rows <= _IDLE_ROWS:
             return False
-        for name in self.every():
+        for name in self.count_rows():
             column = self._location.columns[name]
             header = self._headers.of(column, layout.DATA)
             width = row_width(self._specs.get(name), column)

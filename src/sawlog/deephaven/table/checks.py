@@ -44,7 +44,7 @@ class FileCheck(Fragment):
     escapes: str = ""
 
     def decode(self, schema: pa.Schema, findings: Findings) -> Iterator[pa.RecordBatch]:
-        """There are no rows to deliver."""
+        """Report the damage of the file, and yield empty batches between the steps of the check."""
         del schema
         if self.counts:
             findings.rows += self.verdict.rows.count

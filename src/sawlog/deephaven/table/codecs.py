@@ -181,8 +181,8 @@ def _joined(values: list[bytes]) -> Encoded:
     return np.fromiter(map(len, values), np.int64, len(values)), b"".join(values)
 
 
-def _unpack(slots: Bytes) -> NDArray[np.int64]:
-    """Big-endian unsigned integers of at most 7 bytes."""
+def _unpack_integers(slots: Bytes) -> NDArray[np.int64]:
+    """Return rows of at most 7 bytes as big-endian unsigned integers."""
     value = np.zeros(len(slots), np.int64)
     for column in range(slots.shape[1]):
         value = value << 8 | slots[:, column]
@@ -351,7 +351,7 @@ def _encode_decimal(value: Any, *, integer: bool) -> bytes:
 
 def _decode_dates(slots: Bytes, *, nullable: bool) -> Decoded:
     compact = slots.shape[1] == layout.DATE_COMPACT_SIZE
-    packed = _unpack(slots)
+    packed = _unpack_integers(slots)
     year = packed >> layout.DATE_YEAR_SHIFT
     if not compact:
         year -= layout.DATE_YEAR_BIAS
@@ -403,7 +403,7 @@ def _encode_dates(slots: NDArray[np.uint8], array: pa.Array, place: Place) -> No
 
 def _decode_times(slots: Bytes, digits: int, *, nullable: bool) -> Decoded:
     bits = layout.TIME_FRACTION_BITS[digits]
-    packed = _unpack(slots)
+    packed = _unpack_integers(slots)
     null = (slots[:, 0] == layout.TIME_NULL) & nullable
     sixth = (1 << layout.TIME_MINUTE_SHIFT) - 1
     hour = packed >> layout.TIME_HOUR_SHIFT + bits

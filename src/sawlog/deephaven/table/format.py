@@ -104,9 +104,9 @@ class DeephavenTable(Format):
             OptionError: Where the path does not name a table, or where the partitions of a table that was merged lie.
         """
         from sawlog.deephaven.table.types import PARTITION_KEY
-        from sawlog.format.partitions import PartitionedWriter, check_column
+        from sawlog.format.partitions import PartitionedWriter, check_partition_column
 
-        check_column(schema, column, pa.string())
+        check_partition_column(schema, column, pa.string())
         names = normalize(path).rstrip("/").split("/")
         table = names[-2] if len(names) > 1 else ""
         if table in ("", ".", "..", *layout.PARTITIONS):

@@ -174,7 +174,7 @@ class JudgedTable(TableRange):
         yield from ((part, of_deletions) for part, of_deletions in turns if len(part))
 
     def _owns(self, table: TableMap, index: BoundsReader | None, offset: int) -> bool | None:
-        """Whether the damage of a data block is this range's to report: the one with the block's separator.
+        """Return whether this range reports the damage of a data block, because it has the block's separator.
 
         No other range need read the block. `None` for what is no data block.
         """

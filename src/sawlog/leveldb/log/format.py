@@ -84,7 +84,7 @@ class _Logs(DirectoryLayout):
 
     def dataset_directory(self, file: File) -> str:
         """Return the directory of a log; an archive belongs to the one that it is in."""
-        return _log_order(file)[0]
+        return _log_sort_key(file)[0]
 
     def unread(self, files: Sequence[File], view: str) -> list[Skipped]:
         """Return tables. They hold operations that have left the logs: views of operations miss them."""
@@ -122,7 +122,7 @@ class _Numbers(StreamRules):
 
     def writer_position(self, file: File) -> WriterPosition | None:
         """Return the number of a log among those of its database."""
-        directory, number = _log_order(file)
+        directory, number = _log_sort_key(file)
         return WriterPosition(directory, number) if layout.LOG_NAME.match(file.name) else None
 
 
@@ -151,7 +151,7 @@ class LevelDBLog(Format):
         """Logs in the order of their numbers (RocksDB's archive first, where it belongs), and export files."""
         names = _VIEWS[view].names if view in _VIEWS else _DATA_NAMES
         selection = [file for file in files if file.explicit or any(name.match(file.name) for name in names)]
-        return sorted(selection, key=_log_order)
+        return sorted(selection, key=_log_sort_key)
 
     def open(self, files: Sequence[File], scan: Scan) -> Contents:
         _check_options(scan.options, scan.view)
@@ -160,7 +160,7 @@ class LevelDBLog(Format):
         return contents
 
     def remark_on_repair(self, contents: Contents) -> list[Skipped | Remark]:
-        """Records without the meaning that the names of their files promise: they are kept."""
+        """Return remarks on files of which records are kept that are not such as the names promise."""
         remarks: list[Skipped | Remark] = []
         for view, (name, meaning) in _MEANINGS.items():
             logs = [file for file in contents.files if name.match(file.name)]
@@ -217,8 +217,8 @@ def _check_options(options: LogReadOptions, view: str) -> None:
         raise OptionError(f"the options properties and table are for the view 'entities', not {view!r}")
 
 
-def _log_order(file: File) -> tuple[str, int]:
-    """Directories apart, an archive together with the directory that has it; logs by number."""
+def _log_sort_key(file: File) -> tuple[str, int]:
+    """Return the directory of a log, without an archive below it, and its number; -1 for a file without one."""
     directory, name = posixpath.split(file.path)
     if posixpath.basename(directory) == layout.ARCHIVE_NAME:
         directory = posixpath.dirname(directory)

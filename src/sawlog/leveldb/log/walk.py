@@ -169,7 +169,7 @@ class Walk(ChainWalk):
         self._recovered[:] = 0
 
     def _allocate(self, capacity: int) -> None:
-        """Take a fresh column for payloads, and carry the bytes of the open record over."""
+        """Allocate a column for payloads, and copy the bytes of the open record to it."""
         state = self.state
         length = int(state.open_bytes) if self._rules.gather and state.open >= 0 and not state.oversize else 0
         self._capacity = max(capacity, length)
@@ -335,7 +335,7 @@ class LogRange(FileRange):
             walk = Walk(self, source, head, schema, findings, stamps=stamps)
             yield from walk.batches()
             if "stale" in self.scan.options.salvage:
-                yield from _former_lives(self, walk, schema)
+                yield from _read_former_logs(self, walk, schema)
 
     @cached_property
     def head(self) -> LogHead:
@@ -368,8 +368,8 @@ def whole_log(file: File, options: LogReadOptions, storage: Storage) -> LogRange
     return LogRange.whole(file, scan, Projection.of(ROWS_SCHEMA, scan), options.dialect)
 
 
-def _former_lives(fragment: LogRange, walk: Walk, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """The records of a file that was written over, from where its log ends.
+def _read_former_logs(fragment: LogRange, walk: Walk, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """Yield the records of logs that a file held before the one that was written over them, from where that one ends.
 
     The log that the file was before goes on after that place, up to where it ended in turn; and so forth. What cannot
     be read there is no damage: it was given up when the file was written over.

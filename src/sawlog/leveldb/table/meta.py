@@ -112,9 +112,9 @@ def block_bounds(table: TableMap, projection: Projection) -> tuple[int, int]:
     low, end = (key.encode() if isinstance(key, str) else key for key in interval(projection.query, KEY))
     index = BoundsReader(bounds)
     # What comes after the last separator is in the last block, if anywhere.
-    first = min(_search(index, count, low), count - 1) if low is not None and count else 0
+    first = min(_find_data_block(index, count, low), count - 1) if low is not None and count else 0
     # A key that equals a separator may go on in the next block.
-    after = min(_search(index, count, end) + 1, count) if end is not None else count
+    after = min(_find_data_block(index, count, end) + 1, count) if end is not None else count
     return first, after
 
 
@@ -133,8 +133,8 @@ def spared_blocks(tables: Iterable[TableMap | None], projection: Projection) -> 
     return f"{blocks - read} of {blocks} data blocks"
 
 
-def _search(index: BoundsReader, count: int, key: bytes) -> int:
-    """The first of `count` data blocks whose separator is not below a key."""
+def _find_data_block(index: BoundsReader, count: int, key: bytes) -> int:
+    """Return the number of the first data block whose separator is not below a key; `count` where there is none."""
     low, high = 0, count
     while low < high:
         middle = (low + high) // 2

@@ -266,7 +266,7 @@ class BlockLayer:
             elif self._columnar:
                 entries = _of_columns(content, self._schema, self._rules.longest)
             else:
-                entries = _of_rows(content, self._rules.longest)
+                entries = _split_row_block(content, self._rules.longest)
             return self._with_values(entries)
         except MalformedError as error:
             return error.flaw(content.size), 0
@@ -311,8 +311,13 @@ class BlockLayer:
         return self._held[number]
 
 
-def _of_rows(content: pa.Buffer, longest: int) -> Entries:
-    """Entries of a block with shared prefixes, without the byte before each value that says where it is."""
+def _split_row_block(content: pa.Buffer, longest: int) -> Entries:
+    """Return the entries of a row block; values lose the byte before them that says where they are.
+
+    Args:
+        content: The block, expanded.
+        longest: Most bytes that all keys together may have.
+    """
     entries = split_rows(content, longest)
     prefixed = entries.trailers & np.uint64(255 & ~layout.OBSOLETE) == layout.PREFIXED_KIND
     return entries._replace(places=_places(entries.sources[0], entries.values, prefixed))

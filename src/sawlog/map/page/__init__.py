@@ -31,7 +31,7 @@ def render(file_map: Map) -> str:
         "script": "\n".join((folder / name).read_text("utf-8") for name in _SCRIPTS),
         "data": data,
     }
-    return _filled("page.html", parts)
+    return _fill_template("page.html", parts)
 
 
 def render_summary(summary: Summary) -> str:
@@ -58,7 +58,7 @@ def render_summary(summary: Summary) -> str:
         "hidden": "" if skipped else " hidden",
         "skipped": "\n".join(skipped),
     }
-    return _filled("summary.html", parts)
+    return _fill_template("summary.html", parts)
 
 
 def _row(*cells: str) -> str:
@@ -70,7 +70,8 @@ def _linked(entry: Entry) -> str:
     return f"<a href='{quote(entry.page)}'>{name}</a>" if entry.page else name
 
 
-def _filled(template: str, parts: Mapping[str, str]) -> str:
+def _fill_template(template: str, parts: Mapping[str, str]) -> str:
+    """Return a template with each `{{name}}` replaced by the part of that name."""
     page = (files(__name__) / template).read_text("utf-8")
     head, *sections = page.split("{{")
     return head + "".join(parts[name] + after for name, after in (section.split("}}", 1) for section in sections))

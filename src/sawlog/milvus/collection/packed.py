@@ -34,7 +34,7 @@ def unpack(collection: Collection, storage: Storage) -> None:
             segment.lacking.append(Missing(f"{segment.directory}/{layout.MANIFEST_DIRECTORY}", detail))
         else:
             named.append((segment, log))
-    files = _Found(storage)
+    manifest_files = _ManifestFiles(storage)
     read = each_file(lambda file: read_indexed(storage, file, 0, file.size), [log.file for _, log in named])
     for (segment, log), data in zip(named, read, strict=True):
         try:
@@ -43,7 +43,7 @@ def unpack(collection: Collection, storage: Storage) -> None:
                 gap = Missing(log.file.path, manifest.unsupported, Kind.UNSUPPORTED, log.file.size)
                 segment.lacking.append(gap)
             else:
-                _take(segment, manifest, files)
+                _add_logs(segment, manifest, manifest_files)
         except FormatError as error:
             detail = str(error).removeprefix(f"{log.file.path}: ")
             segment.lacking.append(Missing(log.file.path, detail, Kind.BAD_MANIFEST, log.file.size))
@@ -56,8 +56,8 @@ def _current(segment: Segment) -> LogFile | None:
     return next((log for log in segment.manifests if log.log == named), None) if named else latest
 
 
-class _Found:
-    """The files of some directories, listed once each, and not again where they were found just now."""
+class _ManifestFiles:
+    """Files by path, of directories that are listed once each."""
 
     def __init__(self, storage: Storage) -> None:
         self._storage = storage
@@ -74,8 +74,8 @@ class _Found:
         return self._known[directory].get(path)
 
 
-def _take(segment: Segment, manifest: Manifest, files_found: _Found) -> None:
-    """Fill a segment by its manifest."""
+def _add_logs(segment: Segment, manifest: Manifest, manifest_files: _ManifestFiles) -> None:
+    """Give a segment the insert logs, delta logs and statistics that its manifest names."""
     place = (segment.root, layout.INSERT_LOG, segment.collection, segment.partition, segment.id)
     files: dict[int, list[LogFile | None]] = {}
     unread: dict[int, str] = {}
@@ -86,7 +86,7 @@ def _take(segment: Segment, manifest: Manifest, files_found: _Found) -> None:
             continue
         files[id] = []
         for number, file_name in enumerate(group.files):
-            file = files_found.file(file_name.path)
+            file = manifest_files.file(file_name.path)
             if file is None:
                 segment.lacking.append(Missing(file_name.path, "the manifest names it, and it is not there"))
             files[id].append(None if file is None else LogFile(file, *place, id, number))
@@ -98,17 +98,17 @@ def _take(segment: Segment, manifest: Manifest, files_found: _Found) -> None:
     if not segment.lacking:
         logs = {id: [log for log in present_logs if log is not None] for id, present_logs in files.items()}
         segment.slices = _batches({id: manifest.groups[id] for id in logs}, logs, unread)
-    _take_deltas(segment, manifest, files_found)
-    _take_stats(segment, manifest, files_found)
+    _add_deltas(segment, manifest, manifest_files)
+    _add_statistics(segment, manifest, manifest_files)
 
 
-def _take_deltas(segment: Segment, manifest: Manifest, files_found: _Found) -> None:
-    """The delta logs that a manifest names; others are none of the segment's."""
+def _add_deltas(segment: Segment, manifest: Manifest, manifest_files: _ManifestFiles) -> None:
+    """Give a segment the delta logs that its manifest names, and no others."""
     present = {log.file.path: log for log in segment.deltas}
     place = (segment.root, layout.DELTA_LOG, segment.collection, segment.partition, segment.id, layout.DELTA_FIELD)
     named = []
     for number, path in enumerate(manifest.deltas):
-        file = present[path].file if path in present else files_found.file(path)
+        file = present[path].file if path in present else manifest_files.file(path)
         if file is None:
             segment.lost_deltas.append(lost_delta(path, "manifest"))
         else:
@@ -118,15 +118,15 @@ def _take_deltas(segment: Segment, manifest: Manifest, files_found: _Found) -> N
     segment.packed_counts.update(manifest.delete_counts)
 
 
-def _take_stats(segment: Segment, manifest: Manifest, files_found: _Found) -> None:
-    """The statistics of a segment, those that are there; nothing that is read depends on them."""
+def _add_statistics(segment: Segment, manifest: Manifest, manifest_files: _ManifestFiles) -> None:
+    """Give a segment the statistics that its manifest names and that are there; no read depends on them."""
     place = (segment.collection, segment.partition, segment.id)
     for key, paths in manifest.stats.items():
         name, _, field = key.partition(".")
         kind = layout.PACKED_STATISTICS.get(name)
         if kind is None or not layout.ID.match(field):
             continue
-        present = [file for file in map(files_found.file, paths) if file is not None]
+        present = [file for file in map(manifest_files.file, paths) if file is not None]
         segment.stats += [
             LogFile(file, segment.root, kind, *place, int(field), index) for index, file in enumerate(present)
         ]

@@ -10,12 +10,12 @@ from sawlog.milvus import layout, paths
 from sawlog.milvus.layout import DEFAULT_DATABASE, SegmentLevel
 from sawlog.milvus.metadata import shape
 from sawlog.milvus.metadata.messages import MsgPosition
-from sawlog.milvus.metadata.model import CollectionMeta, Log, Moment, SegmentMeta, reading
+from sawlog.milvus.metadata.model import CollectionMeta, Log, MetadataSnapshot, SegmentMeta, reading
 from sawlog.milvus.metadata.schema import json_fields
 
 
-def parse_backup(data: Mapping[str, Any], location: str) -> Moment:
-    """The collections of a backup.
+def parse_backup(data: Mapping[str, Any], location: str) -> MetadataSnapshot:
+    """Return the collections of a backup.
 
     Raises:
         FormatError: Names the collection that is none.
@@ -27,7 +27,7 @@ def parse_backup(data: Mapping[str, Any], location: str) -> Moment:
             with reading(f"collection {name!r}"):
                 meta = _collection(shape.mapping(entry, "its entry"))
                 collections[meta.id] = meta
-    return Moment(collections)
+    return MetadataSnapshot(collections)
 
 
 def _collection(entry: Mapping[str, Any]) -> CollectionMeta:

@@ -133,8 +133,8 @@ class Timeline(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Moment:
-    """Metadata of one moment, which says nothing of others."""
+class MetadataSnapshot:
+    """Collections at one time; nothing is known of other times."""
 
     metas: Mapping[int, CollectionMeta]
 
