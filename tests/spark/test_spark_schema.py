@@ -10,8 +10,9 @@ import pytest
 from pyspark.sql import types as spark_types
 
 from sawlog.errors import SchemaError
+from sawlog.format.contract import Format
 from sawlog.spark.cast import cast_array, cast_batch
-from sawlog.spark.schema import arrow_schema, check_schema, original_schema, spark_schema
+from sawlog.spark.schema import arrow_schema, check_schema, check_times, original_schema, spark_schema
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -272,3 +273,13 @@ def test_time_as_integer_keeps_the_nanoseconds() -> None:
     batch = pa.record_batch([pa.array([1_234_567_891, None], pa.timestamp("ns", "UTC"))], ["t"])
     cast = cast_batch(batch, pa.schema([("t", pa.int64())]))
     assert cast.to_pydict() == {"t": [1_234_567_891, None]}
+
+
+def test_times_without_a_zone_are_for_formats_that_declare_them() -> None:
+    """A format of any package: one that says nothing holds none."""
+    schema = spark_types.StructType().add("record", spark_types.ArrayType(spark_types.TimestampNTZType()))
+    silent: Any = type("Other", (Format,), {"name": "other"})
+    declared: Any = type("Other", (Format,), {"name": "other", "writes_local_times": True})
+    check_times(schema, declared)
+    with pytest.raises(SchemaError, match=r"'record' is array<timestamp_ntz>, and other holds no times without a zone"):
+        check_times(schema, silent)

@@ -205,16 +205,21 @@ def test_columns_are_those_of_the_files(spark: SparkSession, tmp_path: Path) -> 
 def test_without_the_jar_tables_are_refused(spark: SparkSession, tmp_path: Path) -> None:
     sawlog.spark.register(spark)
     spark.sql(f"CREATE TABLE t (record BINARY) USING leveldb_log LOCATION '{tmp_path / 't'}'")  # which asks no source
+    spark.sql("CREATE TABLE a (record BINARY) USING leveldb_log")
+    spark.sql("ALTER TABLE a ADD COLUMN b INT")  # nor does this
     location = f"LOCATION '{tmp_path / 't'}'"
     for statement in (
         "SELECT * FROM t",
+        "SELECT * FROM a",
         "INSERT INTO t VALUES (X'01')",
         "INSERT OVERWRITE t VALUES (X'01')",
         f"CREATE TABLE u USING leveldb_log {location}",
         f"CREATE TABLE u USING leveldb_log {location} AS SELECT X'01' AS record",
     ):
         with pytest.raises(
-            AnalysisException, match=r"OptionError: .*Spark gives a Python source neither path nor options"
+            AnalysisException,
+            match=r"OptionError: .*Spark gives a Python source neither path nor options of a table: tables need the jar"
+            r" .* and USING sawlog; without it use CREATE TEMPORARY VIEW ... USING ... OPTIONS \(path '...'\)",
         ):
             spark.sql(statement).collect()
     spark.sql(f"CREATE TEMPORARY VIEW v (record BINARY) USING leveldb_log OPTIONS (path '{tmp_path / 't'}')")

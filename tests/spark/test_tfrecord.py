@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from pyspark.errors import AnalysisException
 
 import sawlog.spark
 
@@ -22,6 +23,12 @@ def test_written_read_and_followed(spark: SparkSession, tmp_path: Path, pyspark_
     assert "tfrecord" in sawlog.spark.register(spark)
     frame = spark.createDataFrame([(one,) for one in RECORDS], "record binary").repartition(3)
     frame.write.format("tfrecord").mode("append").save(str(tmp_path / "table"))
+    with pytest.raises(
+        AnalysisException, match="'record' is timestamp_ntz, and tfrecord holds no times without a zone"
+    ):
+        spark.sql("SELECT TIMESTAMP_NTZ '2026-01-01 00:00:00' AS record").write.format("tfrecord").mode("append").save(
+            str(tmp_path / "refused")
+        )
     reading = spark.read.format("tfrecord").option("task_bytes", 5000)
     back = reading.load(str(tmp_path / "table"))
     assert back.rdd.getNumPartitions() > 6

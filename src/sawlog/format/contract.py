@@ -535,6 +535,8 @@ class Format(ABC):
     """Frozen dataclass of the options for reading; see `sawlog.format.options` for what metadata of a field says."""
     write_options: ClassVar[type] = NoOptions
     """Frozen dataclass of the options for writing."""
+    writes_local_times: ClassVar[bool] = False
+    """Whether times without a zone come back as they were written; else Spark's writer refuses them."""
     directory_layout: ClassVar[DirectoryLayout] = DirectoryLayout()
     """How files make up datasets."""
     stream_rules: ClassVar[StreamRules] = StreamRules()

@@ -18,6 +18,8 @@ from sawlog.guard import Undecodable, call_decoder
 if TYPE_CHECKING:
     from pyspark.sql.types import DataType, StructType
 
+    from sawlog.format.contract import Format
+
 _ORIGINAL_KEY = "sawlog.arrow"
 """Key in the metadata of a Spark column: its Arrow field as an IPC schema in base64, where Spark's types lost some."""
 _METADATA_PREFIX = "sawlog."
@@ -184,19 +186,19 @@ def check_schema(user_schema: StructType, available: pa.Schema, description: str
             )
 
 
-def check_times(schema: StructType, format_name: str) -> None:
-    """Check that no column to write is a time without a zone: the formats hold instants.
+def check_times(schema: StructType, format: Format) -> None:
+    """Check that no column to write is a time without a zone, unless the format declares that it holds them.
 
     Which instant such a time is depends on a zone that tasks do not see, and it would come back as another type.
 
     Raises:
         SchemaError: Names the first such column, and what to write in its place.
     """
-    for column in schema.fields:
+    for column in () if format.writes_local_times else schema.fields:
         if _has_local_time(column.dataType):
             raise SchemaError(
-                f"column {column.name!r} is {column.dataType.simpleString()}, and {format_name} holds instants, not"
-                " times without a zone: CAST to TIMESTAMP, which takes them in the session's zone, or to STRING"
+                f"column {column.name!r} is {column.dataType.simpleString()}, and {format.name} holds no times"
+                " without a zone: CAST to TIMESTAMP, which takes them in the session's zone, or to STRING"
             )
 
 

@@ -55,7 +55,7 @@ def make_writer(options: Mapping[str, str], format: str | None, schema: StructTy
     write_options: WriteOptions = request.own
     if write_options.savemode is not None and overwrite:
         raise OptionError(f"option saveMode={write_options.savemode!r} goes with mode 'append', not with 'overwrite'")
-    check_times(schema, target_format.name)
+    check_times(schema, target_format)
     columns = original_schema(schema)
     if write_options.partitionby:
         check_partitions(write_options.partitionby, columns, target_format)
