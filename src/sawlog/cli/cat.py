@@ -95,13 +95,13 @@ def cat(
     if sample is not None and (tail is not None or follow):
         raise OptionError("--sample excludes --tail and --follow")
     if follow:
-        batches = _flushed(_limited(followed(dataset.watch(poll=POLL), tail), limit))
+        batches = _flush_batches(_limit_rows(followed(dataset.watch(poll=POLL), tail), limit))
         print_rows(batches, dataset.schema, Rendering.JSONL if json else output)
         return Exit.OK
     losses = DamageSummary(dataset.skipped)
     # A bar and rows on one terminal would overwrite each other.
     watch = progress(0 if sys.stdout.isatty() else size_of(dataset), "reading")
-    with watch as advance, closing(_limited(_chosen(dataset, losses, advance, tail, sample), limit)) as batches:
+    with watch as advance, closing(_limit_rows(_chosen(dataset, losses, advance, tail, sample), limit)) as batches:
         print_rows(batches, dataset.schema, Rendering.JSONL if json else output)
     sys.stdout.flush()
     losses.report()
@@ -129,7 +129,7 @@ def _insistent(look: Callable[[], Iterable[pa.RecordBatch]]) -> Iterator[pa.Reco
             time.sleep(POLL)
 
 
-def _limited(batches: Iterator[pa.RecordBatch], limit: int | None) -> Generator[pa.RecordBatch, None, None]:
+def _limit_rows(batches: Iterator[pa.RecordBatch], limit: int | None) -> Generator[pa.RecordBatch, None, None]:
     """The first rows, in small batches; nothing after them is read."""
     missing = sys.maxsize if limit is None else limit
     if not missing:
@@ -181,8 +181,8 @@ def some_rows(batches: Iterator[pa.RecordBatch], count: int) -> list[pa.RecordBa
     return [] if sample is None else sample.combine_chunks().to_batches()
 
 
-def _flushed(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Rows are seen before the next ones are waited for."""
+def _flush_batches(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Yield batches, and flush stdout after each, before the next one is waited for."""
     for batch in batches:
         yield batch
         sys.stdout.flush()

@@ -61,7 +61,7 @@ class SqliteEncoder(DatabaseEncoder):
 
         super().__init__(sink, schema, options)
         columns = ", ".join(f"{_quoted(field.name)} {_sqlite_type(field.type)}" for field in schema)
-        with _explained(sqlite3.Error, ()):
+        with _explain_errors(sqlite3.Error, ()):
             self._database = sqlite3.connect(self._path, isolation_level=None)
             self._database.execute("PRAGMA journal_mode = OFF")
             self._database.execute("PRAGMA synchronous = OFF")
@@ -74,14 +74,14 @@ class SqliteEncoder(DatabaseEncoder):
         import sqlite3
 
         columns = [_sqlite_values(column) for column in batch.columns]
-        with _explained((sqlite3.Error, OverflowError), (sqlite3.OperationalError,)):
+        with _explain_errors((sqlite3.Error, OverflowError), (sqlite3.OperationalError,)):
             self._database.executemany(self._insert, zip(*columns, strict=True))
 
     def close(self) -> None:
         """Complete the file."""
         import sqlite3
 
-        with _explained(sqlite3.Error, (sqlite3.OperationalError,)):
+        with _explain_errors(sqlite3.Error, (sqlite3.OperationalError,)):
             self._database.execute("COMMIT")
             self._database.close()
         self._copy()
@@ -94,19 +94,19 @@ class DuckdbEncoder(DatabaseEncoder):
         self._duckdb = optional("duckdb", "sql", "DuckDB databases")
         super().__init__(sink, schema, options)
         self._schema = pa.schema([pa.field(field.name, _duckdb_type(field.type)) for field in schema])
-        with _explained(self._duckdb.Error, ()):
+        with _explain_errors(self._duckdb.Error, ()):
             self._database = self._duckdb.connect(self._path)
             self._run("CREATE TABLE {} AS SELECT * FROM incoming", pa.Table.from_batches([], self._schema))
 
     def write(self, batch: pa.RecordBatch) -> None:
         """Append rows."""
         table = pa.Table.from_batches([batch]).cast(self._schema)
-        with _explained(self._duckdb.Error, (self._duckdb.IOException, self._duckdb.OutOfMemoryException)):
+        with _explain_errors(self._duckdb.Error, (self._duckdb.IOException, self._duckdb.OutOfMemoryException)):
             self._run("INSERT INTO {} SELECT * FROM incoming", table)
 
     def close(self) -> None:
         """Complete the file."""
-        with _explained(self._duckdb.Error, (self._duckdb.Error,)):
+        with _explain_errors(self._duckdb.Error, (self._duckdb.Error,)):
             self._database.close()
         self._copy()
 
@@ -126,7 +126,7 @@ def unread(*_: object) -> NoReturn:
 
 
 @contextmanager
-def _explained(all_errors: Any, of_disk: tuple[type[Exception], ...]) -> Iterator[None]:
+def _explain_errors(all_errors: Any, of_disk: tuple[type[Exception], ...]) -> Iterator[None]:
     """Explain errors of a database: of the disk, or of values and types that it does not have."""
     try:
         yield

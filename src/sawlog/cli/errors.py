@@ -97,7 +97,7 @@ def with_exit_codes(verb: Callable[P, int]) -> Callable[P, int]:
                 message = explain(error)
                 if message is None:
                     raise
-                complain(message, is_complete=_of_sql(error))
+                complain(message, is_complete=_is_sql_error(error))
                 return exit_code(error)
 
     return run
@@ -105,7 +105,7 @@ def with_exit_codes(verb: Callable[P, int]) -> Callable[P, int]:
 
 def exit_code(error: Exception) -> Exit:
     """Return the exit code of a command that an error has stopped; other libraries may have handed it on as text."""
-    kind = type(error).__name__ if isinstance(error, SawlogError) else _own(error)[0]
+    kind = type(error).__name__ if isinstance(error, SawlogError) else _own_error(error)[0]
     return _CODES.get(kind, Exit.UNUSABLE)
 
 
@@ -117,19 +117,21 @@ def explain(error: Exception) -> str | None:
         return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
     is_known = isinstance(error, SawlogError | OSError)
     if is_known or type(error).__module__.split(".")[0] in _REMOTE_LIBRARIES:
-        return _own(error)[1].replace('on_damage="skip"', "--on-damage skip") or str(error) or type(error).__name__
+        return (
+            _own_error(error)[1].replace('on_damage="skip"', "--on-damage skip") or str(error) or type(error).__name__
+        )
     return None
 
 
-def _own(error: Exception) -> tuple[str, str]:
-    """Class and message of the error of sawlog that another library hands on with its traceback; empty without one."""
+def _own_error(error: Exception) -> tuple[str, str]:
+    """Return class and message of an error of sawlog within the traceback of another library; empty without one."""
     own_errors = _OWN_ERROR.findall(str(error))
     return own_errors[-1] if own_errors else ("", "")
 
 
-def _of_sql(error: Exception) -> bool:
-    """Whether DuckDB says it of a query, with lines and a caret; not what it hands on of sawlog."""
-    return type(error).__module__.split(".")[0] in ("_duckdb", "duckdb") and not _own(error)[0]
+def _is_sql_error(error: Exception) -> bool:
+    """Return whether an error is DuckDB's own about a query, and not one of sawlog that it hands on."""
+    return type(error).__module__.split(".")[0] in ("_duckdb", "duckdb") and not _own_error(error)[0]
 
 
 def complain(message: str, *, is_complete: bool = False) -> None:

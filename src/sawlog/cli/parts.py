@@ -56,10 +56,10 @@ def open_part(part: FolderPart, conditions: Iterable[str] | None) -> dict[str, D
         OptionError: For a condition of another shape.
         SchemaError: For a condition on a column that it does not have.
     """
-    return {name: _filtered(dataset, conditions or ()) for name, dataset in part.open_tables().items()}
+    return {name: _filter_rows(dataset, conditions or ()) for name, dataset in part.open_tables().items()}
 
 
-def _filtered(dataset: Dataset, conditions: Iterable[str]) -> Dataset:
+def _filter_rows(dataset: Dataset, conditions: Iterable[str]) -> Dataset:
     filters = parse_where(conditions, available_columns(dataset.contents))
     return replace(dataset, scan=replace(dataset.scan, filters=tuple(filters))) if filters else dataset
 

@@ -18,7 +18,7 @@ from sawlog.storage.staging import STDOUT
 
 
 @dataclass(slots=True)
-class _Repaired:
+class _RepairOutcome:
     """The outcome of `sawlog repair`: the report on the source, whose rows are what was written."""
 
     source: str
@@ -112,7 +112,7 @@ def repair(
         storage_options=arguments.storage_options(storage),
         **arguments.format_options(option, call=sawlog.repair),
     )
-    repaired = _Repaired(src, dst, report)
+    repaired = _RepairOutcome(src, dst, report)
     if dst in STDOUT:
         complain(f"{repaired.outcome}, {counted(report.rows, 'row')}")
     else:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(slots=True)
-class _Planned:
+class _PlanOutcome:
     """The outcome of `sawlog run --dry-run`: what would be done."""
 
     name: str
@@ -30,7 +30,7 @@ class _Planned:
     parts: list[Part]
 
     @classmethod
-    def of(cls, plan: Plan) -> _Planned:
+    def of(cls, plan: Plan) -> _PlanOutcome:
         """The plan of a pipeline, without its secrets."""
         pipeline = plan.pipeline
         redact = pipeline.document.secrets.redact
@@ -87,7 +87,7 @@ def run(
         with session(pipeline, settings) as spark:
             plan = Plan(pipeline, spark)
             if dry_run:
-                show(_Planned.of(plan), json=json)
+                show(_PlanOutcome.of(plan), json=json)
                 return Exit.OK
             return run_pipeline(pipeline, plan, json=json)
     except PipelineError as error:

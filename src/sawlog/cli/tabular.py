@@ -169,13 +169,13 @@ def _read_parquet(file: pa.NativeFile, _: NoOptions) -> Rows:
     """Schema and batches of a Parquet file."""
     from pyarrow import parquet
 
-    opened = _opened(parquet.ParquetFile, file)
+    opened = _run_decoder(parquet.ParquetFile, file)
     return opened.schema_arrow, opened.iter_batches(BATCH_ROWS)
 
 
 def _read_arrow(file: pa.NativeFile, _: NoOptions) -> Rows:
     """Schema and batches of an Arrow IPC file."""
-    opened = _opened(pa.ipc.open_file, file)
+    opened = _run_decoder(pa.ipc.open_file, file)
     return opened.schema, map(opened.get_batch, range(opened.num_record_batches))
 
 
@@ -190,7 +190,7 @@ def read_csv(file: pa.NativeFile, options: _TextReadOptions) -> Rows:
         quoted_strings_can_be_null=False,
     )
     parse = csv.ParseOptions(newlines_in_values=True)
-    opened = _opened(csv.open_csv, file, csv.ReadOptions(block_size=_BLOCK_BYTES), parse, convert)
+    opened = _run_decoder(csv.open_csv, file, csv.ReadOptions(block_size=_BLOCK_BYTES), parse, convert)
     return _with_binary(opened, options)
 
 
@@ -198,11 +198,15 @@ def _read_jsonl(file: pa.NativeFile, options: _TextReadOptions) -> Rows:
     """Types are inferred from the first block."""
     from pyarrow import json
 
-    return _with_binary(_opened(json.open_json, file, json.ReadOptions(block_size=_BLOCK_BYTES)), options)
+    return _with_binary(_run_decoder(json.open_json, file, json.ReadOptions(block_size=_BLOCK_BYTES)), options)
 
 
-def _opened(decoder: Callable[..., Any], *args: Any) -> Any:
-    """A library's decoder of a file, or its next rows."""
+def _run_decoder(decoder: Callable[..., Any], *args: Any) -> Any:
+    """Return what a library's decoder returns.
+
+    Raises:
+        FormatError: When it cannot decode the file.
+    """
     decoded = call_decoder(decoder, *args)
     if isinstance(decoded, Undecodable):
         raise FormatError(decoded.detail)
@@ -253,19 +257,19 @@ class TableFormat:
             FormatError: When it cannot be read; names the file.
         """
         name = normalize(file.path)
-        with self._explained(file):
+        with self._explain_errors(file):
             stream = pa.PythonFile(SourceFile(storage.open(name)), mode="r") if is_remote(name) else pa.OSFile(name)
             schema, rows = self.read(stream, options)
-        return schema, self._bounded(rows, file)
+        return schema, self._bound_batches(rows, file)
 
-    def _bounded(self, rows: Iterator[pa.RecordBatch], file: File) -> Iterator[pa.RecordBatch]:
-        with self._explained(file):
-            for batch in validate_batches(iter(partial(_opened, next, rows, None), None)):
+    def _bound_batches(self, rows: Iterator[pa.RecordBatch], file: File) -> Iterator[pa.RecordBatch]:
+        with self._explain_errors(file):
+            for batch in validate_batches(iter(partial(_run_decoder, next, rows, None), None)):
                 for start in range(0, batch.num_rows, BATCH_ROWS):
                     yield batch.slice(start, BATCH_ROWS)
 
     @contextlib.contextmanager
-    def _explained(self, file: File) -> Iterator[None]:
+    def _explain_errors(self, file: File) -> Iterator[None]:
         try:
             yield
         except FormatError as error:
@@ -406,7 +410,8 @@ def _with_binary(reader: Any, options: _TextReadOptions) -> Rows:
         for batch in reader:
             columns = zip(batch.schema.names, batch.columns, strict=True)
             arrays = [
-                _decoded(column, name, row, options.binary) if name in names else column for name, column in columns
+                _decode_column(column, name, row, options.binary) if name in names else column
+                for name, column in columns
             ]
             yield pa.RecordBatch.from_arrays(arrays, schema=decoded)
             row += batch.num_rows
@@ -414,7 +419,7 @@ def _with_binary(reader: Any, options: _TextReadOptions) -> Rows:
     return decoded, batches()
 
 
-def _decoded(column: pa.Array, name: str, first: int, binary: BinaryText) -> pa.Array:
+def _decode_column(column: pa.Array, name: str, first: int, binary: BinaryText) -> pa.Array:
     items: list[bytes | None] = []
     for text in column.to_pylist():
         try:

@@ -62,7 +62,7 @@ class _VerifiedPath:
 
 
 @dataclass(slots=True)
-class _Verified:
+class _VerifyOutcome:
     """The outcome of `sawlog verify`.
 
     Attributes:
@@ -183,7 +183,7 @@ def verify(
         storage_options=arguments.storage_options(storage),
         **arguments.format_options(option),
     )
-    verified = _Verified([_verify(path, opened, every) for path in paths], every)
+    verified = _VerifyOutcome([_verify(path, opened, every) for path in paths], every)
     show(verified, json=json)
     for path in verified.paths:
         if path.error is not None:

@@ -184,7 +184,7 @@ def look_into(format: Format, storage: Storage, options: Any, part: Part, *, sta
     facts: dict[File, IndexedFileFacts] = {}
     for group in part:
         single = statistics and len(group) == 1 and changed_files.isdisjoint(group)
-        limits = _measured(format, scan, group[0]) if single else {}
+        limits = _measure_limits(format, scan, group[0]) if single else {}
         facts |= {
             file: IndexedFileFacts(notebook.of(file), statistics, limits) for file in group if file not in changed_files
         }
@@ -199,8 +199,8 @@ def _ask(format: Format, scan: Scan, files: Sequence[File]) -> None:
             contents.prefetch_headers(request)
 
 
-def _measured(format: Format, scan: Scan, file: File) -> Mapping[str, tuple[pa.Scalar, pa.Scalar]]:
-    """The limits of a file's columns, if it is intact."""
+def _measure_limits(format: Format, scan: Scan, file: File) -> Mapping[str, tuple[pa.Scalar, pa.Scalar]]:
+    """Return the least and greatest value of each column of a file; nothing where it is damaged."""
     intact = True
     ends: dict[pa.Field, list[pa.Scalar]] = {}
     rows = 0

@@ -184,7 +184,7 @@ def _prove(source: Dataset, files: Sequence[File], copies: Sequence[File], scan:
     for before, after in (
         zip(_tables(source, files), _tables(copy, copies), strict=True) if source.scan.view == "rows" else ()
     ):
-        if not _same_rows(*map(_unmarked, (before, after))):
+        if not _same_rows(*map(_read_repaired_rows, (before, after))):
             raise SawlogError(
                 f"{refused} on_damage='skip' returns {before.count_rows()} rows of the source, and"
                 f" {after.count_rows()} of the copy, or others; sawlog convert --on-damage skip rewrites them"
@@ -192,7 +192,7 @@ def _prove(source: Dataset, files: Sequence[File], copies: Sequence[File], scan:
     return unsupported
 
 
-def _unmarked(dataset: Dataset) -> Iterator[pa.RecordBatch]:
+def _read_repaired_rows(dataset: Dataset) -> Iterator[pa.RecordBatch]:
     """The rows as a repaired copy has them."""
     format, marks = dataset.format, list_marks(dataset.format)
     for batch in dataset.to_batches():

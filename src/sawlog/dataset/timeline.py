@@ -137,7 +137,7 @@ class Timeline:
             places, ticks = places[latest], ticks[latest]
         rows = fixed_array(pa.int64(), places)
         zone = "UTC" if times.type.tz else ""
-        columns = ticks.tolist(), texts(called("take", times, rows)), _described(labels, rows)
+        columns = ticks.tolist(), texts(called("take", times, rows)), _format_rows(labels, rows)
         for tick, time, label in zip(*columns, strict=True):
             nanoseconds = tick * (10**9 // per_second)
             self._added += 1
@@ -153,7 +153,7 @@ class Timeline:
             counts[first] += sum(counts.pop(day) for day in others)
 
 
-def _described(columns: pa.RecordBatch, rows: pa.Array) -> list[str]:
+def _format_rows(columns: pa.RecordBatch, rows: pa.Array) -> list[str]:
     """Return some rows of columns as text, without nulls."""
     labels = [""] * len(rows)
     for name, values in zip(columns.schema.names, columns.columns, strict=True):

@@ -85,23 +85,23 @@ class Picture:
         for label, lane_boxes in lanes.items():
             rows = [
                 [
-                    [*box[:2], _shown(box.text), series.index(box.series), round(box.height, 3)]
+                    [*box[:2], _escape_text(box.text), series.index(box.series), round(box.height, 3)]
                     + ([paths.index(box.path), box.offset] if box.path else [])
                     for box in row
                 ]
                 for row in _pack_boxes([box for box in lane_boxes if next(number) in longest])
             ]
-            drawn.append({"label": _shown(label), "rows": rows})
+            drawn.append({"label": _escape_text(label), "rows": rows})
         notes = [self.note] if self.note else []
         if (total_length := sum(map(len, self.lanes.values()))) > len(longest):
             notes.append(f"Drawn are {len(longest):,} of {total_length:,}.")
         return {
-            "title": _shown(self.title),
+            "title": _escape_text(self.title),
             "axis": self.axis,
-            "note": _shown(" ".join(notes)),
-            "ends": [*map(_shown, self.ends)],
+            "note": _escape_text(" ".join(notes)),
+            "ends": [*map(_escape_text, self.ends)],
             "tall": self.tall,
-            "series": [*map(_shown, series)],
+            "series": [*map(_escape_text, series)],
             "paths": paths,
             "lanes": drawn,
         }
@@ -258,8 +258,8 @@ def time_text(milliseconds: float) -> str:
         return f"{milliseconds:,.0f} ms"
 
 
-def _shown(text: str) -> str:
-    """Text that harms nobody, cut where it is long."""
+def _escape_text(text: str) -> str:
+    """Return text cut at `MOST_TEXT` characters, and escaped if some of them are not printable."""
     cut = text[:MOST_TEXT]
     return cut if cut.isprintable() else cut.encode("unicode_escape").decode("ascii")
 

@@ -79,7 +79,7 @@ class Condition:
             return pc.invert(matches) if self.op in ("!~", "not like") else matches
         if self.op in _COMPARISONS:
             return pc.call_function(_COMPARISONS[self.op], [column, scalar_of(self.value, column.type)])
-        kind = _of_values(column.type)
+        kind = _value_type(column.type)
         # To Arrow's sets 0.0 and -0.0 are two values, to every comparison one.
         zeros = [0.0, -0.0] if pa.types.is_floating(kind) and 0.0 in self.value else []
         inside = pc.is_in(column, value_set=array_of([*self.value, *zeros], kind))
@@ -348,7 +348,7 @@ def _is_text(kind: pa.DataType) -> bool:
     return bool(pa.types.is_string(kind) or pa.types.is_binary(kind) or pa.types.is_large_string(kind))
 
 
-def _of_values(kind: pa.DataType) -> pa.DataType:
+def _value_type(kind: pa.DataType) -> pa.DataType:
     """The type of the values; dictionaries are looked through."""
     return kind.value_type if pa.types.is_dictionary(kind) else kind
 
@@ -429,10 +429,10 @@ class _Parts:
         if self._left[-1][0] == "options":
             options = self._values[int(self._left.pop()[1])][0]
         self._left.pop()
-        return _called(value, operands, options, schema)
+        return _translate_call(value, operands, options, schema)
 
 
-def _called(function: str, operands: list[Any], options: Any, schema: pa.Schema) -> tuple[Query, bool]:
+def _translate_call(function: str, operands: list[Any], options: Any, schema: pa.Schema) -> tuple[Query, bool]:
     """A call of one of Arrow's functions as a query; see `translated`."""
     known_parts = [operand if isinstance(operand, tuple) else _UNKNOWN for operand in operands]
     exact = all(part_exact for _, part_exact in known_parts)
@@ -461,17 +461,17 @@ def _called(function: str, operands: list[Any], options: Any, schema: pa.Schema)
     column, literal = operands
     if not isinstance(column, str) or column not in schema.names:
         return _UNKNOWN
-    value = _fitted(literal, schema.field(column).type)
+    value = _fit_literal(literal, schema.field(column).type)
     return _UNKNOWN if value is NotImplemented else (Condition(column, op, value), True)
 
 
-def _fitted(literal: Any, kind: pa.DataType) -> Any:
+def _fit_literal(literal: Any, kind: pa.DataType) -> Any:
     """A literal of an expression as the value of a condition; NotImplemented where Arrow would compare another type."""
     if literal is None:
         return None
     if not isinstance(literal, (pa.Scalar, pa.Array)):
         return NotImplemented
-    of = _of_values(kind)
+    of = _value_type(kind)
     among = isinstance(literal, pa.Array)
     alike = literal.type == of or (
         pa.types.is_integer(literal.type) and (pa.types.is_integer(of) or pa.types.is_float64(of))

@@ -65,7 +65,7 @@ class _FileSurvey:
         listed = batch.slice(0, max(0, self.room - len(self.found.damages)))
         self.found.damages += [Damage(*row.values()) for row in listed.to_pylist()]
         offsets, lengths = (values_of(batch.column(name), np.int64) for name in ("offset", "length"))
-        return _lost(offsets, lengths, np.array(batch.column("kind").to_pylist(), object))
+        return _find_lost_ranges(offsets, lengths, np.array(batch.column("kind").to_pylist(), object))
 
     def take_piece(self, findings: Findings, damages: list[Ranges], first: int | None) -> None:
         """Enter a piece whose rows have been read.
@@ -134,8 +134,8 @@ class _FileSurvey:
                 "step_at": int(levels.order.step_at),
             }
         samples = zip(bins["sample"].tolist(), bins["sample_bytes"].tolist(), strict=True)
-        rows = found.spans if len(found.spans) <= room // 2 else _spread(found.spans, room // 4)
-        rows = [*rows, *_spread([one for one in samples if one[1]], room // 4), *places]
+        rows = found.spans if len(found.spans) <= room // 2 else _sample_evenly(found.spans, room // 4)
+        rows = [*rows, *_sample_evenly([one for one in samples if one[1]], room // 4), *places]
         found.damages.sort(key=lambda damage: damage.offset)
         damages = [(one.offset, one.length) for one in found.damages[: min(RANGES_SHOWN, room)]]
         found.excerpts = excerpts(dataset, self.file, rows, damages)
@@ -275,7 +275,7 @@ def _led_to(pictures: Sequence[Picture]) -> dict[str, list[tuple[int, int]]]:
         if box.path:
             places.setdefault(box.path, set()).add(box.offset)
     room = ALL_LED // max(1, len(places))
-    return {path: [(one, ROW_BYTES) for one in _spread(sorted(some), room)] for path, some in places.items()}
+    return {path: [(one, ROW_BYTES) for one in _sample_evenly(sorted(some), room)] for path, some in places.items()}
 
 
 def _take_reports(surveys: dict[str, _FileSurvey], reports: Iterable[FileReport]) -> None:
@@ -339,11 +339,11 @@ def _read_piece(
 
 def _lost_of(damages: Sequence[Damage]) -> list[Ranges]:
     places = np.array([(one.offset, one.length) for one in damages], np.int64).reshape(-1, 2)
-    return _lost(places[:, 0], places[:, 1], np.array([one.kind for one in damages], object))
+    return _find_lost_ranges(places[:, 0], places[:, 1], np.array([one.kind for one in damages], object))
 
 
-def _lost(offsets: NDArray[np.int64], lengths: NDArray[np.int64], kinds: NDArray[Any]) -> list[Ranges]:
-    """The ranges that are damaged, and those that are unsupported."""
+def _find_lost_ranges(offsets: NDArray[np.int64], lengths: NDArray[np.int64], kinds: NDArray[Any]) -> list[Ranges]:
+    """Return the ranges of a file that are damaged, and those that are unsupported."""
     order = np.argsort(offsets, kind="stable")
     starts, ends, unsupported = offsets[order], (offsets + lengths)[order], (kinds == UNSUPPORTED)[order]
     return [
@@ -356,8 +356,8 @@ def _range(start: int, end: int, use: str) -> Ranges:
     return Ranges(np.array([start], np.int64), np.array([max(start, end)], np.int64), use)
 
 
-def _spread(items: list[Any], most: int) -> list[Any]:
-    """At most so many of some items, evenly."""
+def _sample_evenly(items: list[Any], most: int) -> list[Any]:
+    """Return at most `most` of the items, evenly spaced."""
     if len(items) <= most or not most:
         return items[:most]
     return [items[i * len(items) // most] for i in range(most)]

@@ -290,12 +290,12 @@ BLOCK = 64 << 10
 def open_bytes(file: File, storage: Storage) -> Source:
     """The bytes of a file. Windows stay what they are: Arrow's arrays may point into them."""
     if (file.size <= BLOCK and not storage.memory_map) or is_remote(file.path):
-        return _Fetched(file, storage)
+        return _RemoteSource(file, storage)
     return storage.open(file)
 
 
-class _Fetched:
-    """A remote log. Small ones are fetched whole; of large ones, what is asked for.
+class _RemoteSource:
+    """Source of a remote log. Small ones are fetched whole; of large ones, what is asked for.
 
     What was fetched last is kept, and windows within it cost nothing.
     """
@@ -333,8 +333,8 @@ class _Fetched:
             raise ChangedError.shorter(self._file.path, start + size, start + len(self._bytes))
 
 
-class _Known:
-    """A log of which an index may know what is asked for.
+class _IndexedSource:
+    """Source of a log whose windows may be in an index.
 
     Args:
         source: Its bytes.
@@ -667,7 +667,7 @@ def open_log(file: File, storage: Storage, max_page_bytes: int | None, *, planni
     except FINDING_ERRORS as error:
         return Log(file, MemorySource(b""), max_page_bytes, error.damage)
     if planning and storage.index is not None:
-        bytes_ = _Known(bytes_, file, storage)
+        bytes_ = _IndexedSource(bytes_, file, storage)
     try:
         return Log(file, bytes_, max_page_bytes)
     except FINDING_ERRORS as error:

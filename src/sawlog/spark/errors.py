@@ -41,7 +41,7 @@ def in_sparks_words() -> Iterator[None]:
         raise
     except SawlogError as error:
         message = str(error).replace(_PYTHONS, _SPARKS)
-        error.args = (_OPTION.sub(_in_spark, message), *error.args[1:])
+        error.args = (_OPTION.sub(_format_option, message), *error.args[1:])
         raise
 
 
@@ -65,8 +65,8 @@ def as_sentence() -> Iterator[None]:
         raise
 
 
-def _in_spark(advice: re.Match[str]) -> str:
-    """An option, as Python takes it, in Spark's words."""
+def _format_option(advice: re.Match[str]) -> str:
+    """Return the call of Spark that sets an option of Python's."""
     name, value = advice.groups()
     return f'.option("{name}", "{value.lower()}")' if value else f'.option("{name}", ...)'
 

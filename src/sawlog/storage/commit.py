@@ -241,7 +241,7 @@ class Job:
         try:
             self.move_all(moves)
             replaced = tuple(_inside(self.root, path) for path in (() if old is None else old()))
-            record = _delivered(record, delivery).next(state="published", new=(), old=replaced)
+            record = _with_delivery(record, delivery).next(state="published", new=(), old=replaced)
             if not self.log.append(record):
                 raise SawlogError(  # noqa: TRY301, it is taken back in one place
                     f"{self.root}: after {LEASE:.0f} s another job took this one for dead, and took it back"
@@ -258,7 +258,7 @@ class Job:
 
     def _note(self, delivery: MicroBatch) -> None:
         """Remember that a micro-batch is there."""
-        while not self.log.append(_delivered(recover(self.log), delivery).next(job=self.name)):
+        while not self.log.append(_with_delivery(recover(self.log), delivery).next(job=self.name)):
             pass
 
     def _check_free(self, moves: list[tuple[str, str]]) -> None:
@@ -398,7 +398,7 @@ def _delete(log: CommitLog, record: Record, paths: Iterable[str]) -> None:
     _at_once(delete, paths)
 
 
-def _delivered(record: Record, delivery: MicroBatch | None) -> Record:
+def _with_delivery(record: Record, delivery: MicroBatch | None) -> Record:
     if delivery is None:
         return record
     return replace(

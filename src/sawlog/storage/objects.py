@@ -87,7 +87,7 @@ class Objects(AbstractFileSystem):  # type: ignore[misc]
         store, key = self._place(path)
         if key:
             with contextlib.suppress(FileNotFoundError), _answers(self.unstrip_protocol(path)):
-                return _described(path, obstore.head(store, key))
+                return _describe_object(path, obstore.head(store, key))
         with _answers(self.unstrip_protocol(path)):
             if next(iter(obstore.list(store, key or None, chunk_size=1)), None):
                 return _directory(path)
@@ -123,10 +123,12 @@ class Objects(AbstractFileSystem):  # type: ignore[misc]
             answer = obstore.list_with_delimiter(store, key or None)
         bucket = path.partition("/")[0]
         entries = [_directory(f"{bucket}/{prefix.rstrip('/')}") for prefix in answer["common_prefixes"]]
-        entries += [_described(f"{bucket}/{meta['path']}", meta) for meta in answer["objects"] if meta["path"] != key]
+        entries += [
+            _describe_object(f"{bucket}/{meta['path']}", meta) for meta in answer["objects"] if meta["path"] != key
+        ]
         if not entries and key:
             with _answers(self.unstrip_protocol(path)):
-                entries = [_described(path, obstore.head(store, key))]
+                entries = [_describe_object(path, obstore.head(store, key))]
         return entries if detail else [entry["name"] for entry in entries]
 
     def fetch(self, path: str, start: int, end: int, tag: str = "") -> tuple[memoryview, dict[str, Any]]:
@@ -145,7 +147,7 @@ class Objects(AbstractFileSystem):  # type: ignore[misc]
             except NotSupportedError:
                 answer = obstore.get(store, key, options=options)
             data = memoryview(answer.bytes())
-            return data, _described(path, answer.meta)
+            return data, _describe_object(path, answer.meta)
 
     def cat_file(self, path: str, start: int | None = None, end: int | None = None, **_: Any) -> bytes:
         """A range of an object, the whole of it by default."""
@@ -226,7 +228,7 @@ class Objects(AbstractFileSystem):  # type: ignore[misc]
             for metas in obstore.list(store, key or None, chunk_size=_LISTED):
                 for meta in metas:
                     if meta["size"] or self._is_object(store, meta["path"]):
-                        yield _described(f"{bucket}/{meta['path']}", meta)
+                        yield _describe_object(f"{bucket}/{meta['path']}", meta)
 
     def _is_object(self, store: Any, key: str) -> bool:
         """Whether there is an object of a name: where it ends with a slash, obstore lists it without, and has none."""
@@ -305,7 +307,7 @@ class HttpObjects(Objects):
             if _NO_LENGTH not in str(error):
                 raise
             return {"name": path, "size": None, "type": "file"}
-        return _described(path, meta)
+        return _describe_object(path, meta)
 
     def ls(self, path: str, detail: bool = True, **_: Any) -> list[Any]:
         """Raise `FileNotFoundError`: servers have no directories."""
@@ -428,7 +430,7 @@ def _authorized(url: str) -> tuple[dict[str, str], str]:
     return headers, urllib.parse.urlunsplit(parts._replace(netloc=host))
 
 
-def _described(path: str, meta: Mapping[str, Any]) -> dict[str, Any]:
+def _describe_object(path: str, meta: Mapping[str, Any]) -> dict[str, Any]:
     """An object as fsspec describes it."""
     info = {"name": path, "size": meta["size"], "type": "file"}
     if meta["last_modified"].timestamp():  # which is 1970 where the server does not say it

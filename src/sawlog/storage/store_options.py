@@ -67,11 +67,11 @@ def s3_settings(options: Mapping[str, Any], bucket: str) -> dict[str, Any]:
     """
     config, settings = _split_options(options)
     _rename(config, {name: name.removeprefix("aws_") for name in config if name != _S3_ENDPOINT} | _S3_NAMES)
-    client = _taken(config, "client_kwargs")
-    config |= _renamed("client_kwargs", client, _S3_CLIENT_NAMES, ("verify", "use_ssl"))
-    arguments = _taken(config, "s3_additional_kwargs")
-    config |= _renamed("s3_additional_kwargs", arguments, _S3_ARGUMENT_NAMES)
-    is_virtual = _take_botocore(_taken(config, "config_kwargs"), settings)
+    client = _take_mapping(config, "client_kwargs")
+    config |= _rename_nested("client_kwargs", client, _S3_CLIENT_NAMES, ("verify", "use_ssl"))
+    arguments = _take_mapping(config, "s3_additional_kwargs")
+    config |= _rename_nested("s3_additional_kwargs", arguments, _S3_ARGUMENT_NAMES)
+    is_virtual = _take_botocore(_take_mapping(config, "config_kwargs"), settings)
     use_tls = config.pop("use_ssl", client.get("use_ssl", True))
     variables = (os.environ.get(name) for name in (_S3_ENDPOINT.upper(), "AWS_ENDPOINT_URL", "AWS_ENDPOINT"))
     endpoint = config.get(_S3_ENDPOINT) or config.get("endpoint") or next(filter(None, variables), None)
@@ -108,7 +108,7 @@ def google_settings(options: Mapping[str, Any]) -> dict[str, Any]:
     elif isinstance(token, Mapping):
         config["service_account_key"] = json.dumps(token)
     elif hasattr(token, "refresh"):
-        settings["credential_provider"] = _of_google(token)
+        settings["credential_provider"] = _google_provider(token)
     elif isinstance(token, str) and token not in ("google_default", "cloud"):
         if not os.path.isfile(token):
             raise OptionError("token: expected `anon`, `google_default`, `cloud`, or a file of credentials")
@@ -137,7 +137,7 @@ def azure_settings(options: Mapping[str, Any], host: str) -> dict[str, Any]:
     if credential is not None:
         if not hasattr(credential, "get_token"):
             raise OptionError("credential: expected an object of azure.identity; a key is `account_key`")
-        settings["credential_provider"] = _of_azure(credential)
+        settings["credential_provider"] = _azure_provider(credential)
     endpoint = config.get("endpoint")
     if endpoint and "://" not in endpoint:
         endpoint = config["endpoint"] = f"https://{endpoint}"
@@ -147,7 +147,7 @@ def azure_settings(options: Mapping[str, Any], host: str) -> dict[str, Any]:
 def http_settings(options: Mapping[str, Any]) -> dict[str, Any]:
     """Return the arguments of an `HTTPStore`."""
     config, settings = _split_options(options)
-    client = _taken(config, "client_kwargs")
+    client = _take_mapping(config, "client_kwargs")
     _verify(client.pop("verify", None), settings)
     headers = {**client.pop("headers", {}), **(config.pop("headers", None) or {})}
     for name in (*config, *client):
@@ -178,15 +178,15 @@ def _rename(config: dict[str, Any], names: Mapping[str, str]) -> None:
         config[names[name]] = config.pop(name)
 
 
-def _taken(config: dict[str, Any], name: str) -> dict[str, Any]:
-    """Take an option out whose value has options."""
+def _take_mapping(config: dict[str, Any], name: str) -> dict[str, Any]:
+    """Remove an option whose value is a mapping of options, and return that."""
     value = config.pop(name, {})
     if not isinstance(value, Mapping):
         raise OptionError(f"{name}: expected names and values")
     return dict(value)
 
 
-def _renamed(
+def _rename_nested(
     option: str, values: Mapping[str, Any], names: Mapping[str, str], ignored: tuple[str, ...] = ()
 ) -> dict[str, Any]:
     """Options in one of fsspec's, under obstore's names."""
@@ -261,7 +261,7 @@ def _region(bucket: str) -> str:
     return region if re.fullmatch("[a-z0-9-]+", region) else "us-east-1"
 
 
-def _of_google(credentials: Any) -> Any:
+def _google_provider(credentials: Any) -> Any:
     """A provider of obstore for credentials of google-auth."""
     transport = optional("google.auth.transport.requests", "remote", "credentials of google-auth")
 
@@ -274,7 +274,7 @@ def _of_google(credentials: Any) -> Any:
     return provide
 
 
-def _of_azure(credential: Any) -> Any:
+def _azure_provider(credential: Any) -> Any:
     """A provider of obstore for credentials of azure.identity."""
 
     def provide() -> dict[str, Any]:

@@ -168,7 +168,7 @@ class ActiveFiles:
         """Files that one may be a copy of: those that begin as it does, and are named alike."""
         base, place = posixpath.basename(name), self._follower.writer_position(entry)
         begins = [base[:length] for length in self._lengths if length <= len(base)]
-        rotated = self._rotated(base)
+        rotated = self._find_rotated(base)
         if rotated or place in self._places or any(begin in self._bases for begin in begins):
             yield from itertools.islice(self._like(name, entry), LIKELY)
         if not self._unbegun:
@@ -180,8 +180,8 @@ class ActiveFiles:
         alike = [*itertools.islice(self._unbegun.get(place, ()), LIKELY), *self._rotated_alike(rotated)]
         yield from ((candidate, None) for candidate in alike if self._rank(candidate) < rank)
 
-    def _rotated(self, base: str) -> str:
-        """The longest name of a file that is there which a name has with a suffix, such as that of a rotation."""
+    def _find_rotated(self, base: str) -> str:
+        """Return the longest name of a present file to which `base` adds a suffix, such as that of a rotation."""
         begins = (base[:length] for length in self._named if length < len(base) and not base[length].isalnum())
         return next((begin for begin in begins if begin in self._names), "")
 
@@ -191,7 +191,7 @@ class ActiveFiles:
             self._siblings = defaultdict(list)
             for base, names in self._unbegun.items():
                 if isinstance(base, str):
-                    self._siblings[self._rotated(base)] += names
+                    self._siblings[self._find_rotated(base)] += names
         return self._siblings.get(rotated, ())[:LIKELY] if rotated and self._siblings else ()
 
     def _rank(self, name: str) -> tuple[Any, ...]:
@@ -230,5 +230,5 @@ class ActiveFiles:
         )
         if base.startswith(base_of_other) or (position is not None and position == other_position):
             return True
-        rotated = self._rotated(base)
-        return rotated != "" and rotated == self._rotated(base_of_other)
+        rotated = self._find_rotated(base)
+        return rotated != "" and rotated == self._find_rotated(base_of_other)

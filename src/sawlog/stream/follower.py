@@ -269,8 +269,8 @@ class _Intake:
 
     def take(self, names: Sequence[str], entries: dict[str, FileSnapshot]) -> dict[str, int]:
         """Positions to read up to, of those files that have something new."""
-        for chunk in self._chunks(self._in_turn(names, entries)):
-            for names_of_one, opened in self._opened(chunk, entries):
+        for chunk in self._chunks(self._order_names(names, entries)):
+            for names_of_one, opened in self._open_files(chunk, entries):
                 files = {file.path for file in opened.contents.files}
                 for name in names_of_one:
                     if entries[name].file.path not in files:
@@ -281,7 +281,7 @@ class _Intake:
                         return self._reached
         return self._reached
 
-    def _opened(
+    def _open_files(
         self, names: Sequence[str], entries: dict[str, FileSnapshot]
     ) -> Iterator[tuple[Sequence[str], OpenFiles]]:
         """Files as one dataset; one by one where a foreign one is among them."""
@@ -301,8 +301,8 @@ class _Intake:
                 continue
             yield [name], opened
 
-    def _in_turn(self, names: Sequence[str], entries: dict[str, FileSnapshot]) -> list[str]:
-        """Writers in the order in which they waited; the files of each in the order of writing."""
+    def _order_names(self, names: Sequence[str], entries: dict[str, FileSnapshot]) -> list[str]:
+        """Return files by how long their writers waited, those of a writer in the order of writing."""
         groups = {name: self._follower.group(name, entries[name]) for name in names}
         eldest: dict[Hashable, str] = {}
         for name in sorted(names, key=natural_order):

@@ -219,7 +219,7 @@ class _First:
 
 
 @dataclass(frozen=True, slots=True)
-class _Stored:
+class _OffsetDocument:
     """An offset as JSON; see `Offset.to_json`."""
 
     files: dict[str, tuple[int, str, int]]
@@ -281,7 +281,7 @@ class Offset:
             files = {name: Place(place.at, place.proof, _SINCE_BEFORE) for name, place in first.files.items()}
             return cls(files, old=first_offset.Finished.from_json(first.finished))
         if version == VERSION:
-            stored: _Stored = parse_json_as(data, _Stored, _EXPECTED)
+            stored: _OffsetDocument = parse_json_as(data, _OffsetDocument, _EXPECTED)
             return cls(
                 {name: Place(*fields) for name, fields in stored.files.items()},
                 Finished.from_json(stored.finished),

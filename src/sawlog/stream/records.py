@@ -170,7 +170,7 @@ class Records:
             changed[name] = ended
             return
         proof = prove(entry.file, ended.at, self._follower.storage) if ended.at else ""
-        if not _same(ended, proof):
+        if not _is_unchanged(ended, proof):
             changed[name] = ended
         elif entry.file.size == ended.at:
             self.ended[name] = entry.stamp
@@ -306,7 +306,7 @@ class Records:
 
     def _proves(self, entry: FileSnapshot, record: Place | FinishedFile) -> bool:
         proof = prove(entry.file, record.at, self._follower.storage)
-        return proof == record.proof if isinstance(record, Place) else _same(record, proof)
+        return proof == record.proof if isinstance(record, Place) else _is_unchanged(record, proof)
 
     def _resolve_moves(
         self,
@@ -445,6 +445,6 @@ def _key(name_or_key: str | bytes) -> bytes:
     return key_of(name_or_key) if isinstance(name_or_key, str) else name_or_key
 
 
-def _same(ended: FinishedFile, proof: str) -> bool:
+def _is_unchanged(ended: FinishedFile, proof: str) -> bool:
     """Whether a finished file is still what it was, as far as is remembered."""
     return ended.head == NO_HEAD or ended[1:3] == FinishedFile.of(Place(ended.at, proof), "")[1:3]

@@ -111,7 +111,7 @@ class Encoder:
 
     def header(self, batch: pa.RecordBatch | None) -> bytes:
         """The header. What neither schema nor options say (tables of Enums, constants) comes from the first batch."""
-        self.columns = [self._resolved(column, batch) for column in self.columns]
+        self.columns = [self._complete_column(column, batch) for column in self.columns]
         self._stored = [column for column in self.columns if column.constant is None]
         self._presence = -(-len(self._stored) // layout.PRESENCE_BITS)
         self._ready = True
@@ -184,8 +184,8 @@ class Encoder:
             yield out[: int(state.used)]
             state.used = 0
 
-    def _resolved(self, column: LogColumn, batch: pa.RecordBatch | None) -> LogColumn:
-        """A column, completed from the first batch."""
+    def _complete_column(self, column: LogColumn, batch: pa.RecordBatch | None) -> LogColumn:
+        """Return a column completed by the first batch, such as with the values of an enum."""
         if batch is not None and column.name in self._open_enums and column.name in batch.schema.names:
             values = batch.column(column.name).dictionary.cast(pa.string()).to_pylist()
             if None in values:

@@ -182,7 +182,7 @@ def parse_header(path: str, raw: bytes, *, strict: bool) -> Header:
     version = int.from_bytes(raw[layout.VERSION_OFFSET : layout.REMAINING_OFFSET], "big", signed=True)
     body_end = len(raw) - layout.DIGEST_SIZE
     notes: list[str] = []
-    digest = _covered(raw, body_end)
+    digest = _name_digest_range(raw, body_end)
     if not digest:
         expected = zlib.adler32(raw[:body_end])
         note = f"byte {body_end}: digest of the header: expected {expected:#010x}, found {raw[body_end:].hex()}"
@@ -203,7 +203,7 @@ def parse_header(path: str, raw: bytes, *, strict: bool) -> Header:
     )
 
 
-def _covered(raw: bytes, end: int) -> str:
+def _name_digest_range(raw: bytes, end: int) -> str:
     """Return the name of the bytes that the digest covers, empty if it matches none; the text leaves it open."""
     stored = int.from_bytes(raw[end:], "big")
     for name, start in layout.HEADER_DIGEST_STARTS.items():

@@ -196,7 +196,7 @@ class RowWalk(LogWalk):
         self.bad_values: list[tuple[int, int]] = []
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        self._renewed()
+        self._reset_batch()
         yield from super().batches()
 
     @property
@@ -211,7 +211,7 @@ class RowWalk(LogWalk):
         if self._rows_before is not None:  # not before there is more to read
             batch.adapt(self._rows_before)
             self._rows_before = None
-            self._renewed()
+            self._reset_batch()
         out = rows.Out(batch.arena, batch.scratch, batch.starts, self._fixed, self.events)
         status = int(rows.decode_rows(window, self.state, out, self.rules()))
         if self._optimistic and self.state.last_delete >= 0:
@@ -239,12 +239,12 @@ class RowWalk(LogWalk):
 
     def grow(self) -> None:
         self._batch.grow()
-        self._renewed()
+        self._reset_batch()
 
     def reset(self) -> None:
         self._rows_before = int(self.state.rows)
 
-    def _renewed(self) -> None:
+    def _reset_batch(self) -> None:
         room = self._batch.max_rows
         self.state.max_rows = room if self.most_rows is None else min(room, self.most_rows)
         self.starts = self._batch.starts

@@ -57,7 +57,7 @@ class FileCheck(Fragment):
         if self.escapes:
             self._damage(findings, Kind.UNSAFE_PATH, f"a link to {self.escapes}, outside of what was named: not read")
         elif parts is None:
-            header = self._other(findings)
+            header = self._check_other_file(findings)
         elif parts[0] not in self.verdict.specs:
             used = self.file.size
         else:
@@ -72,8 +72,8 @@ class FileCheck(Fragment):
                 yield pa.RecordBatch.from_arrays([], schema=pa.schema([]))
         self._resolve(findings, header, used, unreadable)
 
-    def _other(self, findings: Findings) -> int:
-        """Bytes of a file of no column that is known; others are left aside."""
+    def _check_other_file(self, findings: Findings) -> int:
+        """Return the size of a file that is no column's, or 0 for a table.size that is at odds with the columns."""
         rows = self.verdict.rows
         if self.file.name == layout.TABLE_SIZE and rows.stated is not None:
             detail = f"expected columns of {rows.stated} rows, found {rows.count} in the longest"

@@ -105,7 +105,7 @@ class ColumnReader:
             picked = b"".join(read(path, offset, self.width) for offset in places.tolist())
             data = np.frombuffer(picked, np.uint8)
         else:
-            data = np.concatenate([self._picked(part) for part in _near(rows, WINDOW_BYTES // self.width)])
+            data = np.concatenate([self._read_rows(part) for part in _split_by_span(rows, WINDOW_BYTES // self.width)])
         return self._fitting(self._decode_words(data, 0))
 
     def close(self) -> None:
@@ -243,8 +243,8 @@ class ColumnReader:
         self._report(Kind.BAD_VALUE, first, unfit & ~bad, f"no {spec.type.value} as it is serialized")
         return array
 
-    def _picked(self, rows: NDArray[np.int64]) -> Bytes:
-        """The bytes of single rows that are near each other."""
+    def _read_rows(self, rows: NDArray[np.int64]) -> Bytes:
+        """Return the bytes of some rows, by one read from the first to the last."""
         first = int(rows[0])
         return self._window(first, int(rows[-1]) + 1 - first).reshape(-1, self.width)[rows - first].ravel()
 
@@ -294,7 +294,7 @@ class ColumnReader:
         self._findings.damage(Damage(damaged_path, offset, length, kind.name.lower(), detail))
 
 
-def _near(rows: NDArray[np.int64], span: int) -> list[NDArray[np.int64]]:
-    """Rows, in order, in parts of which none reaches over more rows than that."""
+def _split_by_span(rows: NDArray[np.int64], span: int) -> list[NDArray[np.int64]]:
+    """Return ascending row numbers in parts, of which none reaches over more than `span` rows."""
     cuts = np.flatnonzero(np.diff(rows // span)) + 1
     return np.split(rows, cuts)

@@ -176,7 +176,7 @@ class DatabaseContents(Contents):
         decoder = application(self.scan.view)
         assert decoder is not None
         history = self.scan.options.history
-        return schema_of(decoder, self._history() if history else self._stamped(STATE_SCHEMA))
+        return schema_of(decoder, self._history() if history else self._add_stamp(STATE_SCHEMA))
 
     def _decoded(self, request: BoundScan, task_bytes: int | None) -> Iterator[Fragment]:
         """The fragments of the entries, decoded."""
@@ -210,9 +210,9 @@ class DatabaseContents(Contents):
         """Entries in `HISTORY_SCHEMA`; which are in orphans, where these are asked for, or in open transactions."""
         orphans = [pa.field(ORPHAN, pa.bool_(), nullable=False)] if self.scan.options.salvage else []
         pending = [pa.field(TRANSACTION, pa.string())] if self.version.pending else []
-        return self._stamped(pa.schema([*HISTORY_SCHEMA, *pending, *orphans]))
+        return self._add_stamp(pa.schema([*HISTORY_SCHEMA, *pending, *orphans]))
 
-    def _stamped(self, schema: pa.Schema) -> pa.Schema:
+    def _add_stamp(self, schema: pa.Schema) -> pa.Schema:
         """A schema with a timestamp after the key, where keys have one."""
         return schema.insert(1, STAMPED_SCHEMA.field(STAMP)) if self.version.stamped else schema
 
@@ -256,7 +256,7 @@ class DatabaseContents(Contents):
         return [file for file in self.version.dead if not BLOB_NAME.match(file.name)] if salvages else []
 
     views: ClassVar = {
-        **dict.fromkeys(("rows", "live"), View(lambda self: self._stamped(STATE_SCHEMA), _ranges)),
+        **dict.fromkeys(("rows", "live"), View(lambda self: self._add_stamp(STATE_SCHEMA), _ranges)),
         "all": View(_history, _entries),
         "damage": View(DAMAGE_SCHEMA, _checks),
     }

@@ -128,7 +128,7 @@ class JudgedTable(TableRange):
 
         table.sequence = self.sequence
         ledger = findings
-        if isinstance(findings, _Forwarded):
+        if isinstance(findings, _ForwardingFindings):
             ledger = findings.every
             index = None if table.bounds is None else BoundsReader(table.bounds)
             findings.owns = partial(self._owns, table, index)
@@ -248,8 +248,8 @@ class _Edges:
         return offset in self.offsets and offset not in self._reader.damaged
 
 
-class _Forwarded(Findings):
-    """A ledger for one file, that hands damage on, or keeps it to itself.
+class _ForwardingFindings(Findings):
+    """Findings of one file, that pass damage on to those of a range of keys, or keep it.
 
     Args:
         findings: That of the range of keys.
@@ -342,7 +342,7 @@ class KeyRange(Fragment):
                 findings.damage(fault)
         is_history = self.scan.view == "all"
         orphan = isinstance(self, Orphan)
-        ledgers: dict[File, _Forwarded] = {}
+        ledgers: dict[File, _ForwardingFindings] = {}
         try:
             streams = self._streams(findings, ledgers)
             version = self.version
@@ -358,7 +358,7 @@ class KeyRange(Fragment):
                 if entries.blobs and not orphan:
                     yield from self._with_blobs(entries, schema, findings)
                 elif schema.names:
-                    yield from entries.batches(schema, _of_runs(entries.runs, orphan=orphan), every=is_history)
+                    yield from entries.batches(schema, _constant_columns(entries.runs, orphan=orphan), every=is_history)
         except FileNotFoundError as error:
             raise SawlogError(
                 f"{error.filename}: the file is gone: the database has changed while it was read;"
@@ -384,8 +384,8 @@ class KeyRange(Fragment):
         stamps = [STAMPED_SCHEMA.field(STAMP)] if self.version.stamped else []
         needed_fields = (field for field in (*STATE_SCHEMA, *stamps) if field.name not in schema.names)
         read_schema = pa.schema([*schema, *needed_fields])
-        batches = entries.batches(read_schema, _of_runs(entries.runs), every=self.scan.view == "all")
-        ledger = _Forwarded(findings, owned=True)
+        batches = entries.batches(read_schema, _constant_columns(entries.runs), every=self.scan.view == "all")
+        ledger = _ForwardingFindings(findings, owned=True)
         verify, longest = options.verify_checksums, options.max_blob_bytes
         with closing(Blobs(self.version, self.scan.storage, ledger, verify=verify, longest=longest)) as blobs:
             for batch in blobs.resolved(batches):
@@ -393,7 +393,7 @@ class KeyRange(Fragment):
                     yield batch.select(schema.names)
         findings.rows -= blobs.lost
 
-    def _streams(self, findings: Findings, ledgers: dict[File, _Forwarded]) -> list[list[Stream]]:
+    def _streams(self, findings: Findings, ledgers: dict[File, _ForwardingFindings]) -> list[list[Stream]]:
         """Newest first: the logs, each table of level 0, and the tables of each other level.
 
         Args:
@@ -409,7 +409,7 @@ class KeyRange(Fragment):
         low = self.low if table.smallest < self.low else b""
         return low, self.high if self.high is not None and table.end > self.high else None
 
-    def _table_stream(self, table: LiveTable, findings: Findings, ledgers: dict[File, _Forwarded]) -> Stream:
+    def _table_stream(self, table: LiveTable, findings: Findings, ledgers: dict[File, _ForwardingFindings]) -> Stream:
         options = self.version.entry_options(self.scan.options)
         begins, ends = self._split(table)
         low = max(begins, table.smallest) if table.part else begins
@@ -433,7 +433,7 @@ class KeyRange(Fragment):
         fields = {"live": live, "begins": begins, "ends": ends, "reported": reported, "sequence": table.sequence}
         table_range = JudgedTable.whole(table.file, scan, projection, pruned=True, virtual=table.virtual, **fields)
         schema = STAMPED_SCHEMA if self.version.stamped else ENTRY_SCHEMA
-        ledger = _Forwarded(findings, owned=not begins and not first)
+        ledger = _ForwardingFindings(findings, owned=not begins and not first)
         if not table.part and reported == (b"", None):
             ledgers[table.file] = ledger
         batches = table_range.decode(schema, ledger)
@@ -453,7 +453,7 @@ class KeyRange(Fragment):
         schema = schema if version.dialect == "pebble" else schema.append(STAMP_SIZE_FIELD)
         projection = Projection.of(schema, scan)
         mode = self.scan.options.recovery
-        replay = Replay(mode, _Forwarded(findings, owned=not self.low)) if mode is not None else None
+        replay = Replay(mode, _ForwardingFindings(findings, owned=not self.low)) if mode is not None else None
         parts = LogParts(version.logs)
         for file in (*version.prior, *version.logs):
             log_range = WriteRange.whole(file, scan, projection, version.dialect, numbered=True)
@@ -468,12 +468,12 @@ class KeyRange(Fragment):
                 )
                 stamped = version.family if version.stamped else None
                 log_batches = iter([transactions.resolved(pa.concat_batches(rows), file.path, stamped)] if rows else [])
-            batches = [self._of_family(batch) for batch in log_batches]
+            batches = [self._filter_family(batch) for batch in log_batches]
             if file in version.prior:
                 batches = [waiting for batch in batches if (waiting := _unwritten(batch)).num_rows]
             # What is wrong inside of records is found out later than what is wrong around them.
             for damage in sorted(ledger.damages, key=lambda finding: finding.offset):
-                _Forwarded(findings, owned=not self.low).damage(damage)
+                _ForwardingFindings(findings, owned=not self.low).damage(damage)
             if not self.low and ledger.tail is not None and ledger.tail.unfinished and not parts.has_next(file):
                 findings.tail = ledger.tail.of(file.path)
             if batches:
@@ -492,7 +492,7 @@ class KeyRange(Fragment):
             else batch.filter(pc.less(batch.column("key"), scalar_of(self.high, pa.binary())))
         )
 
-    def _of_family(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+    def _filter_family(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """The operations of a log on keys of the column family."""
         import pyarrow.compute as pc
 
@@ -614,8 +614,8 @@ def _newest_first(table: LiveTable) -> tuple[int, int, bytes, bytes]:
     return table.level, 0 if table.level else -number_of(table.file), table.smallest, table.end
 
 
-def _of_runs(runs: Sequence[Run], *, orphan: bool = False) -> dict[str, list[Any]]:
-    """The columns that are the same for all entries of a file."""
+def _constant_columns(runs: Sequence[Run], *, orphan: bool = False) -> dict[str, list[Any]]:
+    """Return the values that all entries of a file share, by column: a value per run."""
     return {
         "file": [posixpath.basename(run.path) for run in runs],
         FILE_COLUMN: [run.path for run in runs],

@@ -109,12 +109,12 @@ class Judge:
         """Range deletions: they hold as far as the range of their table, and are no damage where they reach beyond."""
         is_range = values_of(batch.column(OPERATION), np.uint8) == RANGE
         if VALUE in batch.schema.names and is_range.any():
-            yield from self._clipped(batch.filter(array_of(is_range, pa.bool_())))
+            yield from self._clip_batch(batch.filter(array_of(is_range, pa.bool_())))
         if not is_range.all():
             strays, places = self._placed(batch.filter(array_of(~is_range, pa.bool_())))
             yield from self._strays(strays, places, np.full(len(places), offsets[~is_range][0]))
 
-    def _clipped(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    def _clip_batch(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         smallest, end = self._live.smallest, self._live.end
         keys, values = (batch.column(name).to_pylist() for name in (KEY, VALUE))
         inside = [key < end and (key >= smallest or value > smallest) for key, value in zip(keys, values, strict=True)]
@@ -183,9 +183,9 @@ def shown(table: VirtualTable, batch: pa.RecordBatch) -> pa.RecordBatch:
     """The entries that a virtual table has of a batch of those that are stored, as it shows them."""
     is_range = values_of(batch.column(OPERATION), np.uint8) == RANGE
     columns = dict(zip(batch.schema.names, batch.columns, strict=True))
-    columns[KEY] = _rekeyed(table, columns[KEY], is_range)
+    columns[KEY] = _replace_keys(table, columns[KEY], is_range)
     if VALUE in columns and is_range.any():
-        columns[VALUE] = _rekeyed(table, columns[VALUE], is_range, only_ranges=True)
+        columns[VALUE] = _replace_keys(table, columns[VALUE], is_range, only_ranges=True)
     if table.order is None:
         return pa.RecordBatch.from_arrays(list(columns.values()), schema=batch.schema)
     return _inside(table, columns, is_range, batch.schema, table.order)
@@ -213,7 +213,7 @@ def _inside(
     return batch if inside.all() else batch.filter(array_of(inside, pa.bool_()))
 
 
-def _rekeyed(
+def _replace_keys(
     table: VirtualTable, keys: pa.Array, is_range: NDArray[np.bool_], *, only_ranges: bool = False
 ) -> pa.Array:
     """The keys of entries, or the ends of range deletions only, as a virtual table shows them."""
@@ -299,10 +299,12 @@ class MergedEntries:
         self._batches = [batch for run in self._runs for batch in run.batches if batch.num_rows]
         self._starts = np.cumsum([0, *(batch.num_rows for batch in self._batches)])
         self._run_ends = np.cumsum([run.rows for run in self._runs], dtype=np.int64)
-        self._codes = _joined([values_of(batch.column(OPERATION), np.uint8) for batch in self._batches], np.uint8)
-        self._sequences = _joined([values_of(batch.column(SEQUENCE), np.int64) for batch in self._batches], np.int64)
+        self._codes = _concatenate([values_of(batch.column(OPERATION), np.uint8) for batch in self._batches], np.uint8)
+        self._sequences = _concatenate(
+            [values_of(batch.column(SEQUENCE), np.int64) for batch in self._batches], np.int64
+        )
         stamped = any(STAMP in batch.schema.names for batch in self._batches)
-        self._stamps = _joined(
+        self._stamps = _concatenate(
             [values_of(batch.column(STAMP), np.uint64) for batch in self._batches if stamped], np.uint64
         )
         has_strays = [STRAY in batch.schema.names for batch in self._batches]
@@ -310,10 +312,10 @@ class MergedEntries:
         self._states = pending.states
         self._pending = pending.of(self._sequences) if pending else None
         entries = self._entries()
-        self.order = _merged(entries, lengths) if bytewise else _sorted(entries, 0, int(self._starts[-1]))
+        self.order = _merge_runs(entries, lengths) if bytewise else _sort_entries(entries, 0, int(self._starts[-1]))
         fates = np.zeros(len(self.order), np.uint8)
         if not k.resolve(entries, self.order, covers, fates):
-            self.order = _merged(entries, lengths, presorted=False)
+            self.order = _merge_runs(entries, lengths, presorted=False)
             k.resolve(entries, self.order, covers, fates)
         self.live: NDArray[np.bool_] = fates == k.SHOWN
         if (self._codes == RANGE).any():
@@ -350,7 +352,7 @@ class MergedEntries:
             fates: int64, below `count`: what became of each entry of `order`.
             count: How many fates there are.
         """
-        keys = _joined([np.diff(binary_parts(batch.column(KEY))[1]) for batch in self._batches], np.int64)
+        keys = _concatenate([np.diff(binary_parts(batch.column(KEY))[1]) for batch in self._batches], np.int64)
         sizes = (keys + self._value_sizes)[self.order]
         groups = np.searchsorted(self._run_ends, self.order, "right") * count + fates
         shape = len(self._runs), count
@@ -402,7 +404,7 @@ class MergedEntries:
 
     @cached_property
     def _value_sizes(self) -> NDArray[np.int64]:
-        return _joined([np.diff(_parts(batch.column(VALUE))[1]) for batch in self._batches], np.int64)
+        return _concatenate([np.diff(_parts(batch.column(VALUE))[1]) for batch in self._batches], np.int64)
 
     def _batch(
         self, numbers: NDArray[np.int64], live: NDArray[np.bool_], schema: pa.Schema, of_run: dict[str, list[Any]]
@@ -442,9 +444,9 @@ class MergedEntries:
         arrays = []
         for name in names:
             if name == KEY:
-                arrays.append(_picked(self._keys, numbers))
+                arrays.append(_take_strings(self._keys, numbers))
             elif name == VALUE:
-                arrays.append(_picked(self._values, numbers))
+                arrays.append(_take_strings(self._values, numbers))
             elif name == SEQUENCE:
                 arrays.append(fixed_array(pa.int64(), self._sequences[numbers]))
             elif name == STAMP:
@@ -497,10 +499,10 @@ def _strings(batches: Sequence[pa.RecordBatch], name: str) -> Strings:
     shifts = np.cumsum([0, *map(len, used)])
     starts = [offsets[:-1] + (shift - offsets[0]) for (_, offsets), shift in zip(parts, shifts, strict=False)]
     ends = [offsets[1:] + (shift - offsets[0]) for (_, offsets), shift in zip(parts, shifts, strict=False)]
-    return Strings(_joined(used, np.uint8), _joined(starts, np.int64), _joined(ends, np.int64))
+    return Strings(_concatenate(used, np.uint8), _concatenate(starts, np.int64), _concatenate(ends, np.int64))
 
 
-def _picked(strings: Strings, numbers: NDArray[np.int64]) -> pa.Array:
+def _take_strings(strings: Strings, numbers: NDArray[np.int64]) -> pa.Array:
     starts = strings.starts[numbers]
     lengths = strings.ends[numbers] - starts
     return pa.Array.from_buffers(pa.binary(), len(numbers), [None, *gathered(strings.data, starts, lengths)])
@@ -511,17 +513,17 @@ def _parts(column: pa.Array) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
     return data, ends.astype(np.int64)
 
 
-def _joined(arrays: list[NDArray[Any]], kind: Any) -> NDArray[Any]:
+def _concatenate(arrays: list[NDArray[Any]], kind: Any) -> NDArray[Any]:
     return np.concatenate([np.zeros(0, kind), *arrays])
 
 
-def _merged(entries: k.Entries, lengths: list[int], *, presorted: bool = True) -> NDArray[np.int64]:
-    """Runs merged by twos, as long as there are more than one; sorted before where they may be none."""
+def _merge_runs(entries: k.Entries, lengths: list[int], *, presorted: bool = True) -> NDArray[np.int64]:
+    """Return the numbers of entries in key order, by merges of two runs at a time; unsorted runs are sorted first."""
     edges = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64).tolist()
     order = np.arange(edges[-1])
     for first, last in itertools.pairwise(edges if not presorted else ()):
         if not k.sorted_so(entries, first, last):
-            order[first:last] = _sorted(entries, first, last)
+            order[first:last] = _sort_entries(entries, first, last)
     while len(edges) > 2:
         merged = order.copy()
         for first, middle, last in zip(edges[0:-2:2], edges[1:-1:2], edges[2::2], strict=True):
@@ -531,7 +533,7 @@ def _merged(entries: k.Entries, lengths: list[int], *, presorted: bool = True) -
     return order
 
 
-def _sorted(entries: k.Entries, first: int, last: int) -> NDArray[np.int64]:
+def _sort_entries(entries: k.Entries, first: int, last: int) -> NDArray[np.int64]:
     """The numbers of entries, in key order, newest first where keys are equal."""
     offsets = np.append(entries.starts[first:last], entries.ends[first:last][-1:] if last > first else 0)
     keys = pa.Array.from_buffers(
@@ -597,7 +599,7 @@ def merged(
         yield MergedEntries(runs, covers, pending, bytewise=False, order_of_keys=order, uncertain=uncertain)
         return
     deletions = _Deletions(low, high)
-    feeds = [_Feed(group, deletions) for group in groups]
+    feeds = [_StreamGroup(group, deletions) for group in groups]
     for feed in feeds:
         feed.fill()
     while waiting := [feed for feed in feeds if not feed.done]:
@@ -653,8 +655,8 @@ class _Deletions:
         return [[run] for run in runs]
 
 
-class _Feed:
-    """The streams of a group, one after the other."""
+class _StreamGroup:
+    """Batches of the streams of a group, one stream after the other."""
 
     def __init__(self, streams: Sequence[Stream], deletions: _Deletions) -> None:
         self._batches = ((stream, batch) for stream in streams for batch in stream.batches)

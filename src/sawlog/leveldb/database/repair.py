@@ -234,7 +234,7 @@ def _write_tables(
     first = last = (b"", 0, "")
     low = high = number = 0
     try:
-        for batch in _ordered(contents):
+        for batch in _sort_entries(contents):
             begins = _entry(batch, 0)
             if writer is not None and writer.size >= _TABLE_BYTES and levels > 1 and begins[0] != last[0]:
                 new_tables.append(_finish(writer, number, levels - 1, first, last, (low, high)))
@@ -275,7 +275,7 @@ def _finish(
     return NewTable(number, level, published.size, smallest, largest, sequences)
 
 
-def _ordered(contents: DatabaseContents) -> Iterator[pa.RecordBatch]:
+def _sort_entries(contents: DatabaseContents) -> Iterator[pa.RecordBatch]:
     """The entries in the order of the database's keys, as they are written."""
     request = bind_scan(contents, contents.scan)
     batches = (
@@ -316,7 +316,7 @@ def _as_written(batch: pa.RecordBatch) -> pa.RecordBatch:
     operations = kept_operations(batch.column(OPERATION))
     keys = batch.column(KEY)
     if STAMP in batch.schema.names:
-        keys = _stamped(keys, batch.column(STAMP))
+        keys = _append_stamps(keys, batch.column(STAMP))
     columns = [keys, batch.column(VALUE), batch.column(SEQUENCE), operations]
     return pa.RecordBatch.from_arrays(columns, schema=_SCHEMA)
 
@@ -329,7 +329,7 @@ def kept_operations(operations: pa.Array) -> pa.Array:
     return pc.if_else(moved, scalar_of("put", pa.string()), operations)
 
 
-def _stamped(keys: pa.Array, stamps: pa.Array) -> pa.Array:
+def _append_stamps(keys: pa.Array, stamps: pa.Array) -> pa.Array:
     data, ends = binary_parts(keys)
     times = values_of(stamps, np.uint64).astype("<u8").view(np.uint8)
     edges = ends.astype(np.int64)

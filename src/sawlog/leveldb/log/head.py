@@ -138,7 +138,7 @@ def read_head(
         return LogHead(dialect, recycled=False, log_number=-1, compression=layout.Compression.NONE)
     named = layout.LOG_NAME.match(file.name)
     fragments = list(first_fragments(head, dialect))
-    if not fragments and not (numbered or _in_database(file, storage)):
+    if not fragments and not (numbered or _is_in_database(file, storage)):
         fragments = list(first_fragments(head, dialect, resync=True))
     number = int(named[1]) & 0xFFFFFFFF if named else -1
     # Pebble ends every log, an empty one too, with a header of the next one.
@@ -150,8 +150,8 @@ def read_head(
         recycled = fragment_type.header_size > layout.HEADER_SIZE
         if recycled:
             first = layout.LOG_NUMBER.of(body, -layout.TYPE.end)
-            foreign = named is not None and not _carried(number, fragments, dialect)
-            renamed = foreign and not numbered and not _in_database(file, storage)
+            foreign = named is not None and not _has_log_number(number, fragments, dialect)
+            renamed = foreign and not numbered and not _is_in_database(file, storage)
             number = first if renamed or number < 0 else number
         if fragment_type.role is Role.COMPRESSION and offset == 0 and len(body) == layout.COMPRESSION_PAYLOAD:
             compression = int.from_bytes(body, "little")
@@ -163,7 +163,7 @@ def read_head(
     return LogHead(dialect, recycled, number, compression, renamed)
 
 
-def _carried(number: int, fragments: Iterable[tuple[int, int, bytes]], dialect: Dialect) -> bool:
+def _has_log_number(number: int, fragments: Iterable[tuple[int, int, bytes]], dialect: Dialect) -> bool:
     types = layout.TYPES[dialect]
     return any(
         layout.LOG_NUMBER.of(body, -layout.TYPE.end) == number
@@ -172,7 +172,7 @@ def _carried(number: int, fragments: Iterable[tuple[int, int, bytes]], dialect: 
     )
 
 
-def _in_database(file: File, storage: Storage) -> bool:
+def _is_in_database(file: File, storage: Storage) -> bool:
     return storage.exists(posixpath.join(posixpath.dirname(file.path), layout.CURRENT_NAME))
 
 

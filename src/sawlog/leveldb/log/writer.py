@@ -37,7 +37,7 @@ class LogWriter(RecordWriter):
 
     format_name = "leveldb_log"
     file_kind = "log"
-    _file: StagedFile | _Appended  # type: ignore[assignment]
+    _file: StagedFile | _ContinuedLog  # type: ignore[assignment]
 
     def __init__(self, path: str, schema: pa.Schema, options: LogWriteOptions, storage: Storage) -> None:
         super().__init__(schema, storage)
@@ -47,7 +47,7 @@ class LogWriter(RecordWriter):
         self._out = np.empty(OUT_BYTES, np.uint8)
         self._state = np.zeros(1, k.ENCODER)[0]
         if options.append and storage.exists(path):
-            self._file = _Appended.open(path, options, storage)
+            self._file = _ContinuedLog.open(path, options, storage)
             self._state.in_block = self._file.start % layout.BLOCK_SIZE
         else:
             self._file = storage.stage(path)
@@ -82,8 +82,8 @@ class LogWriter(RecordWriter):
         self._state.used = 0
 
 
-class _Appended:
-    """An existing log that is continued in place. What is written shows as a torn tail until it is complete."""
+class _ContinuedLog:
+    """An existing log that is appended to in place. What is written shows as a torn tail until it is complete."""
 
     def __init__(self, path: str, start: int) -> None:
         self.path = path
@@ -92,7 +92,7 @@ class _Appended:
         self._cut = False
 
     @classmethod
-    def open(cls, path: str, options: LogWriteOptions, storage: Storage) -> _Appended:
+    def open(cls, path: str, options: LogWriteOptions, storage: Storage) -> _ContinuedLog:
         """Find the end of the last complete record, to go on after it."""
         name = normalize(path)
         if is_remote(name):

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from sawlog.storage import File, Storage
 
 
-class _Kept(NamedTuple):
+class _KeptRows(NamedTuple):
     """Rows of a file that are kept.
 
     Attributes:
@@ -69,7 +69,7 @@ def repair_collections(dataset: CollectionContents, places: Sequence[tuple[File,
 
     def repaired(pair: tuple[File, str]) -> None:
         file, place = pair
-        limit = limits.get(file.path, _Kept())
+        limit = limits.get(file.path, _KeptRows())
         if file.name == layout.BACKUP_META:
             metas.append((file, place))
         elif limit.rows is None or limit.rows.any():
@@ -82,11 +82,11 @@ def repair_collections(dataset: CollectionContents, places: Sequence[tuple[File,
     for _ in map_ordered(places, single_step(repaired), dataset.scan.threads):
         pass
     for file, place in metas:
-        _write(storage, place, _recounted(storage.read(file.path), dataset, limits, sizes))
+        _write(storage, place, _recount_rows(storage.read(file.path), dataset, limits, sizes))
 
 
-def _recounted(
-    data: bytes, dataset: CollectionContents, limits: Mapping[str, _Kept], sizes: Mapping[str, int]
+def _recount_rows(
+    data: bytes, dataset: CollectionContents, limits: Mapping[str, _KeptRows], sizes: Mapping[str, int]
 ) -> bytes:
     """The metadata of a backup, with what its logs have now; what is no whole JSON stays as it is."""
     document = decode_json(data)
@@ -98,7 +98,7 @@ def _recounted(
         for changed_segment in segments
         for log in (*changed_segment.files, *changed_segment.deltas)
         if log.file.path in sizes
-        and (sizes[log.file.path] != log.file.size or limits.get(log.file.path, _Kept()).rows is not None)
+        and (sizes[log.file.path] != log.file.size or limits.get(log.file.path, _KeptRows()).rows is not None)
     }
     for segment in _entries(document, "segment_id") if changed else ():
         for name, kind in (("binlogs", layout.INSERT_LOG), ("deltalogs", layout.DELTA_LOG)):
@@ -110,9 +110,9 @@ def _recounted(
     return json.dumps(document, ensure_ascii=False).encode() if changed else data
 
 
-def _count(log: LogFile, count: Any, dataset: CollectionContents, limits: Mapping[str, _Kept]) -> Any:
+def _count(log: LogFile, count: Any, dataset: CollectionContents, limits: Mapping[str, _KeptRows]) -> Any:
     """Return how many rows or deletes are kept of a log that has so many by the metadata."""
-    rows = limits.get(log.file.path, _Kept()).rows
+    rows = limits.get(log.file.path, _KeptRows()).rows
     if rows is not None:
         return int(rows.sum())
     if log.kind != layout.DELTA_LOG:
@@ -134,7 +134,7 @@ def _entries(document: Any, key: str) -> Iterator[dict[str, Any]]:
             waiting += node
 
 
-def _limits(dataset: CollectionContents) -> Iterator[tuple[str, _Kept]]:
+def _limits(dataset: CollectionContents) -> Iterator[tuple[str, _KeptRows]]:
     """Of the files of all batches, by path, which rows are read."""
     import numpy as np
 
@@ -151,7 +151,7 @@ def _limits(dataset: CollectionContents) -> Iterator[tuple[str, _Kept]]:
         empty = {} if rows is None or rows.any() else _empty_logs(fragment)
         fields = {field.id: field for field in fragment.shared.fields.values()}
         for id, log in fragment.batch.files.items():
-            yield log.file.path, _Kept(fields, rows, empty.get(id))
+            yield log.file.path, _KeptRows(fields, rows, empty.get(id))
 
 
 def _empty_logs(fragment: BatchFragment) -> dict[int, bytes]:

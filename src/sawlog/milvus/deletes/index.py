@@ -280,7 +280,7 @@ class DeltaLogs:
 
     def every(self, *, strict: bool) -> DeleteHistory:
         """All deletes of every key, shared as those of `newest`."""
-        return _every(self, strict=strict)
+        return _read_history(self, strict=strict)
 
     def report(self, files: Iterable[File], findings: Findings) -> None:
         """Report what is wrong with those of them that the caller answers for; others answer for the rest."""
@@ -318,5 +318,5 @@ def _newest(logs: DeltaLogs, *, strict: bool) -> DeleteIndex:
 
 
 @lru_cache(maxsize=2)
-def _every(logs: DeltaLogs, *, strict: bool) -> DeleteHistory:
+def _read_history(logs: DeltaLogs, *, strict: bool) -> DeleteHistory:
     return DeleteHistory(logs.deletes(strict=strict), logs.until, logs.most)

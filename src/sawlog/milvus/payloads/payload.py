@@ -106,7 +106,7 @@ class Payload:
         self.max_page_bytes = max_page_bytes
         self._limits: dict[int, int] = {}
         self._refused: dict[int, Damage] = {}
-        self._lost: dict[int, list[_Lost]] = {}
+        self._lost: dict[int, list[_LostRows]] = {}
         if extent.length < PARQUET_MINIMUM:
             raise self.unreadable(f"{extent.length} bytes are too few for a Parquet file")
         with self.judged():
@@ -162,7 +162,7 @@ class Payload:
         """
         batch_rows = min(batch_rows, self.row_limit(index))
         if index in self._lost:
-            yield from _salvaged(self, index, self._lost[index], batch_rows)
+            yield from _salvage_column(self, index, self._lost[index], batch_rows)
             return
         groups = list(self.groups)
         # By position: names may come twice.
@@ -179,7 +179,7 @@ class Payload:
             self._refused[index] = error.damage
             raise
 
-    def resolve(self, index: int, field: Field | None) -> list[_Lost]:
+    def resolve(self, index: int, field: Field | None) -> list[_LostRows]:
         """Find which rows of a column are lost, in order, page by page; from here on its values are read so.
 
         Args:
@@ -194,11 +194,11 @@ class Payload:
             losses = _losses(self, index, field, self._limits[index])
             if index in self._refused and not losses:
                 damage = self._refused[index]
-                losses = [_Lost(self.rows, self.rows, Kind(damage.kind), damage.detail)]
+                losses = [_LostRows(self.rows, self.rows, Kind(damage.kind), damage.detail)]
             self._lost[index] = losses
         return self._lost[index]
 
-    def lost(self, index: int) -> list[_Lost]:
+    def lost(self, index: int) -> list[_LostRows]:
         """Return what `resolve` found to be lost of a column."""
         return self._lost.get(index, [])
 
@@ -250,7 +250,7 @@ class Payload:
             self._limits[index] = max(1, min(BATCH_ROWS, DICTIONARY_BUDGET // longest)) if longest else BATCH_ROWS
         return self._limits[index]
 
-    def what_is_lost(self, losses: Sequence[_Lost]) -> UnreadableError:
+    def what_is_lost(self, losses: Sequence[_LostRows]) -> UnreadableError:
         """Return the error to raise, after the rows that can be read, when some are lost."""
         return self.unreadable(*what_is_lost(losses))
 
@@ -556,7 +556,7 @@ def _take(stream: ColumnStream, keep: NDArray[np.uint8], field: Field | None, pa
 
 
 @dataclass(frozen=True, slots=True)
-class _Lost:
+class _LostRows:
     """Rows of a column that cannot be read.
 
     Attributes:
@@ -599,7 +599,7 @@ class _Piece:
     single: bool = False
 
 
-def _losses(payload: Payload, index: int, field: Field | None, batch_rows: int) -> list[_Lost]:
+def _losses(payload: Payload, index: int, field: Field | None, batch_rows: int) -> list[_LostRows]:
     """The rows of a column that cannot be read, in order.
 
     Args:
@@ -608,8 +608,8 @@ def _losses(payload: Payload, index: int, field: Field | None, batch_rows: int) 
         field: The field whose values it holds; `None`: whatever is stored.
         batch_rows: How many values may be decoded at once.
     """
-    losses: list[_Lost] = []
-    values: list[_Lost] = []
+    losses: list[_LostRows] = []
+    values: list[_LostRows] = []
     for piece in _pieces(payload, index):
         row, end = piece.first, piece.first + piece.rows
         refused: _RefusedError | None = None
@@ -625,11 +625,11 @@ def _losses(payload: Payload, index: int, field: Field | None, batch_rows: int) 
         if refused is not None:
             row = piece.first + (sum(map(len, _until_refused(piece))) if piece.single else 0)
             values = [value for value in values if value.first < row]
-            losses.append(_Lost(row, end, refused.kind, str(refused)))
+            losses.append(_LostRows(row, end, refused.kind, str(refused)))
     return sorted([*losses, *values], key=lambda loss: loss.first)
 
 
-def _salvaged(payload: Payload, index: int, losses: list[_Lost], batch_rows: int) -> Iterator[pa.Array]:
+def _salvage_column(payload: Payload, index: int, losses: list[_LostRows], batch_rows: int) -> Iterator[pa.Array]:
     """The values of a column, at most so many at a time; nulls, or what is stored, for those that are lost."""
     broken = {loss.end for loss in losses if loss.first < loss.end and not loss.decoded}
     for piece in filter(lambda piece: piece.rows, _pieces(payload, index)):
@@ -650,7 +650,7 @@ def first_values(payload: Payload, index: int, count: int) -> list[pa.Array]:
     return list(itertools.islice(pieces, count))
 
 
-def _sound_rows(losses: Iterable[_Lost], rows: int) -> NDArray[np.uint8]:
+def _sound_rows(losses: Iterable[_LostRows], rows: int) -> NDArray[np.uint8]:
     """1 for each row of which nothing is lost, 0 for the others."""
     import numpy as np
 
@@ -660,7 +660,7 @@ def _sound_rows(losses: Iterable[_Lost], rows: int) -> NDArray[np.uint8]:
     return sound
 
 
-def what_is_lost(losses: Sequence[_Lost]) -> tuple[str, Kind]:
+def what_is_lost(losses: Sequence[_LostRows]) -> tuple[str, Kind]:
     """Return a message on all that is lost of a payload, and its kind: damage, unless all is unsupported."""
     first = min(losses, key=lambda loss: (loss.kind == Kind.UNSUPPORTED, loss.first))
     if first.first == first.end:
@@ -683,7 +683,7 @@ def _until_refused(piece: _Piece) -> Iterator[pa.Array]:
         yield array
 
 
-def _bad_values(field: Field, array: pa.Array, first: int, losses: list[_Lost]) -> None:
+def _bad_values(field: Field, array: pa.Array, first: int, losses: list[_LostRows]) -> None:
     """Note the rows whose values are none of the field's; where there are very many, their neighbours with them."""
     try:
         decode(field, array)
@@ -693,7 +693,7 @@ def _bad_values(field: Field, array: pa.Array, first: int, losses: list[_Lost]) 
             _bad_values(field, array.slice(0, half), first, losses)
             _bad_values(field, array.slice(half), first + half, losses)
         else:
-            losses.append(_Lost(first, first + len(array), kind_of(error), str(error), decoded=True))
+            losses.append(_LostRows(first, first + len(array), kind_of(error), str(error), decoded=True))
 
 
 def _pieces(payload: Payload, index: int) -> Iterator[_Piece]:

@@ -89,7 +89,7 @@ class Drives:
             for folder in folders:
                 roots |= self._roots(folder, drive, raw)
         ordered = sorted(roots, key=natural_order)
-        first = next((root for root in ordered if any(_related(root, name) for name in named)), drive.root)
+        first = next((root for root in ordered if any(_is_related(root, name) for name in named)), drive.root)
         self.places[first] = tuple(ordered)
         return first
 
@@ -125,7 +125,7 @@ def is_below(path: str, folder: str) -> bool:
     return path == folder or folder in ("", ".") or path.startswith(f"{folder.rstrip('/')}/")
 
 
-def _related(path: str, name: str) -> bool:
+def _is_related(path: str, name: str) -> bool:
     return is_below(path, name) or is_below(name, path)
 
 
