@@ -332,6 +332,19 @@ def test_bad_pointers_among_many_records() -> None:
             sawlog.read(path, columns=["timestamp"])
 
 
+def test_a_warning_of_what_is_read_out_of_several_files_names_their_directory(tmp_path: Path) -> None:
+    """Not the first of them, which is intact."""
+    damaged = bytearray(DATA)
+    damaged[len(DATA) // 2 :] = bytes(len(DATA) - len(DATA) // 2)
+    for number, data in enumerate((DATA, bytes(damaged))):
+        (tmp_path / str(number)).mkdir()
+        (tmp_path / str(number) / "1.container").write_bytes(data)
+    with pytest.warns(DamageWarning, match=f"^{tmp_path}: skipped"):
+        sawlog.read(tmp_path, view="partkeys", on_damage="skip")
+    with pytest.warns(DamageWarning, match=f"^{tmp_path}/1/1.container: skipped"):
+        sawlog.read(tmp_path / "1", view="partkeys", on_damage="skip")
+
+
 @pytest.mark.parametrize("wanted", [None, [], ["h"], ["count"], ["tags"], ["count", "_metric_"]])
 def test_a_damaged_map_costs_its_row_whichever_columns_are_asked_for(wanted: list[str] | None) -> None:
     """A record whose map could not be decoded was delivered where the map was not asked for."""

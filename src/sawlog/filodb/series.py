@@ -88,6 +88,12 @@ class SeriesScan(Fragment):
 
     ranges: tuple[ContainerRange, ...]
 
+    @property
+    def about(self) -> str:
+        """The file, in warnings; of several the directory that all are in."""
+        paths = [range_.path for range_ in self.ranges]
+        return self.path if len(paths) < 2 else os.path.dirname(os.path.commonprefix(paths)) or "."  # noqa: RUF071 - up to a slash
+
     def decode(self, schema: pa.Schema, findings: Findings) -> Iterator[pa.RecordBatch]:
         """Yield batches of series. Each is delivered where it is seen first."""
         table = SeriesTable()
