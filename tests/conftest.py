@@ -30,10 +30,12 @@ ALONE = (
     "tests/spark/test_pipeline.py::test_spark_submit",
 )
 """Those that start a Spark of their own, and need none of the session that the others share."""
-LAWS = 24
+LAWS = 36
 """Of the samples of each law, one in so many is in a run without `--all`."""
 MANY = 4
 """Of so many parameter sets of a test, or more, every other one is in such a run, unless it is marked otherwise."""
+VERY_MANY = 10
+"""Of so many, or more, it is one in four."""
 EFFORT = "0.1"
 """Of the changes of a sample, the share that is tried then."""
 
@@ -87,7 +89,7 @@ def stride(item: pytest.Item, sets: int) -> int:
     found = item.get_closest_marker("spread")
     if found is not None:
         return int(found.args[0])
-    return LAWS if of_law else 2 if sets >= MANY else 1
+    return LAWS if of_law else 1 if sets < MANY else 2 if sets < VERY_MANY else 4
 
 
 def spread(items: list[pytest.Item]) -> list[pytest.Item]:

@@ -246,12 +246,12 @@ def test_head_reads_nothing_ahead(samples: dict[str, Path], monkeypatch: pytest.
 
 def test_directories_are_repaired_by_several_threads(samples: dict[str, Path], tmp_path: Path) -> None:
     (tmp_path / "db").mkdir()
-    path = damage(samples["leveldb_log"], range(200_000, 14_000_000, 6_000_001))
-    for number in range(3):
+    path = damage(samples["leveldb_log"], range(200_000, 14_000_000, 9_000_001))
+    for number in range(2):
         (tmp_path / "db" / f"{number:06}.log").symlink_to(path)
     reports = [sawlog.repair(tmp_path / "db", tmp_path / f"{n}", use_threads=n).to_dict() for n in (1, 3)]
     assert reports[0] == reports[1]
-    for number in range(3):
+    for number in range(2):
         saved = [(tmp_path / f"{n}" / f"{number:06}.log").read_bytes() for n in (1, 3)]
         assert saved[0] == saved[1]
 

@@ -32,7 +32,7 @@ class TestLaws(Laws):
         Exemption(
             "follow_damaged",
             "A stream of the view `frames` may miss a container next to damage that one read of the finished file"
-            " reports: the bytes that prove where it ends may arrive in another micro-batch.",
+            " reports: the bytes that show where it ends may arrive in another micro-batch.",
             samples=("containers",),
         ),
     )

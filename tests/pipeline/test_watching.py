@@ -115,7 +115,7 @@ def test_the_status_below_a_line_knows_its_batch(tmp_path: Path, monkeypatch: py
 def test_a_live_status_is_not_broken_by_warnings_of_spark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     stream = pipeline(tmp_path)
     assert log_level(stream) == {}
-    monkeypatch.setattr(status, "watched", lambda: True)
+    monkeypatch.setattr(status, "can_show_progress", lambda: True)
     assert log_level(stream) == {"spark.log.level": "ERROR"}
     (tmp_path / "p.toml").write_text(STREAM + '\n[spark]\nlog.level = "INFO"\n')
     assert log_level(load(tmp_path / "p.toml")) == {}

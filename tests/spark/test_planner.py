@@ -50,8 +50,9 @@ def test_a_question_and_its_answer(
     assert filters or sum(sizes) == path.stat().st_size
     function, _ = CPickleSerializer().loads(pickled)
     assert len(partitions) == (1 if filters else 3)
+    stop = [str(tmp_path / "stop")]
     batches = [
-        batch for one in partitions for batch in function(iter([pa.record_batch({"partition": [one], "stop": [""]})]))
+        batch for one in partitions for batch in function(iter([pa.record_batch({"partition": [one], "stop": stop})]))
     ]
     if wanted:
         assert [value for batch in batches for value in batch.column(0).to_pylist()] == records
@@ -76,7 +77,7 @@ def test_a_few_rows_are_one_task_that_ends_with_them(
     head, pickled, *partitions = ask("plan", options=options, full=json.dumps(full), sides=[side], parallelism=3)
     assert json.loads(head)["sizes"] == [[0]]
     function, _ = CPickleSerializer().loads(pickled)
-    (batch,) = function(iter([pa.record_batch({"partition": partitions, "stop": [""]})]))
+    (batch,) = function(iter([pa.record_batch({"partition": partitions, "stop": [str(tmp_path / "stop")]})]))
     if wanted:
         assert batch.num_rows == 5
     else:
@@ -97,7 +98,8 @@ side = {"wanted": json.dumps({**json.loads(full), "fields": []}), "filters": []}
 asked = {"options": options, "full": full, "sides": [side], "parallelism": 2}
 _, pickled, *parts = planning.answer("plan", asked)
 function, _ = CPickleSerializer().loads(pickled)
-given = [pa.record_batch({"part": array_of([one], pa.binary()), "stop": array_of([""], pa.string())}) for one in parts]
+stop = array_of([sys.argv[2]], pa.string())
+given = [pa.record_batch({"part": array_of([one], pa.binary()), "stop": stop}) for one in parts]
 rows = sum(value for one in given for batch in function(iter([one])) for value in batch.column(0).to_pylist())
 print(json.dumps([rows, sorted({"pandas", "pyarrow.compute", "numba"} & sys.modules.keys())]))
 """
@@ -107,7 +109,9 @@ def test_what_a_first_count_loads(tmp_path: Path) -> None:
     """Every session waits for it, twice: where it is planned, and where it is read."""
     path = tmp_path / "000003.log"
     sawlog.write(pa.table({"record": pa.array([b"one", b"two"], pa.binary())}), path, format="leveldb_log")
-    done = subprocess.run([sys.executable, "-c", COUNTED, str(path)], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", COUNTED, str(path), str(tmp_path / "stop")], capture_output=True, text=True, check=True
+    )
     assert json.loads(done.stdout) == [2, []]
 
 
@@ -133,7 +137,7 @@ def test_a_stream_is_planned_by_one_conversation(tmp_path: Path) -> None:
         batches = [
             batch
             for one in partitions
-            for batch in function(iter([pa.record_batch({"partition": [one], "stop": [""]})]))
+            for batch in function(iter([pa.record_batch({"partition": [one], "stop": [str(tmp_path / "stop")]})]))
         ]
         seen.append([value for batch in batches for value in batch.column(0).to_pylist()])
         start = end

@@ -7,6 +7,7 @@ import datetime as dt
 import itertools
 import json
 import pickle
+import tempfile
 import threading
 import tracemalloc
 import uuid
@@ -35,7 +36,7 @@ MOST = 64 << 10
 
 @pytest.fixture(autouse=True)
 def two_cores(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sawlog.spark.reader.cores", lambda: 2)
+    monkeypatch.setattr("sawlog.spark.reader.count_cores", lambda: 2)
 
 
 @pytest.fixture
@@ -237,9 +238,10 @@ def planned_by_the_jar(options: dict[str, str], limit: int | None = None) -> tup
 def called(function: bytes, parts: list[bytes]) -> Iterator[Any]:
     """The first column of what workers answer."""
     call, _ = CPickleSerializer().loads(function)
-    for part in parts:
-        for batch in call(iter([pa.record_batch({"partition": [part], "stop": [""]})])):
-            yield from batch.column(0).to_pylist()
+    with tempfile.TemporaryDirectory() as directory:
+        for part in parts:
+            for batch in call(iter([pa.record_batch({"partition": [part], "stop": [f"{directory}/stop"]})])):
+                yield from batch.column(0).to_pylist()
 
 
 @pytest.mark.parametrize("deletes", ["apply", "ignore"])
