@@ -58,8 +58,8 @@ $(VENV)/.archive: $(VENV)/.dev | java
 
 .PHONY: test
 test: export PYTHONDONTWRITEBYTECODE :=
-test: java kernels $(VENV)/.archive ## Run the tests, those with Spark included, in three processes: one of them often waits for Spark
-	$(BIN)/python -m pytest -n 3 --no-loadscope-reorder $(ARGS)
+test: java kernels $(VENV)/.archive ## Run the tests, those with Spark included, in four processes: some of them often wait for Spark
+	$(BIN)/python -m pytest -n 4 --no-loadscope-reorder $(ARGS)
 
 .PHONY: test-all
 test-all: override ARGS += --all
