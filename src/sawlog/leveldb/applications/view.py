@@ -12,6 +12,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import pyarrow as pa
 
+from sawlog.kernels.varints import read_varint
 from sawlog.storage import Storage
 
 
@@ -157,19 +158,12 @@ class Cursor:
         Raises:
             UnknownBytesError: When it has more bits, or does not end.
         """
-        start = self.at
-        value = shift = 0
-        for byte in self.data[start : start - (-bits // 7)]:
-            value |= (byte & 127) << shift
-            shift += 7
-            if byte < 128:
-                self.at += shift // 7
-                break
-        else:
-            if shift < bits:
-                self.at += shift // 7
-                self.byte()  # which is not there
-            raise UnknownBytesError(f"varint of more than {bits} bits at byte {start}")
+        start, longest = self.at, -(-bits // 7)
+        number = read_varint(self.data, start, longest)
+        if number is None and self.left < longest:
+            self.at = len(self.data)
+            self.byte()  # which is not there
+        value, self.at = number or (1 << bits, start)
         if value >> bits:
             raise UnknownBytesError(f"varint of more than {bits} bits at byte {start}")
         return value
