@@ -512,7 +512,7 @@ class PartitionFunction:
     """Function of Spark's workers for the jar: pickled fragments in, batches of a schema out.
 
     It ends early when it has delivered enough, or there is a file of the name that comes with the fragments: then
-    nobody wants more.
+    nobody wants more. At its end it writes its metrics to a file next to that one.
 
     Attributes:
         schema: The wanted columns; when there are none, rows are counted.
@@ -527,13 +527,15 @@ class PartitionFunction:
         ((pickled_task, stop),) = [(batch.column(0)[0].as_py(), batch.column(1)[0].as_py()) for batch in partition]
         rows, limit = 0, sys.maxsize if self.limit is None else self.limit
         metrics = TaskMetrics()
-        with as_sentence(), contextlib.ExitStack() as ending:
-            ending.callback(metrics.write, stop + _METRICS_SUFFIX)
-            for batch in read_task(CPickleSerializer().loads(pickled_task), self.schema, self.limit, metrics):
-                rows += batch.num_rows if self.schema.names else sum(batch.column(0).to_pylist())
-                yield batch.slice(0, batch.num_rows - max(0, rows - limit)) if self.schema.names else batch
-                if rows >= limit or os.path.exists(stop):
-                    return
+        with as_sentence():
+            try:
+                for batch in read_task(CPickleSerializer().loads(pickled_task), self.schema, self.limit, metrics):
+                    rows += batch.num_rows if self.schema.names else sum(batch.column(0).to_pylist())
+                    yield batch.slice(0, batch.num_rows - max(0, rows - limit)) if self.schema.names else batch
+                    if rows >= limit or os.path.exists(stop):
+                        return
+            finally:
+                metrics.write(stop + _METRICS_SUFFIX)
 
 
 @cache
