@@ -16,6 +16,7 @@ import pytest
 import sawlog
 from sawlog.errors import FormatError, OptionError
 from sawlog.format.recognition import formats, left_out, parts
+from sawlog.format.scan import Scan
 from sawlog.storage import File, Storage
 from tests.cli.conftest import Run, run
 from tests.samples import law_samples
@@ -261,7 +262,9 @@ def test_what_is_left_out_of_many_datasets_is_said_in_linear_time(names: Sequenc
     for count in (10, 300, 2400):  # the first one imports
         files = [File(f"d/{number:06}/{name}", 10, False) for number in range(count) for name in names]
         begun = time.process_time()
-        skipped = left_out(formats()["deephaven_log"], [File("d/N.T.bin.1", 5, False)], files, "rows")
+        skipped = left_out(
+            formats()["deephaven_log"], [File("d/N.T.bin.1", 5, False)], files, Scan(is_format_named=True)
+        )
         seconds.append(time.process_time() - begun)
         assert [file.path for file in skipped] == [file.path for file in files]
     assert seconds[2] < 8 * 3 * seconds[1], f"{seconds[1]:.2f} s for 300, {seconds[2]:.2f} s for 2,400"

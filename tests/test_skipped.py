@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 import warnings
@@ -13,6 +14,7 @@ import pytest
 
 import sawlog
 from sawlog.format.recognition import left_out
+from sawlog.format.scan import Scan
 from tests.cli.conftest import Run, run
 
 __all__ = ["run"]
@@ -97,7 +99,7 @@ def test_foreign_files_are_told_by_every_format_that_goes_by_names(format: str, 
     chosen = sawlog.formats()[format]
     foreign = [sawlog.storage.File(str(tmp_path / "README.md"), 7, explicit=False)]
     assert chosen.select(foreign, "rows") == []
-    assert left_out(chosen, [], foreign, "rows") == [sawlog.Skipped(foreign[0].path, f"not a {chosen.title}", 7)]
+    assert left_out(chosen, [], foreign, Scan()) == [sawlog.Skipped(foreign[0].path, f"not a {chosen.title}", 7)]
 
 
 def test_packages_are_attributes_after_import_sawlog() -> None:
@@ -134,3 +136,17 @@ def test_warnings_point_at_the_line_that_called(database: Path) -> None:
         with pytest.warns(sawlog.DamageWarning) as given:
             call()
         assert {one.filename for one in given} == {__file__}
+
+
+def test_bytes_decide_what_a_file_next_to_a_database_is(run: Run, tmp_path: Path) -> None:
+    """Chromium keeps `Nigori.bin`, which has the name of a log of Deephaven's, next to `Sync Data/LevelDB`."""
+    profile = Path(__file__).parent / "golden" / "leveldb_database" / "chromium-156-services"
+    shutil.copytree(profile / "Sync Data", tmp_path / "Sync Data")
+    file = tmp_path / "Sync Data" / "Nigori.bin"
+    file.write_bytes(bytes.fromhex("763130f1") * 8)
+    assert run("verify", tmp_path / "Sync Data").code == 0
+    assert sawlog.open(tmp_path / "Sync Data").skipped == [
+        sawlog.Skipped(str(file), "not a LevelDB / RocksDB database", 32)
+    ]
+    file.write_bytes(bytes.fromhex("db1aa1dc") * 8)
+    assert run("verify", tmp_path / "Sync Data").code == 1

@@ -20,7 +20,7 @@ from sawlog.errors import ChangedError, OptionError, SchemaError
 from sawlog.format.capabilities import WritesPartitions
 from sawlog.format.contract import Format, Writer
 from sawlog.format.damage import OnDamage, Report
-from sawlog.format.options import current, find_rescue_options, parse_options
+from sawlog.format.options import find_rescue_options, parse_options
 from sawlog.format.recognition import formats as _formats
 from sawlog.format.recognition import get_format, left_out
 from sawlog.format.scan import Columns, Scan
@@ -353,22 +353,27 @@ def _repair(
     from sawlog.dataset.repair import repair_files
 
     (source_format, _, files, unselected), options = part.found, part.options
-    current_options = current(source_format.read_options, options, where=f"reading {source_format.name}")
-    parsed: Any = parse_options(source_format.read_options, current_options, where=f"reading {source_format.name}")
+    parsed: Any = parse_options(source_format.read_options, options, where=f"reading {source_format.name}")
     if getattr(parsed, "verify_checksums", True):
         # What is given comes before, but for a list: only an empty one says that nothing is to be rescued.
         rescue = find_rescue_options(source_format.read_options)
-        given_rescue = {name: getattr(parsed, name) for name in rescue.keys() & current_options.keys()}
+        given_rescue = {name: getattr(parsed, name) for name in rescue.keys() & options.keys()}
         combined_lists = {
             name: (*values, *rescue[name])
             for name, values in given_rescue.items()
             if isinstance(values, tuple) and values
         }
         parsed = replace(parsed, **{**rescue, **given_rescue, **combined_lists})
-    roots, threads = (normalize(os.fspath(src)),), threads_of(use_threads)
-    scan = Scan(on_damage="skip", options=parsed, storage=storage, roots=roots, threads=threads)
+    scan = Scan(
+        on_damage="skip",
+        options=parsed,
+        storage=storage,
+        roots=(normalize(os.fspath(src)),),
+        threads=threads_of(use_threads),
+        is_format_named=is_format_named,
+    )
     with wrap_errors(f"{scan.roots[0]}: repair as {source_format.name} failed"):
-        missed = left_out(source_format, files, unselected, "rows", roots, is_format_named=is_format_named)
+        missed = left_out(source_format, files, unselected, scan)
         report_of_files = repair_files(source_format, places, scan, os.fspath(dst))
     return replace(report_of_files, skipped=[*missed, *report_of_files.skipped])
 

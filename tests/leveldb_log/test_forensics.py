@@ -115,8 +115,6 @@ def test_every_verb_agrees(tmp_path: Path) -> None:
     assert "lost" not in first.detail
     copy = tmp_path / "000008.log"
     assert sawlog.repair(path, copy, salvage=()).rows == sawlog.verify(path).rows
-    with pytest.warns(DeprecationWarning, match="option resync is deprecated"):
-        assert sawlog.repair(path, copy, resync=False).rows == sawlog.verify(path).rows
     assert sawlog.repair(path, copy, salvage="stale").rows == sawlog.verify(path, salvage="damaged").rows
     assert sawlog.repair(path, copy).rows == len(found.rows)
     assert sawlog.read(copy)["record"].to_pylist() == found.records

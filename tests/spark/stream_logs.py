@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
@@ -25,11 +25,3 @@ def log_other(directory: Path, name: str = "w", table: str = "Other") -> None:
     schema = pa.schema([("price", pa.float64()), ("n", pa.string())])
     with Logger(directory, schema, namespace="Market", table=table, internal_partition=name) as logger:
         logger.write(pa.record_batch([pa.array([1.5]), pa.array(["x"])], schema=schema))
-
-
-def first_version(offset: dict[str, Any]) -> dict[str, Any]:
-    """The offset as the first version has written it: it knows neither table nor columns."""
-    return {
-        "files": {name: {"at": at, "proof": proof} for name, (at, proof, _) in offset["files"].items()},
-        "finished": {},
-    }

@@ -5,14 +5,13 @@ With the jar on every version of Spark, without it where Python sources can be s
 
 from __future__ import annotations
 
-import json
 import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.spark.stream_logs import first_version, log, log_other
+from tests.spark.stream_logs import log, log_other
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -41,19 +40,10 @@ def other_partitions(root: Path, number: int) -> None:
     log(root / "logs", 100 * number, 100 * number + 3, f"v{number}", f"2026-01-{number + 1:02}")
 
 
-def a_checkpoint_that_began_before(root: Path, number: int) -> None:
-    if number == 0:
-        path = root / "checkpoint" / "offsets" / "0"
-        *head, offset = path.read_text().splitlines()
-        path.write_text("\n".join([*head, json.dumps(first_version(json.loads(offset)))]))
-        path.with_name(".0.crc").unlink(missing_ok=True)
-    log_other(root / "logs", f"w{number}")
-
-
 @pytest.mark.spread(5)
 @pytest.mark.parametrize(
     "happens",
-    [another_table, a_table_that_vanishes, another_format, other_partitions, a_checkpoint_that_began_before],
+    [another_table, a_table_that_vanishes, another_format, other_partitions],
     ids=lambda one: one.__name__,
 )
 def test_a_query_goes_on(

@@ -35,7 +35,7 @@ from sawlog.spark.writer import SawlogWriter
 from sawlog.storage import Storage, commit
 from sawlog.storage.commit_log import LOG
 from tests.exactly_once.run_queries import SINKS
-from tests.spark.stream_logs import first_version, log, log_other
+from tests.spark.stream_logs import log, log_other
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -321,20 +321,18 @@ class Query:
 
 @pytest.mark.parametrize("now", [False, True], ids=["continuous", "available now"])
 @pytest.mark.parametrize("format", [{"format": "deephaven_log"}, {}], ids=["named", "recognised"])
-@pytest.mark.parametrize("kept", [lambda offset: offset, first_version], ids=["checkpoint", "old checkpoint"])
 def test_logs_of_another_table_that_appear(
     tmp_path: Path,
     caplog: pytest.LogCaptureFixture,
     now: bool,
     format: dict[str, str],
-    kept: Callable[[dict[str, Any]], dict[str, Any]],
 ) -> None:
     place = tmp_path / "logs"
     log(place, 0, 5, "a")
     query = Query(place, now=now, **format)
     begin = query.offset
     assert query.look() == list(range(5))
-    offset = kept(query.offset)
+    offset = query.offset
     for name in ("a", "b"):
         log_other(place, name)
     log(place, 5, 8, "b")

@@ -17,7 +17,6 @@ import sawlog
 from sawlog.deephaven.log import Logger
 from sawlog.errors import DamageError, OptionError, SawlogError, SchemaError
 from sawlog.stream import listing
-from sawlog.stream.first_offset import RUN_FILES, Finished
 from sawlog.stream.follower import Follower
 from sawlog.stream.limits import Bytes, Duration, StreamOptions
 from sawlog.stream.offset import Offset
@@ -196,22 +195,6 @@ def test_finished_files_leave_the_offset(tmp_path: Path) -> None:
     assert again.step() == 0
     source.log(1)
     assert again.step() == 20
-
-
-def test_runs_are_short_and_know_their_files() -> None:
-    finished = Finished()
-    names = [f"{number}.log" for number in range(2500)]
-    for name in names:
-        finished.add(name, len(name))
-    assert [run.count for run in finished.runs] == [RUN_FILES, RUN_FILES, 500]
-    sizes = {name: len(name) for name in names}
-    assert finished.resolve(sizes, "x") == finished
-    del sizes["7.log"]
-    assert finished.resolve(sizes, "x").runs[0].count == RUN_FILES - 1
-    with pytest.raises(SawlogError, match=r"x: up to 999.log, 1000 files were read to their end"):
-        finished.resolve({**sizes, "7.log": 99}, "x")
-    with pytest.raises(SawlogError, match="now there are 1001"):
-        finished.resolve({**sizes, "7.log": 5, "3a.log": 1}, "x")
 
 
 def test_a_restart_reads_on_where_it_was(tmp_path: Path) -> None:
@@ -434,5 +417,5 @@ def test_options() -> None:
         Bytes.from_text("many")
     with pytest.raises(OptionError, match="maxrowspertrigger=0: expected a positive number"):
         StreamOptions(maxrowspertrigger=0)
-    with pytest.raises(SawlogError, match="expected an offset of sawlog's"):
+    with pytest.raises(SawlogError, match="found an offset of version None; this sawlog knows version 2"):
         Offset.from_json({"logOffset": 3})

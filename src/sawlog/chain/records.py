@@ -32,7 +32,6 @@ from sawlog.format.contract import (
     intact_end,
 )
 from sawlog.format.damage import Findings
-from sawlog.format.options import renamed
 from sawlog.format.scan import OFFSET_COLUMN, Scan
 from sawlog.storage import File, Storage
 from sawlog.storage.sources import Source
@@ -59,8 +58,6 @@ class RecordOptions:
 
     verify_checksums: bool = True
     max_item_bytes: int = 1 << 30
-
-    old: ClassVar = {"max_record_bytes": renamed("max_item_bytes")}
 
     def __post_init__(self) -> None:
         if not 0 <= self.max_item_bytes <= MAX_RECORD_BYTES:

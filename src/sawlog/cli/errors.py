@@ -23,7 +23,6 @@ from sawlog.errors import (
     UnsupportedError,
     without_secrets,
 )
-from sawlog.format.options import show_deprecations
 from sawlog.guard import internal
 
 P = ParamSpec("P")
@@ -77,7 +76,6 @@ def with_exit_codes(verb: Callable[P, int]) -> Callable[P, int]:
 
         with warnings.catch_warnings():
             warnings.simplefilter("always", DamageWarning)
-            show_deprecations()
             warnings.showwarning = _show_warning
             try:
                 code = verb(*args, **kwargs)

@@ -84,11 +84,7 @@ class Dataset:
     def skipped(self) -> list[Skipped]:
         """Contents of the path that a read leaves out."""
         unselected = self.contents.unselected
-        unread: list[Skipped] = []
-        if unselected:
-            scan = self.scan
-            named = scan.is_format_named
-            unread = left_out(self.format, self.files, unselected, scan.view, scan.roots, is_format_named=named)
+        unread = left_out(self.format, self.files, unselected, self.scan) if unselected else []
         return [*unread, *self.contents.skipped_files(self.request)]
 
     def info(self) -> dict[str, Any]:

@@ -23,9 +23,6 @@ from sawlog.storage.inputs import Input
 from sawlog.storage.names import is_remote
 from sawlog.storage.workers import map_ordered, single_step
 
-_TABLE_OPTIONS = frozenset({"namespace", "table"})
-"""Options by which formats choose one table of several."""
-
 _REMOTE_PARTS = 32
 """Remote datasets that are worked on at a time, where they are small: they wait for the network."""
 
@@ -157,8 +154,7 @@ def open_folder(
     general = {name: given.pop(name) for name in GENERAL if name in given}
     general |= {"storage_options": storage, "is_format_named": format is not None}
     files = storage.find(paths)
-    has_table = bool(_TABLE_OPTIONS & given.keys())
-    found, all_parts, skipped = _split_into_parts(files, storage, paths, format, view, has_table=has_table)
+    found, all_parts, skipped = _split_into_parts(files, storage, paths, format, view, given)
     threads = threads_of(general.get("use_threads", True))
     if found is not None and len(all_parts) < 2:
         return Folder([folder_part(found, paths, general, given, home=all_parts[0].path)], threads=threads)
@@ -219,7 +215,7 @@ def _format(part: Part) -> Format:
 
 
 def _split_into_parts(
-    files: list[File], storage: Storage, paths: list[str], format: str | None, view: str, *, has_table: bool
+    files: list[File], storage: Storage, paths: list[str], format: str | None, view: str, options: Mapping[str, Any]
 ) -> tuple[DatasetFiles | None, list[Part], list[Skipped]]:
     """Return the dataset that a read of the paths opens, all datasets below them by path, and files that are in none.
 
@@ -237,7 +233,7 @@ def _split_into_parts(
         skipped: list[Skipped] = []
     else:
         chosen = found.format
-        primary = _homes(found, paths, has_table=has_table)
+        primary = _homes(found, paths, options)
         homes = {part.path for part in primary}
         near = [
             one
@@ -264,12 +260,13 @@ def _split_into_parts(
     return found, sorted([*primary, *others], key=lambda part: part.path), skipped
 
 
-def _homes(found: DatasetFiles, paths: list[str], *, has_table: bool) -> list[Part]:
+def _homes(found: DatasetFiles, paths: list[str], options: Mapping[str, Any]) -> list[Part]:
     """Return the datasets of found files: directories, tables by the names of their files, or one of all files."""
     chosen = found.format
     if not chosen.directory_layout.is_directory:
         named = {chosen.directory_layout.table_name(file) for file in found.files}
-        if len(named) > 1 and not has_table:
+        table_options = {name for file in found.files for name in chosen.directory_layout.table_options(file)}
+        if len(named) > 1 and table_options.isdisjoint(options):
             return named_parts(found.files, formats().keys() - {chosen.name})
         homes = {chosen.directory_layout.dataset_directory(file) for file in found.files}
         return [Part(homes.pop() or "." if len(homes) == 1 else paths[0], chosen, found.files)]

@@ -2,24 +2,14 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Literal
 
 from sawlog.filodb import layout
 from sawlog.filodb.schemas import Schemas
-from sawlog.format.options import moved, renamed
 
 Extra = Literal["schema", "schema_id", "hash", "container_timestamp", "record"]
 RecordLayout = Literal["auto", "ingestion", "partkeys"]
-_NAMES = re.compile(r"[\w-]+(\s*,\s*[\w-]+)*\s*")
-
-
-def _old_schema(value: Any) -> Mapping[str, Any] | None:
-    """Names of schemas are `table` now; `schema` takes definitions, or a path with a dot or a slash in it."""
-    names = isinstance(value, list | tuple) or (isinstance(value, str) and _NAMES.fullmatch(value))
-    return {"table": value} if names else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,12 +43,6 @@ class ReadOptions:
     verify_hashes: bool = False
     salvage: tuple[Literal["unknown_schemas"], ...] = ()
 
-    old: ClassVar = {
-        "schemas": renamed("schema"),
-        "schema": _old_schema,
-        "unknown_schemas": moved({"raw": {"salvage": ("unknown_schemas",)}, "damage": {}}),
-    }
-
     @property
     def known(self) -> Schemas:
         """The known schemas."""
@@ -85,5 +69,3 @@ class WriteOptions:
     container_size: int = layout.DEFAULT_CONTAINER_SIZE
     whole: bool = False
     container_timestamp: int | None = None
-
-    old: ClassVar = {"schemas": renamed("schema"), "schema": _old_schema}

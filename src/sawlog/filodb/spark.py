@@ -20,7 +20,7 @@ from sawlog.filodb.schemas import Schema
 from sawlog.filodb.selection import Layout, Selection
 from sawlog.filodb.values import ValueDecoder, ValueEncoder, partition_hashes, shards
 from sawlog.format.damage import check_on_damage
-from sawlog.format.options import current, parse_options
+from sawlog.format.options import parse_options
 from sawlog.spark.cast import cast_array
 from sawlog.spark.schema import arrow_schema, nullable, spark_schema
 
@@ -91,7 +91,7 @@ def filodb_records(
 
 def _decoder(table: str | Sequence[str], options: Mapping[str, Any], action: str) -> ValueDecoder:
     names = (table,) if isinstance(table, str) else tuple(table)
-    values = {"records": "ingestion", "table": names, **current(ReadOptions, options, where=action)}
+    values = {"records": "ingestion", "table": names, **options}
     return ValueDecoder(parse_options(ReadOptions, values, where=action))
 
 
@@ -117,7 +117,7 @@ def to_filodb_record(column: ColumnOrName, table: str | None = None, **options: 
     if not hasattr(functions, "arrow_udf"):
         raise OptionError("to_filodb_record needs PySpark 4.1 or later; write files with format filodb_record instead")
     action = "to_filodb_record"
-    values = {"table": table, **current(WriteOptions, options, where=action)}
+    values = {"table": table, **options}
     encoder = ValueEncoder(parse_options(WriteOptions, values, where=action))
     return _column(encoder.encode, spark.BinaryType(), [column], [])
 
@@ -240,7 +240,7 @@ def _with_bounds(
 
 
 def _schema(table: str, options: Mapping[str, Any], action: str) -> Schema:
-    parsed = parse_options(ReadOptions, {"table": table, **current(ReadOptions, options, where=action)}, where=action)
+    parsed = parse_options(ReadOptions, {"table": table, **options}, where=action)
     return parsed.known.get_schema(parsed.table[0])
 
 

@@ -6,12 +6,11 @@ import contextlib
 import functools
 import os
 import types
-import warnings
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import MISSING, dataclass, fields
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from sawlog.errors import OptionError, suggest_name, warn
+from sawlog.errors import OptionError, suggest_name
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -45,56 +44,6 @@ class NoOptions:
 
 _TRUTH = {"true": True, "false": False, "1": True, "0": False, "yes": True, "no": False}
 
-Old = Callable[[Any], Mapping[str, Any] | None]
-"""What a value of an old option is now: names and values; `None` where the option still takes it."""
-
-
-def renamed(name: str) -> Old:
-    """An option that has only another name now."""
-    return lambda value: {name: value}
-
-
-def moved(values: Mapping[Any, Mapping[str, Any]]) -> Old:
-    """An option some values of which are other options now; what is true or false may be text."""
-
-    def meaning(value: Any) -> Mapping[str, Any] | None:
-        old_value = _TRUTH.get(value.lower(), value) if isinstance(value, str) else value
-        return next((new_values for old, new_values in values.items() if old == old_value), None)
-
-    return meaning
-
-
-def current(cls: type, given: Mapping[str, Any], *, where: str) -> dict[str, Any]:
-    """Options by the names that they have now; the caller of an old one is warned.
-
-    Args:
-        cls: A class of options; its `old`, if it has one, says what each old option is now.
-        given: Names and values.
-        where: What the options are for, to begin messages with.
-
-    Raises:
-        OptionError: When an option is given by two names.
-    """
-    old: Mapping[str, Old] = getattr(cls, "old", {})
-    current_values: dict[str, Any] = {}
-    for name, value in given.items():
-        replacement = old[name](value) if name in old else None
-        if replacement is not None:
-            now = " and ".join(
-                new_name if new_value is value else f"{new_name}={as_text(new_value)}"
-                for new_name, new_value in replacement.items()
-            )
-            warn(f"{where}: option {name} is deprecated; {f'use {now}' if now else 'leave it out'}", DeprecationWarning)
-        for new_name, new_value in (replacement if replacement is not None else {name: value}).items():
-            if new_name in current_values and not (
-                isinstance(new_value, tuple) and isinstance(current_values[new_name], tuple)
-            ):
-                raise OptionError(f"{where}: option {new_name} is given twice, once by an old name; give it once")
-            current_values[new_name] = (
-                (*current_values[new_name], *new_value) if new_name in current_values else new_value
-            )
-    return current_values
-
 
 def as_text(value: Any) -> str:
     """A value of an option as people type it."""
@@ -103,14 +52,9 @@ def as_text(value: Any) -> str:
     return ",".join(map(str, value)) if isinstance(value, tuple | list) else str(value)
 
 
-def show_deprecations() -> None:
-    """Have warnings of old options printed, wherever they come from: no line of the user's calls sawlog here."""
-    warnings.filterwarnings("always", r".*: option \w+ is deprecated", DeprecationWarning)
-
-
 def names(cls: Any) -> list[str]:
-    """The names of options, old ones included."""
-    return [*(f.name for f in fields(cls)), *getattr(cls, "old", {})]
+    """Return the names of options."""
+    return [option.name for option in fields(cls)]
 
 
 def parse_options(cls: type[Options], given: Mapping[str, Any], *, where: str, general: Iterable[str] = ()) -> Options:
@@ -126,7 +70,6 @@ def parse_options(cls: type[Options], given: Mapping[str, Any], *, where: str, g
     Raises:
         OptionError: For an unknown name, a missing required option or a value of the wrong type.
     """
-    given = current(cls, given, where=where)
     hints = {f.name: _hints(cls)[f.name] for f in fields(cls)}
     unknown = sorted(set(given) - set(hints))
     if unknown:

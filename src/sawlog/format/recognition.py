@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import glob
+import itertools
 import posixpath
 import shlex
 from collections import Counter, defaultdict
@@ -15,6 +16,7 @@ from sawlog.errors import FormatError, OptionError, suggest_name
 from sawlog.format.contract import Format, Match, probe, view_names
 from sawlog.format.damage import Skipped
 from sawlog.format.lazy import entry_points
+from sawlog.format.scan import Scan
 from sawlog.guard import wrap_errors
 from sawlog.storage import File, Storage, each_file, normalize
 
@@ -186,12 +188,11 @@ def left_out(
     format: Format,
     read: Sequence[File],
     unselected: Sequence[File],
-    view: str,
-    paths: Sequence[str] = (),
-    *,
-    is_format_named: bool = False,
+    scan: Scan,
 ) -> list[Skipped]:
-    """Why files of a path are not read, judged by their names.
+    """Why files of a path are not read.
+
+    Names say most. Up to 256 other parts are looked into, but where the user has named the format.
 
     Files of another dataset are missed: a user who opens a path that holds both may take one for all there is.
 
@@ -199,21 +200,22 @@ def left_out(
         format: The format that is read.
         read: The files that are read.
         unselected: The other files of the path.
-        view: The view that is read.
-        paths: What the user has named.
-        is_format_named: Whether the user has named the format, and so left out the others.
+        scan: The view that is read, what the user has named, and where it is.
     """
     homes = (
         {format.directory_layout.dataset_directory(file) for file in read}
         if format.directory_layout.is_directory
         else set()
     )
-    named = named_homes(format, read, paths)
+    named = named_homes(format, read, scan.roots)
     near = [file for file in unselected if not homes or format.directory_layout.dataset_directory(file) in homes]
-    explained = {skipped.path: skipped for skipped in find_unread(format, near, view)}
+    explained = {skipped.path: skipped for skipped in find_unread(format, near, scan.view)}
     if len(explained) == len(unselected):
         return list(explained.values())
     other_parts = named_parts(unselected, () if format.directory_layout.is_directory else {format.name})
+    if not scan.is_format_named:
+        are_sure = each_file(lambda part: _is_recognised(part, scan.storage), other_parts[:_PROBED])
+        other_parts = [*itertools.compress(other_parts, are_sure), *other_parts[_PROBED:]]
     for skipped in _take_neighbours(other_parts, unselected):
         explained.setdefault(skipped.path, skipped)
     *other_parts, _ = _with_mixed([*other_parts, Part("", format, list(read))])
@@ -228,7 +230,7 @@ def left_out(
         apart = format.name not in part.format.directory_layout.absorbs
         # Who names the directory of a dataset does not mean the one in a directory inside.
         inside = bool(named) and posixpath.dirname(file.path) not in homes
-        missed = apart and not is_format_named and not inside
+        missed = apart and not scan.is_format_named and not inside
         reason = f"read as {part.title} by: {command}"
         explained[file.path] = Skipped(file.path, reason, file.size, missed=missed, command=command if apart else "")
     return [explained[file.path] for file in unselected]
@@ -241,8 +243,7 @@ def parts(files: Sequence[File], storage: Storage) -> list[Part]:
     too much, are looked into.
     """
     named = named_parts([file for file in files if not file.explicit])
-    are_sure = each_file(lambda part: _is_recognised(part, storage), named)
-    located = [part for part, is_sure in zip(named, are_sure, strict=True) if is_sure]
+    located = list(itertools.compress(named, each_file(lambda part: _is_recognised(part, storage), named)))
     claimed = {file.path for part in located for file in part.files}
     claimed.update(skipped.path for skipped in _take_neighbours(located, files))
     unknown: dict[str, list[File]] = defaultdict(list)

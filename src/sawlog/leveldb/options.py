@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import datetime as dt
 from dataclasses import dataclass, field
-from typing import ClassVar, Literal
+from typing import Literal
 
 from sawlog.errors import OptionError
-from sawlog.format.options import moved, renamed, rescues
+from sawlog.format.options import rescues
 
 RecoveryMode = Literal[
     "absolute_consistency",
@@ -51,14 +51,6 @@ class LogReadOptions:
     keys: Literal["internal", "stamped"] = "internal"
     properties: Literal["json", "infer"] = "json"
     table: str | None = None
-
-    old: ClassVar = {
-        "max_record_bytes": renamed("max_item_bytes"),
-        "resync": moved({True: {"salvage": ("damaged",)}, False: {"salvage": ()}}),
-        "stale": moved({"include": {"salvage": ("stale",)}, "ignore": {}}),
-        "schema": renamed("properties"),
-        "kind": renamed("table"),
-    }
 
     def __post_init__(self) -> None:
         if not 0 <= self.max_item_bytes <= MAX_RECORD_BYTES:
@@ -114,8 +106,6 @@ class TableReadOptions:
     max_item_bytes: int = 32 << 20
     keys: Literal["internal", "stamped", "raw"] = "internal"
     comparator: str = ""
-
-    old: ClassVar = {"max_block_bytes": renamed("max_item_bytes")}
 
     def __post_init__(self) -> None:
         if not 0 < self.max_item_bytes <= MAX_BLOCK_BYTES:
@@ -182,13 +172,6 @@ class DatabaseReadOptions:
     paths: tuple[str, ...] = ()
     backup: int | None = None
     as_of: dt.datetime | str | None = None
-
-    old: ClassVar = {
-        "column_family": renamed("table"),
-        "orphans": moved({True: {"salvage": ("orphans",)}, False: {}}),
-        "max_block_bytes": renamed("max_item_bytes"),
-        "max_blob_bytes": renamed("max_item_bytes"),
-    }
 
     def __post_init__(self) -> None:
         """Refuse what names no backup, before anything is read.

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import datetime as dt
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 from sawlog.errors import OptionError
-from sawlog.format.options import NAMES_TIME, moved, renamed
+from sawlog.format.options import NAMES_TIME
 from sawlog.milvus import layout
 
 
@@ -52,12 +52,6 @@ class ReadOptions:
     use_statistics: bool = False
     max_item_bytes: int | None = None
     max_delete_bytes: int | None = None
-
-    old: ClassVar = {
-        "collection": renamed("table"),
-        "deletes": moved({"all": {"deletes": "apply"}}),
-        "max_page_bytes": renamed("max_item_bytes"),
-    }
 
     def __post_init__(self) -> None:
         """Refuse what is no time, before anything is read.

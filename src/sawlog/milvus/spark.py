@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, Literal
 from sawlog.api import open as open_dataset
 from sawlog.dataset.dataset import Dataset
 from sawlog.errors import OptionError, SawlogError
-from sawlog.format.options import current
 from sawlog.format.planning import view_schema
 from sawlog.milvus import layout
 from sawlog.milvus.collection.dataset import CollectionContents, SegmentsWarning
@@ -62,7 +61,6 @@ def read_collection(
     """
     from pyspark.sql import functions as f
 
-    options = current(ReadOptions, options, where=f"reading {FORMAT}")
     dataset = _open(path, storage_options, options)
     names = columns if columns is not None else list(view_schema(dataset).names)
     reader = _reader(spark, task_bytes, storage_options, {**options, "table": str(dataset.collection.id)})
@@ -142,7 +140,6 @@ def compact(
         OptionError: When the source is no collection, or the target holds it already.
         SawlogError: When the rows of the target are not those of the source.
     """
-    options = current(ReadOptions, options, where=f"reading {FORMAT}")
     dataset, logs = source_and_place(source, target, tree, storage_options, options)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", SegmentsWarning)  # was shown above

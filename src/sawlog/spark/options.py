@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal
@@ -14,7 +13,7 @@ from sawlog.dataset.dataset import Dataset
 from sawlog.errors import FormatError, OptionError, suggest_name
 from sawlog.format.contract import TASK_BYTES, Format
 from sawlog.format.damage import OnDamage
-from sawlog.format.options import names, parse_options, show_deprecations
+from sawlog.format.options import names, parse_options
 from sawlog.format.recognition import formats, get_format
 from sawlog.guard import Undecodable, decode_json
 from sawlog.spark.errors import in_sparks_words
@@ -156,8 +155,7 @@ class Request:
 
     def _open(self) -> Dataset:
         read_options: ReadOptions = self.own
-        with in_sparks_words(), warnings.catch_warnings():
-            show_deprecations()
+        with in_sparks_words():
             return open_dataset(
                 self.paths,
                 format=read_options.format,
@@ -215,11 +213,7 @@ def write_request(options: Mapping[str, str], format: str | None) -> tuple[Reque
         raise OptionError('writing with Spark: option \'format\' is required, as in .option("format", "leveldb_log")')
     target_format = get_format(write_options.format)
     check_known(remaining_options, WriteOptions, target_format.write_options, f"writing {target_format.name}")
-    with warnings.catch_warnings():
-        show_deprecations()
-        parsed: Any = parse_options(
-            target_format.write_options, remaining_options, where=f"writing {target_format.name}"
-        )
+    parsed: Any = parse_options(target_format.write_options, remaining_options, where=f"writing {target_format.name}")
     return Request(paths, storage, write_options, remaining_options, of_table=of_table), target_format, parsed
 
 

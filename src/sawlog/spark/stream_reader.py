@@ -265,9 +265,7 @@ def open_followed(
     """
     candidate_formats = [get_format(request.own.format)] if request.own.format is not None else formats().values()
     tables = {offset.table} - {None} or {
-        candidate.directory_layout.table_name(File(name, 0))
-        for name in offset.names()
-        for candidate in candidate_formats
+        candidate.directory_layout.table_name(File(name, 0)) for name in offset.files for candidate in candidate_formats
     } - {None}
     table_files = [
         file

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from sawlog.format.contract import BoundScan, Contents, Format, WriterPosition
 from sawlog.format.damage import remarks
 from sawlog.format.recognition import left_out
+from sawlog.format.scan import Scan
 from sawlog.storage import Storage
 from sawlog.stream.limits import StreamOptions
 from sawlog.stream.listing import FileSnapshot, Listing
@@ -140,7 +141,9 @@ class Files:
 
     def _mention(self, entry: FileSnapshot) -> None:
         """Log that a file which has appeared is of another dataset, once for each command that reads such files."""
-        skipped = left_out(self.format, (), [entry.file], self.view, self.paths)
+        skipped = left_out(
+            self.format, (), [entry.file], Scan(self.view, storage=self.storage, roots=tuple(self.paths))
+        )
         apart = [file for file in skipped if file.command and file.command not in self._mentions]
         self._mentions.update(file.command for file in apart)
         for remark in remarks(apart):

@@ -114,7 +114,7 @@ class Follower(Files):
         Raises:
             SawlogError: When one of its files was replaced, rewritten, cut or removed.
         """
-        begins = {name: start.begin_of(name, place) for name, place in end.files.items()}
+        begins = {name: place.begin for name, place in end.files.items()}
         news = {name: place for name, place in end.files.items() if place.at > begins[name]}
         if not news:
             return []

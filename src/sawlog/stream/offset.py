@@ -16,7 +16,6 @@ from sawlog.errors import FormatError, SawlogError
 from sawlog.guard import Undecodable, call_decoder
 from sawlog.storage import File, Storage, known_answer, note_answer
 from sawlog.storage.typed_json import parse_json_as
-from sawlog.stream import first_offset
 
 VERSION = 2
 FINISHED_BYTES = 30
@@ -56,10 +55,6 @@ class Place:
     at: int
     proof: str = ""
     begin: int = 0
-
-
-_SINCE_BEFORE = -1
-"""In place of a beginning, in offsets of the first version: the micro-batch begins where the one before has ended."""
 
 
 class FinishedFile(NamedTuple):
@@ -211,14 +206,6 @@ class Finished:
 
 
 @dataclass(frozen=True, slots=True)
-class _First:
-    """An offset of the first version as JSON."""
-
-    files: dict[str, Place]
-    finished: dict[str, str]
-
-
-@dataclass(frozen=True, slots=True)
 class _OffsetDocument:
     """An offset as JSON; see `Offset.to_json`."""
 
@@ -240,7 +227,6 @@ class Offset:
         waiting: Sizes of files that were seen and not begun, by the keys of their names.
         table: Which table the stream is of, where the format has such a thing.
         schema: The columns of the view when the stream began, as Arrow's IPC schema in base64.
-        old: Finished files by the account of the first version, before anything came after them.
         copies: Files that hold nothing but what others do, by the keys of their names.
     """
 
@@ -249,20 +235,7 @@ class Offset:
     waiting: dict[bytes, int] = field(default_factory=dict)
     table: str | None = None
     schema: str | None = None
-    old: first_offset.Finished | None = None
     copies: dict[bytes, Link] = field(default_factory=dict)
-
-    def begin_of(self, name: str, place: Place) -> int:
-        """Return where the micro-batch after this offset begins to read a file, up to a place in it."""
-        if place.begin != _SINCE_BEFORE:
-            return place.begin
-        return self.files[name].at if name in self.files else 0
-
-    def names(self) -> Iterator[str]:
-        """Names of files that the stream has begun to read, as far as the offset holds them."""
-        yield from self.files
-        if self.old is not None:
-            yield from (run.through for run in self.old.runs)
 
     def knows(self, name: str) -> bool:
         """Whether the stream has begun to read a file of that name."""
@@ -270,37 +243,26 @@ class Offset:
 
     @classmethod
     def from_json(cls, data: Any) -> Offset:
-        """Return the offset that `to_json` made data of, in this version or in the first.
+        """Return the offset that `to_json` made data of.
 
         Raises:
             SawlogError: When it is something else.
         """
-        version = parse_json_as(data, dict[str, Any], _EXPECTED).get("version", 1)
-        if version == 1:
-            first: _First = parse_json_as(data, _First, _EXPECTED)
-            files = {name: Place(place.at, place.proof, _SINCE_BEFORE) for name, place in first.files.items()}
-            return cls(files, old=first_offset.Finished.from_json(first.finished))
-        if version == VERSION:
-            stored: _OffsetDocument = parse_json_as(data, _OffsetDocument, _EXPECTED)
-            return cls(
-                {name: Place(*fields) for name, fields in stored.files.items()},
-                Finished.from_json(stored.finished),
-                {key: int.from_bytes(size, "big") for key, size in _entries(stored.waiting, _WAITING)},
-                stored.table,
-                stored.schema,
-                copies={
-                    key: Link(origin, int.from_bytes(size, "big"))
-                    for key, origin, size in _entries(stored.copies, _COPY)
-                },
-            )
-        raise SawlogError(f"found an offset of version {version}; this sawlog knows up to {VERSION}")
+        version = parse_json_as(data, dict[str, Any], _EXPECTED).get("version")
+        if version != VERSION:
+            raise SawlogError(f"found an offset of version {version}; this sawlog knows version {VERSION}")
+        stored: _OffsetDocument = parse_json_as(data, _OffsetDocument, _EXPECTED)
+        return cls(
+            {name: Place(*fields) for name, fields in stored.files.items()},
+            Finished.from_json(stored.finished),
+            {key: int.from_bytes(size, "big") for key, size in _entries(stored.waiting, _WAITING)},
+            stored.table,
+            stored.schema,
+            {key: Link(origin, int.from_bytes(size, "big")) for key, origin, size in _entries(stored.copies, _COPY)},
+        )
 
     def to_json(self) -> dict[str, Any]:
         """Plain data with sorted keys: Spark compares offsets as text."""
-        if self.old is not None:
-            files = {name: {"at": place.at, "proof": place.proof} for name, place in sorted(self.files.items())}
-            runs = {run.through: f"{run.count} {run.digest:016x}" for run in self.old.runs}
-            return {"files": files, "finished": dict(sorted(runs.items()))}
         packed = [_WAITING.pack(key, size.to_bytes(5, "big")) for key, size in sorted(self.waiting.items())]
         copies = [
             _COPY.pack(key, link.origin, link.size.to_bytes(5, "big")) for key, link in sorted(self.copies.items())

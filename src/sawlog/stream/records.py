@@ -14,7 +14,6 @@ from typing import Any
 from sawlog.errors import SawlogError
 from sawlog.stream.copies import ActiveFiles, Copies
 from sawlog.stream.files import Files
-from sawlog.stream.first_offset import covered
 from sawlog.stream.listing import FileSnapshot
 from sawlog.stream.offset import (
     NO_HEAD,
@@ -64,7 +63,6 @@ class Records:
         self._inodes: dict[str, Any] = before._inodes if before is not None else {}
         self._unbegun: dict[str, FileSnapshot] = before._unbegun if before is not None else {}
         self._restarted = before is None
-        self._resolved = start.old is None
         self._copied: set[str] = set()
         self._kept: dict[str, int] = {}
 
@@ -74,8 +72,6 @@ class Records:
         Raises:
             SawlogError: When a file was replaced, rewritten or cut, or removed before it was read.
         """
-        if not self._resolved:
-            self._take_over(entries)
         self._copied = set(self.copies.origins(entries).values())
         new: dict[str, FileSnapshot] = {}
         changed: dict[str, Place | FinishedFile] = {}
@@ -129,18 +125,6 @@ class Records:
 
     def _ended_by(self, key: bytes) -> FinishedFile | None:
         return self._added.get(key) or (None if key in self._removed else self._finished.get(key))
-
-    def _take_over(self, entries: Mapping[str, FileSnapshot]) -> None:
-        """Finished files by the account of the first version: all those there are up to the last name."""
-        assert self.start.old is not None
-        names = [
-            name for name in covered(entries, self.start.old, self.files) if self._follower.ours(name, entries[name])
-        ]
-        self.start.old.resolve({name: entries[name].file.size for name in names}, ", ".join(self._follower.paths))
-        for name in names:
-            entry = entries[name]
-            self._added[key_of(name)] = FinishedFile(entry.file.size, NO_HEAD, bytes(3), version_of(entry.version))
-        self._resolved = True
 
     def _replaced(self, name: str, entry: FileSnapshot, place: Place) -> bool:
         """Whether another file has a name: it is shorter, or, where it need not be the same inode, begins otherwise."""

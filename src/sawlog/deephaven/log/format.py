@@ -25,6 +25,10 @@ class _Tables(DirectoryLayout):
         name = parse_name(file.name)
         return f"{name.namespace}.{name.table}" if name.namespace and name.table else None
 
+    def table_options(self, file: File) -> dict[str, str]:
+        name = parse_name(file.name)
+        return {"namespace": name.namespace, "table": name.table} if name.namespace and name.table else {}
+
 
 class _Partitions(StreamRules):
     """A partition has one writer, which begins one log after the other."""

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import ClassVar, Literal, Self
+from typing import Literal, Self
 
 from sawlog.deephaven.log import layout
 from sawlog.errors import OptionError
-from sawlog.format.options import moved, renamed
 
 MAX_ENTRY_BYTES = 64 << 20
 """Bound of `max_item_bytes`."""
@@ -63,12 +62,6 @@ class ReadOptions:
     salvage: tuple[Literal["incomplete", "unknown_versions"], ...] = ()
     strict: bool = False
 
-    old: ClassVar = {
-        "max_entry_bytes": renamed("max_item_bytes"),
-        "incomplete": moved({"emit": {"salvage": ("incomplete",)}}),
-        "force": moved({True: {"salvage": ("unknown_versions",)}, False: {}}),
-    }
-
     def __post_init__(self) -> None:
         if not layout.MIN_ENTRY_SIZE <= self.max_item_bytes <= MAX_ENTRY_BYTES:
             raise OptionError(f"max_item_bytes={self.max_item_bytes}: expected 5 to {MAX_ENTRY_BYTES}")
@@ -105,8 +98,6 @@ class WriteOptions:
     transactions: Literal["none", "batch"] = "none"
     max_item_bytes: int = layout.VENDOR_MAX_ENTRY
     append: bool = False
-
-    old: ClassVar = {"max_entry_bytes": renamed("max_item_bytes")}
 
     def __post_init__(self) -> None:
         if not layout.MIN_ENTRY_SIZE <= self.max_item_bytes <= MAX_ENTRY_BYTES:
