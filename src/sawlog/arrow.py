@@ -248,6 +248,7 @@ _PLAIN: Mapping[str, set[type]] = {
 }
 """Types of Python's values that buffers are made of, by the name of Arrow's test for the type."""
 _MICROSECOND = dt.timedelta(microseconds=1)
+_OUTSIDE = "the Arrow array is invalid: offsets outside its data"
 _PAIR = struct.Struct("<2i")
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 _PER_MICROSECOND = {"s": Fraction(1, 1_000_000), "ms": Fraction(1, 1_000), "us": Fraction(1), "ns": Fraction(1_000)}
@@ -392,3 +393,36 @@ def values_of(array: pa.Array, dtype: Any) -> NDArray[Any]:
     if len(values) != len(array):
         raise SchemaError(f"an Arrow array of {len(array)} values whose buffer holds {len(values)}")
     return values
+
+
+def value_offsets(array: pa.Array) -> NDArray[Any]:
+    """The offsets of bytes, texts, lists or maps, read-only: one more than there are values; the first may be above 0.
+
+    Raises:
+        SchemaError: When offsets are missing, or they do not ascend.
+    """
+    kind = array.type
+    is_wide = pa.types.is_large_binary(kind) or pa.types.is_large_string(kind) or pa.types.is_large_list(kind)
+    dtype = np.int64 if is_wide else np.int32
+    if not len(array):  # whose buffer may be of any length
+        return np.zeros(1, dtype)
+    start, end = array.offset, array.offset + len(array) + 1
+    offsets: NDArray[Any] = np.frombuffer(array.buffers()[1] or b"", dtype)[start:end]
+    if len(offsets) != len(array) + 1 or offsets[0] < 0 or (offsets[1:] < offsets[:-1]).any():
+        raise SchemaError(_OUTSIDE)
+    offsets.flags.writeable = False
+    return offsets
+
+
+def binary_parts(array: pa.Array) -> tuple[NDArray[np.uint8], NDArray[Any]]:
+    """The bytes and offsets of an array of bytes or texts, read-only.
+
+    Raises:
+        SchemaError: When the offsets do not ascend within the bytes.
+    """
+    offsets = value_offsets(array)
+    data = np.frombuffer(array.buffers()[2] or b"", np.uint8)
+    if offsets[-1] > len(data):
+        raise SchemaError(_OUTSIDE)
+    data.flags.writeable = False
+    return data, offsets

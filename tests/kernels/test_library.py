@@ -23,7 +23,6 @@ import sawlog
 from sawlog.deephaven.ingest.kernels import count_order, hash_rows, hash_words
 from sawlog.deephaven.table.kernels import reaches
 from sawlog.errors import InternalError
-from sawlog.filodb.kernels.payloads import valid_ends
 from sawlog.kernels import build, native
 from sawlog.kernels.columns import gather_slices
 from sawlog.kernels.jit import Entry, Kernel
@@ -132,17 +131,12 @@ def test_second_entries_give_what_the_first_ones_give() -> None:
         return numbers.integers(0, np.iinfo(dtype).max, count, dtype)
 
     for count in [*range(1, 70), 511, 4096, 5553]:
-        ends = np.sort(words(count, np.int32))
-        bad = ends.copy()
-        bad[count // 2] = -1
         there = words(count, np.uint8) & np.uint8(1)
         calls: list[tuple[Any, tuple[Any, ...]]] = [
             (hash_rows, (words(count),)),
             (hash_words, (words(count), there[:0], 3, words(count))),
             (hash_words, (words(count), there, 3, words(count))),
             (map_kernels.hash_words, (words(count), words(count))),
-            (valid_ends, (ends, 1 << 31)),
-            (valid_ends, (bad, 1 << 31)),
             (reaches, (words(count, np.uint32), int(words(1, np.uint32)[0]))),
         ]
         for kernel, arguments in calls:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 import pyarrow as pa
 
-from sawlog.arrow import index_of
+from sawlog.arrow import binary_parts, index_of
 from sawlog.chain.kernels import head_window
 from sawlog.errors import OptionError, SchemaError
 from sawlog.format.contract import (
@@ -206,14 +206,7 @@ class _EncodingWriter(RecordWriter):
         self._file = storage.stage(path)
 
     def _write_piece(self, offsets: NDArray[np.int32], data: NDArray[np.uint8]) -> None:
-        if offsets[0] < 0 or (offsets[:-1] > offsets[1:]).any() or offsets[-1] > len(data):
-            raise invalid_array()
         self._file.write(self._format.encoded(data, offsets))
-
-
-def invalid_array() -> SchemaError:
-    """For records that do not lie in their data."""
-    return SchemaError(f"column {RECORD_COLUMN!r}: the Arrow array is invalid: offsets outside its data")
 
 
 def _pieces(column: pa.Array) -> Iterator[tuple[NDArray[np.int32], NDArray[np.uint8]]]:
@@ -224,16 +217,10 @@ def _pieces(column: pa.Array) -> Iterator[tuple[NDArray[np.int32], NDArray[np.ui
     if pa.types.is_binary_view(kind) or pa.types.is_string_view(kind) or pa.types.is_fixed_size_binary(kind):
         column = column.cast(pa.large_binary())
         kind = column.type
-    _, offset_buffer, data_buffer = column.buffers()
-    data = np.frombuffer(data_buffer or b"", np.uint8)
-    wide = pa.types.is_large_binary(kind) or pa.types.is_large_string(kind)
-    offsets: NDArray[Any] = np.frombuffer(offset_buffer, np.int64 if wide else np.int32)
-    offsets = offsets[column.offset : column.offset + len(column) + 1]
-    if not wide:
+    data, offsets = binary_parts(column)
+    if offsets.dtype == np.int32:
         yield offsets, data
         return
-    if offsets[0] < 0 or (offsets[:-1] > offsets[1:]).any() or offsets[-1] > len(data):
-        raise invalid_array()
     first = 0
     while first < len(column):
         start = int(offsets[first])

@@ -8,10 +8,9 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from sawlog.arrow import index_of, values_of
+from sawlog.arrow import binary_parts, index_of, value_offsets, values_of
 from sawlog.errors import SchemaError
 from sawlog.filodb.kernels.gather import Labels, Texts
-from sawlog.filodb.kernels.payloads import valid_ends
 
 _INVALID = "the Arrow array is invalid: offsets outside its data"
 
@@ -47,7 +46,7 @@ def map_parts(array: pa.Array, name: str, first_row: int) -> Labels:
     """
     if not pa.types.is_map(array.type):
         raise SchemaError(f"column {name!r} is {array.type}; expected map<string, string>")
-    ends = np.frombuffer(array.buffers()[1] or bytes(4), np.int32)[array.offset : array.offset + len(array) + 1]
+    ends = value_offsets(array)
     low, high = int(ends[0]), int(ends[-1])
     parts = []
     for entries in (array.keys, array.items):
@@ -58,13 +57,13 @@ def map_parts(array: pa.Array, name: str, first_row: int) -> Labels:
         parts.append(cast(text, pa.binary(), name, first_row))
     keys, items = parts
     ends = ends - np.int32(low)
-    if not valid_ends(ends, np.int64(min(len(keys), len(items)))):
+    if ends[-1] > min(len(keys), len(items)):
         raise SchemaError(_INVALID)
     if items.null_count:
         entry = index_of(items.is_null(), True)
         row = int(np.searchsorted(ends, entry, side="right")) - 1
         raise SchemaError(f"column {name!r}, row {first_row + row}: the value of key {keys[entry].as_py()!r} is null")
-    return Labels(ends, binary_parts(keys), binary_parts(items))
+    return Labels(ends, Texts(*binary_parts(keys)), Texts(*binary_parts(items)))
 
 
 def texts_of(strings: Sequence[bytes]) -> Texts:
@@ -74,31 +73,15 @@ def texts_of(strings: Sequence[bytes]) -> Texts:
     return Texts(np.frombuffer(b"".join(strings), np.uint8), ends)
 
 
-def binary_parts(array: pa.Array) -> Texts:
-    """A binary array as kernels take it.
-
-    Raises:
-        SchemaError: When the ends lie outside the data.
-    """
-    _, offsets, data = array.buffers()
-    if offsets is None or not len(array):
-        return Texts(np.zeros(0, np.uint8), np.zeros(len(array) + 1, np.int32))
-    ends = np.frombuffer(offsets, np.int32)[array.offset : array.offset + len(array) + 1]
-    data_bytes = np.frombuffer(data or b"", np.uint8)
-    if not valid_ends(ends, np.int64(len(data_bytes))):
-        raise SchemaError(_INVALID)
-    return Texts(data_bytes, ends)
-
-
 def list_parts(array: pa.Array) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
     """Ends and values of an array of lists of doubles.
 
     Raises:
         SchemaError: When the ends lie outside the values.
     """
-    ends = np.frombuffer(array.buffers()[1] or bytes(4), np.int32)[array.offset : array.offset + len(array) + 1]
+    ends = value_offsets(array)
     values = array.values
-    if not valid_ends(ends, np.int64(len(values))):
+    if ends[-1] > len(values):
         raise SchemaError(_INVALID)
     return ends, values_of(values, np.float64).copy()
 

@@ -11,14 +11,15 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from sawlog.arrow import array_of, values_of
+from sawlog.arrow import array_of, binary_parts, values_of
 from sawlog.errors import SchemaError
 from sawlog.filodb import layout
-from sawlog.filodb.arrays import binary_parts, cast, list_parts, map_parts, texts_of
+from sawlog.filodb.arrays import cast, list_parts, map_parts, texts_of
 from sawlog.filodb.histograms import Buckets
 from sawlog.filodb.kernels import containers as c
 from sawlog.filodb.kernels import histogram_payloads as h
 from sawlog.filodb.kernels import payloads as p
+from sawlog.filodb.kernels.gather import Texts
 from sawlog.filodb.schemas.record import Column, RecordSchema
 from sawlog.filodb.selection import Layout
 from sawlog.filodb.target import HASH_COLUMN, RECORD_COLUMN, SCHEMA_ID_COLUMN
@@ -214,7 +215,7 @@ class Encoder:
         elif column.type == "br" and pa.types.is_struct(column_array.type):
             self._encode_records(column_array, column.name, target)
         else:
-            texts = binary_parts(self._cast(column_array, pa.binary(), column.name))
+            texts = Texts(*binary_parts(self._cast(column_array, pa.binary(), column.name)))
             longest = np.uint64(layout.MAX_PAYLOAD if self._records else layout.MAX_CONTAINER_SIZE)
             self._run(column.name, partial(p.encode_strings, texts, longest, target))
 
@@ -254,7 +255,7 @@ class Encoder:
         top_ends, top_data = list_parts(tops)
         value_ends, values = list_parts(values)
         bits = values.view(np.uint64)
-        histograms = h.HistogramInput(binary_parts(buckets), value_ends, values, bits, top_ends, top_data)
+        histograms = h.HistogramInput(Texts(*binary_parts(buckets)), value_ends, values, bits, top_ends, top_data)
         computed, steps = np.zeros(layout.MAX_BUCKETS), np.zeros(layout.MAX_BUCKETS, np.uint64)
         work = h.Work(computed, computed.view(np.uint64), steps, np.zeros(layout.NIBBLE_GROUP, np.uint64))
         with np.errstate(all="ignore"):

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from sawlog.arrow import array_of, constant_string, fixed_array
+from sawlog.arrow import array_of, binary_parts, constant_string, fixed_array
 from sawlog.errors import SchemaError
 from sawlog.kernels.columns import gathered
 from sawlog.leveldb.records.layout import NAMES, TIMED_SUFFIX
@@ -109,15 +109,6 @@ def named(codes: NDArray[Any], names: tuple[str, ...]) -> pa.Array:
 @cache
 def _same(name: str) -> pa.Array:
     return constant_string(name, _SAME_ROWS)
-
-
-def binary_parts(column: pa.Array) -> tuple[NDArray[np.uint8], NDArray[np.int32]]:
-    """Data and offsets of keys, values or names, read-only."""
-    _, offset_buffer, data_buffer = column.buffers()
-    offsets = np.frombuffer(offset_buffer or bytes(4), np.int32)[column.offset : column.offset + len(column) + 1]
-    data = np.frombuffer(data_buffer or b"", np.uint8)
-    offsets.flags.writeable = data.flags.writeable = False
-    return data, offsets
 
 
 def untimed(values: pa.Array, timed: NDArray[np.bool_]) -> pa.Array:

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from sawlog.arrow import fill_null, fixed_array, values_of
+from sawlog.arrow import binary_parts, fill_null, fixed_array, values_of
 from sawlog.map.kernels import find_bounds, hash_slices, hash_words, move_new
 
 _SKETCH = 1024
@@ -49,8 +49,7 @@ def _words(values: pa.Array) -> NDArray[np.uint64] | None:
         values = values.cast(pa.uint8())
     if not pa.types.is_primitive(values.type) or values.type.bit_width not in (8, 16, 32, 64):
         return None
-    fixed = np.frombuffer(values.buffers()[1], f"u{values.type.bit_width // 8}")
-    return fixed[values.offset : values.offset + len(values)].astype(np.uint64)
+    return values_of(values, f"u{values.type.bit_width // 8}").astype(np.uint64)
 
 
 def _slices(values: pa.Array) -> tuple[NDArray[np.int64], NDArray[np.uint8]] | None:
@@ -62,9 +61,8 @@ def _slices(values: pa.Array) -> tuple[NDArray[np.int64], NDArray[np.uint8]] | N
         values = values.cast(pa.large_binary())
     elif not pa.types.is_large_string(kind) and not pa.types.is_large_binary(kind):
         return None
-    _, ends, data = values.buffers()
-    shared = np.frombuffer(data, np.uint8) if data is not None else np.zeros(0, np.uint8)
-    return np.frombuffer(ends, np.int64)[values.offset : values.offset + len(values) + 1], shared
+    data, ends = binary_parts(values)
+    return ends, data
 
 
 def _different(values: pa.Array) -> pa.Array:

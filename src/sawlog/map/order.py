@@ -50,9 +50,7 @@ class Order:
         stored = pc.fill_null_forward(batch.column(self.column))
         if stored.null_count:
             return NOTHING
-        if pa.types.is_uint64(stored.type):
-            return np.frombuffer(stored.buffers()[1], np.int64)[stored.offset : stored.offset + len(stored)]
-        return values_of(stored.cast(pa.int64()), np.int64)
+        return values_of(stored if pa.types.is_uint64(stored.type) else stored.cast(pa.int64()), np.int64)
 
     def shown(self, value: Any) -> float:
         """A stored value as it is shown."""

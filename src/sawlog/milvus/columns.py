@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from sawlog.arrow import boolean_values, fixed_array, index_of
+from sawlog.arrow import binary_parts, boolean_values, fixed_array, index_of, value_offsets
 from sawlog.errors import SchemaError
 from sawlog.milvus import kernels
 from sawlog.milvus.kernels import Elements, Messages
@@ -167,13 +167,8 @@ def offsets_of(array: pa.Array) -> tuple[NDArray[np.int64], NDArray[np.uint8]]:
     Raises:
         SchemaError: When the offsets do not ascend within the data.
     """
-    _, ends, data = array.buffers()
-    bytes_: NDArray[np.uint8] = np.frombuffer(data or b"", np.uint8)
-    bytes_.flags.writeable = False  # as all input of kernels, so that there is one version of each
-    offsets = np.frombuffer(ends, np.int32)[array.offset : array.offset + len(array) + 1].astype(np.int64)
-    if len(offsets) and (offsets[0] < 0 or offsets[-1] > len(bytes_) or (np.diff(offsets) < 0).any()):
-        raise SchemaError("an Arrow array with offsets outside of its data")
-    return offsets, bytes_
+    data, offsets = binary_parts(array)
+    return offsets.astype(np.int64), data
 
 
 def _sparse(field: Field, array: pa.Array) -> pa.Array:
@@ -235,8 +230,7 @@ def _vectors(field: Field, array: pa.Array) -> pa.Array:
     """Arrays of vectors: a list of the stored form of its vectors."""
     if not pa.types.is_list(array.type):
         raise SchemaError(f"field {field.name!r}: expected a list of vectors, found {array.type}")
-    starts = array.offset, len(array) + 1
-    offsets = np.frombuffer(array.buffers()[1], np.int32)[starts[0] : starts[0] + starts[1]]
+    offsets = value_offsets(array)
     first, last = int(offsets[0]), int(offsets[-1])
     children = array.values.slice(first, last - first)
     element: Any = Field(field.id, field.name, field.element, dim=field.dim)

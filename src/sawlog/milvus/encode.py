@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from sawlog.arrow import array_of, boolean_values, fill_null, index_of, scalar_of, values_of
+from sawlog.arrow import array_of, boolean_values, fill_null, index_of, scalar_of, value_offsets, values_of
 from sawlog.errors import SchemaError
 from sawlog.guard import Undecodable, decode_json
 from sawlog.milvus import kernels, layout
@@ -135,7 +135,7 @@ def _dense(field: Field, array: pa.Array, row: int) -> pa.Array:
 
 def _bfloat16(field: Field, values: pa.Array, row: int) -> NDArray[np.uint16]:
     """The upper halves of float32s; the bits in their lower halves would be lost."""
-    wide = np.frombuffer(values.buffers()[1] or b"", np.uint32)[values.offset : values.offset + len(values)]
+    wide = values_of(values, np.uint32)
     lossy = wide & 0xFFFF != 0
     if lossy.any():
         bad_row = int(np.argmax(lossy))
@@ -155,7 +155,7 @@ def _sparse(field: Field, array: pa.Array, row: int) -> pa.Array:
     if pa.types.is_binary(array.type):
         return array
     maps = array.cast(SPARSE)
-    offsets = np.frombuffer(maps.buffers()[1], np.int32)[maps.offset : maps.offset + len(maps) + 1].astype(np.int64)
+    offsets = value_offsets(maps).astype(np.int64)
     first, last = int(offsets[0]), int(offsets[-1])
     keys, items = maps.keys.slice(first, last - first), maps.items.slice(first, last - first)
     if items.null_count:
@@ -177,7 +177,7 @@ def _sparse(field: Field, array: pa.Array, row: int) -> pa.Array:
 def _cells(field: Field, array: pa.Array) -> pa.Array:
     lists = array.cast(pa.list_(SCALARS[field.element])) if array.type != field.arrow_type() else array
     tag = ARRAY_ELEMENTS[field.element]
-    cells = np.frombuffer(lists.buffers()[1], np.int32)[lists.offset : lists.offset + len(lists) + 1].astype(np.int64)
+    cells = value_offsets(lists).astype(np.int64)
     values = lists.values.slice(int(cells[0]), int(cells[-1] - cells[0]))
     if values.null_count:
         raise SchemaError(f"column {field.name!r}: an array holds null")
@@ -216,7 +216,7 @@ def _numbers(field: Field, values: pa.Array) -> NDArray[np.uint64]:
 def _vectors(field: Field, array: pa.Array, row: int) -> pa.Array:
     if not pa.types.is_list(array.type):
         array = array.cast(field.arrow_type())
-    offsets = np.frombuffer(array.buffers()[1], np.int32)[array.offset : array.offset + len(array) + 1]
+    offsets = value_offsets(array)
     first, last = int(offsets[0]), int(offsets[-1])
     element = Field(field.id, field.name, field.element, dim=field.dim)
     slots = _dense(element, array.values.slice(first, last - first), row)

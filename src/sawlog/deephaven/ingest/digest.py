@@ -11,7 +11,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from pyarrow import types as arrow
 
-from sawlog.arrow import boolean_values, fill_null, values_of
+from sawlog.arrow import binary_parts, boolean_values, fill_null, value_offsets, values_of
 from sawlog.deephaven.ingest.kernels import hash_bytes, hash_lists, hash_rows, hash_words
 from sawlog.deephaven.types import is_bytes, is_text
 from sawlog.format.digest import Digest
@@ -71,9 +71,8 @@ def _words(array: pa.Array) -> NDArray[np.uint64]:
     if not (is_text(kind) or is_bytes(kind)):
         array = array.cast(pa.string())
     binary = array.cast(pa.large_string() if is_text(array.type) else pa.large_binary())
-    _, ends, data = binary.buffers()
     if len(array):
-        hash_bytes(np.frombuffer(data or b"", np.uint8), _slice(ends, np.int64, binary), words)
+        hash_bytes(*binary_parts(binary), words)
     return words
 
 
@@ -86,10 +85,5 @@ def _of_lists(array: Any) -> NDArray[np.uint64]:
         elements = value_hashes([("key", array.keys), ("value", array.items)])
     else:
         elements = value_hashes([("element", array.values)])
-    ends = _slice(array.buffers()[1], np.int32, array).astype(np.int64)
-    hash_lists(elements, ends, not arrow.is_map(array.type), words)
+    hash_lists(elements, value_offsets(array).astype(np.int64), not arrow.is_map(array.type), words)
     return words
-
-
-def _slice(ends: pa.Buffer, dtype: Any, array: pa.Array) -> NDArray[Any]:
-    return np.frombuffer(ends, dtype)[array.offset : array.offset + len(array) + 1]

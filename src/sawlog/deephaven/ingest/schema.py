@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from sawlog.arrow import fill_null
+from sawlog.arrow import binary_parts, fill_null
 from sawlog.deephaven.schema_xml import SchemaColumn
 from sawlog.deephaven.table.column_specs import column_spec, fits
 from sawlog.deephaven.table.infer import schema_spec
@@ -129,10 +129,8 @@ def _decode(spec: ColumnSpec, column: pa.Array, kind: pa.DataType) -> tuple[pa.A
     from sawlog.deephaven.table.codecs import decode_objects
     from sawlog.deephaven.table.values import Slices
 
-    _, offsets, data = fill_null(column, b"").buffers()
-    first, end = column.offset, column.offset + len(column) + 1
-    ends = np.frombuffer(offsets, np.int32)[first:end]
-    values = np.frombuffer(data or b"", np.uint8)[ends[0] : ends[-1]]
+    data, ends = binary_parts(fill_null(column, b""))
+    values = data[ends[0] : ends[-1]]
     return decode_objects(spec, Slices(values, ends - ends[0], np.zeros(len(column), np.bool_)), kind)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import posixpath
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Self
@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from sawlog.arrow import array_of, boolean_values, fill_null, index_of, scalar_of
+from sawlog.arrow import array_of, binary_parts, boolean_values, fill_null, index_of, scalar_of, values_of
 from sawlog.deephaven.log import columns, layout
 from sawlog.deephaven.log.header import LogColumn, build_header
 from sawlog.deephaven.log.names import parse_name
@@ -310,7 +310,7 @@ class Encoder:
         if column.type is LogType.CHAR and array.type != pa.uint16():
             values = code_units(array, error)
         else:
-            values = np.frombuffer(array.buffers()[1] or b"", scalar.bits)[array.offset : array.offset + len(array)]
+            values = values_of(array, scalar.bits)
         refuse_nulls(values, valid, (scalar.nulls[0], scalar.null_mask), original, column.type.title, error)
         return _Piece(values, None, valid)
 
@@ -341,7 +341,7 @@ class Encoder:
         else:
             remap = np.array([*(places.get(value, -1) for value in values), 0], np.int32)
         indices = array.indices.cast(pa.int32())
-        numbers = np.frombuffer(indices.buffers()[1] or b"", np.int32)[indices.offset : indices.offset + len(array)]
+        numbers = values_of(indices, np.int32)
         if valid is not None:
             numbers = np.where(valid, numbers, len(values))
         if len(numbers) and (numbers.min() < 0 or numbers.max() > len(values)):
@@ -361,15 +361,9 @@ class Encoder:
             binary = array.cast(pa.binary())
         except pa.ArrowInvalid as error:
             raise SchemaError(f"column {column.name!r}: 2 GiB or more in {len(array)} rows: {error}") from error
-        _, end_buffer, data_buffer = binary.buffers()
-        ends = np.frombuffer(end_buffer, np.int32)[binary.offset : binary.offset + len(binary) + 1]
-        data = np.frombuffer(data_buffer or b"", np.uint8)
-        if len(ends) == 0:
-            ends = np.zeros(1, np.int32)
+        data, ends = binary_parts(binary)
         plain = column.type is LogType.BLOB or column.charset == "UTF-8"
         low, high = int(ends[0]), int(ends[-1])
-        if not 0 <= low <= high <= len(data):
-            raise SchemaError(f"column {column.name!r}: an Arrow array has offsets outside its data")
         if plain or (not column.charset.startswith("UTF-16") and not (data[low:high] & 0x80).any()):
             return ends - ends[0], data[low:high]
         encoded = []
@@ -379,10 +373,5 @@ class Encoder:
             except UnicodeError as error:
                 message = f'{value!r} cannot be written in {column.charset}; charset="UTF-8" takes every text'
                 raise self._error(column, row, message) from error
-        return _joined(encoded)
-
-
-def _joined(values: Sequence[bytes | None]) -> tuple[NDArray[np.int32], NDArray[np.uint8]]:
-    array = array_of(values, pa.binary())
-    _, ends, data = array.buffers()
-    return np.frombuffer(ends, np.int32), np.frombuffer(data, np.uint8)
+        data, ends = binary_parts(array_of(encoded, pa.binary()))
+        return ends, data

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from sawlog.arrow import array_of
+from sawlog.arrow import array_of, value_offsets
 from sawlog.deephaven.table import layout
 from sawlog.deephaven.table.checkpoint import Verdict, row_width
 from sawlog.deephaven.table.codecs import decode_arrays, decode_objects, decode_slots
@@ -160,7 +160,7 @@ class ColumnReader:
             return MAX_VALUE
         if self._spec.type is ColumnType.STRING_SET:
             return max(1, EXPANDED_BYTES // (int(table.strings.nbytes) + layout.MAX_SYMBOLS_IN_SET))
-        longest = int(np.diff(np.frombuffer(table.strings.buffers()[1], np.int32, len(table.strings) + 1)).max())
+        longest = int(np.diff(value_offsets(table.strings)).max())
         return max(1, EXPANDED_BYTES // max(1, longest))
 
     def _open_symbols(self) -> None:

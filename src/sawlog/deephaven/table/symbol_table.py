@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from sawlog.arrow import fixed_array, values_of
+from sawlog.arrow import binary_parts, fixed_array, values_of
 from sawlog.deephaven.table import layout
 from sawlog.deephaven.table.values import Place, cast, encode_strings, validity
 from sawlog.errors import SchemaError
@@ -73,9 +73,8 @@ class SymbolTable:
     def _enter(self, texts: pa.Array, place: Place) -> NDArray[np.int32]:
         """The ids of strings, of which those that are new get the next ones."""
         valid, count = validity(texts), self._known.count
-        _, offsets, data = texts.buffers()
-        ends = np.frombuffer(offsets or bytes(8), np.int64)[texts.offset : texts.offset + len(texts) + 1]
-        strings = Strings(ends, np.frombuffer(data or b"", np.uint8))
+        data, ends = binary_parts(texts)
+        strings = Strings(ends, data)
         numbers, rows = self._known.numbers(strings, None if valid is None else valid.view(np.uint8))
         if len(rows):
             self._add(count, _Nth(place.column, place.row, place, rows))

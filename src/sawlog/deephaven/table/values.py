@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from sawlog.arrow import boolean_values, fill_null, fixed_array, index_of, scalar_of, values_of
+from sawlog.arrow import binary_parts, boolean_values, fill_null, fixed_array, index_of, scalar_of, values_of
 from sawlog.deephaven.nulls import refuse_nulls
 from sawlog.deephaven.table.kernels import holds
 from sawlog.deephaven.table.layout import EMPTY_STRING
@@ -332,15 +332,8 @@ def _large_binary(sizes: NDArray[np.int64], data: Any, like: pa.Array) -> pa.Arr
 def lengths_and_bytes(array: pa.Array) -> tuple[NDArray[np.int64], Any]:
     """A large_binary array as bytes per row and all bytes; a null has none."""
     array = fill_null(array, b"")
-    if len(array) == 0:
-        return np.zeros(0, np.int64), b""
-    _, offsets, data = array.buffers()
-    ends = np.frombuffer(offsets, np.int64)[array.offset : array.offset + len(array) + 1]
-    bytes_ = np.frombuffer(data or b"", np.uint8)
-    lengths = np.diff(ends)
-    if len(lengths) != len(array) or (lengths < 0).any() or not 0 <= ends[0] <= ends[-1] <= len(bytes_):
-        raise SchemaError("an Arrow array has offsets outside its data")
-    return lengths, bytes_[ends[0] : ends[-1]]
+    data, ends = binary_parts(array)
+    return np.diff(ends), data[ends[0] : ends[-1]]
 
 
 def encode_text(text: str, charset: str) -> bytes:

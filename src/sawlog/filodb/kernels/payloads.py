@@ -15,13 +15,12 @@ from sawlog.filodb import layout
 from sawlog.filodb.kernels.gather import Labels, Texts
 from sawlog.kernels.columns import slice_putter
 from sawlog.kernels.intern import enter, find, hash_string
-from sawlog.kernels.jit import always_inlined, inlined, kernel, wide_kernel
+from sawlog.kernels.jit import always_inlined, inlined, kernel
 from sawlog.kernels.memory import load_u64, same_bytes, store_u16
 from sawlog.kernels.signature import (
     Array,
     Bool,
     Bytes,
-    Int32s,
     Int64,
     OutBytes,
     OutInt16s,
@@ -101,15 +100,6 @@ _SEED = np.uint64(layout.HASH_SEED)
 _FACTOR = np.uint64(layout.HASH_FACTOR)
 _U32 = np.uint64(0xFFFFFFFF)
 _put_key, _put_payload = slice_putter(layout.MAP_KEY), slice_putter(layout.PAYLOAD)
-
-
-@wide_kernel
-def valid_ends(ends: Int32s, limit: Int64) -> Bool:
-    """Whether the ends of an Arrow array ascend and stay within its data."""
-    ascending = True
-    for i in range(len(ends) - 1):
-        ascending &= ends[i] <= ends[i + 1]
-    return ascending and ends[0] >= 0 and ends[len(ends) - 1] <= limit
 
 
 @kernel

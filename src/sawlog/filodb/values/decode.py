@@ -12,10 +12,9 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from sawlog.arrow import array_of, batch_of_rows, boolean_values, fill_null, one_batch, values_of
+from sawlog.arrow import array_of, batch_of_rows, binary_parts, boolean_values, fill_null, one_batch, values_of
 from sawlog.chain.walk import Event
 from sawlog.errors import SchemaError
-from sawlog.filodb.arrays import binary_parts
 from sawlog.filodb.columns import ViewField, extra_fields, row_fields
 from sawlog.filodb.layout import Kind
 from sawlog.filodb.options import ReadOptions
@@ -283,7 +282,7 @@ def _beyond(rows: pa.RecordBatch) -> NDArray[np.bool_]:
     bad = np.zeros(rows.num_rows, np.bool_)
     for column in rows.columns:
         if pa.types.is_timestamp(column.type) and column.type.unit == "ms":
-            values = np.frombuffer(column.buffers()[1] or b"", np.int64)[column.offset : column.offset + len(column)]
+            values = values_of(column, np.int64)
             wrong = (values > LAST_MILLISECOND) | (values < -LAST_MILLISECOND)
             if wrong.any():
                 bad |= wrong & boolean_values(column.is_valid())

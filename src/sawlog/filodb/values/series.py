@@ -8,9 +8,10 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from sawlog.arrow import array_of, boolean_values
+from sawlog.arrow import array_of, binary_parts, boolean_values
 from sawlog.filodb import hashing, layout
-from sawlog.filodb.arrays import binary_parts, map_parts, texts_of
+from sawlog.filodb.arrays import map_parts, texts_of
+from sawlog.filodb.kernels.gather import Texts
 from sawlog.filodb.options import WriteOptions
 from sawlog.filodb.schemas import PartitionSchema, Schema
 from sawlog.filodb.selection import Layout
@@ -68,7 +69,7 @@ def _label_hashes(
     max_entries = int((maps.ends[1:] - maps.ends[:-1]).max(initial=0)) + 1
     names = (options.non_metric_shard_columns, options.ignore_tags_on_partition_key_hash, suffixes)
     key_partition = Partition(*(texts_of([name.encode() for name in key_names]) for key_names in names))
-    metrics = binary_parts(metric.cast(pa.binary()))
+    metrics = Texts(*binary_parts(metric.cast(pa.binary())))
     label_hashes(metrics, maps, key_partition, np.zeros(max_entries, np.int32), Hashes(shard, part, doubtful))
     for row in np.flatnonzero(doubtful).tolist():
         hashed = hashing.sort_and_compute_hashes(labels[row].as_py())

@@ -12,7 +12,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from sawlog.arrow import array_of, batch_of, batch_of_rows, boolean_values, fixed_array, scalar_of, values_of
+from sawlog.arrow import (
+    array_of,
+    batch_of,
+    batch_of_rows,
+    binary_parts,
+    boolean_values,
+    fixed_array,
+    scalar_of,
+    values_of,
+)
 from sawlog.kernels.columns import gathered
 from sawlog.leveldb.columns import (
     BLOB,
@@ -31,7 +40,6 @@ from sawlog.leveldb.columns import (
     VALUE,
     Run,
     Stream,
-    binary_parts,
     count_below,
     named,
     newest_ranges,

@@ -10,8 +10,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from sawlog.arrow import array_of
-from sawlog.leveldb.columns import binary_parts
+from sawlog.arrow import array_of, binary_parts
 from sawlog.leveldb.database import kernels as k
 from sawlog.leveldb.database.layout import COCKROACH_NAME
 from sawlog.leveldb.records.layout import MAX_SEQUENCE

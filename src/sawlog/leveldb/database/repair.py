@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sawlog.arrow import array_of, fixed_array, scalar_of, values_of
+from sawlog.arrow import array_of, binary_parts, fixed_array, scalar_of, values_of
 from sawlog.errors import OptionError, SawlogError
 from sawlog.format.contract import Contents
 from sawlog.format.damage import Findings, Skipped
@@ -25,7 +25,7 @@ from sawlog.kernels.varints import decode_varints, encode_varint
 from sawlog.leveldb.applications.idb_order import order_of
 from sawlog.leveldb.applications.indexed_db import COMPARATOR as INDEXED_DB
 from sawlog.leveldb.applications.view import UnknownBytesError
-from sawlog.leveldb.columns import KEY, OPERATION, SEQUENCE, STAMP, TRANSACTION, VALUE, binary_parts
+from sawlog.leveldb.columns import KEY, OPERATION, SEQUENCE, STAMP, TRANSACTION, VALUE
 from sawlog.leveldb.database import layout
 from sawlog.leveldb.database.dataset import DatabaseContents
 from sawlog.leveldb.database.version import DatabaseVersion

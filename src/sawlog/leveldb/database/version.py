@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from sawlog.arrow import scalar_of, values_of
+from sawlog.arrow import binary_parts, scalar_of, values_of
 from sawlog.format.contract import OFFSET_COLUMN
 from sawlog.format.damage import MISMATCHED_FILE, MISSING_FILE, UNSUPPORTED, Damage, Findings
 from sawlog.format.scan import Projection, Scan
@@ -22,7 +22,7 @@ from sawlog.kernels.varints import decode_varints
 from sawlog.leveldb.applications.idb_order import is_key
 from sawlog.leveldb.applications.indexed_db import COMPARATOR as INDEXED_DB
 from sawlog.leveldb.applications.indexed_db import DIRECTORY_SUFFIX
-from sawlog.leveldb.columns import KEY, OPERATION, SCHEMAS, SEQUENCE, VALUE, binary_parts
+from sawlog.leveldb.columns import KEY, OPERATION, SCHEMAS, SEQUENCE, VALUE
 from sawlog.leveldb.database.expected import missing_logs
 from sawlog.leveldb.database.identity import Identity
 from sawlog.leveldb.database.layout import (

@@ -14,12 +14,11 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from sawlog.arrow import array_of, constant_string, fixed_array, values_of
+from sawlog.arrow import array_of, binary_parts, constant_string, fixed_array, values_of
 from sawlog.errors import SchemaError
 from sawlog.format.contract import FILE_COLUMN, OFFSET_COLUMN, BoundScan, Format, Scan, View
 from sawlog.format.damage import Damage, Findings
 from sawlog.format.planning import bind_scan, plan
-from sawlog.leveldb.columns import binary_parts
 from sawlog.leveldb.datastore import layout
 from sawlog.leveldb.datastore.exports import describe, find_outputs, is_metadata
 from sawlog.leveldb.datastore.plain import MAX_BYTES, PATH_TYPE, PlainEntities

@@ -127,8 +127,6 @@ ENCODER = record_type(
 # What encoding ends with, besides NO_ROOM: the output is to be emptied first.
 WRITTEN = 0
 """All records are encoded."""
-INVALID = -1
-"""The offsets are none of a valid Arrow array."""
 
 _BLOCK = np.uint64(layout.BLOCK_SIZE)
 _IN_BLOCK = np.uint64(layout.BLOCK_SIZE - 1)
@@ -552,7 +550,7 @@ def write_fragments(
         out: uint8, at least two blocks.
 
     Returns:
-        WRITTEN, NO_ROOM or INVALID.
+        WRITTEN or NO_ROOM.
     """
     recyclable = header > _HEADER
     records = len(offsets) - 1
@@ -569,8 +567,6 @@ def write_fragments(
             used += room_in_block
             in_block = _ZERO
             room_in_block = _BLOCK
-        if not 0 <= offsets[record] <= offsets[record + 1] <= len(data):
-            return INVALID
         first = done < 0
         start = np.uint64(offsets[record]) + (_ZERO if first else np.uint64(done))
         prefetch(data, start + _AHEAD)

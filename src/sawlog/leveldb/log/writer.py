@@ -11,7 +11,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from sawlog.arrow import values_of
-from sawlog.chain.records import RecordWriter, invalid_array
+from sawlog.chain.records import RecordWriter
 from sawlog.errors import OptionError
 from sawlog.format.contract import OFFSET_COLUMN, PROBE_BYTES
 from sawlog.format.damage import Findings
@@ -68,11 +68,7 @@ class LogWriter(RecordWriter):
         offsets.flags.writeable = data.flags.writeable = False
         self._state.record = 0
         self._state.done = -1
-        while (
-            status := k.write_fragments(data, offsets, self._header, self._log, self._state, self._out)
-        ) != k.WRITTEN:
-            if status == k.INVALID:
-                raise invalid_array()
+        while k.write_fragments(data, offsets, self._header, self._log, self._state, self._out) != k.WRITTEN:
             self._flush()
         if self._state.used > OUT_BYTES // 2:
             self._flush()

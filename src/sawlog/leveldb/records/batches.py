@@ -10,10 +10,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from sawlog.arrow import Column, binary_array, boolean_values, fixed_array, index_of, values_of
+from sawlog.arrow import Column, binary_array, binary_parts, boolean_values, fixed_array, index_of, values_of
 from sawlog.errors import OptionError, SchemaError
 from sawlog.format.contract import OFFSET_COLUMN, PROVENANCE
-from sawlog.leveldb.columns import SEQUENCE, VALUE, binary_parts, name_array, with_times
+from sawlog.leveldb.columns import SEQUENCE, VALUE, name_array, with_times
 from sawlog.leveldb.log.walk import ROWS_SCHEMA
 from sawlog.leveldb.log.writer import LogWriter
 from sawlog.leveldb.options import LogWriteOptions

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from sawlog.arrow import array_of, boolean_values, constant_string, fixed_array, values_of
+from sawlog.arrow import array_of, binary_parts, boolean_values, constant_string, fixed_array, values_of
 from sawlog.chain.kernels import Window
 from sawlog.errors import DamageError, OptionError, SawlogError, warn
 from sawlog.format.contract import OFFSET_COLUMN, BoundScan, Fragment, View
@@ -373,10 +373,8 @@ def _effect_order(rows: pa.RecordBatch) -> NDArray[np.int64]:
 
 def _key_numbers(rows: pa.RecordBatch) -> NDArray[np.int64]:
     """A number for each key of each column family, of every row."""
-    keys = rows.column("key")
-    _, ends, data = keys.buffers()
-    edges = np.frombuffer(ends or bytes(8), np.int64)[keys.offset : keys.offset + len(keys) + 1]
-    numbers = Interner().numbers(Strings(edges, np.frombuffer(data or b"", np.uint8)))[0].astype(np.int64)
+    data, ends = binary_parts(rows.column("key"))
+    numbers = Interner().numbers(Strings(ends, data))[0].astype(np.int64)
     families = values_of(rows.column("column_family"), np.int64)
     if (families == families[:1]).all():
         return numbers

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from sawlog.arrow import Column, array_of, called, constant_string, fixed_array, scalar_of, values_of
+from sawlog.arrow import Column, array_of, binary_parts, called, constant_string, fixed_array, scalar_of, values_of
 from sawlog.format.contract import FILE_COLUMN, OFFSET_COLUMN
 from sawlog.format.damage import Damage, Findings
 from sawlog.leveldb.columns import (
@@ -18,7 +18,6 @@ from sawlog.leveldb.columns import (
     OPERATION,
     STAMP,
     VALUE,
-    binary_parts,
     name_array,
     named,
     split_stamps,

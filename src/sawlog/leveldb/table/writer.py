@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from sawlog.arrow import array_of, index_of, values_of
+from sawlog.arrow import array_of, binary_parts, index_of, values_of
 from sawlog.errors import SchemaError
 from sawlog.format.contract import FileWriter
 from sawlog.format.damage import DamageWarning, Findings
@@ -236,13 +236,7 @@ class TableWriter(FileWriter):
             return np.zeros(0, np.uint8), np.zeros(batch.num_rows + 1, np.int64)
         column = batch.column(name).cast(pa.large_binary())
         self._refuse_nulls(column, name)
-        _, ends, data = column.buffers()
-        offsets = np.frombuffer(ends or bytes(8), np.int64)[column.offset : column.offset + len(column) + 1]
-        values = np.frombuffer(data or b"", np.uint8)
-        if len(offsets) and (offsets[0] < 0 or (np.diff(offsets) < 0).any() or offsets[-1] > len(values)):
-            raise SchemaError(f"column {name!r}: the Arrow array is invalid: offsets outside its data")
-        offsets.flags.writeable = values.flags.writeable = False
-        return values, offsets
+        return binary_parts(column)
 
     def _sequences(self, batch: pa.RecordBatch) -> NDArray[np.uint64]:
         if SEQUENCE not in batch.schema.names:
