@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import ast
 import functools
+import inspect
 import itertools
 import os
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import fields, is_dataclass
 from importlib.metadata import EntryPoint
 from importlib.util import find_spec
 from typing import Annotated, Any, get_type_hints
@@ -170,10 +172,36 @@ def _description(point: EntryPoint) -> str | None:
     return docstring
 
 
+def _with_options(verb: Callable[..., int]) -> Callable[..., int]:
+    """Return a function whose options are those of the dataclasses, besides others, that a verb takes."""
+    hints = get_type_hints(verb, include_extras=True)
+    groups: dict[str, Any] = {name: hint for name, hint in hints.items() if is_dataclass(hint)}
+    parameters: list[inspect.Parameter] = []
+    for name, parameter in inspect.signature(verb).parameters.items():
+        if name not in groups:
+            parameters.append(parameter.replace(annotation=hints[name]))
+            continue
+        types = get_type_hints(groups[name], include_extras=True)
+        parameters += [
+            parameter.replace(name=option.name, default=option.default, annotation=types[option.name])
+            for option in fields(groups[name])
+        ]
+
+    @functools.wraps(verb)
+    def run(**values: Any) -> int:
+        for name, group in groups.items():
+            values[name] = group(**{option.name: values.pop(option.name) for option in fields(group)})
+        return verb(**values)
+
+    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    return run
+
+
 def _command(name: str, verb: Callable[..., int]) -> Any:
     """A function as a command of its own."""
     single = typer.Typer(add_completion=False, rich_markup_mode=None, context_settings=_HELP)
-    single.command(name, cls=Verb)(with_exit_codes(verb))
+    single.command(name, cls=Verb)(with_exit_codes(_with_options(verb)))
     return typer.main.get_command(single)
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import datetime as dt
 import inspect
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Annotated, Any
 
@@ -143,6 +144,37 @@ NoClobber = Annotated[
 Json = Annotated[bool, typer.Option("--json", help="Machine output on stdout: one JSON object.")]
 
 
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Options of commands that choose rows and columns."""
+
+    view: View = "rows"
+    columns: Columns = None
+    where: Where = None
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """Options of commands that say how files are read."""
+
+    option: ReadOptions = None
+    threads: Threads = None
+    storage: StorageOptions = None
+
+    def settings(self, storage: Storage | None = None, call: Callable[..., Any] = sawlog.open) -> dict[str, Any]:
+        """Return them as arguments of `sawlog.open`, or of a function that takes the same.
+
+        Args:
+            storage: The storage that is in use, if there is one.
+            call: The function.
+        """
+        return {
+            "storage_options": storage_options(self.storage) if storage is None else storage,
+            "use_threads": True if self.threads is None else self.threads,
+            **format_options(self.option, call=call),
+        }
+
+
 class OnDamage(StrEnum):
     """The damage policy."""
 
@@ -211,38 +243,30 @@ def column_names(texts: Iterable[str] | None) -> list[str] | None:
 
 def open_dataset(
     paths: list[str],
+    reading: Reading,
+    selection: Selection,
+    storage: Storage | None = None,
     *,
     format: str | None,
-    view: str,
-    storage: Mapping[str, Any] | Storage,
-    options: Mapping[str, Any],
-    columns: list[str] | None = None,
-    where: list[str] | None = None,
-    on_damage: str = "skip",
+    on_damage: str,
     provenance: bool = False,
-    threads: int | None = None,
 ) -> Dataset:
     """`sawlog.open` with the texts of filters understood by the types of the columns."""
-    if not isinstance(storage, Storage):
-        storage = Storage(storage)
-
-    def opened(**scan_options: Any) -> Dataset:
-        use_threads = True if threads is None else threads
-        all_options = {**scan_options, **options}
-        return sawlog.open(
-            paths, format=format, view=view, storage_options=storage, use_threads=use_threads, **all_options
-        )
-
+    settings = reading.settings(Storage(storage_options(reading.storage)) if storage is None else storage)
+    settings["view"] = selection.view
     filters = None
-    if where:
-        dataset = opened()
+    if selection.where:
+        dataset = sawlog.open(paths, format=format, **settings)
         format = dataset.format.name
-        filters = parse_where(where, available_columns(dataset.contents))
-    return opened(
-        columns=columns,
+        filters = parse_where(selection.where, available_columns(dataset.contents))
+    return sawlog.open(
+        paths,
+        format=format,
+        columns=column_names(selection.columns),
         filters=filters,
         on_damage="fail" if on_damage == "fail" else "skip",
         provenance=provenance,
+        **settings,
     )
 
 

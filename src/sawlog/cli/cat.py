@@ -7,6 +7,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import closing
+from dataclasses import replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
 
@@ -42,9 +43,9 @@ class Rendering(StrEnum):
 
 def cat(
     paths: arguments.Paths,
+    *,
     output: Annotated[Rendering, typer.Option("--output", help="Format of the rows.")] = Rendering.TABLE,
-    view: arguments.View = "rows",
-    columns: arguments.Columns = None,
+    selection: arguments.Selection,
     limit: Annotated[
         int | None, typer.Option("--limit", metavar="N", min=0, help="Stop after N rows.", show_default=False)
     ] = None,
@@ -64,33 +65,23 @@ def cat(
     follow: Annotated[
         bool, typer.Option("--follow", "-f", help="Continue with rows as they are written, until Ctrl-C.")
     ] = False,
-    where: arguments.Where = None,
     provenance: arguments.Provenance = False,
     on_damage: Annotated[
         arguments.OnDamage,
         typer.Option("--on-damage", help="skip: show everything intact, report the rest. fail: stop there."),
     ] = arguments.OnDamage.SKIP,
     format: arguments.FormatName = None,
-    option: arguments.ReadOptions = None,
-    threads: arguments.Threads = None,
-    storage: arguments.StorageOptions = None,
+    reading: arguments.Reading,
     json: Annotated[bool, typer.Option("--json", help="The same as --output jsonl.")] = False,
 ) -> int:
     """Print rows as a table, JSON lines or CSV.
 
     Exit code 1 damaged or incomplete, 4 unsupported in part.
     """
+    if limit is not None:
+        reading = replace(reading, threads=1)  # nothing is read ahead
     dataset = arguments.open_dataset(
-        paths,
-        format=format,
-        view=view,
-        columns=arguments.column_names(columns),
-        where=where,
-        on_damage=on_damage,
-        provenance=provenance,
-        storage=arguments.storage_options(storage),
-        options=arguments.format_options(option),
-        threads=threads if limit is None else 1,  # nothing is read ahead
+        paths, reading, selection, format=format, on_damage=on_damage, provenance=provenance
     )
     if sample is not None and (tail is not None or follow):
         raise OptionError("--sample excludes --tail and --follow")

@@ -13,10 +13,10 @@ import typer
 import sawlog
 from sawlog.api import begin_writing, check_free
 from sawlog.cli import arguments
-from sawlog.cli.arguments import column_names, parse_where
+from sawlog.cli.arguments import Reading, Selection, column_names, parse_where
 from sawlog.cli.errors import Exit, explain
 from sawlog.cli.output import Advance, Page, Result, check_binary, counted, progress, show, size_text
-from sawlog.cli.parts import find_folder, name_file, open_part
+from sawlog.cli.parts import name_file, open_part, open_selected
 from sawlog.cli.repair import check_apart
 from sawlog.cli.scan import DamageSummary, part_progress, rows, size_of
 from sawlog.cli.tabular import TABLE_FORMATS, TableFormat, by_suffix, open_tables
@@ -204,6 +204,7 @@ def names_directory(dst: str, to_format: str | None, storage: Storage) -> bool:
 def convert(
     src: Annotated[str, typer.Argument(metavar="SRC", help="File, directory, glob or fsspec URL.")],
     dst: Annotated[str, typer.Argument(metavar="DST", help="New file, or directory for a file of each part.")],
+    *,
     from_format: Annotated[
         str | None,
         typer.Option("--from", "--format", metavar="NAME", help="Format of SRC; known by suffix or content otherwise."),
@@ -211,23 +212,19 @@ def convert(
     to_format: Annotated[
         str | None, typer.Option("--to", metavar="NAME", help="Format of DST; known by suffix otherwise.")
     ] = None,
-    view: arguments.View = "rows",
-    columns: arguments.Columns = None,
-    where: arguments.Where = None,
+    selection: arguments.Selection,
     provenance: arguments.Provenance = False,
     on_damage: Annotated[
         arguments.OnDamage,
         typer.Option("--on-damage", help="fail: write nothing if there is damage. skip: write everything intact."),
     ] = arguments.OnDamage.FAIL,
-    option: arguments.ReadOptions = None,
     write_option: Annotated[
         list[str] | None,
         typer.Option("-O", "--write-option", metavar="KEY=VALUE", help="Option for writing DST.", show_default=False),
     ] = None,
     partition_by: arguments.PartitionBy = None,
     no_clobber: arguments.NoClobber = False,
-    threads: arguments.Threads = None,
-    storage: arguments.StorageOptions = None,
+    reading: arguments.Reading,
     json: arguments.Json = False,
 ) -> int:
     """Convert rows to another file format.
@@ -237,22 +234,16 @@ def convert(
     code 1 if damage stopped it, 3 if damage was skipped.
     """
     check_apart(src, dst)
-    where_to = Storage(arguments.storage_options(storage))
-    selection: dict[str, Any] = {
-        "view": view,
-        "columns": column_names(columns),
-        "on_damage": on_damage,
-        "provenance": provenance,
-    }
+    storage = Storage(arguments.storage_options(reading.storage))
+    opening: dict[str, Any] = {"format": from_format, "on_damage": on_damage, "provenance": provenance}
     folder = None
-    if names_directory(dst, to_format, where_to) and source_tables(src, from_format, where_to) is None:
-        reading = arguments.format_options(option)
-        folder = find_folder(src, format=from_format, storage=where_to, options=reading, threads=threads, **selection)
+    if names_directory(dst, to_format, storage) and source_tables(src, from_format, storage) is None:
+        folder = open_selected(src, reading, selection, storage, **opening)
     if folder is not None:
         if partition_by is not None:
             raise OptionError(f"--partition-by: {dst} gets a file for each part of {src}; convert one part by itself")
         conversions = FolderConversion(src, dst.rstrip("/"), target_format("", to_format or DEFAULT_TABLES))
-        conversions.write(folder, where, write_option, where_to, no_clobber=no_clobber)
+        conversions.write(folder, selection.where, write_option, storage, no_clobber=no_clobber)
         show(conversions, json=json)
         for conversion in conversions.parts:
             conversion.losses.report()
@@ -260,21 +251,13 @@ def convert(
     target = target_format(dst, to_format)
     if not (isinstance(target, TableFormat) and target.is_text):
         check_binary(dst, target.title)
-    check_free(dst, "error" if no_clobber else "overwrite", where_to)
+    check_free(dst, "error" if no_clobber else "overwrite", storage)
     options: Any = parse_options(
         target.write_options, arguments.format_options(write_option, "-O"), where=f"writing {target.name}"
     )
-    incoming = open_source(
-        src,
-        format=from_format,
-        where=where,
-        storage=where_to,
-        options=arguments.format_options(option),
-        threads=threads,
-        **selection,
-    )
+    incoming = open_source(src, reading, selection, storage, **opening)
     conversion = Conversion(src, incoming.format, target.name, losses=DamageSummary(incoming.skipped))
-    writer = begin_writing(target, dst, partition_by, incoming.schema, options, where_to)
+    writer = begin_writing(target, dst, partition_by, incoming.schema, options, storage)
     with progress(incoming.size, "converting") as advance:
         conversion.write(incoming, writer, advance)
     if dst not in STDOUT:
@@ -285,15 +268,12 @@ def convert(
 
 def open_source(
     src: str,
+    reading: Reading,
+    selection: Selection,
+    storage: Storage,
     *,
     format: str | None,
-    view: str,
-    columns: list[str] | None,
-    where: list[str] | None,
     on_damage: str,
-    storage: Storage,
-    options: dict[str, Any],
-    threads: int | None,
     provenance: bool = False,
 ) -> Incoming:
     """Rows of any format of sawlog, or of table files.
@@ -303,20 +283,11 @@ def open_source(
     """
     table = source_tables(src, format, storage)
     if table is not None:
-        if view != "rows" or provenance:
+        if selection.view != "rows" or provenance:
             raise OptionError(f"{src}: {table[0].title} has neither views nor provenance")
-        return of_tables(*table, options, columns, where, storage)
+        return of_tables(*table, reading, selection, storage)
     dataset = arguments.open_dataset(
-        [src],
-        format=format,
-        view=view,
-        columns=columns,
-        where=where,
-        on_damage=on_damage,
-        provenance=provenance,
-        storage=storage,
-        options=options,
-        threads=threads,
+        [src], reading, selection, storage, format=format, on_damage=on_damage, provenance=provenance
     )
     return of_dataset(dataset)
 
@@ -384,25 +355,23 @@ def of_dataset(dataset: Dataset) -> Incoming:
 
 
 def of_tables(
-    table: TableFormat,
-    files: list[File],
-    given: dict[str, Any],
-    columns: list[str] | None,
-    where: list[str] | None,
-    storage: Storage,
+    table: TableFormat, files: list[File], reading: Reading, selection: Selection, storage: Storage
 ) -> Incoming:
     """Rows of table files.
 
     Raises:
         SchemaError: For a column that they do not have.
     """
-    options: Any = parse_options(table.read_options, given, where=f"reading {table.name}")
+    options: Any = parse_options(
+        table.read_options, arguments.format_options(reading.option), where=f"reading {table.name}"
+    )
     schema, batches = open_tables(table, files, options, storage)
+    columns = column_names(selection.columns)
     for name in columns or ():
         if name not in schema.names:
             raise SchemaError(f"no column {name!r} in {files[0].path}; columns: {', '.join(schema.names)}")
     names = None if columns is None else tuple(columns)
-    projection = Projection.of(schema, Scan(columns=names, filters=tuple(parse_where(where or (), schema))))
+    projection = Projection.of(schema, Scan(columns=names, filters=tuple(parse_where(selection.where or (), schema))))
     return Incoming(
         table.name,
         projection.schema,

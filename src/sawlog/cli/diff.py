@@ -19,7 +19,7 @@ from sawlog.cli import arguments
 from sawlog.cli.convert import Incoming, of_dataset, open_source, source_tables
 from sawlog.cli.errors import Exit, explain
 from sawlog.cli.output import Advance, Page, Result, counted, progress, show
-from sawlog.cli.parts import find_folder, name_part, open_part
+from sawlog.cli.parts import name_part, open_part, open_selected
 from sawlog.cli.scan import DamageSummary, part_progress
 from sawlog.cli.table import type_name
 from sawlog.dataset.folder import Folder, FolderPart, work_apart
@@ -160,45 +160,35 @@ class Side:
 def diff(
     a: Annotated[str, typer.Argument(metavar="A", help="File, directory, glob or fsspec URL.")],
     b: Annotated[str, typer.Argument(metavar="B", help="Another one, of any format.")],
+    *,
     key: Annotated[
         list[str] | None,
         typer.Option("--key", metavar="A,B", help="Columns by which rows are matched.", show_default=False),
     ] = None,
     limit: Annotated[int, typer.Option("--limit", metavar="N", min=0, help="Differing rows to show.")] = 10,
-    view: arguments.View = "rows",
-    columns: arguments.Columns = None,
-    where: arguments.Where = None,
+    selection: arguments.Selection,
     on_damage: Annotated[
         arguments.OnDamage,
         typer.Option("--on-damage", help="skip: compare everything intact, report the rest. fail: stop there."),
     ] = arguments.OnDamage.SKIP,
     format: arguments.FormatName = None,
-    option: arguments.ReadOptions = None,
-    threads: arguments.Threads = None,
-    storage: arguments.StorageOptions = None,
+    reading: arguments.Reading,
     json: arguments.Json = False,
 ) -> int:
     """Compare the rows of two paths.
 
     In their order or by a key; of two folders, the rows of parts of the same name. Exit code 0 equal, 1 different.
     """
-    where_to = Storage(arguments.storage_options(storage))
-    reading: dict[str, Any] = {
-        "format": format,
-        "view": view,
-        "columns": arguments.column_names(columns),
-        "on_damage": on_damage,
-        "storage": where_to,
-        "options": arguments.format_options(option),
-        "threads": threads,
-    }
-    terms = _Terms(arguments.column_names(key), limit, where)
+    storage = Storage(arguments.storage_options(reading.storage))
+    terms = _Terms(arguments.column_names(key), limit, selection.where)
     folders = []
-    if all(source_tables(path, format, where_to) is None for path in (a, b)):
-        folders = [find_folder(path, **reading) for path in (a, b)]
+    if all(source_tables(path, format, storage) is None for path in (a, b)):
+        folders = [
+            open_selected(path, reading, selection, storage, format=format, on_damage=on_damage) for path in (a, b)
+        ]
     if any(not folder.is_single for folder in folders):
         return _diff_folders(FolderComparison(a, b), folders, terms, json=json)
-    sides = [open_source(path, where=where, **reading) for path in (a, b)]
+    sides = [open_source(path, reading, selection, storage, format=format, on_damage=on_damage) for path in (a, b)]
     with progress(sum(side.size for side in sides), "comparing") as advance:
         comparison, losses = terms.compare(a, b, sides, advance)
     show(comparison, json=json)

@@ -15,14 +15,13 @@ import typer
 from sawlog.cli import arguments
 from sawlog.cli.errors import Exit
 from sawlog.cli.output import Advance, Page, Result, counted, progress, show, size_text, tail_text
-from sawlog.cli.parts import find_folder
 from sawlog.cli.scan import DamageSummary, part_progress, recorded
 from sawlog.dataset.dataset import Dataset, count_rows
-from sawlog.dataset.folder import FolderPart, missed_part
+from sawlog.dataset.folder import FolderPart, missed_part, open_folder
 from sawlog.format.contract import Format, view_names
 from sawlog.format.damage import Skipped, Tail, TailStatus
 from sawlog.format.printing import metadata
-from sawlog.storage import File, Storage
+from sawlog.storage import File
 
 if TYPE_CHECKING:
     from sawlog.map.model import FileMap
@@ -129,12 +128,11 @@ class Info(Result):
 
 def info(
     paths: arguments.Paths,
+    *,
     format: arguments.FormatName = None,
     view: arguments.View = "rows",
     count: Annotated[bool, typer.Option("--count", help="Count the rows; reads every byte.")] = False,
-    option: arguments.ReadOptions = None,
-    threads: arguments.Threads = None,
-    storage: arguments.StorageOptions = None,
+    reading: arguments.Reading,
     json: arguments.Json = False,
 ) -> int:
     """Show format, size, views and columns.
@@ -142,14 +140,7 @@ def info(
     Reads no more than headers, and small files for a picture in a terminal. Exit code 1 damaged or incomplete,
     4 unsupported in part.
     """
-    folder = find_folder(
-        list(paths),
-        format=format,
-        view=view,
-        storage=Storage(arguments.storage_options(storage)),
-        options=arguments.format_options(option),
-        threads=threads,
-    )
+    folder = open_folder(list(paths), format=format, view=view, on_damage="skip", **reading.settings())
     with progress(folder.size if count else 0, "counting") as advance:
 
         def describe(part: FolderPart) -> Info:

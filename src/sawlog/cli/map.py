@@ -8,6 +8,7 @@ import shlex
 import sys
 import webbrowser
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, NamedTuple
 
@@ -16,15 +17,13 @@ import typer
 from sawlog.cli import arguments
 from sawlog.cli.errors import Exit, complain
 from sawlog.cli.output import Advance, Outcome, Page, counted, progress, show, text_sink, write_page
-from sawlog.cli.parts import find_folder
 from sawlog.cli.scan import part_progress, size_of, verdict_code
 from sawlog.dataset.dataset import Dataset
-from sawlog.dataset.folder import Folder, FolderPart, distinct_tables
+from sawlog.dataset.folder import Folder, FolderPart, distinct_tables, open_folder
 from sawlog.errors import InternalError, OptionError, SawlogError
 from sawlog.format.damage import Verdict
 from sawlog.format.printing import ascii_json
 from sawlog.map import Entry, Map, Summary, render, render_summary, survey
-from sawlog.storage import Storage
 
 _PAGE = re.compile(r"-|[^=]*[./][^=]*")
 """What `-o` may still be given as the name of the page."""
@@ -34,15 +33,14 @@ _ADVISED = 3
 
 def map(
     paths: arguments.Paths,
+    *,
     output: Annotated[
         str, typer.Option("--output", metavar="FILE", help="The page; - writes it to stdout.")
     ] = "map.html",
     browse: Annotated[bool, typer.Option("--open", help="Show the page in a browser.")] = False,
     format: arguments.FormatName = None,
     view: arguments.View = "rows",
-    option: arguments.ReadOptions = None,
-    threads: arguments.Threads = None,
-    storage: arguments.StorageOptions = None,
+    reading: arguments.Reading,
     json: Annotated[bool, typer.Option("--json", help="Write the data of the page to stdout instead.")] = False,
 ) -> int:
     """Draw every byte of a path on an HTML page.
@@ -50,17 +48,11 @@ def map(
     Where each byte went, damage, rows and their content. Of a folder of several datasets FILE is a summary that leads
     to a page of each: FILE-1 and so on. Exit code 0 clean, 1 damaged or incomplete, 2 unusable, 4 unsupported in part.
     """
-    for page in [text for text in option or () if _PAGE.fullmatch(text)]:
+    for page in [text for text in reading.option or () if _PAGE.fullmatch(text)]:
         complain(f"warning: -o {page}: names the page with --output; -o is for options of the format")
-        output, option = page, [text for text in option or () if text != page]
-    folder = find_folder(
-        list(paths),
-        format=format,
-        view=view,
-        storage=Storage(arguments.storage_options(storage)),
-        options=arguments.format_options(option),
-        threads=threads,
-    )
+        output = page
+        reading = replace(reading, option=[text for text in reading.option or () if text != page])
+    folder = open_folder(list(paths), format=format, view=view, on_damage="skip", **reading.settings())
     tables = folder.parts[0].open_tables() if folder.is_single else {}
     if len(tables) == 1:
         return _draw_single(next(iter(tables.values())), output, json=json, browse=browse)

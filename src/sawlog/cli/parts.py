@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import replace
-from typing import Any
 
-from sawlog.cli.arguments import parse_where
+from sawlog.cli.arguments import Reading, Selection, column_names, parse_where
 from sawlog.dataset.dataset import Dataset
 from sawlog.dataset.folder import Folder, FolderPart, open_folder
 from sawlog.format.planning import available_columns
@@ -20,26 +19,25 @@ _UNFIT = re.compile(r"[*?\[\]]+")
 """Characters of a pattern, which no name of a file has."""
 
 
-def find_folder(
-    path: str | list[str],
+def open_selected(
+    path: str,
+    reading: Reading,
+    selection: Selection,
+    storage: Storage,
     *,
     format: str | None,
-    storage: Storage,
-    options: Mapping[str, Any],
-    threads: int | None,
-    on_damage: str = "skip",
-    **given: Any,
+    on_damage: str,
+    provenance: bool = False,
 ) -> Folder:
-    """Return the datasets of a path, opened as a verb's options say; others are those of `sawlog.open`."""
-    use_threads = True if threads is None else threads
+    """Return the datasets of a path with the columns of a selection; its conditions are those of `open_part`."""
     return open_folder(
         path,
         format=format,
+        view=selection.view,
+        columns=column_names(selection.columns),
         on_damage=on_damage,
-        storage_options=storage,
-        use_threads=use_threads,
-        **given,
-        **options,
+        provenance=provenance,
+        **reading.settings(storage),
     )
 
 

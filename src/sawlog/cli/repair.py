@@ -90,11 +90,10 @@ class _RepairOutcome:
 def repair(
     src: Annotated[str, typer.Argument(metavar="SRC", help="File or directory; it is not changed.")],
     dst: Annotated[str, typer.Argument(metavar="DST", help="New file, or directory for the files of a directory.")],
+    *,
     format: arguments.FormatName = None,
-    option: arguments.ReadOptions = None,
     no_clobber: arguments.NoClobber = False,
-    threads: arguments.Threads = None,
-    storage: arguments.StorageOptions = None,
+    reading: arguments.Reading,
     json: arguments.Json = False,
 ) -> int:
     """Copy everything intact to a new file.
@@ -108,9 +107,7 @@ def repair(
         dst,
         format=format,
         mode="error" if no_clobber else "overwrite",
-        use_threads=True if threads is None else threads,
-        storage_options=arguments.storage_options(storage),
-        **arguments.format_options(option, call=sawlog.repair),
+        **reading.settings(call=sawlog.repair),
     )
     repaired = _RepairOutcome(src, dst, report)
     if dst in STDOUT:

@@ -13,9 +13,9 @@ import typer
 from sawlog import __version__
 from sawlog.cli import arguments
 from sawlog.cli.output import Outcome, counted, progress, show, write_page
-from sawlog.cli.parts import find_folder
 from sawlog.cli.scan import verdict_code
 from sawlog.dataset.examination import Examination, ExaminedPart, RecordingStorage, examine
+from sawlog.dataset.folder import open_folder
 from sawlog.dataset.timeline import NEWEST
 from sawlog.format.printing import ascii_json
 
@@ -31,11 +31,10 @@ code { overflow-wrap: anywhere; }
 
 def report(
     paths: arguments.Paths,
+    *,
     output: Annotated[str, typer.Option("--output", metavar="FILE", help="The page.")] = "report.html",
     format: arguments.FormatName = None,
-    option: arguments.ReadOptions = None,
-    threads: arguments.Threads = None,
-    storage: arguments.StorageOptions = None,
+    reading: arguments.Reading,
     json: Annotated[bool, typer.Option("--json", help="Write the data of the page to stdout instead.")] = False,
 ) -> int:
     """Write what was found, with hashes, as a page.
@@ -44,14 +43,8 @@ def report(
     metadata included; what was left out, and why; a timeline of all datasets; version and time. Exit code 0 clean,
     1 damaged or incomplete, 2 unusable, 4 unsupported in part.
     """
-    recorder = RecordingStorage(arguments.storage_options(storage))
-    folder = find_folder(
-        list(paths),
-        format=format,
-        storage=recorder,
-        options=arguments.format_options(option),
-        threads=threads,
-    )
+    recorder = RecordingStorage(arguments.storage_options(reading.storage))
+    folder = open_folder(list(paths), format=format, on_damage="skip", **reading.settings(recorder))
     with progress(folder.size, "examining") as advance:
         examination = examine(folder, [os.fspath(path) for path in paths], recorder, advance)
     document = {"sawlog": __version__, **examination.to_dict()}

@@ -161,12 +161,11 @@ class _VerifyOutcome:
 
 def verify(
     paths: arguments.Paths,
+    *,
     every: Annotated[bool, typer.Option("--all", help="List every damage, not the first ones only.")] = False,
     view: arguments.View = "rows",
     format: arguments.FormatName = None,
-    option: arguments.ReadOptions = None,
-    threads: arguments.Threads = None,
-    storage: arguments.StorageOptions = None,
+    reading: arguments.Reading,
     json: arguments.Json = False,
 ) -> int:
     """Check every byte for damage.
@@ -174,15 +173,7 @@ def verify(
     With a view, also what the bytes mean to it. Exit code 0 clean, 1 damaged or incomplete, 2 unusable, 4 unsupported
     in part.
     """
-    opened = functools.partial(
-        open_folder,
-        format=format,
-        view=view,
-        on_damage="skip",
-        use_threads=True if threads is None else threads,
-        storage_options=arguments.storage_options(storage),
-        **arguments.format_options(option),
-    )
+    opened = functools.partial(open_folder, format=format, view=view, on_damage="skip", **reading.settings())
     verified = _VerifyOutcome([_verify(path, opened, every) for path in paths], every)
     show(verified, json=json)
     for path in verified.paths:
