@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import gc
 import gzip
 import io
@@ -23,6 +24,7 @@ import pytest
 from rocksdict import Options, Rdict
 
 import sawlog
+from sawlog.errors import DiskError
 from sawlog.storage import Storage, sources
 from sawlog.storage.inputs import Inputs
 from tests.cli.conftest import Run, run
@@ -137,6 +139,35 @@ def test_memory_of_windows_is_used_again_but_never_while_somebody_looks(tmp_path
     finally:
         sources.Piece = piece  # type: ignore[misc]
     assert not window.flags.writeable
+    source.close()
+
+
+def test_a_small_file_is_read_by_one_call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "file"
+    data = bytes(range(256)) * 8
+    path.write_bytes(data)
+    calls: list[int] = []
+    preadv = os.preadv
+    broken_from = len(data)
+
+    def counted(descriptor: int, buffers: list[memoryview], offset: int) -> int:
+        calls.append(offset)
+        if offset + len(buffers[0]) > broken_from:
+            raise OSError(errno.EIO, "Input/output error")
+        return preadv(descriptor, buffers, offset)
+
+    monkeypatch.setattr(os, "preadv", counted)
+    for places in ([(2000, 48), (1000, 1000), (0, 2048)], [(0, 16), (2000, 99)]):
+        source = Storage().open(path)
+        for offset, length in places:
+            assert source.window(offset, length).tobytes() == data[offset : offset + length]
+        source.close()
+    assert calls == [0, 0]
+    broken_from = 1000  # what is before the bytes that the disk cannot read is read all the same
+    source = Storage().open(path)
+    assert source.window(10, 500).tobytes() == data[10:510]
+    with pytest.raises(DiskError):
+        source.window(900, 200)
     source.close()
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+import struct
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -14,6 +15,8 @@ from sawlog.filodb.schemas import RecordSchema, Schema, Schemas
 
 _WORD = layout.VERSION_WORD.offset
 """Where a container's header has its version word, the same in all of a file."""
+_HEAD = struct.Struct("<IH")
+"""What a record begins with: its length and its schema ID."""
 
 
 @dataclass(frozen=True)
@@ -95,16 +98,19 @@ def select(options: ReadOptions, heads: Iterable[Sequence[bytes]] = ()) -> Selec
 def schema_records(head: bytes, schemas: Schemas) -> list[bytes]:
     """Of the records at the start of a file those that show its schemas: the first of each, and its first sound one."""
     records: dict[tuple[int, int], bytes] = {}
+    complete: set[int] = set()  # IDs of which no other record shows anything more
     tests = list(enumerate((lambda *_: True, RecordSchema.is_whole, RecordSchema.is_filled)))
-    for record in _records(head):
-        id = _schema_id(record)
-        missing = [(number, shows) for number, shows in tests if (id, number) not in records]
-        if missing and (schema := schemas.by_id(id)) is not None:
-            layouts = (schema.ingestion, schema.part_key)
-            features = [
-                number for number, shows in missing if any(shows(record_schema, record) for record_schema in layouts)
-            ]
-            records |= {(id, number): bytes(record) for number in features}
+    for id, record in _records(head, complete):
+        schema = schemas.by_id(id)
+        missing = [(number, shows) for number, shows in tests if schema is not None and (id, number) not in records]
+        features = [
+            number
+            for number, shows in missing
+            if schema is not None and any(shows(layout, record) for layout in (schema.ingestion, schema.part_key))
+        ]
+        records |= {(id, number): bytes(record) for number in features}
+        if len(features) == len(missing):
+            complete.add(id)
     return list(dict.fromkeys(records.values()))
 
 
@@ -122,28 +128,40 @@ def split(data: bytes) -> list[bytes]:
     return records
 
 
-def _records(head: bytes) -> Iterator[memoryview]:
-    """The records at the start of some data, in one container after the other, as far as they can be made out."""
+def _records(head: bytes, complete: Collection[int]) -> Iterator[tuple[int, memoryview]]:
+    """The records at the start of some data, in one container after the other, as far as they can be made out.
+
+    Args:
+        head: The data.
+        complete: Schema IDs of which no more records are wanted; it may grow meanwhile.
+
+    Yields:
+        The schema ID of each record, and the record.
+    """
     view = memoryview(head)
     pos, length = 0, header_length(head, damaged=True)
     if length is None:
-        yield from _stretch(view)
+        yield from _stretch(view, complete)
     word = head[_WORD : _WORD + layout.VERSION_WORD.size]
     while length is not None:
         end = pos + length + layout.LENGTH_SIZE
-        yield from _stretch(view[pos + layout.CONTAINER_HEADER_SIZE : end])
+        yield from _stretch(view[pos + layout.CONTAINER_HEADER_SIZE : end], complete)
         pos = head.find(word, end + _WORD) - _WORD
         length = header_length(view[pos:]) if pos >= end else None
 
 
-def _stretch(view: memoryview) -> Iterator[memoryview]:
-    """Adjacent records."""
-    pos = 0
-    while len(view) - pos > layout.SCHEMA_ID_OFFSET + layout.SCHEMA_ID_SIZE:
-        size = int.from_bytes(view[pos : pos + layout.LENGTH_SIZE], "little") + layout.LENGTH_SIZE
-        if size > len(view) - pos:
+def _stretch(view: memoryview, complete: Collection[int]) -> Iterator[tuple[int, memoryview]]:
+    """Adjacent records; see `_records`."""
+    pos, limit = 0, len(view)
+    while limit - pos > _HEAD.size:
+        length, id = _HEAD.unpack_from(view, pos)
+        size = length + layout.LENGTH_SIZE
+        if size > limit - pos:
             break
-        yield view[pos : pos + size]
+        if size < _HEAD.size:  # the record ends inside its ID
+            id = _schema_id(view[pos : pos + size])
+        if id not in complete:
+            yield id, view[pos : pos + size]
         pos += size + -size % layout.ALIGNMENT
 
 

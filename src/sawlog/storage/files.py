@@ -25,7 +25,7 @@ from sawlog.storage.minio import AS_OF, Objects, StoredObject, parse_time
 from sawlog.storage.minio.drives import is_below
 from sawlog.storage.names import HIDDEN, PathLike, in_order, is_hidden_directory, is_remote, normalize
 from sawlog.storage.remote import Remote, State, Store, connected, modified_at, version_of
-from sawlog.storage.sources import LocalSource, MappedSource, RemoteSource, Source, failed_read
+from sawlog.storage.sources import LocalSource, MappedSource, RemoteSource, Source, read_bytes
 from sawlog.storage.staging import (
     STAGED_SUFFIX,
     Staged,
@@ -282,13 +282,12 @@ class Storage:
                 if head is not None:
                     return bytes(head.answer.result()[offset:stop])
                 return bytes(remote.fetch(offset, stop))
-        with open(name, "rb") as file:
-            self._check_same(name, file.fileno())
-            try:
-                file.seek(offset)
-                return file.read(-1 if length is None else length)
-            except OSError as error:
-                raise failed_read(name, offset, error) from error
+        descriptor = os.open(name, os.O_RDONLY)
+        try:
+            self._check_same(name, descriptor)
+            return read_bytes(descriptor, name, offset, length)
+        finally:
+            os.close(descriptor)
 
     def stage(self, path: PathLike, marker: str = "") -> StagedFile:
         """Begin a file that appears at `path`, whole, when it is published; pipes are written to at once.

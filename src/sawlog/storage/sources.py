@@ -79,7 +79,7 @@ class LocalSource:
             return _NOTHING
         piece = self._piece
         if not piece.start <= offset <= offset + length <= piece.end:
-            piece = self._fill(offset, max(length, min(LEAST_BYTES, self.size - offset)))
+            piece = self._fill_around(offset, length)
         return piece.view(offset, length)
 
     def close(self) -> None:
@@ -89,6 +89,17 @@ class LocalSource:
         self._descriptor = -1
 
     __del__ = close
+
+    def _fill_around(self, offset: int, length: int) -> Piece:
+        """Read a piece of `LEAST_BYTES` at least: of a file that has no more all of it, wherever a walk begins."""
+        start = offset if self.size > LEAST_BYTES else 0
+        end = min(max(offset + length, start + LEAST_BYTES), self.size)
+        try:
+            return self._fill(start, end - start)
+        except DiskError:
+            if (start, end) == (offset, offset + length):
+                raise
+            return self._fill(offset, length)  # what is asked for may be readable, though not all around it
 
     def _fill(self, offset: int, length: int) -> Piece:
         """Read a piece: into the one before the last if nobody holds it; what the last one has of it is copied."""
@@ -108,6 +119,28 @@ class LocalSource:
             piece.end += got
         self._piece, self._spare = piece, last
         return piece
+
+
+def read_bytes(descriptor: int, path: str, offset: int, length: int | None) -> bytes:
+    """Return bytes of an open file from an offset on: so many, or all there are; fewer only at its end.
+
+    Raises:
+        StorageError: When the operating system does not deliver them.
+    """
+    parts: list[bytes] = []
+    remaining = length
+    piece = max(os.fstat(descriptor).st_size - offset, 0) + 1 if length is None else length
+    while remaining is None or remaining > 0:
+        try:
+            part = os.pread(descriptor, piece if remaining is None else remaining, offset)
+        except OSError as error:
+            raise failed_read(path, offset, error) from error
+        if not part:
+            break
+        parts.append(part)
+        offset += len(part)
+        remaining = None if remaining is None else remaining - len(part)
+    return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
 def failed_read(path: str, offset: int, error: OSError) -> StorageError:
