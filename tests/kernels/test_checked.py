@@ -25,6 +25,7 @@ SMALL = [
     "kernels/test_text.py",
     "kernels/test_vector.py",
     "kernels/test_xxh64.py",
+    "leveldb_database/test_application_kernels.py",
     "leveldb_log/test_kernels.py",
     "leveldb_log/test_payload_kernels.py",
     "leveldb_table/test_kernels.py",

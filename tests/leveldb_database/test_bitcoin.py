@@ -151,6 +151,14 @@ def test_blocks_files_and_transactions(tmp_path: Path) -> None:
     assert found[None]["reason"] == "a key that begins with b'x'"
 
 
+def test_the_history_of_an_index_has_files_of_blocks_and_those_of_the_database(tmp_path: Path) -> None:
+    path = made(tmp_path / "index", {b"t" + TXID: bytes.fromhex("01 08 50")})
+    made(path, {b"t" + TXID: None})
+    found = rows(path, "bitcoin_blocks", history=True)
+    assert [(row["operation"], row["file"]) for row in found] == [("delete", None), ("put", 1)]
+    assert all(row["raw_file"].endswith((".log", ".ldb")) for row in found)
+
+
 REAL = Path(__file__).parents[1] / "golden" / "leveldb_database" / "bitcoin-knots-29.4"
 """A chain of its own that a node has made, and what the node said of it over RPC: see the README there."""
 

@@ -1,4 +1,4 @@
-"""Tests for UTF-8 and ASCII, for use inside kernels."""
+"""Tests for UTF-8 and ASCII, and hexadecimal digits, for use inside kernels."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from sawlog.kernels.jit import inlined
-from sawlog.kernels.memory import load_u64
+from sawlog.kernels.memory import load_u64, store_u16
 
 _ZERO = np.uint64(0)
 _ONE = np.uint64(1)
@@ -16,6 +16,8 @@ _THREE = np.uint64(3)
 _FOUR = np.uint64(4)
 _EIGHT = np.uint64(8)
 _HIGH_BITS = np.uint64(0x8080808080808080)
+_DIGITS = np.frombuffer(bytes(range(256)).hex().encode(), np.dtype("<u2")).astype(np.uint64)
+"""The two digits of each byte, as a number of 16 bits."""
 
 
 @inlined
@@ -59,3 +61,23 @@ def beyond_ascii(data: Any, start: Any, end: Any) -> Any:
         bits |= np.uint64(data[start])
         start += _ONE
     return bits & _HIGH_BITS != _ZERO
+
+
+@inlined
+def put_hex(out: Any, pos: Any, data: Any, start: Any, end: Any) -> Any:
+    """Write the bytes `data[start:end]` as digits at `out[pos]`; the position after them."""
+    while start < end:
+        store_u16(out, pos, _DIGITS[data[start]])
+        start += _ONE
+        pos += _TWO
+    return pos
+
+
+@inlined
+def put_reversed_hex(out: Any, pos: Any, data: Any, start: Any, end: Any) -> Any:
+    """`put_hex`, the last byte first."""
+    while end > start:
+        end -= _ONE
+        store_u16(out, pos, _DIGITS[data[end]])
+        pos += _TWO
+    return pos

@@ -5,37 +5,71 @@ See `txdb.cpp`, `coins.h`, `compressor.cpp`, `chain.h` and `dbwrapper.cpp` in it
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, ClassVar
 
+import numpy as np
 import pyarrow as pa
 
-from sawlog.leveldb.applications.view import ApplicationView, Cursor, Entry, Home, UnknownBytesError, columns_of
+from sawlog.arrow import array_of, fixed_array
+from sawlog.leveldb.applications import bitcoin_kernels as k
+from sawlog.leveldb.applications.bitcoin_layout import (
+    BEST_BLOCK,
+    BLOCK,
+    COIN,
+    FILE,
+    FLAG,
+    HASH_SIZE,
+    HAVE_DATA,
+    HAVE_UNDO,
+    HEAD_BLOCKS,
+    HEADER,
+    LAST_FILE,
+    MAX_VARINT_BYTES,
+    MOST_SCRIPT,
+    OBFUSCATION,
+    P2PK,
+    P2PK_PARTS,
+    P2PKH,
+    P2PKH_PARTS,
+    P2SH,
+    P2SH_PARTS,
+    PUBLIC_KEY_SIZE,
+    REINDEXING,
+    SCRIPT_HASH_SIZE,
+    SCRIPT_TYPES,
+    SPECIAL,
+    TRANSACTION,
+    UNCOMPRESSED,
+    VARINT_BITS,
+)
+from sawlog.leveldb.applications.view import (
+    ApplicationView,
+    Cursor,
+    Entry,
+    Home,
+    PlainRows,
+    TextColumn,
+    UnknownBytesError,
+    columns_of,
+)
+from sawlog.leveldb.columns import binary_parts, named
+from sawlog.leveldb.records.kernels import Strings
 
-OBFUSCATION = b"\x0e\0obfuscate_key"
-"""The key of what all other values are XORed with."""
-HASH_SIZE = 32
-_P2PKH, _P2SH, _P2PK, UNCOMPRESSED = 0, 1, (2, 3), (4, 5)
-"""How a script is compressed; from `_SPECIAL` on, by its size and that."""
-_SPECIAL = 6
+_KINDS = ("", "block", "transaction", "coin")
+"""By the kinds of the kernels."""
+
 _FIELD = 2**256 - 2**32 - 977
 """The prime of secp256k1, whose points are y * y = x * x * x + 7."""
-_MOST_SCRIPT = 10_000
-"""Longer scripts cannot be spent: they are not in a chainstate."""
-_HEADER = struct.Struct(f"<i{HASH_SIZE}s{HASH_SIZE}s3I")
-_MAX_VARINT_BYTES = 10
-_HAVE_DATA, _HAVE_UNDO = 8, 16
-"""Bits of a block's status: it is in a file, and so is what undoes it."""
 
 
 def varint(cursor: Cursor) -> int:
     """Seven bits per byte, high ones first; every byte but the last adds one, so that there is one encoding only."""
     start, value = cursor.at, 0
-    for length, byte in enumerate(cursor.data[start : start + _MAX_VARINT_BYTES], 1):
+    for length, byte in enumerate(cursor.data[start : start + MAX_VARINT_BYTES], 1):
         value = value << 7 | byte & 127
-        if value >> 63:
-            raise UnknownBytesError(f"varint of more than 63 bits at byte {start}")
+        if value >> VARINT_BITS:
+            raise UnknownBytesError(f"varint of more than {VARINT_BITS} bits at byte {start}")
         if byte < 128:
             cursor.at += length
             return value
@@ -53,7 +87,7 @@ def amount(code: int) -> int:
         code, digit = divmod(code, 9)
         code = code * 10 + digit
     satoshis: int = (code + 1) * 10**exponent
-    if satoshis >> 63:
+    if satoshis >> VARINT_BITS:
         raise UnknownBytesError(f"an amount of {satoshis} satoshis")
     return satoshis
 
@@ -61,18 +95,23 @@ def amount(code: int) -> int:
 def script(cursor: Cursor) -> tuple[str, bytes]:
     """The kind and the bytes of a compressed script."""
     size = varint(cursor)
-    if size == _P2PKH:
-        return "p2pkh", b"\x76\xa9\x14" + cursor.take(20, "hash") + b"\x88\xac"
-    if size == _P2SH:
-        return "p2sh", b"\xa9\x14" + cursor.take(20, "hash") + b"\x87"
-    if size in _P2PK:
-        return "p2pk", b"\x21" + bytes([size]) + cursor.take(32, "public key") + b"\xac"
+    if size == P2PKH:
+        return "p2pkh", _within(P2PKH_PARTS, cursor.take(SCRIPT_HASH_SIZE, "hash"))
+    if size == P2SH:
+        return "p2sh", _within(P2SH_PARTS, cursor.take(SCRIPT_HASH_SIZE, "hash"))
+    if size in P2PK:
+        return "p2pk", _within(P2PK_PARTS, bytes([size]) + cursor.take(PUBLIC_KEY_SIZE, "public key"))
     if size in UNCOMPRESSED:
-        x = cursor.take(32, "public key")
+        x = cursor.take(PUBLIC_KEY_SIZE, "public key")
         return "p2pk", b"\x41\x04" + x + _y(int.from_bytes(x, "big"), size & 1) + b"\xac"
-    if size - _SPECIAL > _MOST_SCRIPT:
-        raise UnknownBytesError(f"a script of {size - _SPECIAL} bytes, of which {_MOST_SCRIPT} are allowed")
-    return "other", cursor.take(size - _SPECIAL, "script")
+    if size - SPECIAL > MOST_SCRIPT:
+        raise UnknownBytesError(f"a script of {size - SPECIAL} bytes, of which {MOST_SCRIPT} are allowed")
+    return "other", cursor.take(size - SPECIAL, "script")
+
+
+def _within(parts: tuple[bytes, bytes], stored: bytes) -> bytes:
+    before, after = parts
+    return before + stored + after
 
 
 def _y(x: int, odd: int) -> bytes:
@@ -118,13 +157,13 @@ def _block(cursor: Cursor) -> dict[str, Any]:
     """Return the columns of a block: what is known of it, then its header."""
     varint(cursor)  # the version that wrote it
     row: dict[str, Any] = {"height": varint(cursor), "status": varint(cursor), "transactions": varint(cursor)}
-    if row["status"] & (_HAVE_DATA | _HAVE_UNDO):
+    if row["status"] & (HAVE_DATA | HAVE_UNDO):
         row["file"] = varint(cursor)
-    if row["status"] & _HAVE_DATA:
+    if row["status"] & HAVE_DATA:
         row["offset"] = varint(cursor)
-    if row["status"] & _HAVE_UNDO:
+    if row["status"] & HAVE_UNDO:
         row["undo_offset"] = varint(cursor)
-    fields = _HEADER.unpack(cursor.take(_HEADER.size, "header"))
+    fields = HEADER.unpack(cursor.take(HEADER.size, "header"))
     row["version"], previous, merkle_root, row["time"], row["bits"], row["nonce"] = fields
     return row | {"previous": previous[::-1].hex(), "merkle_root": merkle_root[::-1].hex()}
 
@@ -133,7 +172,11 @@ def _varints(*names: str) -> Callable[[Cursor], dict[str, Any]]:
     return lambda cursor: {name: varint(cursor) for name in names}
 
 
-_FILE = _varints("blocks", "size", "undo_size", "first_height", "last_height", "first_time", "last_time")
+_FILE_FIELDS = _varints("blocks", "size", "undo_size", "first_height", "last_height", "first_time", "last_time")
+
+
+def _setting(cursor: Cursor) -> dict[str, Any]:
+    return {"value": cursor.rest().decode("ascii", "backslashreplace")}
 
 
 def _locator(cursor: Cursor) -> dict[str, Any]:
@@ -172,6 +215,12 @@ class Bitcoin(ApplicationView):
         return row | columns_of(entry.value, plain)
 
 
+def _mask_of(context: bytes) -> k.Mask:
+    """Return how kernels undo the obfuscation of values."""
+    mask = np.resize(np.frombuffer(context or b"\0", np.uint8), k.MOST_VALUE)
+    return k.Mask(mask, np.empty(k.MOST_VALUE, np.uint8))
+
+
 def _whole(data: bytes, read: Callable[[Cursor], dict[str, Any]]) -> dict[str, Any]:
     """Return the columns that `read` makes of all of the bytes."""
     cursor = Cursor(data)
@@ -195,16 +244,37 @@ class Chainstate(Bitcoin):
             ("blocks", pa.list_(pa.string())),
         ]
     )
+
+    def plain_rows(self, keys: pa.Array, values: pa.Array, context: bytes) -> PlainRows:
+        """Coins whose scripts are expanded without arithmetic on the curve."""
+        rows = len(keys)
+        stored, contents = Strings(*binary_parts(keys)), Strings(*binary_parts(values))
+        room = int(contents.offsets[-1] - contents.offsets[0])
+        hashes, scripts = TextColumn(rows, rows * k.DIGITS), TextColumn(rows, room + rows * k.SCRIPT_ROOM)
+        kinds, numbers = np.empty(rows, np.uint8), np.zeros((len(k.COIN_NUMBERS), rows), np.int64)
+        coins = k.Coins(kinds, numbers, k.Texts(*hashes.buffers), k.Texts(*scripts.buffers))
+        k.decode_coins(stored, contents, _mask_of(context), coins)
+        output, height, coinbase, amounts, script_types = numbers
+        integers = {"output": output, "height": height, "amount": amounts}
+        columns = {name: fixed_array(pa.int64(), values) for name, values in integers.items()} | {
+            "kind": named(kinds, _KINDS),
+            "txid": hashes.take(pa.string()),
+            "coinbase": array_of(coinbase != 0, pa.bool_()),
+            "script_type": named(script_types, SCRIPT_TYPES),
+            "script": scripts.take(pa.binary()),
+        }
+        return PlainRows(kinds != k.DOUBTFUL, columns)
+
     kinds: ClassVar = {
-        b"C": ("coin", lambda key: {"txid": block_hash(key), "output": varint(key)}, _coin),
-        b"B": ("best_block", lambda key: {}, lambda value: {"blocks": [block_hash(value)]}),
-        b"H": ("head_blocks", lambda key: {}, _hashes),
+        COIN: ("coin", lambda key: {"txid": block_hash(key), "output": varint(key)}, _coin),
+        BEST_BLOCK: ("best_block", lambda key: {}, lambda value: {"blocks": [block_hash(value)]}),
+        HEAD_BLOCKS: ("head_blocks", lambda key: {}, _hashes),
     }
 
     def recognizes(self, path: str, comparator: str, keys: Sequence[bytes]) -> bool:
         """By its directory, or by its coins."""
         del comparator
-        return path.endswith("/chainstate") or any(key[:1] == b"C" and 34 <= len(key) <= 38 for key in keys)
+        return path.endswith("/chainstate") or any(key[:1] == COIN and 34 <= len(key) <= 38 for key in keys)
 
 
 class BlockIndex(Bitcoin):
@@ -226,22 +296,53 @@ class BlockIndex(Bitcoin):
             ("value", pa.string()),
         ]
     )
+
+    def plain_rows(self, keys: pa.Array, values: pa.Array, context: bytes) -> PlainRows:
+        """Blocks and transactions."""
+        rows = len(keys)
+        hashes, previous, roots = (TextColumn(rows, rows * k.DIGITS) for _ in range(3))
+        kinds, present = np.empty(rows, np.uint8), np.zeros(rows, np.uint32)
+        numbers = np.zeros((len(k.BLOCK_NUMBERS), rows), np.int64)
+        texts = [k.Texts(*column.buffers) for column in (hashes, previous, roots)]
+        contents = Strings(*binary_parts(keys)), Strings(*binary_parts(values))
+        k.decode_blocks(*contents, _mask_of(context), k.Blocks(kinds, numbers, present, *texts))
+        columns = {
+            name: array_of(numbers[place], pa.int64(), present >> place & 1 == 0)
+            for place, name in enumerate(k.BLOCK_NUMBERS)
+        }
+        is_block = kinds == k.OF_BLOCK
+        columns |= {
+            "kind": named(kinds, _KINDS),
+            "hash": hashes.take(pa.string()),
+            "previous": previous.take(pa.string(), is_block),
+            "merkle_root": roots.take(pa.string(), is_block),
+        }
+        return PlainRows(kinds != k.DOUBTFUL, columns)
+
     kinds: ClassVar = {
-        b"b": ("block", lambda key: {"hash": block_hash(key)}, _block),
-        b"f": ("file", lambda key: {"file": key.little(4)}, _FILE),
-        b"l": ("last_file", lambda key: {}, lambda value: {"file": value.little(4)}),
-        b"t": ("transaction", lambda key: {"hash": block_hash(key)}, _varints("file", "offset", "transaction_offset")),
-        b"F": (
+        BLOCK: ("block", lambda key: {"hash": block_hash(key)}, _block),
+        FILE: ("file", lambda key: {"file": key.little(4)}, _FILE_FIELDS),
+        LAST_FILE: ("last_file", lambda key: {}, lambda value: {"file": value.little(4)}),
+        TRANSACTION: (
+            "transaction",
+            lambda key: {"hash": block_hash(key)},
+            _varints("file", "offset", "transaction_offset"),
+        ),
+        FLAG: (
             "flag",
             lambda key: {"name": key.take(key.byte(), "name").decode("ascii", "backslashreplace")},
-            lambda value: {"value": value.rest().decode("ascii", "backslashreplace")},
+            _setting,
         ),
-        b"R": ("reindexing", lambda key: {}, lambda value: {"value": value.rest().decode("ascii", "backslashreplace")}),
-        b"B": ("best_block", lambda key: {}, _locator),
+        REINDEXING: (
+            "reindexing",
+            lambda key: {},
+            _setting,
+        ),
+        BEST_BLOCK: ("best_block", lambda key: {}, _locator),
     }
 
     def recognizes(self, path: str, comparator: str, keys: Sequence[bytes]) -> bool:
         """By its directory, or by its keys of blocks, files or transactions."""
         del comparator
         named = path.endswith(("/blocks/index", "/indexes/txindex"))
-        return named or any(key[:1] in (b"b", b"t") and len(key) == 1 + HASH_SIZE for key in keys)
+        return named or any(key[:1] in (BLOCK, TRANSACTION) and len(key) == 1 + HASH_SIZE for key in keys)

@@ -4,20 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
+import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
-from sawlog.arrow import array_of, batch_of
+from sawlog.arrow import array_of, batch_of, boolean_values, called, fixed_array
 from sawlog.format.contract import Fragment
 from sawlog.format.damage import Findings
 from sawlog.format.scan import Projection
 from sawlog.leveldb.applications import application
-from sawlog.leveldb.applications.view import ApplicationView, Entry, Home, UnknownBytesError
+from sawlog.leveldb.applications.view import ApplicationView, Entry, Home, PlainRows, UnknownBytesError
 from sawlog.leveldb.database.fragments import STATE_SCHEMA, KeyRange
 
-RAW = {"raw_key": "key", "raw_value": "value"}
-"""Columns of stored bytes, and what they are in the view `live`."""
+_RAW = "raw_"
+"""Begins the names of columns of stored bytes, and of those that the view has another column by the name of."""
+_BYTES = ("key", "value")
 _REASON = pa.field("reason", pa.string())
 UNDECODED_ROWS = "undecoded_rows"
 """Note of rows with a reason: of those, some bytes are delivered as they are stored."""
@@ -28,8 +31,10 @@ BATCH_BYTES = 8 << 20
 
 def schema_of(view: ApplicationView, entries: pa.Schema) -> pa.Schema:
     """Columns of a view, given those of the entries that it decodes."""
-    raw = [entries.field(name).with_name(new) for new, name in RAW.items()]
-    return pa.schema([*view.columns, _REASON, *raw, *(field for field in entries if field.name not in RAW.values())])
+    names = {*view.columns.names, *_BYTES}
+    fields = [field.with_name(f"{_RAW}{field.name}") if field.name in names else field for field in entries]
+    raw = [field for field in fields if field.name.removeprefix(_RAW) in _BYTES]
+    return pa.schema([*view.columns, _REASON, *raw, *(field for field in fields if field not in raw)])
 
 
 @dataclass(frozen=True)
@@ -52,20 +57,18 @@ class Decoded(Fragment):
         view = application(self.scan.view)
         assert view is not None
         decoded = [field for field in schema if field.name in view.columns.names or field.name == _REASON.name]
-        stored = [field.with_name(RAW.get(field.name, field.name)) for field in schema if field not in decoded]
+        stored = [field.with_name(field.name.removeprefix(_RAW)) for field in schema if field not in decoded]
         missing = [field for field in STATE_SCHEMA if decoded and field.name not in {column.name for column in stored}]
         context = view.context(self._names(view), self.home) if decoded else None
         for batch in self.entries.decode(pa.schema([*stored, *missing]), findings):
-            first = 0
-            empty_rows: list[list[Mapping[str, Any]]] = [[{}] * batch.num_rows]
-            for rows in _stretches(view, context, batch) if decoded else empty_rows:
-                part, first = batch.slice(first, len(rows)), first + len(rows)
+            parts = _parts(view, context, batch, decoded) if decoded else iter([Part(batch, {}, 0)])
+            for part in parts:
                 arrays = [
-                    column_of(rows, field) if field in decoded else part.column(RAW.get(field.name, field.name))
+                    part.columns[field.name] if field in decoded else part.entries.column(field.name.removeprefix(_RAW))
                     for field in schema
                 ]
-                findings.notes[UNDECODED_ROWS] += sum(row.get(_REASON.name) is not None for row in rows)
-                yield batch_of(arrays, schema, len(rows))
+                findings.notes[UNDECODED_ROWS] += part.undecoded
+                yield batch_of(arrays, schema, part.entries.num_rows)
 
     def scan_into(self, findings: Findings) -> Findings:
         """Findings without columns. For a report, entries are decoded: what they mean is a part of its verdict."""
@@ -92,6 +95,69 @@ def entries_of(keys: KeyRange, view: str) -> KeyRange:
     """A range of keys, to be read by another view, with all of its columns and rows."""
     scan = replace(keys.scan, view=view, columns=None, filters=(), expression=None, schema=None)
     return replace(keys, scan=scan, projection=Projection.of(STATE_SCHEMA, scan))
+
+
+class Part(NamedTuple):
+    """Decoded rows.
+
+    Attributes:
+        entries: What they are made of.
+        columns: By name.
+        undecoded: How many have a reason.
+    """
+
+    entries: pa.RecordBatch
+    columns: Mapping[str, pa.Array]
+    undecoded: int
+
+
+def _parts(view: ApplicationView, context: Any, batch: pa.RecordBatch, fields: Sequence[pa.Field]) -> Iterator[Part]:
+    """Decode entries: many at a time those that are plain, one by one those that are not."""
+    plain = view.plain_rows(batch.column("key"), batch.column("value"), context)
+    if plain is None:
+        plain = PlainRows(np.zeros(batch.num_rows, np.bool_), {})
+    doubtful = np.flatnonzero(~plain.is_plain | _are_deletions(batch.column("operation")))
+    entries = batch if len(doubtful) == batch.num_rows else batch.take(fixed_array(pa.int64(), doubtful))
+    start = decoded = 0
+    for rows in _stretches(view, context, entries):
+        places = doubtful[decoded : decoded + len(rows)] - start
+        decoded += len(rows)
+        stop = int(doubtful[decoded]) if decoded < len(doubtful) else batch.num_rows
+        columns = {field.name: _whole_column(plain, field, start, stop - start, places, rows) for field in fields}
+        undecoded = sum(row.get(_REASON.name) is not None for row in rows)
+        yield Part(batch.slice(start, stop - start), columns, undecoded)
+        start = stop
+    if start < batch.num_rows:
+        count = batch.num_rows - start
+        columns = {field.name: _whole_column(plain, field, start, count, doubtful[:0], ()) for field in fields}
+        yield Part(batch.slice(start), columns, 0)
+
+
+def _whole_column(
+    plain: PlainRows,
+    field: pa.Field,
+    start: int,
+    count: int,
+    places: NDArray[np.int64],
+    rows: Sequence[Mapping[str, Any]],
+) -> pa.Array:
+    """Return a column of `count` entries from `start` on: of plain ones, with `rows` in their places among them."""
+    if len(rows) == count:
+        return column_of(rows, field)
+    column = plain.columns.get(field.name)
+    column = pa.nulls(count, field.type) if column is None else column.slice(start, count)
+    if not rows:
+        return column
+    numbers = np.arange(count)
+    numbers[places] = count + np.arange(len(rows))
+    return pa.concat_arrays([column, column_of(rows, field)]).take(fixed_array(pa.int64(), numbers))
+
+
+def _are_deletions(operations: pa.Array) -> NDArray[np.bool_]:
+    """Return which entries have no value."""
+    return boolean_values(
+        called("is_in", operations, options=("SetLookupOptions", array_of(sorted(_DELETIONS), pa.string())))
+    )
 
 
 def _entries(batch: pa.RecordBatch) -> Iterator[Entry]:

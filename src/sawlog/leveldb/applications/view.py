@@ -10,8 +10,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
+import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
+from sawlog.arrow import Column
 from sawlog.kernels.varints import read_varint
 from sawlog.storage import Storage
 
@@ -64,6 +67,43 @@ class Home:
         return content
 
 
+class PlainRows(NamedTuple):
+    """Rows of entries that hold nothing out of the ordinary, decoded without an object for each.
+
+    Attributes:
+        is_plain: Which of the entries are such.
+        columns: By name, without those that are null in all rows. What they have for other entries is arbitrary.
+    """
+
+    is_plain: NDArray[np.bool_]
+    columns: Mapping[str, pa.Array]
+
+
+class TextColumn:
+    """Texts or bytes that a kernel writes, one after the other.
+
+    Attributes:
+        buffers: Room for the bytes of all, and where each ends: text i is `bytes[ends[i] : ends[i + 1]]`.
+
+    Args:
+        rows: How many there are.
+        room: How many bytes they have at most.
+    """
+
+    def __init__(self, rows: int, room: int) -> None:
+        self._column = Column(np.uint8, room)
+        self._ends = np.zeros(rows + 1, np.int32)
+        self.buffers = self._column.values, self._ends
+
+    def take(self, kind: pa.DataType, is_there: NDArray[np.bool_] | None = None) -> pa.Array:
+        """Return them as an array, which owns the memory from then on; null where they are not there."""
+        validity = (
+            None if is_there is None or is_there.all() else pa.py_buffer(np.packbits(is_there, bitorder="little"))
+        )
+        data = self._column.take(int(self._ends[-1]))
+        return pa.Array.from_buffers(kind, len(self._ends) - 1, [validity, pa.py_buffer(self._ends), data])
+
+
 class ApplicationView(ABC):
     """View of an application: a row per entry: decoded columns, then `reason`, the bytes, and the entry's columns."""
 
@@ -92,6 +132,20 @@ class ApplicationView(ABC):
             home: Where the database is.
         """
         del entries, home
+
+    def plain_rows(self, keys: pa.Array, values: pa.Array, context: Any) -> PlainRows | None:
+        """Return the rows of many entries at a time, as far as they are what `decode` says; the others are left to it.
+
+        Args:
+            keys: Their keys.
+            values: Their values; those of deletions are arbitrary, and so is what is made of them.
+            context: See `context`.
+
+        Returns:
+            `None`: all are left to it.
+        """
+        del keys, values, context
+        return None
 
     @abstractmethod
     def decode(self, entry: Entry, context: Any) -> Mapping[str, Any]:

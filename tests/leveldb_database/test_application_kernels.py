@@ -1,0 +1,143 @@
+"""Kernels of applications: what they decode is what Python says of it; small enough for plain Python."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sawlog.leveldb.applications import application
+from sawlog.leveldb.applications.fragments import _parts, column_of
+from sawlog.leveldb.applications.view import Entry, UnknownBytesError
+
+from .test_bitcoin import COINS, GENESIS, KEY, TXID
+
+
+def plain(view: str, entries: Sequence[tuple[bytes, bytes]], context: Any = None) -> list[bool]:
+    """Which entries kernels decode; that they, and those between them, are what Python says is made sure of."""
+    decoder = application(view)
+    assert decoder is not None
+    fields = [*decoder.columns, pa.field("reason", pa.string())]
+    columns = [pa.array(column, pa.binary()) for column in zip((b"", b""), *entries, strict=True)]
+    operations = pa.array(["delete", *["put"] * len(entries)], pa.string())
+    batch = pa.record_batch(
+        [*columns, pa.array(range(len(operations)), pa.int64()), operations],
+        names=["key", "value", "sequence", "operation"],
+    ).slice(1)
+    expected = []
+    for number, (key, value) in enumerate(entries, 1):
+        try:
+            expected.append(decoder.decode(Entry(key, value, number), context))
+        except UnknownBytesError as unknown:
+            expected.append({"reason": str(unknown)})
+    found: dict[str, list[Any]] = {field.name: [] for field in fields}
+    undecoded = 0
+    for part in _parts(decoder, context, batch, fields):
+        undecoded += part.undecoded
+        for name, column in part.columns.items():
+            column.validate(full=True)
+            assert len(column) == part.entries.num_rows
+            found[name] += column.to_pylist()
+    assert found == {field.name: column_of(expected, field).to_pylist() for field in fields}
+    assert undecoded == len(entries) - found["reason"].count(None)
+    rows = decoder.plain_rows(batch.column("key"), batch.column("value"), context)
+    assert rows is not None
+    return list(map(bool, rows.is_plain))
+
+
+def varint(value: int) -> bytes:
+    """Bitcoin's, see `bitcoin.varint`."""
+    out = bytes([value & 127])
+    while value > 127:
+        value = (value >> 7) - 1
+        out = bytes([value & 127 | 128]) + out
+    return out
+
+
+def masked(value: bytes, mask: bytes) -> bytes:
+    return bytes(byte ^ (mask or b"\0")[at % max(len(mask), 1)] for at, byte in enumerate(value))
+
+
+NUMBERS = st.one_of(st.integers(0, 200), st.integers(0, (1 << 63) - 1))
+MASKS = st.sampled_from([b"", KEY, b"\x07\xff\x80"])
+SCRIPTS = st.one_of(
+    st.builds(
+        lambda code, data: bytes([code]) + data[: 20 if code < 2 else 32],
+        st.integers(0, 5),
+        st.binary(min_size=32, max_size=32),
+    ),
+    st.binary(max_size=300).map(lambda data: varint(len(data) + 6) + data),
+)
+
+
+@st.composite
+def blocks(draw: st.DrawFn) -> tuple[bytes, bytes]:
+    status = draw(st.sampled_from([0, 1, 8, 9, 16, 24, 31, 157]) | NUMBERS)
+    fields = [draw(NUMBERS), draw(NUMBERS), status, draw(NUMBERS)]
+    fields += [draw(NUMBERS) for is_there in (status & 24, status & 8, status & 16) if is_there]
+    header = draw(st.binary(min_size=80, max_size=80) | st.just(GENESIS))
+    return b"b" + draw(st.binary(min_size=32, max_size=32)), b"".join(map(varint, fields)) + header
+
+
+@st.composite
+def changed(draw: st.DrawFn, entries: st.SearchStrategy[tuple[bytes, bytes]]) -> tuple[bytes, bytes]:
+    """An entry in which some bytes are others, missing, or more."""
+    parts = list(draw(entries))
+    place = draw(st.integers(0, 1))
+    data = bytearray(parts[place])
+    for _ in range(draw(st.integers(0, 2))):
+        start = draw(st.integers(0, len(data)))
+        data[start : start + draw(st.integers(0, 2))] = draw(st.binary(max_size=2) | st.just(b"\xff" * 9))
+    parts[place] = bytes(data[: draw(st.integers(0, len(data)))] if draw(st.booleans()) else data)
+    return parts[0], parts[1]
+
+
+BLOCKS = st.one_of(
+    blocks(),
+    st.tuples(
+        st.binary(min_size=32, max_size=32).map(lambda data: b"t" + data),
+        st.lists(NUMBERS, min_size=3, max_size=3).map(lambda fields: b"".join(map(varint, fields))),
+    ),
+)
+COIN_ENTRIES = st.tuples(
+    st.builds(lambda data, output: b"C" + data + varint(output), st.binary(min_size=32, max_size=32), NUMBERS),
+    st.builds(lambda code, amount, script: varint(code) + varint(amount) + script, NUMBERS, NUMBERS, SCRIPTS),
+)
+
+
+@given(st.lists(BLOCKS | changed(BLOCKS) | st.tuples(st.binary(max_size=3), st.binary(max_size=3)), max_size=6), MASKS)
+def test_blocks_are_what_python_says(entries: list[tuple[bytes, bytes]], mask: bytes) -> None:
+    plain("bitcoin_blocks", [(key, masked(value, mask)) for key, value in entries], mask)
+
+
+@given(st.lists(COIN_ENTRIES | changed(COIN_ENTRIES), max_size=6), MASKS)
+def test_coins_are_what_python_says(entries: list[tuple[bytes, bytes]], mask: bytes) -> None:
+    plain("bitcoin_chainstate", [(key, masked(value, mask)) for key, value in entries], mask)
+
+
+def test_what_most_entries_of_bitcoin_are_is_left_to_the_kernels() -> None:
+    coin = b"C" + TXID + b"\x07"
+    values = [bytes.fromhex(value) for value in COINS]
+    values += [varint(3) + varint(9) + script for script in (b"\2" + TXID, b"\1" + TXID[:20], b"\x07j", b"\x04" + TXID)]
+    assert plain("bitcoin_chainstate", [(coin, value) for value in values], b"") == [True] * 5 + [False]
+    block = bytes.fromhex("8fee3c000d010008") + GENESIS
+    entries = [(b"b" + TXID, block), (b"t" + TXID, b"\1\2\3"), (b"l", bytes(4)), (b"b" + TXID, block[:-1])]
+    assert plain("bitcoin_blocks", entries, b"") == [True, True, False, False]
+
+
+@pytest.mark.parametrize("size", [10_000, 10_001])
+def test_the_longest_script_of_a_coin_is_plain_and_a_longer_one_is_not(size: int) -> None:
+    value = varint(3) + varint(9) + varint(size + 6) + bytes(size)
+    assert plain("bitcoin_chainstate", [(b"C" + TXID + b"\0", value)], b"") == [size == 10_000]
+
+
+def test_the_room_for_a_part_is_not_that_of_the_batch() -> None:
+    """Long texts of entries in doubt cut a batch; plain rows before and after stay in their places."""
+    view = application("bitcoin_blocks")
+    assert view is not None
+    entries = [(b"t" + TXID, b"\1\2\3"), (b"R", b"x" * (9 << 20)), (b"t" + TXID, b"\1\2\4"), (b"R", b"1")]
+    assert plain("bitcoin_blocks", [*entries, entries[0]], b"") == [True, False, True, False, True]
