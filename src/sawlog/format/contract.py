@@ -281,24 +281,35 @@ class View(Generic[_C]):
 
 
 def assemble(
-    schema: pa.Schema, rows: int, columns: Mapping[str, pa.Array], path: str, offsets: pa.Array
+    schema: pa.Schema,
+    rows: int,
+    columns: Mapping[str, pa.Array] | Callable[[str], pa.Array],
+    path: str,
+    offsets: pa.Array | Callable[[], pa.Array],
 ) -> pa.RecordBatch:
     """Return a batch with exactly the columns of a schema, which may be provenance.
 
     Args:
         schema: The columns; there may be none.
         rows: How many rows there are.
-        columns: Those of the view, by name.
+        columns: Those of the view, by name, also if it is one of provenance; or a function that makes them.
         path: The file that the rows are from.
-        offsets: Where each row begins, int64.
+        offsets: Where each row begins, int64, or a function that says so.
 
     Raises:
         KeyError: For a column that is neither.
     """
-    arrays = {**columns, OFFSET_COLUMN: offsets}
-    if FILE_COLUMN in schema.names:
-        arrays[FILE_COLUMN] = constant_string(path, rows)
-    return batch_of([arrays[name] for name in schema.names], schema, rows)
+
+    def column(name: str) -> pa.Array:
+        if not callable(columns) and name in columns:
+            return columns[name]
+        if name == FILE_COLUMN:
+            return constant_string(path, rows)
+        if name == OFFSET_COLUMN:
+            return offsets() if callable(offsets) else offsets
+        return columns(name) if callable(columns) else columns[name]
+
+    return batch_of([column(name) for name in schema.names], schema, rows)
 
 
 class Contents(ABC):

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from sawlog.arrow import array_of, batch_of_rows, constant, constant_string, values_of
+from sawlog.arrow import array_of, batch_of_rows, constant, values_of
 from sawlog.errors import FormatError
-from sawlog.format.contract import FILE_COLUMN, OFFSET_COLUMN, Fragment
+from sawlog.format.contract import FILE_COLUMN, OFFSET_COLUMN, Fragment, assemble
 from sawlog.format.damage import Damage, Findings
 from sawlog.milvus import layout
 from sawlog.milvus.deletes.log import Deletes, read_deletes
@@ -275,15 +275,7 @@ class FileFragment(Fragment):
         return self._assemble(columns, schema, offset, batch.num_rows)
 
     def _assemble(self, columns: dict[str, pa.Array], schema: pa.Schema, offset: int, count: int) -> pa.RecordBatch:
-        arrays = []
-        for arrow_field in schema:
-            if arrow_field.name in columns:
-                arrays.append(columns[arrow_field.name])
-            elif arrow_field.name == FILE_COLUMN:
-                arrays.append(constant_string(self.path, count))
-            else:
-                arrays.append(constant(offset, pa.int64(), count))
-        return pa.RecordBatch.from_arrays(arrays, schema=schema)
+        return assemble(schema, count, columns, self.path, lambda: constant(offset, pa.int64(), count))
 
 
 def decoded(
@@ -449,20 +441,13 @@ class DeltaFragment(Fragment):
 
     def decode(self, schema: pa.Schema, findings: Findings) -> Iterator[pa.RecordBatch]:
         with opened(self.file, self.scan.storage, self.scan.options.max_item_bytes) as log:
-            for read_delete in read_deletes(log, findings, self.key, self.count):
-                yield pa.RecordBatch.from_arrays([self._column(field, read_delete) for field in schema], schema=schema)
+            for deletes in read_deletes(log, findings, self.key, self.count):
+                yield self._batch(schema, deletes)
 
-    def _column(self, field: pa.Field, deletes: Deletes) -> pa.Array:
+    def _batch(self, schema: pa.Schema, deletes: Deletes) -> pa.RecordBatch:
         count = len(deletes.keys)
-        if field.name == "pk":
-            return deletes.keys if deletes.keys.type == field.type else deletes.keys.cast(field.type)
-        if field.name == "timestamp":
-            return deletes.times
-        if field.name == FILE_COLUMN:
-            return constant_string(self.file.path, count)
         collection, partition, segment = self.place
         constants = {
-            OFFSET_COLUMN: deletes.offset,
             "collection": collection,
             "partition": partition,
             "segment": segment,
@@ -471,4 +456,12 @@ class DeltaFragment(Fragment):
             PARTITION_COLUMN: partition,
             SEGMENT_COLUMN: segment,
         }
-        return constant(constants[field.name], field.type, count)
+
+        def column(name: str) -> pa.Array:
+            kind = schema.field(name).type
+            if name == "pk":
+                return deletes.keys if deletes.keys.type == kind else deletes.keys.cast(kind)
+            return deletes.times if name == "timestamp" else constant(constants[name], kind, count)
+
+        offsets = constant(deletes.offset, pa.int64(), count)
+        return assemble(schema, count, column, self.file.path, offsets)

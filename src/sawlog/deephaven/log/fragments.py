@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from sawlog.arrow import array_of, batch_of, constant_string, fixed_array
+from sawlog.arrow import array_of, fixed_array
 from sawlog.chain.walk import Span
 from sawlog.deephaven.log import layout
 from sawlog.deephaven.log.header import Header
@@ -19,7 +19,7 @@ from sawlog.deephaven.log.layout import Flag, Kind
 from sawlog.deephaven.log.walk import Entries, RowWalk
 from sawlog.deephaven.text import encoded_array
 from sawlog.errors import ChangedError
-from sawlog.format.contract import FILE_COLUMN, OFFSET_COLUMN, Fragment, Projection, Scan
+from sawlog.format.contract import Fragment, Projection, Scan, assemble
 from sawlog.format.damage import Damage, Findings, Tail, TailStatus
 from sawlog.storage import File, Source, Storage
 
@@ -146,10 +146,8 @@ class EntryRange(LogFragment):
             yield from EntryWalk(self.entries(source), findings, show).batches()
 
     def _deliver(self, batch: pa.RecordBatch, schema: pa.Schema, offsets: NDArray[np.int64]) -> pa.RecordBatch:
-        arrays = {name: batch.column(name) for name in batch.schema.names}
-        arrays[FILE_COLUMN] = constant_string(self.path, len(offsets))
-        arrays[OFFSET_COLUMN] = _integers(offsets, pa.int64())
-        return batch_of([arrays[name] for name in schema.names], schema, len(offsets))
+        columns = {name: batch.column(name) for name in batch.schema.names}
+        return assemble(schema, len(offsets), columns, self.path, _integers(offsets, pa.int64()))
 
     def _entries(self, entries: Any) -> pa.RecordBatch:
         checked = b"ok" if self.scan.options.verify_checksums else b"unchecked"

@@ -14,9 +14,9 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from sawlog.arrow import array_of, binary_parts, constant_string, fixed_array, values_of
+from sawlog.arrow import array_of, binary_parts, fixed_array, values_of
 from sawlog.errors import SchemaError
-from sawlog.format.contract import FILE_COLUMN, OFFSET_COLUMN, BoundScan, Format, Scan, View
+from sawlog.format.contract import FILE_COLUMN, OFFSET_COLUMN, BoundScan, Format, Scan, View, assemble
 from sawlog.format.damage import Damage, Findings
 from sawlog.format.planning import bind_scan, plan
 from sawlog.leveldb.datastore import layout
@@ -81,7 +81,7 @@ class EntityRange(LogRange):
     def decode(self, schema: pa.Schema, findings: Findings) -> Iterator[pa.RecordBatch]:
         """The entities of a range. A record that is no entity is damage."""
         typed = self.scan.options.properties == "infer"
-        columns = {field.name: _column(field, self.path, typed=typed) for field in schema}
+        columns = {field.name: _column(field, typed=typed) for field in schema}
         decoder = EntityDecoder()
         max_rows = max(1, CELLS // max(1, sum(_columns_of(field.type) for field in schema)))
         batches = LogRange.decode(self, RECORDS_SCHEMA, findings)
@@ -95,7 +95,7 @@ class EntityRange(LogRange):
                 continue
             for entities, failed in self._splits(decoder, records):
                 findings.rows += len(entities)
-                yield pa.RecordBatch.from_arrays([columns[name](entities) for name in schema.names], schema=schema)
+                yield _decoded_batch(schema, entities, columns, self.path)
                 if failed is not None:
                     report_record(findings, failed)
 
@@ -160,17 +160,14 @@ class EntityRange(LogRange):
         selection = fixed_array(pa.int64(), order[mask[order]])
 
         def column(name: str) -> pa.Array:
-            if name == FILE_COLUMN:
-                return constant_string(self.path, len(selection))
-            if name == OFFSET_COLUMN:
-                return fixed_array(pa.int64(), offsets).take(selection)
             values = plain.column(name)
             if decoded:
                 values = pa.concat_arrays([values, columns[name](decoded)])
             return values if len(selection) == records.num_rows and not decoded else values.take(selection)
 
         findings.rows += len(selection)
-        yield pa.RecordBatch.from_arrays([column(name) for name in schema.names], schema=schema)
+        ordered_offsets = fixed_array(pa.int64(), offsets).take(selection)
+        yield assemble(schema, len(selection), column, self.path, ordered_offsets)
         for damage in damages:
             report_record(findings, damage)
 
@@ -223,12 +220,18 @@ def _payload(records: pa.RecordBatch) -> int:
     return int(offsets[-1] - offsets[0])
 
 
-def _column(field: pa.Field, path: str, *, typed: bool) -> Callable[[list[Entity]], pa.Array]:
+def _decoded_batch(
+    schema: pa.Schema,
+    entities: list[Entity],
+    columns: Mapping[str, Callable[[list[Entity]], pa.Array]],
+    path: str,
+) -> pa.RecordBatch:
+    offsets = array_of([entity.offset for entity in entities], pa.int64())
+    return assemble(schema, len(entities), lambda name: columns[name](entities), path, offsets)
+
+
+def _column(field: pa.Field, *, typed: bool) -> Callable[[list[Entity]], pa.Array]:
     name, kind = field.name, field.type
-    if name == FILE_COLUMN:
-        return lambda entities: constant_string(path, len(entities))
-    if name == OFFSET_COLUMN:
-        return lambda entities: array_of([entity.offset for entity in entities], kind)
     if typed:
         return _typed_column(field)
     if name == "path":

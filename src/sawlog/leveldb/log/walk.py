@@ -12,11 +12,11 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from sawlog.arrow import Column, array_of, binary_array, constant, constant_string, fixed_array
+from sawlog.arrow import Column, array_of, binary_array, constant, fixed_array
 from sawlog.chain.kernels import Window
 from sawlog.chain.walk import ChainWalk, Event, Span
 from sawlog.errors import ChangedError, DiskError, UnsupportedError, warn
-from sawlog.format.contract import OFFSET_COLUMN, PROBE_BYTES, FileRange, Projection, Scan, intact_end
+from sawlog.format.contract import OFFSET_COLUMN, PROBE_BYTES, FileRange, Projection, Scan, assemble, intact_end
 from sawlog.format.damage import Damage, DamageWarning, Findings, Tail, TailStatus
 from sawlog.leveldb.log import kernels as k
 from sawlog.leveldb.log import layout
@@ -207,22 +207,15 @@ class Walk(ChainWalk):
 
     def _batch(self, rows: slice | NDArray[np.int64], records: pa.Array | None) -> pa.RecordBatch:
         starts = self.starts[rows]
-        arrays = []
+        columns: dict[str, pa.Array] = {RECORD_COLUMN: records}
         for name in self._schema.names:
-            if name == RECORD_COLUMN:
-                arrays.append(records)
-            elif name == OFFSET_COLUMN:
-                arrays.append(fixed_array(pa.int64(), starts.copy()))
-            elif name == END_COLUMN:
-                arrays.append(fixed_array(pa.int64(), self._stops[rows].copy()))
+            if name == END_COLUMN:
+                columns[name] = fixed_array(pa.int64(), self._stops[rows].copy())
             elif name == RECOVERED_COLUMN:
-                bits = pa.py_buffer(np.packbits(self._recovered[rows], bitorder="little"))
-                arrays.append(pa.Array.from_buffers(pa.bool_(), len(starts), [None, bits]))
+                columns[name] = array_of(self._recovered[rows], pa.bool_())
             elif name == STALE_COLUMN:
-                arrays.append(constant(self._stale, pa.bool_(), len(starts)))
-            else:
-                arrays.append(constant_string(self.path, len(starts)))
-        return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
+                columns[name] = constant(self._stale, pa.bool_(), len(starts))
+        return assemble(self._schema, len(starts), columns, self.path, lambda: fixed_array(pa.int64(), starts.copy()))
 
     def remark(self, event: Event) -> None:
         """A metadata fragment."""

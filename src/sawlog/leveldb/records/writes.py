@@ -10,8 +10,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from sawlog.arrow import Column, array_of, binary_parts, called, constant_string, fixed_array, scalar_of, values_of
-from sawlog.format.contract import FILE_COLUMN, OFFSET_COLUMN
+from sawlog.arrow import Column, array_of, binary_parts, called, fixed_array, scalar_of, values_of
+from sawlog.format.contract import OFFSET_COLUMN, assemble
 from sawlog.format.damage import Damage, Findings
 from sawlog.leveldb.columns import (
     KEY,
@@ -223,25 +223,23 @@ class Decoder:
         return int(k.decode_batches(k.Strings(data, offsets), self._table, self._state, out))
 
     def _batch(self, rows: int, records: pa.RecordBatch) -> pa.RecordBatch:
-        arrays = [self._column(name, rows, records) for name in self._schema.names]
-        return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
+        def offsets() -> NDArray[np.int64]:
+            starts: NDArray[np.int64] = values_of(records.column(OFFSET_COLUMN), np.int64)
+            return starts[self._records[:rows]]
 
-    def _column(self, name: str, rows: int, records: pa.RecordBatch) -> pa.Array:
-        if name == FILE_COLUMN:
-            return constant_string(self._path, rows)
-        if name == OFFSET_COLUMN:
-            return fixed_array(pa.int64(), values_of(records.column(name), np.int64)[self._records[:rows]])
-        if name in (RECOVERED_COLUMN, STALE_COLUMN):
-            return records.column(name).take(fixed_array(pa.int32(), self._records[:rows]))
-        if name == "operation":
-            return named(self._operations[:rows], layout.NAMES)
-        if name in _BINARY:
-            return self._binary(name, rows)
-        if name == STAMP_SIZE and self._stamps is not None:
-            offsets = values_of(records.column(OFFSET_COLUMN), np.int64)[self._records[:rows]]
-            return fixed_array(pa.int64(), self._stamps.of(self._families.values[:rows], offsets))
-        column = self._sequences if name == "sequence" else self._families
-        return pa.Array.from_buffers(pa.int64(), rows, [None, column.take(rows)])
+        def column(name: str) -> pa.Array:
+            if name in (RECOVERED_COLUMN, STALE_COLUMN):
+                return records.column(name).take(fixed_array(pa.int32(), self._records[:rows]))
+            if name == "operation":
+                return named(self._operations[:rows], layout.NAMES)
+            if name in _BINARY:
+                return self._binary(name, rows)
+            if name == STAMP_SIZE and self._stamps is not None:
+                return fixed_array(pa.int64(), self._stamps.of(self._families.values[:rows], offsets()))
+            numbers = {"sequence": self._sequences, "column_family": self._families}[name]
+            return pa.Array.from_buffers(pa.int64(), rows, [None, numbers.take(rows)])
+
+        return assemble(self._schema, rows, column, self._path, lambda: fixed_array(pa.int64(), offsets()))
 
     def _binary(self, name: str, rows: int) -> pa.Array:
         """`key` or `value`, null where the operation has none."""

@@ -13,9 +13,9 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from sawlog.arrow import Column, batch_of, constant_string, fixed_array
+from sawlog.arrow import Column, fixed_array
 from sawlog.errors import FINDING_ERRORS, ChangedError, DiskError
-from sawlog.format.contract import OFFSET_COLUMN, FileRange
+from sawlog.format.contract import OFFSET_COLUMN, FileRange, assemble
 from sawlog.format.damage import UNSUPPORTED, Damage, Findings, Tail, TailStatus
 from sawlog.format.scan import Projection, Scan
 from sawlog.kernels.snappy import SLACK
@@ -342,7 +342,6 @@ class RowReader(SpanWalk):
                 self.findings.damage(damage)
 
     def _batch(self, rows: int) -> pa.RecordBatch:
-        arrays = []
         keys = _binary(rows, self._key_ends, self._keys)
         values = _binary(rows, self._value_ends, self._values) if VALUE in self._schema.names else None
         if self.table.stamped:
@@ -351,25 +350,23 @@ class RowReader(SpanWalk):
             ranges = self._operations[:rows] == RANGE
             if values is not None and ranges.any():
                 values, _ = split_stamps(values, np.where(ranges, widths, 0), self.fragment.path)
+        columns = {KEY: keys}
         for name in self._schema.names:
-            if name == KEY:
-                arrays.append(keys)
-            elif name == STAMP:
-                arrays.append(stamps)
+            if name == STAMP:
+                columns[name] = stamps
             elif name == VALUE:
-                assert values is not None, "the schema has them"
-                arrays.append(untimed(values, (self._operations[:rows] == TIMED) & (not self._range.stored)))
+                columns[name] = untimed(values, (self._operations[:rows] == TIMED) & (not self._range.stored))
             elif name == SEQUENCE:
-                arrays.append(self._sequence(rows))
+                columns[name] = self._sequence(rows)
             elif name == OPERATION:
                 codes = self._operations[:rows]
                 numbered = pa.types.is_integer(self._schema.field(name).type)
-                arrays.append(fixed_array(pa.uint8(), codes.copy()) if numbered else named(codes, OPERATION_NAMES))
-            elif name == OFFSET_COLUMN:
-                arrays.append(pa.Array.from_buffers(pa.int64(), rows, [None, self._offsets.take(rows)]))
-            else:
-                arrays.append(constant_string(self.fragment.path, rows))
-        return batch_of(arrays, self._schema, rows)
+                columns[name] = fixed_array(pa.uint8(), codes.copy()) if numbered else named(codes, OPERATION_NAMES)
+
+        def offsets() -> pa.Array:
+            return pa.Array.from_buffers(pa.int64(), rows, [None, self._offsets.take(rows)])
+
+        return assemble(self._schema, rows, columns, self.fragment.path, offsets)
 
     def _sequence(self, rows: int) -> pa.Array:
         given = self.table.global_sequence
