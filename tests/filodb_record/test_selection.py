@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import pickle
 import struct
 import warnings
 from pathlib import Path
 
 import pyarrow as pa
+import pytest
 
 import sawlog
 from sawlog.filodb import Schemas
+from sawlog.filodb.walk import Workspace
 from sawlog.format.damage import DamageWarning
 
 from . import golden
@@ -63,3 +66,25 @@ def test_part_keys_are_known_after_a_damaged_one(tmp_path: Path) -> None:
     first = records(data)[0]
     changed = data[: first + 6] + b"\xff\xff\xff\x7f" + data[first + 10 :]
     assert read(tmp_path / "b.container", changed).schema == intact.schema
+
+
+def test_files_of_a_read_share_memory_and_tables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Maps that were seen in one file are known in the next one, and damaged ones end with their walk."""
+    made: list[int] = []
+    make = Workspace.of
+    monkeypatch.setattr(Workspace, "of", lambda fields, *rest: made.append(len(fields)) or make(fields, *rest))
+    data = golden.data("gauge_100")
+    for number in range(4):
+        (tmp_path / f"{number}.container").write_bytes(data)
+    dataset = sawlog.open(tmp_path, format="filodb_record", use_threads=False)
+    whole = dataset.to_table()
+    assert len(made) == 1
+    single = sawlog.read(tmp_path / "0.container", format="filodb_record")
+    assert repr(whole.to_pylist()) == repr(single.to_pylist() * 4)
+    # Maps that are only judged have been decoded by nobody.
+    for columns in (["value"], ["tags"], ["value"], ["tags", "value"]):
+        assert repr(dataset.to_table(columns=columns).to_pylist()) == repr(whole.select(columns).to_pylist())
+    fragments = dataset.fragments()
+    assert len(made) == 1 + 1 + 3
+    assert len(pickle.dumps(fragments)) < 20_000
+    assert pickle.loads(pickle.dumps(fragments))[0].selection == fragments[0].selection

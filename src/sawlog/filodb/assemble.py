@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import pairwise
 from typing import Any
 
@@ -85,8 +86,7 @@ class ColumnBuilder:
         self.fields = fields
         self.capacity = capacity
         self._layouts = layouts
-        # The last one is for records of unknown schemas.
-        self._names = array_of([*names, None], pa.string())
+        self._layout_names = names
         self._options = options
         self._ratios: dict[str, tuple[float, float, float]] = {}
         self._memos: dict[str, maps.Memo] = {}
@@ -147,7 +147,7 @@ class ColumnBuilder:
         else:
             text = pa.types.is_string(field.arrow.type.key_type)
             memo = self._memos.get(field.name) or self._memos.setdefault(field.name, maps.new_memo())
-            maps.judge_maps(payloads, len(self._predefined().ends) - 1, text, memo, bad)
+            maps.judge_maps(payloads, len(self._predefined.ends) - 1, text, memo, bad)
         if bad.kinds.any():
             marks.add(field.name, bad)
 
@@ -171,7 +171,7 @@ class ColumnBuilder:
             The values, empty where there are none; and per row ABSENT, PRESENT or UNSURE, of
             `sawlog.filodb.kernels.maps`.
         """
-        texts = self._predefined()
+        texts = self._predefined
         numbers = np.array([text == key for text in _split(texts)], np.uint8)
         payloads = gather.Payloads(rows.window, *self.payloads(name, rows.count))
         label_payloads = payloads._replace(
@@ -298,7 +298,7 @@ class ColumnBuilder:
     def _map_array(
         self, field: ViewField, payloads: gather.Payloads, validity: pa.Buffer | None, bad: gather.PayloadErrors
     ) -> pa.Array:
-        names = self._predefined()
+        names = self._predefined
         count = len(payloads.positions)
         total = int(payloads.lengths.sum(dtype=np.int64))
         ends = _new_ends(count)
@@ -413,6 +413,12 @@ class ColumnBuilder:
             marks.found.setdefault(row, (int(Kind.BAD_NESTED_RECORD), field.name, place))
         return pa.Array.from_buffers(field.arrow.type, rows.count, [validity], children=arrays)
 
+    @cached_property
+    def _names(self) -> pa.Array:
+        """The names of layouts; the last one is for records of unknown schemas."""
+        return array_of([*self._layout_names, None], pa.string())
+
+    @cached_property
     def _predefined(self) -> gather.Texts:
         """The predefined keys. All layouts of a set share them."""
         keys = next((schema.predefined for schema in self._layouts if schema is not None), ())

@@ -6,17 +6,85 @@ import struct
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
+
+import numpy as np
 
 from sawlog.errors import OptionError
 from sawlog.filodb import layout
-from sawlog.filodb.judge import header_length
+from sawlog.filodb.judge import PLAIN_WORD, header_length
+from sawlog.filodb.kernels import state as s
 from sawlog.filodb.options import ReadOptions
 from sawlog.filodb.schemas import RecordSchema, Schema, Schemas
 
 _WORD = layout.VERSION_WORD.offset
 """Where a container's header has its version word, the same in all of a file."""
+_LARGEST_UNKNOWN = 16 << 20
+"""Bytes that a record of an unknown schema can have."""
 _HEAD = struct.Struct("<IH")
 """What a record begins with: its length and its schema ID."""
+
+
+class Pool:
+    """Things that take long to make, and that one user after the other has to itself, in any thread."""
+
+    def __init__(self) -> None:
+        self._idle: dict[Any, list[Any]] = {}
+
+    def take(self, key: Any) -> Any:
+        """Return a thing that nobody uses; None if there is none."""
+        try:
+            return self._idle[key].pop()
+        except LookupError:
+            return None
+
+    def give(self, key: Any, thing: Any) -> None:
+        """Leave a thing to the next user."""
+        self._idle.setdefault(key, []).append(thing)
+
+
+def _schema_table(layouts: Sequence[RecordSchema | None], *, plain: bool) -> Any:
+    """`SCHEMA` records: how many bytes the records of each layout have.
+
+    Those of unknown schemas are as long as a window can be.
+    """
+    min_length = layout.LENGTH_SIZE + (0 if plain else layout.SCHEMA_ID_SIZE)
+    table = np.zeros(len(layouts), s.SCHEMA)
+    for index, record_layout in enumerate(layouts):
+        table[index] = (
+            (min_length, _LARGEST_UNKNOWN)
+            if record_layout is None
+            else (record_layout.variable_area_start, record_layout.max_record_size)
+        )
+    return table
+
+
+class Tables:
+    """Tables by which kernels know records, the same for all files of a selection.
+
+    Args:
+        layouts: The layouts that records can have; None for those of unknown schemas, which are only bytes.
+        meanings: What each schema ID means to the kernel.
+        plain: Whether records have no schema ID.
+    """
+
+    def __init__(self, layouts: Sequence[RecordSchema | None], meanings: Any, *, plain: bool) -> None:
+        self.layouts = layouts
+        self.meanings = meanings
+        self.schemas = _schema_table(layouts, plain=plain)
+        self.smallest = int(self.schemas["smallest"].min())
+        self._plain_meanings = self._doubted({PLAIN_WORD})
+
+    def meanings_in(self, flagged: int) -> Any:
+        """Return what each schema ID means in a file whose first container has this version word."""
+        return self._plain_meanings if flagged == PLAIN_WORD else self._doubted({PLAIN_WORD, flagged})
+
+    def _doubted(self, words: set[int]) -> Any:
+        """Containers begin in these words, and records with their lower halves as schema IDs."""
+        schema_index = self.meanings.copy()
+        doubted = [word & layout.MAX_SCHEMA_ID for word in words]
+        schema_index[doubted] = s.DOUBTED - schema_index[doubted]
+        return schema_index
 
 
 @dataclass(frozen=True)
@@ -54,6 +122,24 @@ class Selection:
     def plain(self) -> bool:
         """Whether records have no schema ID."""
         return any(layout.schema_id is None for layout in self.layouts)
+
+    @cached_property
+    def tables(self) -> Tables:
+        """The tables for all records."""
+        layouts: list[RecordSchema | None] = [record_layout.record for record_layout in self.layouts]
+        schema_index = np.full(1 << 16, len(layouts) if self.raw else s.UNKNOWN, np.int16)
+        schema_index[list(self.known)] = s.NOT_WANTED if self.chosen else s.UNEXPECTED
+        for number, record_layout in enumerate(self.layouts):
+            schema_index[record_layout.schema_id or 0] = number
+        return Tables([*layouts, None] if self.raw else layouts, schema_index, plain=self.plain)
+
+    @cached_property
+    def pool(self) -> Pool:
+        """Memory and tables that walks over files leave to those over others."""
+        return Pool()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name not in ("pool", "tables")}
 
 
 def select(options: ReadOptions, heads: Iterable[Sequence[bytes]] = ()) -> Selection:

@@ -26,8 +26,7 @@ from sawlog.filodb.kernels.maps import PRESENT, UNSURE
 from sawlog.filodb.kernels.records import Out
 from sawlog.filodb.layout import DETAIL, Kind
 from sawlog.filodb.options import ReadOptions
-from sawlog.filodb.schemas.record import RecordSchema
-from sawlog.filodb.selection import Layout, Selection
+from sawlog.filodb.selection import Layout, Selection, Tables
 from sawlog.format.contract import OFFSET_COLUMN, FileRange
 from sawlog.format.damage import Findings
 from sawlog.format.query import Condition, conditions
@@ -36,8 +35,6 @@ from sawlog.storage import Source, sources
 WINDOW_BYTES = 4 * sources.WINDOW_BYTES
 """Bytes of the file that the kernel sees at a time. The rows of a window make a batch, and few batches cost least."""
 BATCH_ROWS = 128 << 10
-_LARGEST_UNKNOWN = 16 << 20
-"""Bytes that a record of an unknown schema can have."""
 _USUAL_RECORD = 128
 """Bytes that records have at least, mostly: batches of shorter ones have no more rows."""
 BATCH_BYTES = 16 << 20
@@ -56,32 +53,6 @@ _TORN = {
     s.TORN_CONTAINER: "the file ends inside a container",
     s.TORN_REST: "the file ends after the records of a container, in what may be its unused rest",
 }
-
-
-def meanings_of(selection: Selection) -> Any:
-    """Return what each schema ID means to the kernel."""
-    raw = len(selection.layouts)
-    schema_index = np.full(1 << 16, raw if selection.raw else s.UNKNOWN, np.int16)
-    schema_index[list(selection.known)] = s.NOT_WANTED if selection.chosen else s.UNEXPECTED
-    for number, record_layout in enumerate(selection.layouts):
-        schema_index[record_layout.schema_id or 0] = number
-    return schema_index
-
-
-def schema_table(layouts: Sequence[RecordSchema | None], *, plain: bool) -> Any:
-    """`SCHEMA` records: how many bytes the records of each layout have.
-
-    Those of unknown schemas are as long as a window can be.
-    """
-    min_length = layout.LENGTH_SIZE + (0 if plain else layout.SCHEMA_ID_SIZE)
-    table = np.zeros(len(layouts), s.SCHEMA)
-    for index, record_layout in enumerate(layouts):
-        table[index] = (
-            (min_length, _LARGEST_UNKNOWN)
-            if record_layout is None
-            else (record_layout.variable_area_start, record_layout.max_record_size)
-        )
-    return table
 
 
 class Sight:
@@ -109,8 +80,7 @@ class Walk(ChainWalk):
         source: Its bytes.
         schema: The columns to deliver.
         findings: Receives damage, rows and bytes.
-        layouts: The layouts that records can have; None for those of unknown schemas, which are only bytes.
-        schema_index: What each schema ID means to the kernel.
+        tables: What records there can be.
         bounds: Where each value begins, and the last one ends, where the bytes are those of a column of values.
     """
 
@@ -126,24 +96,21 @@ class Walk(ChainWalk):
         source: Source,
         schema: pa.Schema,
         findings: Findings,
-        layouts: Sequence[RecordSchema | None],
-        schema_index: Any,
+        tables: Tables,
         *,
         bounds: Any = None,
     ) -> None:
         options: ReadOptions = fragment.scan.options
         self._fragment = fragment
         self._schema = schema
-        self._layouts = layouts
-        plain = fragment.selection.plain
-        schemas = schema_table(layouts, plain=plain)
-        smallest = int(schemas["smallest"].min())
+        self._layouts = tables.layouts
         span = fragment.end - fragment.start
-        capacity = max(1, min(BATCH_ROWS, WINDOW_BYTES // max(smallest, _USUAL_RECORD), span // smallest + 1))
+        # A power of two where files are small, so that memory for one fits the next.
+        fitting = 1 << (span // tables.smallest).bit_length()
+        self.capacity = min(BATCH_ROWS, WINDOW_BYTES // max(tables.smallest, _USUAL_RECORD), fitting)
         room = min(EVENT_ROOM, span // layout.LENGTH_SIZE + 1)
         owned = Span(fragment.file, fragment.start, fragment.end)
-        super().__init__(owned, source, findings, s.STATE, max_rows=capacity, event_room=room)
-        self.starts = Column(np.int64, capacity).values
+        super().__init__(owned, source, findings, s.STATE, max_rows=self.capacity, event_room=room)
         head = layout.VERSION_WORD.end  # of the file's first container
         flagged = layout.VERSION_WORD.of(source.window(0, head).tobytes()) if fragment.file.size >= head else PLAIN_WORD
         self._sight = Sight(source, fragment.file.size)
@@ -160,14 +127,10 @@ class Walk(ChainWalk):
         self._hider: Container | None = None  # the container whose length is wrong, until that is reported
         self.state.broken = self.state.expected = -1
         self.state.step = fragment.step
-        if bounds is None:
-            # Containers begin in these words, and records with their lower halves as schema IDs.
-            doubted = [word & layout.MAX_SCHEMA_ID for word in {PLAIN_WORD, flagged}]
-            schema_index[doubted] = s.DOUBTED - schema_index[doubted]
         self.rules = s.Rules(
-            plain,
-            schema_index,
-            schemas,
+            fragment.selection.plain,
+            tables.meanings_in(flagged) if bounds is None else tables.meanings,
+            tables.schemas,
             options.container_size is not None,
             np.int64(flagged),
             _NO_BOUNDS if bounds is None else bounds,
@@ -288,6 +251,34 @@ class Walk(ChainWalk):
         super()._account()
 
 
+@dataclass(frozen=True)
+class Workspace:
+    """Memory of a walk over records; the walk over the next file takes it over.
+
+    Attributes:
+        fields: What is gathered of each record.
+        builder: What gathers it, and the maps that it has seen.
+        starts: Where each row begins.
+        which: The number of each row's layout.
+        picked: See `sawlog.filodb.kernels.records.Out`.
+    """
+
+    fields: Sequence[ViewField]
+    builder: ColumnBuilder
+    starts: Any
+    which: Any
+    picked: Any
+
+    @classmethod
+    def of(cls, fields: Sequence[ViewField], fragment: ContainerRange, capacity: int) -> Workspace:
+        """Return new memory for so many rows."""
+        selection = fragment.selection
+        names = [record_layout.name for record_layout in selection.layouts]
+        builder = ColumnBuilder(fields, selection.tables.layouts, capacity, fragment.scan.options, names)
+        picked = np.tile(np.arange(BLOCK, dtype=np.uint64), (2, 1))
+        return cls(fields, builder, Column(np.int64, capacity).values, Column(np.uint8, capacity).values, picked)
+
+
 class RecordsWalk(Walk):
     """Pass over records, with the columns that are gathered of them."""
 
@@ -295,17 +286,15 @@ class RecordsWalk(Walk):
         self, fragment: ContainerRange, source: Source, schema: pa.Schema, findings: Findings, *, bounds: Any = None
     ) -> None:
         selection = fragment.selection
-        layouts: list[RecordSchema | None] = [layout.record for layout in selection.layouts]
-        if selection.raw:
-            layouts.append(None)
-        super().__init__(fragment, source, schema, findings, layouts, meanings_of(selection), bounds=bounds)
-        capacity = len(self.starts)
+        super().__init__(fragment, source, schema, findings, selection.tables, bounds=bounds)
         self._named: tuple[Layout, ...] = selection.layouts
-        self._builder = ColumnBuilder(
-            self._gathered(), layouts, capacity, fragment.scan.options, [field.name for field in self._named]
-        )
-        self._which = Column(np.uint8, capacity).values
-        self._picked = np.tile(np.arange(BLOCK, dtype=np.uint64), (2, 1))
+        fields = self._gathered()
+        self._place = (self.capacity, *schema.names)
+        workspace = selection.pool.take(self._place)
+        if workspace is None or workspace.fields != fields:
+            workspace = Workspace.of(fields, fragment, self.capacity)
+        self._workspace: Workspace = workspace
+        self._builder, self.starts, self._which = workspace.builder, workspace.starts, workspace.which
 
     @abstractmethod
     def _gathered(self) -> Sequence[ViewField]:
@@ -316,7 +305,8 @@ class RecordsWalk(Walk):
         """The columns of the schema, if there are any, and marks of the rows that turn out damaged."""
 
     def _records(self, window: Window) -> int:
-        out = Out(self.starts, self._which, self._builder.memory, self._picked, self.events)
+        space = self._workspace
+        out = Out(space.starts, space.which, space.builder.memory, space.picked, self.events)
         return self._read(window, out)
 
     def _read(self, window: Window, out: Out) -> int:
@@ -352,7 +342,12 @@ class RecordsWalk(Walk):
 
     def reset(self) -> None:
         self._builder.reset()
-        self.state.payload_bytes = self.state.buckets = 0
+        state = self.state
+        state["payload_bytes"] = state["buckets"] = 0
+
+    def give_back(self) -> None:
+        """Leave the memory to the walk over another file, once all rows of this one are delivered."""
+        self._fragment.selection.pool.give(self._place, self._workspace)
 
     def describe(self, event: Event) -> str:
         """Damage in a column gives its name."""
@@ -444,7 +439,9 @@ class ContainersWalk(Walk):
     def __init__(
         self, fragment: ContainerRange, source: Source, schema: pa.Schema, findings: Findings, *, records: bool = True
     ) -> None:
-        super().__init__(fragment, source, schema, findings, [None], np.zeros(1 << 16, np.int16))
+        tables = Tables([None], np.zeros(1 << 16, np.int16), plain=fragment.selection.plain)
+        super().__init__(fragment, source, schema, findings, tables)
+        self.starts = Column(np.int64, self.capacity).values
         self.containers = np.zeros(len(self.starts), k.CONTAINER)
         self._counts = records
 
@@ -503,8 +500,12 @@ class ContainerRange(FileRange):
     def decode(self, schema: pa.Schema, findings: Findings) -> Iterator[pa.RecordBatch]:
         """Decode rows. With all columns, or none, every byte of a record is checked, else only theirs."""
         with closing(self.scan.storage.open(self.path)) as source:
-            walk = ContainersWalk if self.scan.view == "frames" else RowsWalk
-            yield from walk(self, source, schema, findings).batches()
+            if self.scan.view == "frames":
+                yield from ContainersWalk(self, source, schema, findings).batches()
+                return
+            walk = RowsWalk(self, source, schema, findings)
+            yield from walk.batches()
+            walk.give_back()
 
     def containers(self, source: Source) -> ContainersWalk:
         """A walk over the containers only: their records are skipped."""
