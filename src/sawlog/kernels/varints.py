@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 
 MAX_VARINT_BYTES = 10
@@ -42,3 +43,43 @@ def varints_and_ends(data: bytes) -> Iterator[tuple[int, int]]:
         if byte < 128:
             yield value, end
             value = shift = 0
+
+
+class ByteCursor(ABC):
+    """Bytes, and the position up to which they were read.
+
+    Args:
+        data: The bytes.
+        position: Where reading begins.
+        stop: Where it ends; by default where the bytes do.
+    """
+
+    def __init__(self, data: bytes, position: int = 0, stop: int | None = None) -> None:
+        self.data = data
+        self.position = position
+        self.stop = len(data) if stop is None else stop
+
+    @abstractmethod
+    def missing(self, label: str, length: int) -> Exception:
+        """Return the error to raise for a value of so many bytes, of which not all are there."""
+
+    @property
+    def left(self) -> int:
+        """Number of bytes that were not read."""
+        return self.stop - self.position
+
+    def take(self, length: int, label: str = "value") -> bytes:
+        """The next bytes; raises what `missing` returns where there are fewer."""
+        start, end = self.position, self.position + length
+        if not start <= end <= self.stop:
+            raise self.missing(label, length)
+        self.position = end
+        return self.data[start:end]
+
+    def rest(self) -> bytes:
+        """All bytes that are left."""
+        return self.take(self.left)
+
+    def byte(self) -> int:
+        """The next byte."""
+        return self.take(1, "byte")[0]

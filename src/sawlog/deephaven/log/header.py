@@ -14,6 +14,7 @@ from sawlog.deephaven.text import DEFAULT_CHARSET, charset_name, decode_string, 
 from sawlog.deephaven.types import BY_LOG, LogType
 from sawlog.errors import FormatError, SchemaError, UnsupportedError
 from sawlog.format.damage import UNSUPPORTED, Damage
+from sawlog.kernels.varints import ByteCursor
 from sawlog.storage import Storage
 
 
@@ -85,27 +86,18 @@ class Header:
         return -(-len(self.stored) // layout.PRESENCE_BITS)
 
 
-class _Cursor:
+class _Cursor(ByteCursor):
     """Bounded reads of a header's bytes; whatever does not fit is a `FormatError` that says where."""
 
     def __init__(self, path: str, data: bytes, start: int, end: int) -> None:
+        super().__init__(data, start, end)
         self.path = path
-        self.data = data
-        self.position = start
-        self.end = end
-
-    @property
-    def left(self) -> int:
-        return self.end - self.position
 
     def fail(self, expected: str, actual: object) -> FormatError:
         return FormatError(f"{self.path}: header at byte {self.position}: expected {expected}, found {actual}")
 
-    def take(self, length: int, description: str) -> bytes:
-        if not 0 <= length <= self.left:
-            raise self.fail(f"{description} of at most {self.left} bytes", f"a length of {length}")
-        self.position += length
-        return self.data[self.position - length : self.position]
+    def missing(self, label: str, length: int) -> FormatError:
+        return self.fail(f"{label} of at most {self.left} bytes", f"a length of {length}")
 
     def integer(self, description: str) -> int:
         (value,) = struct.unpack(">i", self.take(layout.COUNT_SIZE, description))

@@ -76,10 +76,10 @@ def _tag(cursor: Cursor, kind: int, depth: int = 0) -> Any:
     if kind == LIST:
         inner, length = cursor.byte(), _length(cursor)
         if length > cursor.left:
-            raise UnknownBytesError(f"a list of {length} tags in {cursor.left} bytes, at byte {cursor.at}")
+            raise UnknownBytesError(f"a list of {length} tags in {cursor.left} bytes, at byte {cursor.position}")
         return [_tag(cursor, inner, depth + 1) for _ in range(length)]
     if kind != COMPOUND:
-        raise UnknownBytesError(f"tag {kind} of NBT, before byte {cursor.at}")
+        raise UnknownBytesError(f"tag {kind} of NBT, before byte {cursor.position}")
     return _compound(cursor, depth)
 
 
@@ -87,12 +87,12 @@ def _compound(cursor: Cursor, depth: int) -> dict[str, Any]:
     """Return tags by their names; from one that is not understood on, the bytes, as nothing says where it ends."""
     tags: dict[str, Any] = {}
     while kind := cursor.byte():
-        start = cursor.at
+        start = cursor.position
         try:
             name = _free_name(_name(cursor), tags, cursor)
         except UnknownBytesError as unknown:
             return tags | {_free_name("", tags, cursor): _rest(cursor, start, unknown)}
-        start = cursor.at
+        start = cursor.position
         try:
             tags[name] = _tag(cursor, kind, depth + 1)
         except UnknownBytesError as unknown:
@@ -105,7 +105,7 @@ def _compound(cursor: Cursor, depth: int) -> dict[str, Any]:
 def _rest(cursor: Cursor, start: int, unknown: UnknownBytesError) -> dict[str, str]:
     """Return the bytes from `start` on, all of which are read then, and note why they are not decoded."""
     cursor.reasons.append(str(unknown))
-    cursor.at = start
+    cursor.position = start
     return {"$bytes": binary(cursor.rest())}
 
 
@@ -113,7 +113,7 @@ def _name(cursor: Cursor) -> str:
     """Return the name of a tag; bytes that are not UTF-8 are shown as U+FFFD, for a reason that is noted."""
     name, reason = text(cursor.take(cursor.little(2), "name"), "utf-8")
     if reason is not None:
-        cursor.reasons.append(f"name of a tag before byte {cursor.at}: {reason}")
+        cursor.reasons.append(f"name of a tag before byte {cursor.position}: {reason}")
     return name
 
 
@@ -121,7 +121,7 @@ def _free_name(name: str, tags: Mapping[str, Any], cursor: Cursor) -> str:
     """Return a name that no tag of a compound has yet; a second tag of a name gets a number."""
     if name not in tags:
         return name
-    cursor.reasons.append(f"a second tag {name[:40]!r}, before byte {cursor.at}")
+    cursor.reasons.append(f"a second tag {name[:40]!r}, before byte {cursor.position}")
     number = 2
     while f"{name}#{number}" in tags:
         number += 1
@@ -132,7 +132,7 @@ def _length(cursor: Cursor) -> int:
     """A count, which is not negative."""
     count = cursor.little(4)
     if count >> 31:
-        raise UnknownBytesError(f"a negative count, before byte {cursor.at}")
+        raise UnknownBytesError(f"a negative count, before byte {cursor.position}")
     return count
 
 
@@ -142,7 +142,7 @@ def _text(cursor: Cursor) -> Any:
     try:
         return data.decode("utf-8", "surrogatepass")
     except UnicodeDecodeError:
-        cursor.reasons.append(f"a text that is not UTF-8, before byte {cursor.at}: shown as bytes")
+        cursor.reasons.append(f"a text that is not UTF-8, before byte {cursor.position}: shown as bytes")
         return {"$bytes": binary(data)}
 
 
@@ -150,7 +150,7 @@ def _roots(cursor: Cursor) -> list[Any]:
     """Tags with names, one after the other."""
     tags: list[Any] = []
     while cursor.left:
-        start = cursor.at
+        start = cursor.position
         try:
             kind, _ = cursor.byte(), _name(cursor)
             tags.append(_tag(cursor, kind))
@@ -204,7 +204,7 @@ def _layer(cursor: Cursor) -> list[Any]:
     """Numbers of blocks, packed into words of 32 bits, then what they stand for."""
     bits = cursor.byte() >> 1
     if bits not in (0, 1, 2, 3, 4, 5, 6, 8, 16):
-        raise UnknownBytesError(f"{bits} bits per block, before byte {cursor.at}")
+        raise UnknownBytesError(f"{bits} bits per block, before byte {cursor.position}")
     counts = np.array([BLOCKS])
     size = 1
     if bits:
@@ -214,7 +214,9 @@ def _layer(cursor: Cursor) -> list[Any]:
         counts = np.bincount(numbers.reshape(-1)[:BLOCKS].astype(np.int64))
         size = _length(cursor)
     if len(counts) > size or size > cursor.left:
-        raise UnknownBytesError(f"{size} kinds of blocks, where block {len(counts) - 1} is used, at byte {cursor.at}")
+        raise UnknownBytesError(
+            f"{size} kinds of blocks, where block {len(counts) - 1} is used, at byte {cursor.position}"
+        )
     palette = []
     for place in range(size):
         kind, _ = cursor.byte(), _name(cursor)

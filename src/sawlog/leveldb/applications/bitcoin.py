@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 import numpy as np
 import pyarrow as pa
 
-from sawlog.arrow import array_of, fixed_array
+from sawlog.arrow import array_of, binary_parts, fixed_array
 from sawlog.leveldb.applications import bitcoin_kernels as k
 from sawlog.leveldb.applications.bitcoin_layout import (
     BEST_BLOCK,
@@ -53,7 +53,7 @@ from sawlog.leveldb.applications.view import (
     UnknownBytesError,
     columns_of,
 )
-from sawlog.leveldb.columns import binary_parts, named
+from sawlog.leveldb.columns import named
 from sawlog.leveldb.records.kernels import Strings
 
 _KINDS = ("", "block", "transaction", "coin")
@@ -65,16 +65,16 @@ _FIELD = 2**256 - 2**32 - 977
 
 def varint(cursor: Cursor) -> int:
     """Seven bits per byte, high ones first; every byte but the last adds one, so that there is one encoding only."""
-    start, value = cursor.at, 0
+    start, value = cursor.position, 0
     for length, byte in enumerate(cursor.data[start : start + MAX_VARINT_BYTES], 1):
         value = value << 7 | byte & 127
         if value >> VARINT_BITS:
             raise UnknownBytesError(f"varint of more than {VARINT_BITS} bits at byte {start}")
         if byte < 128:
-            cursor.at += length
+            cursor.position += length
             return value
         value += 1
-    cursor.at = len(cursor.data)
+    cursor.position = len(cursor.data)
     return cursor.byte()  # which is not there
 
 
@@ -135,12 +135,12 @@ def _coin(cursor: Cursor) -> dict[str, Any]:
         row["amount"] = amount(compressed)
     except UnknownBytesError as unknown:
         cursor.reasons.append(str(unknown))
-    start = cursor.at
+    start = cursor.position
     try:
         row["script_type"], row["script"] = script(cursor)
     except UnknownBytesError as unknown:
         cursor.reasons.append(f"{unknown}: the script is as it is stored")
-        cursor.at = start
+        cursor.position = start
         row["script"] = cursor.rest()
     return row
 

@@ -60,15 +60,15 @@ def _item(cursor: Cursor, depth: int) -> Item:
     if base == _SHORT:
         return cursor.take(size, "string")
     if depth == _MOST_NESTED:
-        raise UnknownBytesError(f"lists in lists, deeper than {_MOST_NESTED}, before byte {cursor.at}")
+        raise UnknownBytesError(f"lists in lists, deeper than {_MOST_NESTED}, before byte {cursor.position}")
     if size > cursor.left:
-        raise UnknownBytesError(f"list of {size} bytes at byte {cursor.at}, where {cursor.left} are left")
-    end = cursor.at + size
+        raise UnknownBytesError(f"list of {size} bytes at byte {cursor.position}, where {cursor.left} are left")
+    end = cursor.position + size
     items: list[Item] = []
-    while cursor.at < end:
+    while cursor.position < end:
         items.append(_item(cursor, depth + 1))
-    if cursor.at > end:
-        raise UnknownBytesError(f"an item that ends after its list, before byte {cursor.at}")
+    if cursor.position > end:
+        raise UnknownBytesError(f"an item that ends after its list, before byte {cursor.position}")
     return items
 
 

@@ -224,7 +224,7 @@ class IndexedDB(ApplicationView):
         if not place.store:
             return row | _metadata(place, cursor, entry.value, context)
         row |= _of_store(place.database, place.store, context)
-        stored = entry.key[cursor.at :]
+        stored = entry.key[cursor.position :]
         read: Callable[[bytes], dict[str, Any]]
         if place.index_id == RECORD:
             row["kind"], row["key"] = "record", to_json(_key(cursor))
@@ -260,7 +260,7 @@ def read_place(cursor: Cursor) -> Place:
         cursor.little((lengths >> 5) + 1), cursor.little((lengths >> 2 & 7) + 1), cursor.little((lengths & 3) + 1)
     )
     if place.database >> 63 or place.store >> 63:
-        raise UnknownBytesError(f"an ID of 64 bits in the prefix {cursor.data[: cursor.at].hex()}")
+        raise UnknownBytesError(f"an ID of 64 bits in the prefix {cursor.data[: cursor.position].hex()}")
     return place
 
 
@@ -268,7 +268,7 @@ def _counted(cursor: Cursor) -> int:
     """Return the number of things that follow, each of which has a byte at least."""
     count = cursor.varint()
     if count > cursor.left:
-        raise UnknownBytesError(f"{count} values in {cursor.left} bytes, at byte {cursor.at}")
+        raise UnknownBytesError(f"{count} values in {cursor.left} bytes, at byte {cursor.position}")
     return count
 
 
@@ -289,7 +289,7 @@ def _key(cursor: Cursor, depth: int = 0) -> Any:
         return [_key(cursor, depth + 1) for _ in range(_counted(cursor))]
     if kind == 6:
         return {"$bytes": binary(cursor.take(cursor.varint(), "key"))}
-    raise UnknownBytesError(f"type {kind} of a key, at byte {cursor.at - 1}")
+    raise UnknownBytesError(f"type {kind} of a key, at byte {cursor.position - 1}")
 
 
 def _metadata(place: Place, cursor: Cursor, value: bytes | None, context: Names) -> dict[str, Any]:
@@ -383,7 +383,7 @@ def _listed(value: bytes) -> dict[str, Any]:
     try:
         for external in _external_objects(cursor):
             objects.append(external)
-            end = cursor.at
+            end = cursor.position
     except UnknownBytesError as unknown:
         objects.append({"$bytes": binary(value[end:])})
         return {"value": to_json(objects), "reason": str(unknown)}
@@ -398,7 +398,7 @@ def _external_objects(cursor: Cursor) -> Iterator[dict[str, Any]]:
             yield {"type": "handle", "token": binary(cursor.take(cursor.varint(), "token"))}
             continue
         if kind not in (BLOB, FILE):
-            raise UnknownBytesError(f"type {kind} of an external object, at byte {cursor.at - 1}")
+            raise UnknownBytesError(f"type {kind} of an external object, at byte {cursor.position - 1}")
         external: dict[str, Any] = {"type": "blob", "number": cursor.varint()}
         external |= {"media_type": _sized_string(cursor), "size": cursor.varint()}
         if kind == FILE:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, NamedTuple, TypeAlias
 
+from sawlog.kernels.varints import read_varint
 from sawlog.leveldb.applications.script_values import binary, number, to_json
 from sawlog.leveldb.applications.view import UnknownBytesError, text
 
@@ -148,16 +149,13 @@ def _field(data: bytes, start: int, end: int) -> tuple[int, int, Any, int]:
 
 def _varint(data: bytes, start: int, bits: int) -> tuple[int, int]:
     """A varint and where it ends."""
-    value = 0
-    for index, byte in enumerate(data[start : start + -(-bits // 7)]):
-        value |= (byte & 127) << 7 * index
-        if byte < 128:
-            if value >> bits:
-                break
-            return value, start + index + 1
-    if len(data) - start < -(-bits // 7) and (start == len(data) or data[-1] > 127):
+    longest = -(-bits // 7)
+    number = read_varint(data, start, longest)
+    if number is None and len(data) - start < longest:
         raise UnknownBytesError(f"varint without an end at byte {start}")
-    raise UnknownBytesError(f"varint of more than {bits} bits at byte {start}")
+    if number is None or number[0] >> bits:
+        raise UnknownBytesError(f"varint of more than {bits} bits at byte {start}")
+    return number
 
 
 def _packed(data: bytes, show: Show, reasons: list[str]) -> list[Any]:

@@ -179,7 +179,7 @@ class ScriptValue:
             if self._in.peek() == _TRAILER_TAG:
                 self._in.byte()
                 if offset := int.from_bytes(self._in.take(TRAILER_SIZE, "place of a trailer")[:8], "big"):
-                    self._in = Cursor(self._in.data[:offset], self._in.at)
+                    self._in = Cursor(self._in.data[:offset], self._in.position)
             if self._in.peek() != VERSION_TAG:
                 raise UnknownBytesError(f"Blink's version {self._blink} without a version of V8 after it")
             self._in.byte()
@@ -208,13 +208,13 @@ class ScriptValue:
 
         Nothing says where a value ends that is not understood: what follows is shown as bytes together with it.
         """
-        start, depth = self._in.at, self._depth
+        start, depth = self._in.position, self._depth
         try:
             return self._value()
         except UnknownBytesError as unknown:
             if not self._is_stopped:
                 self._in.reasons.append(str(unknown))
-            self._is_stopped, self._depth, self._in.at = True, depth, start
+            self._is_stopped, self._depth, self._in.position = True, depth, start
             return {"$bytes": binary(self._in.rest())}
 
     def _value(self) -> Any:
@@ -225,10 +225,10 @@ class ScriptValue:
         if tag in _READERS:
             value = _READERS[tag](self)
         elif self._version < _TAGGED_HOSTS:
-            self._in.at -= 1
+            self._in.position -= 1
             value = self._host()
         else:
-            raise UnknownBytesError(f"tag {bytes([tag])!r} at byte {self._in.at - 1}")
+            raise UnknownBytesError(f"tag {bytes([tag])!r} at byte {self._in.position - 1}")
         if tag in _BUFFERS:
             buffer = self._things[value["$ref"]] if isinstance(value, dict) else value
             if buffer.data is not None and self._peek() == ord("V"):
@@ -264,7 +264,7 @@ class ScriptValue:
         try:
             return data.decode("utf-8", "surrogatepass")
         except UnicodeDecodeError:
-            self._in.reasons.append(f"a string that is not UTF-8, before byte {self._in.at}: shown as bytes")
+            self._in.reasons.append(f"a string that is not UTF-8, before byte {self._in.position}: shown as bytes")
             return {"$bytes": binary(data)}
 
     def _utf8(self) -> str:
@@ -281,27 +281,29 @@ class ScriptValue:
     def _utf16(self) -> str:
         size = self._in.varint(32)
         if size & 1:
-            raise UnknownBytesError(f"a string of UTF-16 of {size} bytes before byte {self._in.at}")
+            raise UnknownBytesError(f"a string of UTF-16 of {size} bytes before byte {self._in.position}")
         return self._in.take(size, "string").decode("utf-16-le", "surrogatepass")
 
     def _string(self) -> str:
         """A string where nothing else may be."""
         string = self._utf8() if self._version < _TAGGED_STRINGS else self._value()
         if not isinstance(string, str):
-            raise UnknownBytesError(f"another value than a string, before byte {self._in.at}")
+            raise UnknownBytesError(f"another value than a string, before byte {self._in.position}")
         return string
 
     def _counted(self) -> int:
         """Return the number of values that follow, each of which has a byte at least."""
         count = self._in.varint(32)
         if count > self._in.left:
-            raise UnknownBytesError(f"{count} values in {self._in.left} bytes, at byte {self._in.at}")
+            raise UnknownBytesError(f"{count} values in {self._in.left} bytes, at byte {self._in.position}")
         return count
 
     def _reference(self) -> Any:
         number = self._in.varint(32)
         if number >= len(self._things):
-            raise UnknownBytesError(f"a reference to object {number} before byte {self._in.at}, where there is none")
+            raise UnknownBytesError(
+                f"a reference to object {number} before byte {self._in.position}, where there is none"
+            )
         self._referenced.add(number)
         return {"$ref": number}
 
@@ -314,17 +316,17 @@ class ScriptValue:
                 properties["$bytes"] = name["$bytes"]
                 break
             if isinstance(name, bool) or not isinstance(name, str | int | float):
-                raise UnknownBytesError(f"another name than a string or number, before byte {self._in.at}")
+                raise UnknownBytesError(f"another name than a string or number, before byte {self._in.position}")
             name = name if isinstance(name, str) else property_name(name)
             if name in properties:
-                raise UnknownBytesError(f"a second property {name[:40]!r} before byte {self._in.at}")
+                raise UnknownBytesError(f"a second property {name[:40]!r} before byte {self._in.position}")
             properties[name] = self._part()
         if self._is_stopped:
             return properties
         self._in.byte()
         if (count := self._in.varint(32)) != len(properties):
             raise UnknownBytesError(
-                f"{len(properties)} properties, where {count} are counted, before byte {self._in.at}"
+                f"{len(properties)} properties, where {count} are counted, before byte {self._in.position}"
             )
         return properties
 
@@ -371,7 +373,9 @@ class ScriptValue:
             UnknownBytesError: When it does not.
         """
         if not self._is_stopped and (again := self._in.varint(32)) != length:
-            raise UnknownBytesError(f"an array of length {length} that ends with length {again}, at byte {self._in.at}")
+            raise UnknownBytesError(
+                f"an array of length {length} that ends with length {again}, at byte {self._in.position}"
+            )
 
     def _date(self) -> Thing:
         return self._new(date(self._in.double()))
@@ -386,7 +390,7 @@ class ScriptValue:
         pattern, flags = self._string(), self._in.varint(32)
         names = "".join(sorted(name for bit, name in enumerate(_REGEXP_FLAGS) if flags >> bit & 1))
         if flags >> len(_REGEXP_FLAGS):
-            raise UnknownBytesError(f"flags {flags:#x} of a regular expression, before byte {self._in.at}")
+            raise UnknownBytesError(f"flags {flags:#x} of a regular expression, before byte {self._in.position}")
         thing.plain = {"$regexp": pattern, "flags": names}
         return thing
 
@@ -399,7 +403,7 @@ class ScriptValue:
             return items
         self._in.byte()
         if (count := self._in.varint(32)) != len(items):
-            raise UnknownBytesError(f"{len(items)} values, where {count} are counted, before byte {self._in.at}")
+            raise UnknownBytesError(f"{len(items)} values, where {count} are counted, before byte {self._in.position}")
         return items
 
     def _map(self) -> Thing:
@@ -408,7 +412,7 @@ class ScriptValue:
         if len(items) % 2 and self._is_stopped:
             items.append(None)
         if len(items) % 2:
-            raise UnknownBytesError(f"a map with a key that has no value, before byte {self._in.at}")
+            raise UnknownBytesError(f"a map with a key that has no value, before byte {self._in.position}")
         thing.plain = {"$map": [list(pair) for pair in zip(items[::2], items[1::2], strict=True)]}
         return thing
 
@@ -463,7 +467,7 @@ class ScriptValue:
             elif tag in b"ms":
                 error["message" if tag == b"m" else "stack"] = self._string()
             else:
-                raise UnknownBytesError(f"tag {tag!r} of an error, before byte {self._in.at}")
+                raise UnknownBytesError(f"tag {tag!r} of an error, before byte {self._in.position}")
         thing.plain = error
         return thing
 
@@ -477,7 +481,7 @@ class ScriptValue:
         elif tag in HOSTS:
             thing.plain = HOSTS[tag](self)
         else:
-            raise UnknownBytesError(f"host object {tag!r} at byte {self._in.at - 1}")
+            raise UnknownBytesError(f"host object {tag!r} at byte {self._in.position - 1}")
         return thing
 
     def _image(self, name: str, bits: int) -> dict[str, Any]:
@@ -502,7 +506,7 @@ class ScriptValue:
         elif kind in _KEY_NUMBERS:
             numbers = [self._in.varint(32) for _ in range(_KEY_NUMBERS[kind])]
         else:
-            raise UnknownBytesError(f"kind {kind} of a CryptoKey, before byte {self._in.at}")
+            raise UnknownBytesError(f"kind {kind} of a CryptoKey, before byte {self._in.position}")
         usages = self._in.varint(32)
         key = self._in.take(self._in.varint(32), "key")
         return {"$host": "CryptoKey", "kind": kind, "numbers": numbers, "usages": usages, "bytes": binary(key)}

@@ -15,7 +15,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from sawlog.arrow import Column
-from sawlog.kernels.varints import read_varint
+from sawlog.kernels.varints import ByteCursor, read_varint
 from sawlog.storage import Storage
 
 
@@ -156,46 +156,23 @@ class ApplicationView(ABC):
         """
 
 
-class Cursor:
-    """Bytes, and the position up to which they were read.
+class Cursor(ByteCursor):
+    """Bytes of a value; those that are not there are an `UnknownBytesError`.
 
     Attributes:
         reasons: Why parts of what was read are shown as bytes, in order.
     """
 
     def __init__(self, data: bytes, position: int = 0) -> None:
-        self.data = data
-        self.at = position
+        super().__init__(data, position)
         self.reasons: list[str] = []
 
-    @property
-    def left(self) -> int:
-        """Bytes that were not read."""
-        return len(self.data) - self.at
-
-    def take(self, length: int, label: str = "value") -> bytes:
-        """The next bytes.
-
-        Raises:
-            UnknownBytesError: When there are fewer.
-        """
-        start, end = self.at, self.at + length
-        if end > len(self.data):
-            raise UnknownBytesError(f"{label} of {length} bytes at byte {start}, where {self.left} are left")
-        self.at = end
-        return self.data[start:end]
-
-    def rest(self) -> bytes:
-        """All bytes that are left."""
-        return self.take(self.left)
-
-    def byte(self) -> int:
-        """The next byte."""
-        return self.take(1, "byte")[0]
+    def missing(self, label: str, length: int) -> UnknownBytesError:
+        return UnknownBytesError(f"{label} of {length} bytes at byte {self.position}, where {self.left} are left")
 
     def peek(self) -> int:
         """The next byte, which stays; -1 at the end."""
-        return self.data[self.at] if self.left else -1
+        return self.data[self.position] if self.left else -1
 
     def little(self, length: int) -> int:
         """An unsigned integer, little endian."""
@@ -212,19 +189,19 @@ class Cursor:
         Raises:
             UnknownBytesError: When it has more bits, or does not end.
         """
-        start, longest = self.at, -(-bits // 7)
+        start, longest = self.position, -(-bits // 7)
         number = read_varint(self.data, start, longest)
         if number is None and self.left < longest:
-            self.at = len(self.data)
+            self.position = len(self.data)
             self.byte()  # which is not there
-        value, self.at = number or (1 << bits, start)
+        value, self.position = number or (1 << bits, start)
         if value >> bits:
             raise UnknownBytesError(f"varint of more than {bits} bits at byte {start}")
         return value
 
     def explain(self, row: dict[str, Any]) -> dict[str, Any]:
         """Return a row that was read with the reason why it is not all, if there is one: the first that was noted."""
-        reasons = [*self.reasons, *([f"{self.left} bytes after the end, at byte {self.at}"] if self.left else [])]
+        reasons = [*self.reasons, *([f"{self.left} bytes after the end, at byte {self.position}"] if self.left else [])]
         return {**row, "reason": reasons[0]} if reasons else row
 
     def end(self) -> None:
@@ -234,7 +211,7 @@ class Cursor:
             UnknownBytesError: When something is.
         """
         if self.left:
-            raise UnknownBytesError(f"{self.left} bytes after the end, at byte {self.at}")
+            raise UnknownBytesError(f"{self.left} bytes after the end, at byte {self.position}")
 
 
 def columns_of(value: bytes | None, read: Callable[[bytes], dict[str, Any]]) -> dict[str, Any]:

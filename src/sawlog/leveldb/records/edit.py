@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from sawlog.kernels.varints import encode_varint, read_varint
+from sawlog.kernels.varints import ByteCursor, encode_varint, read_varint
 from sawlog.leveldb.log.layout import Dialect
 from sawlog.leveldb.records import layout
 from sawlog.leveldb.records.layout import KEY_TRAILER, SEQUENCE_SHIFT, Custom, PebbleTag, Tag
@@ -27,27 +27,17 @@ class UnknownFieldError(EditError):
     """A field of a version edit that must not be skipped, and that nobody knew when this version was written."""
 
 
-class _Cursor:
+class _Cursor(ByteCursor):
     """Reads varints and strings from a record, and says where it stopped."""
 
-    def __init__(self, data: bytes) -> None:
-        self._data = data
-        self.position = 0
-
-    @property
-    def left(self) -> int:
-        """Number of bytes left."""
-        return len(self._data) - self.position
-
-    def byte(self) -> int:
-        if not self.left:
-            raise EditError(f"a byte expected at byte {self.position}, where the edit ends")
-        self.position += 1
-        return self._data[self.position - 1]
+    def missing(self, label: str, length: int) -> EditError:
+        if label == "byte":
+            return EditError(f"a byte expected at byte {self.position}, where the edit ends")
+        return EditError(f"{length} bytes expected at byte {self.position}, {self.left} are left")
 
     def varint(self, longest: int = layout.VARINT64_BYTES) -> int:
         """An unsigned varint of at most `longest` bytes."""
-        number = read_varint(self._data, self.position, longest)
+        number = read_varint(self.data, self.position, longest)
         if number is None:
             raise EditError(f"a varint at byte {self.position} does not end")
         value, self.position = number
@@ -69,20 +59,11 @@ class _Cursor:
 
     def string(self) -> bytes:
         """A length and that many bytes."""
-        length = self.small()
-        start = self.position
-        if length > len(self._data) - start:
-            raise EditError(f"{length} bytes expected at byte {start}, {len(self._data) - start} are left")
-        self.position = start + length
-        return self._data[start : self.position]
+        return self.take(self.small())
 
     def text(self) -> str:
         """A string as text; names that are not UTF-8 have their odd bytes escaped."""
         return _text(self.string())
-
-    def rest(self) -> bytes:
-        remaining, self.position = self._data[self.position :], len(self._data)
-        return remaining
 
     def only_byte(self) -> int:
         if self.left != 1:

@@ -28,6 +28,7 @@ from sawlog.deephaven.table.groups.java_values import (
 from sawlog.deephaven.table.layout import JAVA_STREAM_MAGIC
 from sawlog.errors import FormatError
 from sawlog.guard import Undecodable, call_decoder
+from sawlog.kernels.varints import ByteCursor
 
 FIRST_HANDLE = 0x7E0000
 MAX_BYTES = 64 << 20
@@ -100,7 +101,7 @@ def read_stream(data: bytes, context: str, key: KeyOf | None = None) -> JavaStre
     raise FormatError(f"{context}: expected a Java stream (ac ed 00 05), found {data[:4].hex(' ') or 'nothing'}")
 
 
-class Reader:
+class Reader(ByteCursor):
     """Walks a Java stream. Values that can be referred to are kept by their handles: small ones by where they begin.
 
     There may be millions of them, of which few are ever referred to; these are read again.
@@ -114,8 +115,7 @@ class Reader:
         key: KeyOf | None = None,
         max_elements: int = MAX_ELEMENTS,
     ) -> None:
-        self.data = data
-        self.position = position
+        super().__init__(data, position)
         self.where = context
         self.maps: list[JavaMap | RangeMap] = []
         self._key = key
@@ -129,20 +129,15 @@ class Reader:
         """Return the error to raise: the message, and where in the stream."""
         return FormatError(f"{self.where}: byte {self.position} of the serialized objects: {message}")
 
-    def take(self, length: int) -> bytes:
-        """The next bytes."""
-        available = len(self.data) - self.position
-        if not 0 <= length <= available:
-            raise self.error(f"expected {length} bytes, found {available}")
-        start = self.position
-        self.position += length
-        return self.data[start : self.position]
+    def missing(self, label: str, length: int) -> FormatError:
+        """Return the error to raise where the stream ends inside of a value."""
+        return self.error(f"expected {length} bytes, found {self.left}")
 
     def number(self, layout: str) -> Any:
         """The next number, laid out as `struct` says."""
         size = _SIZES[layout]
-        if self.position + size > len(self.data):
-            raise self.error(f"expected {size} bytes, found {len(self.data) - self.position}")
+        if self.position + size > self.stop:
+            raise self.missing("number", size)
         (value,) = struct.unpack_from(layout, self.data, self.position)
         self.position += size
         return value
