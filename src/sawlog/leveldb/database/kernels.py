@@ -2,13 +2,26 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
-from sawlog.kernels.jit import inlined, kernel
-from sawlog.kernels.memory import compare_bytes
-from sawlog.kernels.signature import Bool, Bytes, Int64, Int64s, OutBytes, OutInt64s
+from sawlog.kernels.jit import always_inlined, inlined, kernel
+from sawlog.kernels.memory import compare_bytes, copy_bytes, load_big_u64, same_bytes
+from sawlog.kernels.signature import (
+    WRITABLE,
+    Bool,
+    Bytes,
+    Int32s,
+    Int64,
+    Int64s,
+    OutBytes,
+    OutInt32s,
+    OutInt64s,
+    OutUInt64s,
+    UInt64s,
+)
+from sawlog.kernels.vector import copy_16, copy_short
 
 # What becomes of an entry.
 HIDDEN = 0
@@ -27,20 +40,30 @@ class Entries(NamedTuple):
     """Entries of one database, run after run; each run is in key order, and newest first where keys are equal.
 
     Attributes:
-        keys: uint8; key i is `keys[starts[i] : ends[i]]`, with eight bytes after the last one.
-        starts: int64.
-        ends: int64.
+        keys: uint8; key i is `keys[edges[i] : edges[i + 1]]`.
+        edges: int64.
         ranks: int64, higher the newer an entry is of those of its key.
         sequences: int64: range deletions with higher ones delete the entry.
         effects: uint8, what the operation of each does to its key: PUTS, DELETES or MERGES.
     """
 
     keys: Bytes
-    starts: Int64s
-    ends: Int64s
+    edges: Int64s
     ranks: Int64s
     sequences: Int64s
     effects: Bytes
+
+
+class Order(NamedTuple):
+    """Entries in some order.
+
+    Attributes:
+        numbers: int64, of the entries.
+        words: uint64, bytes of the key of each that `write_words` has written.
+    """
+
+    numbers: Int64s
+    words: UInt64s
 
 
 class Covers(NamedTuple):
@@ -127,40 +150,91 @@ def place_keys(data: Bytes, starts: Int64s, ends: Int64s, versioned: Bool, out: 
         out_ends[row + 1] = used
 
 
+_ZERO = np.uint64(0)
+_EIGHT = np.uint64(8)
+_SIXTEEN = np.uint64(16)
+_SHORT = np.uint64(128)
+
+
 @inlined
 def _compare(entries: Any, one: Any, two: Any) -> Any:
-    return compare_bytes(
-        entries.keys, entries.starts[one], entries.ends[one], entries.keys, entries.starts[two], entries.ends[two]
-    )
+    keys, edges = entries.keys, entries.edges
+    return compare_bytes(keys, edges[one], edges[one + 1], keys, edges[two], edges[two + 1])
+
+
+@inlined
+def _is_before(entries: Any, one: Any, two: Any) -> Any:
+    """Whether the first of two entries is the one that is given first, or as well as the other."""
+    compared = _compare(entries, one, two)
+    return compared < 0 or (compared == 0 and entries.ranks[one] >= entries.ranks[two])
 
 
 @kernel
-def merge_runs(entries: Entries, order: Int64s, first: Int64, middle: Int64, last: Int64, merged: OutInt64s) -> None:
-    """Merge two neighbouring runs, `order[first:middle]` and `order[middle:last]`, into `merged[first:last]`.
+def write_words(entries: Entries, skipped: Int64, words: OutUInt64s) -> Bool:
+    """Write numbers that are in the order of the keys, as far as they differ.
 
     Args:
         entries: See `Entries`.
-        order: int64, numbers of entries.
+        skipped: int64, how many bytes all keys are said to begin with.
+        words: uint64, per entry; set to the eight bytes of its key that follow these, zeros where there are none.
+
+    Returns:
+        Whether all keys do begin with the same bytes; otherwise the numbers say nothing.
+    """
+    keys = entries.keys
+    length = np.uint64(skipped)
+    for entry in range(len(words)):
+        start, end = np.uint64(entries.edges[entry]), np.uint64(entries.edges[entry + 1])
+        if end - start < length or not same_bytes(keys, start, keys, _ZERO, length):
+            return False
+        pos = start + length
+        if end - pos >= _EIGHT:
+            words[entry] = load_big_u64(keys, pos)
+        else:
+            word = _ZERO
+            for place in range(_EIGHT):
+                word = word << _EIGHT | (np.uint64(keys[pos + place]) if pos + place < end else _ZERO)
+            words[entry] = word
+    return True
+
+
+@kernel
+def merge_runs(
+    entries: Entries, order: Order, first: Int64, middle: Int64, last: Int64, merged: Annotated[Order, WRITABLE]
+) -> None:
+    """Merge two neighbouring runs, the places `first` to `middle` and `middle` to `last` of an order.
+
+    Args:
+        entries: See `Entries`.
+        order: See `Order`.
         first: int64.
         middle: int64.
         last: int64.
-        merged: int64, set.
+        merged: The same places are set.
     """
     left = first
     right = middle
-    for at in range(first, last):
-        take_left = right == last
+    for pos in range(first, last):
+        takes_left = right == last
         if left < middle and right < last:
-            one, two = order[left], order[right]
-            compared = _compare(entries, one, two)
-            newer = entries.ranks[one] >= entries.ranks[two]
-            take_left = compared < 0 or (compared == 0 and newer)
-        if take_left:
-            merged[at] = order[left]
-            left += 1
-        else:
-            merged[at] = order[right]
-            right += 1
+            word, other = order.words[left], order.words[right]
+            takes_left = word < other
+            if word == other:
+                takes_left = _is_before(entries, order.numbers[left], order.numbers[right])
+        taken = left if takes_left else right
+        merged.numbers[pos] = order.numbers[taken]
+        merged.words[pos] = order.words[taken]
+        left += np.int64(takes_left)
+        right += np.int64(not takes_left)
+
+
+@kernel
+def ascend(keys: Bytes, offsets: Int32s) -> Bool:
+    """Whether no key, `keys[offsets[i] : offsets[i + 1]]`, is below the one before."""
+    for i in range(1, len(offsets) - 1):
+        if compare_bytes(keys, offsets[i - 1], offsets[i], keys, offsets[i], offsets[i + 1]) > 0:
+            return False
+    return True
 
 
 @kernel
@@ -188,15 +262,14 @@ def find_places(keys: Bytes, offsets: Int64s, first: Int64, places: OutInt64s) -
 @kernel
 def sorted_so(entries: Entries, first: Int64, last: Int64) -> Bool:
     """Whether the entries `first` to `last` are a run."""
-    for at in range(first + 1, last):
-        compared = _compare(entries, at - 1, at)
-        if compared > 0 or (compared == 0 and entries.ranks[at - 1] < entries.ranks[at]):
+    for number in range(first + 1, last):
+        if not _is_before(entries, number - 1, number):
             return False
     return True
 
 
 @kernel
-def resolve(entries: Entries, order: Int64s, covers: Covers, fates: OutBytes) -> Bool:
+def resolve(entries: Entries, order: Order, covers: Covers, fates: OutBytes) -> Bool:
     """Find the entries a database would answer with.
 
     Of each key that is the newest entry, unless it deletes, or a range deletion is newer. An entry that merges shows
@@ -204,36 +277,163 @@ def resolve(entries: Entries, order: Int64s, covers: Covers, fates: OutBytes) ->
 
     Args:
         entries: See `Entries`.
-        order: int64, all entries in key order, newest first where keys are equal.
+        order: All entries in key order, newest first where keys are equal.
         covers: See `Covers`.
         fates: uint8 per place in `order`: HIDDEN, SHOWN or GONE; set.
 
     Returns:
         Whether the order is as it should be; otherwise nothing is reported.
     """
+    keys, edges = entries.keys, entries.edges
     cover = -1
     open_key = False
-    for at in range(len(order)):
-        entry = order[at]
-        compared = _compare(entries, order[at - 1], entry) if at > 0 else -1
-        if compared > 0 or (compared == 0 and entries.ranks[order[at - 1]] < entries.ranks[entry]):
-            return False
+    for place in range(len(order.numbers)):
+        entry = order.numbers[place]
+        compared = -1
+        if place > 0:
+            word, word_before = order.words[place], order.words[place - 1]
+            compared = 1 if word_before > word else -1
+            if word_before == word:
+                compared = _compare(entries, order.numbers[place - 1], entry)
+                if compared == 0 and entries.ranks[order.numbers[place - 1]] < entries.ranks[entry]:
+                    return False
+            if compared > 0:
+                return False
         if compared != 0:
             open_key = True
             while cover + 1 < len(covers.sequences):
                 start, end = covers.starts[cover + 1], covers.starts[cover + 2]
-                if compare_bytes(covers.keys, start, end, entries.keys, entries.starts[entry], entries.ends[entry]) > 0:
+                if compare_bytes(covers.keys, start, end, keys, edges[entry], edges[entry + 1]) > 0:
                     break
                 cover += 1
-        fates[at] = HIDDEN
+        fates[place] = HIDDEN
         if open_key:
             effect = entries.effects[entry]
             if cover >= 0 and covers.sequences[cover] > entries.sequences[entry]:
                 open_key = False
             elif effect == DELETES:
-                fates[at] = GONE
+                fates[place] = GONE
                 open_key = False
             else:
-                fates[at] = SHOWN
+                fates[place] = SHOWN
                 open_key = effect == MERGES
     return True
+
+
+@kernel
+def find_stretches(numbers: Int64s, batches: Int64s, least: Int64, edges: OutInt64s) -> Int64:
+    """Find entries that are next to each other in a batch.
+
+    Args:
+        numbers: int64, of the entries that are delivered.
+        batches: int64, of each entry of all its batch.
+        least: int64, the fewest that make a stretch.
+        edges: int64, room for two numbers for so many entries each; set to where stretches begin and end.
+
+    Returns:
+        How many of these were set.
+    """
+    used = 0
+    first = 0
+    for place in range(1, len(numbers) + 1):
+        goes_on = place < len(numbers) and numbers[place] == numbers[place - 1] + 1
+        if not goes_on or batches[numbers[place]] != batches[numbers[first]]:
+            if place - first >= least:
+                edges[used] = first
+                edges[used + 1] = place
+                used += 2
+            first = place
+    return used
+
+
+@kernel
+def gather_keys(keys: Bytes, edges: Int64s, numbers: Int64s, ends: OutInt32s, out: OutBytes) -> None:
+    """Copy keys one after the other.
+
+    Args:
+        keys: uint8; key i is `keys[edges[i] : edges[i + 1]]`.
+        edges: int64.
+        numbers: int64, of the keys.
+        ends: int32, one more; set to where they end.
+        out: uint8, room for them.
+    """
+    used = _ZERO
+    ends[0] = 0
+    for place in range(len(numbers)):
+        number = numbers[place]
+        start = np.uint64(edges[number])
+        length = np.uint64(edges[number + 1]) - start
+        copy_short(out, used, keys, start, length)
+        used += length
+        ends[place + 1] = used
+
+
+class Delivered(NamedTuple):
+    """The entries of each batch that are delivered, one batch after the other.
+
+    Attributes:
+        rows: int64, of the entries in their batches.
+        places: int64, where they are delivered.
+        ends: int64, per batch where its entries end in these.
+    """
+
+    rows: Int64s
+    places: Int64s
+    ends: Int64s
+
+
+@kernel
+def sort_by_batch(numbers: Int64s, batches: Int64s, starts: Int64s, delivered: Annotated[Delivered, WRITABLE]) -> None:
+    """Sort entries that are delivered by their batches.
+
+    Args:
+        numbers: int64, of the entries.
+        batches: int64, of each entry of all its batch.
+        starts: int64, the first entry of each batch.
+        delivered: See `Delivered`; `ends` begins with zeros.
+    """
+    for place in range(len(numbers)):
+        delivered.ends[batches[numbers[place]]] += 1
+    used = 0
+    for batch in range(len(delivered.ends)):
+        count = delivered.ends[batch]
+        delivered.ends[batch] = used
+        used += count
+    for place in range(len(numbers)):
+        number = numbers[place]
+        batch = batches[number]
+        used = delivered.ends[batch]
+        delivered.rows[used] = number - starts[batch]
+        delivered.places[used] = place
+        delivered.ends[batch] = used + 1
+
+
+@always_inlined
+def _copy_exactly(target: Any, pos: Any, source: Any, start: Any, length: Any) -> None:
+    """Copy a string that is mostly short, and leave what is after it as it is."""
+    if length < _SIXTEEN or length > _SHORT:
+        copy_bytes(target, pos, source, start, length)
+        return
+    done = _ZERO
+    while done + _SIXTEEN < length:
+        copy_16(target, pos + done, source, start + done)
+        done += _SIXTEEN
+    copy_16(target, pos + length - _SIXTEEN, source, start + length - _SIXTEEN)
+
+
+@kernel
+def put_values(data: Bytes, offsets: Int32s, rows: Int64s, places: Int64s, ends: Int32s, out: OutBytes) -> None:
+    """Copy the values of a batch to their places.
+
+    Args:
+        data: uint8; value i is `data[offsets[i] : offsets[i + 1]]`.
+        offsets: int32.
+        rows: int64, of the values.
+        places: int64, where each is delivered.
+        ends: int32: what is delivered at place i ends at `ends[i + 1]`.
+        out: uint8, room for all.
+    """
+    for i in range(len(rows)):
+        start = np.uint64(offsets[rows[i]])
+        length = np.uint64(offsets[rows[i] + 1]) - start
+        _copy_exactly(out, np.uint64(ends[places[i]]), data, start, length)

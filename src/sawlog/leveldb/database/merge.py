@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import posixpath
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache, cached_property
 from typing import Any, NamedTuple
@@ -13,6 +14,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from sawlog.arrow import (
+    Column,
     array_of,
     batch_of,
     batch_of_rows,
@@ -88,6 +90,13 @@ class Judge:
         """
         keys, rows = batch.column(KEY), batch.num_rows
         before, end = self._place, self._live.end
+        has_ranges = bool((values_of(batch.column(OPERATION), np.uint8) == RANGE).any())
+        if keys[0].as_py() >= before and keys[-1].as_py() < end and not has_ranges and k.ascend(*binary_parts(keys)):
+            self._place = keys[-1].as_py()
+            requested_rows = self._wanted(batch)
+            if requested_rows.num_rows:
+                yield requested_rows
+            return
         row_numbers, places = np.arange(rows), np.full(rows, _BEFORE)
         first = _first(pc.greater_equal(keys, scalar_of(before, pa.binary()))) if keys[0].as_py() < before else 0
         if first < rows:
@@ -305,7 +314,9 @@ class MergedEntries:
         lengths = [sum(run.rows for run in group) for group in groups]
         self._runs = [run for group in groups for run in group]
         self._batches = [batch for run in self._runs for batch in run.batches if batch.num_rows]
-        self._starts = np.cumsum([0, *(batch.num_rows for batch in self._batches)])
+        counts = [batch.num_rows for batch in self._batches]
+        self._starts = np.cumsum([0, *counts])
+        self._batch_numbers = np.repeat(np.arange(len(counts)), counts)
         self._run_ends = np.cumsum([run.rows for run in self._runs], dtype=np.int64)
         self._codes = _concatenate([values_of(batch.column(OPERATION), np.uint8) for batch in self._batches], np.uint8)
         self._sequences = _concatenate(
@@ -320,11 +331,12 @@ class MergedEntries:
         self._states = pending.states
         self._pending = pending.of(self._sequences) if pending else None
         entries = self._entries()
-        self.order = _merge_runs(entries, lengths) if bytewise else _sort_entries(entries, 0, int(self._starts[-1]))
-        fates = np.zeros(len(self.order), np.uint8)
-        if not k.resolve(entries, self.order, covers, fates):
-            self.order = _merge_runs(entries, lengths, presorted=False)
-            k.resolve(entries, self.order, covers, fates)
+        order = _merge_runs(entries, lengths) if bytewise else _sort_entries(entries, 0, int(self._starts[-1]))
+        fates = np.zeros(len(order.numbers), np.uint8)
+        if not k.resolve(entries, order, covers, fates):
+            order = _merge_runs(entries, lengths, presorted=False)
+            k.resolve(entries, order, covers, fates)
+        self.order = order.numbers
         self.live: NDArray[np.bool_] = fates == k.SHOWN
         if (self._codes == RANGE).any():
             self.live &= self._codes[self.order] != RANGE
@@ -360,8 +372,7 @@ class MergedEntries:
             fates: int64, below `count`: what became of each entry of `order`.
             count: How many fates there are.
         """
-        keys = _concatenate([np.diff(binary_parts(batch.column(KEY))[1]) for batch in self._batches], np.int64)
-        sizes = (keys + self._value_sizes)[self.order]
+        sizes = (np.diff(self._keys.edges) + self._value_sizes)[self.order]
         groups = np.searchsorted(self._run_ends, self.order, "right") * count + fates
         shape = len(self._runs), count
         total = np.bincount(groups, sizes, len(self._runs) * count).astype(np.int64)
@@ -387,12 +398,10 @@ class MergedEntries:
 
     def _stretches(self, numbers: NDArray[np.int64]) -> Iterator[tuple[int, int]]:
         """Ranges of entries: entries next to each other in a batch are left together, if they are many."""
-        places = np.searchsorted(self._starts, numbers, "right") - 1
-        cuts = np.flatnonzero((np.diff(numbers) != 1) | (np.diff(places) != 0)) + 1
-        edges = np.concatenate([np.zeros(1, np.int64), cuts, np.full(1, len(numbers))])
-        long = np.flatnonzero(np.diff(edges) >= LONG)
+        edges = np.zeros(2 * (len(numbers) // LONG), np.int64)
+        used = k.find_stretches(numbers, self._batch_numbers, LONG, edges)
         first = 0
-        for start, stop in zip(edges[long].tolist(), edges[long + 1].tolist(), strict=True):
+        for start, stop in edges[:used].reshape(-1, 2).tolist():
             yield from self._parts_of(numbers, first, start)
             yield start, stop
             first = stop
@@ -400,9 +409,10 @@ class MergedEntries:
 
     def _parts_of(self, numbers: NDArray[np.int64], first: int, last: int) -> Iterator[tuple[int, int]]:
         """Entries that are to be picked, some at a time: so many that neither rows nor bytes are too many."""
-        if first == last:
+        if last - first <= BATCH_ROWS and self._value_sizes[numbers[first:last]].sum(dtype=np.int64) <= _PICKED_BYTES:
+            yield from [(first, last)] if first < last else ()
             return
-        sizes = self._value_sizes[numbers[first:last]].cumsum()
+        sizes = self._value_sizes[numbers[first:last]].cumsum(dtype=np.int64)
         while first < last:
             done = int(sizes[first - last - 1]) if first > last - len(sizes) else 0
             fitting = int(np.searchsorted(sizes, done + _PICKED_BYTES, "right")) - (len(sizes) - (last - first))
@@ -411,8 +421,8 @@ class MergedEntries:
             first = stop
 
     @cached_property
-    def _value_sizes(self) -> NDArray[np.int64]:
-        return _concatenate([np.diff(_parts(batch.column(VALUE))[1]) for batch in self._batches], np.int64)
+    def _value_sizes(self) -> NDArray[np.int32]:
+        return _concatenate([np.diff(binary_parts(batch.column(VALUE))[1]) for batch in self._batches], np.int32)
 
     def _batch(
         self, numbers: NDArray[np.int64], live: NDArray[np.bool_], schema: pa.Schema, of_run: dict[str, list[Any]]
@@ -445,16 +455,26 @@ class MergedEntries:
         kinds = pa.schema([STAMPED_SCHEMA.field(name) for name in names])
         if not names or not len(numbers):
             return batch_of_rows([], kinds)
-        places = np.searchsorted(self._starts, numbers, "right") - 1
-        first = int(places[0])
-        if (places == first).all() and (np.diff(numbers) == 1).all():
-            return self._batches[first].select(names).slice(int(numbers[0] - self._starts[first]), len(numbers))
+        first, last = int(numbers[0]), int(numbers[-1])
+        batch_number = int(self._batch_numbers[first])
+        if (
+            self._batch_numbers[last] == batch_number
+            and last - first == len(numbers) - 1
+            and (np.diff(numbers) == 1).all()
+        ):
+            return (
+                self._batches[batch_number].select(names).slice(first - int(self._starts[batch_number]), len(numbers))
+            )
         arrays = []
         for name in names:
             if name == KEY:
-                arrays.append(_take_strings(self._keys, numbers))
+                data, edges = self._keys
+                keys, ends = Column(np.uint8, len(data)), Column(np.int32, len(numbers) + 1)
+                k.gather_keys(data, edges, numbers, ends.values, keys.values)
+                buffers = [None, ends.take(len(numbers) + 1), keys.take(int(ends.values[-1]))]
+                arrays.append(pa.Array.from_buffers(pa.binary(), len(numbers), buffers))
             elif name == VALUE:
-                arrays.append(_take_strings(self._values, numbers))
+                arrays.append(self._gather_values(numbers))
             elif name == SEQUENCE:
                 arrays.append(fixed_array(pa.int64(), self._sequences[numbers]))
             elif name == STAMP:
@@ -463,13 +483,32 @@ class MergedEntries:
                 arrays.append(fixed_array(pa.uint8(), self._codes[numbers]))
         return pa.RecordBatch.from_arrays(arrays, schema=kinds)
 
-    @cached_property
-    def _keys(self) -> Strings:
-        return _strings(self._batches, KEY)
+    def _gather_values(self, numbers: NDArray[np.int64]) -> pa.Array:
+        """Values, each copied once, those of a batch after those of another."""
+        rows, places = np.zeros(len(numbers), np.int64), np.zeros(len(numbers), np.int64)
+        delivered = k.Delivered(rows, places, np.zeros(len(self._batches), np.int64))
+        k.sort_by_batch(numbers, self._batch_numbers, self._starts, delivered)
+        ends = Column(np.int32, len(numbers) + 1)
+        ends.values[0] = 0
+        np.cumsum(self._value_sizes[numbers], out=ends.values[1:])
+        values = Column(np.uint8, int(ends.values[-1]))
+        first = 0
+        for batch, last in zip(self._batches, delivered.ends.tolist(), strict=True):
+            if first < last:
+                content = binary_parts(batch.column(VALUE))
+                k.put_values(*content, rows[first:last], places[first:last], ends.values, values.values)
+            first = last
+        buffers = [None, ends.take(len(numbers) + 1), values.take(len(values.values))]
+        return pa.Array.from_buffers(pa.binary(), len(numbers), buffers)
 
     @cached_property
-    def _values(self) -> Strings:
-        return _strings(self._batches, VALUE)
+    def _keys(self) -> Keys:
+        parts = [binary_parts(batch.column(KEY)) for batch in self._batches]
+        used = [data[offsets[0] : offsets[-1]] for data, offsets in parts]
+        shifts = np.cumsum([0, *map(len, used)])
+        ends = [offsets[1:] + (shift - offsets[0]) for (_, offsets), shift in zip(parts, shifts, strict=False)]
+        data = used[0] if len(used) == 1 else _concatenate(used, np.uint8)
+        return Keys(data, np.concatenate([np.zeros(1, np.int64), *ends]))
 
     def _entries(self) -> k.Entries:
         """The columns as kernels take them. Entries that are not in their place come first there, and do nothing."""
@@ -485,35 +524,19 @@ class MergedEntries:
             effects = np.where(self._strays, np.uint8(k.MERGES), effects)
         keys = self._keys
         if self._order_of_keys is not None:
-            places, ends = self._order_of_keys.places(*keys)
-            keys = Strings(places, ends[:-1], ends[1:])
+            data, edges = keys
+            keys = Keys(*self._order_of_keys.places(data, edges[:-1], edges[1:]))
         arrays = (*keys, ranks, sequences, effects)
         for array in arrays:
             array.flags.writeable = False
         return k.Entries(*arrays)
 
 
-class Strings(NamedTuple):
-    """Keys or values of all batches: number i is `data[starts[i] : ends[i]]`, uint8 and int64."""
+class Keys(NamedTuple):
+    """The keys of all batches: number i is `data[edges[i] : edges[i + 1]]`, uint8 and int64."""
 
     data: NDArray[np.uint8]
-    starts: NDArray[np.int64]
-    ends: NDArray[np.int64]
-
-
-def _strings(batches: Sequence[pa.RecordBatch], name: str) -> Strings:
-    parts = [_parts(batch.column(name)) for batch in batches]
-    used = [data[offsets[0] : offsets[-1]] for data, offsets in parts]
-    shifts = np.cumsum([0, *map(len, used)])
-    starts = [offsets[:-1] + (shift - offsets[0]) for (_, offsets), shift in zip(parts, shifts, strict=False)]
-    ends = [offsets[1:] + (shift - offsets[0]) for (_, offsets), shift in zip(parts, shifts, strict=False)]
-    return Strings(_concatenate(used, np.uint8), _concatenate(starts, np.int64), _concatenate(ends, np.int64))
-
-
-def _take_strings(strings: Strings, numbers: NDArray[np.int64]) -> pa.Array:
-    starts = strings.starts[numbers]
-    lengths = strings.ends[numbers] - starts
-    return pa.Array.from_buffers(pa.binary(), len(numbers), [None, *gathered(strings.data, starts, lengths)])
+    edges: NDArray[np.int64]
 
 
 def _parts(column: pa.Array) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
@@ -525,32 +548,54 @@ def _concatenate(arrays: list[NDArray[Any]], kind: Any) -> NDArray[Any]:
     return np.concatenate([np.zeros(0, kind), *arrays])
 
 
-def _merge_runs(entries: k.Entries, lengths: list[int], *, presorted: bool = True) -> NDArray[np.int64]:
-    """Return the numbers of entries in key order, by merges of two runs at a time; unsorted runs are sorted first."""
-    edges = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64).tolist()
-    order = np.arange(edges[-1])
+def _merge_runs(entries: k.Entries, lengths: list[int], *, presorted: bool = True) -> k.Order:
+    """Return entries in key order, by merges of two runs at a time; unsorted runs are sorted first."""
+    edges = np.cumsum([0, *(length for length in lengths if length)]).astype(np.int64).tolist()
+    order, spare = _new_order(edges[-1]), _new_order(edges[-1])
+    order.numbers[:] = np.arange(edges[-1])
+    _write_words(entries, edges, order.words)
     for first, last in itertools.pairwise(edges if not presorted else ()):
         if not k.sorted_so(entries, first, last):
-            order[first:last] = _sort_entries(entries, first, last)
+            order.numbers[first:last] = _sort_entries(entries, first, last).numbers
+            order.words[first:last] = order.words[order.numbers[first:last]]
     while len(edges) > 2:
-        merged = order.copy()
         for first, middle, last in zip(edges[0:-2:2], edges[1:-1:2], edges[2::2], strict=True):
-            k.merge_runs(entries, order, first, middle, last, merged)
-        order = merged
+            k.merge_runs(entries, order, first, middle, last, spare)
+        if not len(edges) % 2:  # the last run has no neighbour
+            for target, source in zip(spare, order, strict=True):
+                target[edges[-2] :] = source[edges[-2] :]
+        order, spare = spare, order
         edges = [*edges[0:-1:2], edges[-1]]
     return order
 
 
-def _sort_entries(entries: k.Entries, first: int, last: int) -> NDArray[np.int64]:
-    """The numbers of entries, in key order, newest first where keys are equal."""
-    offsets = np.append(entries.starts[first:last], entries.ends[first:last][-1:] if last > first else 0)
+def _new_order(length: int) -> k.Order:
+    """An order that is still to be written, in memory that Arrow has at hand."""
+    return k.Order(Column(np.int64, length).values, Column(np.uint64, length).values)
+
+
+def _write_words(entries: k.Entries, edges: Sequence[int], words: NDArray[np.uint64]) -> None:
+    """Write numbers that are in the order of the keys of entries, as far as they differ, by the edges of runs."""
+    if not len(words):
+        return
+    numbers = (number for first, last in itertools.pairwise(edges) for number in (first, last - 1))
+    ends = (entries.edges[number : number + 2].tolist() for number in numbers)
+    shared = posixpath.commonprefix([entries.keys[start:end].tobytes() for start, end in ends])
+    if not k.write_words(entries, len(shared), words):
+        k.write_words(entries, 0, words)
+
+
+def _sort_entries(entries: k.Entries, first: int, last: int) -> k.Order:
+    """Entries in key order, newest first where keys are equal."""
     keys = pa.Array.from_buffers(
-        pa.large_binary(), last - first, [None, pa.py_buffer(offsets), pa.py_buffer(entries.keys)]
+        pa.large_binary(),
+        last - first,
+        [None, pa.py_buffer(entries.edges[first : last + 1]), pa.py_buffer(entries.keys)],
     )
     table = pa.table([keys, fixed_array(pa.int64(), entries.ranks[first:last])], [KEY, SEQUENCE])
     order = pc.sort_indices(table, sort_keys=[(KEY, "ascending"), (SEQUENCE, "descending")])
     numbers: NDArray[np.int64] = values_of(order, np.uint64).astype(np.int64) + first
-    return numbers
+    return k.Order(numbers, np.zeros(last - first, np.uint64))
 
 
 def sorted_batch(batch: pa.RecordBatch) -> pa.RecordBatch:
