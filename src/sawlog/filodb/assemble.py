@@ -204,7 +204,6 @@ class ColumnBuilder:
         return np.array(fixed, FIXED), np.array(payloads, PAYLOADS)
 
     def _operations(self) -> Any:
-        """Return the kernel's operations, per layout and field."""
         table = []
         for number, schema in enumerate(self._layouts):
             places = [index for index, field in enumerate(self.fields) if field.name in self._places]

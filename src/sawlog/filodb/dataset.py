@@ -58,7 +58,6 @@ class ContainerContents(Contents):
     )
 
     def _schema(self) -> pa.Schema:
-        """The columns of the schemas that are read."""
         return pa.schema([field.arrow for field in self._fields], metadata=self._metadata())
 
     def _extra(self) -> Sequence[pa.Field]:
@@ -74,7 +73,6 @@ class ContainerContents(Contents):
                 yield from self._cut(request, file, task_bytes)
 
     def _series(self, request: BoundScan, task_bytes: int | None) -> Iterator[Fragment]:
-        """Yield a fragment for all files."""
         del task_bytes
         ranges = tuple(self._whole(request, file) for file in self.files)
         first = self.files[0].path if self.files else ""
@@ -202,7 +200,6 @@ class ContainerContents(Contents):
         return ContainerRange(*request, file.path, end - start, file, start, end, step, self.selection, fields)
 
     def _cut(self, request: BoundScan, file: File, task_bytes: int) -> Iterator[ContainerRange]:
-        """Ranges of about `task_bytes`, that begin where containers do."""
         begin = _Cut(0, self._step, 0)
         for cut in itertools.chain(self._cuts(request, file, task_bytes), (_Cut(file.size, 0, 0),)):
             yield replace(self._range(request, file, begin.start, cut.start, begin.step), doubts=begin.doubts)

@@ -131,7 +131,6 @@ class Encoder:
         return [column.name for column in self._columns]
 
     def _memory(self, rows: int) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
-        """Room for the values of a batch."""
         self._places: dict[str, tuple[int, int, int]] = {}
         fixed = payloads = 0
         for column in self._columns:
@@ -144,7 +143,6 @@ class Encoder:
         return np.zeros(max(fixed, 1), np.uint8), np.zeros(max(payloads, 4), np.uint8)
 
     def _operations(self) -> Any:
-        """Return the operations that put the values into records."""
         orders: list[Sequence[Column]] = [record.record.columns for record in self._records] or [self._columns]
         ops = np.zeros((len(orders), max(map(len, orders)) + len(self._heads)), c.PUT)
         for number, columns in enumerate(orders):

@@ -102,13 +102,6 @@ def encode_histograms(
 ) -> Int64:
     """Encode histograms.
 
-    Args:
-        histograms: `HistogramInput`.
-        work: `Work`.
-        into: `Encoded`.
-        out: uint8.
-        progress: `PROGRESS`, updated.
-
     Returns:
         0, or what is wrong with the histogram of a row.
     """

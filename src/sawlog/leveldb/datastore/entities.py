@@ -298,7 +298,8 @@ class EntitiesContents(LogContents):
         full_contents = EntitiesContents(
             self.format, self.files, Scan("entities", options=options, storage=self.scan.storage)
         )
-        for fragment in full_contents.entity_ranges():
+        for fragment in plan(full_contents, bind_scan(full_contents, full_contents.scan), None):
+            assert isinstance(fragment, EntityRange)
             for entity in fragment.samples(Findings("skip"), signatures):
                 for name, value in entity.properties.items():
                     shapes[name] = unite(shapes.get(name, NULL), shape_of(value))
@@ -306,12 +307,6 @@ class EntitiesContents(LogContents):
         shapes.pop(KEY_PROPERTY, None)
         check_fields(count_fields(("map", shapes)))
         return pa.schema([_KEY_FIELD, *(shape_field(*item) for item in shapes.items())])
-
-    def entity_ranges(self) -> Iterator[EntityRange]:
-        """All ranges, whole files each."""
-        for fragment in plan(self, bind_scan(self, self.scan), None):
-            if isinstance(fragment, EntityRange):
-                yield fragment
 
     def facts(self, request: BoundScan) -> dict[str, Any]:
         """Return the facts that the metadata states, where it is there."""

@@ -410,12 +410,6 @@ def _render_entity(data: Any, tables: Any, row: Any, rendered: Any, scratch: Any
 def render_entities(entities: Strings, rendered: Rendered, tables: Keys, scratch: Scratch) -> tuple[Int64, Int64]:
     """Render entities as JSON objects. Doubles are left out: their places and bits are written down.
 
-    Args:
-        entities: `Strings`.
-        rendered: `Rendered`.
-        tables: `Keys`.
-        scratch: `Scratch`.
-
     Returns:
         How many slots and steps were written.
     """

@@ -69,7 +69,6 @@ class PlainEntities:
 
     @cached_property
     def _chosen(self) -> NDArray[np.record]:
-        """The keys of the plain ones."""
         return _take(self._keys, self.rows)
 
     def column(self, name: str) -> pa.Array:
@@ -116,7 +115,6 @@ class PlainEntities:
 
     @cached_property
     def _last(self) -> NDArray[np.record]:
-        """The last step of each key."""
         return _take(self._steps, self._chosen["first_step"] + self._chosen["steps"] - 1)
 
     def _kinds(self, steps: NDArray[np.record]) -> pa.Array:

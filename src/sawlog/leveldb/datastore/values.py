@@ -129,14 +129,14 @@ class EntityDecoder:
         )
         message = call_decoder(self._entities.FromString, framed)
         if isinstance(message, Undecodable):
-            return [self._parse_one(record) for record in records]
+            entities = [call_decoder(self._entity.FromString, record) for record in records]
+            return [
+                EntityError(f"expected an EntityProto message: {entity.detail}")
+                if isinstance(entity, Undecodable)
+                else entity
+                for entity in entities
+            ]
         return list(message.entity)
-
-    def _parse_one(self, record: bytes) -> Any:
-        entity = call_decoder(self._entity.FromString, record)
-        if isinstance(entity, Undecodable):
-            return EntityError(f"expected an EntityProto message: {entity.detail}")
-        return entity
 
     def key(self, message: Any) -> Key:
         """The key of an entity.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import posixpath
-import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
@@ -235,7 +234,7 @@ class Pointer:
 def read_pointer(directory: str, siblings: Iterable[File], storage: Storage) -> Pointer:
     """Return the MANIFEST that a directory with these files names, and whether it is there."""
     named = {file.name: file for file in siblings}
-    marked = [(int(match[1]), match[2], name) for name, match in _markers(named) if match]
+    marked = [(int(match[1]), match[2], name) for name in named if (match := layout.MARKER_NAME.match(name))]
     current = named.get(layout.CURRENT_NAME)
     if marked:
         _, name, marker = max(marked)
@@ -259,10 +258,6 @@ def read_pointer(directory: str, siblings: Iterable[File], storage: Storage) -> 
         detail = f"{posixpath.basename(path)} names this MANIFEST, and it is not there"
         return Pointer(path, name, Damage(posixpath.join(directory, name), 0, 0, MISSING_FILE, detail))
     return Pointer(path, name)
-
-
-def _markers(names: Iterable[str]) -> Iterator[tuple[str, re.Match[str] | None]]:
-    return ((name, layout.MARKER_NAME.match(name)) for name in names)
 
 
 def by_number(manifests: Iterable[File]) -> list[File]:

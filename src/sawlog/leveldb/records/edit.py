@@ -91,7 +91,6 @@ class _Value(NamedTuple):
     metadata: dict[bytes, bytes] | None = None
 
     def field(self, name: str, *, nullable: bool = False) -> pa.Field:
-        """A column of such values."""
         return pa.field(name, self.type, nullable, self.metadata)
 
 

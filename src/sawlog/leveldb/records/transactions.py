@@ -302,7 +302,6 @@ class Transactions:
                 begin = None
 
     def _keep(self, all_rows: pa.RecordBatch) -> None:
-        """Keep the rows that still wait."""
         places, begin = [], 0
         for name, sections in self._open.items():
             for number, section in enumerate(sections):

@@ -134,7 +134,6 @@ class WriteRange(LogRange):
         return Decoder(self.path, self.head.dialect, schema, findings, stamps)
 
     def _batches(self, decoder: Decoder, records: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-        """The rows of some records."""
         return decoder.batches(records)
 
 
@@ -187,17 +186,14 @@ class Decoder:
             self.marked = self.marked or bool(_MARKED[self._operations[:rows]].any())
             record = int(self._state.record)
             if ahead and not self.marked and status == k.FULL and self._state.position and record != last_record:
-                last_record, self.marked = record, self._has_marks(records.slice(record, 1))
+                last_record = record
+                decoder = Decoder(self._path, self._dialect, pa.schema([]), Findings("skip"))
+                self.marked = any(decoder.marked for _ in decoder.batches(records.slice(record, 1), ahead=False))
             if rows or status == k.DONE:
                 yield self._batch(rows, records)
             self._report(self._events[: int(self._state.events)], starts, stops)
 
-    def _has_marks(self, records: pa.RecordBatch) -> bool:
-        decoder = Decoder(self._path, self._dialect, pa.schema([]), Findings("skip"))
-        return any(decoder.marked for _ in decoder.batches(records, ahead=False))
-
     def _reset(self, payload: int) -> None:
-        """Fresh columns for the next batch."""
         names = self._schema.names
         self._sequences = Column(np.int64, BATCH_ROWS)
         self._families = Column(np.int64, BATCH_ROWS)

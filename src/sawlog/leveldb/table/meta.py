@@ -592,7 +592,6 @@ class MapReader:
             table.handles = np.array([(0, end - layout.TRAILER_SIZE)], k.HANDLE)
 
     def _bare(self, handle: Handle) -> pa.Buffer:
-        """A block that has no trailer."""
         return pa.py_buffer(bytes(self._source.window(*handle)))
 
     def _pairs(self, handle: Handle | None, columnar: int) -> Iterator[tuple[bytes, bytes]]:

@@ -240,7 +240,6 @@ class RowReader(SpanWalk):
         return keys
 
     def _expand(self, window: NDArray[np.uint8], base: int, blocks: NDArray[np.void]) -> None:
-        """Expand the next block by a library."""
         state = self._state
         block = blocks[int(state.block)]
         start = int(block["offset"]) - base
