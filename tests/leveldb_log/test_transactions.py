@@ -9,7 +9,8 @@ import pyarrow as pa
 import pytest
 
 import sawlog
-from sawlog.leveldb.records.transactions import TRANSACTION_SCHEMA, UNWRITTEN, Numbering, Transactions
+from sawlog.leveldb.columns import TRANSACTION_SCHEMA
+from sawlog.leveldb.records.transactions import UNWRITTEN, Numbering, Transactions
 from sawlog.leveldb.records.writes import BATCH_ROWS
 from tests.leveldb_log.fragments import write
 from tests.leveldb_log.test_writes import batch, lp

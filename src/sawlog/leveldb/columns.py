@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from sawlog.arrow import array_of, binary_parts, constant_string, fixed_array
 from sawlog.errors import SchemaError
+from sawlog.format.scan import PROVENANCE
 from sawlog.kernels.columns import gathered
 from sawlog.leveldb.records.layout import NAMES, TIMED_SUFFIX
 from sawlog.leveldb.table.layout import OPERATIONS, STAMP_WIDTH
@@ -29,17 +30,48 @@ ROWS_SCHEMA = pa.schema(
     ]
 )
 """One row per entry. Of a `delete_range` the key is the first one that it deletes, the value the first one after."""
-_RAW_SCHEMA = pa.schema([ROWS_SCHEMA.field(KEY), ROWS_SCHEMA.field(VALUE)])
-"""Where keys have no sequence number and operation."""
 SCHEMAS = {
     "internal": ROWS_SCHEMA,
     "stamped": ROWS_SCHEMA.insert(1, pa.field(STAMP, pa.uint64(), nullable=False)),
-    "raw": _RAW_SCHEMA,
+    "raw": pa.schema([ROWS_SCHEMA.field(KEY), ROWS_SCHEMA.field(VALUE)]),
 }
-"""By the option `keys`; timestamps of keys are in a column of their own."""
+"""By the option `keys`; timestamps of keys are in a column of their own. Raw keys have no sequence and operation."""
 
+WRITES_SCHEMA = pa.schema(
+    [
+        pa.field(SEQUENCE, pa.int64(), nullable=False),
+        pa.field(OPERATION, pa.string(), nullable=False),
+        pa.field("column_family", pa.int64(), nullable=False),
+        pa.field(KEY, pa.binary()),
+        pa.field(VALUE, pa.binary()),
+    ]
+)
+"""One row per operation of a log.
 
-LIVE = "live"
+`sequence` is the number that the operation takes, or, for those that take none, that of the next one. `key` and `value`
+are what the operation has of them: `delete_range` has the first key and the key after the last one, prepared
+transactions have their id as the key, `log_data` has only a value.
+"""
+TRANSACTION_SCHEMA = WRITES_SCHEMA.append(PROVENANCE[1])
+"""The same with offsets: what is read of logs."""
+MARKED_SCHEMA = pa.schema([field for field in TRANSACTION_SCHEMA if field.name != VALUE])
+
+LIVE, LEVEL = "live", "level"
+STATE_SCHEMA = pa.schema([ROWS_SCHEMA.field(name) for name in (KEY, VALUE, SEQUENCE, OPERATION)])
+"""`rows` and `live`: one row per key that the database would answer with, in key order.
+
+`operation` is `put`, or what else RocksDB keeps: `put_entity`, `put_blob_index` (the value is in a blob file), and
+`merge` for operands, which come newest first before the value that they are merged into; how, only the database knows.
+"""
+HISTORY_SCHEMA = pa.schema(
+    [
+        *STATE_SCHEMA,
+        pa.field(LIVE, pa.bool_(), nullable=False),
+        pa.field("file", pa.string(), nullable=False),
+        pa.field(LEVEL, pa.int32(), nullable=False),
+    ]
+)
+"""`all`: every entry that is still in the live files, deletions included; level -1 is that of logs."""
 TRANSACTION = "transaction"
 """Whether an entry belongs to a transaction that is `prepared` or `unprepared`, and not committed."""
 STRAY = "stray"

@@ -16,7 +16,8 @@ from sawlog.format.damage import Findings
 from sawlog.format.scan import Projection
 from sawlog.leveldb.applications import application
 from sawlog.leveldb.applications.view import ApplicationView, Entry, Home, PlainRows, UnknownBytesError
-from sawlog.leveldb.database.fragments import STATE_SCHEMA, KeyRange
+from sawlog.leveldb.columns import STATE_SCHEMA
+from sawlog.leveldb.database.fragments import KeyRange
 
 _RAW = "raw_"
 """Begins the names of columns of stored bytes, and of those that the view has another column by the name of."""

@@ -37,12 +37,10 @@ from sawlog.format.scan import NamedTable, Projection
 from sawlog.leveldb.applications import application, recognized
 from sawlog.leveldb.applications.fragments import Decoded, entries_of, schema_of
 from sawlog.leveldb.applications.view import Home
-from sawlog.leveldb.columns import STAMP, STAMPED_SCHEMA, TRANSACTION
+from sawlog.leveldb.columns import HISTORY_SCHEMA, STAMP, STAMPED_SCHEMA, STATE_SCHEMA, TRANSACTION, WRITES_SCHEMA
 from sawlog.leveldb.database.backups import BackupCheck, read_backup
 from sawlog.leveldb.database.fragments import (
-    HISTORY_SCHEMA,
     ORPHAN,
-    STATE_SCHEMA,
     BlobDamage,
     BlobParts,
     JudgedTable,
@@ -65,7 +63,7 @@ from sawlog.leveldb.database.version import (
 from sawlog.leveldb.log import fields as log_fields
 from sawlog.leveldb.log.head import read_head
 from sawlog.leveldb.options import LogReadOptions
-from sawlog.leveldb.records.writes import WRITES_SCHEMA, WriteRange
+from sawlog.leveldb.records.writes import WriteRange
 from sawlog.leveldb.table import fields as table_fields
 from sawlog.leveldb.table.layout import COMPARATOR, EXTERNAL_VERSION
 from sawlog.leveldb.table.meta import SPARED, MapReader, on_keys, spared_blocks

@@ -24,6 +24,7 @@ from sawlog.leveldb.columns import (
     ENTRY_SCHEMA,
     EXCISE,
     KEY,
+    LEVEL,
     LIVE,
     OPERATION,
     OPERATION_NAMES,
@@ -32,6 +33,9 @@ from sawlog.leveldb.columns import (
     SEQUENCE,
     STAMP,
     STAMPED_SCHEMA,
+    STATE_SCHEMA,
+    TRANSACTION_SCHEMA,
+    WRITES_SCHEMA,
     Run,
     Stream,
     name_array,
@@ -46,8 +50,8 @@ from sawlog.leveldb.records.history import Replay
 from sawlog.leveldb.records.layout import OPERATIONS, Field
 from sawlog.leveldb.records.numbered import NumberedRange
 from sawlog.leveldb.records.parts import LogParts
-from sawlog.leveldb.records.transactions import TRANSACTION_SCHEMA, Transactions
-from sawlog.leveldb.records.writes import STAMP_SIZE, STAMP_SIZE_FIELD, WRITES_SCHEMA, WriteRange
+from sawlog.leveldb.records.transactions import Transactions
+from sawlog.leveldb.records.writes import STAMP_SIZE, STAMP_SIZE_FIELD, WriteRange
 from sawlog.leveldb.table.meta import BoundsReader, Role
 from sawlog.leveldb.table.pebble import MalformedError
 from sawlog.leveldb.table.rows import RowReader, TableRange
@@ -58,32 +62,8 @@ if TYPE_CHECKING:
     from sawlog.leveldb.table.meta import TableMap
     from sawlog.storage import File, Source
 
-LEVEL = "level"
 LOG_LEVEL = -1
 """The level of what is in a log."""
-
-STATE_SCHEMA = pa.schema(
-    [
-        pa.field("key", pa.binary(), nullable=False),
-        pa.field("value", pa.binary(), nullable=False),
-        pa.field("sequence", pa.int64(), nullable=False),
-        pa.field("operation", pa.string(), nullable=False),
-    ]
-)
-"""`rows` and `live`: one row per key that the database would answer with, in key order.
-
-`operation` is `put`, or what else RocksDB keeps: `put_entity`, `put_blob_index` (the value is in a blob file), and
-`merge` for operands, which come newest first before the value that they are merged into; how, only the database knows.
-"""
-HISTORY_SCHEMA = pa.schema(
-    [
-        *STATE_SCHEMA,
-        pa.field(LIVE, pa.bool_(), nullable=False),
-        pa.field("file", pa.string(), nullable=False),
-        pa.field(LEVEL, pa.int32(), nullable=False),
-    ]
-)
-"""`all`: every entry that is still in the live files, deletions included; level -1 is that of logs."""
 
 ORPHAN = "orphan"
 """In `all` with orphans: whether an entry is in a file that the MANIFEST does not name."""

@@ -14,8 +14,8 @@ import pyarrow.compute as pc
 
 from sawlog.arrow import boolean_values, fill_null, fixed_array, grouped, values_of
 from sawlog.format.charts import BarChart, KeySpan, LaneBox, Picture, key_text, last_key_text, over_keys
-from sawlog.leveldb.columns import LIVE, OPERATION_NAMES
-from sawlog.leveldb.database.fragments import LEVEL, LOG_LEVEL
+from sawlog.leveldb.columns import LEVEL, LIVE, OPERATION_NAMES
+from sawlog.leveldb.database.fragments import LOG_LEVEL
 from sawlog.leveldb.database.layout import BLOB_NAME, TABLE_NAME
 from sawlog.leveldb.database.version import DatabaseVersion
 

@@ -25,7 +25,7 @@ from sawlog.kernels.varints import decode_varints, encode_varint
 from sawlog.leveldb.applications.idb_order import order_of
 from sawlog.leveldb.applications.indexed_db import COMPARATOR as INDEXED_DB
 from sawlog.leveldb.applications.view import UnknownBytesError
-from sawlog.leveldb.columns import KEY, OPERATION, SEQUENCE, STAMP, TRANSACTION, VALUE
+from sawlog.leveldb.columns import KEY, OPERATION, SEQUENCE, STAMP, TRANSACTION, VALUE, WRITES_SCHEMA
 from sawlog.leveldb.database import layout
 from sawlog.leveldb.database.dataset import DatabaseContents
 from sawlog.leveldb.database.version import DatabaseVersion
@@ -36,7 +36,7 @@ from sawlog.leveldb.options import LogReadOptions, LogWriteOptions, TableReadOpt
 from sawlog.leveldb.records.edit import NewTable, encode_edit, internal_key
 from sawlog.leveldb.records.layout import Tag
 from sawlog.leveldb.records.transactions import PREPARED
-from sawlog.leveldb.records.writes import WRITES_SCHEMA, WriteRange
+from sawlog.leveldb.records.writes import WriteRange
 from sawlog.leveldb.table import layout as tables
 from sawlog.leveldb.table.rows import table_map
 from sawlog.leveldb.table.writer import TableWriter

@@ -22,7 +22,15 @@ from sawlog.kernels.varints import decode_varints
 from sawlog.leveldb.applications.idb_order import is_key
 from sawlog.leveldb.applications.indexed_db import COMPARATOR as INDEXED_DB
 from sawlog.leveldb.applications.indexed_db import DIRECTORY_SUFFIX
-from sawlog.leveldb.columns import KEY, OPERATION, SCHEMAS, SEQUENCE, VALUE
+from sawlog.leveldb.columns import (
+    KEY,
+    MARKED_SCHEMA,
+    OPERATION,
+    SCHEMAS,
+    SEQUENCE,
+    VALUE,
+    WRITES_SCHEMA,
+)
 from sawlog.leveldb.database.expected import missing_logs
 from sawlog.leveldb.database.identity import Identity
 from sawlog.leveldb.database.layout import (
@@ -40,8 +48,8 @@ from sawlog.leveldb.database.places import Stored, may_have_transactions, stored
 from sawlog.leveldb.log.layout import Dialect
 from sawlog.leveldb.options import DatabaseReadOptions, LogReadOptions, TableReadOptions
 from sawlog.leveldb.records.layout import MAX_SEQUENCE
-from sawlog.leveldb.records.transactions import TRANSACTION_SCHEMA, Numbering, Pending, Transactions, has_marks
-from sawlog.leveldb.records.writes import STAMP_SIZE_FIELD, WRITES_SCHEMA, WriteRange
+from sawlog.leveldb.records.transactions import Numbering, Pending, Transactions, has_marks
+from sawlog.leveldb.records.writes import STAMP_SIZE_FIELD, WriteRange
 from sawlog.leveldb.table.layout import (
     BYTEWISE_NAME,
     COLUMN_FAMILY,
@@ -318,19 +326,16 @@ def _version(
     )
 
 
-_MARKED = pa.schema([field for field in TRANSACTION_SCHEMA if field.name != VALUE])
-
-
 def _transactions(logs: Sequence[File], metadata: Metadata, storage: Storage) -> LoggedTransactions | None:
     """The transactions in the logs of a database, the oldest log first."""
     if metadata.dialect == "pebble" or not may_have_transactions(metadata.directory, storage):
         return None
     scan = Scan(view="writes", options=LogReadOptions(), storage=storage)
-    projection = Projection.of(_MARKED, scan)
+    projection = Projection.of(MARKED_SCHEMA, scan)
     marked: dict[File, pa.RecordBatch] = {}
     for log in logs:
         log_range = WriteRange.whole(log, scan, projection, metadata.dialect, numbered=True)
-        batches = list(log_range.decode(_MARKED, Findings("skip", drained=True)))
+        batches = list(log_range.decode(MARKED_SCHEMA, Findings("skip", drained=True)))
         if any(map(has_marks, batches)):
             marked[log] = pa.concat_batches(batches)
     if not marked:

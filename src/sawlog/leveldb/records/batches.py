@@ -13,13 +13,13 @@ from numpy.typing import NDArray
 from sawlog.arrow import Column, binary_array, binary_parts, boolean_values, fixed_array, index_of, values_of
 from sawlog.errors import OptionError, SchemaError
 from sawlog.format.contract import OFFSET_COLUMN, PROVENANCE
-from sawlog.leveldb.columns import SEQUENCE, VALUE, name_array, with_times
+from sawlog.leveldb.columns import SEQUENCE, TRANSACTION_SCHEMA, VALUE, WRITES_SCHEMA, name_array, with_times
 from sawlog.leveldb.log.walk import ROWS_SCHEMA
 from sawlog.leveldb.log.writer import LogWriter
 from sawlog.leveldb.options import LogWriteOptions
 from sawlog.leveldb.records import kernels, layout
-from sawlog.leveldb.records.transactions import TRANSACTION_SCHEMA, sequence_numbers
-from sawlog.leveldb.records.writes import WRITES_SCHEMA, tag_table
+from sawlog.leveldb.records.transactions import sequence_numbers
+from sawlog.leveldb.records.writes import tag_table
 from sawlog.storage import Staged, Storage
 
 PIECE_BYTES = 64 << 20

@@ -17,7 +17,7 @@ from sawlog.errors import DamageError, OptionError, SawlogError, warn
 from sawlog.format.contract import OFFSET_COLUMN, BoundScan, Fragment, View
 from sawlog.format.damage import UNSUPPORTED, Damage, DamageWarning, Findings, Tail, TailStatus
 from sawlog.kernels.intern import Interner, Strings
-from sawlog.leveldb.columns import STAMP, STAMPED_SCHEMA, count_below, newest_ranges
+from sawlog.leveldb.columns import STAMP, STAMPED_SCHEMA, TRANSACTION_SCHEMA, WRITES_SCHEMA, count_below, newest_ranges
 from sawlog.leveldb.log import kernels as k
 from sawlog.leveldb.log import layout as log_layout
 from sawlog.leveldb.log.dataset import LogContents, marked
@@ -27,8 +27,8 @@ from sawlog.leveldb.options import RecoveryMode
 from sawlog.leveldb.records import layout
 from sawlog.leveldb.records.layout import BatchKind
 from sawlog.leveldb.records.numbered import NumberedRange, numbered
-from sawlog.leveldb.records.transactions import TRANSACTION_SCHEMA, Following, has_marks
-from sawlog.leveldb.records.writes import BATCH_ROWS, WRITES_SCHEMA, WriteRange
+from sawlog.leveldb.records.transactions import Following, has_marks
+from sawlog.leveldb.records.writes import BATCH_ROWS, WriteRange
 from sawlog.storage import File
 
 _NEEDED = tuple(WRITES_SCHEMA.field(name) for name in ("sequence", "operation"))
@@ -391,9 +391,8 @@ class LatestWrites(Fragment):
 
     def decode(self, schema: pa.Schema, findings: Findings) -> Iterator[pa.RecordBatch]:
         """The rows in the order of their sequence numbers."""
-        known_names = [*WRITES_SCHEMA.names, OFFSET_COLUMN]
-        offset = pa.field(OFFSET_COLUMN, pa.int64(), nullable=False)
-        read_schema = pa.schema([*WRITES_SCHEMA, offset, *(f for f in schema if f.name not in known_names)])
+        further = (field for field in schema if field.name not in TRANSACTION_SCHEMA.names)
+        read_schema = pa.schema([*TRANSACTION_SCHEMA, *further])
         fold = Fold(read_schema)
         unfinished = None
         mode = self.scan.options.recovery

@@ -12,11 +12,9 @@ from numpy.typing import NDArray
 
 from sawlog.arrow import fixed_array
 from sawlog.format.damage import Findings
-from sawlog.leveldb.columns import SEQUENCE, VALUE
-from sawlog.leveldb.records.transactions import TRANSACTION_SCHEMA, Numbering, has_marks, sequence_numbers
+from sawlog.leveldb.columns import MARKED_SCHEMA, SEQUENCE
+from sawlog.leveldb.records.transactions import Numbering, has_marks, sequence_numbers
 from sawlog.leveldb.records.writes import Decoder, WriteRange
-
-_SCHEMA = pa.schema([field for field in TRANSACTION_SCHEMA if field.name != VALUE])
 
 
 @dataclass(frozen=True)
@@ -52,7 +50,7 @@ class NumberedRange(WriteRange):
             done += batch.num_rows
 
     def _numbers(self, records: pa.RecordBatch) -> NDArray[np.int64]:
-        rows = pa.concat_batches(list(self._decoder(_SCHEMA, Findings("skip")).batches(records)))
+        rows = pa.concat_batches(list(self._decoder(MARKED_SCHEMA, Findings("skip")).batches(records)))
         shared = self.shared
         if shared is None:
             numbering = Numbering()
@@ -70,7 +68,7 @@ def _numbering(logs: Iterable[WriteRange]) -> Numbering:
     numbering = Numbering()
     for log in logs:
         log_range = WriteRange.whole(log.file, log.scan, log.projection, log.dialect, numbered=log.numbered)
-        batches = list(log_range.decode(_SCHEMA, Findings("skip", drained=True)))
+        batches = list(log_range.decode(MARKED_SCHEMA, Findings("skip", drained=True)))
         if any(map(has_marks, batches)):
             numbering.add(pa.concat_batches(batches))
     return numbering

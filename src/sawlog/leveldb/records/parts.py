@@ -10,12 +10,11 @@ import pyarrow as pa
 from sawlog.arrow import array_of, scalar_of, values_of
 from sawlog.format.contract import OFFSET_COLUMN
 from sawlog.format.damage import Findings
+from sawlog.leveldb.columns import TRANSACTION_SCHEMA, WRITES_SCHEMA
 from sawlog.leveldb.log.layout import LOG_NAME
 from sawlog.leveldb.records.history import Replay
-from sawlog.leveldb.records.writes import WRITES_SCHEMA, WriteRange
+from sawlog.leveldb.records.writes import WriteRange
 from sawlog.storage import File
-
-_PLACED = WRITES_SCHEMA.append(pa.field(OFFSET_COLUMN, pa.int64(), nullable=False))
 
 
 class LogParts:
@@ -48,7 +47,7 @@ class LogParts:
         if number != self._number:
             self._number, self._last = number, -1
         place, is_kept = -1, False
-        for batch in log.decode(_PLACED, findings):
+        for batch in log.decode(TRANSACTION_SCHEMA, findings):
             rows, place, is_kept = self._new(batch, place, is_kept=is_kept)
             yield rows
 

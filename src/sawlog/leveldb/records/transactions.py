@@ -15,10 +15,7 @@ from sawlog.format.contract import OFFSET_COLUMN
 from sawlog.leveldb.columns import KEY, OPERATION, SEQUENCE, VALUE, name_array
 from sawlog.leveldb.records import layout
 from sawlog.leveldb.records.layout import NAMES, Field
-from sawlog.leveldb.records.writes import WRITES_SCHEMA
 
-TRANSACTION_SCHEMA = pa.schema([*WRITES_SCHEMA, pa.field(OFFSET_COLUMN, pa.int64(), nullable=False)])
-"""What is read of logs."""
 PREPARED = "prepared"
 """The state of transactions that wait for nothing but the commit."""
 UNWRITTEN = -1

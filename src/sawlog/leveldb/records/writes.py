@@ -13,16 +13,7 @@ from numpy.typing import NDArray
 from sawlog.arrow import Column, array_of, binary_parts, called, fixed_array, scalar_of, values_of
 from sawlog.format.contract import OFFSET_COLUMN, assemble
 from sawlog.format.damage import Damage, Findings
-from sawlog.leveldb.columns import (
-    KEY,
-    OPERATION,
-    STAMP,
-    VALUE,
-    name_array,
-    named,
-    split_stamps,
-    untimed,
-)
+from sawlog.leveldb.columns import KEY, OPERATION, STAMP, VALUE, WRITES_SCHEMA, name_array, named, split_stamps, untimed
 from sawlog.leveldb.log.dataset import marked
 from sawlog.leveldb.log.layout import RECORD_COLUMN, RECOVERED_COLUMN, STALE_COLUMN, Dialect
 from sawlog.leveldb.log.walk import END_COLUMN, RECORDS_SCHEMA, LogRange, StampSizes
@@ -35,22 +26,6 @@ from sawlog.leveldb.table.layout import STAMP_WIDTH
 BATCH_ROWS = 64 << 10
 EVENT_ROOM = 1024
 """Damaged ranges that the kernel writes down before it hands over."""
-
-WRITES_SCHEMA = pa.schema(
-    [
-        pa.field("sequence", pa.int64(), nullable=False),
-        pa.field("operation", pa.string(), nullable=False),
-        pa.field("column_family", pa.int64(), nullable=False),
-        pa.field("key", pa.binary()),
-        pa.field("value", pa.binary()),
-    ]
-)
-"""One row per operation.
-
-`sequence` is the number that the operation takes, or, for those that take none, that of the next one. `key` and `value`
-are what the operation has of them: `delete_range` has the first key and the key after the last one, prepared
-transactions have their id as the key, `log_data` has only a value.
-"""
 
 STAMP_SIZE = "_timestamp_size"
 """The bytes at the end of an operation's keys that are a timestamp, as its log says; not for users."""
