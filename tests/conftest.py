@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 import time
+import uuid
 from collections import Counter
 from collections.abc import Callable, Iterator
 from importlib.util import find_spec
@@ -18,6 +19,7 @@ from typing import Any
 
 import fsspec
 import pytest
+from fsspec.implementations.memory import MemoryFileSystem
 from hypothesis import HealthCheck, settings
 
 pytest_plugins = ["pytester"]
@@ -234,3 +236,12 @@ def touched(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
     monkeypatch.setattr(Storage, "open", lambda self, path, *args, **how: Counting(plain(self, path, *args, **how)))
     return sizes
+
+
+@pytest.fixture
+def root() -> Iterator[str]:
+    """A directory in memory, as fsspec has it; emptied after the test."""
+    root = f"memory://{uuid.uuid4().hex}"
+    yield root
+    for path in [path for path in MemoryFileSystem.store if path.startswith(root.removeprefix("memory:/"))]:
+        del MemoryFileSystem.store[path]

@@ -7,13 +7,16 @@ import threading
 import time
 import weakref
 from collections import Counter
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import fsspec
 import numpy as np
 import obstore
 import pyarrow as pa
 import pytest
+from rocksdict import Options, Rdict
 
 import sawlog
 from sawlog.storage import File, Storage, ask_ahead, files, flight
@@ -114,6 +117,7 @@ class Part:
         self.scan = SimpleNamespace(storage=storage)
         self.path = "memory://object"
         self.extent = number * 200_000, 200_000
+        self.extents = [(self.path, *self.extent)]
 
 
 @pytest.mark.usefixtures("small_ranges")
@@ -142,6 +146,66 @@ def test_fragments_are_asked_for_before_their_turn_and_let_go_of(monkeypatch: py
     fragments.close()  # type: ignore[attr-defined]
     assert remote.most >= 4
     assert len({*remote.asked}) == len(remote.asked) <= taken + 6
+    assert not held._pieces
+
+
+KEYS = pa.table({name: pa.array([b"%05d" % number for number in range(2000)]) for name in ("key", "value")})
+VECTORS = pa.table({"pk": range(2000), "vec": pa.array([[0.5, 0.5]] * 2000, pa.list_(pa.float32(), 2))})
+NUMBERS = pa.table({"i": range(2000), "s": [str(number) for number in range(2000)]})
+
+
+def several(name: str, root: str, place: Path) -> None:
+    """Write what several fragments are made of, with several files each but for tables."""
+    for number in range(6):
+        if name == "leveldb_table":
+            sawlog.write(KEYS, f"{root}/{number:06}.ldb", format=name)
+        elif name == "deephaven_table":
+            sawlog.write(NUMBERS, f"{root}/Intraday/N/T/w/2026-11-{number + 10}/T", format=name)
+    if name == "milvus_binlog":
+        table = pa.Table.from_batches(VECTORS.to_batches(max_chunksize=400))
+        sawlog.write(table, root, format=name, timestamp=1 << 40, segment_bytes=1)
+    elif name == "leveldb_database":
+        options = Options(raw_mode=True)
+        options.set_write_buffer_size(100_000)
+        options.set_target_file_size_base(60_000)
+        database = Rdict(str(place), options)
+        for number in range(6000):
+            database[b"%05d" % number] = DATA[100 * number :][:100].tobytes()
+        database.compact_range(None, None)
+        database.close()
+        fsspec.filesystem("memory").put(f"{place}/", f"{root}/", recursive=True)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("threads", [False, 2])
+@pytest.mark.parametrize("name", ["leveldb_table", "leveldb_database", "deephaven_table", "milvus_binlog"])
+def test_files_of_the_next_fragments_are_on_their_way(
+    name: str, threads: bool | int, monkeypatch: pytest.MonkeyPatch, root: str, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(flight, "WHOLE_BYTES", 64)
+    asked: list[tuple[str, int, int]] = []
+    begin = Flight.begin
+
+    def begun(held: Flight, remote: Any, start: int, end: int) -> Any:
+        fresh = begin(held, remote, start, end)
+        asked.extend((remote.url, piece.start, piece.end) for piece in fresh)
+        return fresh
+
+    several(name, root, tmp_path)
+    dataset = sawlog.open(root, format=name, use_threads=threads)
+    fragments = dataset.fragments(4000)
+    assert len(fragments) > 4
+    monkeypatch.setattr(Flight, "begin", begun)
+    ahead = ask_ahead(iter(fragments), 2 if threads else 1)
+    next(ahead)
+    files = {file if isinstance(file, str) else file.path for part in fragments for file, _, n in part.extents if n}
+    assert {path for path, _, _ in asked} == files
+    ahead.close()  # type: ignore[attr-defined]
+    held = dataset.scan.storage._flight
+    assert not held._pieces, "what nobody reads is let go of"
+    asked.clear()
+    rows = dataset.to_table().num_rows
+    assert rows == sum(part.inspect().rows for part in fragments)
     assert not held._pieces
 
 

@@ -63,8 +63,9 @@ def read_rows(
         done: Called after the rows of each fragment.
         task_bytes: As for `plan_fragments`, where one thread reads.
     """
-    fragments = ask_ahead(plan_for_threads(contents, request, task_bytes))
-    yield from confirm_after(contents, read_fragments(fragments, count_threads(contents, request), done))
+    threads = count_threads(contents, request)
+    fragments = ask_ahead(plan_for_threads(contents, request, task_bytes), threads)
+    yield from confirm_after(contents, read_fragments(fragments, threads, done))
 
 
 def count_rows(contents: Contents, request: BoundScan, done: OnFragmentDone) -> int:
@@ -74,8 +75,8 @@ def count_rows(contents: Contents, request: BoundScan, done: OnFragmentDone) -> 
         return fragment.scan_into(Findings(fragment.scan.on_damage))
 
     total = 0
-    fragments = ask_ahead(plan_for_threads(contents, request))
     threads = count_threads(contents, request)
+    fragments = ask_ahead(plan_for_threads(contents, request), threads)
     for fragment, findings in map_ordered(fragments, single_step(scan_fragment), threads):
         total += findings.rows
         done(fragment, findings)
@@ -148,8 +149,8 @@ def _inspect_fragments(
     every: bool,
 ) -> Iterator[tuple[Fragment, Findings]]:
     """Yield the findings of every fragment, in order."""
-    fragments = ask_ahead(plan_for_threads(contents, request, task_bytes))
     threads = count_threads(contents, request)
+    fragments = ask_ahead(plan_for_threads(contents, request, task_bytes), threads)
     for fragment, findings in map_ordered(fragments, single_step(lambda part: part.inspect(every=every)), threads):
         if advance is not None:
             advance(fragment.size)

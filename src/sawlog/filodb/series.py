@@ -19,7 +19,7 @@ from sawlog.filodb.kernels.records import Out
 from sawlog.filodb.walk import ContainerRange, RecordsWalk
 from sawlog.format.contract import Fragment
 from sawlog.format.damage import Findings
-from sawlog.storage import Source
+from sawlog.storage import File, Source
 
 FIRST_SERIES = 2 << 10
 """Series for which a table has room to begin with, a power of two."""
@@ -93,6 +93,11 @@ class SeriesScan(Fragment):
         """The file, in warnings; of several the directory that all are in."""
         paths = [range_.path for range_ in self.ranges]
         return self.path if len(paths) < 2 else os.path.dirname(os.path.commonprefix(paths)) or "."  # noqa: RUF071 - up to a slash
+
+    @property
+    def extents(self) -> Iterator[tuple[File, int, int]]:
+        """The containers."""
+        return ((container.file, *container.extent) for container in self.ranges)
 
     def decode(self, schema: pa.Schema, findings: Findings) -> Iterator[pa.RecordBatch]:
         """Yield batches of series. Each is delivered where it is seen first."""

@@ -119,6 +119,11 @@ class Fragment(ABC):
         """Offset and length of the bytes of `path` that the fragment accounts for."""
         return 0, self.size
 
+    @property
+    def extents(self) -> Iterable[tuple[File | str, int, int]]:
+        """Files that decoding reads, with offsets and lengths: remote ones are asked for before the fragment's turn."""
+        return [(getattr(self, "file", self.path), *self.extent)]
+
     @abstractmethod
     def decode(self, schema: pa.Schema, findings: Findings) -> Iterator[pa.RecordBatch]:
         """Decode the fragment.

@@ -18,7 +18,7 @@ from typing import Any, Protocol, TypeVar
 from sawlog.errors import ChangedError, StorageError, without_secrets
 from sawlog.storage.commit_log import LOG, committed
 from sawlog.storage.directories import Directories, File
-from sawlog.storage.flight import AHEAD_BYTES, AHEAD_FILES, Flight
+from sawlog.storage.flight import AHEAD_BYTES, AHEAD_FILES, Flight, Request
 from sawlog.storage.index import Memory
 from sawlog.storage.inputs import Inputs
 from sawlog.storage.minio import AS_OF, Objects, StoredObject, parse_time
@@ -73,8 +73,8 @@ class Ranged(Protocol):
         ...
 
     @property
-    def extent(self) -> tuple[int, int]:
-        """Offset and length of the bytes."""
+    def extents(self) -> Iterable[tuple[File | str, int, int]]:
+        """Files that it is decoded from, with offsets and lengths."""
         ...
 
 
@@ -588,44 +588,79 @@ def each_file(work: Callable[[AnyPlaced], Result], files: Iterable[AnyPlaced]) -
     return (result for _, result in map_ordered(files, single_step(work), _REQUESTS if remote else 1))
 
 
-def ask_ahead(fragments: Iterable[AnyRange]) -> Iterator[AnyRange]:
+def ask_ahead(fragments: Iterable[AnyRange], threads: int = 1) -> Iterator[AnyRange]:
     """Yield fragments, in order; bytes of remote ones are on their way before their turn comes.
 
     Args:
         fragments: Ranges of files; they say where these are.
+        threads: How many decode them, as for `map_ordered`: what none of these reads any more is let go of.
     """
-    waiting: deque[tuple[AnyRange, int, Callable[[], None]]] = deque()
+    waiting: deque[tuple[AnyRange, _Ahead]] = deque()
+    decoded: deque[_Ahead] = deque()
     count = 0
     try:
         for fragment in fragments:
-            length, forget = _begin(fragment)
-            waiting.append((fragment, length, forget))
-            count += length
-            while waiting and (not length or count > AHEAD_BYTES or len(waiting) > AHEAD_FILES):
-                count -= waiting[0][1]
-                yield waiting.popleft()[0]
+            if not is_remote(fragment.path):
+                yield fragment
+                continue
+            ranges = _ask(fragment)
+            waiting.append((fragment, ranges))
+            count += ranges.length
+            while waiting and (count > AHEAD_BYTES or len(waiting) > AHEAD_FILES):
+                count -= waiting[0][1].length
+                yield _take(waiting, decoded, threads)
         while waiting:
-            yield waiting.popleft()[0]
+            yield _take(waiting, decoded, threads)
+        if threads > 1:  # which may still decode the last ones, and let go of what they have read
+            decoded.clear()
     finally:
-        for _, _, forget in waiting:  # nobody reads them any more
-            forget()
+        for ranges in (*decoded, *(ranges for _, ranges in waiting)):  # nobody reads them any more
+            ranges.let_go()
 
 
-def _begin(fragment: Ranged) -> tuple[int, Callable[[], None]]:
-    """Have the first bytes of a remote fragment fetched; return how many, and what lets go of them."""
-    storage, file = fragment.scan.storage, getattr(fragment, "file", None)
-    is_listed = fragment.path in storage._states or (file is not None and file.is_tagged)
-    if not (is_listed and is_remote(fragment.path)):
-        return 0, lambda: None
-    remote, (offset, length) = storage._object(fragment.path, file), fragment.extent
-    length = min(length, AHEAD_BYTES)
-    pieces = storage._flight.begin(remote, offset, offset + length)
+@dataclass(frozen=True, slots=True)
+class _Ahead:
+    """Ranges of a fragment that are on their way.
 
-    def forget() -> None:
-        for piece in pieces:
-            storage._flight.drop(remote, piece)
+    Attributes:
+        length: Their bytes.
+        flight: What is on its way.
+        requests: Those that nobody had made before, with their files.
+    """
 
-    return length, forget
+    length: int
+    flight: Flight
+    requests: list[tuple[Remote, Request]]
+
+    def let_go(self) -> None:
+        """Let go of what nobody has read."""
+        for remote, request in self.requests:
+            self.flight.drop(remote, request)
+
+
+def _take(waiting: deque[tuple[AnyRange, _Ahead]], decoded: deque[_Ahead], threads: int) -> AnyRange:
+    """The next fragment; ranges of those that are decoded by now are let go of."""
+    fragment, ranges = waiting.popleft()
+    decoded.append(ranges)
+    if len(decoded) > (2 * threads if threads > 1 else 1):
+        decoded.popleft().let_go()
+    return fragment
+
+
+def _ask(fragment: Ranged) -> _Ahead:
+    """Have the first bytes of a remote fragment fetched."""
+    storage = fragment.scan.storage
+    requests: list[tuple[Remote, Request]] = []
+    length = 0
+    for file, offset, size in fragment.extents:
+        path, is_tagged = (file, False) if isinstance(file, str) else (file.path, file.is_tagged)
+        if length >= AHEAD_BYTES or not (path in storage._states or is_tagged):
+            continue
+        remote = storage._object(path, None if isinstance(file, str) else file)
+        end = offset + min(size, AHEAD_BYTES - length)
+        requests += [(remote, request) for request in storage._flight.begin(remote, offset, end)]
+        length += end - offset
+    return _Ahead(length, storage._flight, requests)
 
 
 def discard_staged(storage: Storage, staged: Iterable[Staged]) -> None:

@@ -320,6 +320,7 @@ class RemoteSource:
         self.size = remote.state.size
         self._end = self.size if end is None else min(end, self.size)
         self._ranges = 1  # that are asked for ahead
+        self._own_pieces: list[Request] = []
         self._pieces: list[Request] = []
         self._start = 0
         self._bytes = memoryview(b"")
@@ -330,7 +331,7 @@ class RemoteSource:
         end = offset + length
         if offset < self._start or offset > self._start + len(self._bytes):
             self._start, self._bytes, self._ranges = offset, memoryview(b""), 1
-            self._let_go([piece for piece in self._pieces if not piece.start <= offset < piece.end])
+            self._let_go([piece for piece in self._own_pieces if not piece.start <= offset < piece.end])
         parts = [self._bytes[offset - self._start :]]
         position = self._start + len(self._bytes)
         while position < end:
@@ -343,7 +344,7 @@ class RemoteSource:
 
     def close(self) -> None:
         """Close the source, as `Source.close` says."""
-        self._let_go(list(self._pieces))
+        self._let_go([*self._own_pieces, *self._pieces])
         self._remote.close()
 
     def _part(self, offset: int, end: int) -> memoryview:
@@ -351,16 +352,16 @@ class RemoteSource:
         piece = self._flight.find(self._remote, offset)
         if piece is None:
             stop = min(offset + flight.REMOTE_RANGE, max(end, self._end))
-            self._pieces += self._flight.begin(self._remote, offset, stop)
+            self._own_pieces += self._flight.begin(self._remote, offset, stop)
             piece = self._flight.find(self._remote, offset)
         if piece is None:
             return self._remote.fetch(offset, min(offset + flight.REMOTE_RANGE, max(end, self._end)))
-        self._let_go([past for past in self._pieces if past.end <= offset])
-        if piece.end <= self._end and piece not in self._pieces:
+        self._let_go([past for past in (*self._own_pieces, *self._pieces) if past.end <= offset])
+        if piece.end <= self._end and piece not in self._own_pieces and piece not in self._pieces:
             self._pieces.append(piece)
         after = min(self._end, piece.end + self._ranges * flight.REMOTE_RANGE)
         if piece.end < after:
-            self._pieces += self._flight.begin(self._remote, piece.end, after)
+            self._own_pieces += self._flight.begin(self._remote, piece.end, after)
         self._ranges = min(2 * self._ranges, flight.AHEAD_BYTES // flight.REMOTE_RANGE)
         try:
             return piece.answer.result()[offset - piece.start :]
@@ -369,5 +370,5 @@ class RemoteSource:
 
     def _let_go(self, pieces: list[Request]) -> None:
         for piece in pieces:
-            self._pieces.remove(piece)
+            (self._own_pieces if piece in self._own_pieces else self._pieces).remove(piece)
             self._flight.drop(self._remote, piece)

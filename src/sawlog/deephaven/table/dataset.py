@@ -131,6 +131,7 @@ class DeephavenTableContents(Contents):
     def pictures(self, request: BoundScan) -> Iterator[Picture]:
         """Rows by partition, bytes by column and kind of file."""
         del request
+        self._judge_remote(self.locations)
         rows, sizes = BarChart("rows"), BarChart("bytes")
         shared = posixpath.commonpath([posixpath.dirname(location.directory) for location in self.locations])
         for location in self.locations:
@@ -151,6 +152,7 @@ class DeephavenTableContents(Contents):
     def facts(self, request: BoundScan) -> dict[str, Any]:
         """Layout, table, partitions and columns."""
         del request
+        self._judge_remote(self.locations)
         first = self.locations[0]
         facts: dict[str, Any] = {"layout": first.layout}
         if first.table:
@@ -291,6 +293,7 @@ class DeephavenTableContents(Contents):
     def _checks(self, request: BoundScan, task_bytes: int | None) -> Iterator[FileCheck]:
         """A check per file of every location."""
         del task_bytes
+        self._judge_remote(self.locations)
         for location in self.locations:
             verdict = self._verdict(location)
             counted = False

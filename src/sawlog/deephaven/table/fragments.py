@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from sawlog.arrow import constant_string, fixed_array, index_of
 from sawlog.deephaven.table import layout
-from sawlog.deephaven.table.checkpoint import Verdict
+from sawlog.deephaven.table.checkpoint import Verdict, row_width
 from sawlog.deephaven.table.columns import ColumnReader
 from sawlog.deephaven.table.layout import Kind
 from sawlog.deephaven.table.location import ColumnFiles, Headers, plain_count, read_checkpoint
@@ -19,6 +19,7 @@ from sawlog.errors import SchemaError
 from sawlog.format.contract import FILE_COLUMN, OFFSET_COLUMN, Fragment
 from sawlog.format.damage import Damage, Findings
 from sawlog.format.query import Condition
+from sawlog.storage import File
 
 BATCH_ROWS = 256 << 10
 """Rows per batch: a column of them stays in the cache between the search for nulls and its use."""
@@ -49,6 +50,23 @@ class RowRange(Fragment):
     start: int
     end: int
     grouped: tuple[Condition, ...] = ()
+
+    @property
+    def extents(self) -> Iterator[tuple[File, int, int]]:
+        """The ranges of the files of its columns that hold its rows, about: where values begin, only headers say."""
+        rows, names = max(1, self.verdict.rows.count), self.projection.decoded.names
+        for name in names:
+            column = self.verdict.location.columns.get(name)
+            width = row_width(self.verdict.specs.get(name), column) if column is not None else None
+            for suffix, file in column.files.items() if column is not None and width else ():
+                if suffix == layout.DATA and width:
+                    first = self.start * width if self.start else 0
+                    yield file, first, self.end * width + layout.MAX_DATA_START - first
+                elif suffix == layout.BINARY:
+                    first = file.size * self.start // rows
+                    yield file, first, file.size * self.end // rows - first
+                elif suffix in (layout.SYMBOL_OFFSETS, layout.SYMBOL_BINARY):
+                    yield file, 0, file.size if not self.start else 0
 
     def decode(self, schema: pa.Schema, findings: Findings) -> Iterator[pa.RecordBatch]:
         self._report_lost(schema.names or self.projection.decoded.names, findings)

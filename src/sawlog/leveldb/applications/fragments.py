@@ -18,6 +18,7 @@ from sawlog.leveldb.applications import application
 from sawlog.leveldb.applications.view import ApplicationView, Entry, Home, PlainRows, UnknownBytesError
 from sawlog.leveldb.columns import STATE_SCHEMA
 from sawlog.leveldb.database.fragments import KeyRange
+from sawlog.storage import File
 
 _RAW = "raw_"
 """Begins the names of columns of stored bytes, and of those that the view has another column by the name of."""
@@ -52,6 +53,11 @@ class Decoded(Fragment):
     whole: KeyRange
     home: Home
     several: ClassVar = True
+
+    @property
+    def extents(self) -> Iterator[tuple[File, int, int]]:
+        """The ranges of its entries."""
+        return self.entries.extents
 
     def decode(self, schema: pa.Schema, findings: Findings) -> Iterator[pa.RecordBatch]:
         """Decode the entries; columns of bytes only are passed on."""

@@ -55,6 +55,7 @@ from sawlog.leveldb.records.writes import STAMP_SIZE, STAMP_SIZE_FIELD, WriteRan
 from sawlog.leveldb.table.meta import BoundsReader, Role
 from sawlog.leveldb.table.pebble import MalformedError
 from sawlog.leveldb.table.rows import RowReader, TableRange
+from sawlog.storage.flight import WHOLE_BYTES
 
 if TYPE_CHECKING:
     from sawlog.format.contract import BoundScan
@@ -312,6 +313,17 @@ class KeyRange(Fragment):
     high: bytes | None
 
     several: ClassVar = True
+
+    @property
+    def extents(self) -> Iterator[tuple[File, int, int]]:
+        """Its logs, and its tables where all of a table is in the range and no filter leaves any of it out."""
+        for file in (*self.version.prior, *self.version.logs):
+            yield file, 0, file.size
+        if any(condition.column == "key" for condition in conditions(self.projection.query)):
+            return
+        for table in self.tables:
+            is_whole = not table.part and self._split(table) == (b"", None)
+            yield table.file, 0, table.file.size if is_whole or table.file.size <= WHOLE_BYTES else 0
 
     def decode(self, schema: pa.Schema, findings: Findings) -> Iterator[pa.RecordBatch]:
         """The rows of a range of keys. Damage is reported when the merging of the files reaches it."""

@@ -176,6 +176,11 @@ class ReplayedWrites(Fragment):
     ranges: tuple[NumberedRange, ...]
     several: ClassVar = True
 
+    @property
+    def extents(self) -> Iterator[tuple[File, int, int]]:
+        """The logs."""
+        return ((log.file, *log.extent) for log in self.ranges)
+
     def decode(self, schema: pa.Schema, findings: Findings) -> Iterator[pa.RecordBatch]:
         replay = Replay(self.scan.options.recovery, findings)
         for log in numbered(self.ranges):
@@ -388,6 +393,11 @@ class LatestWrites(Fragment):
 
     ranges: tuple[NumberedRange, ...]
     several: ClassVar = True
+
+    @property
+    def extents(self) -> Iterator[tuple[File, int, int]]:
+        """The logs."""
+        return ((log.file, *log.extent) for log in self.ranges)
 
     def decode(self, schema: pa.Schema, findings: Findings) -> Iterator[pa.RecordBatch]:
         """The rows in the order of their sequence numbers."""

@@ -39,6 +39,7 @@ from sawlog.milvus.payloads.payload import (
 from sawlog.milvus.payloads.stored import bare_field, check_stored, field_id
 from sawlog.milvus.types import DELETED, INSERTED, PLACE, TIMESTAMP, Field
 from sawlog.storage import File
+from sawlog.storage.flight import WHOLE_BYTES
 
 if TYPE_CHECKING:
     import numpy as np
@@ -104,6 +105,21 @@ class BatchFragment(Fragment):
     counts: Mapping[str, int] = field(default_factory=dict)
     replaced: bytes | None = None
 
+    @property
+    def extents(self) -> Iterator[tuple[File, int, int]]:
+        """The files of its fields; of those that have other columns or rows, too, only small ones."""
+        if self.missing:
+            return
+        batch = self.batch
+        for user_field in self._join().wanted.values():
+            id = batch.groups.get(user_field.id, user_field.id)
+            if id in batch.files:
+                file = batch.files[id].file
+                is_own = id == user_field.id and id not in batch.slices
+                yield file, 0, file.size if is_own or file.size <= WHOLE_BYTES else 0
+        for file in (*(self.deltas if self.first else ()), *self.reported):
+            yield file, 0, file.size
+
     def decode(self, schema: pa.Schema, findings: Findings) -> Iterator[pa.RecordBatch]:
         """Decode the batch. One that lacks a file, or whose files disagree, is damaged as a whole."""
         yield from self.traced(schema, findings, [])
@@ -155,13 +171,17 @@ class BatchFragment(Fragment):
 
     def as_stored(self) -> BatchFragment:
         """The same rows, before deletes and times take any of them away, of the fields that are read for them."""
-        findings = Findings("skip")
-        join = _Join(self, Columns(self, findings, ExitStack()), pa.schema([]), findings, [])
-        projection = replace(self.projection, decoded=pa.schema([field.arrow() for field in join.wanted.values()]))
+        read_schema = pa.schema([user_field.arrow() for user_field in self._join().wanted.values()])
+        projection = replace(self.projection, decoded=read_schema)
         shared = replace(self.shared, raw=True, history=False, until=None, since=None)
         return replace(
             self, projection=projection, shared=shared, deltas=(), across=(), reported=(), gaps=(), replaced=None
         )
+
+    def _join(self) -> _Join:
+        """Rows of the columns that the projection decodes, before anything is read."""
+        findings = Findings("skip")
+        return _Join(self, Columns(self, findings, ExitStack()), pa.schema([]), findings, [])
 
     def _report(self, join: _Join, columns: Columns, findings: Findings, damage: Damage | None = None) -> None:
         """All that is wrong with a batch of which rows are lost."""
