@@ -108,8 +108,7 @@ def expand(
     if kind is Compression.ZLIB:
         # LevelDB's forks keep zlib's header, RocksDB does not.
         bare = dialect != "leveldb" or _head(data, 1) != b"\x78"
-        decoder = zlib.decompressobj(-zlib.MAX_WBITS if bare else zlib.MAX_WBITS, dictionary)
-        return call_decoder(_drained, decoder, data, max_bytes)
+        return call_decoder(_deflate, -zlib.MAX_WBITS if bare else zlib.MAX_WBITS, data, max_bytes, dictionary)
     return call_decoder(_expand, kind, data, size, max_bytes, dictionary)
 
 
@@ -137,6 +136,10 @@ def _drained(decoder: Any, data: pa.Buffer, max_bytes: int) -> pa.Buffer:
     if not decoder.eof:
         raise ValueError("the data does not end")
     return pa.py_buffer(content)
+
+
+def _deflate(window: int, data: pa.Buffer, max_bytes: int, dictionary: bytes) -> pa.Buffer:
+    return _drained(zlib.decompressobj(window, dictionary), data, max_bytes)
 
 
 def _unbounded_zstd(data: pa.Buffer, max_bytes: int) -> pa.Buffer:
