@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
 import sawlog
 from sawlog.errors import FormatError
 from sawlog.kernels.jit import MODE, PYTHON
+from sawlog.leveldb.table import kernels as k
+from sawlog.leveldb.table.layout import Role
 
 pytestmark = pytest.mark.filterwarnings("ignore:overflow encountered:RuntimeWarning")  # hashes do, in plain Python
 
@@ -53,3 +56,35 @@ def test_changed_bytes_stay_inside(tmp_path: Path, compression: str) -> None:
                 except FormatError:
                     continue
                 assert report.account.total == len(whole)
+
+
+def test_spans_hold_every_byte_once_and_runs_end_at_what_is_apart() -> None:
+    """Blocks of 20 bytes one after the other, a gap, one that another overlaps, and one that reaches past the end."""
+    data, header = int(Role.DATA), int(Role.HEADER)
+    blocks = np.array(
+        [
+            (170, 25, header, -1),
+            *((0, 20, data, 0), (20, 20, data, 1), (50, 40, data, 2), (60, 20, data, 3), (150, 100, data, 4)),
+        ],
+        k.SPAN,
+    )
+    spans = np.zeros(2 * len(blocks) + 2, k.SPAN)
+    order = blocks["offset"].argsort(kind="stable")
+    count = k.lay_spans(blocks, order, np.int64(200), np.int64(48), spans)
+    gap, overlap = int(Role.GAP), int(Role.OVERLAP)
+    assert spans[:count].tolist() == [
+        (0, 20, data, 0),
+        (20, 20, data, 1),
+        (40, 10, gap, -1),
+        (50, 40, data, 2),
+        (90, 0, overlap, 3),
+        (90, 60, gap, -1),
+        (150, 50, overlap, 4),
+        (200, 48, header, -1),
+    ]
+    ends = np.zeros(count, np.int64)
+    keys = np.array([5, 10, 15, 20, 25])
+    for most, key_room, expected in ((40, 5, [2, 3]), (39, 5, [1, 2]), (40, 4, [1, 2])):
+        runs = k.end_runs(spans[:count], keys, np.int64(most), np.int64(key_room), ends)
+        assert ends[:2].tolist() == expected
+        assert ends[runs - 1] == count

@@ -52,7 +52,8 @@ from sawlog.leveldb.records.numbered import NumberedRange
 from sawlog.leveldb.records.parts import LogParts
 from sawlog.leveldb.records.transactions import Transactions
 from sawlog.leveldb.records.writes import STAMP_SIZE, STAMP_SIZE_FIELD, WriteRange
-from sawlog.leveldb.table.meta import BoundsReader, Role
+from sawlog.leveldb.table.layout import Role
+from sawlog.leveldb.table.meta import BoundsReader
 from sawlog.leveldb.table.pebble import MalformedError
 from sawlog.leveldb.table.rows import RowReader, TableRange
 from sawlog.storage.flight import WHOLE_BYTES

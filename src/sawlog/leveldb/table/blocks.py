@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from itertools import islice
 from typing import TypeAlias
 
@@ -56,6 +56,19 @@ class Buckets:
     end: int
 
 
+@cache
+def _codec_rules(*, plain: bool, snappy: bool, lz4: bool) -> NDArray[np.uint8]:
+    """How blocks of each compression are read: see `kernels.Rule`."""
+    codec_rules = np.full(256, k.OTHERWISE, np.uint8)
+    if plain:
+        codec_rules[Compression.NONE] = k.AS_IS
+    if snappy:
+        codec_rules[Compression.SNAPPY] = k.SNAPPY
+        if lz4:
+            codec_rules[list(codecs.LZ4)] = k.LZ4
+    return codec_rules
+
+
 @dataclass(frozen=True)
 class BlockRules:
     """The rules of a table's footer for all of its blocks, and those that are believed of them.
@@ -95,13 +108,8 @@ class BlockRules:
     @cached_property
     def rule(self) -> k.Rule:
         """The same for kernels."""
-        codec_rules = np.full(256, k.OTHERWISE, np.uint8)
-        if not self.layered:
-            codec_rules[Compression.NONE] = k.AS_IS
-        if not self.layered and not self.foreign:
-            codec_rules[Compression.SNAPPY] = k.SNAPPY
-            if self._sizes and not self.dictionary:
-                codec_rules[list(codecs.LZ4)] = k.LZ4
+        snappy = not self.layered and not self.foreign
+        codec_rules = _codec_rules(plain=not self.layered, snappy=snappy, lz4=self._sizes and not self.dictionary)
         numbers = np.int64(self.checksum), np.uint64(self.context), np.uint64(self.limit)
         return k.Rule(*numbers, self.verify, codec_rules, np.uint64(self.longest))
 
@@ -129,18 +137,17 @@ class BlockRules:
         window = source.window(offset, length)
         if self.buckets is not None:
             return pa.py_buffer(bytes(window)), Compression.NONE
-        verdict = self._verdict(window, offset, size)
-        code = int(verdict["compression"])
-        if verdict["kind"]:
-            return (Kind(int(verdict["kind"])), int(verdict["one"]), int(verdict["two"])), None
+        kind, first, second, code = self._verdict(window, offset, size)
+        if kind:
+            return (Kind(kind), first, second), None
         stored = pa.py_buffer(bytes(window[:size]))
         return self.expand(stored, code, of_entries=of_entries), codecs.compression_of(self.dialect, code, stored)
 
-    def _verdict(self, window: NDArray[np.uint8], offset: int, size: int) -> np.void:
-        """The verdict on one block; as it was before RocksDB, up to 8.0, put a sequence number into it."""
+    def _verdict(self, window: NDArray[np.uint8], offset: int, size: int) -> tuple[int, int, int, int]:
+        """The VERDICT on one block; as it was before RocksDB, up to 8.0, put a sequence number into it."""
         handles = np.array([(offset, size)], k.HANDLE)
-        verdict: np.void = self.judge(window, offset, handles)[0]
-        if int(verdict["kind"]) == Kind.CHECKSUM_MISMATCH and self.dialect != "pebble":
+        verdict: tuple[int, int, int, int] = self.judge(window, offset, handles)[0].item()
+        if verdict[0] == Kind.CHECKSUM_MISMATCH and self.dialect != "pebble":
             fixed = (
                 (end - start, start)
                 for key, start, end in _entries(bytes(window[:size]))
@@ -150,8 +157,8 @@ class BlockRules:
             if width == layout.GLOBAL_SEQUENCE_SIZE:
                 before = window.copy()
                 before[place : place + layout.GLOBAL_SEQUENCE_SIZE] = 0
-                restored = self.judge(before, offset, handles)[0]
-                return verdict if restored["kind"] else restored
+                restored: tuple[int, int, int, int] = self.judge(before, offset, handles)[0].item()
+                return verdict if restored[0] else restored
         return verdict
 
     def expand(self, stored: pa.Buffer, code: int, *, of_entries: bool = False) -> Expanded:

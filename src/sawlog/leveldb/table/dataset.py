@@ -21,7 +21,8 @@ from sawlog.leveldb.columns import SCHEMAS
 from sawlog.leveldb.table import layout
 from sawlog.leveldb.table.blocks import block_damage
 from sawlog.leveldb.table.fields import DATA_BLOCK, named_spans, parts
-from sawlog.leveldb.table.meta import SPARED, BoundsReader, Role, TableMap, on_keys, separators, spared_blocks
+from sawlog.leveldb.table.layout import Role
+from sawlog.leveldb.table.meta import SPARED, BoundsReader, TableMap, on_keys, separators, spared_blocks
 from sawlog.leveldb.table.rows import SharedMap, SpanWalk, TableRange, table_map
 from sawlog.storage import File, Source, known_answer, note_answer
 from sawlog.storage.index import packed, unpacked

@@ -15,7 +15,8 @@ from sawlog.leveldb import codecs
 from sawlog.leveldb.table import layout
 from sawlog.leveldb.table.blocks import joined
 from sawlog.leveldb.table.kernels import end_of_entries, values_apart
-from sawlog.leveldb.table.meta import Footer, Role, TableMap
+from sawlog.leveldb.table.layout import Role
+from sawlog.leveldb.table.meta import Footer, TableMap
 from sawlog.storage import Source
 
 _KIND = 0xFF

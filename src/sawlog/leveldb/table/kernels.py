@@ -11,13 +11,13 @@ from sawlog.kernels.crc32c import crc32c, crc32c_extend
 from sawlog.kernels.jit import inlined, kernel
 from sawlog.kernels.memory import copy_bytes, load_u32
 from sawlog.kernels.protobuf import varint
-from sawlog.kernels.signature import Array, Bool, Bytes, Int64, OutBytes, OutInt64s, UInt64
+from sawlog.kernels.signature import Array, Bool, Bytes, Int64, Int64s, OutBytes, OutInt64s, UInt64
 from sawlog.kernels.xxh32 import xxh32
 from sawlog.kernels.xxh64 import xxh3, xxh64
 from sawlog.leveldb.log.kernels import masked
 from sawlog.leveldb.log.layout import Compression
 from sawlog.leveldb.table import layout
-from sawlog.leveldb.table.layout import Checksum, Kind
+from sawlog.leveldb.table.layout import Checksum, Kind, Role
 
 HANDLE = record_type(("offset", np.uint64), ("stored", np.uint64))
 """A block: where it begins in the file, and its bytes without the trailer."""
@@ -32,6 +32,9 @@ OTHERWISE = 3
 VERDICT_FIELDS = ("kind", ("one", np.uint64), ("two", np.uint64), "compression")
 VERDICT = record_type(*VERDICT_FIELDS)
 """What is wrong with a block (a `Kind`, or 0), two numbers that explain it, and how it is compressed."""
+
+SPAN = record_type("offset", "length", "role", "number")
+"""File offset and bytes, trailers included; a `Role`; the number of the data block in the index, or -1."""
 
 
 class Rule(NamedTuple):
@@ -86,6 +89,11 @@ _XXH64 = int(Checksum.XXH64)
 _XXH3 = int(Checksum.XXH3)
 _MISMATCH = int(Kind.CHECKSUM_MISMATCH)
 _BAD_HANDLE = int(Kind.BAD_HANDLE)
+_DATA = int(Role.DATA)
+_VALUES = int(Role.VALUES)
+_HEADER = int(Role.HEADER)
+_GAP = int(Role.GAP)
+_OVERLAP = int(Role.OVERLAP)
 _LAST_COMPRESSION = np.uint64(Compression.ZSTD)
 
 
@@ -497,3 +505,83 @@ def end_of_entries(data: Bytes) -> UInt64:
     """The end of the entries of an expanded block; 0 if it is none."""
     end, _ = entries_end(data, _ZERO, np.uint64(len(data)))
     return _ZERO if end == NOWHERE else end
+
+
+@kernel
+def lay_spans(
+    blocks: Annotated[Any, Array(SPAN)],
+    order: Int64s,
+    limit: Int64,
+    footer: Int64,
+    spans: Annotated[Any, Array(SPAN, writable=True)],
+) -> Int64:
+    """Lay out a table as spans without overlap: each without what is in those before; gaps and the footer with them.
+
+    Args:
+        blocks: Of type SPAN; neither offsets nor lengths without trailers are beyond the limit.
+        order: int64, the numbers of blocks in the order of their offsets.
+        limit: int64, where blocks end.
+        footer: int64, bytes of the footer.
+        spans: Of type SPAN, two more than twice as many; set.
+
+    Returns:
+        How many spans there are.
+    """
+    count = 0
+    covered = np.int64(0)
+    for i in range(len(order)):
+        block = blocks[order[i]]
+        offset, role = block.offset, block.role
+        end = offset + min(block.length, limit - offset)
+        if role <= _VALUES and (offset < covered or (role == _DATA and block.length > limit - offset)):
+            role = _OVERLAP
+        start = max(offset, covered)
+        if start > covered:
+            _put_span(spans, count, covered, start - covered, _GAP, -1)
+            count += 1
+        if start < end or role == _OVERLAP:
+            _put_span(spans, count, start, max(end - start, 0), role, block.number)
+            count += 1
+        covered = max(covered, end)
+    if covered < limit:
+        _put_span(spans, count, covered, limit - covered, _GAP, -1)
+        count += 1
+    _put_span(spans, count, limit, footer, _HEADER, -1)
+    return count + 1
+
+
+@inlined
+def _put_span(spans: Any, count: Any, offset: Any, length: Any, role: Any, number: Any) -> None:
+    spans[count].offset = offset
+    spans[count].length = length
+    spans[count].role = role
+    spans[count].number = number
+
+
+@kernel
+def end_runs(spans: Annotated[Any, Array(SPAN)], keys: Int64s, most: Int64, key_room: Int64, ends: OutInt64s) -> Int64:
+    """Find the spans that are read together: data blocks, one after the other, and each of the others.
+
+    Args:
+        spans: Of type SPAN, in order.
+        keys: int64, bytes of the separators up to each; empty if these are not needed.
+        most: int64, bytes of a run, unless one span is larger.
+        key_room: int64, bytes of the separators of a run, likewise.
+        ends: int64, as many as spans; set: the number of the span after each run.
+
+    Returns:
+        How many runs there are.
+    """
+    count, first = 0, 0
+    for i in range(1, len(spans) + 1):
+        if i < len(spans):
+            last, span, begin = spans[i - 1], spans[i], spans[first]
+            joined = last.role == _DATA and span.role == _DATA and span.number == last.number + 1
+            joined = joined and span.offset == last.offset + last.length
+            joined = joined and span.offset + span.length - begin.offset <= most
+            if joined and (len(keys) == 0 or keys[span.number] - keys[begin.number] <= key_room):
+                continue
+        ends[count] = i
+        count += 1
+        first = i
+    return count

@@ -289,6 +289,21 @@ class IndexType(IntEnum):
     FIRST_KEY = 3
 
 
+class Role(IntEnum):
+    """The purpose of a span."""
+
+    DATA = 0
+    RANGE_DELETES = 1
+    VALUES = 2
+    """Values that entries lead to."""
+    HEADER = 3
+    """Whatever leads to the data, with the footer."""
+    GAP = 4
+    """No block that anything leads to."""
+    OVERLAP = 5
+    """Named as a data block, but other blocks lie there, or it reaches beyond the blocks."""
+
+
 class Kind(IntEnum):
     """Kinds of damage; the `kind` column has their names, or `unsupported`: see `label`."""
 

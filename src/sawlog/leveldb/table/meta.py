@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from enum import IntEnum
 from functools import cached_property
 from itertools import islice, pairwise
 from typing import NamedTuple, TypeAlias
@@ -26,7 +25,7 @@ from sawlog.leveldb.table import layout
 from sawlog.leveldb.table.addresses import EmbeddedLayer
 from sawlog.leveldb.table.blocks import BlockRules, Flaw, block_damage, entries, flaw_of
 from sawlog.leveldb.table.cuckoo import BucketLayer, read_buckets
-from sawlog.leveldb.table.layout import Checksum, Dialect, IndexType, Kind
+from sawlog.leveldb.table.layout import Checksum, Dialect, IndexType, Kind, Role
 from sawlog.leveldb.table.pebble import BlockLayer, Columns, MalformedError
 from sawlog.leveldb.table.pebble import pairs as columnar_pairs
 from sawlog.storage import File, Source
@@ -147,25 +146,6 @@ def _find_data_block(index: BoundsReader, count: int, key: bytes) -> int:
 
 _IndexBlock: TypeAlias = "tuple[NDArray[np.void], NDArray[np.void], NDArray[np.uint8]]"
 """The entries of a block of an index, as HANDLE and SEPARATOR, and its content."""
-
-
-class Role(IntEnum):
-    """The purpose of a span."""
-
-    DATA = 0
-    RANGE_DELETES = 1
-    VALUES = 2
-    """Values that entries lead to."""
-    HEADER = 3
-    """Whatever leads to the data, with the footer."""
-    GAP = 4
-    """No block that anything leads to."""
-    OVERLAP = 5
-    """Named as a data block, but other blocks lie there, or it reaches beyond the blocks."""
-
-
-SPAN = np.dtype([("offset", np.int64), ("length", np.int64), ("role", np.int64), ("number", np.int64)], align=True)
-"""File offset and bytes, trailers included; a `Role`; the number of the data block in the index, or -1."""
 
 
 class Handle(NamedTuple):
@@ -318,49 +298,21 @@ def _spans_of(table: TableMap) -> NDArray[np.void]:
     """All of a table as spans, in order and without overlap: their lengths add up to the file's size."""
     limit = table.rules.limit
     count, other_count = len(table.handles), len(table.others)
-    offsets, sizes, roles, numbers = np.zeros((4, other_count + count), np.int64)
+    blocks = np.zeros(other_count + count, k.SPAN)
     for place, (name, handle) in enumerate(table.others):
         role = Role.VALUES if name == layout.VALUE_BLOCK else Role.HEADER
-        roles[place] = Role.RANGE_DELETES if handle == table.range_deletes else role
-        offsets[place], sizes[place] = min(handle.offset, limit), min(handle.size, limit)
+        role = Role.RANGE_DELETES if handle == table.range_deletes else role
+        blocks[place] = min(handle.offset, limit), min(handle.size, limit) + layout.TRAILER_SIZE, role, -1
     # What reaches beyond the file is cut off here, and found out by its handle.
-    offsets[other_count:] = np.minimum(table.handles["offset"], np.uint64(limit))
-    sizes[other_count:] = np.minimum(table.handles["stored"], np.uint64(limit))
-    sizes += layout.TRAILER_SIZE
-    roles[other_count:] = np.where(sizes[other_count:] > limit - offsets[other_count:], Role.OVERLAP, Role.DATA)
-    numbers[:other_count], numbers[other_count:] = -1, np.arange(count)
-    order = np.argsort(offsets, kind="stable")
-    ends = offsets + np.minimum(sizes, limit - offsets)
-    return _without_overlap(offsets[order], ends[order], roles[order], numbers[order], table)
-
-
-def _without_overlap(
-    offsets: NDArray[np.int64],
-    ends: NDArray[np.int64],
-    roles: NDArray[np.int64],
-    numbers: NDArray[np.int64],
-    table: TableMap,
-) -> NDArray[np.void]:
-    """Spans in the order of their offsets, each without what is in those before; gaps and the footer with them."""
-    limit = table.rules.limit
-    covered = np.maximum.accumulate(np.concatenate([np.zeros(1, np.int64), ends]))
-    starts = np.maximum(offsets, covered[:-1])
-    roles = np.where((offsets < covered[:-1]) & (roles <= Role.VALUES), Role.OVERLAP, roles)
-    has_span = (starts < ends) | (roles == Role.OVERLAP)
-    gaps = np.append(starts, limit) - covered
-    empty = np.flatnonzero(gaps > 0)
-    spans = np.zeros(int(has_span.sum()) + len(empty) + 1, SPAN)
-    columns = (
-        (starts, covered, limit),
-        (np.maximum(ends - starts, 0), gaps, table.footer.size),
-        (roles, np.full(len(gaps), Role.GAP), Role.HEADER),
-        (numbers, np.full(len(gaps), -1), -1),
-    )
-    for name, (block_values, between, last) in zip(SPAN.names or (), columns, strict=True):
-        spans[name] = np.concatenate([block_values[has_span], between[empty], np.full(1, last)])
-    if len(empty) or (np.diff(spans["offset"]) < 0).any():
-        spans = spans[np.argsort(spans["offset"], kind="stable")]
-    return spans
+    data, most = blocks[other_count:], np.uint64(limit)
+    data["offset"] = np.minimum(table.handles["offset"], most)
+    data["length"] = np.minimum(table.handles["stored"], most)
+    data["length"] += layout.TRAILER_SIZE
+    data["role"], data["number"] = Role.DATA, np.arange(count)
+    spans = np.zeros(2 * len(blocks) + 2, k.SPAN)
+    order = blocks["offset"].argsort(kind="stable")
+    used = k.lay_spans(blocks, order, np.int64(limit), np.int64(table.footer.size), spans)
+    return spans[:used].copy()
 
 
 def _fixed(value: bytes | None) -> int:
@@ -698,12 +650,14 @@ class MapReader:
             for place in zip(top_level[0]["offset"].tolist(), top_level[0]["stored"].tolist(), strict=True):
                 table.others.append(("index partition", Handle(*place)))
                 parts.append(self._index_block(Handle(*place)))
-        starts = np.cumsum([0, *(len(part[2]) for part in parts)])
-        for part, start in zip(parts, starts.tolist(), strict=False):
+        start = 0
+        for part in parts:
             part[1]["place"] += np.uint64(start)
-        table.handles = np.concatenate([np.zeros(0, k.HANDLE), *(part[0] for part in parts)])
-        table.separators = np.concatenate([np.zeros(0, k.SEPARATOR), *(part[1] for part in parts)])
-        table.index = np.concatenate([np.zeros(0, np.uint8), *(part[2] for part in parts)])
+            start += len(part[2])
+        table.handles, table.separators, table.index = (
+            (columns[0] if len(columns) == 1 else np.concatenate([empty, *columns]))
+            for empty, columns in zip(_no_index(), zip(*parts, strict=True) if parts else [()] * 3, strict=True)
+        )
 
     def _leads_to_rows(self, handles: NDArray[np.void]) -> bool:
         """Whether an index leads to rows, by the first whole block: no property says whether it has two levels."""
@@ -717,17 +671,16 @@ class MapReader:
 
     def _index_block(self, handle: Handle) -> _IndexBlock:
         """The entries of one block of the index; none where it is damaged."""
-        no_entries = np.zeros(0, k.HANDLE), np.zeros(0, k.SEPARATOR), np.zeros(0, np.uint8)
         content = self.block(handle)
         if content is None:
-            return no_entries
+            return _no_index()
         data = np.frombuffer(content, np.uint8)
         if self.map.footer.pebble(layout.COLUMNAR):
             try:
                 return _columnar_index(content)
             except MalformedError as error:
                 self._damage(handle, error.flaw(len(data)))
-                return no_entries
+                return _no_index()
         room = len(data) // layout.SMALLEST_SEPARATOR + 1
         handles, separators = np.zeros(room, k.HANDLE), np.zeros(room, k.SEPARATOR)
         first_key = _fixed(self.map.properties.get(layout.INDEX_TYPE)) == IndexType.FIRST_KEY
@@ -736,7 +689,7 @@ class MapReader:
             if count >= 0:
                 return handles[:count].copy(), separators[:count].copy(), data
         self._damage(handle, flaw_of(data))
-        return no_entries
+        return _no_index()
 
     def _deltas(self) -> tuple[bool, ...]:
         """Whether values of the index are differences: what is to be tried, where properties are lost that say it."""
@@ -763,6 +716,11 @@ def _maybe_prefixed(content: pa.Buffer) -> bool:
     """Whether the values of a block may be those of Pebble's later tables, which begin with where they are."""
     values = [value[:1] for key, value in entries(content) if key[-layout.KEY_TRAILER :][:1] == b"\x01"]
     return bool(values) and all(value and not value[0] & layout.NEVER_PREFIXED for value in values)
+
+
+def _no_index() -> _IndexBlock:
+    """An index without entries."""
+    return np.zeros(0, k.HANDLE), np.zeros(0, k.SEPARATOR), np.zeros(0, np.uint8)
 
 
 def _columnar_index(content: pa.Buffer) -> _IndexBlock:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass, field
 from functools import cache
+from itertools import pairwise
 from typing import Any, Self
 
 import numpy as np
@@ -34,14 +35,16 @@ from sawlog.leveldb.columns import (
 )
 from sawlog.leveldb.log.head import find_encryption
 from sawlog.leveldb.table import entries as e
+from sawlog.leveldb.table import kernels as k
 from sawlog.leveldb.table import layout
 from sawlog.leveldb.table.blocks import Expanded, block_damage, joined
-from sawlog.leveldb.table.layout import Kind
-from sawlog.leveldb.table.meta import Bounds, BoundsReader, MapReader, Role, TableMap, block_bounds
+from sawlog.leveldb.table.layout import Kind, Role
+from sawlog.leveldb.table.meta import Bounds, BoundsReader, MapReader, TableMap, block_bounds
 from sawlog.storage import File, Source
 
 _RUN_BYTES = 4 << 20
 """Stored bytes of blocks that are judged and expanded at a time, unless one is larger."""
+_NO_KEYS = np.zeros(0, np.int64)
 
 
 class SpanWalk:
@@ -155,7 +158,7 @@ class RowReader(SpanWalk):
         # The first damage stops the kernel: up to there, both policies do the same.
         self._events = np.zeros(2, e.EVENT)
         self._last = np.zeros(_LONGEST_KEY, np.uint8)
-        self._scratch = np.zeros(_SCRATCH_BYTES, np.uint8)
+        self._scratch = np.zeros(0, np.uint8)
         span = fragment.end - fragment.start
         self._most = min(BATCH_ROWS, span + 1)
         self._operations = np.zeros(self._most, np.uint8)
@@ -216,7 +219,7 @@ class RowReader(SpanWalk):
                 larger[: len(self._last)] = self._last
                 self._last = larger
             elif status == e.SCRATCH:
-                self._scratch = np.zeros(int(state["length"]) + SLACK, np.uint8)
+                self._scratch = np.zeros(max(int(state["length"]) + SLACK, _SCRATCH_BYTES), np.uint8)
             elif status == e.EXPAND:
                 self._expand(window, base, blocks)
             elif status == e.UNUSUAL:
@@ -264,7 +267,7 @@ class RowReader(SpanWalk):
             state.open = e.NOT_OPEN
             return
         if content.size > len(self._scratch):
-            self._scratch = np.zeros(2 * content.size, np.uint8)
+            self._scratch = np.zeros(max(2 * content.size, _SCRATCH_BYTES), np.uint8)
         self._scratch[: content.size] = np.frombuffer(content, np.uint8)
         state.open, state.start, state.length = e.IN_SCRATCH, 0, content.size
 
@@ -385,19 +388,10 @@ def _runs(spans: NDArray[np.void], bounds: Bounds | None) -> Iterator[tuple[int,
 
     The separators of a run are expanded for it: of these, too, there are about `_RUN_BYTES`.
     """
-    offsets, ends, numbers = spans["offset"], spans["offset"] + spans["length"], spans["number"]
-    data = spans["role"] == Role.DATA
-    joined = data[1:] & data[:-1] & (offsets[1:] == ends[:-1]) & (numbers[1:] == numbers[:-1] + 1)
-    keys = None if bounds is None else np.where(data, bounds.ends[numbers], 0) if len(bounds.ends) else None
-    edges = np.flatnonzero(np.concatenate([[True], ~joined, [True]]))[: len(spans) + 1]
-    for begin, end in zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True):
-        first = begin
-        while first < end:
-            fitting = int(np.searchsorted(ends[first:end], offsets[first] + _RUN_BYTES, "right"))
-            if keys is not None:
-                fitting = min(fitting, int(np.searchsorted(keys[first:end], keys[first] + _RUN_BYTES, "right")))
-            yield first, first + max(fitting, 1)
-            first += max(fitting, 1)
+    ends = np.zeros(len(spans), np.int64)
+    limit = np.int64(_RUN_BYTES)
+    count = k.end_runs(spans, _NO_KEYS if bounds is None else bounds.ends, limit, limit, ends)
+    return pairwise([0, *ends[:count].tolist()])
 
 
 class SharedMap:
