@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import sys
 import threading
+import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -117,6 +118,28 @@ def check_growth(
         make(directory, count)
         work.append(calls(lambda: action(str(directory))) / count)  # noqa: B023
     assert work[2] <= LIMIT * work[1], f"{work[1]:.0f} calls each of {few}, {work[2]:.0f} each of {many}"
+
+
+@pytest.mark.parametrize("format", ["leveldb_log", "leveldb_table", "deephaven_log", "filodb_record"])
+def test_planning_takes_a_kilobyte_for_each_file_beyond_its_name(format: str, tmp_path: Path) -> None:
+    directory = tmp_path / "many"
+    directory.mkdir()
+    MAKERS[format](directory, 5 * MANY)
+    VERBS["plan"](str(directory), format)
+    names = sum(len(str(path)) for path in directory.iterdir())
+    tracemalloc.start()
+    VERBS["plan"](str(directory), format)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert (peak - names) / (5 * MANY) <= 1 << 10
+
+
+def test_following_a_log_looks_at_no_row_by_itself(tmp_path: Path) -> None:
+    work = []
+    for rows in (10, 100, 1000):  # the first one imports
+        sawlog.write(pa.table({"number": range(rows)}), tmp_path / f"{rows}.bin", format="deephaven_log")
+        work.append(calls(lambda: sawlog.open(tmp_path / f"{rows}.bin").watch().look()))  # noqa: B023
+    assert work[2] <= LIMIT * work[1]
 
 
 @pytest.mark.spread(3)

@@ -175,6 +175,11 @@ class ContainerContents(Contents):
     def _extra_fields(self) -> tuple[ViewField, ...]:
         return extra_fields(self.selection) if self.scan.view == "rows" else ()
 
+    @cached_property
+    def _all_fields(self) -> tuple[ViewField, ...]:
+        named = {field.name for field in self._fields}
+        return (*self._fields, *(extra_field for extra_field in self._extra_fields if extra_field.name not in named))
+
     @property
     def part_keys(self) -> bool:
         """Whether records are part keys, not samples."""
@@ -195,8 +200,7 @@ class ContainerContents(Contents):
         return self._range(request, file, 0, file.size, self._step)
 
     def _range(self, request: BoundScan, file: File, start: int, end: int, step: int) -> ContainerRange:
-        named = {field.name for field in self._fields}
-        fields = (*self._fields, *(extra_field for extra_field in self._extra_fields if extra_field.name not in named))
+        fields = self._all_fields
         return ContainerRange(*request, file.path, end - start, file, start, end, step, self.selection, fields)
 
     def _cut(self, request: BoundScan, file: File, task_bytes: int) -> Iterator[ContainerRange]:

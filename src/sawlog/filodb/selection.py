@@ -154,8 +154,12 @@ def select(options: ReadOptions, heads: Iterable[Sequence[bytes]] = ()) -> Selec
         OptionError: For a schema without partition columns together with others, or where none of several is named.
     """
     schemas = options.known
-    starts = list(heads) if not options.table or options.records == "auto" else []
-    records = [memoryview(record) for head in starts for record in head]
+    records: list[memoryview] = []
+    if not options.table or options.records == "auto":
+        complete: set[int] = set()
+        starts = (memoryview(record) for head in heads for record in head)
+        pairs = ((id, record) for record in starts if (id := _schema_id(record)) not in complete)
+        records = list(map(memoryview, _representative_records(pairs, complete, schemas)))
     selected: Sequence[Schema] = schemas.select(options.table)
     if not selected:
         selected = _schemas_of(records, schemas) or schemas.select(("all",))
@@ -183,10 +187,20 @@ def select(options: ReadOptions, heads: Iterable[Sequence[bytes]] = ()) -> Selec
 
 def schema_records(head: bytes, schemas: Schemas) -> list[bytes]:
     """Of the records at the start of a file those that show its schemas: the first of each, and its first sound one."""
+    complete: set[int] = set()
+    return _representative_records(_records(head, complete), complete, schemas)
+
+
+def _representative_records(
+    candidates: Iterable[tuple[int, memoryview]], complete: set[int], schemas: Schemas
+) -> list[bytes]:
+    """Of records with their IDs the first of each, and its first sound one.
+
+    IDs of which no other record shows anything more go to `complete`.
+    """
     records: dict[tuple[int, int], bytes] = {}
-    complete: set[int] = set()  # IDs of which no other record shows anything more
     tests = list(enumerate((lambda *_: True, RecordSchema.is_whole, RecordSchema.is_filled)))
-    for id, record in _records(head, complete):
+    for id, record in candidates:
         schema = schemas.by_id(id)
         missing = [(number, shows) for number, shows in tests if schema is not None and (id, number) not in records]
         features = [

@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 PathLike: TypeAlias = str | os.PathLike[str]
 
 _URL = re.compile(r"^([a-zA-Z][a-zA-Z0-9+.-]+):")
-_DIGITS = re.compile(r"(\d+)")
+_DIGITS = re.compile(r"([0-9]+)")
 _HADOOP_SCHEMES = {"s3a": "s3", "s3n": "s3"}
 
 HIDDEN = (".", "_")
@@ -30,10 +30,16 @@ def in_order(files: Iterable[Any]) -> list[Any]:
     return sorted(files, key=lambda file: natural_order(file.path))
 
 
-def natural_order(path: str) -> list[tuple[int, int, str]]:
-    """Sort key that orders digits by value: `9` before `10`. Names that differ in leading zeros are not the same."""
-    parts = enumerate(_DIGITS.split(path))  # every other part is of digits
-    return [(0, int(part), part) if index % 2 else (1, 0, part) for index, part in parts if part]
+def natural_order(path: str) -> str:
+    """Sort key that orders digits by value: `9` before `10`. Names that differ in leading zeros are not the same.
+
+    It is one string, because sorting holds the keys of all files at a time. A number comes before any text.
+    """
+    parts = _DIGITS.split(path)  # every other part is of digits
+    parts[1::2] = [
+        f"\0{chr(len(number))}{number}{digits}\0" for digits in parts[1::2] for number in (digits.lstrip("0"),)
+    ]
+    return "".join(parts)
 
 
 def normalize(path: PathLike) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import logging
 import time
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
@@ -28,7 +27,7 @@ from sawlog.stream.records import Records
 logger = logging.getLogger("sawlog")
 
 TOGETHER = 100
-"""Files that are opened as one dataset to see how far they can be read."""
+"""Files that are opened as one dataset to see how far they can be read; more, after as many."""
 
 
 @dataclass
@@ -315,13 +314,14 @@ class _Intake:
         return sorted(names, key=key)
 
     @staticmethod
-    def _chunks(names: list[str]) -> Iterator[tuple[str, ...]]:
-        waiting = iter(names)
-        # The first few by themselves: the limits may leave room for no more.
-        size = 8
-        while chunk := tuple(itertools.islice(waiting, size)):
-            yield chunk
-            size = TOGETHER
+    def _chunks(names: list[str]) -> Iterator[list[str]]:
+        # The first few by themselves: the limits may leave room for no more. Then ever more at a time, for some formats
+        # list the whole directory whenever they open files of it.
+        start, size = 0, 8
+        while start < len(names):
+            yield names[start : start + size]
+            start += size
+            size = max(TOGETHER, start)
 
     def _take_one(self, name: str, entry: FileSnapshot, opened: OpenFiles) -> None:
         place = self._places.get(name, Place(0))

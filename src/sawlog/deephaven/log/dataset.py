@@ -316,7 +316,7 @@ class DeephavenLogContents(Contents):
             return position
         options = self._options.without_incomplete()
         log_range = whole_log(file, log.header, options, self.scan.storage)
-        return survey(replace(log_range, start=start), file.size, last=True).end
+        return survey(replace(log_range, start=start), last=True).end
 
     def between(self, request: BoundScan, ranges: Sequence[Range]) -> list[Fragment]:
         """Return fragments of new ranges, as `Followable.between` says.
@@ -443,7 +443,7 @@ class DeephavenLogContents(Contents):
         options = {part: getattr(self._options, part) for part in fields if getattr(self._options, part) is not None}
         if not single and any(getattr(name, part) not in (None, value) for part, value in options.items()):
             return None
-        return replace(name, **options)
+        return replace(name, **options) if options else name
 
     def _partitions(self, request: BoundScan) -> list[list[Log]]:
         partitions: dict[tuple[str, ...], list[Log]] = {}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, timezone
 
@@ -58,11 +59,11 @@ def parse_name(name: str) -> LogName:
         bin_place = len(name) - len(_BIN) if name.endswith(_BIN) else -1
     if bin_place < 0:
         return LogName()
-    tokens = name[:bin_place].split(".")
+    tokens = [sys.intern(token) for token in name[:bin_place].split(".")]  # which many files share
     right = name[bin_place + len(_BIN) + 1 :]
     start_time = _begun(right)
     if len(tokens) >= _STANDARD_TOKENS and tokens[2] in _SETS:
-        internal = ".".join(tokens[3:-1])
+        internal = sys.intern(".".join(tokens[3:-1]))
         return LogName(tokens[0], tokens[1], tokens[2], internal, tokens[-1], start_time)
     if len(tokens) < 3:
         namespace, table = (tokens[0], tokens[1]) if len(tokens) == 2 else (None, None)

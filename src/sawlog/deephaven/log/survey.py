@@ -34,12 +34,12 @@ class Survey:
     stopped: bool = False
 
 
-def survey(fragment: RowRange, step: int, max_bytes: int | None = None, *, last: bool) -> Survey:
+def survey(fragment: RowRange, step: int | None = None, max_bytes: int | None = None, *, last: bool) -> Survey:
     """Walk a range up to the end of its log, over damage.
 
     Args:
         fragment: The range; without columns.
-        step: Bytes between cuts, about.
+        step: Bytes between cuts, about; None: there are to be none.
         max_bytes: Bytes after which to stop at the next cut; None: never.
         last: Whether the log may still grow: then damage at its end may be an entry on its way, and what damage may
             have broken is left out as well.
@@ -50,14 +50,15 @@ def survey(fragment: RowRange, step: int, max_bytes: int | None = None, *, last:
     limit = None if max_bytes is None else fragment.start + max_bytes
     with closing(fragment.scan.storage.open(fragment.path)) as source:
         walk = fragment.walk(source, pa.schema([]), findings)
-        walk.most_rows = max(1, min(step, max_bytes or step) // _STEPS // _ROW_BYTES)
+        if step is not None:
+            walk.most_rows = max(1, min(step, max_bytes or step) // _STEPS // _ROW_BYTES)
         for _ in walk.batches():
             position = int(walk.state.position)
             if not walk.between_sets:
                 continue
             if limit is not None and position >= limit and position < fragment.file.size:
                 return Survey(position, tuple(cuts), int(walk.state.last_delete), stopped=True)
-            if position - last_cut >= step:
+            if step is not None and position - last_cut >= step:
                 cuts.append(position)
                 last_cut = position
     return Survey(_end(walk, findings, last=last), tuple(cuts), int(walk.state.last_delete))
