@@ -156,13 +156,7 @@ def same_string(strings: Any, sought: Any, number: Any) -> Any:
 
 @kernel
 def hash_strings(strings: Strings, seed: UInt64, hashes: OutUInt64s) -> None:
-    """The hash of each string.
-
-    Args:
-        strings: `Strings`.
-        seed: uint64.
-        hashes: uint64, to write into.
-    """
+    """The hash of each string."""
     for i in range(len(hashes)):
         start = np.uint64(strings.ends[i])
         hashes[i] = hash_string(strings.data, start, np.uint64(strings.ends[i + 1]) - start, seed)

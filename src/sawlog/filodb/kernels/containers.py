@@ -108,14 +108,6 @@ def encode_records(
 ) -> Int64:
     """Lay records out as payloads of others; schema ID and hash of those that have them are columns.
 
-    Args:
-        values: `Values`.
-        start_of_payloads: int64, bytes in front of a record's payloads.
-        ops: `PUT` records.
-        into: `Encoded`.
-        out: uint8.
-        progress: `PROGRESS`, updated.
-
     Returns:
         0, or what is wrong with the record of a row.
     """

@@ -129,13 +129,6 @@ def encode_strings(
 ) -> Int64:
     """Copy strings to the buffer.
 
-    Args:
-        texts: `Texts`.
-        longest: uint64, bytes that a string can have.
-        into: `Encoded`.
-        out: uint8.
-        progress: `PROGRESS`, updated.
-
     Returns:
         0, or what is wrong with the value of a row.
     """
@@ -343,14 +336,6 @@ def encode_maps(
     maps: Labels, names: Names, work: Work, into: Encoded, out: OutBytes, progress: Annotated[Any, Record(PROGRESS)]
 ) -> Int64:
     """Encode maps, their keys in the order of their bytes, equal ones in the order given.
-
-    Args:
-        maps: `Labels`.
-        names: `Names`, the predefined keys.
-        work: `Work`.
-        into: `Encoded`.
-        out: uint8.
-        progress: `PROGRESS`, updated.
 
     Returns:
         0, or what is wrong with the map of a row.

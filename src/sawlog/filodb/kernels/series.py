@@ -54,12 +54,7 @@ _AHEAD = 8
 
 
 class Columns(NamedTuple):
-    """Arrays that columns were gathered to.
-
-    Attributes:
-        fixed: `FIXED` records.
-        payloads: `PAYLOADS` records.
-    """
+    """Arrays that columns were gathered to."""
 
     fixed: Annotated[Any, Array(FIXED)]
     payloads: Annotated[Any, Array(PAYLOADS)]
@@ -267,14 +262,6 @@ def read_series(
     progress: Annotated[Any, Record(TABLE)],
 ) -> Int64:
     """Read records, and keep those rows whose series is seen for the first time.
-
-    Args:
-        window: See `sawlog.chain.kernels.walk_chain`.
-        state: As there.
-        out: As there.
-        rules: As there.
-        table: `Table`.
-        progress: `TABLE`, updated.
 
     Returns:
         What `walk_chain` returns, or NEEDS_ROOM: then the kernel is to be called again, with a larger table.

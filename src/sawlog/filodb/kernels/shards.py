@@ -75,15 +75,7 @@ class Hashes(NamedTuple):
 
 @kernel
 def label_hashes(metrics: Texts, labels: Labels, partition: Partition, order: OutInt32s, hashes: Hashes) -> None:
-    """Hash the labels of series.
-
-    Args:
-        metrics: `Texts`.
-        labels: `Labels`.
-        partition: `Partition`.
-        order: int32, as many as the largest map has entries.
-        hashes: `Hashes`, set.
-    """
+    """Hash the labels of series."""
     keys, key_ends, values, value_ends = labels.keys.data, labels.keys.ends, labels.values.data, labels.values.ends
     for row in range(len(hashes.shard)):
         first = np.int64(labels.ends[row])

@@ -276,12 +276,6 @@ def decode_batches(batches: Strings, table: Table, state: Annotated[Any, Record(
 
     What follows an error in a batch is left out; the operations before it are kept.
 
-    Args:
-        batches: `Strings`, the records.
-        table: `Table`.
-        state: `DECODER`, updated.
-        out: `Decoded`.
-
     Returns:
         DONE, FULL or INVALID.
     """

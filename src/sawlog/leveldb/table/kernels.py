@@ -94,7 +94,7 @@ _VALUES = int(Role.VALUES)
 _HEADER = int(Role.HEADER)
 _GAP = int(Role.GAP)
 _OVERLAP = int(Role.OVERLAP)
-_LAST_COMPRESSION = np.uint64(Compression.ZSTD)
+_LAST_COMPRESSION = np.uint64(max(Compression))
 
 
 @inlined

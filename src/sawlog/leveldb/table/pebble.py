@@ -27,12 +27,7 @@ class MalformedError(Exception):
 
 
 class UnknownLayoutError(MalformedError):
-    """A number that says how something is laid out is none that is known; the caller reports it as unsupported.
-
-    Args:
-        kind: What the number says.
-        number: The number.
-    """
+    """A number that says how something is laid out is none that is known; the caller reports it as unsupported."""
 
     def __init__(self, kind: Kind, number: int) -> None:
         super().__init__(layout.DETAIL[kind].format(number, 0))
