@@ -266,17 +266,16 @@ def array_of(
     """
     if isinstance(values, np.ndarray):
         made = [
-            _bits(values) if pa.types.is_boolean(kind) else pa.py_buffer(np.ascontiguousarray(values, _dtype(kind)))
+            bits_of(values) if pa.types.is_boolean(kind) else pa.py_buffer(np.ascontiguousarray(values, _dtype(kind)))
         ]
-        validity = None if missing is None or not missing.any() else _bits(~missing)
+        validity = None if missing is None else bitmap(~missing)
         return pa.Array.from_buffers(kind, len(values), [validity, *made])
     if pa.types.is_dictionary(kind):
         return array_of(values, kind.value_type).cast(kind)
     values = list(values)
     value_types = set(map(type, values))
-    validity = (
-        _bits(np.fromiter((value is not None for value in values), np.bool_)) if None.__class__ in value_types else None
-    )
+    has_nulls = None.__class__ in value_types
+    validity = bitmap(np.fromiter((value is not None for value in values), np.bool_)) if has_nulls else None
     value_types.discard(None.__class__)
     if not value_types:
         return pa.nulls(len(values), kind)
@@ -314,7 +313,7 @@ def array_of(
                 numbers = np.array([0 if value is None else value for value in stored], _dtype(kind))
         except OverflowError:  # Arrow says which
             return pa.array(values, kind)
-        buffers = [_bits(numbers) if pa.types.is_boolean(kind) else pa.py_buffer(numbers)]
+        buffers = [bits_of(numbers) if pa.types.is_boolean(kind) else pa.py_buffer(numbers)]
     return pa.Array.from_buffers(kind, len(values), [validity, *buffers], children=children)
 
 
@@ -324,8 +323,21 @@ def _dtype(kind: pa.DataType) -> Any:
     return np.dtype(kind.to_pandas_dtype() if number else f"i{kind.bit_width // 8}")
 
 
-def _bits(values: NDArray[np.bool_]) -> pa.Buffer:
+def bits_of(values: NDArray[Any]) -> pa.Buffer:
+    """Booleans, or bytes that are not zero, as the bits that Arrow has for them."""
     return pa.py_buffer(np.packbits(values, bitorder="little"))
+
+
+def bitmap(valid: NDArray[Any] | None) -> pa.Buffer | None:
+    """The validity of an Arrow array; None where everything is valid."""
+    return None if valid is None or valid.all() else bits_of(valid)
+
+
+def ends_of(lengths: NDArray[Any] | Sequence[int], dtype: Any = np.int64) -> NDArray[Any]:
+    """The offsets of values that follow each other: where each begins, and the last one ends."""
+    ends = np.zeros(len(lengths) + 1, dtype)
+    np.cumsum(lengths, out=ends[1:])
+    return ends
 
 
 def _since_epoch(time: dt.datetime, unit: str) -> int:
@@ -336,8 +348,7 @@ def _since_epoch(time: dt.datetime, unit: str) -> int:
 
 def _offsets(items: Sequence[Any], dtype: Any = np.int32) -> pa.Buffer:
     """Return where each item begins, and the last one ends."""
-    ends = np.zeros(len(items) + 1, np.int64)
-    np.cumsum(np.fromiter(map(len, items), np.int64, len(items)), out=ends[1:])
+    ends = ends_of(np.fromiter(map(len, items), np.int64, len(items)))
     if ends[-1] > np.iinfo(dtype).max:
         raise SchemaError(f"{ends[-1]} bytes or items in one Arrow array, which holds {np.iinfo(dtype).max}")
     return pa.py_buffer(ends.astype(dtype))

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from sawlog.arrow import array_of
+from sawlog.arrow import array_of, ends_of
 from sawlog.errors import SchemaError
 from sawlog.guard import Undecodable, call_decoder
 
@@ -126,8 +126,7 @@ def decode_text(array: pa.Array, charset: str, *, ascii: bool = False) -> tuple[
             return _decode_each(array, charset)
         return text, []
     if charset == "ISO-8859-1":
-        moved = np.zeros(len(data) + 1, np.int64)
-        np.cumsum(data >> 7, out=moved[1:])
+        moved = ends_of(data >> 7)
         # Every byte above 127 becomes two.
         if len(data) + int(moved[-1]) < 1 << 31:
             wide = pa.py_buffer((ends + moved[ends]).astype(np.int32))

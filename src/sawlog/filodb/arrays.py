@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from sawlog.arrow import binary_parts, index_of, value_offsets, values_of
+from sawlog.arrow import binary_parts, ends_of, index_of, value_offsets, values_of
 from sawlog.errors import SchemaError
 from sawlog.filodb.kernels.gather import Labels, Texts
 
@@ -68,8 +68,7 @@ def map_parts(array: pa.Array, name: str, first_row: int) -> Labels:
 
 def texts_of(strings: Sequence[bytes]) -> Texts:
     """Strings as kernels take them."""
-    ends = np.zeros(len(strings) + 1, np.int32)
-    ends[1:] = np.cumsum([len(string) for string in strings])
+    ends = ends_of([len(string) for string in strings], np.int32)
     return Texts(np.frombuffer(b"".join(strings), np.uint8), ends)
 
 

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from sawlog.arrow import Column, array_of, constant_string, fixed_array
+from sawlog.arrow import Column, array_of, bits_of, constant_string, fixed_array
 from sawlog.filodb.arrays import texts_of
 from sawlog.filodb.columns import POINTED, SCALARS, ViewField
 from sawlog.filodb.kernels import columns as k
@@ -276,7 +276,7 @@ class ColumnBuilder:
             ]
         if all(have):
             return None
-        return pa.py_buffer(np.packbits(np.array(have)[rows.which[: rows.count]], bitorder="little"))
+        return bits_of(np.array(have)[rows.which[: rows.count]])
 
     def _payload_array(
         self, field: ViewField, rows: Rows, validity: pa.Buffer | None, bad: gather.PayloadErrors, marks: RowErrors

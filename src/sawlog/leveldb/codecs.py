@@ -18,6 +18,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from sawlog.arrow import ends_of
 from sawlog.guard import Undecodable, call_decoder, optional
 from sawlog.kernels.jit import kernel
 from sawlog.kernels.lz4 import expand_after
@@ -352,8 +353,7 @@ class _Expansion:
                 for row in range(start, stop):
                     self._undeclared(row, pieces, failed)
         rows = np.setdiff1d(np.arange(first, last), list(failed)) if failed else np.arange(first, last)
-        ends = np.zeros(len(rows) + 1, np.int32)
-        ends[1:] = self._sizes[rows].cumsum()
+        ends = ends_of(self._sizes[rows], np.int32)
         data = pieces[0] if len(pieces) == 1 else pa.py_buffer(b"".join(pieces))
         return ExpandedRecords(rows, ends, data, failed)
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from sawlog.arrow import binary_parts, boolean_values, fixed_array, index_of, value_offsets
+from sawlog.arrow import binary_parts, bits_of, boolean_values, fixed_array, index_of, value_offsets
 from sawlog.errors import SchemaError
 from sawlog.milvus import kernels
 from sawlog.milvus.kernels import Elements, Messages
@@ -149,7 +149,7 @@ def _validity(array: pa.Array) -> pa.Buffer | None:
     """The validity bitmap of an array as one that begins at its first value."""
     if not array.null_count:
         return None
-    return pa.py_buffer(np.packbits(boolean_values(array.is_valid()), bitorder="little"))
+    return bits_of(boolean_values(array.is_valid()))
 
 
 def _slots(array: pa.Array, width: int) -> pa.Array:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import pyarrow as pa
 from pyarrow import types as arrow
 
-from sawlog.arrow import fixed_array
+from sawlog.arrow import ends_of, fixed_array
 from sawlog.errors import SchemaError
 from sawlog.spark.schema import has_integers, is_list
 
@@ -103,8 +103,7 @@ def _pack(array: pa.Array) -> pa.ListArray:
     import pyarrow.compute as pc
 
     sizes = pc.fill_null(pc.list_value_length(array), 0).to_numpy()
-    offsets = np.zeros(len(array) + 1, np.int32)
-    np.cumsum(sizes, out=offsets[1:])
+    offsets = ends_of(sizes, np.int32)
     return pa.ListArray.from_arrays(fixed_array(pa.int32(), offsets), array.flatten(), mask=array.is_null())
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from sawlog.arrow import array_of, batch_of, called, constant, constant_string, fixed_array
+from sawlog.arrow import array_of, batch_of, bitmap, bits_of, called, constant, constant_string, fixed_array
 from sawlog.deephaven.log import layout
 from sawlog.deephaven.log.columns import PARTITION_KEY, constant_array, enum_table
 from sawlog.deephaven.log.header import Header, LogColumn
@@ -265,19 +265,19 @@ class RowBatch:
             text = self._text(place, rows)[0]
             return text if bad is None else called("if_else", array_of(bad, pa.bool_()), None, text)
         nulls, values = facts["nulls"], facts["values"]
-        bitmap = pa.py_buffer(np.packbits(self._valid(place, rows), bitorder="little")) if nulls else None
+        validity = bits_of(self._valid(place, rows)) if nulls else None
         if column.type is LogType.BOOLEAN:
-            bits = np.packbits(self.scratch[values : values + rows], bitorder="little")
-            return pa.Array.from_buffers(pa.bool_(), rows, [bitmap, pa.py_buffer(bits)], nulls)
+            bits = bits_of(self.scratch[values : values + rows])
+            return pa.Array.from_buffers(pa.bool_(), rows, [validity, bits], nulls)
         if column.type is LogType.BLOB:
             return self._binary(place, rows)
         data = self._slice(values, rows * column.width)
         if column.type is LogType.ENUM:
             return self._enum(field, place, rows, bad)
         if column.type is LogType.CHAR and pa.types.is_string(field.type):
-            return characters(np.frombuffer(data, np.uint16, rows), bitmap)
+            return characters(np.frombuffer(data, np.uint16, rows), validity)
         native = field.type if pa.types.is_timestamp(field.type) else BY_LOG[column.type].arrow
-        array = pa.Array.from_buffers(native, rows, [bitmap, data], nulls)
+        array = pa.Array.from_buffers(native, rows, [validity, data], nulls)
         return array if native == field.type else array.cast(field.type)
 
     def _valid(self, place: int, rows: int) -> NDArray[np.uint8]:
@@ -292,10 +292,10 @@ class RowBatch:
 
     def _binary(self, place: int, rows: int) -> pa.Array:
         facts = self._gathered[place]
-        bitmap = pa.py_buffer(np.packbits(self._valid(place, rows), bitorder="little")) if facts["nulls"] else None
+        validity = bits_of(self._valid(place, rows)) if facts["nulls"] else None
         ends = self._slice(facts["values"] - layout.COUNT_SIZE, (rows + 1) * layout.COUNT_SIZE)
         data = self._slice(facts["body"], facts["used"])
-        return pa.Array.from_buffers(pa.binary(), rows, [bitmap, ends, data], facts["nulls"])
+        return pa.Array.from_buffers(pa.binary(), rows, [validity, ends, data], facts["nulls"])
 
     def _text(self, place: int, rows: int) -> tuple[pa.Array, list[int]]:
         """Strings of a column, and the rows of those that are malformed."""
@@ -317,8 +317,8 @@ class RowBatch:
         if table != column.values and len(column.values):
             places = {value: number for number, value in enumerate(table)}
             indices = np.array([places[value] for value in column.values], np.int32)[indices]
-        bitmap = None if valid is None else pa.py_buffer(np.packbits(valid, bitorder="little"))
-        array = pa.Array.from_buffers(pa.int32(), rows, [bitmap, pa.py_buffer(np.ascontiguousarray(indices))])
+        buffers = [bitmap(valid), pa.py_buffer(np.ascontiguousarray(indices))]
+        array = pa.Array.from_buffers(pa.int32(), rows, buffers)
         return pa.DictionaryArray.from_arrays(array, self._table(field, table), safe=False)
 
     def _table(self, field: pa.Field, otherwise: Sequence[str]) -> pa.Array:

@@ -14,14 +14,13 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from sawlog.arrow import array_of, constant, fill_null, index_of, values_of
+from sawlog.arrow import array_of, bitmap, bits_of, constant, ends_of, fill_null, index_of, values_of
 from sawlog.deephaven.table import layout
 from sawlog.deephaven.table.types import ColumnSpec, codec_arguments
 from sawlog.deephaven.table.values import (
     ElementPlace,
     Place,
     Slices,
-    bitmap,
     cast,
     encode_fixed,
     lengths_and_bytes,
@@ -442,8 +441,7 @@ def _decode_fixed_bytes(slots: Bytes, *, nullable: bool) -> Decoded:
     values = slots[:, 1:] if nullable else slots
     present = slots[:, 0] == layout.BYTES_PRESENT if nullable else np.ones(len(slots), np.bool_)
     bad = ~present & (slots[:, 0] != layout.BYTES_NULL) if nullable else np.zeros(len(slots), np.bool_)
-    ends = np.zeros(len(slots) + 1, np.int32)
-    np.cumsum(np.where(present, values.shape[1], 0), out=ends[1:])
+    ends = ends_of(np.where(present, values.shape[1], 0), np.int32)
     data = pa.py_buffer(np.ascontiguousarray(values[present]))
     return pa.Array.from_buffers(pa.binary(), len(slots), [bitmap(present), pa.py_buffer(ends), data]), bad
 
@@ -516,7 +514,7 @@ def decode_arrays(kind: ColumnType, slices: Slices, target: pa.DataType, *, sent
     elements = slices.keep(element_bytes)
     payload = np.ascontiguousarray(elements.data)
     if kind is ColumnType.BOOLEANS:
-        bits = pa.py_buffer(np.packbits(payload != 0, bitorder="little"))
+        bits = bits_of(payload != 0)
         values = pa.Array.from_buffers(pa.bool_(), len(payload), [None, bits])
     else:
         values = plain_array(element, words(payload, width, little=False), target.value_type, sentinels=sentinels)

@@ -9,11 +9,11 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from sawlog.arrow import array_of, called, fill_null, fixed_array, values_of
+from sawlog.arrow import array_of, bitmap, called, ends_of, fill_null, fixed_array, values_of
 from sawlog.deephaven.table import layout
 from sawlog.deephaven.table.kernels import reaches
 from sawlog.deephaven.table.location import ColumnFiles, Headers
-from sawlog.deephaven.table.values import MAX_VALUE, bitmap, check_ends, gather, text_array, words
+from sawlog.deephaven.table.values import MAX_VALUE, check_ends, gather, text_array, words
 from sawlog.deephaven.types import FIXED, ColumnType
 from sawlog.storage import Bytes, File, Storage
 
@@ -136,7 +136,6 @@ def symbol_sets(
     used = np.where(valid, masks, np.uint64(0)).astype("<u8")
     bits = np.unpackbits(used.view(np.uint8).reshape(-1, 8), axis=1, bitorder="little")
     rows, members = np.nonzero(bits)
-    ends = np.zeros(len(masks) + 1, np.int32)
-    np.cumsum(np.bincount(rows, minlength=len(masks)), out=ends[1:])
+    ends = ends_of(np.bincount(rows, minlength=len(masks)), np.int32)
     values = symbols.take(fixed_array(pa.int64(), np.ascontiguousarray(members, np.int64)))
     return pa.Array.from_buffers(target, len(masks), [bitmap(valid), pa.py_buffer(ends)], children=[values]), bad

@@ -12,7 +12,18 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from sawlog.arrow import binary_parts, boolean_values, fill_null, fixed_array, index_of, scalar_of, values_of
+from sawlog.arrow import (
+    binary_parts,
+    bitmap,
+    bits_of,
+    boolean_values,
+    ends_of,
+    fill_null,
+    fixed_array,
+    index_of,
+    scalar_of,
+    values_of,
+)
 from sawlog.deephaven.nulls import refuse_nulls
 from sawlog.deephaven.table.kernels import holds
 from sawlog.deephaven.table.layout import EMPTY_STRING
@@ -82,11 +93,6 @@ def words(data: Bytes, width: int, *, little: bool) -> NDArray[Any]:
     return values
 
 
-def bitmap(valid: NDArray[np.bool_]) -> pa.Buffer | None:
-    """An Arrow validity bitmap; None where everything is valid."""
-    return None if valid.all() else pa.py_buffer(np.packbits(valid, bitorder="little"))
-
-
 def validity(array: pa.Array) -> NDArray[np.bool_] | None:
     """Return a mask of the values that are not null; None where all are."""
     return boolean_values(array.is_valid()) if array.null_count else None
@@ -145,7 +151,7 @@ def plain_array(kind: ColumnType, values: NDArray[Any], target: pa.DataType, *, 
 
 def _booleans(values: NDArray[Any], facts: Type) -> pa.Array:
     """Null has no other form among true and false, so these sentinels are always null."""
-    true = pa.py_buffer(np.packbits(values != 0, bitorder="little"))
+    true = bits_of(values != 0)
     valid = (values != facts.null) & (values != facts.also_null)
     return pa.Array.from_buffers(pa.bool_(), len(values), [bitmap(valid), true])
 
@@ -220,9 +226,7 @@ class Slices:
 
     def keep(self, mask: NDArray[np.bool_]) -> Slices:
         """The values without those of their bytes that are not to be kept."""
-        moved = np.zeros(len(self.data) + 1, np.int64)
-        np.cumsum(mask, out=moved[1:])
-        return Slices(self.data[mask], moved[self.ends].astype(np.int32), self.bad)
+        return Slices(self.data[mask], ends_of(mask)[self.ends].astype(np.int32), self.bad)
 
 
 def check_ends(ends: NDArray[np.int64], size: int) -> NDArray[np.bool_]:
@@ -322,11 +326,8 @@ def _in_charset(text: pa.Array, charset: str, place: Place) -> pa.Array:
 
 def _large_binary(sizes: NDArray[np.int64], data: Any, like: pa.Array) -> pa.Array:
     """A large_binary array with the nulls of another one."""
-    ends = np.zeros(len(sizes) + 1, np.int64)
-    np.cumsum(sizes, out=ends[1:])
-    valid = validity(like)
-    bitmap = None if valid is None else pa.py_buffer(np.packbits(valid, bitorder="little"))
-    return pa.Array.from_buffers(pa.large_binary(), len(sizes), [bitmap, pa.py_buffer(ends), pa.py_buffer(data)])
+    buffers = [bitmap(validity(like)), pa.py_buffer(ends_of(sizes)), pa.py_buffer(data)]
+    return pa.Array.from_buffers(pa.large_binary(), len(sizes), buffers)
 
 
 def lengths_and_bytes(array: pa.Array) -> tuple[NDArray[np.int64], Any]:

@@ -12,7 +12,17 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from sawlog.arrow import array_of, batch_of_rows, binary_parts, boolean_values, fill_null, one_batch, values_of
+from sawlog.arrow import (
+    array_of,
+    batch_of_rows,
+    binary_parts,
+    bitmap,
+    boolean_values,
+    ends_of,
+    fill_null,
+    one_batch,
+    values_of,
+)
 from sawlog.chain.walk import Event
 from sawlog.errors import SchemaError
 from sawlog.filodb.columns import ViewField, extra_fields, row_fields
@@ -209,14 +219,9 @@ class ValueDecoder:
 
     def _lists(self, rows: pa.RecordBatch, counts: NDArray[np.int64], values: pa.Array | None) -> pa.Array:
         """Rows as lists of so many each; null where `values` are."""
-        ends = np.zeros(len(counts) + 1, np.int32)
-        ends[1:] = np.cumsum(counts)
+        ends = ends_of(counts, np.int32)
         structs = pa.StructArray.from_arrays(rows.columns, fields=list(self.schema))
-        validity = (
-            None
-            if values is None or not values.null_count
-            else pa.py_buffer(np.packbits(boolean_values(values.is_valid()), bitorder="little"))
-        )
+        validity = None if values is None else bitmap(boolean_values(values.is_valid()))
         return pa.Array.from_buffers(self._list, len(counts), [validity, pa.py_buffer(ends)], children=[structs])
 
     def _results(self, rows: pa.Array, damaged: dict[int, ValueDamage]) -> pa.Array:

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from sawlog.arrow import boolean_values, fill_null, values_of
+from sawlog.arrow import bitmap, boolean_values, ends_of, fill_null, values_of
 from sawlog.errors import SchemaError
 from sawlog.filodb import layout
 from sawlog.filodb.options import WriteOptions
@@ -46,10 +46,7 @@ class ValueEncoder:
             raise SchemaError("a row is null; FiloDB has no nulls")
         batch = pa.RecordBatch.from_struct_array(structs)
         data, sizes = self._containers(batch, np.repeat(np.arange(len(rows)), counts), len(rows))
-        ends = np.zeros(len(rows) + 1, np.int64)
-        ends[1:] = np.cumsum(sizes)
-        validity = None if valid.all() else pa.py_buffer(np.packbits(valid, bitorder="little"))
-        buffers = [validity, pa.py_buffer(ends), pa.py_buffer(data)]
+        buffers = [bitmap(valid), pa.py_buffer(ends_of(sizes)), pa.py_buffer(data)]
         return pa.Array.from_buffers(pa.large_binary(), len(rows), buffers).cast(pa.binary())
 
     def _containers(

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from sawlog.arrow import array_of, binary_parts, boolean_values
+from sawlog.arrow import array_of, binary_parts, bitmap, boolean_values
 from sawlog.filodb import hashing, layout
 from sawlog.filodb.arrays import map_parts, texts_of
 from sawlog.filodb.kernels.gather import Texts
@@ -91,5 +91,4 @@ def _spread(numbers: Any, valid: NDArray[np.bool_]) -> pa.Array:
     """Values back to the rows they are of; the others are null."""
     values = np.zeros(len(valid), np.int32)
     values[valid] = numbers
-    bits = None if valid.all() else pa.py_buffer(np.packbits(valid, bitorder="little"))
-    return pa.Array.from_buffers(pa.int32(), len(valid), [bits, pa.py_buffer(values)])
+    return pa.Array.from_buffers(pa.int32(), len(valid), [bitmap(valid), pa.py_buffer(values)])

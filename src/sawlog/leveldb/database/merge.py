@@ -19,6 +19,7 @@ from sawlog.arrow import (
     batch_of,
     batch_of_rows,
     binary_parts,
+    bits_of,
     boolean_values,
     fixed_array,
     scalar_of,
@@ -433,7 +434,7 @@ class MergedEntries:
             if field.name == OPERATION:
                 arrays.append(named(values_of(gathered.column(OPERATION), np.uint8), OPERATION_NAMES))
             elif field.name == LIVE:
-                bits = pa.py_buffer(np.packbits(live, bitorder="little"))
+                bits = bits_of(live)
                 arrays.append(pa.Array.from_buffers(pa.bool_(), len(live), [None, bits]))
             elif field.name == TRANSACTION:
                 arrays.append(self._transactions(numbers))

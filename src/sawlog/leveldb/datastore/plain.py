@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from sawlog.arrow import Column, fixed_array
+from sawlog.arrow import Column, bitmap, ends_of, fixed_array
 from sawlog.kernels.columns import gathered
 from sawlog.leveldb.datastore import kernels as k
 from sawlog.leveldb.datastore import keys
@@ -107,8 +107,7 @@ class PlainEntities:
         self, starts: NDArray[np.int64], lengths: NDArray[np.int64], valid: NDArray[np.bool_] | None
     ) -> pa.Array:
         starts, lengths = np.ascontiguousarray(starts), np.ascontiguousarray(lengths)
-        validity = None if valid is None else pa.py_buffer(np.packbits(valid, bitorder="little"))
-        return pa.Array.from_buffers(pa.string(), len(starts), [validity, *gathered(self._data, starts, lengths)])
+        return pa.Array.from_buffers(pa.string(), len(starts), [bitmap(valid), *gathered(self._data, starts, lengths)])
 
     def _part(self, name: str) -> pa.Array:
         return self._slices(self._chosen[name], self._chosen[f"{name}_length"], None)
@@ -125,13 +124,11 @@ class PlainEntities:
 
     def _ids(self, steps: NDArray[np.record], valid: NDArray[np.bool_]) -> pa.Array:
         ids = fixed_array(pa.int64(), np.ascontiguousarray(steps["id"]))
-        validity = pa.py_buffer(np.packbits(valid, bitorder="little"))
-        return pa.Array.from_buffers(pa.int64(), len(steps), [validity, ids.buffers()[1]])
+        return pa.Array.from_buffers(pa.int64(), len(steps), [bitmap(valid), ids.buffers()[1]])
 
     def _paths(self) -> pa.Array:
         counts = self._chosen["steps"]
-        ends = np.zeros(len(counts) + 1, np.int32)
-        np.cumsum(counts, out=ends[1:])
+        ends = ends_of(counts, np.int32)
         # Steps of entities that are not plain were taken back, so those that are left lie one behind the other.
         steps = self._steps
         children = [self._kinds(steps), self._ids(steps, steps["has_id"] > 0), self._names(steps)]

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from sawlog.arrow import Column, array_of, binary_parts, called, fixed_array, scalar_of, values_of
+from sawlog.arrow import Column, array_of, binary_parts, bits_of, called, fixed_array, scalar_of, values_of
 from sawlog.format.contract import OFFSET_COLUMN, assemble
 from sawlog.format.damage import Damage, Findings
 from sawlog.leveldb.columns import KEY, OPERATION, STAMP, VALUE, WRITES_SCHEMA, name_array, named, split_stamps, untimed
@@ -215,7 +215,7 @@ class Decoder:
     def _binary(self, name: str, rows: int) -> pa.Array:
         """`key` or `value`, null where the operation has none."""
         missing = int(self._state.no_keys if name == "key" else self._state.no_values)
-        validity = pa.py_buffer(np.packbits(self._has[name][:rows], bitorder="little")) if missing else None
+        validity = bits_of(self._has[name][:rows]) if missing else None
         used = int(self._ends[name].values[rows])
         buffers = [validity, self._ends[name].take(rows + 1), self._bytes[name].take(used)]
         column = pa.Array.from_buffers(pa.binary(), rows, buffers, missing)

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 from pyarrow._parquet import ParquetReader
 
+from sawlog.arrow import bits_of
 from sawlog.errors import SchemaError
 from sawlog.format.damage import Damage
 from sawlog.guard import Undecodable, call_decoder
@@ -484,9 +485,7 @@ def _moved(array: pa.Array, keep: NDArray[np.uint8], rows_left: int) -> pa.Array
 
 def mask_of(keep: NDArray[np.uint8]) -> pa.BooleanArray:
     """Return ones and zeros as Arrow's Booleans."""
-    import numpy as np
-
-    bits = pa.py_buffer(np.packbits(keep, bitorder="little"))
+    bits = bits_of(keep)
     return pa.Array.from_buffers(pa.bool_(), len(keep), [None, bits])
 
 
